@@ -1,0 +1,1 @@
+"""patrac_native: Markov chain Monte Carlo for partially Bayesian multilayer perceptrons."""
