@@ -1,0 +1,136 @@
+"""Checks of user-given arrays that training, prediction and the posterior share."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def as_real_array(value: Any, name: str) -> FloatArray:
+    """Convert `value` to a C-contiguous float64 array, refusing what is not real numbers.
+
+    Parameters
+    ----------
+    value : array_like
+        Anything NumPy can read: lists, arrays, data frames of numbers, CPU tensors.
+    name : str
+        The argument's name, for the message.
+
+    Returns
+    -------
+    ndarray of float64
+        Of the shape of `value`; the same object where nothing had to be converted.
+
+    Raises
+    ------
+    TypeError
+        If the entries are not real numbers (strings, objects, complex numbers) or the rows are of unequal length.
+    """
+    try:
+        array = np.asarray(value)
+    except ValueError as error:  # rows of unequal length
+        raise TypeError(f"{name} must be a rectangular array of numbers; NumPy could not read it: {error}") from error
+    if array.dtype.kind == "O":
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"{name} must hold real numbers; got dtype object ({error}). Encode it first.") from error
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must hold real numbers; got dtype {array.dtype}. Encode it as numbers first.")
+    return np.require(array, dtype=np.float64, requirements="C")
+
+
+def check_finite(array: FloatArray, name: str) -> None:
+    """Raise if an (n, c) array holds NaN or infinity, naming the first bad column and its first bad row.
+
+    Parameters
+    ----------
+    array : ndarray, shape (n, c)
+        The values.
+    name : str
+        The argument's name, for the message.
+
+    Raises
+    ------
+    ValueError
+        With column and row (both counted from 0), the value there and the number of bad entries.
+    """
+    bad = ~np.isfinite(array)
+    if bad.any():
+        column = int(np.argmax(bad.any(axis=0)))
+        row = int(np.argmax(bad[:, column]))
+        raise ValueError(
+            f"{name} must be finite; column {column} has {array[row, column]} first at row {row} "
+            f"({int(bad.sum())} bad values in all). Remove or impute those rows."
+        )
+
+
+def check_inputs(X: npt.ArrayLike, d: int, name: str = "X") -> FloatArray:
+    """Validate network inputs.
+
+    Parameters
+    ----------
+    X : array_like, shape (n, d)
+        One row for each observation, n >= 1.
+    d : int
+        Number of inputs of the network.
+    name : str
+        The argument's name, for the message.
+
+    Returns
+    -------
+    ndarray of float64, shape (n, d)
+        C-contiguous; `X` itself where nothing had to be converted.
+
+    Raises
+    ------
+    TypeError
+        If X does not hold real numbers.
+    ValueError
+        If the shape is not (n, d), n is 0, or an entry is NaN or infinite (the message names column and row).
+    """
+    array = as_real_array(X, name)
+    if array.ndim != 2:
+        hint = f" Use {name}[:, None] for a single input." if array.ndim == 1 and d == 1 else ""
+        raise ValueError(f"{name} must have shape (n, {d}); got {array.shape}.{hint}")
+    if array.shape[0] == 0:
+        raise ValueError(f"{name} has no rows (shape {array.shape}); give at least one.")
+    if array.shape[1] != d:
+        raise ValueError(f"{name} must have {d} columns, one for each input of the network; got {array.shape[1]}.")
+    check_finite(array, name)
+    return array
+
+
+def check_count(value: Any, name: str, least: int = 1) -> int:
+    """Return `value` as an int if it is a whole number of at least `least`, else raise TypeError or ValueError."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name} must be an integer; got {value!r}.")
+    count = int(value)
+    if count < least:
+        raise ValueError(f"{name} must be at least {least}; got {count}.")
+    return count
+
+
+def check_positive(value: Any, name: str) -> float:
+    """Return `value` as a float if it is a positive finite number, else raise TypeError or ValueError."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number; got {value!r}.")
+    number = float(value)
+    if not (np.isfinite(number) and number > 0):
+        raise ValueError(f"{name} must be positive and finite; got {number}.")
+    return number
+
+
+def check_layer_sizes(layer_sizes: Sequence[int]) -> tuple[int, ...]:
+    """Return the widths (N_0 .. N_L) as a tuple of at least two positive ints, else raise."""
+    if isinstance(layer_sizes, str) or not isinstance(layer_sizes, Sequence | np.ndarray):
+        raise TypeError(f"layer_sizes must be a sequence of widths such as [1, 50, 50, 1]; got {layer_sizes!r}.")
+    if len(layer_sizes) < 2:
+        raise ValueError(f"layer_sizes needs at least inputs and outputs, such as [1, 1]; got {list(layer_sizes)}.")
+    return tuple(check_count(size, f"layer_sizes[{index}]") for index, size in enumerate(layer_sizes))
