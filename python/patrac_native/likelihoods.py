@@ -1,0 +1,277 @@
+"""The likelihoods of the network's outputs: Gaussian, categorical and Bernoulli (DESIGN 2.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.likelihood_base import Likelihood, Targets
+from patrac_native.validation import FloatArray, as_real_array, check_finite, check_positive
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Bernoulli", "Categorical", "Gaussian", "Likelihood", "Targets", "likelihood_from_dict"]
+
+
+class Gaussian(Likelihood):
+    """y_r ~ N(f_r, variance) with independent outputs; y is (n,) for one output or (n, m).
+
+    Parameters
+    ----------
+    variance : float or array_like of shape (m,)
+        Fixed noise variance, positive and finite; one for all outputs or one for each.
+
+    Raises
+    ------
+    ValueError
+        If a variance is not positive and finite, or is "sampled".
+    TypeError
+        If it is not a number or vector of numbers.
+
+    Examples
+    --------
+    >>> Gaussian(1.0).log_likelihood([[0.0], [1.0]], np.array([[0.0], [0.0]])).round(6)
+    np.float64(-2.337877)
+    """
+
+    name = "gaussian"
+
+    def __init__(self, variance: float | npt.ArrayLike) -> None:
+        if isinstance(variance, str):
+            raise ValueError(
+                f"variance must be a positive number or one for each output; got {variance!r}. "
+                "Only a fixed variance is supported in this version."
+            )
+        if np.ndim(variance) == 0:
+            self.variance: float | FloatArray = check_positive(np.asarray(variance).item(), "variance")
+            return
+        values = as_real_array(variance, "variance").copy()
+        if values.ndim != 1 or values.size == 0:
+            raise ValueError(f"variance must be a number or have shape (m,); got shape {values.shape}.")
+        bad = ~(np.isfinite(values) & (values > 0))
+        if bad.any():
+            output = int(np.argmax(bad))
+            raise ValueError(f"variance must be positive and finite; got {values[output]} for output {output}.")
+        values.flags.writeable = False
+        self.variance = values
+
+    def variance_vector(self, m: int) -> FloatArray:
+        """Return the variance of each output, shape (m,); ValueError if there is one for each of another number."""
+        if isinstance(self.variance, np.ndarray) and self.variance.shape != (m,):
+            raise ValueError(
+                f"variance has {len(self.variance)} entries, but the network has {m} outputs; give one number or {m}."
+            )
+        return np.full(m, self.variance)
+
+    def check_targets(self, y: npt.ArrayLike, n: int, m: int) -> Targets:
+        """Real finite y of shape (n, m), or (n,) for one output; see `Likelihood.check_targets`."""
+        self.variance_vector(m)
+        values = _matrix_targets(y, n, m)
+        check_finite(values, "y")
+        return values
+
+    def log_likelihood_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:
+        """-(y - f)^2 / (2 variance) - log(2 pi variance) / 2, summed over outputs; see the base class."""
+        outputs = np.asarray(f, dtype=np.float64)
+        variance = self.variance_vector(outputs.shape[-1])
+        terms = (y - outputs) ** 2 / variance + np.log(2 * np.pi * variance)
+        rows: FloatArray = -0.5 * terms.sum(axis=-1)
+        return rows
+
+    def constant_log_likelihood(self, y: Targets) -> float:
+        """At the mean of each output; see `Likelihood.constant_log_likelihood`."""
+        return float(self.log_likelihood(np.broadcast_to(y.mean(axis=0), y.shape), y))
+
+    def sample(self, f: npt.ArrayLike, rng: np.random.Generator) -> Targets:
+        """f plus normal noise; see `Likelihood.sample`."""
+        outputs = np.asarray(f, dtype=np.float64)
+        return outputs + np.sqrt(self.variance_vector(outputs.shape[-1])) * rng.standard_normal(outputs.shape)
+
+    def torch_loss_rows(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """See `Likelihood.torch_loss_rows`."""
+        import torch
+
+        variance = self.variance_vector(f.shape[-1])
+        scale = torch.tensor(0.5 / variance, dtype=f.dtype, device=f.device)
+        constant = 0.5 * float(np.log(2 * np.pi * variance).sum())
+        return ((y - f).square() * scale).sum(dim=-1) + constant
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-able content."""
+        variance = self.variance.tolist() if isinstance(self.variance, np.ndarray) else self.variance
+        return {"name": self.name, "variance": variance}
+
+
+class Categorical(Likelihood):
+    """Classes 0..m-1 with probabilities softmax(f); y is (n,) of labels.
+
+    Parameters
+    ----------
+    scale : float, optional
+        If given, the log-likelihood is `scale` times the (weighted) **mean** of log softmax over rows, the paper's
+        setting for CIFAR-10 with scale 1000; by default it is the sum.
+
+    Raises
+    ------
+    ValueError
+        If scale is not positive and finite.
+    """
+
+    name = "categorical"
+
+    def __init__(self, scale: float | None = None) -> None:
+        self.scale = None if scale is None else check_positive(scale, "scale")
+
+    def check_targets(self, y: npt.ArrayLike, n: int, m: int) -> Targets:
+        """Whole numbers 0..m-1 of shape (n,), m >= 2; see `Likelihood.check_targets`."""
+        if m < 2:
+            raise ValueError(
+                f"Categorical needs a network with one output for each class, at least 2; got {m}. "
+                "Use Bernoulli for a single 0/1 output."
+            )
+        values = as_real_array(y, "y")
+        if values.shape != (n,):
+            raise ValueError(f"y must have shape ({n},), one class label for each row of X; got {values.shape}.")
+        with np.errstate(invalid="ignore"):
+            whole = np.isfinite(values) & (values == np.floor(values))
+        for bad, problem in ((~whole, "whole numbers"), ((values < 0) | (values >= m), f"in 0..{m - 1}")):
+            if bad.any():
+                row = int(np.argmax(bad))
+                raise ValueError(
+                    f"y must hold class labels that are {problem}; got {values[row]:g} at row {row} "
+                    f"({int(bad.sum())} bad rows in all). Encode the classes as 0..{m - 1}."
+                )
+        return values.astype(np.int64)
+
+    def n_outputs_needed(self, y: npt.ArrayLike) -> int:
+        """Return the number of classes, max(y) + 1 and at least 2."""
+        return max(2, int(np.max(as_real_array(y, "y"), initial=0)) + 1)
+
+    def log_likelihood_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:
+        """Log softmax at the label; see the base class."""
+        outputs = np.asarray(f, dtype=np.float64)
+        label = np.broadcast_to(y[:, None], (*outputs.shape[:-1], 1))
+        rows: FloatArray = np.take_along_axis(_log_softmax(outputs), label, axis=-1)[..., 0]
+        return rows
+
+    def row_weights(self, sample_weight: npt.ArrayLike | None, n: int) -> FloatArray:
+        """Sample weights, normalised to sum to `scale` where it is given; see `Likelihood.row_weights`."""
+        weights = super().row_weights(sample_weight, n)
+        return weights if self.scale is None else self.scale * (weights / weights.sum())
+
+    def constant_log_likelihood(self, y: Targets) -> float:
+        """At the class frequencies; see `Likelihood.constant_log_likelihood`."""
+        counts = np.bincount(y).astype(np.float64)
+        counts = counts[counts > 0]
+        total = float((counts * np.log(counts / len(y))).sum())
+        return total if self.scale is None else self.scale * total / len(y)
+
+    def probabilities(self, f: npt.ArrayLike) -> FloatArray:
+        """Softmax over the last axis, shape (..., n, m)."""
+        return np.exp(_log_softmax(np.asarray(f, dtype=np.float64)))
+
+    def sample(self, f: npt.ArrayLike, rng: np.random.Generator) -> Targets:
+        """Labels by inversion of the cumulative probabilities; see `Likelihood.sample`."""
+        cumulative = np.cumsum(self.probabilities(f), axis=-1)
+        # The last sum may round to just below 1: dividing makes it exactly 1, above every uniform draw.
+        cumulative /= cumulative[..., -1:]
+        uniform = rng.random((*cumulative.shape[:-1], 1))
+        labels: Targets = (uniform >= cumulative).sum(axis=-1, dtype=np.int64)
+        return labels
+
+    def torch_loss_rows(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """See `Likelihood.torch_loss_rows`."""
+        from torch.nn.functional import cross_entropy
+
+        return cross_entropy(f, y, reduction="none")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-able content."""
+        return {"name": self.name, "scale": self.scale}
+
+
+class Bernoulli(Likelihood):
+    """0/1 targets with probabilities sigmoid(f), outputs independent; y is (n,) for one output or (n, m)."""
+
+    name = "bernoulli"
+
+    def check_targets(self, y: npt.ArrayLike, n: int, m: int) -> Targets:
+        """Zeros and ones of shape (n, m), or (n,) for one output; see `Likelihood.check_targets`."""
+        values = _matrix_targets(y, n, m)
+        bad = ~((values == 0) | (values == 1))
+        if bad.any():
+            row, output = (int(index) for index in np.argwhere(bad)[0])
+            raise ValueError(
+                f"y must be 0 or 1 for a Bernoulli likelihood; got {values[row, output]:g} at row {row}, output "
+                f"{output} ({int(bad.sum())} bad values in all)."
+            )
+        return values
+
+    def log_likelihood_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:
+        """Log sigmoid(f) where y is 1 and log sigmoid(-f) where it is 0, summed over outputs; see the base class."""
+        outputs = np.asarray(f, dtype=np.float64)
+        # y f - log(1 + e^f) would cancel for y = 1 and large f; this form does not.
+        rows: FloatArray = -np.logaddexp(0.0, (1 - 2 * y) * outputs).sum(axis=-1)
+        return rows
+
+    def constant_log_likelihood(self, y: Targets) -> float:
+        """At the frequency of ones of each output; see `Likelihood.constant_log_likelihood`."""
+        ones = y.sum(axis=0)
+        counts = np.concatenate([ones, len(y) - ones])
+        return float((counts * np.log(np.where(counts > 0, counts, len(y)) / len(y))).sum())
+
+    def probabilities(self, f: npt.ArrayLike) -> FloatArray:
+        """Probability of a 1 at each output, shape (..., n, m)."""
+        return np.exp(-np.logaddexp(0.0, -np.asarray(f, dtype=np.float64)))
+
+    def sample(self, f: npt.ArrayLike, rng: np.random.Generator) -> Targets:
+        """Zeros and ones; see `Likelihood.sample`."""
+        probability = self.probabilities(f)
+        return (rng.random(probability.shape) < probability).astype(np.int64)
+
+    def torch_loss_rows(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """See `Likelihood.torch_loss_rows`."""
+        from torch.nn.functional import logsigmoid
+
+        # Not softplus: torch's is the identity above 20, which is off by 2e-9.
+        return -logsigmoid((2 * y - 1) * f).sum(dim=-1)
+
+
+def likelihood_from_dict(content: Mapping[str, Any]) -> Likelihood:
+    """Rebuild a likelihood from what its `to_dict` returned.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown.
+    """
+    name = content.get("name")
+    if name == "gaussian":
+        return Gaussian(content["variance"])
+    if name == "categorical":
+        return Categorical(content["scale"])
+    if name == "bernoulli":
+        return Bernoulli()
+    raise ValueError(f"likelihood name must be one of gaussian, categorical, bernoulli; got {name!r}.")
+
+
+def _matrix_targets(y: npt.ArrayLike, n: int, m: int) -> FloatArray:
+    """Return y as a C-contiguous float64 (n, m) copy, taking (n,) for one output."""
+    values = as_real_array(y, "y")
+    if values.shape == (n,) and m == 1:
+        values = values[:, None]
+    if values.shape != (n, m):
+        allowed = f"({n},) or ({n}, 1)" if m == 1 else f"({n}, {m})"
+        raise ValueError(f"y must have shape {allowed}, one row for each row of X; got {values.shape}.")
+    return values.copy()
+
+
+def _log_softmax(f: FloatArray) -> FloatArray:
+    """Log softmax over the last axis, shifted by the largest entry so that nothing overflows."""
+    shifted = f - f.max(axis=-1, keepdims=True)
+    log_probabilities: FloatArray = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return log_probabilities
