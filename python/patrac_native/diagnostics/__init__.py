@@ -1,0 +1,46 @@
+"""Diagnostics of draws, as functions of plain arrays: mixing, convergence, calibration, scores.
+
+Function draws `f`, and draws of `y` with the noise included, have shape (chain, draw, n, m); class probabilities and
+logits have shape (chain, draw, n, C). Nothing here knows about networks, posteriors or stores, so every function works
+on draws from any sampler. DESIGN 2.8 lists what is computed and why.
+"""
+
+from patrac_native.diagnostics.classification import (
+    CalibrationBins,
+    EntropyDecomposition,
+    accuracy,
+    brier,
+    calibration_bins,
+    class_nll,
+    class_nlpd,
+    ece,
+    entropy_decomposition,
+)
+from patrac_native.diagnostics.ess import autocorrelation, ess_geyer, ess_paper
+from patrac_native.diagnostics.regression import Interval, coverage, credible_interval, crps, nll, nlpd, pit, rmse
+from patrac_native.diagnostics.rhat import ConvergenceSummary, convergence
+
+__all__ = [
+    "CalibrationBins",
+    "ConvergenceSummary",
+    "EntropyDecomposition",
+    "Interval",
+    "accuracy",
+    "autocorrelation",
+    "brier",
+    "calibration_bins",
+    "class_nll",
+    "class_nlpd",
+    "convergence",
+    "coverage",
+    "credible_interval",
+    "crps",
+    "ece",
+    "entropy_decomposition",
+    "ess_geyer",
+    "ess_paper",
+    "nll",
+    "nlpd",
+    "pit",
+    "rmse",
+]
