@@ -1,0 +1,62 @@
+"""The parameters of a network as one torch vector: drawn, evaluated and cut up again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import torch
+
+
+def parameter_shapes(sizes: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return the shapes of weights and biases, layer by layer."""
+    return [shape for a, b in zip(sizes[1:], sizes[:-1], strict=True) for shape in ((a, b), (a,))]
+
+
+def initial_parameters(sizes: Sequence[int], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Draw all parameters as one vector, uniform on +-1/sqrt(fan-in) for weights and biases."""
+    import torch
+
+    # One vector rather than a tensor for each matrix: the optimiser and the penalty are then a few calls in all.
+    parts = []
+    for a, b in zip(sizes[1:], sizes[:-1], strict=True):
+        parts.append((2 * torch.rand(a * b + a, dtype=dtype, generator=generator) - 1) / b**0.5)
+    return torch.cat(parts)
+
+
+def forward(theta: torch.Tensor, sizes: Sequence[int], activation: str, X: torch.Tensor) -> torch.Tensor:
+    """Evaluate the network of the parameter vector, shape (n, m)."""
+    import torch
+    from torch.nn import functional
+
+    apply: Callable[[torch.Tensor], torch.Tensor] = {
+        "tanh": torch.tanh,
+        "relu": torch.relu,
+        "gelu": functional.gelu,
+        "silu": functional.silu,
+        "sigmoid": torch.sigmoid,
+    }[activation]
+    shapes = parameter_shapes(sizes)
+    parts = torch.split(theta, [math.prod(shape) for shape in shapes])
+    values = X
+    for layer in range(len(sizes) - 1):
+        if layer > 0:
+            values = apply(values)
+        weight = parts[2 * layer].view(shapes[2 * layer])
+        values = torch.addmm(parts[2 * layer + 1], values, weight.t())
+    return values
+
+
+def unpack(
+    theta: npt.NDArray[Any], sizes: Sequence[int]
+) -> tuple[list[npt.NDArray[np.float64]], list[npt.NDArray[np.float64]]]:
+    """Cut the parameter vector into weights and biases."""
+    shapes = parameter_shapes(sizes)
+    ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
+    parts = [part.reshape(shape) for part, shape in zip(np.split(theta, ends), shapes, strict=True)]
+    return parts[0::2], parts[1::2]
