@@ -1,0 +1,206 @@
+"""Regression pictures: sampled functions with their quantiles over one input, and predictions against observations."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from patrac_native.diagnostics import credible_interval
+from patrac_native.diagnostics._arrays import FloatArray, function_draws, numeric
+from patrac_native.plots import _canvas as canvas
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def posterior_bands(
+    x: ArrayLike,
+    f: ArrayLike,
+    *,
+    truth: ArrayLike | None = None,
+    data: tuple[ArrayLike, ArrayLike] | None = None,
+    map_fit: ArrayLike | None = None,
+    n_draws: int = 100,
+    coverage: float = 0.95,
+    output: int = 0,
+    legend: bool = True,
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Sampled functions over a single input with their pointwise quantiles (the paper's Figure 2).
+
+    Orange: `n_draws` draws, evenly spaced over all chains. Dashed purple: the ends of the central interval from all
+    draws. Dotted green: the true mean. Blue: the trained network. Dots: the training data.
+
+    Parameters
+    ----------
+    x : array_like, shape (n,) or (n, 1)
+        Inputs, in any order.
+    f : array_like, shape (chain, draw, n, m)
+        Function draws at `x`.
+    truth, map_fit : array_like of shape (n,) or (n, 1), optional
+        The true f, and the trained network's prediction, at `x`.
+    data : pair (x_data, y_data) of array_like, optional
+        Training points, each of shape (n_data,) or (n_data, 1).
+    n_draws : int, default 100
+        How many functions are drawn (all, if there are fewer); 0 draws none.
+    coverage : float in (0, 1), default 0.95
+        Of the interval.
+    output : int, default 0
+        Which of the m outputs is shown.
+    legend : bool, default True
+        Key below the axes.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    ValueError
+        If `x` has more than one column, or shapes do not match.
+    """
+    draws = function_draws("f", f)
+    n, m = draws.shape[2:]
+    inputs = _column("x", x)
+    if inputs.size != n:
+        raise ValueError(f"x has {inputs.size} rows but f has {n} (shape {draws.shape}); evaluate f at x")
+    if not 0 <= output < m:
+        raise ValueError(f"output must be in 0..{m - 1}, got {output}")
+    if n_draws < 0:
+        raise ValueError(f"n_draws must not be negative, got {n_draws}")
+    order = np.argsort(inputs, kind="stable")
+    grid = inputs[order]
+    shown = draws[..., output][:, :, order]
+    lower, upper = credible_interval(shown[..., None], coverage)
+
+    ax = canvas.axes_or_new(ax)
+    pooled = shown.reshape(-1, n)
+    chosen = np.linspace(0, len(pooled) - 1, min(n_draws, len(pooled))).round().astype(int)
+    lines = ax.plot(grid, pooled[chosen].T, color=canvas.ORANGE, linewidth=0.6, alpha=0.35, zorder=1)
+    if lines:
+        lines[0].set_label(f"{len(lines)} draws")
+    percent = 100 * coverage
+    ax.plot(grid, lower[:, 0], "--", color=canvas.PURPLE, linewidth=1.5, zorder=4, label=f"{percent:g}% interval")
+    ax.plot(grid, upper[:, 0], "--", color=canvas.PURPLE, linewidth=1.5, zorder=4)
+    if map_fit is not None:
+        ax.plot(
+            grid, _at("map_fit", map_fit, n)[order], "-", color=canvas.BLUE, linewidth=1.5, zorder=5, label="network"
+        )
+    if truth is not None:
+        ax.plot(
+            grid, _at("truth", truth, n)[order], ":", color=canvas.GREEN, linewidth=2.2, zorder=6, label="true mean"
+        )
+    if data is not None:
+        points = _column("data[0]", data[0])
+        ax.scatter(
+            points,
+            _at("data[1]", data[1], points.size),
+            s=9,
+            color="black",
+            alpha=0.6,
+            linewidths=0,
+            zorder=3,
+            label="data",
+        )
+    canvas.tidy(ax, "x", "f(x)" if data is None else "y, f(x)")
+    ax.margins(x=0.01)
+    if legend:
+        canvas.legend_below(ax, ncols=3)
+    return ax
+
+
+def predicted_vs_observed(
+    y: ArrayLike,
+    mean: ArrayLike,
+    lo: ArrayLike,
+    hi: ArrayLike,
+    ax: "Axes | None" = None,
+    *,
+    max_rows: int = 1000,
+    legend: bool = True,
+) -> "Axes":
+    """Predicted means with their intervals against the observations, rows outside their interval in another colour.
+
+    Parameters
+    ----------
+    y : array_like, shape (n,) or (n, 1)
+        Observations of one output.
+    mean, lo, hi : array_like, shape (n,) or (n, 1)
+        Predictive mean and interval ends.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+    max_rows : int, default 1000
+        Of more rows, this many are shown, evenly spaced in the order of y; the key counts all of them.
+    legend : bool, default True
+        Key below the axes.
+
+    Returns
+    -------
+    matplotlib Axes
+        Where few distinct values of y (counts, ratings) carry many rows, the rows of one value are spread sideways,
+        over less than the gap between values, so that they do not hide each other.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not match, or `lo` exceeds `hi` somewhere.
+    """
+    observed = _column("y", y)
+    centre, low, high = (_at(name, value, observed.size) for name, value in (("mean", mean), ("lo", lo), ("hi", hi)))
+    if (low > high).any():
+        row = int(np.flatnonzero(low > high)[0])
+        raise ValueError(f"lo must not exceed hi, got {low[row]:g} > {high[row]:g} in row {row}")
+    if max_rows < 1:
+        raise ValueError(f"max_rows must be at least 1, got {max_rows}")
+    inside = (low <= observed) & (observed <= high)
+    order = np.argsort(observed, kind="stable")
+    shown = np.zeros(observed.size, dtype=bool)
+    shown[order[np.linspace(0, order.size - 1, min(max_rows, order.size)).round().astype(int)]] = True
+
+    at = observed + _spread(observed[shown], observed)
+    ax = canvas.axes_or_new(ax)
+    # Fewer rows leave room for bolder marks.
+    alpha = float(np.clip(120 / shown.sum(), 0.15, 0.8))
+    for rows, colour, marker, text in (
+        (inside, canvas.BLUE, "o", f"inside the interval ({inside.mean():.1%})"),
+        (~inside, canvas.VERMILION, "D", f"outside ({(~inside).mean():.1%})"),
+    ):
+        pick = rows & shown
+        ax.vlines(at[pick], low[pick], high[pick], color=colour, linewidth=0.7, alpha=alpha, zorder=1)
+        ax.scatter(at[pick], centre[pick], s=9, color=colour, marker=marker, linewidths=0, zorder=2, label=text)
+    ends = [min(observed.min(), centre.min()), max(observed.max(), centre.max())]
+    ax.plot(ends, ends, "-", color="black", linewidth=1.0, zorder=3, label="equal")
+    canvas.tidy(ax, "observed", "predicted")
+    if legend:
+        canvas.legend_below(ax, ncols=3)
+    return ax
+
+
+def _spread(shown: FloatArray, observed: FloatArray) -> FloatArray:
+    """Sideways shifts (n,) for rows that share their value of y with many others; zeros where few do."""
+    distinct = np.unique(shown)
+    if distinct.size < 2 or distinct.size * 4 > shown.size:
+        return np.zeros_like(observed)
+    # Multiples of the golden ratio fill the interval evenly for any number of rows, without a random generator.
+    fraction = (np.arange(observed.size) * 0.6180339887498949) % 1.0
+    return np.asarray((fraction - 0.5) * (0.7 * float(np.diff(distinct).min())), dtype=np.float64)
+
+
+def _column(name: str, value: ArrayLike) -> FloatArray:
+    """`value` of shape (n,) or (n, 1) as (n,)."""
+    array = numeric(name, value).astype(np.float64, copy=False)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise ValueError(f"{name} must have one column, shape (n,) or (n, 1), got {array.shape}; plot one at a time")
+    return array
+
+
+def _at(name: str, value: ArrayLike, n: int) -> FloatArray:
+    """`_column` with n rows."""
+    array = _column(name, value)
+    if array.size != n:
+        raise ValueError(f"{name} must have {n} rows, got {array.size}")
+    return array

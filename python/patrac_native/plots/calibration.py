@@ -1,0 +1,228 @@
+"""Calibration pictures: coverage box plots, density of PIT values, reliability of class probabilities."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from patrac_native.diagnostics import calibration_bins, ece
+from patrac_native.diagnostics._arrays import FloatArray, numeric
+from patrac_native.plots import _canvas as canvas
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Below this a box plot's quartiles are the points themselves; the points are shown instead.
+_MIN_BOX = 5
+# Smallest bandwidth of a PIT density. Without it a heap of equal values (an over-sure model's zeros) has no density.
+_MIN_BANDWIDTH = 0.015
+
+
+def coverage_boxplot(
+    coverages: Mapping[str, ArrayLike], tau: ArrayLike, ax: "Axes | None" = None, *, legend: bool = True
+) -> "Axes":
+    """Observed coverage over replicates, a group for each target and a box for each model (the paper's Figure 3).
+
+    Parameters
+    ----------
+    coverages : mapping of label to array_like, shape (replicates, n_tau) or (n_tau,)
+        Coverages of each model, as `patrac_native.diagnostics.coverage` returns them, stacked over replicates. Fewer
+        than five replicates are shown as points.
+    tau : array_like, shape (n_tau,)
+        Probabilities left out; black lines mark the targets 1 - tau.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+    legend : bool, default True
+        Key of the models below the axes.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    ValueError
+        If there is no model, a shape does not match `tau`, or a value lies outside [0, 1].
+    """
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    levels = numeric("tau", tau).astype(np.float64).ravel()
+    if not ((levels > 0) & (levels < 1)).all():
+        raise ValueError(f"tau must lie strictly between 0 and 1, got {levels}")
+    if not coverages:
+        raise ValueError("coverages is empty; pass at least one label with its coverages")
+    observed: dict[str, FloatArray] = {}
+    for name, value in coverages.items():
+        array = np.atleast_2d(numeric(f"coverages[{name!r}]", value).astype(np.float64))
+        if array.ndim != 2 or array.shape[1] != levels.size:
+            raise ValueError(
+                f"coverages[{name!r}] must have shape (replicates, {levels.size}), one column for each tau, "
+                f"got {np.shape(value)}"
+            )
+        observed[name] = _within_unit(f"coverages[{name!r}]", array)
+
+    ax = canvas.axes_or_new(ax, (4.6 + 0.25 * max(0, len(observed) - 4), 3.4))
+    # Targets from the left in growing order; the boxes of a group share 80% of its width.
+    group = np.argsort(-levels, kind="stable")
+    width = 0.8 / len(observed)
+    handles: list[Any] = []
+    for index, (name, array) in enumerate(observed.items()):
+        colour = canvas.CYCLE[index % len(canvas.CYCLE)]
+        at = np.arange(levels.size) - 0.4 + (index + 0.5) * width
+        if array.shape[0] < _MIN_BOX:
+            ax.scatter(np.tile(at, array.shape[0]), array[:, group].ravel(), s=22, color=colour, linewidths=0, zorder=2)
+        else:
+            ax.boxplot(
+                array[:, group],
+                positions=at,
+                widths=0.8 * width,
+                patch_artist=True,
+                manage_ticks=False,
+                boxprops={"facecolor": colour, "alpha": 0.75, "linewidth": 0.7},
+                medianprops={"color": "black", "linewidth": 1.1},
+                whiskerprops={"linewidth": 0.7},
+                capprops={"linewidth": 0.7},
+                flierprops={"marker": ".", "markersize": 3, "markeredgecolor": colour},
+            )
+        handles.append(Patch(facecolor=colour, alpha=0.75, label=name))
+    targets = 1.0 - levels[group]
+    places = np.arange(levels.size)
+    ax.hlines(targets, places - 0.47, places + 0.47, color="black", linewidth=1.6, zorder=3)
+    handles.append(Line2D([], [], color="black", linewidth=1.6, label="target"))
+    ax.set_xticks(places, [f"{100 * target:g}%" for target in targets])
+    ax.set_xlim(-0.55, levels.size - 0.45)
+    canvas.tidy(ax, "target coverage", "observed coverage")
+    if legend:
+        canvas.legend_below(ax, ncols=min(4, len(handles)), handles=handles)
+    return ax
+
+
+def pit_density(pits: Mapping[str, ArrayLike], ax: "Axes | None" = None, *, legend: bool = True) -> "Axes":
+    """Densities of PIT values on [0, 1] with the uniform reference (the paper's Figure 5, right).
+
+    A hump in the middle means intervals that are too wide, a U intervals that are too narrow. The Gaussian kernel
+    density is reflected at 0 and 1, so a uniform sample is flat up to the ends; its bandwidth is Silverman's rule,
+    0.9 min(sd, IQR/1.34) n^(-1/5).
+
+    Parameters
+    ----------
+    pits : mapping of label to array_like, shape (n,) or (n, m)
+        PIT values of each model, as `patrac_native.diagnostics.pit` returns them.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+    legend : bool, default True
+        Key of the models below the axes.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    ValueError
+        If there is no model, or a value lies outside [0, 1].
+    """
+    if not pits:
+        raise ValueError("pits is empty; pass at least one label with its PIT values")
+    values = {
+        name: _within_unit(f"pits[{name!r}]", numeric(f"pits[{name!r}]", value).astype(np.float64).ravel())
+        for name, value in pits.items()
+    }
+    ax = canvas.axes_or_new(ax)
+    ax.axhline(1.0, color="black", linewidth=1.0, zorder=1, label="uniform")
+    at = np.linspace(0.0, 1.0, 201)
+    for index, (name, u) in enumerate(values.items()):
+        colour = canvas.CYCLE[index % len(canvas.CYCLE)]
+        style = canvas.STYLES[index % len(canvas.STYLES)]
+        ax.plot(at, _reflected_density(u, at), style, color=colour, linewidth=1.6, zorder=2, label=name)
+    canvas.tidy(ax, "share of draws below y", "density")
+    ax.set_xlim(0.0, 1.0)
+    ax.set_ylim(bottom=0.0)
+    if legend:
+        canvas.legend_below(ax, ncols=min(4, len(values) + 1))
+    return ax
+
+
+def reliability(
+    p: ArrayLike, y: ArrayLike, ax: "Axes | None" = None, *, n_bins: int = 15, legend: bool = True
+) -> "Axes":
+    """Accuracy of the top label against its confidence, with the diagonal and the share of rows in each bin.
+
+    Parameters
+    ----------
+    p : array_like, shape (chain, draw, n, C)
+        Class probabilities; one column is Bernoulli.
+    y : array_like of int, shape (n,)
+        Labels in 0..C-1.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+    n_bins : int, default 15
+        Equal-width bins, those of `patrac_native.diagnostics.ece`, whose value is in the key.
+    legend : bool, default True
+        Key below the axes.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    ValueError
+        As `patrac_native.diagnostics.ece`.
+    """
+    bins = calibration_bins(p, y, n_bins)
+    error = ece(p, y, n_bins)
+    used = bins.n_rows > 0
+    share = bins.n_rows / bins.n_rows.sum()
+    ax = canvas.axes_or_new(ax)
+    ax.bar(
+        bins.edges[:-1],
+        share,
+        width=np.diff(bins.edges),
+        align="edge",
+        color=canvas.SKY,
+        alpha=0.45,
+        linewidth=0,
+        zorder=0,
+        label="share of rows",
+    )
+    ax.plot([0, 1], [0, 1], "--", color="black", linewidth=1.0, zorder=1, label="calibrated")
+    ax.plot(
+        bins.confidence[used],
+        bins.accuracy[used],
+        "o-",
+        color=canvas.VERMILION,
+        linewidth=1.4,
+        markersize=4,
+        zorder=2,
+        label=f"observed (ECE {error:.3f})",
+    )
+    canvas.tidy(ax, "confidence of the top label", "accuracy")
+    ax.set_xlim(0.0, 1.0)
+    ax.set_ylim(0.0, 1.02)
+    if legend:
+        canvas.legend_below(ax, ncols=3)
+    return ax
+
+
+def _within_unit(name: str, array: FloatArray) -> FloatArray:
+    if array.min() < 0 or array.max() > 1:
+        raise ValueError(f"{name} must lie in [0, 1], got {array.min():g} to {array.max():g}")
+    return array
+
+
+def _reflected_density(u: FloatArray, at: FloatArray) -> FloatArray:
+    """Gaussian kernel density of `u` on [0, 1], reflected at both ends, at the points `at`."""
+    quartiles = np.quantile(u, [0.25, 0.75])
+    spread = min(float(u.std()), float(quartiles[1] - quartiles[0]) / 1.34)
+    h = max(0.9 * spread * u.size**-0.2, _MIN_BANDWIDTH)
+    # Bins an eighth of the bandwidth floor or finer: the cost does not grow with n, and the shift is not visible.
+    mass, edges = np.histogram(u, bins=512, range=(0.0, 1.0))
+    centre = 0.5 * (edges[1:] + edges[:-1])
+    density = np.zeros_like(at)
+    # The images of reflection at both ends are +-c + 2k; further ones lie more than two units from [0, 1].
+    for mirror in (centre, -centre, 2.0 - centre, centre - 2.0, centre + 2.0):
+        density += np.exp(-0.5 * ((at[:, None] - mirror) / h) ** 2) @ mass
+    return np.asarray(density / (u.size * h * np.sqrt(2.0 * np.pi)))
