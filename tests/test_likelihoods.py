@@ -1,0 +1,271 @@
+"""The likelihoods: densities against scipy and torch, weights, noise, and every refusal of bad targets."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.optimize import minimize
+
+from patrac_native.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, likelihood_from_dict
+
+torch = pytest.importorskip("torch")
+
+EPS = np.finfo(np.float64).eps
+N, M = 7, 4
+
+CASES: list[Likelihood] = [
+    Gaussian(0.3),
+    Gaussian([0.5, 1.0, 2.0, 3.0]),
+    Categorical(),
+    Categorical(scale=1000.0),
+    Bernoulli(),
+]
+
+
+def targets_for(likelihood: Likelihood, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    raw = {
+        "gaussian": lambda: rng.normal(size=(N, M)),
+        "categorical": lambda: rng.integers(0, M, N),
+        "bernoulli": lambda: rng.integers(0, 2, (N, M)),
+    }[likelihood.name]()
+    return likelihood.check_targets(raw, N, M)
+
+
+def reference_rows(likelihood: Likelihood, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Log densities of one (n, m) array by scipy.stats."""
+    if isinstance(likelihood, Gaussian):
+        return stats.norm.logpdf(y, f, np.sqrt(likelihood.variance)).sum(axis=-1)
+    if isinstance(likelihood, Bernoulli):
+        return stats.bernoulli.logpmf(y, 1 / (1 + np.exp(-f))).sum(axis=-1)
+    p = np.exp(f) / np.exp(f).sum(axis=-1, keepdims=True)
+    return np.log(p[np.arange(len(y)), y])
+
+
+@pytest.mark.parametrize("likelihood", CASES, ids=repr)
+def test_densities_agree_with_scipy_and_torch(likelihood: Likelihood) -> None:
+    y = targets_for(likelihood)
+    f = 2 * np.random.default_rng(1).normal(size=(2, 3, N, M))
+    rows = likelihood.log_likelihood_rows(f, y)
+    assert rows.shape == (2, 3, N)
+    assert rows.dtype == np.float64
+    total = likelihood.log_likelihood(f, y)
+    weight = {Categorical(scale=1000.0): 1000.0 / N}.get(likelihood, 1.0)
+    targets = torch.tensor(y)
+    for index in np.ndindex(2, 3):
+        expected = reference_rows(likelihood, f[index], y)
+        # The plain formulas lose up to e^|f| <= e^10 ulp where they take the log of a probability near 1.
+        np.testing.assert_allclose(rows[index], expected, rtol=64 * EPS, atol=EPS * np.exp(np.abs(f[index]).max()))
+        assert total[index] == pytest.approx(weight * rows[index].sum(), rel=16 * EPS)
+        outputs = torch.tensor(f[index])
+        scale = 64 * EPS * np.abs(rows[index]).max() + 64 * EPS
+        np.testing.assert_allclose(
+            -likelihood.torch_loss_rows(outputs, targets).numpy(), rows[index], rtol=0, atol=scale
+        )
+        assert -likelihood.torch_loss(outputs, targets).item() == pytest.approx(total[index], rel=64 * EPS)
+
+
+def test_training_losses_are_torch_losses() -> None:
+    rng = np.random.default_rng(4)
+    f = torch.tensor(rng.normal(size=(N, M)), requires_grad=True)
+    labels, ones = torch.tensor(rng.integers(0, M, N)), torch.tensor(rng.integers(0, 2, (N, M)), dtype=torch.float64)
+    real = torch.tensor(rng.normal(size=(N, M)))
+    functional = torch.nn.functional
+    variance = torch.full((N, M), 0.3, dtype=torch.float64)
+    pairs = [
+        (
+            Gaussian(0.3).torch_loss(f, real),
+            functional.gaussian_nll_loss(f, real, variance, full=True, reduction="sum"),
+        ),
+        (Categorical().torch_loss(f, labels), functional.cross_entropy(f, labels, reduction="sum")),
+        (Categorical(scale=50).torch_loss(f, labels), 50 * functional.cross_entropy(f, labels)),
+        (Bernoulli().torch_loss(f, ones), functional.binary_cross_entropy_with_logits(f, ones, reduction="sum")),
+    ]
+    for ours, theirs in pairs:
+        # Sums of 28 terms, each within a few ulp of its size.
+        assert ours.item() == pytest.approx(theirs.item(), rel=64 * EPS)
+        (our_gradient,) = torch.autograd.grad(ours, f, retain_graph=True)
+        (their_gradient,) = torch.autograd.grad(theirs, f, retain_graph=True)
+        largest = float(their_gradient.abs().max())
+        assert float((our_gradient - their_gradient).abs().max()) <= 64 * EPS * largest
+
+
+def test_large_outputs_neither_overflow_nor_cancel() -> None:
+    f = np.array([[800.0, 0.0], [0.0, 800.0]])
+    np.testing.assert_array_equal(Categorical().log_likelihood_rows(f, np.array([0, 0])), [0.0, -800.0])
+    np.testing.assert_array_equal(Categorical().probabilities(f), [[1.0, 0.0], [0.0, 1.0]])
+    z = np.array([[40.0], [-40.0], [800.0], [-800.0]])
+    y = np.array([[1.0], [0.0], [0.0], [1.0]])
+    # log(1 + e^-40) = e^-40 to double precision; y f - log(1 + e^f) would give 0.
+    expected = [-np.exp(-40.0), -np.exp(-40.0), -800.0, -800.0]
+    # exp and log1p within an ulp each; the argument -40 is exact.
+    np.testing.assert_allclose(Bernoulli().log_likelihood_rows(z, y), expected, rtol=8 * EPS)
+    exact = torch.tensor(z[:2])
+    np.testing.assert_allclose(
+        Bernoulli().torch_loss_rows(exact, torch.tensor(y[:2])).numpy(), np.exp(-40.0), rtol=8 * EPS
+    )
+
+
+@pytest.mark.parametrize("likelihood", CASES, ids=repr)
+def test_sample_weight_counts_rows(likelihood: Likelihood) -> None:
+    y = targets_for(likelihood)
+    f = np.random.default_rng(2).normal(size=(N, M))
+    weight = np.array([1, 0, 2, 3, 1, 0, 1])
+    repeated = likelihood.log_likelihood(np.repeat(f, weight, axis=0), np.repeat(y, weight, axis=0))
+    # Sums of 8 terms; the weighted mean of `scale` divides by the sum of weights.
+    assert likelihood.log_likelihood(f, y, weight) == pytest.approx(float(repeated), rel=32 * EPS)
+
+
+def test_row_weights_of_a_scale() -> None:
+    np.testing.assert_array_equal(Gaussian(1.0).row_weights(None, 3), [1.0, 1.0, 1.0])
+    np.testing.assert_array_equal(Categorical(scale=8.0).row_weights([1.0, 0.0, 3.0], 3), [2.0, 0.0, 6.0])
+    np.testing.assert_array_equal(Categorical().row_weights([1.0, 0.0, 3.0], 3), [1.0, 0.0, 3.0])
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (np.ones(2), r"sample_weight must have shape \(3,\).*got \(2,\)"),
+        ([1.0, -1.0, 1.0], r"finite and nonnegative; got -1\.0 at row 1"),
+        ([1.0, 1.0, np.nan], "finite and nonnegative; got nan at row 2"),
+        (np.zeros(3), "zero for every row"),
+    ],
+)
+def test_bad_sample_weight(weight: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Gaussian(1.0).row_weights(weight, 3)
+
+
+@pytest.mark.parametrize("likelihood", CASES, ids=repr)
+def test_constant_predictor_is_the_best_one(likelihood: Likelihood) -> None:
+    y = targets_for(likelihood)
+
+    def loss(constant: np.ndarray) -> float:
+        return -float(likelihood.log_likelihood(np.broadcast_to(constant, (N, M)), y)) / 1000
+
+    found = minimize(loss, np.zeros(M), tol=1e-12)
+    # BFGS with difference quotients ends where the gradient is about sqrt(eps): the loss is then within 1e-6 of its
+    # minimum, and never below it. A class or 0/1 frequency of zero would be reached only in the limit: absent here.
+    best = -likelihood.constant_log_likelihood(y) / 1000
+    assert best <= found.fun + 64 * EPS * abs(best)
+    assert found.fun == pytest.approx(best, rel=1e-6)
+
+
+def test_constant_predictor_of_one_class() -> None:
+    assert Categorical().constant_log_likelihood(np.array([2, 2, 2])) == 0.0
+    assert Bernoulli().constant_log_likelihood(np.ones((3, 1))) == 0.0
+
+
+def test_noise_has_its_distribution() -> None:
+    draws = 20_000
+    f = np.array([[0.5, -1.0], [2.0, 0.0]])
+    many = np.broadcast_to(f, (draws, 2, 2))
+    variance = np.array([0.25, 4.0])
+    y = Gaussian(variance).sample(many, np.random.default_rng(0))
+    # Five standard errors of a mean and of a variance (relative error sqrt(2 / draws)) of normals.
+    assert (np.abs(y.mean(axis=0) - f) < 5 * np.sqrt(variance / draws)).all()
+    assert (np.abs(y.var(axis=0) / variance - 1) < 5 * np.sqrt(2 / draws)).all()
+
+    labels = Categorical().sample(many, np.random.default_rng(1))
+    assert labels.shape == (draws, 2)
+    assert labels.dtype == np.int64
+    p = Categorical().probabilities(f)
+    frequency = np.stack([(labels == c).mean(axis=0) for c in range(2)], axis=-1)
+    assert (np.abs(frequency - p) < 5 * np.sqrt(p * (1 - p) / draws)).all()
+
+    ones = Bernoulli().sample(many, np.random.default_rng(2))
+    q = Bernoulli().probabilities(f)
+    assert set(np.unique(ones)) == {0, 1}
+    assert (np.abs(ones.mean(axis=0) - q) < 5 * np.sqrt(q * (1 - q) / draws)).all()
+
+
+def test_probabilities() -> None:
+    f = np.random.default_rng(3).normal(size=(2, N, M))
+    np.testing.assert_allclose(Categorical().probabilities(f).sum(axis=-1), 1.0, rtol=8 * EPS)
+    np.testing.assert_allclose(Bernoulli().probabilities(f), 1 / (1 + np.exp(-f)), rtol=16 * EPS)
+    with pytest.raises(TypeError, match="a gaussian likelihood has no class probabilities"):
+        Gaussian(1.0).probabilities(f)
+
+
+def test_accepted_targets() -> None:
+    y = Gaussian(1.0).check_targets([1, 2, 3], 3, 1)
+    assert y.shape == (3, 1)
+    assert y.dtype == np.float64
+    assert y.flags.c_contiguous
+    assert Bernoulli().check_targets([True, False], 2, 1).tolist() == [[1.0], [0.0]]
+    labels = Categorical().check_targets([0.0, 2.0, 1.0], 3, 3)
+    assert labels.dtype == np.int64
+    assert labels.tolist() == [0, 2, 1]
+    assert (Gaussian(1.0).n_outputs_needed(y), Categorical().n_outputs_needed([0, 3, 1])) == (1, 4)
+    assert (Bernoulli().n_outputs_needed(np.ones((5, 2))), Categorical().n_outputs_needed([0, 0])) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "y", "m", "error", "message"),
+    [
+        (
+            Gaussian(1.0),
+            [1.0, np.nan, np.inf],
+            1,
+            ValueError,
+            r"y must be finite; column 0 has nan first at row 1 \(2 bad",
+        ),
+        (Gaussian(1.0), np.ones(2), 1, ValueError, r"y must have shape \(3,\) or \(3, 1\).*got \(2,\)"),
+        (Gaussian(1.0), np.ones(3), 2, ValueError, r"y must have shape \(3, 2\).*got \(3,\)"),
+        (Gaussian([1.0, 2.0]), np.ones(3), 1, ValueError, "variance has 2 entries, but the network has 1 outputs"),
+        (Gaussian(1.0), ["a", "b", "c"], 1, TypeError, "y must hold real numbers"),
+        (Categorical(), [0, 1, 0], 1, ValueError, "at least 2; got 1. Use Bernoulli"),
+        (Categorical(), [0, 3, -1], 3, ValueError, r"labels that are in 0\.\.2; got 3 at row 1 \(2 bad rows"),
+        (Categorical(), [0, 1, -1], 3, ValueError, r"labels that are in 0\.\.2; got -1 at row 2"),
+        (Categorical(), [0, 1.5, 1], 3, ValueError, r"labels that are whole numbers; got 1\.5 at row 1"),
+        (Categorical(), [0, 1, np.nan], 3, ValueError, "labels that are whole numbers; got nan at row 2"),
+        (Categorical(), np.eye(3), 3, ValueError, r"y must have shape \(3,\).*got \(3, 3\)"),
+        (Categorical(), ["cat", "dog", "cat"], 3, TypeError, "y must hold real numbers"),
+        (Bernoulli(), [0, 1, 2], 1, ValueError, "y must be 0 or 1 .* got 2 at row 2, output 0"),
+        (Bernoulli(), [0, np.nan, 1], 1, ValueError, "y must be 0 or 1 .* got nan at row 1"),
+        (Bernoulli(), [0, 1], 1, ValueError, r"y must have shape \(3,\) or \(3, 1\)"),
+    ],
+)
+def test_bad_targets(likelihood: Likelihood, y: Any, m: int, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        likelihood.check_targets(y, 3, m)
+
+
+@pytest.mark.parametrize(
+    ("variance", "error", "message"),
+    [
+        (0.0, ValueError, r"variance must be positive and finite; got 0\.0"),
+        (np.inf, ValueError, "variance must be positive and finite; got inf"),
+        ([1.0, -1.0], ValueError, r"variance must be positive and finite; got -1\.0 for output 1"),
+        (np.ones((1, 1)), ValueError, r"number or have shape \(m,\); got shape \(1, 1\)"),
+        ("sampled", ValueError, "Only a fixed variance is supported in this version"),
+        (None, TypeError, "variance must be a number; got None"),
+    ],
+)
+def test_bad_variance(variance: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        Gaussian(variance)
+
+
+def test_bad_scale() -> None:
+    with pytest.raises(ValueError, match=r"scale must be positive and finite; got -1\.0"):
+        Categorical(scale=-1.0)
+
+
+@pytest.mark.parametrize("likelihood", CASES, ids=repr)
+def test_dictionary_round_trip(likelihood: Likelihood) -> None:
+    back = likelihood_from_dict(json.loads(json.dumps(likelihood.to_dict())))
+    assert back == likelihood
+    assert hash(back) == hash(likelihood)
+    assert repr(back) == repr(likelihood)
+
+
+def test_unequal_likelihoods_and_unknown_name() -> None:
+    assert Gaussian(1.0) != Gaussian(2.0)
+    assert Categorical() != Categorical(scale=1.0)
+    with pytest.raises(ValueError, match="one of gaussian, categorical, bernoulli; got 'poisson'"):
+        likelihood_from_dict({"name": "poisson"})
