@@ -298,9 +298,9 @@ def crps(y_draws: ArrayLike, y: ArrayLike, *, fair: bool = True, per_row: bool =
 
 
 def _blocks(values: NDArray[Any]) -> Any:
-    """Row blocks for temporaries of the size of the draws, in float64 (two of them at a time)."""
+    """Row blocks for temporaries of the size of the draws, in float64 (up to six of them at a time)."""
     chain, draw, n, m = values.shape
-    return row_blocks(n, 16 * chain * draw * m)
+    return row_blocks(n, 48 * chain * draw * m)
 
 
 def _quantiles(values: NDArray[Any], levels: FloatArray, method: QuantileMethod) -> FloatArray:
