@@ -5,18 +5,6 @@
 
 #include "../shared/elementary.hpp"
 
-#ifndef PATRAC_ELEMENTARY_NAMES
-#define PATRAC_ELEMENTARY_NAMES
-namespace patrac {
-
-// The order of apply_elementary's identifiers, the same for every level.
-inline constexpr const char* elementary_names[] = {"exp", "log",   "log1p",    "softplus", "tanh",    "sigmoid",
-                                                   "erf", "gauss", "log_unit", "sin_turn", "cos_turn", "sqrt"};
-inline constexpr int n_elementary = int(sizeof(elementary_names) / sizeof(elementary_names[0]));
-
-}  // namespace patrac
-#endif
-
 namespace patrac::PATRAC_LEVEL {
 
 // Function `id` at x; "gauss" is the exp(-x^2) that erf_with_gaussian gives.

@@ -1,0 +1,12 @@
+// What each binding file adds to the module.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace patrac::bindings {
+
+void bind_model(pybind11::module_& m);
+void bind_noise(pybind11::module_& m);
+void bind_testing(pybind11::module_& m);
+
+}  // namespace patrac::bindings

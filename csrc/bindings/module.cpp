@@ -1,0 +1,18 @@
+// The extension module patrac_native._core.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include "../patrac.hpp"
+#include "bindings.hpp"
+
+PYBIND11_MODULE(_core, m) {
+    m.doc() = "Compiled core of patrac_native.";
+    m.def("simd_levels", &patrac::simd_levels);
+    m.def("default_simd_level", &patrac::default_simd_level);
+    m.attr("COMPILER") = PATRAC_COMPILER;
+    m.attr("FLAGS") = PATRAC_FLAGS;
+    m.attr("CUDA") = false;
+    patrac::bindings::bind_model(m);
+    patrac::bindings::bind_noise(m);
+    patrac::bindings::bind_testing(m);
+}

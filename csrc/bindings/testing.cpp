@@ -1,0 +1,28 @@
+// Bindings of the pieces that tests reach one by one: `_core.testing`.
+#include "../patrac.hpp"
+#include "arrays.hpp"
+#include "bindings.hpp"
+
+namespace patrac::bindings {
+namespace {
+
+template <class T>
+Array<T> elementary(const std::string& name, const Array<T>& x, const std::string& level) {
+    Array<T> y(x.size());
+    testing::elementary<T>(name, x.data(), y.mutable_data(), x.size(), level);
+    return y;
+}
+
+}  // namespace
+
+void bind_testing(py::module_& m) {
+    py::module_ t = m.def_submodule("testing", "Pieces of the core, for tests.");
+    t.def("levels", &simd_levels);
+    t.def("elementary_functions", &testing::elementary_functions);
+    t.def("elementary", &elementary<float>, py::arg("name"), py::arg("x").noconvert(), py::arg("level"));
+    t.def("elementary", &elementary<double>, py::arg("name"), py::arg("x").noconvert(), py::arg("level"));
+    t.def("philox", &testing::philox, py::arg("counter"), py::arg("key"), py::arg("level"));
+    t.def("stream_key", &testing::stream_key, py::arg("seed"), py::arg("chain"), py::arg("level"));
+}
+
+}  // namespace patrac::bindings

@@ -1,0 +1,114 @@
+// Chooses the instruction-set level and forwards the facade's functions to it.
+#include <cstdlib>
+#include <stdexcept>
+
+#include "elementary_names.hpp"
+#include "level.hpp"
+
+namespace patrac {
+
+#if defined(PATRAC_X86_64)
+namespace v2 { Level level(); }
+namespace v3 { Level level(); }
+#else
+namespace generic { Level level(); }
+#endif
+
+namespace {
+
+std::vector<Level> available_levels() {
+#if defined(PATRAC_X86_64)
+    std::vector<Level> levels{v2::level()};
+    // Every processor with these has the rest of x86-64-v3 too.
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"))
+        levels.push_back(v3::level());
+    return levels;
+#else
+    return {generic::level()};
+#endif
+}
+
+const std::vector<Level>& levels() {
+    static const std::vector<Level> found = available_levels();
+    return found;
+}
+
+const Level& find_level(const std::string& name, const char* argument) {
+    std::string known;
+    for (const Level& level : levels()) {
+        if (name == level.name) return level;
+        known += (known.empty() ? "" : ", ") + std::string(level.name);
+    }
+    throw std::invalid_argument(std::string(argument) + ": no instruction-set level '" + name +
+                                "' on this machine; choose one of " + known);
+}
+
+template <class T>
+const LevelFunctions<T>& functions(const std::string& name) {
+    const Level& level = find_level(name, "level");
+    if constexpr (std::is_same_v<T, float>)
+        return level.f32;
+    else
+        return level.f64;
+}
+
+}  // namespace
+
+std::vector<std::string> simd_levels() {
+    std::vector<std::string> names;
+    for (const Level& level : levels()) names.emplace_back(level.name);
+    return names;
+}
+
+std::string default_simd_level() {
+    const char* const forced = std::getenv("PATRAC_SIMD");
+    if (forced && *forced) return find_level(forced, "PATRAC_SIMD").name;
+    return levels().back().name;
+}
+
+template <class T>
+std::unique_ptr<Model<T>> make_model(const Network& network, const std::optional<Network>& companion,
+                                     const Likelihood& likelihood, const DataView<T>& data, const std::string& level) {
+    return functions<T>(level).make_model(network, companion, likelihood, data);
+}
+
+template <class T>
+void standard_normals(std::uint64_t seed, std::uint32_t chain, std::uint64_t step, std::uint16_t purpose, T* out,
+                      std::int64_t count, const std::string& level) {
+    functions<T>(level).normals(seed, chain, step, purpose, out, count);
+}
+
+namespace testing {
+
+std::vector<std::string> elementary_functions() { return {std::begin(elementary_names), std::end(elementary_names)}; }
+
+template <class T>
+void elementary(const std::string& name, const T* x, T* y, std::int64_t count, const std::string& level) {
+    for (int id = 0; id < n_elementary; ++id)
+        if (name == elementary_names[id]) return functions<T>(level).elementary(id, x, y, count);
+    throw std::invalid_argument("name: no elementary function '" + name + "'");
+}
+
+Words philox(const Words& counter, const std::array<std::uint32_t, 2>& key, const std::string& level) {
+    return find_level(level, "level").philox(counter, key);
+}
+
+std::array<std::uint32_t, 2> stream_key(std::uint64_t seed, std::uint32_t chain, const std::string& level) {
+    return find_level(level, "level").stream_key(seed, chain);
+}
+
+template void elementary<float>(const std::string&, const float*, float*, std::int64_t, const std::string&);
+template void elementary<double>(const std::string&, const double*, double*, std::int64_t, const std::string&);
+
+}  // namespace testing
+
+#define PATRAC_INSTANTIATE(T)                                                                                       \
+    template std::unique_ptr<Model<T>> make_model<T>(const Network&, const std::optional<Network>&,                 \
+                                                     const Likelihood&, const DataView<T>&, const std::string&);    \
+    template void standard_normals<T>(std::uint64_t, std::uint32_t, std::uint64_t, std::uint16_t, T*, std::int64_t, \
+                                      const std::string&);
+PATRAC_INSTANTIATE(float)
+PATRAC_INSTANTIATE(double)
+#undef PATRAC_INSTANTIATE
+
+}  // namespace patrac

@@ -1,0 +1,45 @@
+// Compiled once for each level, in the namespace PATRAC_LEVEL: fills the level's table of functions.
+#include "elementary_testing.hpp"
+#include "level.hpp"
+#include "model.hpp"
+#include "noise.hpp"
+
+#define PATRAC_QUOTE(name) #name
+#define PATRAC_NAME(name) PATRAC_QUOTE(name)
+
+namespace patrac::PATRAC_LEVEL {
+namespace {
+
+template <class T>
+LevelFunctions<T> functions() {
+    return {
+        [](const Network& network, const std::optional<Network>& companion, const Likelihood& likelihood,
+           const DataView<T>& data) -> std::unique_ptr<Model<T>> {
+            return std::make_unique<CpuModel<T>>(network, companion, likelihood, data, PATRAC_NAME(PATRAC_LEVEL));
+        },
+        [](std::uint64_t seed, std::uint32_t chain, std::uint64_t step, std::uint16_t purpose, T* out,
+           std::int64_t count) {
+            fill_normals(patrac::PATRAC_LEVEL::stream_key(seed, chain), Purpose{purpose}, step, out, count);
+        },
+        [](int id, const T* x, T* y, std::int64_t count) {
+            apply_elementary(id, x, y, static_cast<std::size_t>(count));
+        },
+    };
+}
+
+testing::Words philox_words(const testing::Words& c, const std::array<std::uint32_t, 2>& key) {
+    const auto out = philox4x32_10(PhiloxBlock<std::uint64_t>{c[0], c[1], c[2], c[3]}, {key[0], key[1]});
+    return {static_cast<std::uint32_t>(out.x0), static_cast<std::uint32_t>(out.x1), static_cast<std::uint32_t>(out.x2),
+            static_cast<std::uint32_t>(out.x3)};
+}
+
+std::array<std::uint32_t, 2> key_words(std::uint64_t seed, std::uint32_t chain) {
+    const PhiloxKey key = patrac::PATRAC_LEVEL::stream_key(seed, chain);
+    return {key.k0, key.k1};
+}
+
+}  // namespace
+
+Level level() { return {PATRAC_NAME(PATRAC_LEVEL), functions<float>(), functions<double>(), philox_words, key_words}; }
+
+}  // namespace patrac::PATRAC_LEVEL

@@ -1,0 +1,32 @@
+// What each instruction-set level offers to the dispatcher.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "../patrac.hpp"
+
+namespace patrac {
+
+// The functions of one level for one element type.
+template <class T>
+struct LevelFunctions {
+    std::unique_ptr<Model<T>> (*make_model)(const Network&, const std::optional<Network>& companion, const Likelihood&,
+                                            const DataView<T>&);
+    void (*normals)(std::uint64_t seed, std::uint32_t chain, std::uint64_t step, std::uint16_t purpose, T* out,
+                    std::int64_t count);
+    void (*elementary)(int id, const T* x, T* y, std::int64_t count);
+};
+
+struct Level {
+    const char* name;
+    LevelFunctions<float> f32;
+    LevelFunctions<double> f64;
+    testing::Words (*philox)(const testing::Words& counter, const std::array<std::uint32_t, 2>& key);
+    std::array<std::uint32_t, 2> (*stream_key)(std::uint64_t seed, std::uint32_t chain);
+};
+
+}  // namespace patrac

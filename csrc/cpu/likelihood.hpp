@@ -1,0 +1,95 @@
+// Log-likelihood of a tile and its derivative with respect to the outputs (DESIGN 2.5).
+#pragma once
+
+#include <cstdint>
+
+#include "../patrac.hpp"
+#include "../shared/elementary.hpp"
+#include "wide.hpp"
+
+namespace patrac::PATRAC_LEVEL {
+
+// Outputs f, derivatives delta and targets are node-major (m or 1, stride); `weight` (stride,) is the factor of each row,
+// zero in padding. Each function returns sum_r weight_r l_r without the Gaussian constant and writes
+// delta[c][r] = weight_r dl_r/df_c. delta may be f itself.
+template <class T>
+struct OutputTile {
+    const T* f;
+    T* delta;
+    const T* target;
+    const T* weight;
+    std::int64_t n_outputs;
+    std::int64_t stride;
+    std::int64_t n_vectors;
+};
+
+// l = -(y - f)^2 / (2 variance), summed over outputs; precision (m,) = 1 / variance.
+template <class T>
+double gaussian_tile(const OutputTile<T>& tile, const T* precision) {
+    using V = Vec<T>;
+    WideSum<T> total;
+    for (std::int64_t c = 0; c < tile.n_outputs; ++c) {
+        const V scale = broadcast<V>(precision[c]);
+        for (std::int64_t k = 0; k < tile.n_vectors; ++k) {
+            const std::int64_t at = c * tile.stride + k * lanes_v<V>;
+            const V residual = load<V>(tile.target + at) - load<V>(tile.f + at);
+            const V slope = load<V>(tile.weight + k * lanes_v<V>) * scale * residual;
+            store<V>(tile.delta + at, slope);
+            total.add(broadcast<V>(T(-0.5)) * residual * slope);
+        }
+    }
+    return total.total();
+}
+
+// l = f_y - log sum_c exp f_c; target holds the label as a number of type T, exact below 2^24.
+template <class T>
+double categorical_tile(const OutputTile<T>& tile) {
+    using V = Vec<T>;
+    WideSum<T> total;
+    for (std::int64_t k = 0; k < tile.n_vectors; ++k) {
+        const std::int64_t row = k * lanes_v<V>;
+        const V label = load<V>(tile.target + row);
+        const V weight = load<V>(tile.weight + row);
+        V top = load<V>(tile.f + row);
+        for (std::int64_t c = 1; c < tile.n_outputs; ++c) top = maximum(load<V>(tile.f + c * tile.stride + row), top);
+        V sum = {};
+        V chosen = {};
+        for (std::int64_t c = 0; c < tile.n_outputs; ++c) {
+            const V centred = load<V>(tile.f + c * tile.stride + row) - top;
+            const V e = exp(centred);
+            chosen = select(label == broadcast<V>(static_cast<T>(c)), centred, chosen);
+            store<V>(tile.delta + c * tile.stride + row, e);
+            sum += e;
+        }
+        const V inverse = broadcast<V>(1) / sum;
+        for (std::int64_t c = 0; c < tile.n_outputs; ++c) {
+            T* delta = tile.delta + c * tile.stride + row;
+            const V hit = select(label == broadcast<V>(static_cast<T>(c)), broadcast<V>(1), broadcast<V>(0));
+            store<V>(delta, weight * (hit - load<V>(delta) * inverse));
+        }
+        total.add(weight * (chosen - log(sum)));
+    }
+    return total.total();
+}
+
+// l = y f - log(1 + exp f), summed over outputs, y in {0, 1}.
+template <class T>
+double bernoulli_tile(const OutputTile<T>& tile) {
+    using V = Vec<T>;
+    WideSum<T> total;
+    for (std::int64_t c = 0; c < tile.n_outputs; ++c) {
+        for (std::int64_t k = 0; k < tile.n_vectors; ++k) {
+            const std::int64_t at = c * tile.stride + k * lanes_v<V>;
+            const V f = load<V>(tile.f + at);
+            const V y = load<V>(tile.target + at);
+            const V weight = load<V>(tile.weight + k * lanes_v<V>);
+            const V zero = broadcast<V>(0);
+            const V softplus = select(f > zero, f, zero) + log1p(exp(-abs(f)));
+            total.add(weight * (y * f - softplus));
+            store<V>(tile.delta + at, weight * (y - sigmoid(f)));
+        }
+    }
+    return total.total();
+}
+
+}  // namespace patrac::PATRAC_LEVEL

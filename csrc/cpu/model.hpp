@@ -1,0 +1,146 @@
+// The CPU model of one level: plan, packed data and a pool of evaluators behind the facade's interface.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <mutex>
+#include <numbers>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../patrac.hpp"
+#include "../sampling/chain.hpp"
+#include "../sampling/threads.hpp"
+#include "evaluator.hpp"
+#include "pack.hpp"
+
+namespace patrac::PATRAC_LEVEL {
+
+template <class T>
+class CpuModel final : public Model<T> {
+public:
+    CpuModel(const Network& network, const std::optional<Network>& companion, const Likelihood& likelihood,
+             const DataView<T>& data, std::string level)
+        : level_(std::move(level)),
+          plan_(Plan::make(network, companion.has_value())),
+          reports_(plan_.report(network)),
+          packer_(plan_, network, companion),
+          terms_(make_terms(likelihood, data)),
+          data_(TileLayout(plan_, data.n_rows, likelihood.kind == LikelihoodKind::categorical ? 1 : plan_.n_outputs,
+                           lanes_v<Vec<T>>, sizeof(T)),
+                data.n_rows, lanes_v<Vec<T>>) {
+        packer_.fill(data, likelihood.kind, data_);
+    }
+
+    std::int64_t dim() const override { return plan_.dim; }
+    std::int64_t n_rows() const override { return data_.n_rows; }
+    std::int64_t n_outputs() const override { return plan_.n_outputs; }
+    std::vector<LayerReport> layer_reports() const override { return reports_; }
+    std::int64_t tile_rows() const override { return data_.layout.stride; }
+    std::int64_t cached_bytes() const override { return data_.values.size() * static_cast<std::int64_t>(sizeof(T)); }
+    std::string level() const override { return level_; }
+
+    void evaluate(const T* theta, std::int64_t batch, double* log_likelihood, T* gradient,
+                  std::int64_t threads) const override {
+        parallel_for(batch, threads, [&](std::int64_t b, std::int64_t) {
+            const Lease evaluator(*this);
+            T* const g = gradient ? gradient + b * plan_.dim : nullptr;
+            log_likelihood[b] = evaluator->evaluate(theta + b * plan_.dim, data_, terms_, g);
+        });
+    }
+
+    void predict(const T* theta, std::int64_t batch, const T* inputs, std::int64_t n_rows, T* f,
+                 std::int64_t threads) const override {
+        // Blocks of rows bound the memory of the folded constants; the same tile height serves the same evaluators.
+        const std::int64_t block_rows = std::max<std::int64_t>(1, 8192 / data_.layout.stride) * data_.layout.stride;
+        for (std::int64_t first = 0; first < n_rows; first += block_rows) {
+            const std::int64_t rows = std::min(block_rows, n_rows - first);
+            TileLayout layout(plan_, rows, 0, lanes_v<Vec<T>>, sizeof(T));
+            PackedData<T> block(layout, rows, lanes_v<Vec<T>>);
+            packer_.fill(DataView<T>{rows, inputs + first * plan_.n_inputs, nullptr, nullptr}, terms_.kind, block);
+            std::vector<std::unique_ptr<Evaluator<T>>> evaluators(static_cast<std::size_t>(std::max<std::int64_t>(threads, 1)));
+            parallel_for(batch, threads, [&](std::int64_t b, std::int64_t worker) {
+                auto& evaluator = evaluators[static_cast<std::size_t>(worker)];
+                if (!evaluator) evaluator = std::make_unique<Evaluator<T>>(plan_, layout.stride);
+                evaluator->predict(theta + b * plan_.dim, block, f + (b * n_rows + first) * plan_.n_outputs);
+            });
+        }
+    }
+
+    double log_acceptance(const T* from, const T* to, const double* prior_variance, KernelKind kernel,
+                          double step_size) const override {
+        const PriorScale<T> prior(prior_variance, plan_.dim);
+        const Lease evaluator(*this);
+        State<T> u(plan_.dim), v(plan_.dim);
+        for (auto [state, theta] : {std::pair{&u, from}, std::pair{&v, to}}) {
+            std::copy_n(theta, plan_.dim, state->theta.data());
+            state->evaluate(*evaluator, data_, terms_, prior, kernel);
+        }
+        return patrac::PATRAC_LEVEL::log_acceptance(u, v, prior, kernel, step_size);
+    }
+
+    bool sample(const RunConfig& config, const RunBuffers<T>& buffers, const Monitor& monitor) const override {
+        const RunShared<T> shared{config, buffers, data_, terms_, PriorScale<T>(buffers.prior_variance, plan_.dim)};
+        std::int64_t steps = config.draws * config.thin;
+        for (const Phase& phase : config.warmup) steps += phase.steps;
+        std::vector<std::unique_ptr<ChainTask>> chains;
+        for (std::int64_t c = 0; c < config.chains; ++c)
+            chains.push_back(std::make_unique<Chain<T>>(plan_, shared, c));
+        return run_chains(chains, steps * config.chains, config.threads, monitor);
+    }
+
+private:
+    // An evaluator taken from the pool for one evaluation, so that repeated calls allocate nothing.
+    class Lease {
+    public:
+        explicit Lease(const CpuModel& model) : model_(model) {
+            const std::lock_guard lock(model.pool_mutex_);
+            if (!model.pool_.empty()) {
+                evaluator_ = std::move(model.pool_.back());
+                model.pool_.pop_back();
+            } else {
+                evaluator_ = std::make_unique<Evaluator<T>>(model.plan_, model.data_.layout.stride);
+            }
+        }
+        ~Lease() {
+            const std::lock_guard lock(model_.pool_mutex_);
+            model_.pool_.push_back(std::move(evaluator_));
+        }
+        Lease(const Lease&) = delete;
+        Lease& operator=(const Lease&) = delete;
+        Evaluator<T>* operator->() const { return evaluator_.get(); }
+        Evaluator<T>& operator*() const { return *evaluator_; }
+
+    private:
+        const CpuModel& model_;
+        std::unique_ptr<Evaluator<T>> evaluator_;
+    };
+
+    static LikelihoodTerms<T> make_terms(const Likelihood& likelihood, const DataView<T>& data) {
+        LikelihoodTerms<T> terms;
+        terms.kind = likelihood.kind;
+        double log_norm = 0.0;
+        for (const double variance : likelihood.variance) {
+            terms.precision.push_back(static_cast<T>(1.0 / variance));
+            log_norm -= 0.5 * std::log(2.0 * std::numbers::pi * variance);
+        }
+        double weight = 0.0;
+        for (std::int64_t r = 0; r < data.n_rows; ++r) weight += data.row_weights[r];
+        terms.constant = weight * log_norm;
+        return terms;
+    }
+
+    std::string level_;
+    Plan plan_;
+    std::vector<LayerReport> reports_;
+    Packer packer_;
+    LikelihoodTerms<T> terms_;
+    PackedData<T> data_;
+    mutable std::mutex pool_mutex_;
+    mutable std::vector<std::unique_ptr<Evaluator<T>>> pool_;
+};
+
+}  // namespace patrac::PATRAC_LEVEL

@@ -1,0 +1,35 @@
+// Sums in float64 over lanes of float32 or float64.
+#pragma once
+
+#include <cstdint>
+
+#include "../shared/lanes.hpp"
+
+namespace patrac::PATRAC_LEVEL {
+
+// Half a register of float32, which widens to a whole one of float64.
+typedef float HalfFloats __attribute__((vector_size(PATRAC_VECTOR_BYTES / 2)));
+
+PATRAC_FN Vec<double> load_wide(const float* source) {
+    HalfFloats half;
+    __builtin_memcpy(&half, source, sizeof(half));
+    return __builtin_convertvector(half, Vec<double>);
+}
+PATRAC_FN Vec<double> load_wide(const double* source) { return load<Vec<double>>(source); }
+
+// Adds every lane of values in T into float64 lanes.
+template <class T>
+class WideSum {
+public:
+    PATRAC_FN void add(Vec<T> value) {
+        T lane[lanes_v<Vec<T>>];
+        store<Vec<T>>(lane, value);
+        for (int i = 0; i < lanes_v<Vec<T>>; i += lanes_v<Vec<double>>) sum_ += load_wide(lane + i);
+    }
+    PATRAC_FN double total() const { return reduce_add(sum_); }
+
+private:
+    Vec<double> sum_ = {};
+};
+
+}  // namespace patrac::PATRAC_LEVEL

@@ -1,0 +1,104 @@
+// Packed data: what the engine reads of the rows, cut into tiles that are each one contiguous stretch of memory.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "plan.hpp"
+
+namespace patrac {
+
+// Zeroed array aligned to a cache line, so that no vector of any level straddles two lines.
+template <class T>
+class AlignedArray {
+public:
+    AlignedArray() = default;
+    explicit AlignedArray(std::int64_t size) : size_(size) {
+        constexpr std::size_t line = 64;
+        const std::size_t bytes = (static_cast<std::size_t>(size) * sizeof(T) + line) / line * line;
+        data_.reset(static_cast<T*>(std::aligned_alloc(line, bytes)));
+        if (!data_) throw std::bad_alloc();
+        std::fill_n(data_.get(), size, T(0));
+    }
+    T* data() { return data_.get(); }
+    const T* data() const { return data_.get(); }
+    std::int64_t size() const { return size_; }
+    T& operator[](std::int64_t i) { return data_.get()[i]; }
+    const T& operator[](std::int64_t i) const { return data_.get()[i]; }
+
+private:
+    struct Free {
+        void operator()(T* pointer) const { std::free(pointer); }
+    };
+    std::unique_ptr<T, Free> data_;
+    std::int64_t size_ = 0;
+};
+
+// Where each array of a tile starts, in elements. All arrays are node-major: (items, stride), stride rows each.
+struct TileLayout {
+    std::int64_t stride = 0;                // rows of a tile, a whole number of vectors
+    std::vector<std::int64_t> constants;    // by layer: (constant sources, stride)
+    std::vector<std::int64_t> offsets;      // by layer: (offset rows, stride)
+    std::int64_t targets = 0;               // (n_targets, stride)
+    std::int64_t row_weights = 0;           // (stride,), zero in padding rows
+    std::int64_t size = 0;
+
+    // n_targets: m for Gaussian and Bernoulli, 1 for class labels, 0 when only f is wanted.
+    TileLayout(const Plan& plan, std::int64_t n_rows, std::int64_t n_targets, std::int64_t lanes,
+               std::int64_t element_bytes)
+        : stride(tile_rows(plan, n_rows, lanes, element_bytes)) {
+        const auto reserve = [this](std::int64_t items) {
+            const std::int64_t start = size;
+            size += items * stride;
+            return start;
+        };
+        for (const PlanLayer& layer : plan.layers) {
+            constants.push_back(reserve(layer.n_constant()));
+            offsets.push_back(reserve(static_cast<std::int64_t>(layer.offset_rows.size())));
+        }
+        targets = reserve(n_targets);
+        row_weights = reserve(1);
+    }
+
+private:
+    // As many rows as keep the widest pair of neighbouring layers within L1 with room for the weights, within bounds: wide
+    // inputs get at least 96 rows (the sums of a gradient block are worth it), narrow networks at most 256.
+    static std::int64_t tile_rows(const Plan& plan, std::int64_t n_rows, std::int64_t lanes,
+                                  std::int64_t element_bytes) {
+        constexpr std::int64_t budget = 48 * 1024;
+        std::int64_t widest = 1;
+        for (const PlanLayer& layer : plan.layers)
+            widest = std::max(widest, layer.n_sources() + layer.n_rows());
+        const std::int64_t fits = budget / (widest * element_bytes);
+        const std::int64_t rows = std::clamp<std::int64_t>(fits, 96, 256);
+        const std::int64_t wanted = std::max<std::int64_t>(1, std::min(rows, n_rows));
+        return (wanted + lanes - 1) / lanes * lanes;
+    }
+};
+
+template <class T>
+struct PackedData {
+    TileLayout layout;
+    std::int64_t n_rows;
+    std::int64_t n_tiles;
+    std::int64_t lanes;
+    AlignedArray<T> values;
+
+    PackedData(const TileLayout& tile_layout, std::int64_t rows, std::int64_t lane_count)
+        : layout(tile_layout),
+          n_rows(rows),
+          n_tiles((rows + layout.stride - 1) / layout.stride),
+          lanes(lane_count),
+          values(n_tiles * layout.size) {}
+
+    T* tile(std::int64_t t) { return values.data() + t * layout.size; }
+    const T* tile(std::int64_t t) const { return values.data() + t * layout.size; }
+    std::int64_t rows_in_tile(std::int64_t t) const { return std::min(layout.stride, n_rows - t * layout.stride); }
+    std::int64_t vectors_in_tile(std::int64_t t) const { return (rows_in_tile(t) + lanes - 1) / lanes; }
+};
+
+}  // namespace patrac

@@ -1,0 +1,56 @@
+// The plan: which nodes vary with theta, what is a constant of the data, and where each entry of theta goes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "../patrac.hpp"
+
+namespace patrac {
+
+// `length` consecutive entries of theta <-> consecutive entries of a packed array.
+struct Run {
+    std::int64_t theta;
+    std::int64_t packed;
+    std::int64_t length;
+};
+
+// One layer as the engine sees it. Positions count within the lists below, nodes count within the ranked layer.
+//
+// The packed weight matrix is (rows, sources) row-major with sources = varying nodes of the layer below, then constant
+// sources. An entry holds a Bayesian weight (copied from theta each time), a fixed weight out of a varying node, or zero:
+// a fixed weight out of a constant source is folded into the offset of its row.
+struct PlanLayer {
+    std::vector<std::int32_t> rows;              // nodes evaluated: the varying ones; in the output layer all
+    std::vector<std::int32_t> varying_sources;   // = rows of the layer below (none for layer 1)
+    std::vector<std::int32_t> constant_sources;  // constant nodes (layer 1: inputs) with a Bayesian weight into `rows`
+    std::vector<std::int32_t> offset_rows;       // positions in `rows` that read a constant through a fixed weight
+
+    std::vector<double> weights;  // (rows, sources), Bayesian entries zero
+    std::vector<double> biases;   // (rows,), Bayesian entries zero
+    std::vector<Run> weight_runs;
+    std::vector<Run> bias_runs;
+
+    // The dense block of the weight gradient: it covers every Bayesian entry; runs gather it into theta's order.
+    std::vector<std::int32_t> gradient_rows;     // positions in rows
+    std::vector<std::int32_t> gradient_sources;  // positions in sources
+    std::vector<Run> gradient_runs;
+
+    std::int64_t n_rows() const { return static_cast<std::int64_t>(rows.size()); }
+    std::int64_t n_varying() const { return static_cast<std::int64_t>(varying_sources.size()); }
+    std::int64_t n_constant() const { return static_cast<std::int64_t>(constant_sources.size()); }
+    std::int64_t n_sources() const { return n_varying() + n_constant(); }
+};
+
+struct Plan {
+    Activation activation = Activation::tanh;
+    std::int64_t dim = 0;  // K
+    std::int64_t n_inputs = 0;
+    std::int64_t n_outputs = 0;
+    std::vector<PlanLayer> layers;
+
+    static Plan make(const Network& network, bool has_companion);
+    std::vector<LayerReport> report(const Network& network) const;
+};
+
+}  // namespace patrac

@@ -1,0 +1,226 @@
+// One Markov chain: pCN and pCNL transitions, warm-up, thinning, and where the kept draws go.
+#pragma once
+
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include "../cpu/evaluator.hpp"
+#include "../cpu/noise.hpp"
+#include "../cpu/wide.hpp"
+#include "../shared/kernels.hpp"
+#include "schedule.hpp"
+#include "threads.hpp"
+
+namespace patrac::PATRAC_LEVEL {
+
+// The prior N(0, C), C diagonal, as the proposals use it.
+template <class T>
+struct PriorScale {
+    AlignedArray<T> variance;        // C
+    AlignedArray<T> deviation;       // C^(1/2)
+
+    PriorScale(const double* prior_variance, std::int64_t dim) : variance(dim), deviation(dim) {
+        for (std::int64_t i = 0; i < dim; ++i) {
+            variance[i] = static_cast<T>(prior_variance[i]);
+            deviation[i] = static_cast<T>(std::sqrt(prior_variance[i]));
+        }
+    }
+};
+
+// A point with what the next step needs of it.
+template <class T>
+struct State {
+    AlignedArray<T> theta;     // (K,)
+    AlignedArray<T> gradient;  // (K,) of the log-likelihood; unused by pCN
+    double log_likelihood = 0.0;
+    double g_dot_cg = 0.0;     // |C^(1/2) g|^2
+
+    explicit State(std::int64_t dim) : theta(dim), gradient(dim) {}
+    bool finite() const { return std::isfinite(log_likelihood) && std::isfinite(g_dot_cg); }
+    void evaluate(Evaluator<T>& evaluator, const PackedData<T>& data, const LikelihoodTerms<T>& likelihood,
+                  const PriorScale<T>& prior, KernelKind kernel);
+};
+
+// Inner products of one gradient with the two ends of a move, in float64.
+struct Products {
+    double difference, sum, scaled_square;  // <b - a, g>, <a + b, g>, <g, C g>
+};
+
+template <class T>
+Products products(const State<T>& a, const State<T>& b, const AlignedArray<T>& g, const AlignedArray<T>& variance) {
+    using D = Vec<double>;
+    const std::int64_t dim = g.size();
+    D difference = {}, sum = {}, square = {};
+    std::int64_t i = 0;
+    for (; i + lanes_v<D> <= dim; i += lanes_v<D>) {
+        const D from = load_wide(a.theta.data() + i), to = load_wide(b.theta.data() + i);
+        const D slope = load_wide(g.data() + i);
+        difference += (to - from) * slope;
+        sum += (to + from) * slope;
+        square += load_wide(variance.data() + i) * slope * slope;
+    }
+    Products result{reduce_add(difference), reduce_add(sum), reduce_add(square)};
+    for (; i < dim; ++i) {
+        const double from = a.theta[i], to = b.theta[i], slope = g[i];
+        result.difference += (to - from) * slope;
+        result.sum += (to + from) * slope;
+        result.scaled_square += static_cast<double>(variance[i]) * slope * slope;
+    }
+    return result;
+}
+
+inline bool uses_gradient(KernelKind kernel) { return kernel == KernelKind::pcnl; }
+
+template <class T>
+void State<T>::evaluate(Evaluator<T>& evaluator, const PackedData<T>& data, const LikelihoodTerms<T>& likelihood,
+                        const PriorScale<T>& prior, KernelKind kernel) {
+    T* const g = uses_gradient(kernel) ? gradient.data() : nullptr;
+    log_likelihood = evaluator.evaluate(theta.data(), data, likelihood, g);
+    g_dot_cg = g ? products(*this, *this, gradient, prior.variance).scaled_square : 0.0;
+}
+
+// Log of pi(v) q(v, u) / (pi(u) q(u, v)).
+template <class T>
+double log_acceptance(const State<T>& u, const State<T>& v, const PriorScale<T>& prior, KernelKind kernel,
+                      double step_size) {
+    if (!uses_gradient(kernel)) return v.log_likelihood - u.log_likelihood;
+    const Products forward = products(u, v, u.gradient, prior.variance);
+    const Products backward = products(v, u, v.gradient, prior.variance);
+    return pcnl_rho(u.log_likelihood, forward.difference, forward.sum, u.g_dot_cg, step_size) -
+           pcnl_rho(v.log_likelihood, backward.difference, backward.sum, v.g_dot_cg, step_size);
+}
+
+// What all chains of a run share, read only.
+template <class T>
+struct RunShared {
+    const RunConfig& config;
+    const RunBuffers<T>& buffers;
+    const PackedData<T>& data;
+    const LikelihoodTerms<T>& likelihood;
+    const PriorScale<T> prior;
+};
+
+template <class T>
+class Chain final : public ChainTask {
+public:
+    Chain(const Plan& plan, const RunShared<T>& shared, std::int64_t index)
+        : shared_(shared),
+          index_(index),
+          key_(stream_key(shared.config.seed, static_cast<std::uint32_t>(index))),
+          schedule_(shared.config),
+          evaluator_(plan, shared.data.layout.stride),
+          current_(plan.dim),
+          proposed_(plan.dim),
+          noise_(plan.dim) {
+        const T* init = shared.buffers.init + index * plan.dim;
+        std::copy_n(init, plan.dim, current_.theta.data());
+        evaluate(current_);
+        if (!current_.finite())
+            throw std::invalid_argument("init: the log-likelihood or its gradient is not finite at the starting point "
+                                        "of chain " + std::to_string(index) + "; start from another point");
+        total_steps_ = shared.config.draws * shared.config.thin;
+        for (const Phase& phase : shared.config.warmup) total_steps_ += phase.steps;
+    }
+
+    bool finished() const override { return step_ == total_steps_; }
+
+    void advance(double seconds, const std::atomic<bool>& stop) override {
+        using Clock = std::chrono::steady_clock;
+        last_look_ = Clock::now();
+        const auto end = last_look_ + std::chrono::duration<double>(seconds);
+        while (!finished() && !stop.load(std::memory_order_relaxed)) {
+            step();
+            // A clock reading costs about as much as a few hundred flops: look every 16 steps of a small model.
+            if ((step_ & 15) == 0 || slow_) {
+                const auto now = Clock::now();
+                slow_ = (now - last_look_) > std::chrono::milliseconds(1);
+                last_look_ = now;
+                if (now >= end) break;
+            }
+        }
+        steps_done.store(step_, std::memory_order_relaxed);
+        accepted.store(accepted_, std::memory_order_relaxed);
+    }
+
+private:
+    void evaluate(State<T>& state) {
+        state.evaluate(evaluator_, shared_.data, shared_.likelihood, shared_.prior, shared_.config.kernel);
+    }
+
+    // v = keep u + drift C g(u) + noise C^(1/2) w, w standard normal.
+    void propose(const Proposal& by) {
+        fill_normals(key_, Purpose::proposal, static_cast<std::uint64_t>(step_), noise_.data(), noise_.size());
+        const T keep = static_cast<T>(by.keep), drift = static_cast<T>(by.drift), noise = static_cast<T>(by.noise);
+        const T* const u = current_.theta.data();
+        const T* const g = current_.gradient.data();
+        const T* const variance = shared_.prior.variance.data();
+        const T* const deviation = shared_.prior.deviation.data();
+        const T* const w = noise_.data();
+        T* const v = proposed_.theta.data();
+        for (std::int64_t i = 0; i < noise_.size(); ++i)
+            v[i] = keep * u[i] + drift * (variance[i] * g[i]) + noise * (deviation[i] * w[i]);
+    }
+
+    bool accept(double step_size) {
+        evaluate(proposed_);
+        if (!proposed_.finite()) {
+            ++shared_.buffers.nonfinite[index_];
+            return false;
+        }
+        if (schedule_.phase().accept_all) return true;
+        const double log_ratio =
+            log_acceptance(current_, proposed_, shared_.prior, shared_.config.kernel, step_size);
+        return log_ratio >= 0.0 || log_unit(acceptance_uniform(key_, static_cast<std::uint64_t>(step_))) < log_ratio;
+    }
+
+    void step() {
+        const double step_size = schedule_.step_size();
+        propose(uses_gradient(shared_.config.kernel) ? pcnl_proposal(step_size) : pcn_proposal(step_size));
+        const bool moved = accept(step_size);
+        if (moved) std::swap(current_, proposed_);
+        ++step_;
+        accepted_ += moved;
+        if (schedule_.sampling()) {
+            accepted_since_draw_ += moved;
+            if (++steps_since_draw_ == shared_.config.thin) keep_draw(step_size);
+        }
+        if (schedule_.record(moved)) end_phase();
+    }
+
+    void keep_draw(double step_size) {
+        const RunBuffers<T>& out = shared_.buffers;
+        const std::int64_t at = index_ * shared_.config.draws + out.draws_done[index_]++;
+        std::copy_n(current_.theta.data(), noise_.size(), out.theta + at * noise_.size());
+        out.log_likelihood[at] = current_.log_likelihood;
+        out.acceptance_rate[at] = static_cast<double>(accepted_since_draw_) / static_cast<double>(steps_since_draw_);
+        out.step_size[at] = step_size;
+        steps_since_draw_ = accepted_since_draw_ = 0;
+    }
+
+    void end_phase() {
+        const std::int64_t at = index_ * std::ssize(shared_.config.warmup) + schedule_.phase_index();
+        shared_.buffers.warmup_acceptance[at] = schedule_.phase_acceptance();
+        shared_.buffers.warmup_step_size[at] = schedule_.step_size();
+        schedule_.next_phase();
+    }
+
+    const RunShared<T>& shared_;
+    const std::int64_t index_;
+    const PhiloxKey key_;
+    Schedule schedule_;
+    Evaluator<T> evaluator_;
+    State<T> current_, proposed_;
+    AlignedArray<T> noise_;
+    std::int64_t step_ = 0;  // over warm-up and sampling: the step word of the noise's counter
+    std::int64_t total_steps_ = 0;
+    std::int64_t accepted_ = 0;
+    std::int64_t steps_since_draw_ = 0;
+    std::int64_t accepted_since_draw_ = 0;
+    bool slow_ = false;
+    std::chrono::steady_clock::time_point last_look_;
+};
+
+}  // namespace patrac::PATRAC_LEVEL

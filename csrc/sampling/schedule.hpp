@@ -1,0 +1,68 @@
+// The schedule of a run: which rule governs each step, and the step-size adaptation of DESIGN 2.7 (paper, Appendix B).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "../patrac.hpp"
+
+namespace patrac {
+
+// Walks the warm-up phases, then sampling. The step size changes only at the end of an adaptation window.
+class Schedule {
+public:
+    explicit Schedule(const RunConfig& config) : config_(&config), step_size_(config.step_size) { skip_empty_phases(); }
+
+    double step_size() const { return step_size_; }
+    bool sampling() const { return phase_ == std::ssize(config_->warmup); }
+    std::int64_t phase_index() const { return phase_; }
+    const Phase& phase() const {
+        return sampling() ? config_->sampling : config_->warmup[static_cast<std::size_t>(phase_)];
+    }
+
+    // Acceptance rate of the current phase so far.
+    double phase_acceptance() const {
+        return phase_steps_ ? static_cast<double>(phase_accepted_) / static_cast<double>(phase_steps_) : 0.0;
+    }
+
+    // Books one step. Returns true when it was the last of a warm-up phase; call next_phase() then.
+    bool record(bool accepted) {
+        ++phase_steps_;
+        phase_accepted_ += accepted;
+        window_accepted_ += accepted;
+        if (++window_steps_ == config_->adapt_window) {
+            if (phase().adapt) adapt();
+            window_steps_ = window_accepted_ = 0;
+        }
+        return !sampling() && phase_steps_ == phase().steps;
+    }
+
+    void next_phase() {
+        ++phase_;
+        phase_steps_ = phase_accepted_ = window_steps_ = window_accepted_ = 0;
+        skip_empty_phases();
+    }
+
+private:
+    void skip_empty_phases() {
+        while (!sampling() && phase().steps == 0) ++phase_;
+    }
+
+    void adapt() {
+        const double rate = static_cast<double>(window_accepted_) / static_cast<double>(window_steps_);
+        if (rate <= phase().accept_low)
+            step_size_ /= 2.0;
+        else if (rate >= phase().accept_high)
+            step_size_ = std::min(step_size_ * 4.0 / 3.0, config_->step_size_max);
+    }
+
+    const RunConfig* config_;
+    double step_size_;
+    std::int64_t phase_ = 0;
+    std::int64_t phase_steps_ = 0;
+    std::int64_t phase_accepted_ = 0;
+    std::int64_t window_steps_ = 0;
+    std::int64_t window_accepted_ = 0;
+};
+
+}  // namespace patrac
