@@ -5,8 +5,8 @@
 // erf.hpp          erf, erf_with_gaussian
 // turn.hpp         sincos_turn (noise)
 //
-// Model functions may differ between levels in the last place, where a level fuses a multiplication and an addition; the
-// noise functions use + - * / and integer operations alone and give the same bits everywhere.
+// Model functions may differ between levels in the last place, where a level fuses a multiplication and an addition;
+// the noise functions use + - * / and integer operations alone and give the same bits everywhere.
 #pragma once
 
 #include "erf.hpp"

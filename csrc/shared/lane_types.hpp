@@ -1,8 +1,8 @@
-// Lane types: a scalar or a vector of scalars in one register of the instruction-set level being compiled, and their bits.
+// Lane types: a scalar, or a vector of scalars in one register of the instruction-set level, and the bits of both.
 //
 // The including file defines two macros first:
-//   PATRAC_LEVEL         the namespace of this level (x86_64_v2, x86_64_v3, ...); every template below lives in it, so that
-//                        the linker can never hand the copy compiled for a wider level to a narrower one.
+//   PATRAC_LEVEL         the namespace of this level (x86_64_v2, ...); every template below lives in it, so that the
+//                        linker can never hand the copy compiled for a wider level to a narrower one.
 //   PATRAC_VECTOR_BYTES  16, 32 or 64: bytes in one vector register of the level.
 // Functions take a type V, which is float, double, Vec<float> or Vec<double>; CUDA device code uses the scalars alone.
 // Comparisons of vectors give a vector of integers (0 or -1 a lane), those of scalars a bool; `select` takes either.
@@ -24,8 +24,8 @@
 
 namespace patrac::PATRAC_LEVEL {
 
-// What a V is made of: `scalar` its element, `integer` and `bits` the signed and unsigned integer (or vector of them) of the
-// same width, `count` its number of lanes.
+// What a V is made of: `scalar` its element, `integer` and `bits` the signed and unsigned integer (or vector of them)
+// of the same width, `count` its number of lanes.
 template <class V>
 struct LaneTraits;
 template <>
@@ -47,19 +47,19 @@ struct LaneTraits<double> {
 template <class T>
 struct VectorOf;
 
-#define PATRAC_DEFINE_VECTOR(SCALAR, INTEGER, BITS)                              \
-    template <>                                                                 \
-    struct VectorOf<SCALAR> {                                                   \
-        typedef SCALAR type __attribute__((vector_size(PATRAC_VECTOR_BYTES)));  \
+#define PATRAC_DEFINE_VECTOR(SCALAR, INTEGER, BITS)                                \
+    template <>                                                                    \
+    struct VectorOf<SCALAR> {                                                      \
+        typedef SCALAR type __attribute__((vector_size(PATRAC_VECTOR_BYTES)));     \
         typedef INTEGER integer __attribute__((vector_size(PATRAC_VECTOR_BYTES))); \
-        typedef BITS bits __attribute__((vector_size(PATRAC_VECTOR_BYTES)));    \
-    };                                                                          \
-    template <>                                                                 \
-    struct LaneTraits<VectorOf<SCALAR>::type> {                                 \
-        using scalar = SCALAR;                                                  \
-        using integer = VectorOf<SCALAR>::integer;                              \
-        using bits = VectorOf<SCALAR>::bits;                                    \
-        static constexpr int count = PATRAC_VECTOR_BYTES / int(sizeof(SCALAR)); \
+        typedef BITS bits __attribute__((vector_size(PATRAC_VECTOR_BYTES)));       \
+    };                                                                             \
+    template <>                                                                    \
+    struct LaneTraits<VectorOf<SCALAR>::type> {                                    \
+        using scalar = SCALAR;                                                     \
+        using integer = VectorOf<SCALAR>::integer;                                 \
+        using bits = VectorOf<SCALAR>::bits;                                       \
+        static constexpr int count = PATRAC_VECTOR_BYTES / int(sizeof(SCALAR));    \
     };
 PATRAC_DEFINE_VECTOR(float, std::int32_t, std::uint32_t)
 PATRAC_DEFINE_VECTOR(double, std::int64_t, std::uint64_t)

@@ -3,8 +3,8 @@
 
 #include "lane_types.hpp"
 
-// PATRAC_X86(op, arguments): the intrinsic `op` on whole registers of this level. It takes the element type from the V in
-// scope and must be the last statement of a function. Where it is not defined plain C++ gives the same values.
+// PATRAC_X86(op, arguments): the intrinsic `op` on whole registers of this level. It takes the element type from the V
+// in scope and must be the last statement of a function. Where it is not defined plain C++ gives the same values.
 #if !defined(__CUDACC__) && defined(__SSE2__)
 #include <immintrin.h>
 #define PATRAC_X86_PREFIX(prefix, op, ...)         \
@@ -39,7 +39,8 @@ PATRAC_FN V select(Mask mask, V a, V b) {
     return mask ? a : b;
 }
 
-// Where either operand is NaN these give b: write minimum(bound, x) to let a NaN in x through, minimum(x, bound) to stop it.
+// Where either operand is NaN these give b: write minimum(bound, x) to let a NaN in x through, minimum(x, bound) to
+// stop it.
 template <class V>
 PATRAC_FN V minimum(V a, V b) {
 #if defined(PATRAC_X86)
@@ -63,12 +64,14 @@ PATRAC_FN V maximum(V a, V b) {
 #endif
 }
 
-// Adding 1.5 * 2^(precision - 1) leaves no bit for a fraction, so the sum is rounded to an integer, ties to even, and its
-// low bits hold that integer in two's complement. Valid for |x| < 2^(precision - 3), with no value-changing optimisation.
+// Adding 1.5 * 2^(precision - 1) leaves no bit for a fraction, so the sum is rounded to an integer, ties to even, and
+// its low bits hold that integer in two's complement. Valid for |x| < 2^(precision - 3), with no value-changing
+// optimisation.
 template <class V>
 inline constexpr scalar_t<V> round_shift = is_float_v<V> ? scalar_t<V>(0x1.8p23) : scalar_t<V>(0x1.8p52);
 
-// Nearest integer, ties to even, and the largest integer not above x; |x| < 2^21 (float), 2^50 (double). floor(-0) is +0.
+// Nearest integer, ties to even, and the largest integer not above x; |x| < 2^21 (float), 2^50 (double). floor(-0)
+// is +0.
 template <class V>
 PATRAC_FN V round_even(V x) {
     const V shift = broadcast<V>(round_shift<V>);
@@ -141,8 +144,8 @@ PATRAC_FN V sqrt(V x) {
     }
 }
 
-// a * b rounded by itself: nvcc contracts a plain product that meets a sum unless told not to, and noise must not depend
-// on a compiler's flag.
+// a * b rounded by itself: nvcc contracts a plain product that meets a sum unless told not to, and noise must not
+// depend on a compiler's flag.
 template <class V>
 PATRAC_FN V product(V a, V b) {
 #if defined(__CUDA_ARCH__)
@@ -166,8 +169,8 @@ PATRAC_FN V mul_add(V a, V b, V c) {
         return product(a, b) + c;
 }
 
-// c0 + c1 x + c2 x^2 + ..., by Estrin's scheme: neighbours are paired, then pairs with x^2, then fours with x^4. The chain of
-// dependent operations is a third as long as Horner's, which is what limits a loop over rows.
+// c0 + c1 x + c2 x^2 + ..., by Estrin's scheme: neighbours are paired, then pairs with x^2, then fours with x^4. The
+// chain of dependent operations is a third as long as Horner's, which is what limits a loop over rows.
 template <Rounding R, class V, class... Coefficients>
 PATRAC_FN V polynomial(V x, Coefficients... coefficients) {
     constexpr int n = sizeof...(Coefficients);

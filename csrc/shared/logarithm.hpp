@@ -1,6 +1,7 @@
 // The logarithm: log, log1p, softplus, and log_unit for the noise, which has the same bits on every level and device.
 //
-// Each comment gives the largest error measured, in units in the last place of the result, over the levels x86-64-v2 and v3.
+// Errors are the largest measured over the levels x86-64-v2, v3 and v4, in units in the last place of the true result,
+// on millions of random arguments of every scale: float / double. tests/test_elementary.py holds them.
 #pragma once
 
 #include "exponential.hpp"
@@ -29,8 +30,9 @@ PATRAC_FN SplitFloat<V> split_float(V x) {
     return {k, m - broadcast<V>(1)};
 }
 
-// k ln 2 + log(1 + f) + tail. With s = f / (2 + f) and z = s^2, log(1 + f) = 2 atanh s = f - f^2/2 + s (f^2/2 + z P(z)),
-// |s| <= 3 - 2 sqrt 2. Minimax P: float degree 2, relative error of the logarithm below 1.1e-9; double degree 6, 2e-18.
+// k ln 2 + log(1 + f) + tail. With s = f / (2 + f) and z = s^2, log(1 + f) = 2 atanh s = f - f^2/2 + s (f^2/2 + z
+// P(z)), |s| <= 3 - 2 sqrt 2. Minimax P: float degree 2, relative error of the logarithm below 1.1e-9; double degree 6,
+// 2e-18.
 template <Rounding R, class V>
 PATRAC_FN V log_of_split(V k, V f, V tail) {
     using T = scalar_t<V>;
@@ -50,7 +52,7 @@ PATRAC_FN V log_of_split(V k, V f, V tail) {
     return mul_add<R>(k, broadcast<V>(ln2_head), f - (half_square - correction));
 }
 
-// ln x: -infinity at 0, NaN below it, infinity at infinity, subnormals included.
+// ln x; 0.84 / 0.83 ulp. -infinity at 0, NaN below it, infinity at infinity, subnormals included.
 template <class V>
 PATRAC_FN V log(V x) {
     using T = scalar_t<V>;
@@ -63,10 +65,12 @@ PATRAC_FN V log(V x) {
     const V exponent = k - select(subnormal, broadcast<V>(T(fraction_bits<V>)), zero);
     const V finite = log_of_split<Rounding::fused>(exponent, f, zero);
     const V extended = select(x < infinity, finite, x);
-    return select(x > zero, extended, select(x < zero, broadcast<V>(T(__builtin_nan(""))), select(x < infinity, -infinity, x)));
+    return select(x > zero, extended,
+                  select(x < zero, broadcast<V>(T(__builtin_nan(""))), select(x < infinity, -infinity, x)));
 }
 
-// ln(1 + x): 1 + x is rounded to u, and what the rounding lost, divided by u, is added back. -0 and subnormals are kept.
+// ln(1 + x); 0.82 / 0.84 ulp. 1 + x is rounded to u, and what the rounding lost, divided by u, is added back. -0 and
+// subnormals are kept.
 template <class V>
 PATRAC_FN V log1p(V x) {
     using T = scalar_t<V>;
@@ -79,16 +83,18 @@ PATRAC_FN V log1p(V x) {
     const V finite = log_of_split<Rounding::fused>(k, f, lost / u);
     const V inside = select(abs(x) < broadcast<V>(is_float_v<V> ? T(0x1p-25) : T(0x1p-54)), x, finite);
     const V extended = select(x < infinity, inside, x);
-    return select(u > zero, extended, select(u < zero, broadcast<V>(T(__builtin_nan(""))), select(u < one, -infinity, x)));
+    return select(u > zero, extended,
+                  select(u < zero, broadcast<V>(T(__builtin_nan(""))), select(u < one, -infinity, x)));
 }
 
-// ln(1 + e^x), the negative logarithm of 1 - sigmoid(x).
+// ln(1 + e^x); 1.7 / 1.7 ulp. The negative logarithm of 1 - sigmoid(x).
 template <class V>
 PATRAC_FN V softplus(V x) {
     return maximum(broadcast<V>(0), x) + log1p(exp(-abs(x)));
 }
 
-// ln u for a uniform variate u in (0, 1], u normal; 0 at 1. Rounds every operation by itself: noise calls it.
+// ln u; 0.83 / 0.84 ulp, for a uniform variate u in (0, 1], u normal; 0 at 1. Rounds every operation by itself: noise
+// calls it.
 template <class V>
 PATRAC_FN V log_unit(V u) {
     const auto [k, f] = split_float(u);

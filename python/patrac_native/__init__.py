@@ -1,1 +1,67 @@
-"""patrac_native: Markov chain Monte Carlo for partially Bayesian multilayer perceptrons."""
+"""patrac_native: Markov chain Monte Carlo for partially Bayesian multilayer perceptrons.
+
+Train a network, rank its hidden nodes, make the top ones Bayesian under a trace-class Gaussian prior, and sample them
+(Carter & Sell 2025, Partial Trace-Class Bayesian Neural Networks):
+
+>>> import numpy as np
+>>> import patrac_native as pn
+>>> X = np.linspace(-3, 3, 40)[:, None]
+>>> y = np.sin(X[:, 0])
+>>> net = pn.train([1, 8, 8, 1], X, y, likelihood=pn.Gaussian(0.1), l2=0.1, max_epochs=500, progress=False)
+>>> post = pn.Posterior(net, pn.Mix(2), pn.TraceClassPrior(1.5, 2.0, 0.5), pn.Gaussian(0.1), X, y)
+>>> draws = pn.sample(post, chains=2, draws=100, thin=10, warmup=2000, seed=1)
+>>> draws.predict(X).shape
+(2, 100, 40, 1)
+"""
+
+from importlib.metadata import version as _version
+
+from patrac_native import diagnostics, plots
+from patrac_native.architectures import Architecture, Custom, Full, Mix, Out, Sep, rank_nodes
+from patrac_native.build_info import build_info
+from patrac_native.draws import Draws
+from patrac_native.kernels import PCN, PCNL, Kernel
+from patrac_native.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
+from patrac_native.network import Network, TrainingHistory
+from patrac_native.partial_network import PartialNetwork
+from patrac_native.posterior import Posterior
+from patrac_native.prior import TraceClassPrior
+from patrac_native.sampling import sample
+from patrac_native.summary import Summary
+from patrac_native.training import train
+from patrac_native.warmup import Phase, Warmup, default_warmup, paper_warmup
+
+__version__ = _version("patrac_native")
+
+__all__ = [
+    "PCN",
+    "PCNL",
+    "Architecture",
+    "Bernoulli",
+    "Categorical",
+    "Custom",
+    "Draws",
+    "Full",
+    "Gaussian",
+    "Kernel",
+    "Likelihood",
+    "Mix",
+    "Network",
+    "Out",
+    "PartialNetwork",
+    "Phase",
+    "Posterior",
+    "Sep",
+    "Summary",
+    "TraceClassPrior",
+    "TrainingHistory",
+    "Warmup",
+    "build_info",
+    "default_warmup",
+    "diagnostics",
+    "paper_warmup",
+    "plots",
+    "rank_nodes",
+    "sample",
+    "train",
+]

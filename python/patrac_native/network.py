@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.store import load_arrays, save_arrays
 from patrac_native.validation import FloatArray, as_real_array, check_inputs
 
 if TYPE_CHECKING:
     import torch
 
 ACTIVATIONS = ("tanh", "relu", "gelu", "silu", "sigmoid")
-_FILE_FORMAT = "patrac_native.Network 1"
 
 StopReason = Literal["patience", "max_epochs", "interrupted", "non-finite"]
 
@@ -298,29 +296,36 @@ class Network:
 
         return build_module(self, dtype)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the network and its training history to one .npz file (no pickle), replacing it if it exists.
+    def to_arrays(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Return the JSON-able part of the network and its arrays, as `from_arrays` takes them."""
+        arrays: dict[str, npt.NDArray[Any]] = {}
+        for layer, (w, b) in enumerate(zip(self.weights, self.biases, strict=True)):
+            arrays[f"weights_{layer}"], arrays[f"biases_{layer}"] = w, b
+        history = None if self.history is None else self.history.to_dict()
+        return {"layers": self.n_layers, "activation": self.activation, "history": history}, arrays
+
+    @classmethod
+    def from_arrays(cls, header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Network:
+        """Rebuild a network from what `to_arrays` returned."""
+        history = None if header["history"] is None else TrainingHistory.from_dict(header["history"])
+        return cls(
+            [arrays[f"weights_{layer}"] for layer in range(header["layers"])],
+            [arrays[f"biases_{layer}"] for layer in range(header["layers"])],
+            header["activation"],
+            history=history,
+        )
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the network and its training history to one .npz file (no pickle).
 
         Parameters
         ----------
         path : path-like
             Taken as it is; no ending is added.
+        overwrite : bool
+            Whether an existing file may be replaced; otherwise it raises FileExistsError.
         """
-        arrays: dict[str, npt.NDArray[Any]] = {}
-        for layer, (w, b) in enumerate(zip(self.weights, self.biases, strict=True)):
-            arrays[f"weights_{layer}"], arrays[f"biases_{layer}"] = w, b
-        history = None if self.history is None else self.history.to_dict()
-        header = {"format": _FILE_FORMAT, "layers": self.n_layers, "activation": self.activation, "history": history}
-        arrays["header"] = np.array(json.dumps(header))
-        # Written beside the target and moved over it, so that a full disk never leaves half a file in its place.
-        partial = f"{os.fspath(path)}.partial"
-        try:
-            with open(partial, "wb") as stream:
-                np.savez(stream, allow_pickle=False, **arrays)
-            os.replace(partial, path)
-        finally:
-            if os.path.exists(partial):
-                os.remove(partial)
+        save_arrays(path, "a network", *self.to_arrays(), overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Network:
@@ -328,21 +333,12 @@ class Network:
 
         Raises
         ------
+        FileNotFoundError
+            If there is no such file.
         ValueError
-            If the file is damaged or was not written by `save`.
+            If the file is damaged, was not written by `save`, or has another version's format.
         """
-        with open(path, "rb") as stream:  # a missing file raises FileNotFoundError with its name
-            try:
-                with np.load(stream, allow_pickle=False) as content:
-                    header = json.loads(str(content["header"]))
-                    if header["format"] != _FILE_FORMAT:
-                        raise ValueError(f"its format is {header['format']!r}, this version reads {_FILE_FORMAT!r}")
-                    weights = [content[f"weights_{layer}"] for layer in range(header["layers"])]
-                    biases = [content[f"biases_{layer}"] for layer in range(header["layers"])]
-                history = None if header["history"] is None else TrainingHistory.from_dict(header["history"])
-                return cls(weights, biases, header["activation"], history=history)
-            except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-                raise ValueError(f"{os.fspath(path)} is not a readable network file ({error}).") from error
+        return cls.from_arrays(*load_arrays(path, "a network"))
 
     def __repr__(self) -> str:
         return (

@@ -1,0 +1,107 @@
+"""Types of the compiled core."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+COMPILER: str
+FLAGS: str
+CUDA: bool
+PURPOSE_PROPOSAL: int
+PURPOSE_INIT: int
+PURPOSE_PRIOR: int
+
+T = TypeVar("T", np.float32, np.float64)
+_Float64 = npt.NDArray[np.float64]
+
+def simd_levels() -> list[str]: ...
+def default_simd_level() -> str: ...
+def standard_normals32(
+    *, seed: int, chain: int, step: int, purpose: int, count: int, level: str
+) -> npt.NDArray[np.float32]: ...
+def standard_normals64(*, seed: int, chain: int, step: int, purpose: int, count: int, level: str) -> _Float64: ...
+
+class Phase:
+    def __init__(
+        self, *, steps: int, adapt: bool, accept_low: float, accept_high: float, accept_all: bool
+    ) -> None: ...
+
+class RunConfig:
+    def __init__(
+        self,
+        *,
+        kernel: str,
+        step_size: float,
+        step_size_max: float,
+        warmup: Sequence[Phase],
+        sampling: Phase,
+        draws: int,
+        thin: int,
+        seed: int,
+        threads: int,
+    ) -> None: ...
+
+class _Model(Generic[T]):
+    """Model32 or Model64: a plan with its packed data."""
+
+    def __init__(
+        self,
+        *,
+        activation: str,
+        weights: Sequence[_Float64],
+        biases: Sequence[_Float64],
+        weight_masks: Sequence[npt.NDArray[np.bool_]],
+        bias_masks: Sequence[npt.NDArray[np.bool_]],
+        companion: tuple[Sequence[_Float64], Sequence[_Float64]] | None,
+        likelihood: str,
+        variance: _Float64,
+        inputs: npt.NDArray[T],
+        targets: _Float64,
+        row_weights: _Float64,
+        level: str,
+    ) -> None: ...
+    @property
+    def dim(self) -> int: ...
+    @property
+    def tile_rows(self) -> int: ...
+    @property
+    def cached_bytes(self) -> int: ...
+    @property
+    def level(self) -> str: ...
+    @property
+    def layers(self) -> list[dict[str, int]]: ...
+    def log_likelihood(self, theta: npt.NDArray[T], threads: int) -> _Float64: ...
+    def log_likelihood_and_grad(self, theta: npt.NDArray[T], threads: int) -> tuple[_Float64, npt.NDArray[T]]: ...
+    def predict(self, theta: npt.NDArray[T], inputs: npt.NDArray[T], threads: int) -> npt.NDArray[T]: ...
+    def log_acceptance(
+        self,
+        from_theta: npt.NDArray[T],
+        to_theta: npt.NDArray[T],
+        prior_variance: _Float64,
+        kernel: str,
+        step_size: float,
+    ) -> float: ...
+    def sample(
+        self,
+        config: RunConfig,
+        init: npt.NDArray[T],
+        prior_variance: _Float64,
+        progress: Callable[[int, int, float], None] | None,
+    ) -> dict[str, Any]: ...
+
+class Model32(_Model[np.float32]): ...
+class Model64(_Model[np.float64]): ...
+
+class testing:
+    @staticmethod
+    def levels() -> list[str]: ...
+    @staticmethod
+    def elementary_functions() -> list[str]: ...
+    @staticmethod
+    def elementary(name: str, x: npt.NDArray[T], level: str) -> npt.NDArray[T]: ...
+    @staticmethod
+    def philox(counter: Sequence[int], key: Sequence[int], level: str) -> list[int]: ...
+    @staticmethod
+    def stream_key(seed: int, chain: int, level: str) -> list[int]: ...

@@ -1,0 +1,57 @@
+"""The words of `Posterior.describe`: what is sampled, what is cached, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from patrac_native.posterior import Posterior
+
+
+def describe_posterior(post: Posterior) -> str:
+    """Return several lines of text."""
+    network, model = post.network, post.core_model
+    total = network.net.n_parameters
+    share = post.dim / total
+    sampled = (
+        f"{post.dim} parameters of a separate network {list(network.layer_sizes)}, beside {total} fixed ones"
+        if network.separate
+        else f"{post.dim} of {total} parameters ({share:.1%})"
+    )
+    lines = [
+        f"{post.architecture.label()} posterior of a {list(network.net.layer_sizes)} {network.net.activation} network, "
+        f"n = {len(post.X)}, {post.likelihood!r}",
+        f"Bayesian: {sampled}",
+        f"prior: {network.prior}, variances rescaled by {network.rescaling:.4g}",
+    ]
+    # The layers report in the engine's terms; say what each means for a step.
+    for index, layer in enumerate(post.plan(), start=1):
+        read = layer["varying_sources"] + layer["constant_sources"]
+        fixed = layer["nodes"] - layer["varying"]
+        text = (
+            f"layer {index}: {layer['bayesian']} Bayesian parameters; {layer['varying']} of {layer['nodes']} nodes vary, "
+            f"each reads {read} values a row ({layer['varying_sources']} varying, {layer['constant_sources']} constant)"
+        )
+        if layer["offsets"]:
+            text += f"; {layer['offsets']} cached offsets a row, the fixed weights out of constant nodes"
+        if fixed:
+            text += f"; {fixed} nodes are constants of the data and were evaluated once"
+        lines.append(text)
+        if not network.separate and index < len(network.layer_sizes) - 1:
+            lines.append(_named_nodes(post, index))
+    lines.append(
+        f"engine: {post.dtype.name}, level {post.level}, tiles of {model.tile_rows} rows, "
+        f"{model.cached_bytes / 2**20:.2f} MiB of cached data, cpu"
+    )
+    lines.append('kernel="auto" means PCNL: the only gradient kernel so far')
+    return "\n".join(line for line in lines if line)
+
+
+def _named_nodes(post: Posterior, layer: int) -> str:
+    """The user's own numbers of the nodes with a Bayesian parameter into them."""
+    rows = sorted({int(row) for row in post.parameters["row"][post.parameters["layer"] == layer]})
+    if not rows:
+        return ""
+    own = [int(post.permutation[layer][row]) for row in rows]
+    shown = ", ".join(str(node) for node in own[:12]) + (", ..." if len(own) > 12 else "")
+    return f"  Bayesian nodes, in rank order, by your numbering from 0: {shown}"

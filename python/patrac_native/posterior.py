@@ -1,0 +1,234 @@
+"""The posterior: data, likelihood and a partially Bayesian network compiled into one log-density with gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.architectures import Architecture
+from patrac_native.likelihoods import Likelihood
+from patrac_native.network import Network
+from patrac_native.partial_network import PartialNetwork
+from patrac_native.prior import TraceClassPrior
+from patrac_native.threads import thread_count
+from patrac_native.validation import FloatArray, check_count, check_inputs
+
+
+class Posterior:
+    """Posterior of the Bayesian parameters theta, proportional to exp(l(theta)) N(theta; 0, C).
+
+    Ranks the network itself, rescales the prior (DESIGN 2.4) and folds everything that does not depend on theta into
+    constants of the data.
+
+    Parameters
+    ----------
+    net : Network
+        The trained network, nodes in any order: the posterior is the same for every order.
+    architecture : Architecture
+        `Full()`, `Mix(k)`, `Out(k)`, `Sep(k)` or `Custom(weight_masks, bias_masks)`.
+    prior : TraceClassPrior
+        Usually `TraceClassPrior.fit(net)`.
+    likelihood : Likelihood
+        `Gaussian(variance)`, `Categorical(scale)` or `Bernoulli()`.
+    X : array_like, shape (n, d)
+        Finite inputs, n >= 1.
+    y : array_like
+        (n,) or (n, m) numbers, labels 0..m-1 of shape (n,), or zeros and ones, as the likelihood wants.
+    sample_weight : array_like, shape (n,), optional
+        Factor of each row's term of the log-likelihood; under `Categorical(scale)` the weights of the mean.
+    dtype : {"float32", "float64"}
+        Type of theta and of the engine's arithmetic. Sums over rows are in float64 either way.
+
+    Attributes
+    ----------
+    dim, theta_map, prior_variance, parameters, permutation
+        See `PartialNetwork`, which is `network`.
+    network : PartialNetwork
+        The part that draws keep.
+    level : str
+        Instruction-set level of the compiled code.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments that do not fit, naming the argument, what it got and what to do.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> net = Network([[[1.0], [2.0]], [[1.0, 1.0]]], [[0.0, 0.5], [0.0]])
+    >>> X = np.linspace(-1, 1, 5)[:, None]
+    >>> from patrac_native import Gaussian, Mix
+    >>> post = Posterior(net, Mix(1), TraceClassPrior(1.5, 1.0, 1.0), Gaussian(1.0), X, X[:, 0], dtype="float64")
+    >>> post.dim
+    4
+    """
+
+    def __init__(
+        self,
+        net: Network,
+        architecture: Architecture,
+        prior: TraceClassPrior,
+        likelihood: Likelihood,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike,
+        *,
+        sample_weight: npt.ArrayLike | None = None,
+        dtype: str = "float32",
+    ) -> None:
+        if not isinstance(likelihood, Likelihood):
+            raise TypeError(
+                f"likelihood must be Gaussian, Categorical or Bernoulli; got {type(likelihood).__name__}. "
+                "Arguments come in the order net, architecture, prior, likelihood, X, y."
+            )
+        self.network = PartialNetwork(net, architecture, prior, dtype=dtype)
+        self.likelihood = likelihood
+        self.X = check_inputs(X, self.network.n_inputs)
+        self.y = likelihood.check_targets(y, len(self.X), self.network.n_outputs)
+        self.row_weights = likelihood.row_weights(sample_weight, len(self.X))
+        targets = np.asarray(self.y, dtype=np.float64)
+        self._model: Any = self.network.core_model(likelihood, self.X, targets, self.row_weights)
+
+    @property
+    def net(self) -> Network:
+        """The trained network as it was given."""
+        return self.network.net
+
+    @property
+    def architecture(self) -> Architecture:
+        """Which parameters are Bayesian."""
+        return self.network.architecture
+
+    @property
+    def dim(self) -> int:
+        """K, the number of Bayesian parameters."""
+        return self.network.dim
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of theta."""
+        return self.network.dtype
+
+    @property
+    def level(self) -> str:
+        """Instruction-set level of the compiled code."""
+        return self.network.level
+
+    @property
+    def theta_map(self) -> FloatArray:
+        """Trained values of the Bayesian parameters, shape (K,); zeros for Sep."""
+        return self.network.theta_map
+
+    @property
+    def prior_variance(self) -> FloatArray:
+        """Diagonal of C after rescaling, shape (K,)."""
+        return self.network.prior_variance
+
+    @property
+    def parameters(self) -> npt.NDArray[np.void]:
+        """(layer, row, column) of each entry of theta; see `PartialNetwork`."""
+        return self.network.parameters
+
+    @property
+    def permutation(self) -> list[npt.NDArray[np.intp]]:
+        """Ranked node -> the trained network's own node, for each layer."""
+        return self.network.permutation
+
+    def log_likelihood(self, theta: npt.ArrayLike, *, threads: int | None = None) -> float | FloatArray:
+        """Evaluate l(theta), normalised.
+
+        Parameters
+        ----------
+        theta : array_like, shape (K,) or (B, K)
+            Finite; converted to `dtype`.
+        threads : int, optional
+            Native threads over the batch; default all processors of this process.
+
+        Returns
+        -------
+        float, or ndarray of float64 of shape (B,)
+        """
+        batch, single = self.network.check_theta(theta)
+        values: FloatArray = self._model.log_likelihood(batch, thread_count(threads, len(batch)))
+        return float(values[0]) if single else values
+
+    def log_likelihood_and_grad(
+        self, theta: npt.ArrayLike, *, threads: int | None = None
+    ) -> tuple[float | FloatArray, npt.NDArray[Any]]:
+        """Evaluate l(theta) and its gradient over the Bayesian parameters.
+
+        Parameters
+        ----------
+        theta : array_like, shape (K,) or (B, K)
+            Finite; converted to `dtype`.
+        threads : int, optional
+            Native threads over the batch; default all processors of this process.
+
+        Returns
+        -------
+        value : float, or ndarray of float64 of shape (B,)
+        gradient : ndarray of `dtype`, shape (K,) or (B, K)
+        """
+        batch, single = self.network.check_theta(theta)
+        values, gradient = self._model.log_likelihood_and_grad(batch, thread_count(threads, len(batch)))
+        return (float(values[0]), gradient[0]) if single else (values, gradient)
+
+    def log_prior(self, theta: npt.ArrayLike) -> np.float64 | FloatArray:
+        """Evaluate log N(theta; 0, C), normalised; theta of shape (..., K)."""
+        return self.network.log_prior(theta)
+
+    def sample_prior(self, draws: int, *, seed: int = 0) -> npt.NDArray[Any]:
+        """Draw theta from the prior.
+
+        Parameters
+        ----------
+        draws : int
+            At least 1.
+        seed : int
+            0 <= seed < 2^64; the stream is apart from those of the samplers.
+
+        Returns
+        -------
+        ndarray of `dtype`, shape (draws, K)
+        """
+        return self.network.sample_prior(check_count(draws, "draws"), seed=check_count(seed, "seed", least=0))
+
+    def prior_predict(self, X: npt.ArrayLike, draws: int, *, seed: int = 0) -> npt.NDArray[Any]:
+        """Outputs f of prior draws at X, shape (draws, n, m): the prior predictive distribution of f."""
+        return self.network.predict(self.sample_prior(draws, seed=seed), X)
+
+    def prior_predictive(self, X: npt.ArrayLike, draws: int, *, seed: int = 0) -> npt.NDArray[Any]:
+        """Targets y of prior draws at X with the likelihood's noise: (draws, n, m), or labels (draws, n)."""
+        return self.likelihood.sample(self.prior_predict(X, draws, seed=seed), np.random.default_rng(seed))
+
+    def describe(self) -> str:
+        """Say in words which nodes are Bayesian, what is sampled, what is cached and why."""
+        from patrac_native.describe import describe_posterior
+
+        return describe_posterior(self)
+
+    def plan(self) -> list[dict[str, int]]:
+        """Return what the plan found in each layer.
+
+        Returns
+        -------
+        list of L dicts
+            nodes; varying (nodes that theta reaches); varying_sources and constant_sources (nodes read each step);
+            offsets (nodes with a cached offset a row); bayesian (parameters); gradient_block (entries of the dense block
+            that covers the Bayesian weights).
+        """
+        layers: list[dict[str, int]] = self._model.layers
+        return layers
+
+    @property
+    def core_model(self) -> Any:
+        """The compiled model, for the sampler and for tests."""
+        return self._model
+
+    def __repr__(self) -> str:
+        return (
+            f"Posterior({self.architecture.label()}, {self.likelihood!r}, n={len(self.X)}, K={self.dim}, "
+            f"dtype={self.dtype.name})"
+        )

@@ -1,0 +1,253 @@
+"""`sample`: checks the arguments, runs the chains natively and returns the draws."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native import _core
+from patrac_native.draws import Draws
+from patrac_native.kernels import PCNL, Kernel
+from patrac_native.posterior import Posterior
+from patrac_native.threads import thread_count
+from patrac_native.validation import as_real_array, check_count, check_finite
+from patrac_native.warmup import Warmup, default_warmup
+
+# The paper keeps adapting to these acceptance rates while sampling (Appendix B).
+ALWAYS_BAND = (0.4, 0.9)
+
+
+def sample(
+    post: Posterior,
+    kernel: str | Kernel = "auto",
+    *,
+    chains: int = 4,
+    draws: int = 1000,
+    thin: int = 1,
+    warmup: str | int | Warmup | None = "auto",
+    init: str | npt.ArrayLike = "auto",
+    seed: int | None = None,
+    threads: int | None = None,
+    device: str = "auto",
+    progress: bool | None = None,
+) -> Draws:
+    """Run Markov chains on a posterior.
+
+    Every step of every chain is a function of (seed, chain, step, state): the draws do not depend on `threads`, and
+    `thin=10, draws=100` gives every tenth state of `thin=1, draws=1000`. Ctrl-C ends the run at the next step; the
+    draws that all chains have by then are returned with a warning.
+
+    Parameters
+    ----------
+    post : Posterior
+        What to sample.
+    kernel : "auto" or Kernel
+        `PCN(beta)` or `PCNL(delta)`; "auto" is `PCNL()`.
+    chains : int
+        At least 1.
+    draws : int
+        Kept states of each chain, at least 1.
+    thin : int
+        Steps for each kept state, at least 1.
+    warmup : "auto", int, Warmup or None
+        "auto" is `default_warmup(kernel)`; a number is that many steps of it; `paper_warmup()` is the paper's; None runs
+        none, with the kernel's own step size.
+    init : "auto", "prior" or array_like of shape (chains, K)
+        Starting points: the trained values (for Sep, whose trained values are zeros, draws from the prior), draws from
+        the prior, or given.
+    seed : int, optional
+        0 <= seed < 2^64. None draws one; either is recorded in `draws.settings`.
+    threads : int, optional
+        Native threads over chains; default all processors of this process.
+    device : {"auto", "cpu"}
+        Where to run.
+    progress : bool, optional
+        Whether to show a bar with acceptance rate and steps per second; by default only where stderr is a terminal.
+
+    Returns
+    -------
+    Draws
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments that do not fit, naming the argument.
+    RuntimeError
+        For device="cuda", which this build has not.
+
+    Warns
+    -----
+    UserWarning
+        If the run was interrupted, proposals were not finite, or the step size adapts while sampling.
+    """
+    if not isinstance(post, Posterior):
+        raise TypeError(f"post must be a Posterior; got {type(post).__name__}.")
+    _check_device(device)
+    kernel = _resolve_kernel(kernel)
+    schedule = _resolve_warmup(warmup, kernel)
+    chains = check_count(chains, "chains")
+    draws = check_count(draws, "draws")
+    thin = check_count(thin, "thin")
+    seed = _resolve_seed(seed)
+    start = _starting_points(post, init, chains, seed)
+    step_size = schedule.step_size if kernel.step_size is None and schedule.step_size else kernel.starting_step_size
+    if kernel.adapt_always:
+        warnings.warn(
+            "the step size adapts while sampling, so the chain is not exactly invariant; use it to reproduce the paper, "
+            'and adapt="warmup" for inference.',
+            stacklevel=2,
+        )
+
+    config = _core.RunConfig(
+        kernel=kernel.name,
+        step_size=step_size,
+        step_size_max=kernel.step_size_max,
+        warmup=[_core_phase(phase.steps, phase.accept, phase.accept_all) for phase in schedule.phases],
+        sampling=_core_phase(0, ALWAYS_BAND if kernel.adapt_always else None, False),
+        draws=draws,
+        thin=thin,
+        seed=seed,
+        threads=thread_count(threads, chains),
+    )
+    started = time.perf_counter()
+    with _ProgressBar(chains * (schedule.steps + draws * thin), progress) as report:
+        result = post.core_model.sample(config, start, post.prior_variance, report)
+    seconds = time.perf_counter() - started
+
+    kept = int(result["draws_done"].min())
+    if not result["completed"]:
+        warnings.warn(
+            f"interrupted: {kept} of {draws} draws of each chain are returned"
+            + (" (the warm-up was not over)." if kept == 0 else "."),
+            stacklevel=2,
+        )
+    nonfinite = result["nonfinite"]
+    if nonfinite.any():
+        warnings.warn(
+            f"{int(nonfinite.sum())} proposals had a log-likelihood or gradient that is not finite and were rejected "
+            f"(by chain: {nonfinite.tolist()}); a few in warm-up are harmless, otherwise scale X and y or use "
+            'dtype="float64".',
+            stacklevel=2,
+        )
+    theta = result["theta"][:, :kept]
+    stats = {name: result[name][:, :kept] for name in ("log_likelihood", "acceptance_rate", "step_size")}
+    stats["log_prior"] = np.asarray(post.log_prior(theta))
+    for name in ("warmup_acceptance_rate", "warmup_step_size", "nonfinite"):
+        stats[name] = result[name]
+    settings = {
+        "kernel": kernel.to_dict(),
+        "warmup": schedule.to_dict(),
+        "seed": seed,
+        "thin": thin,
+        "draws_asked": draws,
+        "init": init if isinstance(init, str) else "given",
+        "seconds": seconds,
+        "completed": bool(result["completed"]),
+        "device": "cpu",
+    }
+    return Draws(theta, stats, post.network, post.likelihood, settings)
+
+
+def _core_phase(steps: int, accept: tuple[float, float] | None, accept_all: bool) -> _core.Phase:
+    """Phase of the compiled core."""
+    low, high = accept if accept else (0.0, 1.0)
+    return _core.Phase(
+        steps=steps, adapt=accept is not None, accept_low=low, accept_high=high, accept_all=accept_all
+    )
+
+
+def _check_device(device: str) -> None:
+    """Raise for a device that is not there."""
+    if device == "cuda":
+        raise RuntimeError('device="cuda": this build of patrac_native has no CUDA; use device="auto" or "cpu".')
+    if device not in ("auto", "cpu"):
+        raise ValueError(f'device must be "auto" or "cpu"; got {device!r}.')
+
+
+def _resolve_kernel(kernel: str | Kernel) -> Kernel:
+    """Return the kernel to run."""
+    if isinstance(kernel, Kernel):
+        return kernel
+    if isinstance(kernel, str) and kernel == "auto":
+        return PCNL()
+    raise TypeError(f'kernel must be "auto", PCN(...) or PCNL(...); got {kernel!r}.')
+
+
+def _resolve_warmup(warmup: str | int | Warmup | None, kernel: Kernel) -> Warmup:
+    """Return the schedule to run."""
+    if warmup is None:
+        if kernel.step_size is None:
+            raise ValueError(
+                f"warmup=None leaves nobody to find a step size; give one, such as {type(kernel).__name__}(0.1), or a "
+                "warm-up."
+            )
+        return Warmup(())
+    if isinstance(warmup, Warmup):
+        if warmup.only_for not in (None, kernel.name):
+            raise ValueError(f"warmup is a schedule for {warmup.only_for} only; got the kernel {kernel}.")
+        return warmup
+    if isinstance(warmup, str):
+        if warmup != "auto":
+            raise ValueError(f'warmup must be "auto", a number of steps, a Warmup or None; got {warmup!r}.')
+        return default_warmup(kernel)
+    return default_warmup(kernel, check_count(warmup, "warmup"))
+
+
+def _resolve_seed(seed: int | None) -> int:
+    """Return the given seed or a new one."""
+    if seed is None:
+        return secrets.randbits(63)
+    value = check_count(seed, "seed", least=0)
+    if value >= 2**64:
+        raise ValueError(f"seed must be below 2^64; got {value}.")
+    return value
+
+
+def _starting_points(post: Posterior, init: str | npt.ArrayLike, chains: int, seed: int) -> npt.NDArray[Any]:
+    """Return the first states, (chains, K) of the posterior's dtype."""
+    if isinstance(init, str):
+        if init not in ("auto", "prior"):
+            raise ValueError(f'init must be "auto", "prior" or an array of shape (chains, K); got {init!r}.')
+        if init == "auto" and not post.network.separate:
+            return np.tile(post.theta_map.astype(post.dtype), (chains, 1))
+        purpose = _core.PURPOSE_INIT
+        return np.concatenate(
+            [post.network.sample_prior(1, seed=seed, chain=chain, purpose=purpose) for chain in range(chains)]
+        )
+    values = as_real_array(init, "init")
+    if values.shape != (chains, post.dim):
+        raise ValueError(f"init must have shape (chains, K) = ({chains}, {post.dim}); got {values.shape}.")
+    check_finite(values, "init")
+    return np.ascontiguousarray(values, dtype=post.dtype)
+
+
+class _ProgressBar:
+    """A tqdm bar that the compiled run reports to about twenty times a second; None where no bar is wanted."""
+
+    def __init__(self, total: int, progress: bool | None) -> None:
+        self._wanted = sys.stderr.isatty() if progress is None else bool(progress)
+        self._total = total
+        self._bar: Any = None
+
+    def __enter__(self) -> Callable[[int, int, float], None] | None:
+        if not self._wanted:
+            return None
+        from tqdm.auto import tqdm
+
+        self._bar = tqdm(total=self._total, unit="step", unit_scale=True, desc="sampling", mininterval=0.2)
+        return self._report
+
+    def _report(self, steps_done: int, steps_total: int, acceptance_rate: float) -> None:
+        self._bar.set_postfix(acceptance=f"{acceptance_rate:.2f}", refresh=False)
+        self._bar.update(steps_done - self._bar.n)
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if self._bar is not None:
+            self._bar.close()

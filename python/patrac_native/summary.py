@@ -1,0 +1,99 @@
+"""The summary of a run: function-space means, intervals and convergence in a few lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from patrac_native.diagnostics import ConvergenceSummary, convergence, credible_interval, ess_geyer, ess_paper
+from patrac_native.validation import FloatArray
+
+if TYPE_CHECKING:
+    from patrac_native.draws import Draws
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What `Draws.summary` returns; prints as a table.
+
+    Attributes
+    ----------
+    label : str
+        The architecture.
+    n_chains, n_draws, thin : int
+    mean, sd, lower, upper : ndarray, shape (n, m)
+        Of f at the summarised inputs; lower and upper bound the central interval.
+    coverage : float
+        Posterior probability of the interval.
+    f : ConvergenceSummary
+        R-hat, ESS and MCSE of f at every input.
+    log_likelihood : ConvergenceSummary
+        The same of the log-likelihood.
+    ess_paper, ess_geyer : float
+        Effective draws of f over the inputs by the paper's sum over 1000 lags and by Geyer's initial monotone sequence.
+    acceptance_rate, step_size : ndarray, shape (chain,)
+        Means over draws.
+    seconds, steps_per_second : float
+        Wall clock of the run, warm-up included.
+    """
+
+    label: str
+    n_chains: int
+    n_draws: int
+    thin: int
+    mean: FloatArray
+    sd: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    coverage: float
+    f: ConvergenceSummary
+    log_likelihood: ConvergenceSummary
+    ess_paper: float
+    ess_geyer: float
+    acceptance_rate: FloatArray
+    step_size: FloatArray
+    seconds: float
+    steps_per_second: float
+
+    def __str__(self) -> str:
+        spread = self.upper - self.lower
+        acceptance = ", ".join(f"{rate:.2f}" for rate in self.acceptance_rate)
+        lines = [
+            f"{self.label}: {self.n_chains} chains x {self.n_draws} draws (thin {self.thin}), {self.seconds:.1f} s",
+            f"  f at {self.mean.shape[0]} inputs: posterior sd {self.sd.min():.3g} to {self.sd.max():.3g}, "
+            f"{self.coverage:.0%} interval width {spread.min():.3g} to {spread.max():.3g}",
+            f"  f:   max R-hat {self.f.max_rhat:.3f}, min bulk ESS {self.f.min_ess_bulk:.0f}, "
+            f"min tail ESS {self.f.min_ess_tail:.0f}, max MCSE {self.f.max_mcse:.2g}",
+            f"  l:   R-hat {self.log_likelihood.max_rhat:.3f}, bulk ESS {self.log_likelihood.min_ess_bulk:.0f}",
+            f"  ESS of f: {self.ess_geyer:.0f} (Geyer), {self.ess_paper:.0f} (the paper's sum of lags)",
+            f"  acceptance by chain: {acceptance}; {self.steps_per_second:,.0f} steps/s",
+        ]
+        return "\n".join(lines)
+
+
+def summarise(draws: Draws, X: FloatArray, coverage: float) -> Summary:
+    """Build the summary of function draws at X, shape (n, d)."""
+    f = draws.predict(X)
+    lower, upper = credible_interval(f, coverage)
+    flat = f.reshape(-1, *f.shape[2:]).astype(np.float64)
+    return Summary(
+        label=draws.network.architecture.label(),
+        n_chains=draws.n_chains,
+        n_draws=draws.n_draws,
+        thin=draws.settings["thin"],
+        mean=flat.mean(axis=0),
+        sd=flat.std(axis=0),
+        lower=lower,
+        upper=upper,
+        coverage=coverage,
+        f=convergence(f),
+        log_likelihood=convergence(draws.stats["log_likelihood"]),
+        ess_paper=ess_paper(f, max_lag=min(1000, draws.n_draws - 2)),
+        ess_geyer=ess_geyer(f),
+        acceptance_rate=draws.stats["acceptance_rate"].mean(axis=1),
+        step_size=draws.stats["step_size"].mean(axis=1),
+        seconds=draws.settings["seconds"],
+        steps_per_second=draws.steps_per_second,
+    )
