@@ -1,4 +1,4 @@
-// The error function, and exp(-x^2) from the same pass: the derivative is 2/sqrt(pi) exp(-x^2). The exact GELU has both.
+// The error function, with exp(-x^2) from the same pass: the exact GELU and its derivative need both.
 //
 // Errors are the largest measured over the levels x86-64-v2, v3 and v4, in units in the last place of the true result,
 // on millions of random arguments of every scale: float / double. tests/test_elementary.py holds them.
