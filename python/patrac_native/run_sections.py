@@ -1,0 +1,178 @@
+"""The parts of a report that every run of chains shares: convergence, traces, autocorrelation, step sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.diagnostics import autocorrelation
+
+if TYPE_CHECKING:
+    from patrac_native.draws import Draws
+    from patrac_native.report import Report
+    from patrac_native.summary import Summary
+
+CONVERGENCE_HEADERS = (
+    "model",
+    "chains x draws (thin)",
+    "max R-hat of f",
+    "min bulk ESS of f",
+    "min tail ESS of f",
+    "R-hat of l",
+    "ESS of f (Geyer)",
+    "acceptance",
+    "step size",
+    "s",
+    "steps/s",
+)
+CONVERGENCE_CAPTION = (
+    "Convergence in function space, with l the log-likelihood. R-hat (rank-normalised, split) compares the chains: "
+    "1.01 or less is what one wants for reported quantiles, 1.05 or less serves for means; above that, run longer. "
+    "ESS is the number of independent draws that the draws are worth."
+)
+# Above this largest R-hat of f a report says in words that the chains have not mixed.
+RHAT_WARNING = 1.05
+
+
+def convergence_rows(summaries: Mapping[str, Summary]) -> list[list[Any]]:
+    """One row of `CONVERGENCE_HEADERS` for each named summary, for `Report.table`."""
+    return [
+        [
+            name,
+            f"{summary.n_chains} x {summary.n_draws} ({summary.thin})",
+            f"{summary.f.max_rhat:.3f}",
+            round(summary.f.min_ess_bulk) if np.isfinite(summary.f.min_ess_bulk) else None,
+            round(summary.f.min_ess_tail) if np.isfinite(summary.f.min_ess_tail) else None,
+            f"{summary.log_likelihood.max_rhat:.3f}",
+            round(summary.ess_geyer) if np.isfinite(summary.ess_geyer) else None,
+            f"{summary.acceptance_rate.mean():.2f}",
+            float(np.mean(summary.step_size)),
+            f"{summary.seconds:.1f}",
+            summary.steps_per_second,
+        ]
+        for name, summary in summaries.items()
+    ]
+
+
+def add_run_sections(
+    report: Report,
+    draws: Draws,
+    X: npt.ArrayLike,
+    *,
+    summary: Summary | None = None,
+    description: str | None = None,
+    name: str | None = None,
+    point: int = 0,
+    point_label: str | None = None,
+    level: int = 2,
+) -> Summary:
+    """Add what every run's report shares: convergence table, traces, autocorrelation, step sizes, the model in words.
+
+    Parameters
+    ----------
+    report : Report
+    draws : Draws
+    X : array_like, shape (n, d)
+        Where f is looked at: tens to a few hundred inputs.
+    summary : Summary, optional
+        `draws.summary(X)`, if it is there already.
+    description : str, optional
+        `post.describe()`; shown as it is.
+    name : str, optional
+        Of the run; by default the architecture's label.
+    point : int
+        Row of X whose f is traced.
+    point_label : str, optional
+        What the trace calls that input; by default "row <point>".
+    level : int
+        Level of the heading, 2 or 3.
+
+    Returns
+    -------
+    Summary
+        The one given or made.
+    """
+    inputs = np.asarray(X, dtype=np.float64)
+    name = draws.network.architecture.label() if name is None else name
+    summary = draws.summary(inputs) if summary is None else summary
+    f = draws.predict(inputs)
+
+    report.heading(f"{name}: chains", level=level)
+    report.table(CONVERGENCE_HEADERS, convergence_rows({name: summary}), CONVERGENCE_CAPTION)
+    if not summary.f.max_rhat <= RHAT_WARNING:
+        report.text(
+            f"The chains have not mixed everywhere: the largest R-hat of f is {summary.f.max_rhat:.3f}. Means over "
+            "many rows are usable before single intervals are; run longer (more draws, larger thin) to settle it."
+        )
+    report.figure(
+        _trace_figure(draws, f[:, :, point, 0], point_label or f"row {point}"),
+        f"{name}: traces of the kept draws, one colour for each chain; f less its mean over all chains.",
+    )
+    max_lag = min(1000, max(1, draws.n_draws // 3))
+    if draws.n_draws >= 4:
+        report.figure(
+            _autocorrelation_figure(f, max_lag), f"{name}: autocorrelation of f, averaged over {len(inputs)} inputs."
+        )
+    report.table(*_chain_table(draws), caption=f"{name}: step size and acceptance rate of each chain.")
+    if description:
+        report.preformatted(description)
+    return summary
+
+
+def _trace_figure(draws: Draws, f_at_point: npt.NDArray[Any], label: str) -> Any:
+    """The paper's four traces; without a Bayesian output weight, the first entry of theta in its place."""
+    from matplotlib.figure import Figure
+
+    from patrac_native.plots import trace_panel
+
+    weight = draws.network.first_output_weight()
+    fig = Figure(figsize=(8.6, 4.8), layout="constrained")
+    axes = fig.subplots(2, 2, sharex=True).ravel()
+    stats = draws.stats
+    trace_panel(
+        stats["log_likelihood"],
+        stats["log_prior"],
+        draws.theta[:, :, 0 if weight is None else weight],
+        f_at_point,
+        axes,
+        point=label,
+    )
+    if weight is None:
+        axes[2].set_ylabel("first entry of theta")
+    for ax in axes[:2]:
+        ax.set_xlabel("")
+    return fig
+
+
+def _autocorrelation_figure(f: npt.NDArray[Any], max_lag: int) -> Any:
+    from matplotlib.figure import Figure
+
+    from patrac_native.plots import autocorrelation_plot
+
+    fig = Figure(figsize=(6.0, 3.2), layout="constrained")
+    autocorrelation_plot(autocorrelation(f, max_lag), fig.subplots(), max_lag=max_lag)
+    return fig
+
+
+def _chain_table(draws: Draws) -> tuple[list[str], list[list[Any]]]:
+    """Headers and one row for each chain."""
+    stats = draws.stats
+    headers = ["chain", "step size", "acceptance"]
+    phases = stats["warmup_acceptance_rate"].shape[1]
+    headers += [f"acceptance in warm-up phase {phase + 1}" for phase in range(phases)] + ["non-finite proposals"]
+    rows: list[list[Any]] = []
+    for chain in range(draws.n_chains):
+        rates = [f"{rate:.2f}" for rate in stats["warmup_acceptance_rate"][chain]]
+        rows.append(
+            [
+                chain + 1,
+                float(stats["step_size"][chain].mean()),
+                f"{stats['acceptance_rate'][chain].mean():.2f}",
+                *rates,
+                int(stats["nonfinite"][chain]),
+            ]
+        )
+    return headers, rows
