@@ -69,8 +69,8 @@ struct Phase {
 
 struct RunConfig {
     KernelKind kernel = KernelKind::pcnl;
-    double step_size = 0.0;           // delta (pCNL) or beta (pCN) at the first step
-    double step_size_max = 0.0;       // 2 (pCNL) or 1 (pCN)
+    double step_size = 0.0;      // delta (pCNL) or beta (pCN) at the first step
+    double step_size_max = 0.0;  // 2 (pCNL) or 1 (pCN)
     std::vector<Phase> warmup;
     Phase sampling;                   // steps unused; adapt = the paper's adaptation while sampling
     std::int64_t adapt_window = 200;  // steps between two looks at the acceptance rate
@@ -84,20 +84,20 @@ struct RunConfig {
 // Where a run writes; the caller allocates. K is the model's dimension, P the number of warm-up phases.
 template <class T>
 struct RunBuffers {
-    const T* init = nullptr;             // (chains, K)
+    const T* init = nullptr;                 // (chains, K)
     const double* prior_variance = nullptr;  // (K,)
-    T* theta = nullptr;                  // (chains, draws, K)
-    double* log_likelihood = nullptr;    // (chains, draws)
-    double* acceptance_rate = nullptr;   // (chains, draws): over the `thin` steps that end in the draw
-    double* step_size = nullptr;         // (chains, draws)
-    double* warmup_acceptance = nullptr; // (chains, P): over each whole phase
-    double* warmup_step_size = nullptr;  // (chains, P): at the end of each phase
-    std::int64_t* nonfinite = nullptr;   // (chains,): proposals rejected because l or g was not finite
-    std::int64_t* draws_done = nullptr;  // (chains,)
+    T* theta = nullptr;                      // (chains, draws, K)
+    double* log_likelihood = nullptr;        // (chains, draws)
+    double* acceptance_rate = nullptr;       // (chains, draws): over the `thin` steps that end in the draw
+    double* step_size = nullptr;             // (chains, draws)
+    double* warmup_acceptance = nullptr;     // (chains, P): over each whole phase
+    double* warmup_step_size = nullptr;      // (chains, P): at the end of each phase
+    std::int64_t* nonfinite = nullptr;       // (chains,): proposals rejected because l or g was not finite
+    std::int64_t* draws_done = nullptr;      // (chains,)
 };
 
 struct Progress {
-    std::int64_t steps_done = 0;   // summed over chains
+    std::int64_t steps_done = 0;  // summed over chains
     std::int64_t steps_total = 0;
     double acceptance_rate = 0.0;  // over all steps so far
 };
@@ -134,8 +134,7 @@ public:
 // `companion`: a fixed network whose output is added to that of `network` (Sep). `level` as in simd_levels().
 template <class T>
 std::unique_ptr<Model<T>> make_model(const Network& network, const std::optional<Network>& companion,
-                                     const Likelihood& likelihood, const DataView<T>& data,
-                                     const std::string& level);
+                                     const Likelihood& likelihood, const DataView<T>& data, const std::string& level);
 
 std::vector<std::string> simd_levels();  // compiled levels that this processor runs, plainest first
 std::string default_simd_level();        // PATRAC_SIMD, else from a fixed rule by processor, never from a timing

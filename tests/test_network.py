@@ -260,9 +260,9 @@ def test_bad_permutations(permutations: list, message: str) -> None:
 def test_file_round_trip(tmp_path: Path) -> None:
     plain = make_network((2, 3, 1), "silu")
     history = TrainingHistory(np.array([3.0, np.inf]), 0, 3.0, 2.0, 4.0, "non-finite", {"l2": 1.0}, 0.5)
+    path = tmp_path / "net.any"
     for net in (plain, Network(plain.weights, plain.biases, "relu", history=history)):
-        path = tmp_path / "net.any"
-        net.save(path)  # the second replaces the first
+        net.save(path, overwrite=True)
         assert [file.name for file in tmp_path.iterdir()] == ["net.any"]
         back = Network.load(path)
         assert back.activation == net.activation
@@ -278,13 +278,18 @@ def test_file_round_trip(tmp_path: Path) -> None:
 def test_damaged_file(tmp_path: Path) -> None:
     path = tmp_path / "net.npz"
     make_network((2, 3, 1)).save(path)
+    with pytest.raises(FileExistsError, match="choose another path or pass overwrite=True"):
+        make_network((2, 3, 1)).save(path)
     content = path.read_bytes()
     for damaged in (b"", b"text", content[: len(content) // 2]):
         path.write_bytes(damaged)
-        with pytest.raises(ValueError, match=r"net\.npz is not a readable network file"):
+        with pytest.raises(ValueError, match=r"net\.npz is damaged or was not written by patrac_native"):
             Network.load(path)
     np.savez(path, header=np.array('{"format": "other 9"}'))
-    with pytest.raises(ValueError, match="its format is 'other 9', this version reads"):
+    with pytest.raises(ValueError, match="it has no header of this package"):
+        Network.load(path)
+    np.savez(path, header=np.array('{"format": 9, "kind": "a network"}'))
+    with pytest.raises(ValueError, match="has file format 9, but this version of patrac_native reads 1"):
         Network.load(path)
     with pytest.raises(FileNotFoundError):
         Network.load(tmp_path / "absent.npz")

@@ -36,8 +36,8 @@ Enum named(const std::map<std::string, Enum>& names, const std::string& name) {
 using Arrays = std::vector<Array<double>>;
 using Masks = std::vector<Array<bool>>;
 
-Network make_network(const std::string& activation, const Arrays& weights, const Arrays& biases, const Masks* weight_masks,
-                     const Masks* bias_masks) {
+Network make_network(const std::string& activation, const Arrays& weights, const Arrays& biases,
+                     const Masks* weight_masks, const Masks* bias_masks) {
     Network network;
     network.activation = named(activations, activation);
     for (std::size_t l = 0; l < weights.size(); ++l) {
@@ -213,7 +213,8 @@ void bind_model_of(py::module_& m, const char* name) {
         .def(
             "predict",
             [](const Model<T>& model, const Array<T>& theta, const Array<T>& inputs, std::int64_t threads) {
-                require(theta.ndim() == 2 && theta.shape(1) == model.dim() && inputs.ndim() == 2, "theta or inputs shape");
+                require(theta.ndim() == 2 && theta.shape(1) == model.dim() && inputs.ndim() == 2,
+                        "theta or inputs shape");
                 Array<T> f({theta.shape(0), inputs.shape(0), static_cast<py::ssize_t>(model.n_outputs())});
                 T* const out = f.mutable_data();
                 {
@@ -234,8 +235,8 @@ void bind_model_of(py::module_& m, const char* name) {
             },
             py::arg("from_theta").noconvert(), py::arg("to_theta").noconvert(), py::arg("prior_variance"),
             py::arg("kernel"), py::arg("step_size"))
-        .def("sample", &sample<T>, py::arg("config"), py::arg("init").noconvert(), py::arg("prior_variance").noconvert(),
-             py::arg("progress"));
+        .def("sample", &sample<T>, py::arg("config"), py::arg("init").noconvert(),
+             py::arg("prior_variance").noconvert(), py::arg("progress"));
 }
 
 }  // namespace

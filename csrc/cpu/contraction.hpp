@@ -18,13 +18,15 @@ struct Sources {
     std::int64_t count;
 };
 
-// Most vectors of rows in a block of N nodes: enough independent accumulators to hide the latency of fma, few enough for
-// 16 registers.
+// Most vectors of rows in a block of N nodes: enough independent accumulators to hide the latency of fma, few enough
+// for 16 registers.
 template <int N>
-inline constexpr int max_vectors = N == 1 ? 8 : N == 2 ? 5 : 3;
+inline constexpr int max_vectors = N == 1   ? 8
+                                   : N == 2 ? 5
+                                            : 3;
 
-// out[o][r] = finish(init(o, r) + sum_s w[o * out_step + s * source_step] * source[s][r]) for N nodes, M vectors of rows.
-// Aliasing: out overlaps no source.
+// out[o][r] = finish(init(o, r) + sum_s w[o * out_step + s * source_step] * source[s][r]) for N nodes, M vectors of
+// rows. Aliasing: out overlaps no source.
 template <class T, int N, int M, class Init>
 PATRAC_FN void contract_block(const T* w, std::int64_t out_step, std::int64_t source_step, const Sources<T>* sources,
                               int n_groups, std::int64_t stride, std::int64_t node, std::int64_t row, T* out,
@@ -62,9 +64,9 @@ PATRAC_FN void contract_vectors(int vectors, const Args&... args) {
 
 // N nodes over all rows: the rows are cut into blocks of nearly equal width.
 template <class T, int N, class Init, class Finish>
-void contract_nodes(const T* w, std::int64_t out_step, std::int64_t source_step, const Sources<T>* sources, int n_groups,
-                    std::int64_t stride, std::int64_t n_vectors, std::int64_t node, T* out, const Init& init,
-                    const Finish& finish) {
+void contract_nodes(const T* w, std::int64_t out_step, std::int64_t source_step, const Sources<T>* sources,
+                    int n_groups, std::int64_t stride, std::int64_t n_vectors, std::int64_t node, T* out,
+                    const Init& init, const Finish& finish) {
     constexpr std::int64_t most = max_vectors<N>;
     const std::int64_t n_blocks = (n_vectors + most - 1) / most;
     std::int64_t done = 0;
@@ -80,9 +82,9 @@ void contract_nodes(const T* w, std::int64_t out_step, std::int64_t source_step,
 // The whole contraction. init(o, r) gives a vector to start from; finish(o, row pointer) is called on each completed
 // row of `out` while it is in L1.
 template <class T, class Init, class Finish>
-void contract(std::int64_t n_out, const T* w, std::int64_t out_step, std::int64_t source_step, const Sources<T>* sources,
-              int n_groups, std::int64_t stride, std::int64_t n_vectors, T* out, const Init& init,
-              const Finish& finish) {
+void contract(std::int64_t n_out, const T* w, std::int64_t out_step, std::int64_t source_step,
+              const Sources<T>* sources, int n_groups, std::int64_t stride, std::int64_t n_vectors, T* out,
+              const Init& init, const Finish& finish) {
     std::int64_t node = 0;
     for (; node + 4 <= n_out; node += 4)
         contract_nodes<T, 4>(w, out_step, source_step, sources, n_groups, stride, n_vectors, node, out, init, finish);

@@ -8,10 +8,16 @@
 namespace patrac {
 
 #if defined(PATRAC_X86_64)
-namespace v2 { Level level(); }
-namespace v3 { Level level(); }
+namespace v2 {
+Level level();
+}
+namespace v3 {
+Level level();
+}
 #else
-namespace generic { Level level(); }
+namespace generic {
+Level level();
+}
 #endif
 
 namespace {
@@ -80,7 +86,9 @@ void standard_normals(std::uint64_t seed, std::uint32_t chain, std::uint64_t ste
 
 namespace testing {
 
-std::vector<std::string> elementary_functions() { return {std::begin(elementary_names), std::end(elementary_names)}; }
+std::vector<std::string> elementary_functions() {
+    return {std::begin(elementary_names), std::end(elementary_names)};
+}
 
 template <class T>
 void elementary(const std::string& name, const T* x, T* y, std::int64_t count, const std::string& level) {
@@ -102,10 +110,10 @@ template void elementary<double>(const std::string&, const double*, double*, std
 
 }  // namespace testing
 
-#define PATRAC_INSTANTIATE(T)                                                                                       \
-    template std::unique_ptr<Model<T>> make_model<T>(const Network&, const std::optional<Network>&,                 \
-                                                     const Likelihood&, const DataView<T>&, const std::string&);    \
-    template void standard_normals<T>(std::uint64_t, std::uint32_t, std::uint64_t, std::uint16_t, T*, std::int64_t, \
+#define PATRAC_INSTANTIATE(T)                                                                                          \
+    template std::unique_ptr<Model<T>> make_model<T>(const Network&, const std::optional<Network>&, const Likelihood&, \
+                                                     const DataView<T>&, const std::string&);                          \
+    template void standard_normals<T>(std::uint64_t, std::uint32_t, std::uint64_t, std::uint16_t, T*, std::int64_t,    \
                                       const std::string&);
 PATRAC_INSTANTIATE(float)
 PATRAC_INSTANTIATE(double)

@@ -83,14 +83,14 @@ public:
 
 private:
     struct LayerWork {
-        AlignedArray<T> weights;                // (rows, sources)
-        AlignedArray<T> biases;                 // (rows,)
-        AlignedArray<T> value;                  // (rows, stride): activations; f in the output layer
-        AlignedArray<T> pre;                    // (rows, stride): before the activation, where its derivative needs it
-        std::vector<std::int64_t> offset_index; // (rows,): position among the tile's offsets, or -1
-        std::vector<const T*> start;            // (rows,): the offset of each row in the current tile, or zeros
-        AlignedArray<double> weight_total;      // gradient block, summed over tiles
-        AlignedArray<double> bias_total;        // (rows,)
+        AlignedArray<T> weights;                 // (rows, sources)
+        AlignedArray<T> biases;                  // (rows,)
+        AlignedArray<T> value;                   // (rows, stride): activations; f in the output layer
+        AlignedArray<T> pre;                     // (rows, stride): before the activation, where its derivative needs it
+        std::vector<std::int64_t> offset_index;  // (rows,): position among the tile's offsets, or -1
+        std::vector<const T*> start;             // (rows,): the offset of each row in the current tile, or zeros
+        AlignedArray<double> weight_total;       // gradient block, summed over tiles
+        AlignedArray<double> bias_total;         // (rows,)
     };
 
     static AlignedArray<T> converted(const std::vector<double>& values) {
@@ -141,9 +141,8 @@ private:
             Sources<T> groups[2];
             sources_of(l, tile, layout, groups);
             for (std::size_t r = 0; r < work.start.size(); ++r)
-                work.start[r] = work.offset_index[r] < 0
-                                    ? zeros_.data()
-                                    : tile + layout.offsets[l] + work.offset_index[r] * stride_;
+                work.start[r] = work.offset_index[r] < 0 ? zeros_.data()
+                                                         : tile + layout.offsets[l] + work.offset_index[r] * stride_;
             const T* const bias = work.biases.data();
             const T* const* const start = work.start.data();
             const auto init = [bias, start](std::int64_t o, std::int64_t row) {
@@ -167,8 +166,9 @@ private:
     // Writes dl/df of the tile to delta_.
     double likelihood_of_tile(const PackedData<T>& data, std::int64_t t, const LikelihoodTerms<T>& likelihood) {
         const T* const tile = data.tile(t);
-        const OutputTile<T> output{layers_.back().value.data(), delta_.data(), tile + data.layout.targets,
-                                   tile + data.layout.row_weights, plan_.n_outputs, stride_, data.vectors_in_tile(t)};
+        const OutputTile<T> output{layers_.back().value.data(),    delta_.data(),   tile + data.layout.targets,
+                                   tile + data.layout.row_weights, plan_.n_outputs, stride_,
+                                   data.vectors_in_tile(t)};
         switch (likelihood.kind) {
             case LikelihoodKind::categorical: return categorical_tile(output);
             case LikelihoodKind::bernoulli: return bernoulli_tile(output);
@@ -193,8 +193,8 @@ private:
                 for (std::int64_t k = 0; k < n_vectors * lanes_v<V>; k += lanes_v<V>)
                     store<V>(delta + k, load<V>(delta + k) * Zeta::derivative(load<V>(at + k)));
             };
-            contract<T>(layer.n_varying(), layers_[l].weights.data(), 1, layer.n_sources(), &group, 1, stride_, n_vectors,
-                        delta_below_.data(), zero, finish);
+            contract<T>(layer.n_varying(), layers_[l].weights.data(), 1, layer.n_sources(), &group, 1, stride_,
+                        n_vectors, delta_below_.data(), zero, finish);
             std::swap(delta_, delta_below_);
         }
     }
@@ -209,7 +209,8 @@ private:
         };
         const auto source = [&](std::int64_t j) {
             const std::int64_t s = layer.gradient_sources[static_cast<std::size_t>(j)];
-            return s < groups[0].count ? groups[0].base + s * stride_ : groups[1].base + (s - groups[0].count) * stride_;
+            return s < groups[0].count ? groups[0].base + s * stride_
+                                       : groups[1].base + (s - groups[0].count) * stride_;
         };
         const auto rows = static_cast<std::int64_t>(layer.gradient_rows.size());
         const auto columns = static_cast<std::int64_t>(layer.gradient_sources.size());

@@ -40,6 +40,8 @@ std::array<std::uint32_t, 2> key_words(std::uint64_t seed, std::uint32_t chain) 
 
 }  // namespace
 
-Level level() { return {PATRAC_NAME(PATRAC_LEVEL), functions<float>(), functions<double>(), philox_words, key_words}; }
+Level level() {
+    return {PATRAC_NAME(PATRAC_LEVEL), functions<float>(), functions<double>(), philox_words, key_words};
+}
 
 }  // namespace patrac::PATRAC_LEVEL

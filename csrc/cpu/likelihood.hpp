@@ -9,9 +9,9 @@
 
 namespace patrac::PATRAC_LEVEL {
 
-// Outputs f, derivatives delta and targets are node-major (m or 1, stride); `weight` (stride,) is the factor of each row,
-// zero in padding. Each function returns sum_r weight_r l_r without the Gaussian constant and writes
-// delta[c][r] = weight_r dl_r/df_c. delta may be f itself.
+// Outputs f, derivatives delta and targets are node-major (m or 1, stride); `weight` (stride,) is the factor of each
+// row, zero in padding. Each function returns sum_r weight_r l_r without the Gaussian constant and writes delta[c][r] =
+// weight_r dl_r/df_c. delta may be f itself.
 template <class T>
 struct OutputTile {
     const T* f;
@@ -83,9 +83,7 @@ double bernoulli_tile(const OutputTile<T>& tile) {
             const V f = load<V>(tile.f + at);
             const V y = load<V>(tile.target + at);
             const V weight = load<V>(tile.weight + k * lanes_v<V>);
-            const V zero = broadcast<V>(0);
-            const V softplus = select(f > zero, f, zero) + log1p(exp(-abs(f)));
-            total.add(weight * (y * f - softplus));
+            total.add(weight * (y * f - softplus(f)));
             store<V>(tile.delta + at, weight * (y - sigmoid(f)));
         }
     }

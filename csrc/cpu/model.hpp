@@ -61,7 +61,8 @@ public:
             TileLayout layout(plan_, rows, 0, lanes_v<Vec<T>>, sizeof(T));
             PackedData<T> block(layout, rows, lanes_v<Vec<T>>);
             packer_.fill(DataView<T>{rows, inputs + first * plan_.n_inputs, nullptr, nullptr}, terms_.kind, block);
-            std::vector<std::unique_ptr<Evaluator<T>>> evaluators(static_cast<std::size_t>(std::max<std::int64_t>(threads, 1)));
+            std::vector<std::unique_ptr<Evaluator<T>>> evaluators(
+                static_cast<std::size_t>(std::max<std::int64_t>(threads, 1)));
             parallel_for(batch, threads, [&](std::int64_t b, std::int64_t worker) {
                 auto& evaluator = evaluators[static_cast<std::size_t>(worker)];
                 if (!evaluator) evaluator = std::make_unique<Evaluator<T>>(plan_, layout.stride);
@@ -87,8 +88,7 @@ public:
         std::int64_t steps = config.draws * config.thin;
         for (const Phase& phase : config.warmup) steps += phase.steps;
         std::vector<std::unique_ptr<ChainTask>> chains;
-        for (std::int64_t c = 0; c < config.chains; ++c)
-            chains.push_back(std::make_unique<Chain<T>>(plan_, shared, c));
+        for (std::int64_t c = 0; c < config.chains; ++c) chains.push_back(std::make_unique<Chain<T>>(plan_, shared, c));
         return run_chains(chains, steps * config.chains, config.threads, monitor);
     }
 

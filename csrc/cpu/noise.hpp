@@ -31,10 +31,10 @@ PATRAC_FN void fill_group(PhiloxKey key, std::uint64_t group, Purpose purpose, s
     const std::uint64_t first = group * 2 * word_lanes;
     const auto a = philox4x32_10(consecutive_blocks(first, purpose, step), key);
     const auto b = philox4x32_10(consecutive_blocks(first + word_lanes, purpose, step), key);
-    const NormalPair<V> z01 = box_muller(unit_float<V>(low_halves(a.x0, b.x0, lanes)),
-                                         turn_float<V>(low_halves(a.x1, b.x1, lanes)));
-    const NormalPair<V> z23 = box_muller(unit_float<V>(low_halves(a.x2, b.x2, lanes)),
-                                         turn_float<V>(low_halves(a.x3, b.x3, lanes)));
+    const NormalPair<V> z01 =
+        box_muller(unit_float<V>(low_halves(a.x0, b.x0, lanes)), turn_float<V>(low_halves(a.x1, b.x1, lanes)));
+    const NormalPair<V> z23 =
+        box_muller(unit_float<V>(low_halves(a.x2, b.x2, lanes)), turn_float<V>(low_halves(a.x3, b.x3, lanes)));
     for (int block = 0; block < lanes_v<V>; ++block) {
         out[4 * block] = z01.first[block];
         out[4 * block + 1] = z01.second[block];

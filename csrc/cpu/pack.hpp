@@ -64,14 +64,12 @@ public:
             const Layer& layer = network.layers[l];
             std::vector<bool> is_row(static_cast<std::size_t>(layer.n_out), false);
             for (const std::int32_t node : planned.rows) is_row[static_cast<std::size_t>(node)] = true;
-            FixedMap offset = fixed_map(layer, below_varies, [&](std::int64_t i) {
-                return is_row[static_cast<std::size_t>(i)];
-            });
+            FixedMap offset =
+                fixed_map(layer, below_varies, [&](std::int64_t i) { return is_row[static_cast<std::size_t>(i)]; });
             keep_rows(offset, planned);
             offsets_.push_back(std::move(offset));
-            constants_.push_back(fixed_map(layer, below_varies, [&](std::int64_t i) {
-                return !is_row[static_cast<std::size_t>(i)];
-            }));
+            constants_.push_back(
+                fixed_map(layer, below_varies, [&](std::int64_t i) { return !is_row[static_cast<std::size_t>(i)]; }));
             // The plan's rows are the varying nodes, save in the output layer, which nothing reads.
             below_varies = is_row;
         }
@@ -172,8 +170,10 @@ private:
             const bool is_output = l + 1 == plan_.layers.size();
             T* const constants = tile + packed.layout.constants[l];
             for (std::int64_t s = 0; s < layer.n_constant(); ++s) {
-                const double* value = work.below.data() + layer.constant_sources[static_cast<std::size_t>(s)] * work.stride;
-                std::transform(value, value + filled, constants + s * stride, [](double x) { return static_cast<T>(x); });
+                const double* value =
+                    work.below.data() + layer.constant_sources[static_cast<std::size_t>(s)] * work.stride;
+                std::transform(value, value + filled, constants + s * stride,
+                               [](double x) { return static_cast<T>(x); });
             }
             offsets_[l].apply(work.below.data(), work.offset.data(), work.stride, vectors, std::nullopt);
             T* const offsets = tile + packed.layout.offsets[l];

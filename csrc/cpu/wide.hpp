@@ -15,7 +15,9 @@ PATRAC_FN Vec<double> load_wide(const float* source) {
     __builtin_memcpy(&half, source, sizeof(half));
     return __builtin_convertvector(half, Vec<double>);
 }
-PATRAC_FN Vec<double> load_wide(const double* source) { return load<Vec<double>>(source); }
+PATRAC_FN Vec<double> load_wide(const double* source) {
+    return load<Vec<double>>(source);
+}
 
 // Adds every lane of values in T into float64 lanes.
 template <class T>

@@ -40,11 +40,11 @@ private:
 
 // Where each array of a tile starts, in elements. All arrays are node-major: (items, stride), stride rows each.
 struct TileLayout {
-    std::int64_t stride = 0;                // rows of a tile, a whole number of vectors
-    std::vector<std::int64_t> constants;    // by layer: (constant sources, stride)
-    std::vector<std::int64_t> offsets;      // by layer: (offset rows, stride)
-    std::int64_t targets = 0;               // (n_targets, stride)
-    std::int64_t row_weights = 0;           // (stride,), zero in padding rows
+    std::int64_t stride = 0;              // rows of a tile, a whole number of vectors
+    std::vector<std::int64_t> constants;  // by layer: (constant sources, stride)
+    std::vector<std::int64_t> offsets;    // by layer: (offset rows, stride)
+    std::int64_t targets = 0;             // (n_targets, stride)
+    std::int64_t row_weights = 0;         // (stride,), zero in padding rows
     std::int64_t size = 0;
 
     // n_targets: m for Gaussian and Bernoulli, 1 for class labels, 0 when only f is wanted.
@@ -65,14 +65,13 @@ struct TileLayout {
     }
 
 private:
-    // As many rows as keep the widest pair of neighbouring layers within L1 with room for the weights, within bounds: wide
-    // inputs get at least 96 rows (the sums of a gradient block are worth it), narrow networks at most 256.
+    // As many rows as keep the widest pair of neighbouring layers within L1 with room for the weights, within bounds:
+    // wide inputs get at least 96 rows (the sums of a gradient block are worth it), narrow networks at most 256.
     static std::int64_t tile_rows(const Plan& plan, std::int64_t n_rows, std::int64_t lanes,
                                   std::int64_t element_bytes) {
         constexpr std::int64_t budget = 48 * 1024;
         std::int64_t widest = 1;
-        for (const PlanLayer& layer : plan.layers)
-            widest = std::max(widest, layer.n_sources() + layer.n_rows());
+        for (const PlanLayer& layer : plan.layers) widest = std::max(widest, layer.n_sources() + layer.n_rows());
         const std::int64_t fits = budget / (widest * element_bytes);
         const std::int64_t rows = std::clamp<std::int64_t>(fits, 96, 256);
         const std::int64_t wanted = std::max<std::int64_t>(1, std::min(rows, n_rows));

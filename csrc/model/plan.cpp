@@ -115,7 +115,8 @@ PlanLayer plan_layer(const Layer& layer, const Flags& below, const Flags& rows, 
     for (std::size_t r = 0; r < plan.gradient_rows.size(); ++r) {
         const std::int64_t node = plan.rows[static_cast<std::size_t>(plan.gradient_rows[r])];
         for (std::int64_t s = 0; s < block_width; ++s) {
-            const std::int64_t source = sources[static_cast<std::size_t>(plan.gradient_sources[static_cast<std::size_t>(s)])];
+            const std::int64_t source =
+                sources[static_cast<std::size_t>(plan.gradient_sources[static_cast<std::size_t>(s)])];
             const std::int64_t entry = theta.weight[static_cast<std::size_t>(node * layer.n_in + source)];
             if (entry >= 0) append_run(plan.gradient_runs, entry, static_cast<std::int64_t>(r) * block_width + s);
         }
@@ -158,8 +159,7 @@ std::vector<LayerReport> Plan::report(const Network& network) const {
         report.offsets = static_cast<std::int64_t>(layer.offset_rows.size());
         report.bayesian = std::count(source.weight_mask.begin(), source.weight_mask.end(), std::uint8_t{1}) +
                           std::count(source.bias_mask.begin(), source.bias_mask.end(), std::uint8_t{1});
-        report.gradient_block =
-            static_cast<std::int64_t>(layer.gradient_rows.size() * layer.gradient_sources.size());
+        report.gradient_block = static_cast<std::int64_t>(layer.gradient_rows.size() * layer.gradient_sources.size());
         reports.push_back(report);
     }
     return reports;

@@ -18,8 +18,8 @@ struct Run {
 // One layer as the engine sees it. Positions count within the lists below, nodes count within the ranked layer.
 //
 // The packed weight matrix is (rows, sources) row-major with sources = varying nodes of the layer below, then constant
-// sources. An entry holds a Bayesian weight (copied from theta each time), a fixed weight out of a varying node, or zero:
-// a fixed weight out of a constant source is folded into the offset of its row.
+// sources. An entry holds a Bayesian weight (copied from theta each time), a fixed weight out of a varying node, or
+// zero: a fixed weight out of a constant source is folded into the offset of its row.
 struct PlanLayer {
     std::vector<std::int32_t> rows;              // nodes evaluated: the varying ones; in the output layer all
     std::vector<std::int32_t> varying_sources;   // = rows of the layer below (none for layer 1)

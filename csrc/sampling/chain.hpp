@@ -19,8 +19,8 @@ namespace patrac::PATRAC_LEVEL {
 // The prior N(0, C), C diagonal, as the proposals use it.
 template <class T>
 struct PriorScale {
-    AlignedArray<T> variance;        // C
-    AlignedArray<T> deviation;       // C^(1/2)
+    AlignedArray<T> variance;   // C
+    AlignedArray<T> deviation;  // C^(1/2)
 
     PriorScale(const double* prior_variance, std::int64_t dim) : variance(dim), deviation(dim) {
         for (std::int64_t i = 0; i < dim; ++i) {
@@ -36,7 +36,7 @@ struct State {
     AlignedArray<T> theta;     // (K,)
     AlignedArray<T> gradient;  // (K,) of the log-likelihood; unused by pCN
     double log_likelihood = 0.0;
-    double g_dot_cg = 0.0;     // |C^(1/2) g|^2
+    double g_dot_cg = 0.0;  // |C^(1/2) g|^2
 
     explicit State(std::int64_t dim) : theta(dim), gradient(dim) {}
     bool finite() const { return std::isfinite(log_likelihood) && std::isfinite(g_dot_cg); }
@@ -72,7 +72,9 @@ Products products(const State<T>& a, const State<T>& b, const AlignedArray<T>& g
     return result;
 }
 
-inline bool uses_gradient(KernelKind kernel) { return kernel == KernelKind::pcnl; }
+inline bool uses_gradient(KernelKind kernel) {
+    return kernel == KernelKind::pcnl;
+}
 
 template <class T>
 void State<T>::evaluate(Evaluator<T>& evaluator, const PackedData<T>& data, const LikelihoodTerms<T>& likelihood,
@@ -119,8 +121,10 @@ public:
         std::copy_n(init, plan.dim, current_.theta.data());
         evaluate(current_);
         if (!current_.finite())
-            throw std::invalid_argument("init: the log-likelihood or its gradient is not finite at the starting point "
-                                        "of chain " + std::to_string(index) + "; start from another point");
+            throw std::invalid_argument(
+                "init: the log-likelihood or its gradient is not finite at the starting point "
+                "of chain " +
+                std::to_string(index) + "; start from another point");
         total_steps_ = shared.config.draws * shared.config.thin;
         for (const Phase& phase : shared.config.warmup) total_steps_ += phase.steps;
     }
@@ -171,8 +175,7 @@ private:
             return false;
         }
         if (schedule_.phase().accept_all) return true;
-        const double log_ratio =
-            log_acceptance(current_, proposed_, shared_.prior, shared_.config.kernel, step_size);
+        const double log_ratio = log_acceptance(current_, proposed_, shared_.prior, shared_.config.kernel, step_size);
         return log_ratio >= 0.0 || log_unit(acceptance_uniform(key_, static_cast<std::uint64_t>(step_))) < log_ratio;
     }
 

@@ -11,32 +11,46 @@ namespace patrac::PATRAC_LEVEL {
 struct Tanh {
     static constexpr bool from_value = true;
     template <class V>
-    static PATRAC_FN V value(V z) { return tanh(z); }
+    static PATRAC_FN V value(V z) {
+        return tanh(z);
+    }
     template <class V>
-    static PATRAC_FN V derivative(V a) { return broadcast<V>(1) - a * a; }
+    static PATRAC_FN V derivative(V a) {
+        return broadcast<V>(1) - a * a;
+    }
 };
 
 struct Relu {  // derivative 0 at 0, as torch has it
     static constexpr bool from_value = true;
     // z < 0 and not z > 0, so that a NaN stays a NaN.
     template <class V>
-    static PATRAC_FN V value(V z) { return select(z < broadcast<V>(0), broadcast<V>(0), z); }
+    static PATRAC_FN V value(V z) {
+        return select(z < broadcast<V>(0), broadcast<V>(0), z);
+    }
     template <class V>
-    static PATRAC_FN V derivative(V a) { return select(a > broadcast<V>(0), broadcast<V>(1), broadcast<V>(0)); }
+    static PATRAC_FN V derivative(V a) {
+        return select(a > broadcast<V>(0), broadcast<V>(1), broadcast<V>(0));
+    }
 };
 
 struct Sigmoid {
     static constexpr bool from_value = true;
     template <class V>
-    static PATRAC_FN V value(V z) { return sigmoid(z); }
+    static PATRAC_FN V value(V z) {
+        return sigmoid(z);
+    }
     template <class V>
-    static PATRAC_FN V derivative(V a) { return a * (broadcast<V>(1) - a); }
+    static PATRAC_FN V derivative(V a) {
+        return a * (broadcast<V>(1) - a);
+    }
 };
 
 struct Silu {  // z sigmoid(z)
     static constexpr bool from_value = false;
     template <class V>
-    static PATRAC_FN V value(V z) { return z * sigmoid(z); }
+    static PATRAC_FN V value(V z) {
+        return z * sigmoid(z);
+    }
     template <class V>
     static PATRAC_FN V derivative(V z) {
         const V s = sigmoid(z);
@@ -47,17 +61,23 @@ struct Silu {  // z sigmoid(z)
 struct Gelu {  // z Phi(z), the exact form, Phi(z) = (1 + erf(z / sqrt 2)) / 2
     static constexpr bool from_value = false;
     template <class V>
-    static PATRAC_FN V cdf(V z) {
+    static PATRAC_FN V cdf(V erf_value) {
         using T = scalar_t<V>;
-        return broadcast<V>(T(0.5)) + broadcast<V>(T(0.5)) * erf(z * broadcast<V>(T(0.70710678118654752440)));
+        return broadcast<V>(T(0.5)) + broadcast<V>(T(0.5)) * erf_value;
     }
     template <class V>
-    static PATRAC_FN V value(V z) { return z * cdf(z); }
+    static PATRAC_FN V scaled(V z) {
+        return z * broadcast<V>(scalar_t<V>(0.70710678118654752440));
+    }
+    template <class V>
+    static PATRAC_FN V value(V z) {
+        return z * cdf(erf(scaled(z)));
+    }
     template <class V>
     static PATRAC_FN V derivative(V z) {
-        using T = scalar_t<V>;
-        const V density = broadcast<V>(T(0.39894228040143267794)) * exp(broadcast<V>(T(-0.5)) * z * z);
-        return cdf(z) + z * density;
+        V gaussian;  // exp(-z^2 / 2), which erf needs anyway
+        const V erf_value = erf_with_gaussian(scaled(z), gaussian);
+        return cdf(erf_value) + z * broadcast<V>(scalar_t<V>(0.39894228040143267794)) * gaussian;
     }
 };
 

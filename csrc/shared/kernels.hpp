@@ -12,7 +12,9 @@ struct Proposal {
     double keep, drift, noise;
 };
 
-PATRAC_FN Proposal pcn_proposal(double beta) { return {std::sqrt(1.0 - beta * beta), 0.0, beta}; }
+PATRAC_FN Proposal pcn_proposal(double beta) {
+    return {std::sqrt(1.0 - beta * beta), 0.0, beta};
+}
 
 PATRAC_FN Proposal pcnl_proposal(double delta) {
     const double scale = 1.0 / (2.0 + delta);

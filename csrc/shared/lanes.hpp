@@ -84,19 +84,39 @@ PATRAC_FN V floor(V x) {
 }
 
 #if defined(__CUDA_ARCH__)
-PATRAC_FN float scalar_fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
-PATRAC_FN double scalar_fma(double a, double b, double c) { return __fma_rn(a, b, c); }
-PATRAC_FN float scalar_sqrt(float x) { return __fsqrt_rn(x); }
-PATRAC_FN double scalar_sqrt(double x) { return __dsqrt_rn(x); }
+PATRAC_FN float scalar_fma(float a, float b, float c) {
+    return __fmaf_rn(a, b, c);
+}
+PATRAC_FN double scalar_fma(double a, double b, double c) {
+    return __fma_rn(a, b, c);
+}
+PATRAC_FN float scalar_sqrt(float x) {
+    return __fsqrt_rn(x);
+}
+PATRAC_FN double scalar_sqrt(double x) {
+    return __dsqrt_rn(x);
+}
 #else
-PATRAC_FN float scalar_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-PATRAC_FN double scalar_fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
+PATRAC_FN float scalar_fma(float a, float b, float c) {
+    return __builtin_fmaf(a, b, c);
+}
+PATRAC_FN double scalar_fma(double a, double b, double c) {
+    return __builtin_fma(a, b, c);
+}
 #if defined(PATRAC_X86)  // the builtin would also call libm, to set errno, unless -fno-math-errno is given
-PATRAC_FN float scalar_sqrt(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
-PATRAC_FN double scalar_sqrt(double x) { return _mm_cvtsd_f64(_mm_sqrt_sd(_mm_setzero_pd(), _mm_set_sd(x))); }
+PATRAC_FN float scalar_sqrt(float x) {
+    return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x)));
+}
+PATRAC_FN double scalar_sqrt(double x) {
+    return _mm_cvtsd_f64(_mm_sqrt_sd(_mm_setzero_pd(), _mm_set_sd(x)));
+}
 #else
-PATRAC_FN float scalar_sqrt(float x) { return __builtin_sqrtf(x); }
-PATRAC_FN double scalar_sqrt(double x) { return __builtin_sqrt(x); }
+PATRAC_FN float scalar_sqrt(float x) {
+    return __builtin_sqrtf(x);
+}
+PATRAC_FN double scalar_sqrt(double x) {
+    return __builtin_sqrt(x);
+}
 #endif
 #endif
 

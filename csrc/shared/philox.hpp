@@ -14,7 +14,9 @@
 namespace patrac::PATRAC_LEVEL {
 
 // The product of the low 32 bits of a 64-bit word with a 32-bit constant, all 64 bits of it.
-PATRAC_FN std::uint64_t multiply_low32(std::uint64_t a, std::uint32_t b) { return (a & 0xFFFFFFFFu) * b; }
+PATRAC_FN std::uint64_t multiply_low32(std::uint64_t a, std::uint32_t b) {
+    return (a & 0xFFFFFFFFu) * b;
+}
 
 #if !defined(__CUDA_ARCH__)
 // Unsigned 64-bit lanes, each holding one 32-bit Philox word.
@@ -74,8 +76,8 @@ PATRAC_FN PhiloxBlock<W> philox_counter(W block, Purpose purpose, std::uint64_t 
 // last, so the chains of one seed always have different keys.
 PATRAC_FN PhiloxKey stream_key(std::uint64_t seed, std::uint32_t chain) {
     if (seed >> 32 == 0) return {static_cast<std::uint32_t>(seed), chain};
-    const PhiloxBlock<std::uint64_t> hash = philox4x32_10<std::uint64_t>(
-        {seed & 0xFFFFFFFFu, seed >> 32, 0, 0}, {0x70617472u, 0x61636E6Eu});
+    const PhiloxBlock<std::uint64_t> hash =
+        philox4x32_10<std::uint64_t>({seed & 0xFFFFFFFFu, seed >> 32, 0, 0}, {0x70617472u, 0x61636E6Eu});
     return {static_cast<std::uint32_t>(hash.x0), static_cast<std::uint32_t>(hash.x1) ^ chain};
 }
 

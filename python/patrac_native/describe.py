@@ -29,8 +29,9 @@ def describe_posterior(post: Posterior) -> str:
         read = layer["varying_sources"] + layer["constant_sources"]
         fixed = layer["nodes"] - layer["varying"]
         text = (
-            f"layer {index}: {layer['bayesian']} Bayesian parameters; {layer['varying']} of {layer['nodes']} nodes vary, "
-            f"each reads {read} values a row ({layer['varying_sources']} varying, {layer['constant_sources']} constant)"
+            f"layer {index}: {layer['bayesian']} Bayesian parameters; {layer['varying']} of {layer['nodes']} nodes "
+            f"vary, each reads {read} values a row ({layer['varying_sources']} varying, "
+            f"{layer['constant_sources']} constant)"
         )
         if layer["offsets"]:
             text += f"; {layer['offsets']} cached offsets a row, the fixed weights out of constant nodes"

@@ -18,6 +18,8 @@ from patrac_native.validation import check_count, check_inputs
 if TYPE_CHECKING:
     from patrac_native.summary import Summary
 
+# Statistics with one value for each draw; the others have one for each chain or warm-up phase.
+PER_DRAW = ("log_likelihood", "log_prior", "acceptance_rate", "step_size")
 # Bytes of f that one block of `predict_blocks` may take.
 BLOCK_BYTES = 64 * 2**20
 
@@ -30,8 +32,8 @@ class Draws:
     theta : ndarray of the posterior's dtype, shape (chain, draw, K)
         The kept states, in the order of `network.parameters`.
     stats : dict of str to ndarray
-        (chain, draw): log_likelihood, log_prior (both normalised), acceptance_rate (over the `thin` steps that end in the
-        draw), step_size. (chain, phase): warmup_acceptance_rate, warmup_step_size (at the phase's end). (chain,):
+        (chain, draw): log_likelihood, log_prior (both normalised), acceptance_rate (over the `thin` steps that end in
+        the draw), step_size. (chain, phase): warmup_acceptance_rate, warmup_step_size (at the phase's end). (chain,):
         nonfinite, the proposals rejected because their log-likelihood or gradient was not finite.
     network : PartialNetwork
         Trained network, architecture and prior.
@@ -57,12 +59,12 @@ class Draws:
     @property
     def n_chains(self) -> int:
         """Number of chains."""
-        return self.theta.shape[0]
+        return int(self.theta.shape[0])
 
     @property
     def n_draws(self) -> int:
         """Kept states of each chain."""
-        return self.theta.shape[1]
+        return int(self.theta.shape[1])
 
     @property
     def steps_per_second(self) -> float:
@@ -77,10 +79,7 @@ class Draws:
         """Return every `every`-th draw, the last of each stretch, as a run with thin times `every` has them."""
         keep = slice(check_count(every, "every") - 1, None, every)
         theta = self.theta[:, keep]
-        stats = {
-            name: values[:, keep] if values.shape[:2] == self.theta.shape[:2] and not name.startswith("warmup") else values
-            for name, values in self.stats.items()
-        }
+        stats = {name: values[:, keep] if name in PER_DRAW else values for name, values in self.stats.items()}
         whole = self.n_draws // every * every
         rate = self.stats["acceptance_rate"][:, :whole].reshape(self.n_chains, -1, every)
         stats["acceptance_rate"] = rate.mean(axis=-1)

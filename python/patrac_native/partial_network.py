@@ -15,7 +15,7 @@ from patrac_native.likelihoods import Gaussian, Likelihood
 from patrac_native.network import Network
 from patrac_native.prior import TraceClassPrior
 from patrac_native.threads import thread_count
-from patrac_native.validation import FloatArray, as_real_array, check_finite, check_inputs
+from patrac_native.validation import FloatArray, as_real_array, cast_checked, check_finite, check_inputs
 
 DTYPES = ("float32", "float64")
 CoreModel = _core.Model32 | _core.Model64
@@ -53,7 +53,8 @@ class PartialNetwork:
     parameters : structured ndarray, shape (K,), fields layer, row, column
         Where each entry of theta sits: layer from 1, ranked node and source from 0, column -1 for a bias.
     permutation : list of L + 1 integer arrays
-        permutation[l][rank] = the trained network's own index of that node of layer l; identities for inputs and outputs.
+        permutation[l][rank] = the trained network's own index of that node of layer l; identities for inputs and
+        outputs.
     """
 
     def __init__(
@@ -93,9 +94,7 @@ class PartialNetwork:
         self._weights = [np.zeros(shape) for shape in shapes] if self.separate else list(self.ranked.weights)
         self._biases = [np.zeros(rows) for rows, _ in shapes] if self.separate else list(self.ranked.biases)
 
-        self.rescaling = prior.rescaling_factor(
-            net.layer_sizes, self.layer_sizes, self.weight_masks, self.bias_masks
-        )
+        self.rescaling = prior.rescaling_factor(net.layer_sizes, self.layer_sizes, self.weight_masks, self.bias_masks)
         weight_variances, bias_variances = prior.variances(self.layer_sizes)
         self.theta_map = self._gather(self._weights, self._biases)
         self.prior_variance = self.rescaling * self._gather(weight_variances, bias_variances)
@@ -136,7 +135,8 @@ class PartialNetwork:
 
     def first_output_weight(self) -> int | None:
         """Return the position in theta of the first Bayesian weight of the output layer, or None."""
-        found = np.flatnonzero((self.parameters["layer"] == len(self.layer_sizes) - 1) & (self.parameters["column"] >= 0))
+        last = self.parameters["layer"] == len(self.layer_sizes) - 1
+        found = np.flatnonzero(last & (self.parameters["column"] >= 0))
         return int(found[0]) if len(found) else None
 
     def log_prior(self, theta: npt.ArrayLike) -> np.float64 | FloatArray:
@@ -163,9 +163,9 @@ class PartialNetwork:
         single = values.ndim == 1
         if values.ndim not in (1, 2) or values.shape[-1] != self.dim:
             raise ValueError(f"{name} must have shape ({self.dim},) or (B, {self.dim}); got {values.shape}.")
-        batch = np.ascontiguousarray(values.reshape(-1, self.dim), dtype=self.dtype)
-        check_finite(batch, name)
-        return batch, single
+        batch = values.reshape(-1, self.dim)
+        check_finite(batch, name, "Rows count the points of the batch, columns the entries of theta.")
+        return cast_checked(batch, self.dtype, name), single
 
     def core_model(
         self,
@@ -187,8 +187,8 @@ class PartialNetwork:
             companion=companion,
             likelihood=likelihood.name,
             variance=variance,
-            inputs=np.ascontiguousarray(X, dtype=self.dtype),
-            targets=np.ascontiguousarray(targets, dtype=np.float64),
+            inputs=cast_checked(X, self.dtype, "X"),
+            targets=targets,
             row_weights=row_weights,
             level=self.level,
         )
@@ -197,9 +197,7 @@ class PartialNetwork:
     @cached_property
     def _predictor(self) -> CoreModel:
         """A model without rows: the plan alone is needed to predict."""
-        return self.core_model(
-            Gaussian(1.0), np.empty((0, self.n_inputs)), np.empty((0, self.n_outputs)), np.empty(0)
-        )
+        return self.core_model(Gaussian(1.0), np.empty((0, self.n_inputs)), np.empty((0, self.n_outputs)), np.empty(0))
 
     def predict(self, theta: npt.ArrayLike, X: npt.ArrayLike, *, threads: int | None = None) -> npt.NDArray[Any]:
         """Evaluate the outputs f at given parameters.
@@ -217,7 +215,7 @@ class PartialNetwork:
         ndarray of `dtype`, shape (n, m) or (B, n, m)
         """
         batch, single = self.check_theta(theta)
-        inputs = np.ascontiguousarray(check_inputs(X, self.n_inputs), dtype=self.dtype)
+        inputs = cast_checked(check_inputs(X, self.n_inputs), self.dtype, "X")
         model: Any = self._predictor
         f: npt.NDArray[Any] = model.predict(batch, inputs, thread_count(threads, len(batch)))
         return f[0] if single else f

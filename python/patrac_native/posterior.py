@@ -13,7 +13,7 @@ from patrac_native.network import Network
 from patrac_native.partial_network import PartialNetwork
 from patrac_native.prior import TraceClassPrior
 from patrac_native.threads import thread_count
-from patrac_native.validation import FloatArray, check_count, check_inputs
+from patrac_native.validation import FloatArray, cast_checked, check_count, check_inputs
 
 
 class Posterior:
@@ -88,7 +88,8 @@ class Posterior:
         self.X = check_inputs(X, self.network.n_inputs)
         self.y = likelihood.check_targets(y, len(self.X), self.network.n_outputs)
         self.row_weights = likelihood.row_weights(sample_weight, len(self.X))
-        targets = np.asarray(self.y, dtype=np.float64)
+        targets = np.ascontiguousarray(self.y, dtype=np.float64)
+        cast_checked(targets, self.network.dtype, "y")  # the engine's own conversion would be silent
         self._model: Any = self.network.core_model(likelihood, self.X, targets, self.row_weights)
 
     @property
@@ -216,8 +217,8 @@ class Posterior:
         -------
         list of L dicts
             nodes; varying (nodes that theta reaches); varying_sources and constant_sources (nodes read each step);
-            offsets (nodes with a cached offset a row); bayesian (parameters); gradient_block (entries of the dense block
-            that covers the Bayesian weights).
+            offsets (nodes with a cached offset a row); bayesian (parameters); gradient_block (entries of the dense
+            block that covers the Bayesian weights).
         """
         layers: list[dict[str, int]] = self._model.layers
         return layers

@@ -17,7 +17,7 @@ from patrac_native.draws import Draws
 from patrac_native.kernels import PCNL, Kernel
 from patrac_native.posterior import Posterior
 from patrac_native.threads import thread_count
-from patrac_native.validation import as_real_array, check_count, check_finite
+from patrac_native.validation import as_real_array, cast_checked, check_count, check_finite
 from patrac_native.warmup import Warmup, default_warmup
 
 # The paper keeps adapting to these acceptance rates while sampling (Appendix B).
@@ -57,8 +57,8 @@ def sample(
     thin : int
         Steps for each kept state, at least 1.
     warmup : "auto", int, Warmup or None
-        "auto" is `default_warmup(kernel)`; a number is that many steps of it; `paper_warmup()` is the paper's; None runs
-        none, with the kernel's own step size.
+        "auto" is `default_warmup(kernel)`; a number is that many steps of it; `paper_warmup()` is the paper's; None
+        runs none, with the kernel's own step size.
     init : "auto", "prior" or array_like of shape (chains, K)
         Starting points: the trained values (for Sep, whose trained values are zeros, draws from the prior), draws from
         the prior, or given.
@@ -100,8 +100,8 @@ def sample(
     step_size = schedule.step_size if kernel.step_size is None and schedule.step_size else kernel.starting_step_size
     if kernel.adapt_always:
         warnings.warn(
-            "the step size adapts while sampling, so the chain is not exactly invariant; use it to reproduce the paper, "
-            'and adapt="warmup" for inference.',
+            "the step size adapts while sampling, so the chain is not exactly invariant; use it to reproduce the "
+            'paper, and adapt="warmup" for inference.',
             stacklevel=2,
         )
 
@@ -158,9 +158,7 @@ def sample(
 def _core_phase(steps: int, accept: tuple[float, float] | None, accept_all: bool) -> _core.Phase:
     """Phase of the compiled core."""
     low, high = accept if accept else (0.0, 1.0)
-    return _core.Phase(
-        steps=steps, adapt=accept is not None, accept_low=low, accept_high=high, accept_all=accept_all
-    )
+    return _core.Phase(steps=steps, adapt=accept is not None, accept_low=low, accept_high=high, accept_all=accept_all)
 
 
 def _check_device(device: str) -> None:
@@ -224,8 +222,8 @@ def _starting_points(post: Posterior, init: str | npt.ArrayLike, chains: int, se
     values = as_real_array(init, "init")
     if values.shape != (chains, post.dim):
         raise ValueError(f"init must have shape (chains, K) = ({chains}, {post.dim}); got {values.shape}.")
-    check_finite(values, "init")
-    return np.ascontiguousarray(values, dtype=post.dtype)
+    check_finite(values, "init", "Rows count chains, columns the entries of theta.")
+    return cast_checked(values, post.dtype, "init")
 
 
 class _ProgressBar:

@@ -87,7 +87,7 @@ def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any]
             arrays = {name: content[name] for name in content.files if name != "header"}
     except (ValueError, KeyError, TypeError, EOFError, AttributeError, zipfile.BadZipFile) as error:
         raise ValueError(
-            f"{target} is damaged or was not written by patrac_native ({error}); restore it from a copy or make it anew."
+            f"{target} is damaged or was not written by patrac_native ({error}); restore a copy or make it anew."
         ) from error
     if version != FORMAT_VERSION:
         raise ValueError(

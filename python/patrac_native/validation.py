@@ -46,7 +46,7 @@ def as_real_array(value: Any, name: str) -> FloatArray:
     return np.require(array, dtype=np.float64, requirements="C")
 
 
-def check_finite(array: FloatArray, name: str) -> None:
+def check_finite(array: npt.NDArray[Any], name: str, advice: str = "Remove or impute those rows.") -> None:
     """Raise if an (n, c) array holds NaN or infinity, naming the first bad column and its first bad row.
 
     Parameters
@@ -55,6 +55,8 @@ def check_finite(array: FloatArray, name: str) -> None:
         The values.
     name : str
         The argument's name, for the message.
+    advice : str
+        What to do about it, the message's last sentence.
 
     Raises
     ------
@@ -67,8 +69,22 @@ def check_finite(array: FloatArray, name: str) -> None:
         row = int(np.argmax(bad[:, column]))
         raise ValueError(
             f"{name} must be finite; column {column} has {array[row, column]} first at row {row} "
-            f"({int(bad.sum())} bad values in all). Remove or impute those rows."
+            f"({int(bad.sum())} bad values in all). {advice}"
         )
+
+
+def cast_checked(array: FloatArray, dtype: np.dtype[Any], name: str) -> npt.NDArray[Any]:
+    """Return a finite float64 array as C-contiguous `dtype`, raising where a value exceeds what `dtype` holds."""
+    with np.errstate(over="ignore"):
+        values: npt.NDArray[Any] = np.ascontiguousarray(array, dtype=dtype)
+    if dtype != np.float64:
+        bad = ~np.isfinite(values)
+        if bad.any():
+            raise ValueError(
+                f"{name} must fit {dtype.name}; got {array[bad][0]:g}, beyond {np.finfo(dtype).max:g}. "
+                'Scale it or use dtype="float64".'
+            )
+    return values
 
 
 def check_inputs(X: npt.ArrayLike, d: int, name: str = "X") -> FloatArray:
