@@ -1,0 +1,149 @@
+"""Small problems for the tests: random networks, data and every architecture."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import patrac_native as pn
+import reference
+
+ARCHITECTURES = ("full", "mix", "mix_by_layer", "out", "sep", "sep_by_layer", "custom")
+NEEDS_HIDDEN = tuple(name for name in ARCHITECTURES if name not in ("full", "custom"))
+LIKELIHOODS = ("gaussian", "gaussian_by_output", "categorical", "categorical_scale", "bernoulli")
+ACTIVATIONS = ("tanh", "relu", "gelu", "silu", "sigmoid")
+
+
+def rng_of(*key: object) -> np.random.Generator:
+    """A generator seeded by what the test is about, the same in every run."""
+    return np.random.default_rng(zlib.crc32(repr(key).encode()))
+
+
+def random_sizes(rng: np.random.Generator, n_layers: int, most: int = 20) -> tuple[int, ...]:
+    """Unequal widths between 1 and `most`."""
+    return tuple(int(width) for width in rng.integers(1, most + 1, n_layers + 1))
+
+
+def random_network(rng: np.random.Generator, sizes: Sequence[int], activation: str = "tanh") -> pn.Network:
+    """Weights of variance 1 / fan-in, so that no activation saturates; biases of standard deviation 1/2."""
+    pairs = list(zip(sizes[1:], sizes[:-1], strict=True))
+    return pn.Network(
+        [rng.normal(size=pair) / math.sqrt(pair[1]) for pair in pairs],
+        [rng.normal(size=rows) / 2 for rows, _ in pairs],
+        activation,
+    )
+
+
+def shuffled(rng: np.random.Generator, net: pn.Network) -> tuple[pn.Network, list[npt.NDArray[np.intp]]]:
+    """The same function with its hidden nodes in another order, and that order."""
+    orders = [rng.permutation(width) for width in net.layer_sizes[1:-1]]
+    return net.permuted(orders), orders
+
+
+def random_masks(rng: np.random.Generator, net: pn.Network, share: float = 0.3) -> pn.Custom:
+    """Scattered Bayesian parameters, at least one."""
+    weights = [rng.random(w.shape) < share for w in net.weights]
+    biases = [rng.random(b.shape) < share for b in net.biases]
+    weights[-1][0, -1] = True
+    return pn.Custom(weights, biases)
+
+
+def architecture(name: str, rng: np.random.Generator, net: pn.Network) -> Any:
+    """One architecture with a random k for this network."""
+    hidden = net.layer_sizes[1:-1]
+    if name == "full":
+        return pn.Full()
+    if name == "custom":
+        return random_masks(rng, net)
+    if name == "out":
+        return pn.Out(int(rng.integers(1, hidden[-1] + 1)))
+    kind = pn.Mix if name.startswith("mix") else pn.Sep
+    if name.endswith("by_layer"):
+        return kind([int(rng.integers(1, width + 1)) for width in hidden])
+    return kind(int(rng.integers(1, min(hidden) + 1)))
+
+
+@dataclass
+class Data:
+    """Likelihood with inputs, targets and row weights that suit it."""
+
+    likelihood: pn.Likelihood
+    X: npt.NDArray[np.float64]
+    y: npt.NDArray[Any]
+    sample_weight: npt.NDArray[np.float64] | None
+
+
+def random_data(name: str, rng: np.random.Generator, n: int, d: int, m: int) -> Data:
+    """Data for a likelihood of `LIKELIHOODS`; all but "gaussian" have unequal sample weights."""
+    X = rng.normal(size=(n, d))
+    weight = rng.uniform(0.2, 2.0, n)
+    if name == "gaussian":
+        return Data(pn.Gaussian(0.7), X, rng.normal(size=(n, m)), None)
+    if name == "gaussian_by_output":
+        return Data(pn.Gaussian(rng.uniform(0.3, 2.0, m)), X, rng.normal(size=(n, m)), weight)
+    if name.startswith("categorical"):
+        scale = 50.0 if name == "categorical_scale" else None
+        return Data(pn.Categorical(scale), X, rng.integers(0, m, n), weight)
+    return Data(pn.Bernoulli(), X, rng.integers(0, 2, (n, m)), weight)
+
+
+@dataclass
+class Problem:
+    """A posterior with its oracle and a parameter to look at, exact in the posterior's dtype."""
+
+    post: pn.Posterior
+    partial: reference.Partial
+    data: Data
+    theta: npt.NDArray[np.float64]
+
+    @property
+    def X(self) -> npt.NDArray[np.float64]:
+        """Inputs as the engine holds them: rounded to its dtype."""
+        return self.data.X.astype(self.post.dtype).astype(np.float64)
+
+    @property
+    def y(self) -> npt.NDArray[np.float64]:
+        """Targets as the engine holds them."""
+        return np.asarray(self.post.y, dtype=np.float64).astype(self.post.dtype).astype(np.float64)
+
+    def reference_value(self, theta: npt.NDArray[np.float64] | None = None) -> float:
+        """l by the oracle."""
+        f = self.partial.predict(self.theta if theta is None else theta, self.X)
+        return reference.log_likelihood(self.data.likelihood, f, self.y, self.post.row_weights)
+
+    def reference_gradient(self, theta: npt.NDArray[np.float64] | None = None) -> npt.NDArray[np.float64]:
+        """g by the oracle."""
+        at = self.theta if theta is None else theta
+        f = self.partial.predict(at, self.X)
+        slope = reference.output_slope(self.data.likelihood, f, self.y, self.post.row_weights)
+        return self.partial.gradient(at, self.X, slope)
+
+
+PRIOR = pn.TraceClassPrior(1.5, 1.0, 0.5)
+
+
+def problem(
+    rng: np.random.Generator,
+    sizes: Sequence[int],
+    n: int,
+    *,
+    architecture_name: str = "full",
+    likelihood: str = "gaussian",
+    activation: str = "tanh",
+    dtype: str = "float64",
+) -> Problem:
+    """A random problem: theta lies around the trained values, or for Sep around zero."""
+    net = random_network(rng, sizes, activation)
+    chosen = architecture(architecture_name, rng, net)
+    data = random_data(likelihood, rng, n, sizes[0], sizes[-1])
+    post = pn.Posterior(
+        net, chosen, PRIOR, data.likelihood, data.X, data.y, sample_weight=data.sample_weight, dtype=dtype
+    )
+    theta = (post.theta_map + 0.3 * rng.normal(size=post.dim)).astype(post.dtype).astype(np.float64)
+    return Problem(post, reference.partial(net, chosen), data, theta)

@@ -1,0 +1,273 @@
+"""The oracle of the tests: the whole method in float64 NumPy, slow and obvious, written from DESIGN section 2."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import patrac_native as pn
+
+Array = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
+ERF = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def activation(name: str, z: Array) -> Array:
+    """zeta(z), DESIGN 2.1."""
+    if name == "tanh":
+        return np.tanh(z)
+    if name == "relu":
+        return np.where(z > 0, z, 0.0)
+    if name == "gelu":
+        return z * 0.5 * (1 + ERF(z / math.sqrt(2)))
+    sigmoid = np.exp(-np.logaddexp(0, -z))
+    return sigmoid if name == "sigmoid" else z * sigmoid
+
+
+def activation_slope(name: str, z: Array) -> Array:
+    """zeta'(z), by another road than the engine's: always from z."""
+    if name == "tanh":
+        return 1 / np.cosh(z) ** 2
+    if name == "relu":
+        return np.where(z > 0, 1.0, 0.0)
+    if name == "gelu":
+        return 0.5 * (1 + ERF(z / math.sqrt(2))) + z * np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
+    sigmoid = np.exp(-np.logaddexp(0, -z))
+    slope = sigmoid * (1 - sigmoid)
+    return slope if name == "sigmoid" else sigmoid + z * slope
+
+
+def rank_nodes(net: pn.Network) -> list[list[int]]:
+    """ranking[layer][rank] = own index, hidden layers only: largest b^2 + sum of incoming w^2 first (DESIGN 2.3)."""
+    ranking = []
+    for w, b in zip(net.weights[:-1], net.biases[:-1], strict=True):
+        # fsum rounds once, so the order of the terms cannot matter.
+        eta = [math.fsum([b[i] ** 2, *(w[i] ** 2)]) for i in range(len(b))]
+        ranking.append(sorted(range(len(b)), key=lambda i: (-eta[i], i)))
+    return ranking
+
+
+def is_bayesian(architecture: Any, n_layers: int, layer: int, row: int, column: int | None, own: Any) -> bool:
+    """Say whether one parameter is sampled; layer from 1, ranked row and column from 0, column None for a bias.
+
+    `own(layer, rank)` is the trained network's own index of a node. Written from the table of DESIGN 2.3.
+    """
+    output = layer == n_layers
+    if isinstance(architecture, pn.Full | pn.Sep):
+        return True
+    if isinstance(architecture, pn.Out):
+        return output and (column is None or column < architecture.k)
+    if isinstance(architecture, pn.Mix):
+        k = architecture.k
+        per_layer = k if isinstance(k, tuple) else (k,) * (n_layers - 1)
+        bayesian_row = output or row < per_layer[layer - 1]
+        bayesian_column = column is None or layer == 1 or column < per_layer[layer - 2]
+        return bayesian_row and bayesian_column
+    if column is None:
+        return bool(architecture.bias_masks[layer - 1][own(layer, row)])
+    return bool(architecture.weight_masks[layer - 1][own(layer, row), own(layer - 1, column)])
+
+
+def prior_variance(
+    prior: pn.TraceClassPrior, sizes: tuple[int, ...], layer: int, row: int, column: int | None
+) -> float:
+    """Variance of one parameter before rescaling (DESIGN 2.2); layer from 1, row and column from 0."""
+    n_layers = len(sizes) - 1
+    decays = sizes[-1] == 1 if prior.output_decay is None else prior.output_decay
+    i = row + 1 if layer < n_layers or decays else 1
+    if column is None:
+        return prior.sigma2_b / i**prior.alpha
+    j = 1 if layer == 1 else column + 1
+    return prior.sigma2_w / (i * j) ** prior.alpha
+
+
+@dataclass
+class Partial:
+    """A partially Bayesian network: ranked trained values, masks, the order of theta, and Sep's fixed companion."""
+
+    activation: str
+    sizes: tuple[int, ...]
+    weights: list[Array]
+    biases: list[Array]
+    weight_masks: list[Flags]
+    bias_masks: list[Flags]
+    ranking: list[list[int]]
+    companion: pn.Network | None
+
+    @property
+    def n_layers(self) -> int:
+        return len(self.weights)
+
+    def locations(self) -> list[tuple[int, int, int]]:
+        """(layer, row, column or -1) of each entry of theta: layer by layer, weights row by row, then biases."""
+        found = []
+        for layer in range(self.n_layers):
+            rows, columns = self.weights[layer].shape
+            found += [(layer + 1, i, j) for i in range(rows) for j in range(columns) if self.weight_masks[layer][i, j]]
+            found += [(layer + 1, i, -1) for i in range(rows) if self.bias_masks[layer][i]]
+        return found
+
+    def theta_map(self) -> Array:
+        """Trained values of the Bayesian parameters."""
+        return np.array(
+            [self.biases[layer - 1][i] if j < 0 else self.weights[layer - 1][i, j] for layer, i, j in self.locations()]
+        )
+
+    def with_theta(self, theta: Array) -> tuple[list[Array], list[Array]]:
+        """All weights and biases with theta in its places."""
+        weights, biases = [w.copy() for w in self.weights], [b.copy() for b in self.biases]
+        for value, (layer, i, j) in zip(theta, self.locations(), strict=True):
+            if j < 0:
+                biases[layer - 1][i] = value
+            else:
+                weights[layer - 1][i, j] = value
+        return weights, biases
+
+    def prior_variances(self, prior: pn.TraceClassPrior, full_sizes: tuple[int, ...]) -> Array:
+        """Variances times phi / phi_partial (DESIGN 2.4), one parameter at a time."""
+        own = [prior_variance(prior, self.sizes, layer, i, None if j < 0 else j) for layer, i, j in self.locations()]
+        total = 0.0
+        for layer in range(1, len(full_sizes)):
+            for i in range(full_sizes[layer]):
+                total += prior_variance(prior, full_sizes, layer, i, None)
+                for j in range(full_sizes[layer - 1]):
+                    total += prior_variance(prior, full_sizes, layer, i, j)
+        return np.array(own) * total / math.fsum(own)
+
+    def layers(self, theta: Array, X: Array) -> tuple[list[Array], list[Array]]:
+        """Inputs of each layer (n, N_{l-1}) and its pre-activations (n, N_l)."""
+        weights, biases = self.with_theta(theta)
+        inputs: list[Array] = [np.asarray(X, dtype=np.float64)]
+        outputs: list[Array] = []
+        for layer in range(self.n_layers):
+            if layer > 0:
+                inputs.append(activation(self.activation, outputs[-1]))
+            outputs.append(inputs[layer] @ weights[layer].T + biases[layer])
+        return inputs, outputs
+
+    def companion_output(self, X: Array) -> Array | float:
+        """f of the fixed network of Sep, else 0."""
+        if self.companion is None:
+            return 0.0
+        values = np.asarray(X, dtype=np.float64)
+        for layer, (w, b) in enumerate(zip(self.companion.weights, self.companion.biases, strict=True)):
+            values = (activation(self.activation, values) if layer else values) @ w.T + b
+        return values
+
+    def predict(self, theta: Array, X: Array) -> Array:
+        """f, (n, m)."""
+        return self.layers(theta, X)[1][-1] + self.companion_output(X)
+
+    def gradient(self, theta: Array, X: Array, output_slope: Array) -> Array:
+        """dl/dtheta from dl/df (n, m) by plain back-propagation through the whole network, then the mask."""
+        weights, _ = self.with_theta(theta)
+        inputs, outputs = self.layers(theta, X)
+        delta = output_slope
+        of_weights: list[Array] = []
+        of_biases: list[Array] = []
+        for layer in reversed(range(self.n_layers)):
+            of_weights.insert(0, delta.T @ inputs[layer])
+            of_biases.insert(0, delta.sum(axis=0))
+            if layer > 0:
+                delta = (delta @ weights[layer]) * activation_slope(self.activation, outputs[layer - 1])
+        return np.array(
+            [of_biases[layer - 1][i] if j < 0 else of_weights[layer - 1][i, j] for layer, i, j in self.locations()]
+        )
+
+
+def partial(net: pn.Network, architecture: Any) -> Partial:
+    """Build the sampled network of an architecture."""
+    ranking = rank_nodes(net)
+    orders = [list(range(net.layer_sizes[0])), *ranking, list(range(net.layer_sizes[-1]))]
+    sizes = tuple(net.layer_sizes)
+    if isinstance(architecture, pn.Sep):
+        k = architecture.k
+        hidden = k if isinstance(k, tuple) else (k,) * (net.n_layers - 1)
+        sizes = (sizes[0], *hidden, sizes[-1])
+        weights = [np.zeros((a, b)) for a, b in zip(sizes[1:], sizes[:-1], strict=True)]
+        biases = [np.zeros(a) for a in sizes[1:]]
+    else:
+        weights = [w[np.ix_(orders[layer + 1], orders[layer])] for layer, w in enumerate(net.weights)]
+        biases = [b[orders[layer + 1]] for layer, b in enumerate(net.biases)]
+
+    def marked(layer: int, row: int, column: int | None) -> bool:
+        return is_bayesian(architecture, net.n_layers, layer, row, column, lambda at, rank: orders[at][rank])
+
+    weight_masks = [
+        np.array([[marked(layer + 1, i, j) for j in range(w.shape[1])] for i in range(w.shape[0])])
+        for layer, w in enumerate(weights)
+    ]
+    bias_masks = [np.array([marked(layer + 1, i, None) for i in range(len(b))]) for layer, b in enumerate(biases)]
+    companion = net if isinstance(architecture, pn.Sep) else None
+    return Partial(net.activation, sizes, weights, biases, weight_masks, bias_masks, ranking, companion)
+
+
+def log_likelihood(likelihood: Any, f: Array, y: Array, row_weights: Array) -> float:
+    """l, normalised, row by row (DESIGN 2.5); `row_weights` hold sample_weight and scale."""
+    total = 0.0
+    for r in range(len(f)):
+        if isinstance(likelihood, pn.Categorical):
+            top = f[r].max()
+            term = f[r, int(y[r])] - top - math.log(sum(math.exp(value - top) for value in f[r]))
+        elif isinstance(likelihood, pn.Bernoulli):
+            term = sum(-math.log1p(math.exp(-abs(v))) + min(v, 0) for v in np.where(y[r] == 1, f[r], -f[r]))
+        else:
+            variance = np.full(f.shape[1], likelihood.variance)
+            term = sum(
+                -((y[r, c] - f[r, c]) ** 2) / (2 * variance[c]) - 0.5 * math.log(2 * math.pi * variance[c])
+                for c in range(f.shape[1])
+            )
+        total += row_weights[r] * term
+    return float(total)
+
+
+def output_slope(likelihood: Any, f: Array, y: Array, row_weights: Array) -> Array:
+    """dl/df, (n, m)."""
+    if isinstance(likelihood, pn.Categorical):
+        exponent = np.exp(f - f.max(axis=1, keepdims=True))
+        slope = -exponent / exponent.sum(axis=1, keepdims=True)
+        slope[np.arange(len(f)), y.astype(int)] += 1
+    elif isinstance(likelihood, pn.Bernoulli):
+        slope = y - np.exp(-np.logaddexp(0, -f))
+    else:
+        slope = (y - f) / likelihood.variance
+    return slope * row_weights[:, None]
+
+
+# Kernels (DESIGN 2.6). `value` is a log-likelihood, g its gradient, C the diagonal of the prior covariance.
+
+
+def pcn_proposal(u: Array, C: Array, w: Array, beta: float) -> Array:
+    """v = sqrt(1 - beta^2) u + beta C^(1/2) w, w standard normal."""
+    return math.sqrt(1 - beta**2) * u + beta * np.sqrt(C) * w
+
+
+def pcnl_proposal(u: Array, g: Array, C: Array, w: Array, delta: float) -> Array:
+    """v = ((2 - delta) u + 2 delta C g(u) + sqrt(8 delta) C^(1/2) w) / (2 + delta), w standard normal."""
+    return ((2 - delta) * u + 2 * delta * C * g + math.sqrt(8 * delta) * np.sqrt(C) * w) / (2 + delta)
+
+
+def pcnl_rho(value: float, g: Array, u: Array, v: Array, C: Array, delta: float, *, printed: bool = False) -> float:
+    """rho(u, v); `printed` takes the sign of <v - u, g(u)> as the paper prints it."""
+    difference = (u - v) if printed else (v - u)
+    return float(-value - 0.5 * difference @ g - delta / 4 * (u + v) @ g + delta / 4 * np.sum(C * g**2))
+
+
+def log_normal(x: Array, mean: Array, variance: Array) -> float:
+    """Log density of independent normals, without log 2 pi."""
+    return float(np.sum(-0.5 * (x - mean) ** 2 / variance - 0.5 * np.log(variance)))
+
+
+def pcnl_log_density(v: Array, u: Array, g: Array, C: Array, delta: float) -> float:
+    """log q(u, v), the proposal's density at v from u."""
+    return log_normal(v, ((2 - delta) * u + 2 * delta * C * g) / (2 + delta), 8 * delta * C / (2 + delta) ** 2)
+
+
+def pcn_log_density(v: Array, u: Array, C: Array, beta: float) -> float:
+    """log q(u, v) of pCN, beta < 1."""
+    return log_normal(v, math.sqrt(1 - beta**2) * u, beta**2 * C)

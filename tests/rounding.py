@@ -1,0 +1,109 @@
+"""Running error bounds: how far a float32 evaluation may lie from the float64 one, from magnitudes alone.
+
+First order in the unit roundoff u, worst case (every error with the same sign), entry by entry. The rules:
+
+- a sum of k products in any order, fused or not, from exact terms: (k + 2) u sum |terms|; the fixed weights, the folded
+  offsets and the result may each have been rounded once more on the way to float32, hence k + 4;
+- an error e of an input reaches a result through the size of the derivative;
+- the elementary functions are within 3 units in the last place (tests/test_elementary.py), each at most 2 u of the
+  result, and the activations and their derivatives need at most two operations more: 8 u (|zeta(z)| + |z|) covers the
+  value, 8 u (1 + |z|) the derivative;
+- no second derivative of the five activations exceeds 1.2 in size, save at the kink of relu, where the slope counts as
+  unknown (error 1) if z may be on either side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+import patrac_native as pn
+import reference
+from problems import Problem
+
+Array = npt.NDArray[np.float64]
+CURVATURE = 1.2
+
+
+@dataclass
+class Bounds:
+    """Largest first-order errors of l, of each output and of each entry of g."""
+
+    value: float
+    f: Array
+    gradient: Array
+
+
+def _sum_rounding(terms: int, u: float) -> float:
+    return (terms + 4) * u
+
+
+def error_bounds(problem: Problem, unit_roundoff: float) -> Bounds:
+    """Follow forward pass, likelihood and reverse pass with an error beside every number."""
+    u, partial, name = unit_roundoff, problem.partial, problem.partial.activation
+    weights, biases = partial.with_theta(problem.theta)
+    inputs, outputs = partial.layers(problem.theta, problem.X)
+
+    input_errors: list[Array] = [np.zeros_like(inputs[0])]
+    output_errors: list[Array] = []
+    for layer, (w, b) in enumerate(zip(weights, biases, strict=True)):
+        size = np.abs(inputs[layer]) @ np.abs(w).T + np.abs(b)
+        output_errors.append(input_errors[layer] @ np.abs(w).T + _sum_rounding(w.shape[1], u) * size)
+        if layer + 1 < len(weights):
+            slope = np.abs(reference.activation_slope(name, outputs[layer])) + CURVATURE * output_errors[layer]
+            rounding = 8 * u * (np.abs(inputs[layer + 1]) + np.abs(outputs[layer]))
+            input_errors.append(slope * output_errors[layer] + rounding)
+
+    companion = np.asarray(partial.companion_output(problem.X))
+    f = outputs[-1] + companion
+    f_error = output_errors[-1] + 2 * u * (np.abs(companion) + np.abs(f))
+    value, delta_error = _likelihood_bounds(problem, f, f_error, u)
+    delta = reference.output_slope(problem.data.likelihood, f, problem.y, problem.post.row_weights)
+
+    # One tile's rows are added in float32, tiles in float64: at most 264 terms.
+    row_rounding = _sum_rounding(min(len(f), 264), u)
+    of_weights: list[Array] = []
+    of_biases: list[Array] = []
+    for layer in reversed(range(len(weights))):
+        a, a_error = np.abs(inputs[layer]), input_errors[layer]
+        size = np.abs(delta).T @ a
+        of_weights.insert(0, delta_error.T @ a + np.abs(delta).T @ a_error + row_rounding * size)
+        of_biases.insert(0, delta_error.sum(axis=0) + row_rounding * np.abs(delta).sum(axis=0))
+        if layer == 0:
+            break
+        w, z, z_error = np.abs(weights[layer]), outputs[layer - 1], output_errors[layer - 1]
+        below, below_size = delta @ weights[layer], np.abs(delta) @ w
+        below_error = delta_error @ w + _sum_rounding(w.shape[0], u) * below_size
+        slope = reference.activation_slope(name, z)
+        slope_error = CURVATURE * z_error + 8 * u * (1 + np.abs(z))
+        if name == "relu":
+            slope_error = np.where(np.abs(z) <= z_error, 1.0, 0.0)
+        delta = below * slope
+        delta_error = below_error * np.abs(slope) + (np.abs(below) + below_error) * slope_error + u * np.abs(delta)
+    gradient = [
+        of_biases[layer - 1][i] if j < 0 else of_weights[layer - 1][i, j] for layer, i, j in partial.locations()
+    ]
+    return Bounds(value, f_error, np.array(gradient))
+
+
+def _likelihood_bounds(problem: Problem, f: Array, f_error: Array, u: float) -> tuple[float, Array]:
+    """Errors of l and of dl/df; row weights, precision and scale are each rounded once."""
+    likelihood, y, weight = problem.data.likelihood, problem.y, problem.post.row_weights[:, None]
+    if isinstance(likelihood, pn.Gaussian):
+        precision = 1 / np.broadcast_to(likelihood.variance, f.shape[1:])
+        residual_error = f_error + u * np.abs(y - f)
+        slope_error = weight * precision * (residual_error + 4 * u * np.abs(y - f))
+        terms = weight * precision * (np.abs(y - f) * residual_error + 0.5 * residual_error**2)
+        return float((terms + 6 * u * 0.5 * weight * precision * (y - f) ** 2).sum()), slope_error
+    if isinstance(likelihood, pn.Bernoulli):
+        slope_error = weight * (0.25 * f_error + 8 * u)
+        return float((weight * (f_error + 8 * u * (1 + np.abs(f)))).sum()), slope_error
+    centred = f - f.max(axis=1, keepdims=True)
+    probability = np.exp(centred) / np.exp(centred).sum(axis=1, keepdims=True)
+    worst = f_error.max(axis=1, keepdims=True)
+    # exp turns the rounding of its argument, u |centred|, into a relative error; m + 8 operations follow.
+    relative = 2 * worst + u * (2 * np.abs(centred).max(axis=1, keepdims=True) + f.shape[1] + 8)
+    slope_error = weight * (probability * relative + 4 * u)
+    return float((weight * (relative + 8 * u * (1 + np.abs(centred).max(axis=1, keepdims=True)))).sum()), slope_error

@@ -1,0 +1,259 @@
+"""Log-likelihoods and gradients of the engine against torch autograd, in every combination that changes a formula.
+
+If you run only one file, run this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import patrac_native as pn
+import problems
+import reference
+from patrac_native import _core
+from problems import ACTIVATIONS, ARCHITECTURES, LIKELIHOODS, NEEDS_HIDDEN, Problem
+from rounding import error_bounds
+
+torch = pytest.importorskip("torch")
+
+LEVELS: list[str] = list(_core.testing.levels())
+EPS64 = float(np.finfo(np.float64).eps)
+UNIT_ROUNDOFF_32 = 0.5 * float(np.finfo(np.float32).eps)
+
+
+@pytest.fixture(autouse=True)
+def one_torch_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def autograd(problem: Problem) -> tuple[float, npt.NDArray[np.float64]]:
+    """l and g in float64 at the inputs, targets and parameters as the engine's dtype holds them."""
+    zeta: Any = {
+        "tanh": torch.tanh,
+        "relu": torch.relu,
+        "gelu": torch.nn.functional.gelu,
+        "silu": torch.nn.functional.silu,
+        "sigmoid": torch.sigmoid,
+    }[problem.partial.activation]
+    partial, likelihood = problem.partial, problem.data.likelihood
+    weights, biases = partial.with_theta(problem.theta)
+    tensors = [torch.tensor(array, requires_grad=True) for pair in zip(weights, biases, strict=True) for array in pair]
+    f = torch.tensor(problem.X)
+    for layer in range(partial.n_layers):
+        f = torch.nn.functional.linear(zeta(f) if layer else f, tensors[2 * layer], tensors[2 * layer + 1])
+    if partial.companion is not None:
+        f = f + partial.companion.to_torch()(torch.tensor(problem.X)).detach()
+    y = torch.tensor(problem.y)
+    if isinstance(likelihood, pn.Categorical):
+        rows = torch.distributions.Categorical(logits=f).log_prob(y)
+    elif isinstance(likelihood, pn.Bernoulli):
+        rows = torch.distributions.Bernoulli(logits=f).log_prob(y).sum(dim=1)
+    else:
+        scale = torch.tensor(np.sqrt(np.broadcast_to(likelihood.variance, f.shape[1:])))
+        rows = torch.distributions.Normal(f, scale).log_prob(y).sum(dim=1)
+    value = (rows * torch.tensor(problem.post.row_weights)).sum()
+    value.backward()
+    gradients = [np.zeros(t.shape) if t.grad is None else t.grad.numpy() for t in tensors]
+    g = [
+        gradients[2 * layer + 1][mb] if k else gradients[2 * layer][mw]
+        for layer, (mw, mb) in enumerate(zip(partial.weight_masks, partial.bias_masks, strict=True))
+        for k in (0, 1)
+    ]
+    return float(value.detach()), np.concatenate(g)
+
+
+def check(problem: Problem) -> None:
+    """Engine against autograd at problem.theta, within the tolerance of its dtype."""
+    value, gradient = autograd(problem)
+    got_value, got_gradient = problem.post.log_likelihood_and_grad(problem.theta)
+    assert problem.post.log_likelihood(problem.theta) == got_value
+    assert gradient.shape == got_gradient.shape == (problem.post.dim,)
+    if problem.post.dtype == np.float64:
+        # The issue's own bound; rounding alone gives about 1e-13 on these sizes.
+        np.testing.assert_allclose(got_gradient, gradient, rtol=0, atol=1e-9 * np.abs(gradient).max())
+        bounds = error_bounds(problem, 0.5 * EPS64)
+    else:
+        bounds = error_bounds(problem, UNIT_ROUNDOFF_32)
+        error = np.abs(got_gradient - gradient)
+        assert (error <= bounds.gradient).all(), (error / np.maximum(bounds.gradient, 1e-300)).max()
+    # The oracle's own roundings, in float64, add about as much again as the engine's in float64.
+    assert abs(got_value - value) <= bounds.value + error_bounds(problem, 0.5 * EPS64).value
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_gradient_agrees_with_autograd(
+    architecture: str, likelihood: str, activation: str, dtype: str, level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATRAC_SIMD", level)
+    rng = problems.rng_of("gradient", architecture, likelihood, activation, dtype, level)
+    sizes = problems.random_sizes(rng, int(rng.integers(2 if architecture in NEEDS_HIDDEN else 1, 6)))
+    if likelihood.startswith("categorical"):
+        sizes = (*sizes[:-1], max(2, sizes[-1]))
+    n = int(rng.choice([1, 2, 3, 5, 7, 9, 11, 13, 17, 29, 31, 33, 57, 67]))
+    problem = problems.problem(
+        rng, sizes, n, architecture_name=architecture, likelihood=likelihood, activation=activation, dtype=dtype
+    )
+    assert problem.post.level == problem.post.core_model.level == level
+    check(problem)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "n_layers"),
+    [(name, depth) for name in ARCHITECTURES for depth in range(2 if name in NEEDS_HIDDEN else 1, 6)],
+)
+def test_gradient_at_every_depth(architecture: str, n_layers: int) -> None:
+    rng = problems.rng_of("depth", architecture, n_layers)
+    check(problems.problem(rng, problems.random_sizes(rng, n_layers, 9), 21, architecture_name=architecture))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("level", LEVELS)
+def test_gradient_at_every_width(level: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """d, m and the hidden widths each go through 1..20: every remainder of the register blocks."""
+    monkeypatch.setenv("PATRAC_SIMD", level)
+    for width in range(1, 21):
+        rng = problems.rng_of("width", width)
+        sizes = (width, 1 + (7 * width) % 20, 1 + (11 * width) % 19, 21 - width)
+        check(problems.problem(rng, sizes, 19, dtype=dtype))
+        check(problems.problem(rng, sizes, 19, architecture_name="custom", dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("level", LEVELS)
+def test_gradient_at_every_number_of_rows(level: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """n from 1 to 72: every remainder of the vector width and of the blocks of vectors."""
+    monkeypatch.setenv("PATRAC_SIMD", level)
+    net = problems.random_network(problems.rng_of("rows"), (2, 7, 3))
+    for n in range(1, 73):
+        rng = problems.rng_of("rows", n)
+        data = problems.random_data("categorical" if n % 2 else "gaussian_by_output", rng, n, 2, 3)
+        post = pn.Posterior(
+            net,
+            pn.Mix(3),
+            problems.PRIOR,
+            data.likelihood,
+            data.X,
+            data.y,
+            sample_weight=data.sample_weight,
+            dtype=dtype,
+        )
+        check(Problem(post, reference.partial(net, pn.Mix(3)), data, post.theta_map.astype(dtype).astype(np.float64)))
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_gradient_over_several_tiles(architecture: str, dtype: str) -> None:
+    """Three tiles and a piece: their rows, offsets and constants must follow on each other."""
+    rng = problems.rng_of("tiles", architecture, dtype)
+    problem = problems.problem(rng, (3, 12, 9, 2), 811, architecture_name=architecture, dtype=dtype)
+    assert problem.post.core_model.tile_rows == 256
+    check(problem)
+
+
+@pytest.mark.parametrize("architecture", ["full", "mix", "custom"])
+def test_gradient_where_wide_layers_make_low_tiles(architecture: str) -> None:
+    """Wide layers lower the tile to its least height; a tile of another height must change nothing but rounding."""
+    rng = problems.rng_of("wide", architecture)
+    problem = problems.problem(rng, (5, 70, 60, 3), 301, architecture_name=architecture)
+    assert problem.post.core_model.tile_rows == 96
+    check(problem)
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_log_likelihood_is_that_of_the_likelihood_at_the_networks_outputs(architecture: str, likelihood: str) -> None:
+    """At theta_map every architecture but Sep is the trained network itself."""
+    rng = problems.rng_of("value", architecture, likelihood)
+    problem = problems.problem(rng, (3, 8, 6, 4), 37, architecture_name=architecture, likelihood=likelihood)
+    post, data = problem.post, problem.data
+    expected = data.likelihood.log_likelihood(post.net.predict(data.X), post.y, data.sample_weight)
+    if architecture.startswith("sep"):
+        # Zero weights: the separate network is silent, so the sum is the trained network's output.
+        assert not post.theta_map.any()
+    at_map = Problem(post, problem.partial, data, np.asarray(post.theta_map))
+    tolerance = 2 * error_bounds(at_map, 0.5 * EPS64).value
+    assert abs(post.log_likelihood(post.theta_map) - expected) <= tolerance
+    assert abs(problem.reference_value(np.asarray(post.theta_map)) - expected) <= tolerance
+
+
+def test_large_outputs_stay_finite_in_every_likelihood() -> None:
+    """Softmax and sigmoid far out: l and g must be those of the stable forms, not NaN."""
+    net = pn.Network([[[1.0], [-1.0]]], [[0.0, 0.0]])
+    X = np.array([[300.0], [-300.0], [0.5]])
+    for likelihood, y in ((pn.Categorical(), [0, 0, 1]), (pn.Bernoulli(), [[1, 1], [1, 1], [0, 1]])):
+        for dtype in ("float32", "float64"):
+            post = pn.Posterior(net, pn.Full(), problems.PRIOR, likelihood, X, y, dtype=dtype)
+            data = problems.Data(likelihood, X, np.asarray(y), None)
+            problem = Problem(post, reference.partial(net, pn.Full()), data, np.asarray(post.theta_map))
+            assert np.isfinite(autograd(problem)[1]).all()
+            check(problem)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+def test_reference_gradient_agrees_with_finite_differences(likelihood: str, activation: str) -> None:
+    """The oracle itself, in every coordinate of a Mix and of a Sep posterior.
+
+    Central differences with step h err by h^2/6 |l'''| + eps |l| / h; with h = 1e-5 and third derivatives of the order
+    of the terms of l (the problem is scaled so) that is 1e-10 and 1e-11 of sum |terms|.
+    """
+    largest = 0.0
+    for architecture in ("mix", "sep", "custom"):
+        rng = problems.rng_of("differences", architecture, likelihood, activation)
+        problem = problems.problem(
+            rng, (2, 4, 3, 2), 6, architecture_name=architecture, likelihood=likelihood, activation=activation
+        )
+        gradient, h = problem.reference_gradient(), 1e-5
+        f = problem.partial.predict(problem.theta, problem.X)
+        slope = reference.output_slope(problem.data.likelihood, f, problem.y, problem.post.row_weights)
+        size = np.abs(slope).sum() + abs(problem.reference_value()) + problem.post.row_weights.sum()
+        for k in range(problem.post.dim):
+            step = np.zeros(problem.post.dim)
+            step[k] = h
+            ends = [problem.reference_value(problem.theta + sign * step) for sign in (1, -1)]
+            assert abs((ends[0] - ends[1]) / (2 * h) - gradient[k]) <= (h**2 * 30 + EPS64 / h * 10) * size
+        largest = max(largest, float(np.abs(gradient).max()))
+    # A wrong formula is off by far more than the tolerance of about 1e-8.
+    assert largest > 0.1
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+def test_reference_gradient_agrees_with_autograd(likelihood: str, architecture: str) -> None:
+    rng = problems.rng_of("oracle", architecture, likelihood)
+    problem = problems.problem(rng, (3, 6, 5, 3), 11, architecture_name=architecture, likelihood=likelihood)
+    value, gradient = autograd(problem)
+    bounds = error_bounds(problem, 0.5 * EPS64)
+    assert abs(problem.reference_value() - value) <= 2 * bounds.value
+    assert (np.abs(problem.reference_gradient() - gradient) <= 2 * bounds.gradient).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_error_of_float32_is_below_the_worst_case_as_independent_roundings_are(
+    level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worst case adds the errors of n rows with one sign; independent ones add like a random walk.
+
+    n rows of equal size: standard deviation worst / sqrt(n), so 4 of them hold for the largest of K = 582 entries too.
+    This would notice sums that lose a good part of float32.
+    """
+    monkeypatch.setenv("PATRAC_SIMD", level)
+    n = 200
+    for activation in ACTIVATIONS:
+        rng = problems.rng_of("typical", activation)
+        problem = problems.problem(rng, (4, 20, 20, 3), n, activation=activation, dtype="float32")
+        error = np.abs(problem.post.log_likelihood_and_grad(problem.theta)[1] - problem.reference_gradient())
+        worst = error_bounds(problem, UNIT_ROUNDOFF_32).gradient
+        assert (error <= 4 * worst / np.sqrt(n)).all()
