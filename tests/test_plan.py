@@ -1,4 +1,4 @@
-"""The plan: what varies, what is folded into constants, how theta is laid out, and which architectures must coincide."""
+"""The plan: what varies, what is folded, how theta is laid out, and which architectures must coincide."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def test_bayesian_weight_out_of_a_varying_node_of_the_same_row_as_fixed_ones() -
 def test_mix_of_every_node_is_full(sizes: tuple[int, ...]) -> None:
     rng = problems.rng_of("mix is full", sizes)
     net = problems.random_network(rng, sizes)
-    full, data = posterior(net, pn.Full())
+    full, _ = posterior(net, pn.Full())
     mix, _ = posterior(net, pn.Mix(list(sizes[1:-1])))
     for name in ("theta_map", "prior_variance", "parameters"):
         np.testing.assert_array_equal(getattr(mix, name), getattr(full, name))
@@ -228,7 +228,7 @@ def test_out_is_mix_restricted_to_the_last_layer() -> None:
     rng = problems.rng_of("out is mix")
     net = problems.random_network(rng, (2, 7, 6, 3))
     for k in (1, 4, 6):
-        out, data = posterior(net, pn.Out(k))
+        out, _ = posterior(net, pn.Out(k))
         mix = reference.partial(net, pn.Mix(k))
         own = np.argsort(mix.ranking[-1])  # own index -> rank
         last = [np.zeros(w.shape, bool) for w in net.weights[:-1]], [np.zeros(len(b), bool) for b in net.biases[:-1]]
@@ -324,7 +324,7 @@ def test_custom_masks_move_with_the_nodes_of_a_shuffled_network() -> None:
         [mask[np.ix_(rows[layer], columns[layer])] for layer, mask in enumerate(masks.weight_masks)],
         [mask[rows[layer]] for layer, mask in enumerate(masks.bias_masks)],
     )
-    (a, data), (b, _) = posterior(net, masks), posterior(other, moved)
+    (a, _), (b, _) = posterior(net, masks), posterior(other, moved)
     np.testing.assert_array_equal(a.parameters, b.parameters)
     np.testing.assert_array_equal(a.prior_variance, b.prior_variance)
     theta = a.theta_map + 0.3 * rng.normal(size=a.dim)

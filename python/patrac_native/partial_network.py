@@ -176,7 +176,7 @@ class PartialNetwork:
     ) -> CoreModel:
         """Compile plan and data; arguments as the likelihood's checks return them."""
         variance = likelihood.variance_vector(self.n_outputs) if isinstance(likelihood, Gaussian) else np.empty(0)
-        companion = (list(self.net.weights), list(self.net.biases)) if self.separate else None
+        companion = (list(self.ranked.weights), list(self.ranked.biases)) if self.separate else None
         build: Any = _core.Model32 if self.dtype == np.float32 else _core.Model64
         model: CoreModel = build(
             activation=self.net.activation,
