@@ -1,0 +1,257 @@
+"""Reading tables of data from text files: separators, headers, missing values, and the split of their rows."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+IndexArray = npt.NDArray[np.intp]
+
+# In this order: a file of decimal commas has both semicolons and commas, one of quoted text both commas and blanks.
+_SEPARATORS = {"semicolon": ";", "tab": "\t", "comma": ",", "bar": "|", "whitespace": r"\s+"}
+# What pandas takes for missing, and the question mark of many UCI files.
+_MISSING = ["?"]
+_SNIFFED_LINES = 200
+
+
+@dataclass(frozen=True)
+class TableFormat:
+    """How a file is laid out.
+
+    Attributes
+    ----------
+    separator : str
+        As pandas takes it; `\\s+` for whitespace.
+    header : bool
+        Whether the first line holds the columns' names; without, they are "0", "1", ...
+    decimal : str
+        "." or ",".
+    """
+
+    separator: str
+    header: bool
+    decimal: str = "."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-able content."""
+        return {"separator": self.separator, "header": self.header, "decimal": self.decimal}
+
+
+def read_table(
+    path: str | os.PathLike[str], *, header: bool | None = None, separator: str | None = None
+) -> tuple[pd.DataFrame, TableFormat]:
+    """Read a text file of rows and columns.
+
+    Parameters
+    ----------
+    path : path-like
+        UTF-8 text.
+    header : bool, optional
+        Whether the first line holds names. None expects one, and refuses a first line that looks like data.
+    separator : str, optional
+        One character, or "comma", "semicolon", "tab", "bar", "whitespace"; by default found from the first lines.
+
+    Returns
+    -------
+    frame : pandas DataFrame
+        Column names are str; empty fields, NA, NaN, null and "?" are missing.
+    format : TableFormat
+        What was found; `decimal` is "," where fields separated by semicolons hold 1,5 and no 1.5.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If the file is empty, is not text, has rows of unequal length, has only one column, names a column twice, or
+        starts with data where a header is expected.
+    """
+    import pandas as pd
+
+    target = os.fspath(path)
+    lines = _first_lines(target)
+    found = _named_separator(separator) if separator is not None else _sniff(lines, target)
+    fields = [_split(line, found) for line in lines]
+    if header is None:
+        if _looks_like_data(fields[0]):
+            raise ValueError(
+                f"the first line of {target} looks like data, not like names ({', '.join(fields[0][:4])}, ...); pass "
+                "--no-header (header=False), or --header if these are names."
+            )
+        header = True
+    if header and len(set(fields[0])) < len(fields[0]):
+        twice = next(name for name in fields[0] if fields[0].count(name) > 1)
+        raise ValueError(f"{target} has two columns named {twice!r}; rename one.")
+    decimal = "," if found == ";" and _has_decimal_commas(fields) else "."
+    try:
+        frame = pd.read_csv(
+            target,
+            sep=found,
+            header=0 if header else None,
+            na_values=_MISSING,
+            decimal=decimal,
+            skipinitialspace=True,
+            index_col=False,
+            low_memory=False,
+            encoding="utf-8-sig",
+        )
+    except (pd.errors.ParserError, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"{target} could not be read as rows with the separator {found!r}: {str(error).strip()}. Give every row "
+            "the same number of fields, or another separator with --sep."
+        ) from error
+    if frame.empty:
+        raise ValueError(f"{target} has a header but no rows.")
+    if frame.shape[1] < 2:
+        raise ValueError(
+            f"{target} has one column with the separator {found!r}; a target and at least one input are needed. Give "
+            "the separator with --sep (comma, semicolon, tab, bar, whitespace or one character)."
+        )
+    frame.columns = [str(name).strip() for name in frame.columns]
+    return frame, TableFormat(found, header, decimal)
+
+
+def find_column(frame: pd.DataFrame, column: str, argument: str = "--target") -> str:
+    """Return the name of a column given by name or by number.
+
+    Parameters
+    ----------
+    frame : pandas DataFrame
+    column : str
+        A name, or a number from 0 (negative: from the end). A name goes before a number.
+    argument : str
+        Where the user gave it, for the message.
+
+    Raises
+    ------
+    ValueError
+        If there is no such column, listing those there are.
+    """
+    names = [str(name) for name in frame.columns]
+    if column in names:
+        return column
+    if re.fullmatch(r"[+-]?\d+", column) and -len(names) <= int(column) < len(names):
+        return names[int(column)]
+    shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+    raise ValueError(
+        f"{argument} must be a column's name or its number in 0..{len(names) - 1}; got {column!r}. The columns are: "
+        f"{shown}."
+    )
+
+
+def split_rows(
+    n: int, fractions: Sequence[float], *, seed: int, labels: npt.ArrayLike | None = None
+) -> list[IndexArray]:
+    """Split rows at random into parts, the last of which takes what the fractions leave.
+
+    Parameters
+    ----------
+    n : int
+        Number of rows.
+    fractions : sequence of float
+        Share of each part but the last; positive, with a sum below 1.
+    seed : int
+        Of the shuffle.
+    labels : array_like, shape (n,), optional
+        Classes; each part then gets its share of every class, and a class too small to be shared goes to the last.
+
+    Returns
+    -------
+    list of integer arrays, each sorted
+        One more than there are fractions; together all rows, each once.
+
+    Raises
+    ------
+    ValueError
+        If a part would be empty.
+    """
+    rng = np.random.default_rng(seed)
+    group = np.zeros(n, dtype=np.intp) if labels is None else np.unique(np.asarray(labels), return_inverse=True)[1]
+    parts: list[list[IndexArray]] = [[] for _ in range(len(fractions) + 1)]
+    for value in range(int(group.max()) + 1 if n else 0):
+        rows = rng.permutation(np.flatnonzero(group == value))
+        ends = np.round(np.cumsum(fractions) * len(rows)).astype(int)
+        if labels is not None and len(rows) <= len(fractions):
+            ends[:] = 0
+        for part, piece in zip(parts, np.split(rows, ends), strict=True):
+            part.append(piece)
+    whole = [np.sort(np.concatenate(part)) if part else np.empty(0, dtype=np.intp) for part in parts]
+    if any(len(part) == 0 for part in whole):
+        raise ValueError(
+            f"{n} rows are too few to be split into parts of {', '.join(f'{share:g}' for share in fractions)} and the "
+            f"rest; got {', '.join(str(len(part)) for part in whole)} rows. Give more rows or other fractions."
+        )
+    return whole
+
+
+def _first_lines(path: str) -> list[str]:
+    """The first lines that are not blank."""
+    try:
+        with open(path, encoding="utf-8-sig") as stream:
+            lines = [line.rstrip("\n") for _, line in zip(range(_SNIFFED_LINES), stream, strict=False) if line.strip()]
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text ({error}); convert it to a text file first.") from error
+    if not lines:
+        raise ValueError(f"{path} is empty.")
+    return lines
+
+
+def _named_separator(separator: str) -> str:
+    if separator in _SEPARATORS:
+        return _SEPARATORS[separator]
+    if separator in (r"\t", r"\s+"):
+        return "\t" if separator == r"\t" else separator
+    if len(separator) != 1:
+        raise ValueError(f"--sep must be one character or one of {', '.join(_SEPARATORS)}; got {separator!r}.")
+    return r"\s+" if separator == " " else separator
+
+
+def _sniff(lines: list[str], path: str) -> str:
+    """The first separator that gives every line the same number of fields, two or more."""
+    for separator in _SEPARATORS.values():
+        counts = {len(_split(line, separator)) for line in lines}
+        if len(counts) == 1 and counts != {1}:
+            return separator
+    counts_by_name = {
+        name: sorted({len(_split(line, separator)) for line in lines}) for name, separator in _SEPARATORS.items()
+    }
+    seen = "; ".join(f"{name}: {min(c)} to {max(c)}" for name, c in counts_by_name.items() if max(c) > 1)
+    raise ValueError(
+        f"no separator splits the first {len(lines)} lines of {path} into equally many fields, at least two "
+        f"({seen or 'none occurs'}). Mend the rows, or give the separator with --sep."
+    )
+
+
+def _split(line: str, separator: str) -> list[str]:
+    if separator == r"\s+":
+        return line.split()
+    return [field.strip() for field in next(csv.reader([line], delimiter=separator, skipinitialspace=True))]
+
+
+def _looks_like_data(fields: list[str]) -> bool:
+    """Whether at least half of the fields are numbers."""
+    return 2 * sum(_is_number(field) for field in fields) >= len(fields)
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field.replace(",", "."))
+    except ValueError:
+        return False
+    return True
+
+
+def _has_decimal_commas(fields: list[list[str]]) -> bool:
+    flat = [field for line in fields for field in line]
+    commas = any(re.fullmatch(r"[+-]?\d*,\d+", field) for field in flat)
+    return commas and not any(re.fullmatch(r"[+-]?\d*\.\d+", field) for field in flat)
