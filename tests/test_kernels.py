@@ -1,0 +1,164 @@
+"""pCN and pCNL: detailed balance against explicit proposal densities, the misprinted sign, and argument checks."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import patrac_native as pn
+import problems
+import reference
+from patrac_native.kernels import kernel_from_dict
+from problems import ARCHITECTURES, LIKELIHOODS, Problem
+
+FloatArray = npt.NDArray[np.float64]
+DELTAS = (1e-5, 1e-3, 0.1, 0.7, 1.5, 2.0)
+BETAS = (1e-4, 0.1, 0.5, 0.99)
+
+
+def points(problem: Problem, rng: np.random.Generator, spread: float) -> tuple[FloatArray, FloatArray]:
+    """Two points around the trained values, `spread` prior standard deviations apart in each coordinate."""
+    scale = np.sqrt(problem.post.prior_variance)
+    u = problem.post.theta_map + 0.2 * scale * rng.normal(size=problem.post.dim)
+    return u, u + spread * scale * rng.normal(size=problem.post.dim)
+
+
+def log_target(problem: Problem, theta: FloatArray) -> float:
+    """log pi up to a constant, by the oracle."""
+    C = problem.partial.prior_variances(problems.PRIOR, problem.post.net.layer_sizes)
+    return problem.reference_value(theta) + reference.log_normal(theta, np.zeros_like(theta), C)
+
+
+def pcnl_log_ratio(problem: Problem, u: FloatArray, v: FloatArray, delta: float) -> float:
+    """log pi(v) q(v, u) - log pi(u) q(u, v) from Gaussian densities."""
+    C = np.asarray(problem.post.prior_variance)
+    there = reference.pcnl_log_density(v, u, problem.reference_gradient(u), C, delta)
+    back = reference.pcnl_log_density(u, v, problem.reference_gradient(v), C, delta)
+    return log_target(problem, v) + back - log_target(problem, u) - there
+
+
+def pcnl_rho_difference(problem: Problem, u: FloatArray, v: FloatArray, delta: float, *, printed: bool) -> float:
+    """rho(u, v) - rho(v, u) as DESIGN 2.6 has it, or with the paper's printed sign."""
+    C = np.asarray(problem.post.prior_variance)
+    ends = [
+        reference.pcnl_rho(problem.reference_value(a), problem.reference_gradient(a), a, b, C, delta, printed=printed)
+        for a, b in ((u, v), (v, u))
+    ]
+    return ends[0] - ends[1]
+
+
+def density_rounding(problem: Problem, u: FloatArray, v: FloatArray, delta: float) -> float:
+    """Rounding of the explicit densities: eps times the summed sizes of their quadratic forms.
+
+    At small delta two forms of size |v - u|^2 / (8 delta C) nearly cancel, which no formula with densities avoids.
+    """
+    C, eps = np.asarray(problem.post.prior_variance), float(np.finfo(np.float64).eps)
+    size = 0.0
+    for a, b in ((u, v), (v, u)):
+        g = problem.reference_gradient(a)
+        sizes = ((2 + delta) * np.abs(b) + (2 - delta) * np.abs(a) + 2 * delta * C * np.abs(g)) / (2 + delta)
+        mean = ((2 - delta) * a + 2 * delta * C * g) / (2 + delta)
+        # An error of eps * sizes in b - mean changes its square by twice the product.
+        size += float(np.sum(2 * np.abs(b - mean) * sizes * (2 + delta) ** 2 / (8 * delta * C)))
+    return 4 * eps * size
+
+
+@pytest.mark.parametrize("delta", DELTAS)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_pcnl_acceptance_is_detailed_balance(architecture: str, delta: float) -> None:
+    """log_acceptance equals log pi(v) q(v,u) - log pi(u) q(u,v), to the issue's 1e-10 (1 + |log ratio|).
+
+    v is at the distance of a proposal, sqrt(delta): there the densities' own rounding is below the bound, which is
+    asserted.
+    """
+    for trial, likelihood in enumerate(LIKELIHOODS):
+        rng = problems.rng_of("balance", architecture, likelihood, delta)
+        problem = problems.problem(rng, (2, 5, 4, 3), 15, architecture_name=architecture, likelihood=likelihood)
+        u, v = points(problem, rng, np.sqrt(delta) * (1 + trial % 2))
+        exact = pcnl_log_ratio(problem, u, v, delta)
+        tolerance = 1e-10 * (1 + abs(exact))
+        assert density_rounding(problem, u, v, delta) < tolerance
+        got = problem.post.core_model.log_acceptance(u, v, np.asarray(problem.post.prior_variance), "pcnl", delta)
+        assert abs(got - exact) <= tolerance
+        assert abs(pcnl_rho_difference(problem, u, v, delta, printed=False) - exact) <= tolerance
+
+
+@pytest.mark.parametrize("delta", DELTAS)
+def test_the_papers_printed_sign_breaks_detailed_balance(delta: float) -> None:
+    """The same check with <u - v, g(u)> fails, and by far: otherwise the check above would prove nothing."""
+    for architecture in ARCHITECTURES:
+        rng = problems.rng_of("printed", architecture, delta)
+        problem = problems.problem(rng, (2, 5, 4, 3), 15, architecture_name=architecture)
+        u, v = points(problem, rng, np.sqrt(delta))
+        exact = pcnl_log_ratio(problem, u, v, delta)
+        error = abs(pcnl_rho_difference(problem, u, v, delta, printed=True) - exact)
+        assert error > 1e6 * 1e-10 * (1 + abs(exact))
+
+
+def test_pcnl_acceptance_is_antisymmetric_and_zero_for_no_move() -> None:
+    problem = problems.problem(problems.rng_of("antisymmetric"), (2, 5, 4, 3), 15, architecture_name="mix")
+    u, v = points(problem, problems.rng_of("antisymmetric points"), 0.3)
+    model, C = problem.post.core_model, np.asarray(problem.post.prior_variance)
+    for kernel, step_size in (("pcnl", 0.5), ("pcn", 0.5)):
+        assert model.log_acceptance(u, v, C, kernel, step_size) == -model.log_acceptance(v, u, C, kernel, step_size)
+        assert model.log_acceptance(u, u, C, kernel, step_size) == 0
+
+
+@pytest.mark.parametrize("beta", BETAS)
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+def test_pcn_acceptance_is_detailed_balance(likelihood: str, beta: float) -> None:
+    """As for pCNL; the proposal leaves the prior invariant, so only l is left of the ratio."""
+    rng = problems.rng_of("pcn balance", likelihood, beta)
+    problem = problems.problem(rng, (2, 5, 4, 3), 15, architecture_name="mix", likelihood=likelihood)
+    u, v = points(problem, rng, beta)
+    C = np.asarray(problem.post.prior_variance)
+    there, back = reference.pcn_log_density(v, u, C, beta), reference.pcn_log_density(u, v, C, beta)
+    exact = log_target(problem, v) + back - log_target(problem, u) - there
+    got = problem.post.core_model.log_acceptance(u, v, C, "pcn", beta)
+    assert abs(got - exact) <= 1e-10 * (1 + abs(exact))
+    assert abs(exact) > 1e-6
+
+
+def test_pcnl_at_delta_two_forgets_the_state_and_keeps_the_drift() -> None:
+    """At delta = 2 the proposal is C g(u) + N(0, C): a fact of the formula that fixes its scale."""
+    g, C, w = np.array([0.3, -2.0]), np.array([1.0, 0.25]), np.array([0.5, 1.0])
+    np.testing.assert_allclose(
+        reference.pcnl_proposal(np.array([9.0, 9.0]), g, C, w, 2.0), C * g + np.sqrt(C) * w, rtol=1e-15
+    )
+
+
+# Arguments (DESIGN section 7)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: pn.PCNL(0.0), ValueError, r"delta of PCNL must be positive and finite; got 0\.0\."),
+        (lambda: pn.PCNL(-0.1), ValueError, r"delta of PCNL must be positive and finite; got -0\.1\."),
+        (lambda: pn.PCNL(2.1), ValueError, r"delta of PCNL must be in \(0, 2\]; got 2\.1\."),
+        (lambda: pn.PCNL(float("nan")), ValueError, "delta of PCNL must be positive and finite; got nan"),
+        (lambda: pn.PCNL("0.1"), TypeError, "delta of PCNL must be a number; got '0.1'"),
+        (lambda: pn.PCNL(0.1, adapt="never"), ValueError, 'adapt of PCNL must be "warmup" or "always"; got \'never\''),
+        (lambda: pn.PCN(1.01), ValueError, r"beta of PCN must be in \(0, 1\]; got 1\.01\."),
+        (lambda: pn.PCN(0), ValueError, "beta of PCN must be positive and finite; got 0"),
+    ],
+)
+def test_step_size_out_of_range_is_refused_by_name(make: object, error: type[Exception], message: str) -> None:
+    assert callable(make)
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_ends_of_the_ranges_are_allowed() -> None:
+    assert pn.PCNL(2.0).starting_step_size == 2.0
+    assert pn.PCN(1.0).starting_step_size == 1.0
+    assert pn.PCNL().starting_step_size == 1e-4
+    assert pn.PCNL().step_size is None
+
+
+def test_kernels_survive_their_dict() -> None:
+    for kernel in (pn.PCN(), pn.PCN(0.3), pn.PCNL(), pn.PCNL(0.1, adapt="always")):
+        assert kernel_from_dict(kernel.to_dict()) == kernel
+    with pytest.raises(ValueError, match="kernel name must be one of pcn, pcnl; got 'hmc'"):
+        kernel_from_dict({"name": "hmc"})
