@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "../shared/lanes.hpp"
 
@@ -96,43 +97,63 @@ void contract(std::int64_t n_out, const T* w, std::int64_t out_step, std::int64_
         contract_nodes<T, 1>(w, out_step, source_step, sources, n_groups, stride, n_vectors, node, out, init, finish);
 }
 
+// Four lanes of T.
+template <class T>
+struct FourOf {
+    typedef T type __attribute__((vector_size(4 * sizeof(T))));
+};
+template <class T>
+using Four = typename FourOf<T>::type;
+
 // Sums over lanes of four vectors, as (a, b, c, d), by pairwise shuffles.
-template <class V>
-struct FourSums {
-    using T = scalar_t<V>;
-    T sum[4];
-
-    PATRAC_FN FourSums(V a, V b, V c, V d) {
-        if constexpr (lanes_v<V> >= 4)
-            combine(a, b, c, d, std::make_integer_sequence<int, lanes_v<V>>{});
-        else
-            for (int i = 0; i < 4; ++i) sum[i] = reduce_add(i == 0 ? a : i == 1 ? b : i == 2 ? c : d);
-    }
-
-private:
-    template <int... L>
-    PATRAC_FN void combine(V a, V b, V c, V d, std::integer_sequence<int, L...>) {
-        constexpr int n = lanes_v<V>;
-        // Each group of two lanes of `ab` holds partial sums of a and b; each group of four of `abcd` one of each.
-        const V ab = __builtin_shufflevector(a, b, ((L & 1) * n + (L & ~1))...) +
-                     __builtin_shufflevector(a, b, ((L & 1) * n + (L | 1))...);
-        const V cd = __builtin_shufflevector(c, d, ((L & 1) * n + (L & ~1))...) +
-                     __builtin_shufflevector(c, d, ((L & 1) * n + (L | 1))...);
+template <class V, int... L>
+PATRAC_FN Four<scalar_t<V>> four_sums(V a, V b, V c, V d, std::integer_sequence<int, L...>) {
+    constexpr int n = lanes_v<V>;
+    using F = Four<scalar_t<V>>;
+    // Each group of two lanes of `ab` holds partial sums of a and b.
+    const V ab = __builtin_shufflevector(a, b, ((L & 1) * n + (L & ~1))...) +
+                 __builtin_shufflevector(a, b, ((L & 1) * n + (L | 1))...);
+    const V cd = __builtin_shufflevector(c, d, ((L & 1) * n + (L & ~1))...) +
+                 __builtin_shufflevector(c, d, ((L & 1) * n + (L | 1))...);
+    if constexpr (n == 2) {
+        return F{ab[0], ab[1], cd[0], cd[1]};
+    } else {
+        // Each group of four lanes holds one partial sum of each.
         const V abcd = __builtin_shufflevector(ab, cd, ((L & 2) / 2 * n + (L & ~3) + (L & 1))...) +
                        __builtin_shufflevector(ab, cd, ((L & 2) / 2 * n + (L & ~3) + (L & 1) + 2)...);
-        T lane[n];
-        store<V>(lane, abcd);
-        for (int i = 0; i < 4; ++i) {
-            sum[i] = lane[i];
-            for (int group = 4; group < n; group += 4) sum[i] += lane[i + group];
+        F total = __builtin_shufflevector(abcd, abcd, 0, 1, 2, 3);
+        if constexpr (n >= 8) total += __builtin_shufflevector(abcd, abcd, 4, 5, 6, 7);
+        if constexpr (n >= 16) {
+            total += __builtin_shufflevector(abcd, abcd, 8, 9, 10, 11);
+            total += __builtin_shufflevector(abcd, abcd, 12, 13, 14, 15);
         }
+        return total;
     }
-};
+}
 
-// total[i * row_step + j * source_step] += sum_r delta[rows[i]][r] * source[columns[j]][r], i < N, j < `used` <= 4.
-// Pointers of unused columns repeat a used one.
+// Writes `used` <= 4 sums in float64 at target[0], target[step], ..: added to what is there, or in its place when
+// `first`.
+template <class V>
+PATRAC_FN void put_sums(V a, V b, V c, V d, int used, bool first, double* target, std::int64_t step) {
+    using Wide = Four<double>;
+    constexpr auto lanes = std::make_integer_sequence<int, lanes_v<V>>{};
+    Wide sums = __builtin_convertvector(four_sums(a, b, c, d, lanes), Wide);
+    if (used == 4 && step == 1) {
+        Wide before;
+        if (!first) {
+            __builtin_memcpy(&before, target, sizeof(before));
+            sums += before;
+        }
+        __builtin_memcpy(target, &sums, sizeof(sums));
+    } else {
+        for (int j = 0; j < used; ++j) target[j * step] = sums[j] + (first ? 0.0 : target[j * step]);
+    }
+}
+
+// total[i * row_step + j * source_step] += sum_r delta[i][r] * source[j][r], i < N, j < `used` <= 4; `first` as in
+// put_sums. Pointers of unused sources repeat a used one.
 template <class T, int N>
-PATRAC_FN void outer_block(const T* const* delta, const T* const* source, std::int64_t n_vectors, int used,
+PATRAC_FN void outer_block(const T* const* delta, const T* const* source, std::int64_t n_vectors, int used, bool first,
                            double* total, std::int64_t row_step, std::int64_t source_step) {
     using V = Vec<T>;
     V sum[N][4];
@@ -146,45 +167,37 @@ PATRAC_FN void outer_block(const T* const* delta, const T* const* source, std::i
             for (int j = 0; j < 4; ++j) sum[i][j] = fma(d, x[j], sum[i][j]);
         }
     }
-    for (int i = 0; i < N; ++i) {
-        const FourSums<V> sums(sum[i][0], sum[i][1], sum[i][2], sum[i][3]);
-        double* target = total + i * row_step;
-        if (used == 4 && source_step == 1) {
-            for (int j = 0; j < 4; ++j) target[j] += static_cast<double>(sums.sum[j]);
-        } else {
-            for (int j = 0; j < used; ++j) target[j * source_step] += static_cast<double>(sums.sum[j]);
-        }
-    }
+    for (int i = 0; i < N; ++i)
+        put_sums(sum[i][0], sum[i][1], sum[i][2], sum[i][3], used, first, total + i * row_step, source_step);
 }
 
-// The weight gradient of a tile over lists of rows and sources; value(list entry) gives the node's pointer. Sums of one
-// tile are in T over lanes, sums over tiles in double.
+// The weight gradient of a tile over lists of rows and sources; delta(i) and source(j) give the pointers of their
+// entries. Sums of one tile are in T over lanes, sums over tiles in double; the first tile overwrites.
 template <class T, class Delta, class Source>
 void accumulate_outer(std::int64_t n_rows, const Delta& delta, std::int64_t n_sources, const Source& source,
-                      std::int64_t n_vectors, double* total, std::int64_t row_step, std::int64_t source_step) {
+                      std::int64_t n_vectors, bool first, double* total, std::int64_t row_step,
+                      std::int64_t source_step) {
     for (std::int64_t j = 0; j < n_sources; j += 4) {
         const T* x[4];
         const int used = static_cast<int>(std::min<std::int64_t>(4, n_sources - j));
         for (int k = 0; k < 4; ++k) x[k] = source(j + std::min(k, used - 1));
-        double* column = total + j * source_step;
-        for (std::int64_t i = 0; i < n_rows;) {
+        for (std::int64_t i = 0; i < n_rows; i += 3) {
             const std::int64_t left = n_rows - i;
             const T* d[3] = {delta(i), left > 1 ? delta(i + 1) : nullptr, left > 2 ? delta(i + 2) : nullptr};
-            double* target = column + i * row_step;
+            double* target = total + i * row_step + j * source_step;
             if (left >= 3)
-                outer_block<T, 3>(d, x, n_vectors, used, target, row_step, source_step);
+                outer_block<T, 3>(d, x, n_vectors, used, first, target, row_step, source_step);
             else if (left == 2)
-                outer_block<T, 2>(d, x, n_vectors, used, target, row_step, source_step);
+                outer_block<T, 2>(d, x, n_vectors, used, first, target, row_step, source_step);
             else
-                outer_block<T, 1>(d, x, n_vectors, used, target, row_step, source_step);
-            i += 3;
+                outer_block<T, 1>(d, x, n_vectors, used, first, target, row_step, source_step);
         }
     }
 }
 
-// total[i] += sum_r delta[rows[i]][r].
+// total[i] += sum_r delta(i)[r]; the first tile overwrites.
 template <class T, class Delta>
-void accumulate_rows(std::int64_t n_rows, const Delta& delta, std::int64_t n_vectors, double* total) {
+void accumulate_rows(std::int64_t n_rows, const Delta& delta, std::int64_t n_vectors, bool first, double* total) {
     using V = Vec<T>;
     for (std::int64_t i = 0; i < n_rows; i += 4) {
         const int used = static_cast<int>(std::min<std::int64_t>(4, n_rows - i));
@@ -193,8 +206,7 @@ void accumulate_rows(std::int64_t n_rows, const Delta& delta, std::int64_t n_vec
         V sum[4] = {};
         for (std::int64_t v = 0; v < n_vectors; ++v)
             for (int k = 0; k < 4; ++k) sum[k] += load<V>(d[k] + v * lanes_v<V>);
-        const FourSums<V> sums(sum[0], sum[1], sum[2], sum[3]);
-        for (int k = 0; k < used; ++k) total[i + k] += static_cast<double>(sums.sum[k]);
+        put_sums(sum[0], sum[1], sum[2], sum[3], used, first, total + i, 1);
     }
 }
 

@@ -55,12 +55,11 @@ public:
         return with_activation(plan_.activation, [&](auto zeta) {
             using Zeta = decltype(zeta);
             set_theta(theta);
-            if (gradient) clear_totals();
             double total = likelihood.constant;
             for (std::int64_t t = 0; t < data.n_tiles; ++t) {
                 forward<Zeta>(data.tile(t), data.layout, data.vectors_in_tile(t));
                 total += likelihood_of_tile(data, t, likelihood);
-                if (gradient) reverse<Zeta>(data.tile(t), data.layout, data.vectors_in_tile(t));
+                if (gradient) reverse<Zeta>(data.tile(t), data.layout, data.vectors_in_tile(t), t == 0);
             }
             if (gradient) gather(gradient);
             return total;
@@ -105,13 +104,6 @@ private:
                 std::copy_n(theta + run.theta, run.length, layers_[l].weights.data() + run.packed);
             for (const Run& run : plan_.layers[l].bias_runs)
                 std::copy_n(theta + run.theta, run.length, layers_[l].biases.data() + run.packed);
-        }
-    }
-
-    void clear_totals() {
-        for (LayerWork& work : layers_) {
-            std::fill_n(work.weight_total.data(), work.weight_total.size(), 0.0);
-            std::fill_n(work.bias_total.data(), work.bias_total.size(), 0.0);
         }
     }
 
@@ -177,12 +169,13 @@ private:
         return gaussian_tile(output, likelihood.precision.data());
     }
 
-    // delta_ holds dl/d(pre-activation) of the layer at hand: its gradient, then the layer below.
+    // delta_ holds dl/d(pre-activation) of the layer at hand: its gradient, then the layer below. The first tile starts
+    // the sums.
     template <class Zeta>
-    void reverse(const T* tile, const TileLayout& layout, std::int64_t n_vectors) {
+    void reverse(const T* tile, const TileLayout& layout, std::int64_t n_vectors, bool first) {
         for (std::size_t l = layers_.size(); l-- > 0;) {
             const PlanLayer& layer = plan_.layers[l];
-            accumulate_gradient(l, tile, layout, n_vectors);
+            accumulate_gradient(l, tile, layout, n_vectors, first);
             if (layer.n_varying() == 0) return;
             const LayerWork& below = layers_[l - 1];
             const Sources<T> group{delta_.data(), layer.n_rows()};
@@ -199,7 +192,8 @@ private:
         }
     }
 
-    void accumulate_gradient(std::size_t l, const T* tile, const TileLayout& layout, std::int64_t n_vectors) {
+    void accumulate_gradient(std::size_t l, const T* tile, const TileLayout& layout, std::int64_t n_vectors,
+                             bool first) {
         const PlanLayer& layer = plan_.layers[l];
         LayerWork& work = layers_[l];
         Sources<T> groups[2];
@@ -216,12 +210,12 @@ private:
         const auto columns = static_cast<std::int64_t>(layer.gradient_sources.size());
         // Four at a time run along the longer side.
         if (columns < 4 && rows > columns)
-            accumulate_outer<T>(columns, source, rows, delta, n_vectors, work.weight_total.data(), 1, columns);
+            accumulate_outer<T>(columns, source, rows, delta, n_vectors, first, work.weight_total.data(), 1, columns);
         else
-            accumulate_outer<T>(rows, delta, columns, source, n_vectors, work.weight_total.data(), columns, 1);
+            accumulate_outer<T>(rows, delta, columns, source, n_vectors, first, work.weight_total.data(), columns, 1);
         for (const Run& run : layer.bias_runs) {
             const auto biased = [&](std::int64_t i) { return delta_.data() + (run.packed + i) * stride_; };
-            accumulate_rows<T>(run.length, biased, n_vectors, work.bias_total.data() + run.packed);
+            accumulate_rows<T>(run.length, biased, n_vectors, first, work.bias_total.data() + run.packed);
         }
     }
 

@@ -80,7 +80,7 @@ public:
             std::copy_n(theta, plan_.dim, state->theta.data());
             state->evaluate(*evaluator, data_, terms_, prior, kernel);
         }
-        return patrac::PATRAC_LEVEL::log_acceptance(u, v, prior, kernel, step_size);
+        return patrac::PATRAC_LEVEL::log_acceptance(u, v, kernel, step_size);
     }
 
     bool sample(const RunConfig& config, const RunBuffers<T>& buffers, const Monitor& monitor) const override {

@@ -12,7 +12,8 @@
 
 namespace patrac {
 
-// Zeroed array aligned to a cache line, so that no vector of any level straddles two lines.
+// Zeroed array aligned to a cache line, so that no vector of any level straddles two lines. The rest of its last line is
+// zero too: loops over whole vectors may read beyond the end, and must not write there.
 template <class T>
 class AlignedArray {
 public:
@@ -22,7 +23,7 @@ public:
         const std::size_t bytes = (static_cast<std::size_t>(size) * sizeof(T) + line) / line * line;
         data_.reset(static_cast<T*>(std::aligned_alloc(line, bytes)));
         if (!data_) throw std::bad_alloc();
-        std::fill_n(data_.get(), size, T(0));
+        std::fill_n(data_.get(), bytes / sizeof(T), T(0));
     }
     T* data() { return data_.get(); }
     const T* data() const { return data_.get(); }

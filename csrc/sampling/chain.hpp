@@ -44,32 +44,40 @@ struct State {
                   const PriorScale<T>& prior, KernelKind kernel);
 };
 
-// Inner products of one gradient with the two ends of a move, in float64.
-struct Products {
-    double difference, sum, scaled_square;  // <b - a, g>, <a + b, g>, <g, C g>
+// The inner products below are sums in float64 over whole vectors: the arrays end in zeros (AlignedArray).
+
+// <g, C g>.
+template <class T>
+double scaled_square(const AlignedArray<T>& g, const AlignedArray<T>& variance) {
+    Vec<double> sum = {};
+    for (std::int64_t i = 0; i < g.size(); i += lanes_v<Vec<double>>) {
+        const auto slope = load_wide(g.data() + i);
+        sum += load_wide(variance.data() + i) * slope * slope;
+    }
+    return reduce_add(sum);
+}
+
+// Inner products of a move's two gradients with its two ends.
+struct MoveProducts {
+    double forward_difference, forward_sum;    // <v - u, g(u)>, <u + v, g(u)>
+    double backward_difference, backward_sum;  // <u - v, g(v)>, <u + v, g(v)>
 };
 
 template <class T>
-Products products(const State<T>& a, const State<T>& b, const AlignedArray<T>& g, const AlignedArray<T>& variance) {
+MoveProducts move_products(const State<T>& u, const State<T>& v) {
     using D = Vec<double>;
-    const std::int64_t dim = g.size();
-    D difference = {}, sum = {}, square = {};
-    std::int64_t i = 0;
-    for (; i + lanes_v<D> <= dim; i += lanes_v<D>) {
-        const D from = load_wide(a.theta.data() + i), to = load_wide(b.theta.data() + i);
-        const D slope = load_wide(g.data() + i);
-        difference += (to - from) * slope;
-        sum += (to + from) * slope;
-        square += load_wide(variance.data() + i) * slope * slope;
+    D forward_difference = {}, forward_sum = {}, backward_difference = {}, backward_sum = {};
+    for (std::int64_t i = 0; i < u.theta.size(); i += lanes_v<D>) {
+        const D from = load_wide(u.theta.data() + i), to = load_wide(v.theta.data() + i);
+        const D at_from = load_wide(u.gradient.data() + i), at_to = load_wide(v.gradient.data() + i);
+        const D difference = to - from, sum = to + from;
+        forward_difference += difference * at_from;
+        forward_sum += sum * at_from;
+        backward_difference -= difference * at_to;
+        backward_sum += sum * at_to;
     }
-    Products result{reduce_add(difference), reduce_add(sum), reduce_add(square)};
-    for (; i < dim; ++i) {
-        const double from = a.theta[i], to = b.theta[i], slope = g[i];
-        result.difference += (to - from) * slope;
-        result.sum += (to + from) * slope;
-        result.scaled_square += static_cast<double>(variance[i]) * slope * slope;
-    }
-    return result;
+    return {reduce_add(forward_difference), reduce_add(forward_sum), reduce_add(backward_difference),
+            reduce_add(backward_sum)};
 }
 
 inline bool uses_gradient(KernelKind kernel) {
@@ -81,18 +89,16 @@ void State<T>::evaluate(Evaluator<T>& evaluator, const PackedData<T>& data, cons
                         const PriorScale<T>& prior, KernelKind kernel) {
     T* const g = uses_gradient(kernel) ? gradient.data() : nullptr;
     log_likelihood = evaluator.evaluate(theta.data(), data, likelihood, g);
-    g_dot_cg = g ? products(*this, *this, gradient, prior.variance).scaled_square : 0.0;
+    g_dot_cg = g ? scaled_square(gradient, prior.variance) : 0.0;
 }
 
 // Log of pi(v) q(v, u) / (pi(u) q(u, v)).
 template <class T>
-double log_acceptance(const State<T>& u, const State<T>& v, const PriorScale<T>& prior, KernelKind kernel,
-                      double step_size) {
+double log_acceptance(const State<T>& u, const State<T>& v, KernelKind kernel, double step_size) {
     if (!uses_gradient(kernel)) return v.log_likelihood - u.log_likelihood;
-    const Products forward = products(u, v, u.gradient, prior.variance);
-    const Products backward = products(v, u, v.gradient, prior.variance);
-    return pcnl_rho(u.log_likelihood, forward.difference, forward.sum, u.g_dot_cg, step_size) -
-           pcnl_rho(v.log_likelihood, backward.difference, backward.sum, v.g_dot_cg, step_size);
+    const MoveProducts move = move_products(u, v);
+    return pcnl_rho(u.log_likelihood, move.forward_difference, move.forward_sum, u.g_dot_cg, step_size) -
+           pcnl_rho(v.log_likelihood, move.backward_difference, move.backward_sum, v.g_dot_cg, step_size);
 }
 
 // What all chains of a run share, read only.
@@ -175,7 +181,7 @@ private:
             return false;
         }
         if (schedule_.phase().accept_all) return true;
-        const double log_ratio = log_acceptance(current_, proposed_, shared_.prior, shared_.config.kernel, step_size);
+        const double log_ratio = log_acceptance(current_, proposed_, shared_.config.kernel, step_size);
         return log_ratio >= 0.0 || log_unit(acceptance_uniform(key_, static_cast<std::uint64_t>(step_))) < log_ratio;
     }
 
