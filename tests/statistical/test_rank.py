@@ -1,0 +1,100 @@
+"""Exact rank tests: the compiled pCN and pCNL pass, and kernels broken on purpose are rejected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from rank_test import FAULTS, QUANTITIES, Problem, native_chain, p_values, pcn_twin, pcnl_twin, ranks
+
+import patrac_native as pn
+
+N_STATES = 16
+THIN = 3
+# False-alarm probability of one test; shared among the test quantities (Bonferroni).
+LEVEL = 1e-4 / len(QUANTITIES)
+# 62 expected a rank, where the chi-square approximation holds. Power, measured once: over 20 seeds the largest p-value
+# of any fault was 3e-19; over 10 seeds that of accept-all, with half the replicates, 5e-15.
+REPLICATES = 1000
+PRIOR = pn.TraceClassPrior(1.5, 1.0, 0.5)
+
+
+def small_network(sizes: list[int], seed: int, scale: float) -> pn.Network:
+    """Network with normal weights and biases of standard deviation `scale`."""
+    rng = np.random.default_rng(seed)
+    shapes = zip(sizes[1:], sizes[:-1], strict=True)
+    weights = [scale * rng.standard_normal(shape) for shape in shapes]
+    return pn.Network(weights, [scale * rng.standard_normal(size) for size in sizes[1:]])
+
+
+def gaussian(dtype: str) -> Problem:
+    """All 10 parameters of 1-3-1, 8 rows; noise small enough that the gradient matters."""
+    X = np.linspace(-2, 2, 8)[:, None]
+    return Problem(small_network([1, 3, 1], 1, 1.0), pn.Full(), PRIOR, pn.Gaussian(0.2), X, np.array([[0.7]]), dtype)
+
+
+def categorical(dtype: str) -> Problem:
+    """Mix(2) on 2-4-4-3, 10 rows: fixed nodes above and below Bayesian ones, three classes."""
+    X = np.random.default_rng(0).uniform(-2, 2, (10, 2))
+    net, point = small_network([2, 4, 4, 3], 2, 1.0), np.array([[0.7, -0.3]])
+    return Problem(net, pn.Mix(2), PRIOR, pn.Categorical(), X, point, dtype)
+
+
+def bernoulli(dtype: str) -> Problem:
+    """Sep(2) beside 2-4-4-1, 10 rows."""
+    X = np.random.default_rng(1).uniform(-2, 2, (10, 2))
+    net, point = small_network([2, 4, 4, 1], 3, 0.4), np.array([[0.7, -0.3]])
+    return Problem(net, pn.Sep(2), PRIOR, pn.Bernoulli(), X, point, dtype)
+
+
+PROBLEMS = {"gaussian": gaussian, "categorical": categorical, "bernoulli": bernoulli}
+# Acceptance rates of about 0.5 (Gaussian and Categorical) and 0.75 (Bernoulli): rejections and moves both happen.
+DELTA = {"gaussian": 0.04, "categorical": 0.2, "bernoulli": 0.4}
+BETA = {"gaussian": 0.2, "categorical": 0.4, "bernoulli": 0.5}
+
+
+def accept_all_chain(post: pn.Posterior, theta: npt.NDArray[Any], states: int, rng: np.random.Generator) -> Any:
+    """The compiled accept-all phase in place of a kernel: right proposals, no rejections."""
+    warmup, kept = pn.Warmup((pn.Phase(THIN, accept_all=True),)), [theta]
+    for _ in range(states):
+        # The one adjusted step that follows the phase and makes the draw is right, so it does not hide the fault.
+        seed = int(rng.integers(2**63))
+        kernel = pn.PCNL(DELTA["gaussian"])
+        draws = pn.sample(
+            post, kernel, chains=1, draws=1, warmup=warmup, init=kept[-1][None], seed=seed, progress=False
+        )
+        kept.append(draws.theta[0, 0])
+    return np.asarray(kept[1:])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("kernel", ["pcn", "pcnl"])
+def test_compiled_kernels_pass(kernel: str, name: str, dtype: str) -> None:
+    chain = native_chain(pn.PCN(BETA[name]) if kernel == "pcn" else pn.PCNL(DELTA[name]), THIN)
+    found = ranks(PROBLEMS[name](dtype), chain, replicates=2 * REPLICATES, n_states=N_STATES, seed=11)
+    assert (p_values(found, N_STATES) > LEVEL).all()
+
+
+@pytest.mark.slow
+def test_right_twins_pass() -> None:
+    for chain in (pcn_twin(BETA["gaussian"], THIN), pcnl_twin(DELTA["gaussian"], THIN)):
+        found = ranks(gaussian("float64"), chain, replicates=REPLICATES, n_states=N_STATES, seed=12)
+        assert (p_values(found, N_STATES) > LEVEL).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_broken_twins_are_rejected(fault: str) -> None:
+    chain = pcnl_twin(DELTA["gaussian"], THIN, fault)
+    found = ranks(gaussian("float64"), chain, replicates=REPLICATES, n_states=N_STATES, seed=13)
+    assert p_values(found, N_STATES).min() < LEVEL
+
+
+@pytest.mark.slow
+def test_compiled_accept_all_is_rejected() -> None:
+    found = ranks(gaussian("float64"), accept_all_chain, replicates=REPLICATES // 2, n_states=N_STATES, seed=14)
+    assert p_values(found, N_STATES).min() < LEVEL
