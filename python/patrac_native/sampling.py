@@ -98,6 +98,11 @@ def sample(
     seed = _resolve_seed(seed)
     start = _starting_points(post, init, chains, seed)
     step_size = schedule.step_size if kernel.step_size is None and schedule.step_size else kernel.starting_step_size
+    if step_size > kernel.step_size_max:
+        raise ValueError(
+            f"step_size of the warm-up must be in (0, {kernel.step_size_max:g}] for {type(kernel).__name__}; "
+            f"got {step_size:g}."
+        )
     if kernel.adapt_always:
         warnings.warn(
             "the step size adapts while sampling, so the chain is not exactly invariant; use it to reproduce the "

@@ -1,0 +1,385 @@
+"""The posterior: its prior, batches, prior predictive, description, and every refusal of DESIGN section 7."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import patrac_native as pn
+import problems
+import reference
+from patrac_native import _core
+from problems import ARCHITECTURES, PRIOR
+from rounding import error_bounds
+
+EPS64 = float(np.finfo(np.float64).eps)
+
+
+def simple(**changes: Any) -> pn.Posterior:
+    """A 2-4-3-1 Gaussian posterior with some arguments replaced."""
+    rng = problems.rng_of("simple")
+    arguments: dict[str, Any] = {
+        "net": problems.random_network(rng, (2, 4, 3, 1)),
+        "architecture": pn.Mix(2),
+        "prior": PRIOR,
+        "likelihood": pn.Gaussian(0.5),
+        "X": rng.normal(size=(6, 2)),
+        "y": rng.normal(size=6),
+    } | changes
+    return pn.Posterior(**arguments)
+
+
+# Prior
+
+
+@pytest.mark.parametrize("output_decay", [None, True, False])
+@pytest.mark.parametrize("sizes", [(2, 6, 5, 1), (1, 4, 3), (3, 7, 6, 5, 2)])
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_prior_variance_is_the_formula_rescaled(name: str, sizes: tuple[int, ...], output_decay: bool | None) -> None:
+    """One parameter at a time from DESIGN 2.2, times phi / phi_partial; sums of at most 200 positive terms."""
+    rng = problems.rng_of("variance", name, sizes)
+    prior = pn.TraceClassPrior(1.8, 1.4, 0.3, output_decay)
+    net = problems.random_network(rng, sizes)
+    network = pn.PartialNetwork(net, problems.architecture(name, rng, net), prior)
+    partial = reference.partial(net, network.architecture)
+    expected = partial.prior_variances(prior, sizes)
+    np.testing.assert_allclose(network.prior_variance, expected, rtol=200 * EPS64)
+    if name in ("full", "mix", "out", "custom"):
+        # Rescaled so that the partial network has the total variance of the full one.
+        np.testing.assert_allclose(network.prior_variance.sum(), prior.total_variance(sizes), rtol=200 * EPS64)
+    assert network.prior_variance.dtype == np.float64
+
+
+@pytest.mark.parametrize("output_decay", [True, False])
+def test_prior_variance_without_hidden_layer(output_decay: bool) -> None:
+    """L = 1: the layer-1 rule, decaying along the outputs or not at all."""
+    net = problems.random_network(problems.rng_of("one layer"), (3, 2))
+    network = pn.PartialNetwork(net, pn.Full(), pn.TraceClassPrior(2.0, 8.0, 4.0, output_decay))
+    second = (2.0, 1.0) if output_decay else (8.0, 4.0)
+    assert network.prior_variance.tolist() == [8.0] * 3 + [second[0]] * 3 + [4.0, second[1]]
+
+
+def test_log_prior_is_the_normal_density() -> None:
+    post = simple()
+    theta = problems.rng_of("log prior").normal(size=(2, 3, post.dim))
+    expected = stats.norm.logpdf(theta, scale=np.sqrt(post.prior_variance)).sum(axis=-1)
+    # K terms of size |log p| each rounded a few times.
+    np.testing.assert_allclose(post.log_prior(theta), expected, rtol=20 * post.dim * EPS64)
+    assert post.log_prior(theta[0, 0]) == post.log_prior(theta)[0, 0]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_prior_draws_have_the_priors_moments_and_a_stream_of_their_own(dtype: str) -> None:
+    post = simple(dtype=dtype)
+    draws = post.sample_prior(4000, seed=3)
+    assert draws.shape == (4000, post.dim) and draws.dtype == np.dtype(dtype)
+    z = draws / np.sqrt(post.prior_variance)
+    # 4.5 standard errors for each of K means and variances.
+    assert (np.abs(z.mean(axis=0)) <= 4.5 / np.sqrt(4000)).all()
+    assert (np.abs((z**2).mean(axis=0) - 1) <= 4.5 * np.sqrt(2 / 4000)).all()
+    np.testing.assert_array_equal(draws[:10], post.sample_prior(10, seed=3))
+    assert not np.isin(draws[:50], post.sample_prior(50, seed=4)).any()
+    normals: Any = getattr(_core, f"standard_normals{dtype[-2:]}")
+    proposal = normals(seed=3, chain=0, step=0, purpose=0, count=post.dim, level=post.level)
+    assert not np.isin(z[0].astype(dtype), proposal).any()
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_prior_predictive_is_the_network_at_prior_draws(name: str) -> None:
+    problem = problems.problem(problems.rng_of("prior predict", name), (2, 5, 4, 3), 8, architecture_name=name)
+    post = problem.post
+    f = post.prior_predict(problem.X, 6, seed=9)
+    assert f.shape == (6, 8, 3)
+    for draw, theta in zip(f, post.sample_prior(6, seed=9), strict=True):
+        problem.theta = theta
+        bound = 2 * error_bounds(problem, 0.5 * EPS64).f
+        assert (np.abs(draw - problem.partial.predict(theta, problem.X)) <= bound).all()
+
+
+def test_prior_predictive_targets_add_the_likelihoods_noise() -> None:
+    post = simple(likelihood=pn.Gaussian(0.25))
+    X = np.zeros((1, 2))
+    noise = post.prior_predictive(X, 4000, seed=1) - post.prior_predict(X, 4000, seed=1)
+    assert noise.shape == (4000, 1, 1)
+    assert abs(noise.mean()) <= 4 * 0.5 / np.sqrt(4000)
+    assert abs(noise.var() / 0.25 - 1) <= 4 * np.sqrt(2 / 4000)
+    labels = simple(
+        net=problems.random_network(problems.rng_of("labels"), (2, 4, 3)),
+        likelihood=pn.Categorical(),
+        y=[0, 1, 2, 0, 1, 2],
+    ).prior_predictive(X, 50)
+    assert labels.shape == (50, 1) and set(labels.ravel()) == {0, 1, 2}
+
+
+# Evaluation
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_batch_is_its_points_one_by_one_for_any_number_of_threads(dtype: str) -> None:
+    post = simple(dtype=dtype, architecture=pn.Full())
+    theta = problems.rng_of("batch").normal(size=(7, post.dim))
+    single = [post.log_likelihood_and_grad(point) for point in theta]
+    for threads in (None, 1, 3):
+        values, gradients = post.log_likelihood_and_grad(theta, threads=threads)
+        assert values.dtype == np.float64 and gradients.dtype == np.dtype(dtype)
+        np.testing.assert_array_equal(values, [value for value, _ in single])
+        np.testing.assert_array_equal(gradients, [gradient for _, gradient in single])
+        np.testing.assert_array_equal(post.log_likelihood(theta, threads=threads), values)
+    assert isinstance(single[0][0], float)
+    assert isinstance(post.log_likelihood(theta[0]), float)
+
+
+def test_predict_is_the_trained_network_at_theta_map() -> None:
+    post = simple(dtype="float64")
+    X = problems.rng_of("predict").normal(size=(50, 2))
+    # Widths of at most 4 and values of order one: some 20 roundings.
+    np.testing.assert_allclose(post.network.predict(post.theta_map, X), post.net.predict(X), rtol=0, atol=50 * EPS64)
+
+
+def test_sample_weights_multiply_each_rows_term() -> None:
+    """A weight of two is the row twice, and a weight of zero no row; also in the normalising constant."""
+    rng = problems.rng_of("weights")
+    X, y = rng.normal(size=(5, 2)), rng.normal(size=5)
+    weighted = simple(X=X, y=y, sample_weight=[2.0, 1.0, 0.0, 1.0, 3.0], dtype="float64")
+    rows = [0, 0, 1, 3, 4, 4, 4]
+    repeated = simple(X=X[rows], y=y[rows], dtype="float64")
+    theta = weighted.theta_map + 0.1
+    (value_a, gradient_a), (value_b, gradient_b) = (p.log_likelihood_and_grad(theta) for p in (weighted, repeated))
+    # Seven terms of size |l| in two orders.
+    np.testing.assert_allclose(value_a, value_b, rtol=20 * EPS64)
+    np.testing.assert_allclose(gradient_a, gradient_b, rtol=0, atol=100 * EPS64 * np.abs(gradient_b).max())
+
+
+def test_categorical_scale_is_a_weighted_mean() -> None:
+    """Multiplying all weights changes nothing, and the weights sum to `scale`."""
+    rng = problems.rng_of("scale")
+    net, weight = problems.random_network(rng, (2, 4, 3)), rng.uniform(0.5, 2, 6)
+    posts = [
+        simple(net=net, likelihood=pn.Categorical(30.0), y=[0, 1, 2, 2, 1, 0], sample_weight=w, dtype="float64")
+        for w in (weight, 8 * weight)
+    ]
+    np.testing.assert_allclose(posts[0].row_weights.sum(), 30.0, rtol=8 * EPS64)
+    assert posts[0].log_likelihood(posts[0].theta_map) == posts[1].log_likelihood(posts[1].theta_map)
+
+
+def test_describe_says_what_is_sampled_and_what_is_cached() -> None:
+    net = problems.random_network(problems.rng_of("describe"), (1, 50, 50, 1))
+    X = np.linspace(-1, 1, 100)[:, None]
+    text = pn.Posterior(net, pn.Mix(5), PRIOR, pn.Gaussian(1.0), X, X[:, 0]).describe()
+    assert "46 of 2701 parameters" in text
+    assert "5 of 50 nodes vary" in text
+    assert "50 cached offsets a row" in text
+    ranked = ", ".join(str(node) for node in pn.rank_nodes(net)[0][:5])
+    assert f"by your numbering from 0: {ranked}\n" in text
+    assert (
+        "separate network [1, 5, 5, 1]" in pn.Posterior(net, pn.Sep(5), PRIOR, pn.Gaussian(1.0), X, X[:, 0]).describe()
+    )
+    assert (
+        "50 nodes are constants of the data"
+        in pn.Posterior(net, pn.Out(5), PRIOR, pn.Gaussian(1.0), X, X[:, 0]).describe()
+    )
+
+
+# Bad input (DESIGN section 7): each message names the argument, what it got and what to do
+
+X0, Y0 = np.zeros((6, 2)), np.zeros(6)
+
+
+def changed(array: np.ndarray, row: int, value: float, column: int | None = None) -> np.ndarray:
+    copy = array.copy()
+    copy[row if column is None else (row, column)] = value
+    return copy
+
+
+CLASSES: dict[str, Any] = {
+    "net": problems.random_network(problems.rng_of("classes"), (2, 4, 3)),
+    "likelihood": pn.Categorical(),
+}
+ONE_LAYER: dict[str, Any] = {"net": problems.random_network(problems.rng_of("flat"), (2, 1))}
+BAD_ARGUMENTS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "net": ({"net": "net.pt"}, TypeError, r"net must be of type Network; got str\. Build one with Network\.from_torch"),
+    "architecture": ({"architecture": 5}, TypeError, "architecture must be of type Architecture; got int"),
+    "prior": ({"prior": 1.5}, TypeError, "prior must be of type TraceClassPrior; got float"),
+    "likelihood": ({"likelihood": 1.0}, TypeError, "likelihood must be Gaussian, Categorical or Bernoulli; got float"),
+    "dtype": ({"dtype": "float16"}, ValueError, "dtype must be one of float32, float64; got 'float16'"),
+    "X of one axis": ({"X": Y0}, ValueError, r"X must have shape \(n, 2\); got \(6,\)"),
+    "X of other width": (
+        {"X": np.zeros((6, 3))},
+        ValueError,
+        "X must have 2 columns, one for each input of the net.*3",
+    ),
+    "X without rows": (
+        {"X": np.zeros((0, 2)), "y": []},
+        ValueError,
+        r"X has no rows \(shape \(0, 2\)\); give at least",
+    ),
+    "X of text": ({"X": [["a", "b"]] * 6}, TypeError, "X must hold real numbers; got dtype <U1. Encode it as numbers"),
+    "X complex": ({"X": X0 * 1j}, TypeError, "X must hold real numbers; got dtype complex128"),
+    "X with NaN": (
+        {"X": changed(X0, 4, np.nan, 1)},
+        ValueError,
+        r"X must be finite; column 1 has nan first at row 4 \(1 bad values in all\)\. Remove or impute",
+    ),
+    "X infinite": ({"X": changed(X0, 2, -np.inf, 0)}, ValueError, "X must be finite; column 0 has -inf first at row 2"),
+    "X beyond float32": (
+        {"X": changed(X0, 2, 1e39, 0)},
+        ValueError,
+        r'X must fit float32; got 1e\+39.*dtype="float64"',
+    ),
+    "y of other length": ({"y": np.zeros(5)}, ValueError, r"y must have shape \(6,\) or \(6, 1\).*got \(5,\)"),
+    "y with NaN": ({"y": changed(Y0, 3, np.nan)}, ValueError, "y must be finite; column 0 has nan first at row 3"),
+    "y infinite": ({"y": changed(Y0, 1, np.inf)}, ValueError, "y must be finite; column 0 has inf first at row 1"),
+    "y of text": ({"y": list("abcdef")}, TypeError, "y must hold real numbers; got dtype <U1"),
+    "y beyond float32": ({"y": changed(Y0, 1, -1e300)}, ValueError, r"y must fit float32; got -1e\+300"),
+    "label too large": (
+        CLASSES | {"y": [0, 1, 2, 3, 0, 1]},
+        ValueError,
+        r"y must hold class labels that are in 0\.\.2; got 3 at row 3 \(1 bad rows in all\)\. Encode the classes",
+    ),
+    "label negative": (CLASSES | {"y": [0, -1, 2, 1, 0, 1]}, ValueError, r"in 0\.\.2; got -1 at row 1"),
+    "label not whole": (CLASSES | {"y": [0, 1, 0.5, 1, 0, 1]}, ValueError, "whole numbers; got 0.5 at row 2"),
+    "Bernoulli target": (
+        {"likelihood": pn.Bernoulli(), "y": changed(Y0, 5, 2.0)},
+        ValueError,
+        "y must be 0 or 1 for a Bernoulli likelihood; got 2 at row 5, output 0",
+    ),
+    "Categorical of one output": (
+        {"likelihood": pn.Categorical()},
+        ValueError,
+        "Categorical needs a network with one output for each class, at least 2; got 1. Use Bernoulli",
+    ),
+    "variances for other outputs": (
+        {"likelihood": pn.Gaussian([1.0, 2.0])},
+        ValueError,
+        "variance has 2 entries, but the network has 1 outputs; give one number or 1",
+    ),
+    "sample_weight of other length": ({"sample_weight": [1.0]}, ValueError, r"sample_weight must have shape \(6,\)"),
+    "sample_weight negative": (
+        {"sample_weight": changed(Y0 + 1, 2, -1)},
+        ValueError,
+        r"sample_weight must be finite and nonnegative; got -1\.0 at row 2",
+    ),
+    "sample_weight all zero": ({"sample_weight": Y0}, ValueError, "sample_weight is zero for every row; at least one"),
+    "k of Mix": (
+        {"architecture": pn.Mix(4)},
+        ValueError,
+        "k of Mix is 4, but hidden layer 2 has 3 nodes; choose k <= 3 there",
+    ),
+    "k of Out": (
+        {"architecture": pn.Out(4)},
+        ValueError,
+        "k of Out is 4, but hidden layer 2 has 3 nodes; choose k <= 3",
+    ),
+    "k of Sep": ({"architecture": pn.Sep([5, 1])}, ValueError, "k of Sep is 5, but hidden layer 1 has 4 nodes"),
+    "k for other layers": (
+        {"architecture": pn.Mix([1, 1, 1])},
+        ValueError,
+        r"k of Mix must hold one number for each of the 2 hidden layers; got \[1, 1, 1\]",
+    ),
+    "masks of other shape": (
+        {"architecture": pn.Custom([[[True, True]]], [[True]])},
+        ValueError,
+        r"Custom: weight_masks must have the network's shapes \[\(4, 2\), \(3, 4\), \(1, 3\)\]; got \[\(1, 2\)\]",
+    ),
+    "Mix without hidden layer": (
+        ONE_LAYER,
+        ValueError,
+        r"Mix needs a network with a hidden layer; this one has layer_sizes \(2, 1\)\. Use Full or Custom",
+    ),
+    "Out without hidden layer": (
+        ONE_LAYER | {"architecture": pn.Out(1)},
+        ValueError,
+        "Out needs a network with a hidden",
+    ),
+    "Sep without hidden layer": (
+        ONE_LAYER | {"architecture": pn.Sep(1)},
+        ValueError,
+        "Sep needs a network with a hidden",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_ARGUMENTS)
+def test_posterior_refuses(case: str) -> None:
+    changes, error, message = BAD_ARGUMENTS[case]
+    with pytest.raises(error, match=message):
+        simple(**changes)
+
+
+def test_k_of_the_whole_layer_is_allowed() -> None:
+    assert simple(architecture=pn.Mix([4, 3])).dim == simple(architecture=pn.Full()).dim
+
+
+@pytest.mark.parametrize(
+    ("theta", "error", "message"),
+    [
+        (np.zeros(3), ValueError, r"theta must have shape \(15,\) or \(B, 15\); got \(3,\)"),
+        (np.zeros((2, 2, 15)), ValueError, r"theta must have shape \(15,\) or \(B, 15\); got \(2, 2, 15\)"),
+        (
+            np.where(np.arange(15) == 7, np.nan, 0.0),
+            ValueError,
+            r"theta must be finite; column 7 has nan first at row 0 .*Rows count the points of the batch",
+        ),
+        (
+            np.where(np.arange(30).reshape(2, 15) == 17, np.inf, 0.0),
+            ValueError,
+            "theta must be finite; column 2 has inf first at row 1",
+        ),
+        (np.full(15, 1e39), ValueError, r'theta must fit float32; got 1e\+39.*dtype="float64"'),
+        (["a"] * 15, TypeError, "theta must hold real numbers; got dtype <U1"),
+    ],
+)
+@pytest.mark.parametrize("method", ["log_likelihood", "log_likelihood_and_grad"])
+def test_bad_theta_is_refused(method: str, theta: Any, error: type[Exception], message: str) -> None:
+    post = simple()
+    assert post.dim == 15
+    evaluate: Callable[[Any], Any] = getattr(post, method)
+    with pytest.raises(error, match=message):
+        evaluate(theta)
+
+
+def test_other_arguments_of_the_methods_are_checked() -> None:
+    post = simple()
+    with pytest.raises(ValueError, match=r"theta must have 15 entries on its last axis; got shape \(3,\)"):
+        post.log_prior(np.zeros(3))
+    with pytest.raises(ValueError, match="draws must be at least 1; got 0"):
+        post.sample_prior(0)
+    with pytest.raises(TypeError, match=r"draws must be an integer; got 2\.5"):
+        post.sample_prior(2.5)  # type: ignore[arg-type]  # the refusal is the point
+    with pytest.raises(ValueError, match="seed must be at least 0; got -1"):
+        post.sample_prior(1, seed=-1)
+    with pytest.raises(ValueError, match="threads must be at least 1; got 0"):
+        post.log_likelihood(post.theta_map, threads=0)
+    with pytest.raises(ValueError, match=r"X must have shape \(n, 2\); got \(2,\)"):
+        post.network.predict(post.theta_map, np.zeros(2))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: pn.TraceClassPrior(1.0, 1.0, 1.0), r"alpha must be greater than 1 .*got 1\.0"),
+        (lambda: pn.TraceClassPrior(1.5, 0.0, 1.0), r"sigma2_w must be positive and finite; got 0\.0"),
+        (lambda: pn.TraceClassPrior(1.5, 1.0, -2.0), r"sigma2_b must be positive and finite; got -2\.0"),
+        (lambda: pn.Gaussian(0.0), r"variance must be positive and finite; got 0\.0"),
+        (lambda: pn.Gaussian([1.0, -3.0]), r"variance must be positive and finite; got -3\.0 for output 1"),
+        (lambda: pn.Categorical(0.0), r"scale must be positive and finite; got 0\.0"),
+        (lambda: pn.Mix(0), "k of Mix must be at least 1; got 0"),
+    ],
+)
+def test_pieces_of_a_posterior_refuse_what_is_out_of_range(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_the_posterior_keeps_its_own_copy_of_what_it_was_given() -> None:
+    """Changing the caller's arrays afterwards must not change the posterior."""
+    rng = problems.rng_of("copy")
+    X, y = rng.normal(size=(6, 2)), rng.normal(size=6)
+    post = simple(X=X, y=y, dtype="float64")
+    before = post.log_likelihood(post.theta_map)
+    X[:] = y[:] = 0
+    assert post.log_likelihood(post.theta_map) == before

@@ -1,0 +1,221 @@
+"""Warm-up: the adaptation rule replayed window by window, phases, the paper's schedule and the default."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import patrac_native as pn
+import problems
+
+WINDOW = 200
+
+
+def posterior(variance: float = 0.1, n: int = 20) -> pn.Posterior:
+    rng = problems.rng_of("warm-up")
+    net = problems.random_network(rng, (1, 4, 1))
+    return pn.Posterior(
+        net,
+        pn.Full(),
+        problems.PRIOR,
+        pn.Gaussian(variance),
+        rng.normal(size=(n, 1)),
+        rng.normal(size=n),
+        dtype="float64",
+    )
+
+
+def adapted(step_size: float, rate: float, band: tuple[float, float], most: float) -> float:
+    """The rule of DESIGN 2.7."""
+    if rate <= band[0]:
+        return step_size / 2
+    if rate >= band[1]:
+        return min(4 * step_size / 3, most)
+    return step_size
+
+
+def replay(
+    first: float, rates: npt.NDArray[np.float64], band: tuple[float, float], most: float
+) -> npt.NDArray[np.float64]:
+    """Step sizes after each window."""
+    sizes = []
+    for rate in rates:
+        first = adapted(first, float(rate), band, most)
+        sizes.append(first)
+    return np.array(sizes)
+
+
+def run(
+    post: pn.Posterior, kernel: Any, phases: list[pn.Phase], first: float | None = None, **arguments: Any
+) -> pn.Draws:
+    settings: dict[str, Any] = {"chains": 2, "draws": 3, "seed": 11} | arguments
+    return pn.sample(post, kernel, warmup=pn.Warmup(tuple(phases), step_size=first), **settings)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "first", "band", "most"),
+    [(pn.PCNL(), 1e-3, (0.5, 0.7), 2.0), (pn.PCN(), 0.01, (0.2, 0.4), 1.0), (pn.PCNL(), 2.0, (0.85, 0.95), 2.0)],
+)
+def test_step_size_follows_the_rule_window_by_window(
+    kernel: Any, first: float, band: tuple[float, float], most: float
+) -> None:
+    """Phases of one window each show every look at the acceptance rate."""
+    draws = run(posterior(), kernel, [pn.Phase(WINDOW, band)] * 40, first)
+    rates, sizes = draws.stats["warmup_acceptance_rate"], draws.stats["warmup_step_size"]
+    assert rates.shape == sizes.shape == (2, 40)
+    # Whole numbers of 200.
+    np.testing.assert_allclose(rates * WINDOW, np.round(rates * WINDOW), rtol=4 * 2.3e-16)
+    for chain in range(2):
+        # Divisions by 2 and by 3 round at most once each: the replay does the same operations.
+        np.testing.assert_allclose(sizes[chain], replay(first, rates[chain], band, most), rtol=80 * 2.3e-16)
+    # The run must have seen halving, growth and standing still, or it shows nothing.
+    ratios = sizes[:, 1:] / sizes[:, :-1]
+    for ratio in (0.5, 1.0, 4 / 3):
+        assert np.isclose(ratios, ratio, rtol=1e-12).any()
+
+
+def test_one_long_phase_looks_every_200_steps() -> None:
+    post, band = posterior(), (0.5, 0.7)
+    windows = run(post, pn.PCNL(), [pn.Phase(WINDOW, band)] * 15, 1e-3)
+    whole = run(post, pn.PCNL(), [pn.Phase(15 * WINDOW, band)], 1e-3)
+    np.testing.assert_array_equal(whole.theta, windows.theta)
+    np.testing.assert_array_equal(whole.stats["warmup_step_size"][:, -1], windows.stats["warmup_step_size"][:, -1])
+    np.testing.assert_allclose(
+        whole.stats["warmup_acceptance_rate"][:, 0],
+        windows.stats["warmup_acceptance_rate"].mean(axis=1),
+        rtol=20 * 2.3e-16,
+    )
+
+
+def test_a_window_does_not_reach_over_the_end_of_a_phase() -> None:
+    """Two phases of 300 steps look at steps 1-200 and 301-500, and forget the rest."""
+    post, band = posterior(), (0.5, 0.7)
+    long = run(post, pn.PCNL(), [pn.Phase(300, band)] * 2, 1e-3)
+    cut = run(post, pn.PCNL(), [pn.Phase(200, band), pn.Phase(100), pn.Phase(200, band), pn.Phase(100)], 1e-3)
+    np.testing.assert_array_equal(long.theta, cut.theta)
+    np.testing.assert_array_equal(long.stats["warmup_step_size"], cut.stats["warmup_step_size"][:, 1::2])
+    assert (cut.stats["warmup_step_size"][:, 2] != cut.stats["warmup_step_size"][:, 1]).any()
+
+
+def test_a_phase_shorter_than_a_window_leaves_the_step_size_alone() -> None:
+    draws = run(posterior(), pn.PCNL(), [pn.Phase(199, (0.5, 0.7))], 1e-3)
+    assert (draws.stats["warmup_step_size"] == 1e-3).all()
+
+
+def test_a_phase_without_band_leaves_the_step_size_alone() -> None:
+    draws = run(posterior(), pn.PCNL(), [pn.Phase(1000)], 1e-3)
+    assert (draws.stats["warmup_step_size"] == 1e-3).all()
+    assert (draws.stats["warmup_acceptance_rate"] > 0.9).all()  # so a band would have moved it
+
+
+def test_a_phase_of_no_steps_is_passed_over() -> None:
+    post = posterior()
+    with_empty = run(post, pn.PCNL(), [pn.Phase(0), pn.Phase(400, (0.5, 0.7)), pn.Phase(0)], 1e-3)
+    without = run(post, pn.PCNL(), [pn.Phase(400, (0.5, 0.7))], 1e-3)
+    np.testing.assert_array_equal(with_empty.theta, without.theta)
+    assert np.isnan(with_empty.stats["warmup_step_size"][:, [0, 2]]).all()
+    np.testing.assert_array_equal(with_empty.stats["warmup_step_size"][:, 1:2], without.stats["warmup_step_size"])
+
+
+@pytest.mark.parametrize(("kernel", "most"), [(pn.PCNL(), 2.0), (pn.PCN(), 1.0)])
+def test_step_size_is_capped(kernel: Any, most: float) -> None:
+    """A likelihood as flat as this accepts everything, so the step size grows to its cap and stays."""
+    draws = run(posterior(variance=1e8), kernel, [pn.Phase(10 * WINDOW, (0.2, 0.9))], most / 3)
+    assert (draws.stats["warmup_acceptance_rate"] == 1).all()
+    assert (draws.stats["warmup_step_size"] == most).all()
+    assert (draws.stats["step_size"] == most).all()
+
+
+def test_accept_all_takes_every_finite_proposal_and_keeps_the_step_size() -> None:
+    post = posterior(variance=1.0)
+    drifting = run(post, pn.PCNL(), [pn.Phase(1000, accept_all=True)], 0.05)
+    judged = run(post, pn.PCNL(), [pn.Phase(1000)], 0.05)
+    assert (drifting.stats["nonfinite"] == 0).all()
+    assert (drifting.stats["warmup_acceptance_rate"] == 1).all()
+    assert (drifting.stats["warmup_step_size"] == 0.05).all()
+    assert (judged.stats["warmup_acceptance_rate"] < 1).all()
+
+
+def test_paper_warmup_is_appendix_b() -> None:
+    schedule = pn.paper_warmup()
+    assert schedule.phases == (
+        pn.Phase(50_000, (0.85, 0.95)),
+        pn.Phase(100_000, accept_all=True),
+        pn.Phase(500_000, (0.4, 0.9)),
+    )
+    assert schedule.step_size == 1e-4
+    assert schedule.steps == 650_000
+
+
+def test_paper_warmup_runs_and_is_for_pcnl_alone() -> None:
+    short = pn.paper_warmup().scaled(0.004)
+    assert [phase.steps for phase in short.phases] == [200, 400, 2000]
+    draws = pn.sample(posterior(), warmup=short, chains=1, draws=5, seed=1)
+    assert draws.stats["warmup_acceptance_rate"][0, 1] == 1
+    assert draws.stats["warmup_step_size"][0, 0] == draws.stats["warmup_step_size"][0, 1]
+    with pytest.raises(ValueError, match=r"warmup is a schedule for pcnl only; got the kernel PCN\("):
+        pn.sample(posterior(), pn.PCN(), warmup=pn.paper_warmup())
+
+
+def test_default_warmup_adapts_for_three_quarters_and_then_stands_still() -> None:
+    for kernel, band in ((pn.PCNL(), (0.5, 0.7)), (pn.PCN(), (0.2, 0.4))):
+        assert pn.default_warmup(kernel).phases == (pn.Phase(15_000, band), pn.Phase(5_000))
+    assert pn.default_warmup(pn.PCNL(0.1), 300).phases == (pn.Phase(300),)
+    draws = pn.sample(posterior(), chains=2, draws=4, warmup=2000, seed=1)
+    assert draws.settings["warmup"]["phases"][0]["steps"] == 1500
+    sizes = draws.stats["warmup_step_size"]
+    assert (sizes[:, 1] == sizes[:, 0]).all()
+    assert (draws.stats["step_size"] == sizes[:, 1:]).all()
+
+
+def test_default_warmup_reaches_its_band() -> None:
+    """After 20,000 steps the last quarter, run as sampled, lies in or near (0.5, 0.7).
+
+    A window of 200 steps in the band leaves the size; the rate over the next 5,000 steps differs from a window's by
+    some sqrt(0.25 / 200) = 0.035 and the state's drift: 4 of these.
+    """
+    draws = pn.sample(posterior(), chains=2, draws=2, seed=1)
+    settled = draws.stats["warmup_acceptance_rate"][:, 1]
+    assert ((settled > 0.5 - 0.14) & (settled < 0.7 + 0.14)).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: pn.Phase(-1), ValueError, "steps of Phase must be at least 0; got -1"),
+        (lambda: pn.Phase(1.5), TypeError, r"steps of Phase must be an integer; got 1\.5"),
+        (lambda: pn.Phase(5, (0.9, 0.4)), ValueError, r"accept of Phase must be \(low, high\).*got \(0\.9, 0\.4\)"),
+        (lambda: pn.Phase(5, (0.4, 0.9), accept_all=True), ValueError, "accept of Phase must be None when accept_all"),
+        (lambda: pn.Warmup((200,)), TypeError, "phases of Warmup must hold Phase objects; got int"),
+        (
+            lambda: pn.Warmup((), step_size=0.0),
+            ValueError,
+            r"step_size of Warmup must be positive and finite; got 0\.0",
+        ),
+        (lambda: pn.default_warmup(pn.PCNL(), 0), ValueError, "steps must be at least 1; got 0"),
+        (lambda: pn.paper_warmup().scaled(0), ValueError, "factor must be positive and finite; got 0"),
+    ],
+)
+def test_bad_schedules_are_refused(make: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        make()
+
+
+@pytest.mark.parametrize(("kernel", "first"), [(pn.PCNL(), 2.5), (pn.PCN(), 1.5)])
+def test_a_schedules_step_size_must_suit_the_kernel(kernel: Any, first: float) -> None:
+    """delta outside (0, 2] and beta outside (0, 1] are refused wherever they come from."""
+    with pytest.raises(ValueError, match=rf"step_size of .*must be in \(0, {kernel.step_size_max:g}\].*got {first}"):
+        run(posterior(), kernel, [pn.Phase(200)], first)
+
+
+def test_a_kernels_own_step_size_goes_before_the_schedules() -> None:
+    draws = run(posterior(), pn.PCNL(0.3), [pn.Phase(200)], 0.01)
+    assert (draws.stats["step_size"] == 0.3).all()
+
+
+def test_schedules_survive_their_dict() -> None:
+    for schedule in (pn.paper_warmup(), pn.default_warmup(pn.PCN()), pn.Warmup(())):
+        assert pn.Warmup.from_dict(schedule.to_dict()) == schedule
