@@ -111,7 +111,7 @@ def _report(result: FitResult) -> Report:
     """Build the report."""
     args, preprocessor = result.arguments, result.data.preprocessor
     label = result.draws.network.architecture.label()
-    report = Report(f"{label} posterior of {preprocessor.target!r}, {os.path.basename(args.data)}")
+    report = Report(f"{os.path.basename(args.data)}: {label} posterior of {preprocessor.target!r}")
     report.heading("Scores on held-out rows")
     regression = preprocessor.task == "regression"
     report.table(
@@ -188,13 +188,13 @@ def _add_training(report: Report, result: FitResult) -> None:
         ax = figure.subplots()
         ax.plot(net.history.loss, color="#0072B2", linewidth=1.0)
         ax.axvline(net.history.best_epoch, color="#666666", linewidth=0.8, linestyle="--")
-        low, high = net.history.loss.min(), np.quantile(net.history.loss, 0.98)
+        low, high = net.history.loss.min(), np.quantile(net.history.loss, 0.9)
         if high > low:
             ax.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
         ax.set_xlabel("epoch")
         ax.set_ylabel("penalised loss")
         ax.spines[["top", "right"]].set_visible(False)
-        report.figure(figure, "Loss by epoch (its highest 2% are cut off); dashed: the parameters that were kept.")
+        report.figure(figure, "Loss by epoch (its highest tenth is cut off); dashed: the parameters that were kept.")
 
 
 def _add_data(report: Report, result: FitResult) -> None:
