@@ -105,27 +105,29 @@ struct FourOf {
 template <class T>
 using Four = typename FourOf<T>::type;
 
-// Sums over lanes of four vectors, as (a, b, c, d), by pairwise shuffles.
+// In each group of four lanes the pair sums a01, a23, b01, b23: two shuffles of one instruction each, and an addition.
 template <class V, int... L>
-PATRAC_FN Four<scalar_t<V>> four_sums(V a, V b, V c, V d, std::integer_sequence<int, L...>) {
+PATRAC_FN V pair_sums(V a, V b, std::integer_sequence<int, L...>) {
     constexpr int n = lanes_v<V>;
-    using F = Four<scalar_t<V>>;
-    // Each group of two lanes of `ab` holds partial sums of a and b.
-    const V ab = __builtin_shufflevector(a, b, ((L & 1) * n + (L & ~1))...) +
-                 __builtin_shufflevector(a, b, ((L & 1) * n + (L | 1))...);
-    const V cd = __builtin_shufflevector(c, d, ((L & 1) * n + (L & ~1))...) +
-                 __builtin_shufflevector(c, d, ((L & 1) * n + (L | 1))...);
+    return __builtin_shufflevector(a, b, ((L & 2) / 2 * n + (L & ~3) + (L & 1) * 2)...) +
+           __builtin_shufflevector(a, b, ((L & 2) / 2 * n + (L & ~3) + (L & 1) * 2 + 1)...);
+}
+
+// Sums over lanes of four vectors, as (a, b, c, d).
+template <class V>
+PATRAC_FN Four<scalar_t<V>> four_sums(V a, V b, V c, V d) {
+    constexpr int n = lanes_v<V>;
     if constexpr (n == 2) {
-        return F{ab[0], ab[1], cd[0], cd[1]};
+        return Four<scalar_t<V>>{a[0] + a[1], b[0] + b[1], c[0] + c[1], d[0] + d[1]};
     } else {
+        constexpr auto lanes = std::make_integer_sequence<int, n>{};
         // Each group of four lanes holds one partial sum of each.
-        const V abcd = __builtin_shufflevector(ab, cd, ((L & 2) / 2 * n + (L & ~3) + (L & 1))...) +
-                       __builtin_shufflevector(ab, cd, ((L & 2) / 2 * n + (L & ~3) + (L & 1) + 2)...);
-        F total = __builtin_shufflevector(abcd, abcd, 0, 1, 2, 3);
-        if constexpr (n >= 8) total += __builtin_shufflevector(abcd, abcd, 4, 5, 6, 7);
+        const V groups = pair_sums(pair_sums(a, b, lanes), pair_sums(c, d, lanes), lanes);
+        Four<scalar_t<V>> total = __builtin_shufflevector(groups, groups, 0, 1, 2, 3);
+        if constexpr (n >= 8) total += __builtin_shufflevector(groups, groups, 4, 5, 6, 7);
         if constexpr (n >= 16) {
-            total += __builtin_shufflevector(abcd, abcd, 8, 9, 10, 11);
-            total += __builtin_shufflevector(abcd, abcd, 12, 13, 14, 15);
+            total += __builtin_shufflevector(groups, groups, 8, 9, 10, 11);
+            total += __builtin_shufflevector(groups, groups, 12, 13, 14, 15);
         }
         return total;
     }
@@ -136,8 +138,7 @@ PATRAC_FN Four<scalar_t<V>> four_sums(V a, V b, V c, V d, std::integer_sequence<
 template <class V>
 PATRAC_FN void put_sums(V a, V b, V c, V d, int used, bool first, double* target, std::int64_t step) {
     using Wide = Four<double>;
-    constexpr auto lanes = std::make_integer_sequence<int, lanes_v<V>>{};
-    Wide sums = __builtin_convertvector(four_sums(a, b, c, d, lanes), Wide);
+    Wide sums = __builtin_convertvector(four_sums(a, b, c, d), Wide);
     if (used == 4 && step == 1) {
         Wide before;
         if (!first) {
@@ -167,6 +168,8 @@ PATRAC_FN void outer_block(const T* const* delta, const T* const* source, std::i
             for (int j = 0; j < 4; ++j) sum[i][j] = fma(d, x[j], sum[i][j]);
         }
     }
+    // Unrolled by hand: a loop left over would keep all accumulators in memory.
+#pragma GCC unroll 4
     for (int i = 0; i < N; ++i)
         put_sums(sum[i][0], sum[i][1], sum[i][2], sum[i][3], used, first, total + i * row_step, source_step);
 }

@@ -30,6 +30,16 @@ struct PriorScale {
     }
 };
 
+// False if an entry is infinite or NaN. An infinite weight into a saturated activation leaves l and g finite, so they do
+// not show it. Reads whole vectors: the array ends in zeros (AlignedArray).
+template <class T>
+bool all_finite(const AlignedArray<T>& x) {
+    Vec<double> sum = {};
+    for (std::int64_t i = 0; i < x.size(); i += lanes_v<Vec<double>>)
+        sum += load_wide(x.data() + i) * broadcast<Vec<double>>(0.0);
+    return reduce_add(sum) == 0.0;
+}
+
 // A point with what the next step needs of it.
 template <class T>
 struct State {
@@ -39,7 +49,7 @@ struct State {
     double g_dot_cg = 0.0;  // |C^(1/2) g|^2
 
     explicit State(std::int64_t dim) : theta(dim), gradient(dim) {}
-    bool finite() const { return std::isfinite(log_likelihood) && std::isfinite(g_dot_cg); }
+    bool finite() const { return std::isfinite(log_likelihood) && std::isfinite(g_dot_cg) && all_finite(theta); }
     void evaluate(Evaluator<T>& evaluator, const PackedData<T>& data, const LikelihoodTerms<T>& likelihood,
                   const PriorScale<T>& prior, KernelKind kernel);
 };
