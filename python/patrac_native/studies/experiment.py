@@ -1,0 +1,359 @@
+"""One experiment: a problem, an architecture, a run of the sampler, and its figures of merit in one record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native import diagnostics
+from patrac_native.architectures import Architecture, Full, Mix, Out, Sep
+from patrac_native.draws import Draws
+from patrac_native.kernels import PCNL, Kernel
+from patrac_native.likelihoods import Gaussian
+from patrac_native.network import Network
+from patrac_native.posterior import Posterior
+from patrac_native.prior import TraceClassPrior
+from patrac_native.sampling import sample
+from patrac_native.validation import FloatArray, check_count
+from patrac_native.warmup import Warmup
+
+# The architectures of the paper's tables, the slowest first: where chains of several run side by side, the long one
+# should not start last.
+ARCHITECTURES: tuple[Architecture, ...] = (Full(), Sep(2), Sep(5), Mix(2), Mix(5), Out(12), Out(45))
+# Probabilities left out of the intervals whose coverage is reported (paper, Figure 3).
+TAU = (0.01, 0.05, 0.35)
+# The paper's ESS sums autocorrelations over lags to 1000 steps (Appendix C).
+PAPER_LAGS = 1000
+# ESS is read from every tenth state where memory allows, else from as many as this many bytes hold.
+ESS_THIN = 10
+KEPT_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Data of a regression problem with one output and Gaussian noise.
+
+    Attributes
+    ----------
+    name : str
+    layer_sizes : tuple of int
+        Widths of the network to train.
+    X, y : ndarray, shapes (n, d), (n,)
+        Training rows.
+    X_test, y_test : ndarray, shapes (n_test, d), (n_test,)
+    grid : ndarray, shape (g, d)
+        Inputs at which mixing and convergence of f are judged.
+    variance : float
+        Of the noise, in squared units of y.
+    truth_test : ndarray, shape (n_test,), optional
+        The true f at the test inputs, where it is known.
+    """
+
+    name: str
+    layer_sizes: tuple[int, ...]
+    X: FloatArray
+    y: FloatArray
+    X_test: FloatArray
+    y_test: FloatArray
+    grid: FloatArray
+    variance: float
+    truth_test: FloatArray | None = None
+
+    @property
+    def likelihood(self) -> Gaussian:
+        """Gaussian of the problem's variance."""
+        return Gaussian(self.variance)
+
+
+@dataclass(frozen=True)
+class SamplingSettings:
+    """How each posterior is sampled.
+
+    Attributes
+    ----------
+    steps : int
+        Steps of each chain after warm-up; a multiple of `draws`.
+    draws : int
+        Draws of each chain that the scores, intervals and pictures use.
+    chains : int
+    warmup : "auto", int or Warmup
+        As in `sample`.
+    kernel : Kernel
+    threads : int
+        Native threads over chains.
+    progress : bool, optional
+        Show the sampler's bar; None where standard error is a terminal.
+    """
+
+    steps: int
+    draws: int
+    chains: int = 1
+    warmup: str | int | Warmup = "auto"
+    kernel: Kernel = field(default_factory=PCNL)
+    threads: int = 1
+    progress: bool | None = False
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "draws", "chains", "threads"):
+            check_count(getattr(self, name), name)
+        if self.steps % self.draws:
+            raise ValueError(f"steps must be a multiple of draws; got steps={self.steps}, draws={self.draws}.")
+
+    @property
+    def thin(self) -> int:
+        """Steps for each scored draw."""
+        return self.steps // self.draws
+
+    def ess_thin(self, dim: int, itemsize: int = 4) -> int:
+        """Return the thinning at which states are kept for the ESS: a divisor of `thin`, within KEPT_BYTES of theta.
+
+        Parameters
+        ----------
+        dim : int
+            K.
+        itemsize : int
+            Bytes of one entry of theta.
+        """
+        least = self.chains * self.steps * dim * itemsize / KEPT_BYTES
+        divisors = (value for value in range(min(ESS_THIN, self.thin), self.thin) if self.thin % value == 0)
+        return next((value for value in divisors if value >= least), self.thin)
+
+
+@dataclass(frozen=True)
+class NetworkScores:
+    """Scores of the trained network alone on the test rows; `nll`, `nlpd`, `rmse` as in `Record`."""
+
+    nll: float
+    nlpd: float
+    rmse: float
+    training_seconds: float
+    epochs: int
+
+
+@dataclass(frozen=True)
+class Record:
+    """What one run of one architecture came to, as tables and summary.json hold it.
+
+    Attributes
+    ----------
+    architecture : str
+        Its label, such as "Mix(5)".
+    dim : int
+        K.
+    chains, draws, thin, ess_thin, steps, warmup_steps : int
+        Scored draws of each chain and steps for each; steps between states kept for the ESS; steps of each chain.
+    nll : float
+        As in the paper's Table 1 (`diagnostics.nll`): summed over test rows, without the constant.
+    nlpd : float
+        Negative log predictive density, mean per test row.
+    rmse : float
+        Of the posterior mean against the true f, or against y where f is not known.
+    coverage : dict of str to float
+        Share of test rows inside the central interval, by its nominal probability, such as "0.95".
+    coverage_of : str
+        "f", or "y" for intervals that include the noise.
+    max_rhat, min_ess_bulk : float
+        Worst over the grid, from the scored draws.
+    ess, ess_paper : float
+        Effective draws of f over the grid, all chains: by Geyer's sequence, and by the paper's sum with lags to 1000
+        steps (that is 1000 / ess_thin kept draws).
+    ess_per_second, ess_paper_per_second : float
+        By `seconds`.
+    acceptance_rate, step_size : float
+        Means over chains and draws.
+    steps_per_second : float
+        Of all chains together, warm-up included.
+    seconds : float
+        Wall clock of the sampler, warm-up included.
+    """
+
+    architecture: str
+    dim: int
+    chains: int
+    draws: int
+    thin: int
+    ess_thin: int
+    steps: int
+    warmup_steps: int
+    nll: float
+    nlpd: float
+    rmse: float
+    coverage: Mapping[str, float]
+    coverage_of: str
+    max_rhat: float
+    min_ess_bulk: float
+    ess: float
+    ess_paper: float
+    ess_per_second: float
+    ess_paper_per_second: float
+    acceptance_rate: float
+    step_size: float
+    steps_per_second: float
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON-able values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A record with the draws behind it, for pictures.
+
+    Attributes
+    ----------
+    record : Record
+    draws : Draws
+        The scored draws.
+    f_test : ndarray, shape (chain, draw, n_test, 1)
+        Their outputs at the test inputs.
+    autocorrelation : ndarray, shape (chain, lag + 1)
+        Of f over the grid; one lag is `record.ess_thin` steps.
+    pit_f, pit_y : ndarray, shape (n_test,)
+        Share of draws of f, and of y with its noise, below each test observation.
+    """
+
+    record: Record
+    draws: Draws
+    f_test: npt.NDArray[Any]
+    autocorrelation: FloatArray
+    pit_f: FloatArray
+    pit_y: FloatArray
+
+
+def run_architecture(
+    problem: Problem,
+    net: Network,
+    prior: TraceClassPrior,
+    architecture: Architecture,
+    settings: SamplingSettings,
+    *,
+    seed: int,
+) -> Outcome:
+    """Sample one architecture's posterior and score it on the test rows.
+
+    Parameters
+    ----------
+    problem : Problem
+    net : Network
+        The trained network.
+    prior : TraceClassPrior
+        Usually `TraceClassPrior.fit(net)`.
+    architecture : Architecture
+    settings : SamplingSettings
+    seed : int
+        Of the chains and of the predictive noise; the outcome is a function of it, times apart.
+    """
+    post = Posterior(net, architecture, prior, problem.likelihood, problem.X, problem.y)
+    ess_thin = settings.ess_thin(post.dim, post.dtype.itemsize)
+    kept = sample(
+        post,
+        settings.kernel,
+        chains=settings.chains,
+        draws=settings.steps // ess_thin,
+        thin=ess_thin,
+        warmup=settings.warmup,
+        seed=seed,
+        threads=settings.threads,
+        progress=settings.progress,
+    )
+    if not kept.settings["completed"]:
+        # Half a run would give scores that look like those of a whole one.
+        raise KeyboardInterrupt
+    f_grid = kept.predict(problem.grid, threads=settings.threads)
+    lags = max(1, min(PAPER_LAGS // ess_thin, kept.n_draws - 2))
+    rho = diagnostics.autocorrelation(f_grid, max_lag=min(4 * lags, kept.n_draws - 2))
+    ess = diagnostics.ess_geyer(f_grid)
+    ess_paper = diagnostics.ess_paper(f_grid, max_lag=lags)
+
+    draws = kept.thinned(settings.thin // ess_thin)
+    f_test = draws.predict(problem.X_test, threads=settings.threads)
+    y_draws = draws.likelihood.sample(f_test, np.random.default_rng(seed))
+    worst = diagnostics.convergence(draws.predict(problem.grid, threads=settings.threads)).worst()
+    truth = problem.y_test if problem.truth_test is None else problem.truth_test
+    covered = diagnostics.coverage(y_draws if problem.truth_test is None else f_test, truth, TAU)
+    seconds = float(kept.settings["seconds"])
+    record = Record(
+        architecture=architecture.label(),
+        dim=post.dim,
+        chains=settings.chains,
+        draws=settings.draws,
+        thin=settings.thin,
+        ess_thin=ess_thin,
+        steps=settings.steps,
+        warmup_steps=sum(phase["steps"] for phase in kept.settings["warmup"]["phases"]),
+        nll=diagnostics.nll(f_test, problem.y_test, problem.variance),
+        nlpd=diagnostics.nlpd(f_test, problem.y_test, problem.variance),
+        rmse=diagnostics.rmse(f_test, truth),
+        coverage={f"{1 - tau:g}": float(share) for tau, share in zip(TAU, covered, strict=True)},
+        coverage_of="y" if problem.truth_test is None else "f",
+        max_rhat=worst["max_rhat"],
+        min_ess_bulk=worst["min_ess_bulk"],
+        ess=ess,
+        ess_paper=ess_paper,
+        ess_per_second=ess / seconds,
+        ess_paper_per_second=ess_paper / seconds,
+        acceptance_rate=float(kept.stats["acceptance_rate"].mean()),
+        step_size=float(kept.stats["step_size"].mean()),
+        steps_per_second=kept.steps_per_second,
+        seconds=seconds,
+    )
+    return Outcome(
+        record,
+        draws,
+        f_test,
+        rho,
+        pit_f=diagnostics.pit(f_test, problem.y_test),
+        pit_y=diagnostics.pit(y_draws, problem.y_test),
+    )
+
+
+def score_network(problem: Problem, net: Network) -> NetworkScores:
+    """Score the trained network as a forecast without posterior: one chain of one draw."""
+    f = net.predict(problem.X_test)[None, None]
+    truth = problem.y_test if problem.truth_test is None else problem.truth_test
+    history = net.history
+    return NetworkScores(
+        nll=diagnostics.nll(f, problem.y_test, problem.variance),
+        nlpd=diagnostics.nlpd(f, problem.y_test, problem.variance),
+        rmse=diagnostics.rmse(f, truth),
+        training_seconds=history.seconds if history else 0.0,
+        epochs=len(history.loss) if history else 0,
+    )
+
+
+def estimate_seconds(
+    problem: Problem,
+    net: Network,
+    prior: TraceClassPrior,
+    architectures: Sequence[Architecture],
+    settings: SamplingSettings,
+) -> float:
+    """Estimate the processor seconds of sampling every architecture once, from a few hundred timed steps of each."""
+    warmup = settings.warmup
+    extra = warmup.steps if isinstance(warmup, Warmup) else warmup if isinstance(warmup, int) else 20_000
+    total = 0.0
+    for architecture in architectures:
+        post = Posterior(net, architecture, prior, problem.likelihood, problem.X, problem.y)
+        steps = 100
+        while True:
+            started = time.perf_counter()
+            sample(post, PCNL(1e-4), chains=1, draws=1, thin=steps, warmup=None, seed=0, threads=1, progress=False)
+            seconds = time.perf_counter() - started
+            # Short runs are mostly start-up; repeat with more steps until they are not.
+            if seconds > 0.05:
+                break
+            steps *= 4
+        total += settings.chains * (extra + settings.steps) * seconds / steps
+    return total
+
+
+def derived_seed(seed: int, *path: int) -> int:
+    """Return a seed in 0..2^63-1 for a part of a study, by its place, so that parts do not share streams."""
+    state = np.random.SeedSequence([seed, *path]).generate_state(1, np.uint64)
+    return int(state[0] >> np.uint64(1))

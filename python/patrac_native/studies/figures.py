@@ -1,0 +1,153 @@
+"""The figures that the demo and the studies share, one matplotlib figure for several architectures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native import plots
+from patrac_native.studies.experiment import TAU, Outcome, Problem, Record
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Points at which functions over a single input are drawn.
+_CURVE_POINTS = 201
+_HEADROOM = 0.6
+
+
+def bands_figure(problem: Problem, outcomes: Sequence[Outcome], truth: Any = None) -> Figure:
+    """Posterior draws and intervals over a single input, a panel for each architecture (the paper's Figure 2).
+
+    Parameters
+    ----------
+    problem : Problem
+        With one input.
+    outcomes : sequence of Outcome
+    truth : callable, optional
+        The true f of an array of inputs.
+    """
+    x = np.linspace(problem.grid.min(), problem.grid.max(), _CURVE_POINTS)
+    fig, axes = _panels(len(outcomes), (4.4, 3.0))
+    for index, (ax, outcome) in enumerate(zip(axes, outcomes, strict=True)):
+        plots.posterior_bands(
+            x,
+            outcome.draws.predict(x[:, None]),
+            truth=None if truth is None else truth(x),
+            data=(problem.X[:, 0], problem.y),
+            map_fit=outcome.draws.network.net.predict(x[:, None]),
+            legend=False,
+            ax=ax,
+        )
+        ax.set_title(f"{outcome.record.architecture}, K = {outcome.record.dim}")
+        # One scale for all panels, so that widths can be compared by eye.
+        ax.set_ylim(problem.y.min() - _HEADROOM, problem.y.max() + _HEADROOM)
+        if index == 0:
+            _legend_of(fig, ax)
+    return fig
+
+
+def trace_figure(outcomes: Sequence[Outcome], point: npt.ArrayLike, label: str) -> Figure:
+    """Traces of l, log prior, first output weight and f at a point, a row for each architecture (paper, Appendix D).
+
+    Parameters
+    ----------
+    outcomes : sequence of Outcome
+    point : array_like, shape (d,)
+        The input whose f is traced.
+    label : str
+        Its name in the heading.
+    """
+    from matplotlib.figure import Figure
+
+    names = ("log-likelihood", "log prior", "first output weight", f"f({label}) less its mean")
+    fig = Figure(figsize=(11.5, 1.9 * len(outcomes)), layout="constrained")
+    axes = fig.subplots(len(outcomes), 4, squeeze=False)
+    for row, outcome in zip(axes, outcomes, strict=True):
+        draws = outcome.draws
+        weight = draws.network.first_output_weight()
+        plots.trace_panel(
+            draws.stats["log_likelihood"],
+            draws.stats["log_prior"],
+            draws.theta[:, :, 0 if weight is None else weight],
+            draws.predict(np.atleast_2d(point))[:, :, 0, 0],
+            row,
+            point=label,
+        )
+        for ax in row:
+            ax.set_ylabel("")
+            ax.set_xlabel("")
+        row[0].set_ylabel(outcome.record.architecture)
+    for ax, name in zip(axes[0], names, strict=True):
+        ax.set_title(name, fontsize="medium")
+    for ax in axes[-1]:
+        ax.set_xlabel("draw")
+    return fig
+
+
+def autocorrelation_figure(outcomes: Sequence[Outcome]) -> Figure:
+    """Autocorrelation of f over the grid against the lag in steps, a panel for each architecture, a line a chain."""
+    from matplotlib.ticker import MaxNLocator
+
+    fig, axes = _panels(len(outcomes), (4.4, 2.5))
+    for ax, outcome in zip(axes, outcomes, strict=True):
+        plots.autocorrelation_plot(outcome.autocorrelation, ax, legend=False)
+        # The axis counts kept draws; its ticks say steps, so that panels of unequal thinning compare.
+        thin = outcome.record.ess_thin
+        last = outcome.autocorrelation.shape[1] - 1
+        steps = [step for step in MaxNLocator(4, integer=True).tick_values(0, last * thin) if step <= last * thin]
+        ax.set_xticks([step / thin for step in steps], [f"{step:,.0f}" for step in steps])
+        ax.set_xlabel("lag (steps)")
+        ax.set_ylim(-0.15, 1.02)
+        ax.set_title(outcome.record.architecture)
+    return fig
+
+
+def pit_figure(pits: Mapping[str, npt.ArrayLike], *, of: str) -> Figure:
+    """PIT densities of several architectures in one panel; `of` says what the draws are, "y" or "f"."""
+    from matplotlib.figure import Figure
+
+    fig = Figure(figsize=(6.2, 3.9), layout="constrained")
+    ax = plots.pit_density(pits, fig.subplots())
+    ax.set_xlabel(f"share of draws of {of} below the observed y")
+    return fig
+
+
+def coverage_figure(records: Mapping[str, Sequence[Record]]) -> Figure:
+    """Observed coverage over replicates, a box for each architecture (the paper's Figure 3)."""
+    from matplotlib.figure import Figure
+
+    levels = [f"{1 - tau:g}" for tau in TAU]
+    shares = {name: np.array([[r.coverage[level] for level in levels] for r in runs]) for name, runs in records.items()}
+    fig = Figure(figsize=(7.6, 4.2), layout="constrained")
+    plots.coverage_boxplot(shares, TAU, fig.subplots())
+    return fig
+
+
+def _panels(count: int, size: tuple[float, float]) -> tuple[Figure, list[Any]]:
+    """A figure of two columns with `count` panels of about `size` inches."""
+    from matplotlib.figure import Figure
+
+    columns = min(2, count)
+    rows = math.ceil(count / columns)
+    fig = Figure(figsize=(columns * size[0], rows * size[1]), layout="constrained")
+    axes = list(fig.subplots(rows, columns, squeeze=False).ravel())
+    for spare in axes[count:]:
+        spare.set_axis_off()
+    return fig, axes[:count]
+
+
+def _legend_of(fig: Figure, ax: Any) -> None:
+    """One key below the whole figure, of the entries of one panel."""
+    handles, labels = ax.get_legend_handles_labels()
+    legend = fig.legend(
+        handles, labels, loc="outside lower center", ncols=len(handles), frameon=False, fontsize="small"
+    )
+    # Draws are thin and translucent; their key is not.
+    for handle in legend.get_lines():
+        handle.set_alpha(1.0)
+        handle.set_linewidth(max(1.4, handle.get_linewidth()))

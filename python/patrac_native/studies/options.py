@@ -1,0 +1,69 @@
+"""Command-line options that the studies share, and the sampling settings they stand for."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from patrac_native.studies.experiment import SamplingSettings
+
+
+def add_study_options(parser: argparse.ArgumentParser, name: str, replicates: int) -> None:
+    """Add the options that the studies share."""
+    parser.add_argument(
+        "--replicates", type=int, default=replicates, metavar="R", help="independent data sets (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="shorter chains: shows the pattern in a fraction of the time"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path(f"patrac-study-{name}"),
+        metavar="DIR",
+        help="folder for report.html, summary.json and replicates.csv (default: %(default)s)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of data, training and chains (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=None, help="chains run side by side (default: all processors)")
+    parser.add_argument(
+        "--steps", type=int, default=None, help="steps of each chain after warm-up, a multiple of --draws"
+    )
+    parser.add_argument("--draws", type=int, default=500, help="draws used for scores (default: %(default)s)")
+    parser.add_argument(
+        "--paper-training", action="store_true", help="Adam at 1e-6, patience 20: the paper's; very slow"
+    )
+    parser.add_argument(
+        "--adapt-always", action="store_true", help="keep adapting the step size while sampling, as the paper does"
+    )
+    # For tests: one architecture is enough to see files and tables.
+    parser.add_argument("--warmup-factor", type=float, default=None, help=argparse.SUPPRESS)
+    parser.add_argument("--max-epochs", type=int, default=None, help=argparse.SUPPRESS)
+
+
+def sampling_settings(
+    args: argparse.Namespace, *, steps: int, quick_steps: int, quick_warmup: float
+) -> SamplingSettings:
+    """Return the settings that the options ask for: the paper's, or with --quick a shorter form of them.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        Of `add_study_options`.
+    steps, quick_steps : int
+        Steps of each chain where --steps is not given.
+    quick_warmup : float
+        Factor of the paper's warm-up with --quick.
+    """
+    from patrac_native.kernels import PCNL
+    from patrac_native.studies.experiment import SamplingSettings
+    from patrac_native.warmup import paper_warmup
+
+    factor = args.warmup_factor or (quick_warmup if args.quick else 1.0)
+    return SamplingSettings(
+        steps=args.steps or (quick_steps if args.quick else steps),
+        draws=args.draws,
+        warmup=paper_warmup().scaled(factor),
+        kernel=PCNL(adapt="always" if args.adapt_always else "warmup"),
+    )

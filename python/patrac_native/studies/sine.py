@@ -1,0 +1,155 @@
+"""`patrac study sine`: the paper's simulation study over independent data sets (its section 4)."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from patrac_native.network import Network
+    from patrac_native.studies.experiment import Problem
+
+STEPS = 500_000
+QUICK_STEPS, QUICK_WARMUP = 100_000, 0.1
+
+# Tables 1 and 2 of the paper: mean (standard deviation) over 100 data sets, on its authors' laptop.
+PAPER_NLL = {
+    "Full": "571.8 (31.6)",
+    "Sep(2)": "547.7 (17.9)",
+    "Sep(5)": "557.4 (24.9)",
+    "Mix(2)": "567.3 (30.0)",
+    "Mix(5)": "575.9 (33.6)",
+    "Out(12)": "559.6 (24.9)",
+    "Out(45)": "559.6 (25.4)",
+}
+PAPER_ESS = {
+    "Full": "2,591 (1,150)",
+    "Sep(2)": "9,788 (2,531)",
+    "Sep(5)": "6,104 (1,758)",
+    "Mix(2)": "1,692 (705)",
+    "Mix(5)": "2,245 (600)",
+    "Out(12)": "3,074 (3,492)",
+    "Out(45)": "3,405 (3,363)",
+}
+PAPER_ESS_PER_SECOND = {
+    "Full": "3.8 (1.7)",
+    "Sep(2)": "23.7 (6.2)",
+    "Sep(5)": "14.6 (4.2)",
+    "Mix(2)": "3.1 (1.3)",
+    "Mix(5)": "4.1 (1.1)",
+    "Out(12)": "12.1 (13.7)",
+    "Out(45)": "13.4 (13.2)",
+}
+PAPER_SECONDS = {
+    "Full": "689 (9)",
+    "Sep(2)": "413 (6)",
+    "Sep(5)": "418 (6)",
+    "Mix(2)": "551 (9)",
+    "Mix(5)": "553 (7)",
+    "Out(12)": "255 (5)",
+    "Out(45)": "255 (5)",
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `patrac study sine`."""
+    from patrac_native.studies.options import add_study_options
+
+    add_study_options(parser, "sine", replicates=10)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the study, print its tables, write report.html, summary.json and replicates.csv; returns 0."""
+    from patrac_native.report import Report
+    from patrac_native.studies import figures
+    from patrac_native.studies.options import sampling_settings
+    from patrac_native.studies.problems import sine_mean, sine_problem
+    from patrac_native.studies.replicates import run_replicates
+    from patrac_native.studies.study_output import (
+        CHAINS,
+        MIXING,
+        add_chain_sections,
+        finish,
+        print_table,
+        settings_text,
+        study_table,
+    )
+
+    args.out.mkdir(parents=True, exist_ok=True)
+    study = run_replicates(
+        sine_problem,
+        lambda problem, seed: _train(problem, seed, args),
+        sampling_settings(args, steps=STEPS, quick_steps=QUICK_STEPS, quick_warmup=QUICK_WARMUP),
+        replicates=args.replicates,
+        seed=args.seed,
+        threads=args.threads,
+    )
+    scores = study_table(
+        study,
+        {
+            "NLL": ("nll", 1),
+            "NLPD": ("nlpd", 4),
+            "RMSE of f": ("rmse", 3),
+            "in 99%": ("coverage:0.99", 1),
+            "in 95%": ("coverage:0.95", 1),
+            "in 65%": ("coverage:0.65", 1),
+        },
+        network={"NLL": "nll", "NLPD": "nlpd", "RMSE of f": "rmse"},
+        paper={"NLL, paper": PAPER_NLL},
+    )
+    mixing = study_table(
+        study,
+        MIXING,
+        paper={"ESS, paper": PAPER_ESS, "s, paper": PAPER_SECONDS, "ESS/s, paper": PAPER_ESS_PER_SECOND},
+    )
+    checks = study_table(study, CHAINS)
+    print_table("Scores on 1000 test rows, mean (sd) over data sets; coverage of sin(x) in percent of rows", scores)
+    print_table("Mixing of f, mean (sd) over data sets", mixing)
+    print_table("Chains", checks)
+    print(f"\n{settings_text(study)}")
+
+    report = Report("patrac study sine")
+    report.text(
+        "The simulation study of Partial Trace-Class Bayesian Neural Networks (Carter & Sell 2025), section 4: 100 "
+        "observations of sin(x) + N(0, 1), x uniform on [-5, 5], 1000 test rows, a 1-50-50-1 tanh network."
+    )
+    report.text(settings_text(study))
+    report.heading("Scores (Table 1)")
+    report.table(
+        *scores,
+        caption="Mean (sd) over data sets. NLL: sum over test rows of (y - f)^2 / 2, mean over draws; NLPD: mean "
+        "negative log predictive density; in 99/95/65%: percent of test rows whose sin(x) lies in that interval of f.",
+    )
+    report.heading("Coverage (Figure 3)")
+    report.figure(
+        figures.coverage_figure(study.records),
+        "Observed coverage of sin(x) over the data sets; black lines mark the targets. Fewer than five data sets are "
+        "shown as points.",
+    )
+    report.heading("Mixing and time (Table 2)")
+    report.table(*mixing, caption="Mean (sd) over data sets. The paper's times are from its authors' laptop.")
+    report.table(*checks, caption="R-hat compares the quarters of the one chain: 1.05 or less is wanted.")
+    report.heading("Posteriors of the first data set (Figure 2)")
+    report.figure(
+        figures.bands_figure(study.first_problem, study.first, sine_mean),
+        "Orange: 100 draws of f. Dashed purple: pointwise 95% interval. Dotted green: sin(x). Blue: the network.",
+    )
+    add_chain_sections(report, study, [-2.0], "-2")
+    finish(study, report, "study sine", args)
+    return 0
+
+
+def _train(problem: Problem, seed: int, args: argparse.Namespace) -> Network:
+    """Train with the default or the paper's preset, l2 = 1 in both."""
+    from patrac_native.training import train
+
+    return train(
+        problem.layer_sizes,
+        problem.X,
+        problem.y,
+        likelihood=problem.likelihood,
+        seed=seed,
+        max_epochs=args.max_epochs,
+        preset="paper" if args.paper_training else None,
+        progress=None if args.paper_training else False,
+    )

@@ -1,0 +1,160 @@
+"""What a study writes: tables over replicates, one CSV row a run, the summary and the report's common sections."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from patrac_native.studies.experiment import Record
+from patrac_native.studies.replicates import Study
+from patrac_native.studies.tables import Row, format_table, mean_sd, plural
+
+if TYPE_CHECKING:
+    from patrac_native.report import Report
+
+# Heading to (field of Record, decimals), for `study_table`.
+MIXING = {
+    "ESS (paper's)": ("ess_paper", 0),
+    "ESS (Geyer)": ("ess", 0),
+    "seconds": ("seconds", 1),
+    "ESS/s (paper's)": ("ess_paper_per_second", 1),
+    "ESS/s (Geyer)": ("ess_per_second", 1),
+}
+CHAINS = {
+    "K": ("dim", 0),
+    "R-hat": ("max_rhat", 3),
+    "acceptance": ("acceptance_rate", 2),
+    "step size": ("step_size", 4),
+    "steps/s": ("steps_per_second", 0),
+}
+
+
+def study_table(
+    study: Study,
+    columns: Mapping[str, tuple[str, int]],
+    *,
+    network: Mapping[str, str] | None = None,
+    paper: Mapping[str, Mapping[str, str]] | None = None,
+) -> tuple[Row, list[Row]]:
+    """Headers and rows of means (sd) over replicates, a row for each architecture.
+
+    Parameters
+    ----------
+    study : Study
+    columns : mapping of heading to (field of Record, decimals)
+        A field "coverage:0.95" is that entry of `coverage`, in percent.
+    network : mapping of heading to a field of NetworkScores, optional
+        Adds a first row for the trained networks, empty where there is no such field.
+    paper : mapping of heading to (label to the paper's figure), optional
+        Further columns.
+    """
+    paper = {} if paper is None else paper
+    headers = ["model", *columns, *paper]
+    rows = []
+    if network is not None:
+        cells = [
+            mean_sd([getattr(s, network[name]) for s in study.networks], decimals) if name in network else ""
+            for name, (_, decimals) in columns.items()
+        ]
+        rows.append(["network", *cells, *(figures.get("network", "") for figures in paper.values())])
+    for label, records in study.records.items():
+        cells = [mean_sd([_value(r, name) for r in records], decimals) for name, decimals in columns.values()]
+        rows.append([label, *cells, *(figures.get(label, "") for figures in paper.values())])
+    return headers, rows
+
+
+def print_table(title: str, table: tuple[Row, list[Row]]) -> None:
+    """Print a table under its title."""
+    print(f"\n{title}")
+    print(format_table(*table), flush=True)
+
+
+def write_csv(path: str | os.PathLike[str], study: Study) -> None:
+    """Write one row for each replicate and architecture, and one for each trained network."""
+    names = [f.name for f in fields(Record) if f.name not in ("coverage", "architecture")]
+    levels = list(study.first[0].record.coverage)
+    header = ["replicate", "architecture", *names, *(f"coverage_{level}" for level in levels)]
+    with open(path, "w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, header, restval="")
+        writer.writeheader()
+        for replicate, score in enumerate(study.networks):
+            row: dict[str, Any] = {"replicate": replicate, "architecture": "network"}
+            writer.writerow(row | {name: getattr(score, name) for name in ("nll", "nlpd", "rmse")})
+            for label, records in study.records.items():
+                record = records[replicate]
+                row = {"replicate": replicate, "architecture": label}
+                row |= {name: getattr(record, name) for name in names}
+                writer.writerow(row | {f"coverage_{level}": record.coverage[level] for level in levels})
+
+
+def study_summary(study: Study, command: str, args: argparse.Namespace) -> dict[str, Any]:
+    """Content of summary.json."""
+    history = study.first_network.history
+    return {
+        "command": command,
+        "options": {key: value for key, value in vars(args).items() if isinstance(value, str | int | float | Path)},
+        "replicates": study.replicates,
+        "interrupted": study.interrupted,
+        "training": dict(history.settings) if history else {},
+        "kernel": study.settings.kernel.to_dict(),
+        "networks": [asdict(score) for score in study.networks],
+        "runs": {label: [record.to_dict() for record in records] for label, records in study.records.items()},
+    }
+
+
+def settings_text(study: Study) -> str:
+    """Say in words how networks were trained and posteriors sampled."""
+    history: Any = study.first_network.history
+    training, settings, record = history.settings, study.settings, study.first[0].record
+    adapt = "keeps adapting, as in the paper" if settings.kernel.adapt_always else "then stays"
+    thins = {label: runs[0].ess_thin for label, runs in study.records.items()}
+    every = (
+        f"every {record.ess_thin}th step"
+        if len(set(thins.values())) == 1
+        else "every " + ", ".join(f"{thin}th ({label})" for label, thin in thins.items()) + " step"
+    )
+    return (
+        f"{plural(study.replicates, 'replicate')}. Training: Adam, learning rate {training['learning_rate']:g}, l2 "
+        f"{training['l2']:g}, patience {training['patience']}, at most {training['max_epochs'] or 'any number of'} "
+        f"epochs (the paper: 1e-6, patience 20). Sampling: pCNL, one chain, {record.warmup_steps:,} steps of warm-up and "
+        f"{record.steps:,} more (the paper: 650,000 and 500,000); the step size {adapt}. {record.draws} draws for the "
+        f"scores; ESS from {every}, the paper's with lags to 1000 steps. Seconds: the sampler's wall clock, warm-up "
+        "included, one thread."
+    )
+
+
+def add_chain_sections(report: Report, study: Study, point: Any, label: str) -> None:
+    """Add traces and autocorrelation of the first replicate; f is traced at the input `point` (d,), called `label`."""
+    from patrac_native.studies import figures
+
+    report.heading("Chains of the first replicate")
+    report.figure(
+        figures.trace_figure(study.first, point, label),
+        f"Traces, a draw every {study.settings.thin} steps. They should look like one band without trends.",
+    )
+    report.figure(
+        figures.autocorrelation_figure(study.first),
+        "Autocorrelation of f, averaged over the grid, against the lag in steps.",
+    )
+
+
+def finish(study: Study, report: Report, command: str, args: argparse.Namespace) -> None:
+    """Write report.html, summary.json and replicates.csv to --out and say so."""
+    from patrac_native.report import write_json
+
+    report.write(args.out / "report.html")
+    write_json(args.out / "summary.json", study_summary(study, command, args))
+    write_csv(args.out / "replicates.csv", study)
+    print(f"\nReport: {args.out / 'report.html'}; figures: summary.json and replicates.csv beside it.", flush=True)
+
+
+def _value(record: Record, name: str) -> float:
+    """A field of a record, or an entry of its coverage in percent."""
+    field, _, level = name.partition(":")
+    value = getattr(record, field)
+    return 100 * value[level] if level else float(value)
