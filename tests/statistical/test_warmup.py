@@ -76,8 +76,8 @@ def test_pcn_and_pcnl_agree_after_the_default_warmup(net: pn.Network, data: Any,
 @pytest.mark.slow
 def test_adaptation_and_accept_all_leave_no_bias(net: pn.Network, data: Any) -> None:
     post = posterior(net, data, pn.Sep(2))
-    # Nothing adapts here. Fixed-step pCN finds its way from prior draws; fixed-step pCNL can stay where it starts, since
-    # far out its drift overshoots and all is rejected, so it goes on from where pCN ended.
+    # Nothing adapts here. Fixed-step pCN finds its way from prior draws; fixed-step pCNL can stay where it starts:
+    # far out its drift overshoots and all is rejected. So it goes on from where pCN ended.
     fixed = run(post, pn.PCN(0.2), warmup=50_000, init="prior", seed=51)
     onward = run(post, pn.PCNL(0.008), warmup=None, init=fixed.theta[:, -1], seed=52)
     # The paper's phases at a twentieth of their length, from a step size that such a length can grow.
