@@ -1,0 +1,225 @@
+"""Draws: predictions against the oracle at every kept state, blocks, noise, probabilities, thinning and the summary."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import special
+
+import patrac_native as pn
+import problems
+from patrac_native import diagnostics
+from problems import ARCHITECTURES, Problem
+from rounding import error_bounds
+
+
+def sampled(
+    architecture: str = "mix", likelihood: str = "gaussian", dtype: str = "float64", **arguments: Any
+) -> tuple[pn.Draws, Problem]:
+    """A short run on a random problem, with its oracle."""
+    rng = problems.rng_of("draws", architecture, likelihood)
+    problem = problems.problem(
+        rng, (2, 6, 5, 3), 14, architecture_name=architecture, likelihood=likelihood, dtype=dtype
+    )
+    settings: dict[str, Any] = {"chains": 2, "draws": 4, "thin": 5, "warmup": 400, "seed": 1} | arguments
+    return pn.sample(problem.post, **settings), problem
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_predict_is_the_reference_forward_pass_at_each_theta(architecture: str, dtype: str) -> None:
+    draws, problem = sampled(architecture, dtype=dtype)
+    problem.data.X = problems.rng_of("new rows").normal(size=(11, 2))  # new rows: the bounds are taken there
+    problem.data.y = np.zeros((11, 3))
+    f = draws.predict(problem.data.X)
+    assert f.shape == (2, 4, 11, 3) and f.dtype == np.dtype(dtype)
+    u = 0.5 * float(np.finfo(dtype).eps)
+    for chain in range(2):
+        for draw in range(4):
+            problem.theta = draws.theta[chain, draw].astype(np.float64)
+            expected = problem.partial.predict(problem.theta, problem.X)
+            bound = forward_bounds(problem, u) + forward_bounds(problem, 2.0**-53)
+            assert (np.abs(f[chain, draw] - expected) <= bound).all()
+    assert np.ptp(f, axis=(0, 1)).min() > 0
+
+
+def forward_bounds(problem: Problem, u: float) -> Any:
+    """Bounds of f at problem.X, whose rows are not those of the posterior."""
+    rows = len(problem.data.X)
+    post = pn.Posterior(
+        problem.post.net,
+        problem.post.architecture,
+        problems.PRIOR,
+        pn.Gaussian(1.0),
+        problem.data.X,
+        np.zeros((rows, 3)),
+        dtype=problem.post.dtype.name,
+    )
+    data = problems.Data(pn.Gaussian(1.0), problem.data.X, np.zeros((rows, 3)), None)
+    return error_bounds(Problem(post, problem.partial, data, problem.theta), u).f
+
+
+@pytest.mark.parametrize("n", [1, 7, 257, 9001])
+def test_predict_of_any_number_of_rows_is_row_by_row_the_same(n: int) -> None:
+    """Tiles, their last piece, and the blocks of 8192 rows leave no trace: lanes are rows, so the bits agree."""
+    draws, _ = sampled(draws=2)
+    X = problems.rng_of("rows", n).normal(size=(n, 2))
+    f = draws.predict(X)
+    assert f.shape == (2, 2, n, 3)
+    chosen = np.unique(np.linspace(0, n - 1, 40).astype(int))
+    np.testing.assert_array_equal(f[:, :, chosen], draws.predict(X[chosen]))
+    np.testing.assert_array_equal(f[:, :, -1:], draws.predict(X[-1:]))
+
+
+def test_predict_is_the_same_for_any_number_of_threads() -> None:
+    draws, _ = sampled()
+    X = problems.rng_of("threads").normal(size=(50, 2))
+    for threads in (1, 3, 20):
+        np.testing.assert_array_equal(draws.predict(X, threads=threads), draws.predict(X))
+
+
+@pytest.mark.parametrize("rows", [1, 4, 10, 33, None])
+def test_blocks_are_the_whole_prediction_cut_up(rows: int | None) -> None:
+    draws, _ = sampled()
+    X = problems.rng_of("blocks").normal(size=(33, 2))
+    whole, seen = draws.predict(X), []
+    for block, f in draws.predict_blocks(X, rows=rows):
+        np.testing.assert_array_equal(f, whole[:, :, block])
+        seen += list(range(33))[block]
+        assert f.shape[2] == block.stop - block.start <= (rows or 33)
+    assert seen == list(range(33))
+
+
+def test_default_blocks_keep_their_bytes_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    draws, _ = sampled()
+    monkeypatch.setattr("patrac_native.draws.BLOCK_BYTES", 2 * 4 * 3 * 8 * 10)
+    blocks = [f for _, f in draws.predict_blocks(np.zeros((33, 2)))]
+    assert [f.shape[2] for f in blocks] == [10, 10, 10, 3]
+
+
+def test_predictive_of_gaussian_adds_noise_of_each_outputs_variance() -> None:
+    draws, problem = sampled(likelihood="gaussian_by_output", draws=50, chains=4)
+    X = np.zeros((40, 2))
+    noise = draws.predictive(X, seed=2) - draws.predict(X)
+    assert noise.shape == (4, 50, 40, 3)
+    assert isinstance(problem.data.likelihood, pn.Gaussian)
+    count = 4 * 50 * 40
+    variance = problem.data.likelihood.variance_vector(3)
+    # 4 standard errors of mean, variance and correlations.
+    flat = (noise / np.sqrt(variance)).reshape(count, 3)
+    assert (np.abs(flat.mean(axis=0)) <= 4 / np.sqrt(count)).all()
+    assert (np.abs((flat**2).mean(axis=0) - 1) <= 4 * np.sqrt(2 / count)).all()
+    assert (np.abs(np.corrcoef(flat.T)[np.triu_indices(3, 1)]) <= 4 / np.sqrt(count)).all()
+    np.testing.assert_array_equal(draws.predictive(X, seed=2), draws.predict(X) + noise)
+    assert not np.isclose(draws.predictive(X, seed=3), draws.predictive(X, seed=2)).any()
+
+
+def test_predictive_of_categorical_draws_labels_with_the_probabilities() -> None:
+    draws, _ = sampled(likelihood="categorical", draws=2)
+    X = np.repeat([[0.3, -0.5]], 4000, axis=0)
+    labels, probability = draws.predictive(X, seed=4), draws.predict_proba(X[:1])
+    assert labels.shape == (2, 2, 4000) and labels.dtype.kind == "i"
+    for c in range(3):
+        p = probability[:, :, 0, c]
+        assert (np.abs((labels == c).mean(axis=-1) - p) <= 4.5 * np.sqrt(p * (1 - p) / 4000)).all()
+
+
+def test_predictive_of_bernoulli_draws_zeros_and_ones_with_the_probabilities() -> None:
+    draws, _ = sampled(likelihood="bernoulli", draws=2)
+    X = np.repeat([[0.3, -0.5]], 4000, axis=0)
+    y, p = draws.predictive(X, seed=4), draws.predict_proba(X[:1])[:, :, 0]
+    assert y.shape == (2, 2, 4000, 3) and set(np.unique(y)) == {0, 1}
+    assert (np.abs(y.mean(axis=2) - p) <= 4.5 * np.sqrt(p * (1 - p) / 4000)).all()
+
+
+def test_probabilities_are_softmax_and_sigmoid_of_the_function_draws() -> None:
+    for likelihood, link in (
+        ("categorical_scale", lambda f: special.softmax(f, axis=-1)),
+        ("bernoulli", special.expit),
+    ):
+        draws, problem = sampled(likelihood=likelihood, dtype="float32")
+        expected = link(draws.predict(problem.X).astype(np.float64))
+        probability = draws.predict_proba(problem.X)
+        assert probability.dtype == np.float64
+        # exp, a sum of three and a quotient in float64.
+        np.testing.assert_allclose(probability, expected, rtol=20 * 2.3e-16)
+
+
+def test_probabilities_of_a_gaussian_are_refused() -> None:
+    draws, problem = sampled()
+    with pytest.raises(TypeError, match="gaussian likelihood has no class probabilities; use Categorical or Bernoulli"):
+        draws.predict_proba(problem.X)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda draws: draws.predict(np.zeros((3, 5))), ValueError, "X must have 2 columns.*got 5"),
+        (lambda draws: draws.predict(np.zeros(2)), ValueError, r"X must have shape \(n, 2\); got \(2,\)"),
+        (lambda draws: draws.predict(np.zeros((0, 2))), ValueError, "X has no rows"),
+        (lambda draws: draws.predict([[0.0, np.nan]]), ValueError, "X must be finite; column 1 has nan first at row 0"),
+        (lambda draws: draws.predict([["a", "b"]]), TypeError, "X must hold real numbers"),
+        (
+            lambda draws: list(draws.predict_blocks(np.zeros((3, 2)), rows=0)),
+            ValueError,
+            "rows must be at least 1; got 0",
+        ),
+        (lambda draws: draws.predictive(np.zeros((3, 2)), seed=-1), ValueError, "seed must be at least 0; got -1"),
+        (lambda draws: draws.predict(np.zeros((3, 2)), threads=0), ValueError, "threads must be at least 1; got 0"),
+        (lambda draws: draws.summary(np.zeros((3, 2)), coverage=1.5), ValueError, r"coverage.*1\.5"),
+        (lambda draws: draws.thinned(0), ValueError, "every must be at least 1; got 0"),
+    ],
+)
+def test_bad_arguments_are_refused(call: Any, error: type[Exception], message: str) -> None:
+    draws, _ = sampled()
+    with pytest.raises(error, match=message):
+        call(draws)
+
+
+def test_thinned_drops_an_unfinished_stretch() -> None:
+    draws, _ = sampled(draws=11)
+    thinned = draws.thinned(4)
+    np.testing.assert_array_equal(thinned.theta, draws.theta[:, [3, 7]])
+    np.testing.assert_array_equal(
+        thinned.stats["acceptance_rate"], draws.stats["acceptance_rate"][:, :8].reshape(2, 2, 4).mean(axis=-1)
+    )
+    np.testing.assert_array_equal(thinned.stats["nonfinite"], draws.stats["nonfinite"])
+    np.testing.assert_array_equal(thinned.stats["warmup_step_size"], draws.stats["warmup_step_size"])
+
+
+def test_thinned_keeps_warmup_columns_where_there_are_as_many_phases_as_draws() -> None:
+    """Two phases and two draws: only what has one value for each draw is thinned."""
+    draws, _ = sampled(draws=2)
+    assert draws.stats["warmup_step_size"].shape == (2, 2)
+    assert draws.thinned(2).stats["warmup_step_size"].shape == (2, 2)
+    assert draws.thinned(2).theta.shape[1] == 1
+
+
+def test_summary_holds_the_moments_and_diagnostics_of_the_function_draws() -> None:
+    draws, _ = sampled(draws=100, chains=2)
+    X = problems.rng_of("grid").normal(size=(6, 2))
+    summary, f = draws.summary(X, coverage=0.9), draws.predict(X)
+    flat = f.reshape(200, 6, 3)
+    np.testing.assert_allclose(summary.mean, flat.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(summary.sd, flat.std(axis=0), rtol=1e-12)
+    lower, upper = diagnostics.credible_interval(f, 0.9)
+    np.testing.assert_array_equal(summary.lower, lower)
+    np.testing.assert_array_equal(summary.upper, upper)
+    inside = ((flat >= lower) & (flat <= upper)).mean(axis=0)
+    assert (np.abs(inside - 0.9) <= 2 / 200).all()  # a quantile of 200 draws is off by one draw at each end at most
+    assert summary.ess_geyer == diagnostics.ess_geyer(f)
+    assert summary.ess_paper == diagnostics.ess_paper(f, max_lag=10)
+    assert summary.f.max_rhat == diagnostics.convergence(f).max_rhat
+    np.testing.assert_array_equal(summary.acceptance_rate, draws.stats["acceptance_rate"].mean(axis=1))
+    text = str(summary)
+    assert f"{draws.network.architecture.label()}: 2 chains x 100 draws (thin 5)" in text
+    assert "90% interval" in text and "max R-hat" in text and "steps/s" in text
+
+
+def test_steps_per_second_counts_all_chains_and_the_warmup() -> None:
+    draws, _ = sampled()
+    assert draws.steps_per_second == 2 * (400 + 4 * 5) / draws.settings["seconds"]
+    assert (draws.n_chains, draws.n_draws) == (2, 4)
+    assert "chains=2, draws=4" in repr(draws) and "thin=5, seed=1" in repr(draws)

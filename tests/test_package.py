@@ -1,0 +1,153 @@
+"""The package as a whole: light imports, names, types, doctests, versions, and nothing that belongs to one machine."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import importlib.metadata
+import importlib.resources
+import importlib.util
+import pkgutil
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import patrac_native as pn
+
+ROOT = Path(__file__).resolve().parents[1]
+HEAVY = ("torch", "matplotlib", "scipy", "pandas", "arviz_stats", "arviz", "jinja2", "tqdm", "sklearn", "jax")
+MODULES = sorted(
+    module.name
+    for module in pkgutil.walk_packages(pn.__path__, "patrac_native.")
+    if not module.name.endswith(("._core", ".__main__"))
+)
+
+
+def in_a_fresh_process(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_import_loads_nothing_heavy() -> None:
+    """What is heavy is loaded where it is used; so the import stays far below 0.4 s."""
+    loaded = in_a_fresh_process("import sys, patrac_native; print(*sys.modules)").split()
+    assert "patrac_native._core" in loaded
+    assert [name for name in HEAVY if name in loaded] == []
+
+
+def test_sampling_and_prediction_load_nothing_heavy_either() -> None:
+    """tanh networks need NumPy alone from the posterior to the predictions."""
+    loaded = in_a_fresh_process(
+        "import sys, numpy as np, patrac_native as pn\n"
+        "net = pn.Network([[[1.0], [2.0]], [[1.0, 1.0]]], [[0.0, 0.5], [0.0]])\n"
+        "X = np.linspace(-1, 1, 5)[:, None]\n"
+        "post = pn.Posterior(net, pn.Mix(1), pn.TraceClassPrior(1.5, 1.0, 1.0), pn.Gaussian(1.0), X, X[:, 0])\n"
+        "pn.sample(post, chains=1, draws=2, warmup=200, progress=False).predict(X)\n"
+        "print(*sys.modules)"
+    ).split()
+    assert [name for name in HEAVY if name in loaded] == []
+
+
+def test_every_public_name_is_there_and_documented() -> None:
+    assert sorted(pn.__all__, key=str) == sorted(set(pn.__all__))
+    for name in pn.__all__:
+        value = getattr(pn, name)
+        assert (value.__doc__ or "").strip(), f"{name} has no docstring"
+
+
+def test_the_package_says_that_it_is_typed() -> None:
+    files = importlib.resources.files("patrac_native")
+    assert (files / "py.typed").is_file()
+    assert (files / "_core.pyi").is_file()
+
+
+def test_the_stub_names_what_the_compiled_core_has() -> None:
+    from patrac_native import _core
+
+    stub = (importlib.resources.files("patrac_native") / "_core.pyi").read_text()
+    declared = set(re.findall(r"^(?:def|class) ([A-Za-z]\w*)", stub, re.M)) | set(
+        re.findall(r"^([A-Z_]\w+): ", stub, re.M)
+    )
+    assert declared == {name for name in dir(_core) if not name.startswith("__")}
+    for name in ("Model32", "Model64"):
+        model = {entry for entry in dir(getattr(_core, name)) if not entry.startswith("_")}
+        body = stub.split("class _Model")[1].split("class Model32")[0]
+        assert model == {entry for entry in re.findall(r"def (\w+)", body) if not entry.startswith("_")}
+    testing = {name for name in dir(_core.testing) if not name.startswith("__")}
+    assert testing == set(re.findall(r"def (\w+)", stub.split("class testing")[1]))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_doctests(name: str) -> None:
+    module: ModuleType = importlib.import_module(name)
+    failed, _ = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert failed == 0
+
+
+def test_the_packages_own_doctest_runs() -> None:
+    """The example of the package's docstring: train, sample, predict."""
+    pytest.importorskip("torch")
+    failed, attempted = doctest.testmod(pn)
+    assert (failed, attempted > 0) == (0, True)
+
+
+def test_doctests_exist() -> None:
+    """A finder that finds nothing would pass everything above."""
+    finder = doctest.DocTestFinder()
+    examples = sum(len(test.examples) for name in MODULES for test in finder.find(importlib.import_module(name)))
+    assert examples > 10
+
+
+def test_mypy_strict_finds_nothing() -> None:
+    if importlib.util.find_spec("mypy") is None:
+        pytest.skip("mypy is not installed")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--no-error-summary"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_versions_agree() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert pn.__version__ == importlib.metadata.version("patrac_native") == project["version"]
+    assert pn.build_info()["patrac_native"] == pn.__version__
+
+
+def test_build_info_names_compiler_flags_levels_and_cuda() -> None:
+    info = pn.build_info()
+    assert "-O3" in info["flags"] and "-ffp-contract=off" in info["flags"]
+    assert "fast-math" not in info["flags"] and "march=native" not in info["flags"]
+    assert info["compiler"].split()[0] in ("GNU", "Clang", "AppleClang")
+    assert info["SIMD level in use"].split()[0] in info["SIMD levels"].split(", ")
+    assert info["CUDA"].startswith("no")
+
+
+def tracked_text() -> dict[str, str]:
+    """Every text file of the package, its tests, its build and its documents."""
+    places = ("python", "csrc", "tests", "docs", "bench", ".ci")
+    files = [path for place in places for path in (ROOT / place).rglob("*") if path.is_file()]
+    files += [path for path in ROOT.iterdir() if path.is_file()]
+    endings = {".py", ".pyi", ".hpp", ".cpp", ".md", ".toml", ".txt", ".json", ".j2", ".yml", ".yaml", ".css", ""}
+    caches = re.compile(r"(^|/)(__pycache__|\.[a-z]+_cache)/")
+    names = {path.relative_to(ROOT).as_posix(): path for path in files if path.suffix in endings}
+    return {name: path.read_text(errors="replace") for name, path in names.items() if not caches.search(name)}
+
+
+def test_nothing_belongs_to_one_machine() -> None:
+    """No absolute path of a user or a workplace, and no instruction set chosen by the building machine."""
+    # Written in pieces, so that this file passes its own test.
+    folders = "|".join(("ho" + "me", "ro" + "ot", "wor" + "k", "Use" + "rs", "far" + "m"))
+    path = re.compile(rf"(?<![A-Za-z0-9_.~])/({folders})/[a-z]")
+    native, fast = "-march=" + "native", "-ffast" + "-math"
+    texts = tracked_text()
+    assert len(texts) > 50
+    for name, text in texts.items():
+        assert not path.search(text), name
+        if name == "CMakeLists.txt" or name.startswith("csrc"):
+            assert native not in text and fast not in text, name

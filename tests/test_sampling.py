@@ -1,0 +1,480 @@
+"""`sample`: the native chain against a NumPy chain step by step, what its draws may depend on, and how runs end."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+import textwrap
+import warnings
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import noise_reference
+import patrac_native as pn
+import problems
+import reference
+from patrac_native import _core, sampling
+from problems import ARCHITECTURES, Problem
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def small(dtype: str = "float64", architecture: str = "mix") -> pn.Posterior:
+    rng = problems.rng_of("sampling", architecture)
+    return problems.problem(rng, (2, 5, 4, 2), 17, architecture_name=architecture, dtype=dtype).post
+
+
+# The chain itself
+
+
+def numpy_chain(problem: Problem, kernel: Any, u: FloatArray, chain: int, steps: int, seed: int) -> tuple[Any, ...]:
+    """States, acceptances and log-likelihoods of a chain written from DESIGN 2.6 and section 4."""
+    C = problem.partial.prior_variances(problems.PRIOR, problem.post.net.layer_sizes)
+    states, moves, values = [], [], []
+    for step in range(steps):
+        w = _core.standard_normals64(
+            seed=seed, chain=chain, step=step, purpose=noise_reference.PROPOSAL, count=len(u), level=problem.post.level
+        )
+        value, g = problem.reference_value(u), problem.reference_gradient(u)
+        if isinstance(kernel, pn.PCN):
+            v = reference.pcn_proposal(u, C, w, kernel.beta or 0.0)
+            log_ratio = problem.reference_value(v) - value
+        else:
+            delta = kernel.delta
+            v = reference.pcnl_proposal(u, g, C, w, delta)
+            there = reference.pcnl_rho(value, g, u, v, C, delta)
+            back = reference.pcnl_rho(problem.reference_value(v), problem.reference_gradient(v), v, u, C, delta)
+            log_ratio = there - back
+        accepted = math.log(noise_reference.acceptance_uniform(seed, chain, step)) < log_ratio
+        u = v if accepted else u
+        states.append(u)
+        moves.append(accepted)
+        values.append(problem.reference_value(u))
+    return np.array(states), np.array(moves), np.array(values)
+
+
+@pytest.mark.parametrize("seed", [7, 2**45 + 3])
+@pytest.mark.parametrize("kernel", [pn.PCNL(0.03), pn.PCNL(0.05), pn.PCN(0.3)], ids=str)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_native_steps_are_the_reference_steps(architecture: str, kernel: Any, seed: int) -> None:
+    """40 steps, rejections included.
+
+    Each step adds some 100 roundings of numbers of order one, 1e-14, and a step may stretch earlier differences by its
+    Lipschitz constant; where the chain contracts on average they stay near that: 1e-9 leaves five orders for stretches.
+    """
+    rng = problems.rng_of("chain", architecture, kernel, seed)
+    problem = problems.problem(rng, (2, 5, 4, 2), 9, architecture_name=architecture)
+    start = np.stack([problem.theta, problem.theta + 0.1])
+    draws = pn.sample(problem.post, kernel, chains=2, draws=40, warmup=None, init=start, seed=seed)
+    for chain in range(2):
+        states, moves, values = numpy_chain(problem, kernel, start[chain], chain, 40, seed)
+        np.testing.assert_array_equal(draws.stats["acceptance_rate"][chain], moves)
+        np.testing.assert_allclose(draws.theta[chain], states, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(draws.stats["log_likelihood"][chain], values, rtol=1e-8)
+    rate = draws.stats["acceptance_rate"].mean()
+    assert 0 < rate < 1, "both outcomes must have been seen"
+
+
+def test_step_words_of_the_noise_run_on_from_warmup_into_sampling() -> None:
+    """Warm-up and sampling are one stream: a run is the tail of a longer one without warm-up."""
+    post = small()
+    split = pn.sample(post, pn.PCNL(0.2), chains=2, draws=30, warmup=pn.Warmup((pn.Phase(50), pn.Phase(20))), seed=3)
+    whole = pn.sample(post, pn.PCNL(0.2), chains=2, draws=100, warmup=None, seed=3)
+    np.testing.assert_array_equal(split.theta, whole.theta[:, 70:])
+
+
+@pytest.mark.parametrize("kernel", [pn.PCNL(1.5), pn.PCN(0.9)], ids=str)
+def test_a_flat_likelihood_always_accepts(kernel: Any) -> None:
+    rng = problems.rng_of("flat")
+    net = problems.random_network(rng, (1, 3, 1))
+    post = pn.Posterior(net, pn.Full(), problems.PRIOR, pn.Gaussian(1e40), [[1.0], [2.0]], [0.0, 1.0], dtype="float64")
+    draws = pn.sample(post, kernel, chains=2, draws=500, warmup=None, seed=1)
+    assert (draws.stats["acceptance_rate"] == 1).all()
+
+
+# What draws depend on
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kernel", ["auto", pn.PCN()], ids=str)
+def test_draws_are_the_same_for_any_number_of_threads(kernel: Any, dtype: str) -> None:
+    post = small(dtype)
+    runs = [
+        pn.sample(post, kernel, chains=5, draws=50, thin=3, warmup=600, seed=9, threads=threads)
+        for threads in (1, 2, 5)
+    ]
+    for other in runs[1:]:
+        np.testing.assert_array_equal(runs[0].theta, other.theta)
+        for name, values in runs[0].stats.items():
+            np.testing.assert_array_equal(values, other.stats[name])
+
+
+def test_a_chain_does_not_depend_on_how_many_others_there_are() -> None:
+    post = small()
+    few, many = (pn.sample(post, chains=chains, draws=20, warmup=400, seed=9) for chains in (2, 6))
+    np.testing.assert_array_equal(few.theta, many.theta[:2])
+
+
+@pytest.mark.parametrize("seed", [9, 2**50])
+def test_chains_and_seeds_differ(seed: int) -> None:
+    post = small()
+    a, b = (pn.sample(post, pn.PCNL(0.01), chains=3, draws=9, warmup=None, seed=s) for s in (seed, seed + 1))
+    firsts = [*a.theta[:, -1], *b.theta[:, -1]]
+    for index, first in enumerate(firsts):
+        for other in firsts[:index]:
+            assert not np.isin(first, other).any()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_thinned_draws_are_every_tenth_state(dtype: str) -> None:
+    post = small(dtype)
+    every = pn.sample(post, pn.PCNL(0.05), chains=2, draws=1000, thin=1, warmup=200, seed=2)
+    tenth = pn.sample(post, pn.PCNL(0.05), chains=2, draws=100, thin=10, warmup=200, seed=2)
+    np.testing.assert_array_equal(tenth.theta, every.theta[:, 9::10])
+    for name in ("log_likelihood", "log_prior", "step_size"):
+        np.testing.assert_array_equal(tenth.stats[name], every.stats[name][:, 9::10])
+    # The rate is over the ten steps that end in the draw.
+    moved = every.stats["acceptance_rate"].reshape(2, 100, 10)
+    np.testing.assert_allclose(tenth.stats["acceptance_rate"], moved.mean(axis=-1), rtol=10 * 2.3e-16)
+    assert 0 < moved.mean() < 1
+    thinned = every.thinned(10)
+    np.testing.assert_array_equal(thinned.theta, tenth.theta)
+    np.testing.assert_allclose(thinned.stats["acceptance_rate"], tenth.stats["acceptance_rate"], rtol=10 * 2.3e-16)
+    assert thinned.settings["thin"] == 10
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_stats_are_those_of_the_kept_states(dtype: str) -> None:
+    post = small(dtype)
+    draws = pn.sample(post, pn.PCNL(0.05), chains=2, draws=60, thin=2, warmup=None, seed=2)
+    for chain in range(2):
+        # The same evaluation of the same state, so the same bits.
+        np.testing.assert_array_equal(draws.stats["log_likelihood"][chain], post.log_likelihood(draws.theta[chain]))
+        np.testing.assert_array_equal(draws.stats["log_prior"][chain], post.log_prior(draws.theta[chain]))
+    assert draws.theta.dtype == np.dtype(dtype)
+    assert (draws.stats["step_size"] == 0.05).all()
+    assert draws.stats["nonfinite"].tolist() == [0, 0]
+
+
+def test_without_a_seed_one_is_drawn_and_recorded() -> None:
+    post = small()
+    arguments: dict[str, Any] = {"kernel": pn.PCNL(0.05), "chains": 1, "draws": 5, "warmup": None}
+    first = pn.sample(post, **arguments)
+    again = pn.sample(post, **arguments, seed=first.settings["seed"])
+    np.testing.assert_array_equal(first.theta, again.theta)
+    assert pn.sample(post, **arguments).settings["seed"] != first.settings["seed"]
+
+
+def test_the_default_kernel_is_pcnl_with_the_default_warmup() -> None:
+    post = small()
+    auto = pn.sample(post, chains=1, draws=5, seed=1)
+    named = pn.sample(post, pn.PCNL(), chains=1, draws=5, warmup=pn.default_warmup(pn.PCNL()), seed=1)
+    np.testing.assert_array_equal(auto.theta, named.theta)
+    assert auto.settings["kernel"]["name"] == "pcnl"
+    assert auto.settings["device"] == "cpu" and auto.settings["completed"]
+
+
+@pytest.mark.parametrize("level", _core.testing.levels())
+def test_levels_propose_the_same_noise(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chains of pCN on two levels agree to rounding while their accept decisions agree."""
+    runs = []
+    for name in (_core.testing.levels()[0], level):
+        monkeypatch.setenv("PATRAC_SIMD", name)
+        post = small()
+        assert post.level == name
+        runs.append(pn.sample(post, pn.PCN(0.2), chains=2, draws=30, warmup=None, seed=4))
+    # pCN's states are linear in the noise, whose bits agree: the same states exactly if l only rounds differently.
+    np.testing.assert_array_equal(runs[0].theta, runs[1].theta)
+
+
+# Starting points
+
+
+def first_states(post: pn.Posterior, **arguments: Any) -> npt.NDArray[Any]:
+    """The starting points, to within a step so small that it cannot matter: beta sd <= 1e-12."""
+    settings: dict[str, Any] = {"chains": 3, "seed": 6} | arguments
+    return pn.sample(post, pn.PCN(1e-12), draws=1, warmup=None, **settings).theta[:, 0]
+
+
+@pytest.mark.parametrize("architecture", [name for name in ARCHITECTURES if not name.startswith("sep")])
+def test_init_auto_starts_at_the_trained_values(architecture: str) -> None:
+    post = small(architecture=architecture)
+    np.testing.assert_allclose(first_states(post), np.tile(post.theta_map, (3, 1)), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("architecture", ["sep", "sep_by_layer"])
+def test_init_auto_of_sep_is_a_prior_draw_for_each_chain(architecture: str) -> None:
+    post = small(architecture=architecture)
+    states = first_states(post)
+    np.testing.assert_array_equal(states, first_states(post, init="prior"))
+    assert not np.isclose(states[0], states[1]).any()
+
+
+def test_init_prior_draws_from_the_prior_with_a_stream_of_its_own() -> None:
+    post = small()
+    scale = np.sqrt(post.prior_variance)
+    expected = [
+        scale
+        * _core.standard_normals64(
+            seed=6, chain=chain, step=0, purpose=_core.PURPOSE_INIT, count=post.dim, level=post.level
+        )
+        for chain in range(3)
+    ]
+    np.testing.assert_allclose(first_states(post, init="prior"), expected, rtol=0, atol=1e-10)
+
+
+def test_init_takes_an_array() -> None:
+    post = small()
+    start = problems.rng_of("start").normal(size=(3, post.dim))
+    np.testing.assert_allclose(first_states(post, init=start), start, rtol=0, atol=1e-10)
+    assert pn.sample(post, pn.PCN(0.1), chains=3, draws=1, warmup=None, init=start).settings["init"] == "given"
+
+
+# Adaptation while sampling
+
+
+def test_adapt_always_warns_and_follows_the_papers_rule_while_sampling() -> None:
+    post = small()
+    with pytest.warns(UserWarning, match=r"step size adapts while sampling, so the chain is not exactly invariant"):
+        draws = pn.sample(
+            post, pn.PCNL(0.01, adapt="always"), chains=2, draws=40, thin=200, warmup=None, init="prior", seed=1
+        )
+    sizes, rates = draws.stats["step_size"], draws.stats["acceptance_rate"]
+    assert (sizes[:, 0] == 0.01).all()
+    for chain in range(2):
+        for draw in range(39):
+            # thin is the window: each draw's rate is what the rule looked at, and moves the size of the next draw.
+            rate, size = rates[chain, draw], sizes[chain, draw]
+            expected = size / 2 if rate <= 0.4 else min(4 * size / 3, 2.0) if rate >= 0.9 else size
+            np.testing.assert_allclose(sizes[chain, draw + 1], expected, rtol=4 * 2.3e-16)
+    assert len(np.unique(sizes)) > 3
+
+
+def test_without_adapt_always_the_step_size_stands_while_sampling() -> None:
+    draws = pn.sample(small(), chains=2, draws=10, thin=200, warmup=1000, seed=1)
+    assert (np.ptp(draws.stats["step_size"], axis=1) == 0).all()
+
+
+# Values that are not finite
+
+
+def overflowing() -> pn.Posterior:
+    """y = 0 and f = w + b in float32, both of prior sd 1e19: f^2 exceeds float32's 3.4e38 beyond |f| = 1.8e19."""
+    net = pn.Network([[[0.0]]], [[0.0]])
+    return pn.Posterior(net, pn.Full(), pn.TraceClassPrior(1.5, 1e38, 1e38), pn.Gaussian(1.0), [[1.0]], [0.0])
+
+
+def test_a_proposal_that_is_not_finite_is_rejected_counted_and_warned_of() -> None:
+    with pytest.warns(
+        UserWarning, match=r"proposals had a log-likelihood or gradient that is not finite .*by chain: \["
+    ):
+        draws = pn.sample(overflowing(), pn.PCN(1.0), chains=2, draws=200, warmup=pn.Warmup((pn.Phase(300),)), seed=1)
+    # beta = 1 proposes prior draws, f of sd 1.41e19: P(|f| > 1.8e19) = 0.2 of 500, or 0.06 if only f^2 / 2 overflows;
+    # 4 standard errors of 0.02 around them.
+    rate = draws.stats["nonfinite"] / 500
+    assert ((rate > 0.02) & (rate < 0.28)).all()
+    assert np.isfinite(draws.theta).all() and np.isfinite(draws.stats["log_likelihood"]).all()
+
+
+def test_accept_all_never_takes_a_state_that_is_not_finite() -> None:
+    """Every finite proposal is taken and no other: the rate is what the counter leaves."""
+    with pytest.warns(UserWarning, match="not finite"):
+        draws = pn.sample(
+            overflowing(),
+            pn.PCN(1.0),
+            chains=2,
+            draws=1,
+            warmup=pn.Warmup((pn.Phase(1000, accept_all=True),)),
+            seed=2,
+        )
+    rejected = draws.stats["nonfinite"]
+    # The one step after the warm-up may add one to the counter.
+    difference = rejected - np.round(1000 * (1 - draws.stats["warmup_acceptance_rate"][:, 0]))
+    assert ((difference == 0) | (difference == 1)).all()
+    assert (rejected > 30).all()
+    assert np.isfinite(draws.theta).all()
+
+
+def test_accept_all_refuses_an_infinite_parameter_behind_a_saturated_activation() -> None:
+    """C g overflows float32, so the proposal is infinite, yet tanh(infinity) = 1 leaves l and g finite."""
+    net = pn.Network([[[0.5]], [[1.0]]], [[0.0], [0.0]])
+    only_first_weight = pn.Custom([[[True]], [[False]]], [[False], [False]])
+    prior = pn.TraceClassPrior(1.5, 1e30, 1e30)
+    post = pn.Posterior(net, only_first_weight, prior, pn.Gaussian(1.0), [[1.0]], [1e10])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        draws = pn.sample(
+            post, pn.PCNL(1.0), chains=1, draws=5, warmup=pn.Warmup((pn.Phase(10, accept_all=True),)), seed=1
+        )
+    assert np.isfinite(draws.theta).all()
+    assert draws.stats["nonfinite"][0] > 0
+
+
+def test_a_start_that_is_not_finite_is_refused_naming_the_chain() -> None:
+    post = overflowing()
+    start = np.zeros((3, 2))
+    start[1] = 1e25
+    with pytest.raises(
+        ValueError,
+        match=r"init: the log-likelihood or its gradient is not finite at the starting point of chain 1; start",
+    ):
+        pn.sample(post, pn.PCNL(0.1), chains=3, draws=2, warmup=None, init=start)
+
+
+# Interruption and progress
+
+INTERRUPTED = """
+    import os, signal, sys, threading, warnings
+    import numpy as np
+    import patrac_native as pn
+
+    rng = np.random.default_rng(0)
+    net = pn.Network([rng.normal(size=(4, 1)), rng.normal(size=(1, 4))], [rng.normal(size=4), rng.normal(size=1)])
+    X = rng.normal(size=(20, 1))
+    post = pn.Posterior(net, pn.Full(), pn.TraceClassPrior(1.5, 1.0, 1.0), pn.Gaussian(1.0), X, X[:, 0])
+    arguments = dict(kernel=pn.PCNL(0.1), chains=3, seed=5, threads=2, thin=1000, warmup={warmup})
+    threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        draws = pn.sample(post, draws=1_000_000, **arguments)
+    print([str(w.message) for w in caught])
+"""
+
+
+def run_script(text: str, tail: str, **values: str) -> str:
+    """Run in a process of its own, where a signal can do no harm; returns what it printed."""
+    script = textwrap.dedent(text).format(**values) + textwrap.dedent(tail)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_ctrl_c_returns_the_draws_so_far() -> None:
+    """The kept draws are those of a shorter run; every array has their number; the run says so."""
+    printed = run_script(
+        INTERRUPTED,
+        """
+        kept = draws.n_draws
+        assert 0 < kept < 1_000_000
+        assert not draws.settings["completed"] and np.isnan(draws.steps_per_second)
+        assert draws.theta.shape == (3, kept, post.dim)
+        for name in ("log_likelihood", "log_prior", "acceptance_rate", "step_size"):
+            assert draws.stats[name].shape == (3, kept), name
+        shorter = pn.sample(post, draws=min(kept, 20), **arguments)
+        assert np.array_equal(shorter.theta, draws.theta[:, :20])
+        assert np.array_equal(draws.stats["log_likelihood"][1], post.log_likelihood(draws.theta[1]))
+        assert draws.predict(X).shape == (3, kept, 20, 1)
+        print("kept", kept)
+        """,
+        warmup="None",
+    )
+    assert "interrupted: " in printed and "of 1000000 draws of each chain are returned." in printed
+    assert "kept " in printed
+
+
+def test_ctrl_c_in_warmup_returns_no_draws_and_says_why_nothing_can_be_predicted() -> None:
+    printed = run_script(
+        INTERRUPTED,
+        """
+        assert draws.theta.shape == (3, 0, post.dim)
+        for use in (draws.predict, draws.predictive, lambda X: list(draws.predict_blocks(X))):
+            try:
+                use(X)
+            except ValueError as error:
+                print(error)
+        """,
+        warmup="2 * 10**9",
+    )
+    assert "interrupted: 0 of 1000000 draws of each chain are returned (the warm-up was not over)." in printed
+    message = "there are no draws: the run was interrupted in its warm-up. Run `sample` again."
+    assert printed.count(message) == 3
+
+
+class Boom(Exception):
+    """What the broken callback raises."""
+
+
+def test_an_exception_of_the_progress_callback_ends_the_run_and_is_the_callers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise Boom("from the callback")
+
+    monkeypatch.setattr(sampling._ProgressBar, "_report", broken)
+    with pytest.raises(Boom, match="from the callback"):
+        pn.sample(small(), pn.PCNL(0.1), chains=2, draws=1, thin=10**9, warmup=None, progress=True)
+
+
+def test_progress_writes_a_bar_with_the_acceptance_rate_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:
+    pn.sample(small(), pn.PCNL(0.1), chains=2, draws=1, thin=100_000, warmup=None, seed=1, progress=True)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "sampling" in err and "acceptance=" in err and "step" in err
+
+
+@pytest.mark.parametrize("progress", [False, None])
+def test_no_progress_bar_unless_wanted(progress: bool | None, capfd: pytest.CaptureFixture[str]) -> None:
+    """None means a bar only where stderr is a terminal, which it is not here."""
+    pn.sample(small(), pn.PCNL(0.1), chains=2, draws=1, thin=20_000, warmup=None, seed=1, progress=progress)
+    assert capfd.readouterr() == ("", "")
+
+
+# Bad input (DESIGN section 7)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"post": 3}, TypeError, "post must be a Posterior; got int"),
+        ({"kernel": "hmc"}, TypeError, r'kernel must be "auto", PCN\(\.\.\.\) or PCNL\(\.\.\.\); got \'hmc\''),
+        ({"kernel": pn.PCNL}, TypeError, "kernel must be"),
+        ({"chains": 0}, ValueError, "chains must be at least 1; got 0"),
+        ({"draws": 0}, ValueError, "draws must be at least 1; got 0"),
+        ({"draws": 10.0}, TypeError, r"draws must be an integer; got 10\.0"),
+        ({"thin": 0}, ValueError, "thin must be at least 1; got 0"),
+        ({"threads": 0}, ValueError, "threads must be at least 1; got 0"),
+        ({"seed": -1}, ValueError, "seed must be at least 0; got -1"),
+        ({"seed": 2**64}, ValueError, r"seed must be below 2\^64; got 18446744073709551616"),
+        ({"seed": 1.5}, TypeError, r"seed must be an integer; got 1\.5"),
+        (
+            {"warmup": None},
+            ValueError,
+            r"warmup=None leaves nobody to find a step size; give one, such as PCNL\(0\.1\)",
+        ),
+        ({"warmup": "long"}, ValueError, "warmup must be \"auto\", a number of steps, a Warmup or None; got 'long'"),
+        ({"warmup": 0}, ValueError, "warmup must be at least 1; got 0"),
+        (
+            {"init": "map"},
+            ValueError,
+            r"init must be \"auto\", \"prior\" or an array of shape \(chains, K\); got 'map'",
+        ),
+        ({"init": np.zeros((2, 3))}, ValueError, r"init must have shape \(chains, K\) = \(4, \d+\); got \(2, 3\)"),
+        (
+            {"device": "cuda"},
+            RuntimeError,
+            r'device="cuda": this build of patrac_native has no CUDA; use device="auto"',
+        ),
+        ({"device": "tpu"}, ValueError, 'device must be "auto" or "cpu"; got \'tpu\''),
+    ],
+)
+def test_sample_refuses(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        pn.sample(**({"post": small()} | arguments))
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (np.nan, "init must be finite; column 2 has nan first at row 1 .*Rows count chains"),
+        (np.inf, "init must be finite; column 2 has inf first at row 1"),
+        (1e39, r'init must fit float32; got 1e\+39.*dtype="float64"'),
+    ],
+)
+def test_bad_starting_points_are_refused(value: float, message: str) -> None:
+    post = small("float32")
+    start = np.zeros((4, post.dim))
+    start[1, 2] = value
+    with pytest.raises(ValueError, match=message):
+        pn.sample(post, init=start)
