@@ -49,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
         settings_text,
         study_table,
     )
+    from patrac_native.studies.tables import wrapped
 
     problem_of = functools.partial(abalone_problem, args.data)
     problem_of(0)  # a path that does not fit should fail before a folder is made
@@ -78,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     print_table("Scores on 1254 test rows; coverage of the rings, noise included, in percent of rows", scores)
     print_table("Mixing of f on 21 test rows", mixing)
     print_table("Chains", checks)
-    print(f"\n{_NOTES}\n{settings_text(study)}")
+    print(f"\n{wrapped(_NOTES)}\n{wrapped(settings_text(study))}")
 
     report = Report("patrac study abalone")
     report.text(

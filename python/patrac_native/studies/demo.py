@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         score_network,
     )
     from patrac_native.studies.problems import sine_problem
-    from patrac_native.studies.tables import format_table, record_rows, run_columns
+    from patrac_native.studies.tables import format_table, record_rows, run_columns, wrapped
     from patrac_native.threads import thread_count
     from patrac_native.training import train
 
@@ -65,7 +65,8 @@ def run(args: argparse.Namespace) -> int:
         threads=thread_count(args.threads, CHAINS),
         progress=None,
     )
-    problem = sine_problem(args.seed)
+    # Data and training of the first replicate of `patrac study sine` with the same seed.
+    problem = sine_problem(derived_seed(args.seed, 0, 0))
     print("The paper's sine problem: y = sin(x) + N(0, 1), 100 rows to learn from, 1000 to test on.")
     net = train(
         problem.layer_sizes,
@@ -73,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
         problem.y,
         likelihood=problem.likelihood,
         l2=1.0,
-        seed=args.seed,
+        seed=derived_seed(args.seed, 0, 1),
         max_epochs=args.max_epochs,
     )
     network = score_network(problem, net)
@@ -82,7 +83,9 @@ def run(args: argparse.Namespace) -> int:
 
     outcomes = []
     for index, architecture in enumerate((Full(), Sep(5), Mix(5), Out(45))):
-        outcome = run_architecture(problem, net, prior, architecture, settings, seed=derived_seed(args.seed, index))
+        outcome = run_architecture(
+            problem, net, prior, architecture, settings, seed=derived_seed(args.seed, 0, 2, index)
+        )
         record = outcome.record
         print(
             f"Sampled {record.architecture}: {CHAINS} chains x {settings.steps:,} steps, {record.seconds:.1f} s.",
@@ -93,8 +96,7 @@ def run(args: argparse.Namespace) -> int:
     headers, rows = record_rows(run_columns([f"{1 - tau:g}" for tau in TAU]), records, network)
     print()
     print(format_table(headers, rows))
-    print(_LEGEND)
-    print(verdict(records))
+    print(f"\n{wrapped(_LEGEND)}\n\n{wrapped(verdict(records))}")
 
     _write_report(args.out / "report.html", problem, net, network, prior, outcomes, settings, (headers, rows))
     seconds = time.perf_counter() - started
@@ -117,11 +119,12 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-_LEGEND = """\
-NLL as in the paper's Table 1 (sum over test rows, mean over draws; some 500 are due to the noise alone); NLPD: mean
-negative log predictive density; RMSE of the posterior mean against sin(x); in 99/95/65%: share of test rows whose
-sin(x) lies in that interval of f; R-hat: largest of f on a grid; ESS: effective draws of f, all chains (Geyer);
-seconds: sampling with its warm-up."""
+_LEGEND = (
+    "NLL as in the paper's Table 1 (sum over test rows, mean over draws; some 500 are due to the noise alone). NLPD: "
+    "mean negative log predictive density. RMSE: of the posterior mean against sin(x). In 99/95/65%: share of test "
+    "rows whose sin(x) lies in that interval of f. R-hat: largest of f on a grid. ESS: effective draws of f, all "
+    "chains (Geyer). Seconds: sampling with its warm-up."
+)
 
 
 def verdict(records: Sequence[Record]) -> str:
@@ -175,7 +178,7 @@ def _write_report(
     )
     report.text(verdict(records))
     report.heading("Results")
-    report.table(*table, caption=_LEGEND.replace("\n", " "))
+    report.table(*table, caption=_LEGEND)
     full, others = records[0], records[1:]
     quickest = max(others, key=lambda record: record.ess_per_second)
     report.text(

@@ -74,6 +74,7 @@ def run(args: argparse.Namespace) -> int:
         settings_text,
         study_table,
     )
+    from patrac_native.studies.tables import wrapped
 
     args.out.mkdir(parents=True, exist_ok=True)
     study = run_replicates(
@@ -106,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
     print_table("Scores on 1000 test rows, mean (sd) over data sets; coverage of sin(x) in percent of rows", scores)
     print_table("Mixing of f, mean (sd) over data sets", mixing)
     print_table("Chains", checks)
-    print(f"\n{settings_text(study)}")
+    print(f"\n{wrapped(settings_text(study))}")
 
     report = Report("patrac study sine")
     report.text(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -46,7 +47,7 @@ def mean_sd(values: Sequence[float], decimals: int) -> str:
     """
     array = np.asarray(values, dtype=np.float64)
     mean = f"{array.mean():,.{decimals}f}"
-    return mean if np.ptp(array) == 0 else f"{mean} ({array.std(ddof=1):,.{decimals}f})"
+    return mean if array.size < 2 or np.ptp(array) == 0 else f"{mean} ({array.std(ddof=1):,.{decimals}f})"
 
 
 def percent(value: float) -> str:
@@ -98,6 +99,11 @@ def record_rows(
     if network is not None:
         rows.insert(0, [column.of_network(network) if column.of_network else "" for column in columns])
     return [column.header for column in columns], rows
+
+
+def wrapped(text: str) -> str:
+    """Break prose into lines of at most 110 characters, for the terminal."""
+    return "\n".join(textwrap.fill(paragraph, 110) for paragraph in text.split("\n"))
 
 
 def format_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -1,0 +1,233 @@
+"""The demo and the studies: records are finite and right, files are written, runs repeat for a seed."""
+
+import argparse
+import csv
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import patrac_native as pn
+from patrac_native.studies import abalone, demo, sine
+from patrac_native.studies.experiment import (
+    KEPT_BYTES,
+    Outcome,
+    Problem,
+    SamplingSettings,
+    derived_seed,
+    run_architecture,
+    score_network,
+)
+from patrac_native.studies.problems import abalone_problem, sine_problem
+from patrac_native.studies.replicates import run_replicates
+from patrac_native.studies.tables import format_table, mean_sd, number
+
+# Chains and training this short deserve these warnings; the tests are about what is done with the results.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:TraceClassPrior.fit. alpha ended at the bound"),
+    pytest.mark.filterwarnings("ignore:train. the fit is poor"),
+    pytest.mark.filterwarnings("ignore:the step size adapts while sampling"),
+]
+
+TIMES = ("seconds", "steps_per_second", "ess_per_second", "ess_paper_per_second")
+SETTINGS = SamplingSettings(steps=2000, draws=100, chains=2, warmup=1000)
+
+
+def small_network(problem: Problem, seed: int = 0) -> pn.Network:
+    """A network of the problem's inputs with two hidden layers of six nodes, not trained: only shapes matter here."""
+    rng = np.random.default_rng(seed)
+    sizes = (problem.layer_sizes[0], 6, 6, 1)
+    weights = [rng.normal(size=shape) / np.sqrt(shape[1]) for shape in zip(sizes[1:], sizes[:-1], strict=True)]
+    return pn.Network(weights, [0.1 * rng.normal(size=size) for size in sizes[1:]])
+
+
+@pytest.fixture(scope="module")
+def problem() -> Problem:
+    return sine_problem(3, n=40, n_test=60)
+
+
+@pytest.fixture(scope="module")
+def outcome(problem: Problem) -> Outcome:
+    net = small_network(problem)
+    return run_architecture(problem, net, pn.TraceClassPrior(1.5, 2.0, 0.5), pn.Mix(2), SETTINGS, seed=5)
+
+
+def options(module: object, *words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    module.configure(parser)  # type: ignore[attr-defined]  # the command modules share this interface by convention
+    return parser.parse_args(list(words))
+
+
+def abalone_like(path: Path, rows: int = 4177) -> Path:
+    """A file with the layout and size of abalone's, invented here."""
+    rng = np.random.default_rng(1)
+    x = rng.uniform(0.1, 1.0, size=(rows, 7))
+    rings = np.maximum(1, np.round(4 + 10 * x[:, 6] + rng.normal(size=rows))).astype(int)
+    sex = rng.choice(["M", "F", "I"], rows)
+    path.write_text(
+        "".join(f"{s},{','.join(f'{v:.4f}' for v in r)},{k}\n" for s, r, k in zip(sex, x, rings, strict=True))
+    )
+    return path
+
+
+def test_scores_are_those_of_the_diagnostics_on_the_kept_draws(problem: Problem, outcome: Outcome) -> None:
+    record = outcome.record
+    f = outcome.draws.predict(problem.X_test)
+    assert f.shape == (2, 100, 60, 1)
+    assert record.nll == pn.diagnostics.nll(f, problem.y_test, 1.0)
+    # The formula of Table 1 itself, in float64; both sum 60 terms, so a few hundred ulp at most.
+    direct = 0.5 * ((problem.y_test - f[..., 0].astype(np.float64)) ** 2).sum(axis=-1).mean()
+    assert record.nll == pytest.approx(direct, rel=1e-13)
+    assert record.rmse == pn.diagnostics.rmse(f, np.sin(problem.X_test[:, 0]))
+    covered = pn.diagnostics.coverage(f, np.sin(problem.X_test[:, 0]), (0.01, 0.05, 0.35))
+    assert list(record.coverage.values()) == covered.tolist()
+    assert list(record.coverage) == ["0.99", "0.95", "0.65"] and record.coverage_of == "f"
+    numbers = [value for value in dataclasses.asdict(record).values() if isinstance(value, float)]
+    assert len(numbers) > 10 and np.isfinite(numbers).all()
+
+
+def test_the_network_alone_scores_as_a_single_draw(problem: Problem) -> None:
+    net = small_network(problem)
+    error = problem.y_test - net.predict(problem.X_test)[:, 0]
+    scores = score_network(problem, net)
+    # A sum of 60 squares in two orders: 60 ulp bound the difference.
+    assert scores.nll == pytest.approx(0.5 * (error**2).sum(), rel=60 * np.finfo(float).eps)
+    constant = 0.5 * np.log(2 * np.pi)
+    assert scores.nlpd == pytest.approx(scores.nll / 60 + constant, rel=200 * np.finfo(float).eps)
+
+
+def test_ess_is_read_from_more_states_than_the_scores(outcome: Outcome) -> None:
+    # 2000 steps for 100 draws: a score every 20 steps, a state for the ESS every 10.
+    assert (outcome.record.thin, outcome.record.ess_thin) == (20, 10)
+    assert outcome.draws.settings["thin"] == 20
+    assert outcome.autocorrelation.shape[0] == 2
+
+
+@pytest.mark.parametrize(("dim", "least"), [(46, 10), (2701, 100), (3_000_000, 1000)])
+def test_states_kept_for_the_ess_stay_within_memory(dim: int, least: int) -> None:
+    settings = SamplingSettings(steps=500_000, draws=500)
+    thin = settings.ess_thin(dim)
+    assert thin == least and settings.thin % thin == 0
+    # Where even the scored draws do not fit there is nothing left to thin.
+    assert thin == settings.thin or settings.steps // thin * dim * 4 <= KEPT_BYTES
+
+
+def test_the_same_seed_gives_the_same_record(problem: Problem, outcome: Outcome) -> None:
+    def run(seed: int, threads: int) -> dict[str, object]:
+        settings = dataclasses.replace(SETTINGS, threads=threads)
+        prior = pn.TraceClassPrior(1.5, 2.0, 0.5)
+        record = run_architecture(problem, small_network(problem), prior, pn.Mix(2), settings, seed=seed).record
+        return {key: value for key, value in record.to_dict().items() if key not in TIMES}
+
+    first = {key: value for key, value in outcome.record.to_dict().items() if key not in TIMES}
+    assert run(5, 2) == first
+    assert run(6, 1)["nll"] != first["nll"]
+
+
+def test_replicates_do_not_depend_on_the_number_of_threads() -> None:
+    def run(threads: int) -> list[dict[str, object]]:
+        study = run_replicates(
+            lambda seed: sine_problem(seed, n=30, n_test=40),
+            small_network,
+            SamplingSettings(steps=400, draws=100, warmup=400),
+            replicates=2,
+            seed=9,
+            threads=threads,
+            architectures=(pn.Mix(2), pn.Out(3)),
+        )
+        assert study.replicates == 2 and list(study.records) == ["Mix(2)", "Out(3)"]
+        records = [record.to_dict() for runs in study.records.values() for record in runs]
+        return [{key: value for key, value in record.items() if key not in TIMES} for record in records]
+
+    one = run(1)
+    assert one == run(3)
+    # Replicates differ in data and noise.
+    assert one[0]["nll"] != one[1]["nll"]
+
+
+def test_seeds_of_parts_differ() -> None:
+    seeds = {derived_seed(0, *path) for path in [(), (0,), (1,), (0, 0), (0, 1), (1, 0), (0, 2, 0), (0, 2, 1)]}
+    assert len(seeds) == 8 and all(0 <= seed < 2**63 for seed in seeds)
+
+
+def test_settings_refuse_steps_that_do_not_divide() -> None:
+    with pytest.raises(ValueError, match=r"steps must be a multiple of draws; got steps=1001, draws=500"):
+        SamplingSettings(steps=1001, draws=500)
+
+
+def test_tables_align() -> None:
+    lines = format_table(["model", "NLL"], [["Full", "571.8"], ["Mix(5)", "5.9"]]).splitlines()
+    assert lines == ["model     NLL", "------  -----", "Full    571.8", "Mix(5)    5.9"]
+    assert mean_sd([1.0, 3.0], 2) == "2.00 (1.41)" and mean_sd([2.0], 1) == "2.0"
+    assert (number(12345.6), number(0.0123456), number(float("nan"))) == ("12,300", "0.0123", "-")
+
+
+def test_demo_writes_its_files_and_prints_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "demo"
+    out.mkdir()
+    (out / "other.txt").write_text("mine")
+    words = ["--out", str(out), "--steps", "400", "--draws", "100", "--warmup", "200", "--max-epochs", "100"]
+    assert demo.run(options(demo, *words)) == 0
+    printed = capsys.readouterr().out
+    for text in ("Full", "Sep(5)", "Mix(5)", "Out(45)", "NLPD", "R-hat", "2701", str(out / "report.html")):
+        assert text in printed
+    # Chains of 400 steps have not mixed, and the demo says so.
+    assert "Do not trust these runs yet" in printed
+    summary = json.loads((out / "summary.json").read_text())
+    assert [run["architecture"] for run in summary["runs"]] == ["Full", "Sep(5)", "Mix(5)", "Out(45)"]
+    assert [run["dim"] for run in summary["runs"]] == [2701, 46, 46, 46]
+    page = (out / "report.html").read_text()
+    # Bands, PIT, traces, autocorrelation; all inside the file.
+    assert page.count("data:image/png;base64,") == 4
+    assert 'src="http' not in page
+    assert (out / "other.txt").read_text() == "mine"
+    assert sorted(path.name for path in out.iterdir()) == ["other.txt", "report.html", "summary.json"]
+
+
+def test_study_sine_writes_one_csv_row_for_each_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "study"
+    words = ["--replicates", "2", "--steps", "400", "--draws", "100", "--warmup-factor", "1e-3", "--max-epochs", "50"]
+    assert sine.run(options(sine, "--out", str(out), "--adapt-always", *words)) == 0
+    printed = capsys.readouterr().out
+    assert "571.8 (31.6)" in printed and "ESS/s, paper" in printed and "keeps adapting, as in the paper" in printed
+    with open(out / "replicates.csv", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    # Seven architectures and the trained network in each replicate.
+    assert len(rows) == 16 and {row["replicate"] for row in rows} == {"0", "1"}
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["replicates"] == 2 and not summary["interrupted"]
+    full = [float(row["nll"]) for row in rows if row["architecture"] == "Full"]
+    assert full == [record["nll"] for record in summary["runs"]["Full"]]
+    assert (out / "report.html").read_text().count("data:image/png;base64,") == 4
+
+
+def test_abalone_is_split_and_standardised_by_its_training_rows(tmp_path: Path) -> None:
+    problem = abalone_problem(abalone_like(tmp_path / "abalone.data"), seed=2)
+    assert problem.X.shape == (2923, 10) and problem.X_test.shape == (1254, 10)
+    assert problem.layer_sizes == (10, 50, 50, 1) and problem.variance == 36.0
+    # Means of 2923 rounded values; the targets keep their units.
+    assert np.abs(problem.X[:, 3:].mean(axis=0)).max() < 2923 * np.finfo(float).eps
+    assert problem.y.min() >= 1 and float(problem.y[0]).is_integer()
+
+
+def test_study_abalone_runs_on_a_file_of_its_layout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, out = abalone_like(tmp_path / "abalone.data"), tmp_path / "study"
+    words = ["--data", str(data), "--out", str(out), "--steps", "100", "--draws", "50", "--warmup-factor", "1e-4"]
+    assert abalone.run(options(abalone, *words, "--max-epochs", "3")) == 0
+    printed = capsys.readouterr().out
+    assert "10 in all for the paper's 8 features" in printed and "Sampling 7 architectures on 1 data set" in printed
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["runs"]["Full"][0]["coverage_of"] == "y"
+    assert (out / "report.html").read_text().count("data:image/png;base64,") == 5
+
+
+def test_study_abalone_refuses_another_file_before_making_a_folder(tmp_path: Path) -> None:
+    out = tmp_path / "study"
+    with pytest.raises(FileNotFoundError):
+        abalone.run(options(abalone, "--data", str(tmp_path / "absent.data"), "--out", str(out)))
+    short = abalone_like(tmp_path / "short.data", rows=30)
+    with pytest.raises(ValueError, match=r"--data .*short\.data has 30 rows and 9 columns; abalone\.data .* 4177 rows"):
+        abalone.run(options(abalone, "--data", str(short), "--out", str(out)))
+    assert not out.exists()
