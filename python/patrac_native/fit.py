@@ -19,7 +19,7 @@ from patrac_native.prior import TraceClassPrior
 from patrac_native.sampling import sample
 from patrac_native.tabular import find_column, read_table, split_rows
 from patrac_native.training import train
-from patrac_native.tuning import Choice, choose, default_thin, default_warmup_steps, training_settings
+from patrac_native.tuning import Choice, choose, default_thin, default_warmup_steps, torch_threads, training_settings
 from patrac_native.validation import FloatArray
 from patrac_native.warmup import Warmup, paper_warmup
 
@@ -112,21 +112,22 @@ def run(args: argparse.Namespace) -> int:
     data = _prepare(frame, args)
     regression = data.preprocessor.task == "regression"
 
-    print(f"training {[data.X.shape[1], *args.hidden, data.preprocessor.n_outputs]} {args.activation} ...", flush=True)
-    choice = _choose(data, args)
-    likelihood: Likelihood = Categorical() if choice.variance is None else Gaussian(choice.variance)
     sizes = [data.X.shape[1], *args.hidden, data.preprocessor.n_outputs]
+    print(f"training {sizes} {args.activation} ...", flush=True)
     settings = training_settings(len(data.X), args.epochs)
-    net = train(
-        sizes,
-        data.X,
-        data.y,
-        likelihood=likelihood,
-        l2=choice.l2,
-        activation=args.activation,
-        seed=args.seed,
-        **settings,
-    )
+    with torch_threads(len(data.X), sizes, args.threads):
+        choice = _choose(sizes, data, args)
+        likelihood: Likelihood = Categorical() if choice.variance is None else Gaussian(choice.variance)
+        net = train(
+            sizes,
+            data.X,
+            data.y,
+            likelihood=likelihood,
+            l2=choice.l2,
+            activation=args.activation,
+            seed=args.seed,
+            **settings,
+        )
     print(f"  {describe_choice(choice, data.preprocessor)}")
     seconds["training"] = time.perf_counter() - clock
 
@@ -244,7 +245,7 @@ def _prepare(frame: pd.DataFrame, args: argparse.Namespace) -> FitData:
     return FitData(preprocessor, X[rows], y[rows], X[test], y[test])
 
 
-def _choose(data: FitData, args: argparse.Namespace) -> Choice:
+def _choose(sizes: list[int], data: FitData, args: argparse.Namespace) -> Choice:
     """Find noise variance and penalty on validation rows, split off the training rows for that alone."""
     regression = data.preprocessor.task == "regression"
     if regression and args.noise_variance is not None:
@@ -252,7 +253,7 @@ def _choose(data: FitData, args: argparse.Namespace) -> Choice:
     else:
         variance = None
     return choose(
-        [data.X.shape[1], *args.hidden, data.preprocessor.n_outputs],
+        sizes,
         data.X,
         data.y,
         regression=regression,
