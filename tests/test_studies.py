@@ -191,7 +191,7 @@ def test_study_sine_writes_one_csv_row_for_each_run(tmp_path: Path, capsys: pyte
     words = ["--replicates", "2", "--steps", "400", "--draws", "100", "--warmup-factor", "1e-3", "--max-epochs", "50"]
     assert sine.run(options(sine, "--out", str(out), "--adapt-always", *words)) == 0
     printed = capsys.readouterr().out
-    assert "571.8 (31.6)" in printed and "ESS/s, paper" in printed and "keeps adapting, as in the paper" in printed
+    assert "571.8 (31.6)" in printed and "paper: ESS/s" in printed and "keeps adapting, as in the paper" in printed
     with open(out / "replicates.csv", newline="") as stream:
         rows = list(csv.DictReader(stream))
     # Seven architectures and the trained network in each replicate.

@@ -31,7 +31,7 @@ TAU = (0.01, 0.05, 0.35)
 PAPER_LAGS = 1000
 # ESS is read from every tenth state where memory allows, else from as many as this many bytes hold.
 ESS_THIN = 10
-KEPT_BYTES = 64 * 2**20
+KEPT_BYTES = 96 * 2**20
 
 
 @dataclass(frozen=True)
@@ -356,6 +356,7 @@ def estimate_seconds(
 
 def derived_seed(seed: int, *path: int) -> int:
     """Return a seed in 0..2^63-1 for a part of a study, by its place, so that parts do not share streams."""
+    check_count(seed, "seed", least=0)
     # As a spawn key, because an entropy of [0] is the same as one of [0, 0].
     state = np.random.SeedSequence(seed, spawn_key=path).generate_state(1, np.uint64)
     return int(state[0] >> np.uint64(1))

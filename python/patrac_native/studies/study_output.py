@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 # Heading to (field of Record, decimals), for `study_table`.
 MIXING = {
-    "ESS (paper's)": ("ess_paper", 0),
+    "ESS (App. C)": ("ess_paper", 0),
     "ESS (Geyer)": ("ess", 0),
     "seconds": ("seconds", 1),
-    "ESS/s (paper's)": ("ess_paper_per_second", 1),
+    "ESS/s (App. C)": ("ess_paper_per_second", 1),
     "ESS/s (Geyer)": ("ess_per_second", 1),
 }
 CHAINS = {
@@ -113,17 +113,15 @@ def settings_text(study: Study) -> str:
     training, settings, record = history.settings, study.settings, study.first[0].record
     adapt = "keeps adapting, as in the paper" if settings.kernel.adapt_always else "then stays"
     thins = {label: runs[0].ess_thin for label, runs in study.records.items()}
-    every = (
-        f"every {record.ess_thin}th step"
-        if len(set(thins.values())) == 1
-        else "every " + ", ".join(f"{thin}th ({label})" for label, thin in thins.items()) + " step"
-    )
+    usual = min(thins.values())
+    others = ", ".join(f"{thin}th for {label}" for label, thin in thins.items() if thin != usual)
+    every = f"every {usual}th step" + (f" ({others})" if others else "")
     return (
         f"{plural(study.replicates, 'replicate')}. Training: Adam, learning rate {training['learning_rate']:g}, l2 "
         f"{training['l2']:g}, patience {training['patience']}, at most {training['max_epochs'] or 'any number of'} "
         f"epochs (the paper: 1e-6, patience 20). Sampling: pCNL, one chain, {record.warmup_steps:,} steps of warm-up "
         f"and {record.steps:,} more (the paper: 650,000 and 500,000); the step size {adapt}. {record.draws} draws for "
-        f"the scores; ESS from {every}, the paper's with lags to 1000 steps. Seconds: the sampler's wall clock, warm-up "
+        f"the scores; ESS from {every}, that of Appendix C with lags to 1000 steps. Seconds: the sampler's clock, warm-up "
         "included, one thread."
     )
 
