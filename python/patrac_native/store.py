@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import zipfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -43,7 +42,7 @@ def save_arrays(
     target = os.fspath(path)
     if not overwrite and os.path.exists(target):
         raise FileExistsError(f"{target} exists; choose another path or pass overwrite=True.")
-    content = {"format": FORMAT_VERSION, "kind": kind, **header}
+    content = {"format": FORMAT_VERSION, "kind": kind, "arrays": sorted(arrays), **header}
     # Written beside the target and moved over it, so that a full disk never leaves half a file in its place.
     partial = f"{target}.partial"
     try:
@@ -78,17 +77,21 @@ def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any]
         If the file is damaged, holds something else, or was written by another version of the format.
     """
     target = os.fspath(path)
-    try:
-        with open(target, "rb") as stream, np.load(stream, allow_pickle=False) as content:
-            header = json.loads(str(content["header"]))
-            if not isinstance(header, dict) or "format" not in header or "kind" not in header:
-                raise ValueError("it has no header of this package")
-            version, found = header["format"], header["kind"]
-            arrays = {name: content[name] for name in content.files if name != "header"}
-    except (ValueError, KeyError, TypeError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-        raise ValueError(
-            f"{target} is damaged or was not written by patrac_native ({error}); restore a copy or make it anew."
-        ) from error
+    with open(target, "rb") as stream:
+        try:
+            with np.load(stream, allow_pickle=False) as content:
+                header = json.loads(str(content["header"]))
+                if not isinstance(header, dict) or "format" not in header or "kind" not in header:
+                    raise ValueError("it has no header of this package")
+                version, found = header["format"], header["kind"]
+                arrays = {name: content[name] for name in content.files if name != "header"}
+            # Damage to the archive's directory can hide a member, which no checksum of the others shows.
+            if version == FORMAT_VERSION and sorted(arrays) != header.get("arrays"):
+                raise ValueError("its arrays are not those that were written")
+        except Exception as error:  # a damaged archive makes zipfile and NumPy raise some ten kinds
+            raise ValueError(
+                f"{target} is damaged or was not written by patrac_native ({error}); restore a copy or make it anew."
+            ) from error
     if version != FORMAT_VERSION:
         raise ValueError(
             f"{target} has file format {version!r}, but this version of patrac_native reads {FORMAT_VERSION}; "
