@@ -1,0 +1,181 @@
+"""How runs end and what they say on the way: values that are not finite, Ctrl-C, broken callbacks, the progress bar."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import warnings
+
+import numpy as np
+import pytest
+
+import patrac_native as pn
+import problems
+from patrac_native import sampling
+
+
+def small() -> pn.Posterior:
+    return problems.problem(problems.rng_of("runs"), (2, 5, 4, 2), 17, architecture_name="mix").post
+
+
+# Values that are not finite
+
+
+def overflowing() -> pn.Posterior:
+    """y = 0 and f = w + b in float32, both of prior sd 1e19: f^2 exceeds float32's 3.4e38 beyond |f| = 1.8e19."""
+    net = pn.Network([[[0.0]]], [[0.0]])
+    return pn.Posterior(net, pn.Full(), pn.TraceClassPrior(1.5, 1e38, 1e38), pn.Gaussian(1.0), [[1.0]], [0.0])
+
+
+def test_a_proposal_that_is_not_finite_is_rejected_counted_and_warned_of() -> None:
+    with pytest.warns(
+        UserWarning, match=r"proposals had a log-likelihood or gradient that is not finite .*by chain: \["
+    ):
+        draws = pn.sample(overflowing(), pn.PCN(1.0), chains=2, draws=200, warmup=pn.Warmup((pn.Phase(300),)), seed=1)
+    # beta = 1 proposes prior draws, f of sd 1.41e19: P(|f| > 1.8e19) = 0.2 of 500, or 0.06 if only f^2 / 2 overflows;
+    # 4 standard errors of 0.02 around them.
+    rate = draws.stats["nonfinite"] / 500
+    assert ((rate > 0.02) & (rate < 0.28)).all()
+    assert np.isfinite(draws.theta).all() and np.isfinite(draws.stats["log_likelihood"]).all()
+
+
+def test_accept_all_never_takes_a_state_that_is_not_finite() -> None:
+    """Every finite proposal is taken and no other: the rate is what the counter leaves."""
+    with pytest.warns(UserWarning, match="not finite"):
+        draws = pn.sample(
+            overflowing(),
+            pn.PCN(1.0),
+            chains=2,
+            draws=1,
+            warmup=pn.Warmup((pn.Phase(1000, accept_all=True),)),
+            seed=2,
+        )
+    rejected = draws.stats["nonfinite"]
+    # The one step after the warm-up may add one to the counter.
+    difference = rejected - np.round(1000 * (1 - draws.stats["warmup_acceptance_rate"][:, 0]))
+    assert ((difference == 0) | (difference == 1)).all()
+    assert (rejected > 30).all()
+    assert np.isfinite(draws.theta).all()
+
+
+def test_accept_all_refuses_an_infinite_parameter_behind_a_saturated_activation() -> None:
+    """C g overflows float32, so the proposal is infinite, yet tanh(infinity) = 1 leaves l and g finite."""
+    net = pn.Network([[[0.5]], [[1.0]]], [[0.0], [0.0]])
+    only_first_weight = pn.Custom([[[True]], [[False]]], [[False], [False]])
+    prior = pn.TraceClassPrior(1.5, 1e30, 1e30)
+    post = pn.Posterior(net, only_first_weight, prior, pn.Gaussian(1.0), [[1.0]], [1e10])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        draws = pn.sample(
+            post, pn.PCNL(1.0), chains=1, draws=5, warmup=pn.Warmup((pn.Phase(10, accept_all=True),)), seed=1
+        )
+    assert np.isfinite(draws.theta).all()
+    assert draws.stats["nonfinite"][0] > 0
+
+
+def test_a_start_that_is_not_finite_is_refused_naming_the_chain() -> None:
+    post = overflowing()
+    start = np.zeros((3, 2))
+    start[1] = 1e25
+    with pytest.raises(
+        ValueError,
+        match=r"init: the log-likelihood or its gradient is not finite at the starting point of chain 1; start",
+    ):
+        pn.sample(post, pn.PCNL(0.1), chains=3, draws=2, warmup=None, init=start)
+
+
+# Interruption and progress
+
+INTERRUPTED = """
+    import os, signal, sys, threading, warnings
+    import numpy as np
+    import patrac_native as pn
+
+    rng = np.random.default_rng(0)
+    net = pn.Network([rng.normal(size=(4, 1)), rng.normal(size=(1, 4))], [rng.normal(size=4), rng.normal(size=1)])
+    X = rng.normal(size=(20, 1))
+    post = pn.Posterior(net, pn.Full(), pn.TraceClassPrior(1.5, 1.0, 1.0), pn.Gaussian(1.0), X, X[:, 0])
+    arguments = dict(kernel=pn.PCNL(0.1), chains=3, seed=5, threads=2, thin=1000, warmup={warmup})
+    threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        draws = pn.sample(post, draws=1_000_000, **arguments)
+    print([str(w.message) for w in caught])
+"""
+
+
+def run_script(text: str, tail: str, **values: str) -> str:
+    """Run in a process of its own, where a signal can do no harm; returns what it printed."""
+    script = textwrap.dedent(text).format(**values) + textwrap.dedent(tail)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_ctrl_c_returns_the_draws_so_far() -> None:
+    """The kept draws are those of a shorter run; every array has their number; the run says so."""
+    printed = run_script(
+        INTERRUPTED,
+        """
+        kept = draws.n_draws
+        assert 0 < kept < 1_000_000
+        assert not draws.settings["completed"] and np.isnan(draws.steps_per_second)
+        assert draws.theta.shape == (3, kept, post.dim)
+        for name in ("log_likelihood", "log_prior", "acceptance_rate", "step_size"):
+            assert draws.stats[name].shape == (3, kept), name
+        shorter = pn.sample(post, draws=min(kept, 20), **arguments)
+        assert np.array_equal(shorter.theta, draws.theta[:, :20])
+        assert np.array_equal(draws.stats["log_likelihood"][1], post.log_likelihood(draws.theta[1]))
+        assert draws.predict(X).shape == (3, kept, 20, 1)
+        print("kept", kept)
+        """,
+        warmup="None",
+    )
+    assert "interrupted: " in printed and "of 1000000 draws of each chain are returned." in printed
+    assert "kept " in printed
+
+
+def test_ctrl_c_in_warmup_returns_no_draws_and_says_why_nothing_can_be_predicted() -> None:
+    printed = run_script(
+        INTERRUPTED,
+        """
+        assert draws.theta.shape == (3, 0, post.dim)
+        for use in (draws.predict, draws.predictive, lambda X: list(draws.predict_blocks(X))):
+            try:
+                use(X)
+            except ValueError as error:
+                print(error)
+        """,
+        warmup="2 * 10**9",
+    )
+    assert "interrupted: 0 of 1000000 draws of each chain are returned (the warm-up was not over)." in printed
+    message = "there are no draws: the run was interrupted in its warm-up. Run `sample` again."
+    assert printed.count(message) == 3
+
+
+class Boom(Exception):
+    """What the broken callback raises."""
+
+
+def test_an_exception_of_the_progress_callback_ends_the_run_and_is_the_callers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise Boom("from the callback")
+
+    monkeypatch.setattr(sampling._ProgressBar, "_report", broken)
+    with pytest.raises(Boom, match="from the callback"):
+        pn.sample(small(), pn.PCNL(0.1), chains=2, draws=1, thin=10**9, warmup=None, progress=True)
+
+
+def test_progress_writes_a_bar_with_the_acceptance_rate_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:
+    pn.sample(small(), pn.PCNL(0.1), chains=2, draws=1, thin=100_000, warmup=None, seed=1, progress=True)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "sampling" in err and "acceptance=" in err and "step" in err
+
+
+@pytest.mark.parametrize("progress", [False, None])
+def test_no_progress_bar_unless_wanted(progress: bool | None, capfd: pytest.CaptureFixture[str]) -> None:
+    """None means a bar only where stderr is a terminal, which it is not here."""
+    pn.sample(small(), pn.PCNL(0.1), chains=2, draws=1, thin=20_000, warmup=None, seed=1, progress=progress)
+    assert capfd.readouterr() == ("", "")
