@@ -130,8 +130,8 @@ def run(args: argparse.Namespace) -> int:
     report.heading("Mixing and time (Table 2)")
     report.table(
         *mixing,
-        caption="Mean (sd) over data sets. ESS: effective draws of f by the paper's Appendix C, whose cut at 1000 steps "
-        "flatters slow chains, and by Geyer's sequence. The paper's times are from its authors' laptop.",
+        caption="Mean (sd) over data sets. ESS: effective draws of f by the paper's Appendix C, whose cut at 1000 "
+        "steps flatters slow chains, and by Geyer's sequence. The paper's times are from its authors' laptop.",
     )
     report.table(*checks, caption="R-hat compares the quarters of the one chain: 1.05 or less is wanted.")
     report.heading("Posteriors of the first data set (Figure 2)")
