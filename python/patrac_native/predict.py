@@ -43,7 +43,9 @@ def run(args: argparse.Namespace) -> int:
     if not table.header:
         frame = preprocessor.name_columns(frame)
     count = write_predictions(args.out, draws, preprocessor, preprocessor.transform(frame), args.coverage)
-    what = f"mean and {args.coverage:.4g} intervals of y" if preprocessor.task == "regression" else "probabilities"
+    what = (
+        f"mean and {100 * args.coverage:.4g}% intervals of y" if preprocessor.task == "regression" else "probabilities"
+    )
     print(f"wrote {args.out}: {what} of {preprocessor.target!r} for {count} rows")
     return 0
 
