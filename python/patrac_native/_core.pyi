@@ -24,9 +24,7 @@ def standard_normals32(
 def standard_normals64(*, seed: int, chain: int, step: int, purpose: int, count: int, level: str) -> _Float64: ...
 
 class Phase:
-    def __init__(
-        self, *, steps: int, adapt: bool, accept_low: float, accept_high: float, accept_all: bool
-    ) -> None: ...
+    def __init__(self, *, steps: int, adapt: bool, accept_low: float, accept_high: float, accept_all: bool) -> None: ...
 
 class RunConfig:
     def __init__(

@@ -23,7 +23,7 @@ COMMANDS = {
 }
 STUDIES = {
     "sine": ("patrac_native.studies.sine", "the sine study of the paper's section 4"),
-    "abalone": ("patrac_native.studies.abalone", "the abalone study of the paper's section 4"),
+    "abalone": ("patrac_native.studies.abalone", "the abalone study of the paper's section 5.2"),
 }
 USAGE_ERRORS = (ValueError, TypeError, OSError, RuntimeError)
 ERROR_CODE = 2

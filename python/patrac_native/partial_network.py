@@ -23,6 +23,16 @@ CoreModel = _core.Model32 | _core.Model64
 # One entry of theta; `column` is -1 for a bias. Layers count from 1, nodes from 0 in ranked order.
 PARAMETER_DTYPE = np.dtype([("layer", np.int32), ("row", np.int32), ("column", np.int32)])
 
+# Entries that log_prior turns into float64 at a time.
+_BLOCK_VALUES = 2**20
+
+
+def _as_floats(theta: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
+    """Return theta as it is if it is a float32 or float64 array, else as float64."""
+    if isinstance(theta, np.ndarray) and theta.dtype in (np.float32, np.float64):
+        return theta
+    return as_real_array(theta, name)
+
 
 class PartialNetwork:
     """What a posterior and its draws share: everything but the data and the likelihood.
@@ -150,16 +160,22 @@ class PartialNetwork:
         -------
         float64 or ndarray, shape (...)
         """
-        values = as_real_array(theta, "theta")
+        values = _as_floats(theta, "theta")
         if values.ndim == 0 or values.shape[-1] != self.dim:
             raise ValueError(f"theta must have {self.dim} entries on its last axis; got shape {values.shape}.")
-        quadratic = (values**2 / self.prior_variance).sum(axis=-1)
-        result: np.float64 | FloatArray = -0.5 * (quadratic + np.log(2 * np.pi * self.prior_variance).sum())
+        flat = values.reshape(-1, self.dim)
+        quadratic = np.empty(len(flat))
+        rows = max(1, _BLOCK_VALUES // self.dim)
+        for first in range(0, len(flat), rows):
+            block = flat[first : first + rows].astype(np.float64)
+            quadratic[first : first + rows] = (block**2 / self.prior_variance).sum(axis=-1)
+        total = -0.5 * (quadratic + np.log(2 * np.pi * self.prior_variance).sum()).reshape(values.shape[:-1])
+        result: np.float64 | FloatArray = total[()]
         return result
 
     def check_theta(self, theta: npt.ArrayLike, name: str = "theta") -> tuple[npt.NDArray[Any], bool]:
         """Return theta as a finite C-contiguous (B, K) array of `dtype`, and whether it came as (K,)."""
-        values = as_real_array(theta, name)
+        values = _as_floats(theta, name)
         single = values.ndim == 1
         if values.ndim not in (1, 2) or values.shape[-1] != self.dim:
             raise ValueError(f"{name} must have shape ({self.dim},) or (B, {self.dim}); got {values.shape}.")

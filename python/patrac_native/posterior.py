@@ -85,7 +85,8 @@ class Posterior:
             )
         self.network = PartialNetwork(net, architecture, prior, dtype=dtype)
         self.likelihood = likelihood
-        self.X = check_inputs(X, self.network.n_inputs)
+        self.X = check_inputs(X, self.network.n_inputs).copy()  # the caller's array may change, the model's does not
+        self.X.flags.writeable = False
         self.y = likelihood.check_targets(y, len(self.X), self.network.n_outputs)
         self.row_weights = likelihood.row_weights(sample_weight, len(self.X))
         targets = np.ascontiguousarray(self.y, dtype=np.float64)

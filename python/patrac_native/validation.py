@@ -73,11 +73,11 @@ def check_finite(array: npt.NDArray[Any], name: str, advice: str = "Remove or im
         )
 
 
-def cast_checked(array: FloatArray, dtype: np.dtype[Any], name: str) -> npt.NDArray[Any]:
-    """Return a finite float64 array as C-contiguous `dtype`, raising where a value exceeds what `dtype` holds."""
+def cast_checked(array: npt.NDArray[Any], dtype: np.dtype[Any], name: str) -> npt.NDArray[Any]:
+    """Return a finite array as C-contiguous `dtype`, raising where a value exceeds what `dtype` holds."""
     with np.errstate(over="ignore"):
         values: npt.NDArray[Any] = np.ascontiguousarray(array, dtype=dtype)
-    if dtype != np.float64:
+    if dtype != array.dtype:
         bad = ~np.isfinite(values)
         if bad.any():
             raise ValueError(
