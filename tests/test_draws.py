@@ -211,7 +211,7 @@ def test_summary_holds_the_moments_and_diagnostics_of_the_function_draws() -> No
     assert (np.abs(inside - 0.9) <= 2 / 200).all()  # a quantile of 200 draws is off by one draw at each end at most
     assert summary.ess_geyer == diagnostics.ess_geyer(f)
     assert summary.ess_paper == diagnostics.ess_paper(f, max_lag=10)
-    assert summary.f.max_rhat == diagnostics.convergence(f).max_rhat
+    assert summary.function.max_rhat == diagnostics.convergence(f).max_rhat
     np.testing.assert_array_equal(summary.acceptance_rate, draws.stats["acceptance_rate"].mean(axis=1))
     text = str(summary)
     assert f"{draws.network.architecture.label()}: 2 chains x 100 draws (thin 5)" in text

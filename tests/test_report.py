@@ -210,7 +210,7 @@ def test_run_sections_hold_table_traces_autocorrelation_and_words() -> None:
     page = assert_self_contained(html)
     assert sum(tag == "img" for tag, _ in page.tags) == 2
     assert "Mix(2): chains" in page.text
-    assert f"{summary.f.max_rhat:.3f}" in page.text
+    assert f"{summary.function.max_rhat:.3f}" in page.text
     assert "2 x 60 (2)" in page.text
     for line in post.describe().splitlines():
         assert line in unescape(html)
@@ -225,5 +225,5 @@ def test_run_sections_say_when_chains_have_not_mixed() -> None:
     apart.theta[1] += 3.0
     report = Report("run")
     summary = add_run_sections(report, apart, X)
-    assert summary.f.max_rhat > 1.05
+    assert summary.function.max_rhat > 1.05
     assert "The chains have not mixed everywhere" in Page(report.html()).text

@@ -165,7 +165,7 @@ class Draws:
         return self.likelihood.probabilities(self.predict(X))
 
     def summary(self, X: npt.ArrayLike, *, coverage: float = 0.95) -> Summary:
-        """Summarise the function draws at X: mean, interval and convergence in function space.
+        """Summarise the draws of f, or of the class probabilities for Categorical, at X.
 
         Parameters
         ----------
@@ -177,7 +177,7 @@ class Draws:
         Returns
         -------
         Summary
-            Prints as a table.
+            Mean, interval and convergence at every row of X; prints as a table.
         """
         from patrac_native.summary import summarise
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from patrac_native.architectures import Architecture, Full, Mix, Out, Sep
-from patrac_native.diagnostics import ConvergenceSummary, convergence
 from patrac_native.likelihoods import Categorical, Gaussian, Likelihood
 from patrac_native.network import ACTIVATIONS
 from patrac_native.posterior import Posterior
@@ -58,7 +57,6 @@ class FitResult:
     draws: Draws
     evaluation: Evaluation
     summary: Summary
-    probabilities: ConvergenceSummary | None
     grid: FloatArray
     seconds: dict[str, float]
 
@@ -167,10 +165,8 @@ def run(args: argparse.Namespace) -> int:
     )
     grid = data.X_test[np.linspace(0, len(data.X_test) - 1, min(_GRID_ROWS, len(data.X_test))).round().astype(int)]
     summary = draws.summary(grid)
-    # A common shift of all logits changes no probability: for classes the probabilities are what must converge.
-    probabilities = None if regression else convergence(draws.predict_proba(grid))
     seconds["evaluation"] = time.perf_counter() - clock
-    result = FitResult(args, data, choice, post.describe(), draws, evaluation, summary, probabilities, grid, seconds)
+    result = FitResult(args, data, choice, post.describe(), draws, evaluation, summary, grid, seconds)
 
     from patrac_native.fit_report import printed, write_results
 

@@ -12,7 +12,6 @@ from patrac_native.fit import DRAWS, PREPROCESSING, REPORT, SUMMARY, FitResult, 
 from patrac_native.report import Report, add_run_sections, format_number, write_json
 
 if TYPE_CHECKING:
-    from patrac_native.diagnostics import ConvergenceSummary
     from patrac_native.tabular import TableFormat
 
 
@@ -60,15 +59,7 @@ def printed(result: FitResult) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [f"{row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}}".rstrip() for row in rows]
     lines.insert(1, "-" * max(map(len, lines)))
-    text = "\n".join(lines) + f"\n\n{result.summary}"
-    return text if result.probabilities is None else f"{text}\n  {_probability_line(result.probabilities)}"
-
-
-def _probability_line(found: ConvergenceSummary) -> str:
-    return (
-        f"class probabilities: max R-hat {found.max_rhat:.3f}, min bulk ESS {found.min_ess_bulk:.0f}, "
-        f"min tail ESS {found.min_ess_tail:.0f}, max MCSE {found.max_mcse:.2g}"
-    )
+    return "\n".join(lines) + f"\n\n{result.summary}"
 
 
 def write_results(result: FitResult, table: TableFormat) -> None:
@@ -103,8 +94,7 @@ def summary_content(result: FitResult) -> dict[str, Any]:
         "prior": result.draws.network.prior.to_dict(),
         "scores": result.evaluation.scores,
         "convergence": {
-            "f": summary.f.worst(),
-            "probabilities": None if result.probabilities is None else result.probabilities.worst(),
+            summary.quantity: summary.function.worst(),
             "log_likelihood": summary.log_likelihood.worst(),
             "ess_geyer": summary.ess_geyer,
             "acceptance_rate": summary.acceptance_rate,
@@ -138,11 +128,6 @@ def _report(result: FitResult) -> Report:
     for figure, caption in (_regression_figures if regression else _class_figures)(result):
         report.figure(figure, caption)
     add_run_sections(report, result.draws, result.grid, summary=result.summary, description=result.description)
-    if result.probabilities is not None:
-        report.text(
-            "The outputs f of a classifier are logits, and a shift of all logits of a row changes nothing that is "
-            f"predicted. What is predicted: {_probability_line(result.probabilities)}."
-        )
     _add_training(report, result)
     _add_data(report, result)
     return report

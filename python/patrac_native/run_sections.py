@@ -18,18 +18,19 @@ if TYPE_CHECKING:
 CONVERGENCE_HEADERS = (
     "model",
     "chains x draws (thin)",
-    "max R-hat of f",
-    "min bulk ESS of f",
-    "min tail ESS of f",
+    "max R-hat",
+    "min bulk ESS",
+    "min tail ESS",
     "R-hat of l",
-    "ESS of f (Geyer)",
+    "ESS (Geyer)",
     "acceptance",
     "step size",
     "s",
     "steps/s",
 )
 CONVERGENCE_CAPTION = (
-    "Convergence in function space, with l the log-likelihood. R-hat (rank-normalised, split) compares the chains: "
+    "Convergence of f (for classes: of the class probabilities) at a set of inputs, and of the log-likelihood l. "
+    "R-hat (rank-normalised, split) compares the chains: "
     "1.01 or less is what one wants for reported quantiles, 1.05 or less serves for means; above that, run longer. "
     "ESS is the number of independent draws that the draws are worth."
 )
@@ -43,9 +44,9 @@ def convergence_rows(summaries: Mapping[str, Summary]) -> list[list[Any]]:
         [
             name,
             f"{summary.n_chains} x {summary.n_draws} ({summary.thin})",
-            f"{summary.f.max_rhat:.3f}",
-            round(summary.f.min_ess_bulk) if np.isfinite(summary.f.min_ess_bulk) else None,
-            round(summary.f.min_ess_tail) if np.isfinite(summary.f.min_ess_tail) else None,
+            f"{summary.function.max_rhat:.3f}",
+            round(summary.function.min_ess_bulk) if np.isfinite(summary.function.min_ess_bulk) else None,
+            round(summary.function.min_ess_tail) if np.isfinite(summary.function.min_ess_tail) else None,
             f"{summary.log_likelihood.max_rhat:.3f}",
             round(summary.ess_geyer) if np.isfinite(summary.ess_geyer) else None,
             f"{summary.acceptance_rate.mean():.2f}",
@@ -102,9 +103,9 @@ def add_run_sections(
 
     report.heading(f"{name}: chains", level=level)
     report.table(CONVERGENCE_HEADERS, convergence_rows({name: summary}), CONVERGENCE_CAPTION)
-    if not summary.f.max_rhat <= RHAT_WARNING:
+    if not summary.function.max_rhat <= RHAT_WARNING:
         report.text(
-            f"The chains have not mixed everywhere: the largest R-hat of f is {summary.f.max_rhat:.3f}. Means over "
+            f"The chains have not mixed everywhere: the largest R-hat is {summary.function.max_rhat:.3f}. Means over "
             "many rows are usable before single intervals are; run longer (more draws, larger thin) to settle it."
         )
     report.figure(

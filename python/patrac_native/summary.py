@@ -22,18 +22,20 @@ class Summary:
     ----------
     label : str
         The architecture.
+    quantity : str
+        What is summarised: "f", or "class probabilities" for Categorical, whose logits are free up to a common shift.
     n_chains, n_draws, thin : int
     mean, sd, lower, upper : ndarray, shape (n, m)
-        Of f at the summarised inputs; lower and upper bound the central interval.
+        Of the quantity at the summarised inputs; lower and upper bound the central interval.
     coverage : float
         Posterior probability of the interval.
-    f : ConvergenceSummary
-        R-hat, ESS and MCSE of f at every input.
+    function : ConvergenceSummary
+        R-hat, ESS and MCSE of the quantity at every input.
     log_likelihood : ConvergenceSummary
         The same of the log-likelihood.
     ess_paper, ess_geyer : float
-        Effective draws of f over the inputs by the paper's sum, over lags up to 1000 or a tenth of the draws, and by
-        Geyer's initial monotone sequence.
+        Effective draws of the quantity over the inputs by the paper's sum, over lags up to 1000 or a tenth of the
+        draws, and by Geyer's initial monotone sequence.
     acceptance_rate, step_size : ndarray, shape (chain,)
         Means over draws.
     seconds, steps_per_second : float
@@ -41,6 +43,7 @@ class Summary:
     """
 
     label: str
+    quantity: str
     n_chains: int
     n_draws: int
     thin: int
@@ -49,7 +52,7 @@ class Summary:
     lower: FloatArray
     upper: FloatArray
     coverage: float
-    f: ConvergenceSummary
+    function: ConvergenceSummary
     log_likelihood: ConvergenceSummary
     ess_paper: float
     ess_geyer: float
@@ -63,12 +66,14 @@ class Summary:
         acceptance = ", ".join(f"{rate:.2f}" for rate in self.acceptance_rate)
         lines = [
             f"{self.label}: {self.n_chains} chains x {self.n_draws} draws (thin {self.thin}), {self.seconds:.1f} s",
-            f"  f at {self.mean.shape[0]} inputs: posterior sd {self.sd.min():.3g} to {self.sd.max():.3g}, "
-            f"{self.coverage:.0%} interval width {spread.min():.3g} to {spread.max():.3g}",
-            f"  f:   max R-hat {self.f.max_rhat:.3f}, min bulk ESS {self.f.min_ess_bulk:.0f}, "
-            f"min tail ESS {self.f.min_ess_tail:.0f}, max MCSE {self.f.max_mcse:.2g}",
-            f"  l:   R-hat {self.log_likelihood.max_rhat:.3f}, bulk ESS {self.log_likelihood.min_ess_bulk:.0f}",
-            f"  ESS of f: {self.ess_geyer:.0f} (Geyer), {self.ess_paper:.0f} (the paper's sum of lags)",
+            f"  {self.quantity} at {self.mean.shape[0]} inputs: posterior sd {self.sd.min():.3g} to "
+            f"{self.sd.max():.3g}, {self.coverage:.0%} interval width {spread.min():.3g} to {spread.max():.3g}",
+            f"  {self.quantity}: max R-hat {self.function.max_rhat:.3f}, min bulk ESS "
+            f"{self.function.min_ess_bulk:.0f}, min tail ESS {self.function.min_ess_tail:.0f}, "
+            f"max MCSE {self.function.max_mcse:.2g}",
+            f"  log-likelihood: R-hat {self.log_likelihood.max_rhat:.3f}, "
+            f"bulk ESS {self.log_likelihood.min_ess_bulk:.0f}",
+            f"  ESS of {self.quantity}: {self.ess_geyer:.0f} (Geyer), {self.ess_paper:.0f} (the paper's sum of lags)",
             f"  acceptance by chain: {acceptance}; {self.steps_per_second:,.0f} steps/s",
         ]
         return "\n".join(lines)
@@ -76,11 +81,13 @@ class Summary:
 
 def summarise(draws: Draws, X: FloatArray, coverage: float) -> Summary:
     """Build the summary of function draws at X, shape (n, d)."""
-    f = draws.predict(X)
-    lower, upper = credible_interval(f, coverage)
-    flat = f.reshape(-1, *f.shape[2:]).astype(np.float64)
+    classes = draws.likelihood.name == "categorical"
+    values = draws.predict_proba(X) if classes else draws.predict(X)
+    lower, upper = credible_interval(values, coverage)
+    flat = values.reshape(-1, *values.shape[2:]).astype(np.float64)
     return Summary(
         label=draws.network.architecture.label(),
+        quantity="class probabilities" if classes else "f",
         n_chains=draws.n_chains,
         n_draws=draws.n_draws,
         thin=draws.settings["thin"],
@@ -89,11 +96,11 @@ def summarise(draws: Draws, X: FloatArray, coverage: float) -> Summary:
         lower=lower,
         upper=upper,
         coverage=coverage,
-        f=convergence(f),
+        function=convergence(values),
         log_likelihood=convergence(draws.stats["log_likelihood"]),
         # Lags beyond a tenth of the draws are mostly noise, which the paper's plain sum does not survive.
-        ess_paper=ess_paper(f, max_lag=max(1, min(1000, draws.n_draws // 10))),
-        ess_geyer=ess_geyer(f),
+        ess_paper=ess_paper(values, max_lag=max(1, min(1000, draws.n_draws // 10))),
+        ess_geyer=ess_geyer(values),
         acceptance_rate=draws.stats["acceptance_rate"].mean(axis=1),
         step_size=draws.stats["step_size"].mean(axis=1),
         seconds=draws.settings["seconds"],
