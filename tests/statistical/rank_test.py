@@ -72,7 +72,7 @@ def native_chain(kernel: pn.Kernel, thin: int) -> Chain:
         draws = pn.sample(
             post, kernel, chains=1, draws=states, thin=thin, warmup=None, init=theta[None], seed=seed, progress=False
         )
-        return draws.theta[0]
+        return np.asarray(draws.theta[0])
 
     return run
 
