@@ -19,7 +19,9 @@ LevelFunctions<T> functions() {
         },
         [](std::uint64_t seed, std::uint32_t chain, std::uint64_t step, std::uint16_t purpose, T* out,
            std::int64_t count) {
-            fill_normals(patrac::PATRAC_LEVEL::stream_key(seed, chain), Purpose{purpose}, step, out, count);
+            AlignedArray<T> normals(noise_size<T>(1, count));
+            fill_steps(patrac::PATRAC_LEVEL::stream_key(seed, chain), Purpose{purpose}, step, 1, count, normals.data());
+            std::copy_n(normals.data(), count, out);
         },
         [](int id, const T* x, T* y, std::int64_t count) {
             apply_elementary(id, x, y, static_cast<std::size_t>(count));

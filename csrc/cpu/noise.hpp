@@ -4,20 +4,52 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "../model/packed.hpp"
 #include "../shared/normal.hpp"
 
 namespace patrac::PATRAC_LEVEL {
 
-// The counters of word_lanes consecutive blocks.
-PATRAC_FN PhiloxBlock<Words> consecutive_blocks(std::uint64_t first, Purpose purpose, std::uint64_t step) {
-    Words block = {};
-    for (int lane = 0; lane < word_lanes; ++lane) block[lane] = first + static_cast<std::uint64_t>(lane);
-    return philox_counter(block, purpose, step);
-}
-
-// Coordinates of one group: as many as fill the lanes once. float: two Words of blocks, four normals each.
+// Normals that one block gives.
 template <class T>
-inline constexpr std::int64_t normal_group = std::is_same_v<T, float> ? 8 * word_lanes : 2 * word_lanes;
+inline constexpr std::int64_t normals_per_block = std::is_same_v<T, float> ? 4 : 2;
+
+// Blocks that fill the lanes once: float takes two Words of blocks.
+template <class T>
+inline constexpr std::int64_t group_blocks = std::is_same_v<T, float> ? 2 * word_lanes : word_lanes;
+
+// The blocks of several steps, enumerated step by step: index q is block q % blocks_per_step of step
+// first_step + q / blocks_per_step. Lanes take consecutive indices, so small K leaves none of them idle.
+class BlockWalk {
+public:
+    BlockWalk(std::uint64_t first_step, std::uint64_t blocks_per_step)
+        : step_(first_step), blocks_per_step_(blocks_per_step) {}
+
+    // The counters of the next word_lanes blocks.
+    PATRAC_FN PhiloxBlock<Words> next(Purpose purpose) {
+        Words block, step;
+        if (block_ + word_lanes < blocks_per_step_) {  // the common case of many coordinates
+            for (int lane = 0; lane < word_lanes; ++lane) block[lane] = static_cast<std::uint64_t>(lane);
+            block += block_;
+            step = step_ + Words{};
+            block_ += word_lanes;
+        } else {
+            for (int lane = 0; lane < word_lanes; ++lane) {
+                block[lane] = block_;
+                step[lane] = step_;
+                if (++block_ == blocks_per_step_) {
+                    block_ = 0;
+                    ++step_;
+                }
+            }
+        }
+        return philox_counter(block, purpose, step);
+    }
+
+private:
+    std::uint64_t step_;
+    std::uint64_t blocks_per_step_;
+    std::uint64_t block_ = 0;
+};
 
 // The low halves of two vectors of words, first a's then b's, as 32-bit lanes.
 template <int... Lane>
@@ -25,12 +57,11 @@ PATRAC_FN int_t<Vec<float>> low_halves(Words a, Words b, std::integer_sequence<i
     return __builtin_shufflevector(int_t<Vec<float>>(a), int_t<Vec<float>>(b), (2 * Lane)...);
 }
 
-PATRAC_FN void fill_group(PhiloxKey key, std::uint64_t group, Purpose purpose, std::uint64_t step, float* out) {
+PATRAC_FN void fill_group(PhiloxKey key, BlockWalk& walk, Purpose purpose, float* out) {
     using V = Vec<float>;
     constexpr auto lanes = std::make_integer_sequence<int, lanes_v<V>>{};
-    const std::uint64_t first = group * 2 * word_lanes;
-    const auto a = philox4x32_10(consecutive_blocks(first, purpose, step), key);
-    const auto b = philox4x32_10(consecutive_blocks(first + word_lanes, purpose, step), key);
+    const auto a = philox4x32_10(walk.next(purpose), key);
+    const auto b = philox4x32_10(walk.next(purpose), key);
     const NormalPair<V> z01 =
         box_muller(unit_float<V>(low_halves(a.x0, b.x0, lanes)), turn_float<V>(low_halves(a.x1, b.x1, lanes)));
     const NormalPair<V> z23 =
@@ -43,9 +74,9 @@ PATRAC_FN void fill_group(PhiloxKey key, std::uint64_t group, Purpose purpose, s
     }
 }
 
-PATRAC_FN void fill_group(PhiloxKey key, std::uint64_t group, Purpose purpose, std::uint64_t step, double* out) {
+PATRAC_FN void fill_group(PhiloxKey key, BlockWalk& walk, Purpose purpose, double* out) {
     using V = Vec<double>;
-    const auto words = philox4x32_10(consecutive_blocks(group * word_lanes, purpose, step), key);
+    const auto words = philox4x32_10(walk.next(purpose), key);
     const NormalPair<V> z = box_muller(unit_double<V>(words.x0, words.x1), turn_double<V>(words.x2, words.x3));
     for (int block = 0; block < lanes_v<V>; ++block) {
         out[2 * block] = z.first[block];
@@ -53,18 +84,70 @@ PATRAC_FN void fill_group(PhiloxKey key, std::uint64_t group, Purpose purpose, s
     }
 }
 
-// out[0..count): the normals of coordinates 0..count-1 at `step`.
+// Values that `steps` steps of `dim` coordinates take in fill_steps: each step starts a block of its own, and the last
+// group is written whole.
 template <class T>
-void fill_normals(PhiloxKey key, Purpose purpose, std::uint64_t step, T* out, std::int64_t count) {
-    constexpr std::int64_t width = normal_group<T>;
-    const std::int64_t whole = count / width;
-    for (std::int64_t group = 0; group < whole; ++group)
-        fill_group(key, static_cast<std::uint64_t>(group), purpose, step, out + group * width);
-    if (const std::int64_t rest = count - whole * width; rest > 0) {
-        T last[width];
-        fill_group(key, static_cast<std::uint64_t>(whole), purpose, step, last);
-        std::copy(last, last + rest, out + whole * width);
-    }
+constexpr std::int64_t noise_size(std::int64_t steps, std::int64_t dim) {
+    constexpr std::int64_t per_block = normals_per_block<T>, blocks = group_blocks<T>;
+    const std::int64_t all = steps * ((dim + per_block - 1) / per_block);
+    return (all + blocks - 1) / blocks * blocks * per_block;
 }
+
+// The normals of coordinates 0..dim-1 at `steps` consecutive steps. Step s starts at out[s * row], row = dim rounded up
+// to whole blocks; out holds noise_size values.
+template <class T>
+void fill_steps(PhiloxKey key, Purpose purpose, std::uint64_t first_step, std::int64_t steps, std::int64_t dim,
+                T* out) {
+    constexpr std::int64_t per_block = normals_per_block<T>;
+    BlockWalk walk(first_step, static_cast<std::uint64_t>((dim + per_block - 1) / per_block));
+    const std::int64_t size = noise_size<T>(steps, dim);
+    for (std::int64_t i = 0; i < size; i += group_blocks<T> * per_block) fill_group(key, walk, purpose, out + i);
+}
+
+// The noise of a chain, drawn for several steps at once: every value is a function of its counter, so the batch changes
+// none of them.
+template <class T>
+class StepNoise {
+public:
+    StepNoise(PhiloxKey key, std::int64_t dim)
+        : key_(key),
+          dim_(dim),
+          row_((dim + normals_per_block<T> - 1) / normals_per_block<T> * normals_per_block<T>),
+          normals_(noise_size<T>(batch(dim), dim)) {}
+
+    // Standard normals (K,) of `step`; steps are asked for in increasing order.
+    const T* normals(std::int64_t step) {
+        if (step >= end_) refill(step);
+        return normals_.data() + (step - first_) * row_;
+    }
+
+    // Log of the acceptance uniform of the step that normals() was last called for.
+    double log_uniform(std::int64_t step) const { return log_uniforms_[step - first_]; }
+
+private:
+    // Enough steps to fill all lanes several times, at most what log_uniforms_ holds.
+    static std::int64_t batch(std::int64_t dim) { return std::clamp<std::int64_t>(512 / dim, 1, max_steps); }
+
+    void refill(std::int64_t step) {
+        first_ = step;
+        end_ = step + batch(dim_);
+        fill_steps(key_, Purpose::proposal, static_cast<std::uint64_t>(step), end_ - first_, dim_, normals_.data());
+        using V = Vec<double>;
+        BlockWalk walk(static_cast<std::uint64_t>(step), 1);
+        for (std::int64_t i = 0; i < end_ - first_; i += lanes_v<V>) {
+            const auto words = philox4x32_10(walk.next(Purpose::acceptance), key_);
+            store<V>(log_uniforms_ + i, log_unit(unit_double<V>(words.x0, words.x1)));
+        }
+    }
+
+    static constexpr std::int64_t max_steps = 32;
+    PhiloxKey key_;
+    std::int64_t dim_;
+    std::int64_t row_;
+    std::int64_t first_ = 0;
+    std::int64_t end_ = 0;
+    AlignedArray<T> normals_;
+    double log_uniforms_[max_steps];
+};
 
 }  // namespace patrac::PATRAC_LEVEL

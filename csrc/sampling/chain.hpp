@@ -30,8 +30,8 @@ struct PriorScale {
     }
 };
 
-// False if an entry is infinite or NaN. An infinite weight into a saturated activation leaves l and g finite, so they do
-// not show it. Reads whole vectors: the array ends in zeros (AlignedArray).
+// False if an entry is infinite or NaN. An infinite weight into a saturated activation leaves l and g finite, so they
+// do not show it. Reads whole vectors: the array ends in zeros (AlignedArray).
 template <class T>
 bool all_finite(const AlignedArray<T>& x) {
     Vec<double> sum = {};
@@ -132,7 +132,7 @@ public:
           evaluator_(plan, shared.data.layout.stride),
           current_(plan.dim),
           proposed_(plan.dim),
-          noise_(plan.dim) {
+          noise_(key_, plan.dim) {
         const T* init = shared.buffers.init + index * plan.dim;
         std::copy_n(init, plan.dim, current_.theta.data());
         evaluate(current_);
@@ -172,15 +172,14 @@ private:
 
     // v = keep u + drift C g(u) + noise C^(1/2) w, w standard normal.
     void propose(const Proposal& by) {
-        fill_normals(key_, Purpose::proposal, static_cast<std::uint64_t>(step_), noise_.data(), noise_.size());
         const T keep = static_cast<T>(by.keep), drift = static_cast<T>(by.drift), noise = static_cast<T>(by.noise);
         const T* const u = current_.theta.data();
         const T* const g = current_.gradient.data();
         const T* const variance = shared_.prior.variance.data();
         const T* const deviation = shared_.prior.deviation.data();
-        const T* const w = noise_.data();
+        const T* const w = noise_.normals(step_);
         T* const v = proposed_.theta.data();
-        for (std::int64_t i = 0; i < noise_.size(); ++i)
+        for (std::int64_t i = 0; i < proposed_.theta.size(); ++i)
             v[i] = keep * u[i] + drift * (variance[i] * g[i]) + noise * (deviation[i] * w[i]);
     }
 
@@ -192,7 +191,7 @@ private:
         }
         if (schedule_.phase().accept_all) return true;
         const double log_ratio = log_acceptance(current_, proposed_, shared_.config.kernel, step_size);
-        return log_ratio >= 0.0 || log_unit(acceptance_uniform(key_, static_cast<std::uint64_t>(step_))) < log_ratio;
+        return log_ratio >= 0.0 || noise_.log_uniform(step_) < log_ratio;
     }
 
     void step() {
@@ -212,7 +211,7 @@ private:
     void keep_draw(double step_size) {
         const RunBuffers<T>& out = shared_.buffers;
         const std::int64_t at = index_ * shared_.config.draws + out.draws_done[index_]++;
-        std::copy_n(current_.theta.data(), noise_.size(), out.theta + at * noise_.size());
+        std::copy_n(current_.theta.data(), current_.theta.size(), out.theta + at * current_.theta.size());
         out.log_likelihood[at] = current_.log_likelihood;
         out.acceptance_rate[at] = static_cast<double>(accepted_since_draw_) / static_cast<double>(steps_since_draw_);
         out.step_size[at] = step_size;
@@ -232,7 +231,7 @@ private:
     Schedule schedule_;
     Evaluator<T> evaluator_;
     State<T> current_, proposed_;
-    AlignedArray<T> noise_;
+    StepNoise<T> noise_;
     std::int64_t step_ = 0;  // over warm-up and sampling: the step word of the noise's counter
     std::int64_t total_steps_ = 0;
     std::int64_t accepted_ = 0;

@@ -56,10 +56,4 @@ PATRAC_FN V unit_double(W high, W low) {
     return turn_double<V>(high, low) + broadcast<V>(0x1p-53);
 }
 
-// The uniform in (0, 1) of the accept test of `step`.
-PATRAC_FN double acceptance_uniform(PhiloxKey key, std::uint64_t step) {
-    const auto block = philox4x32_10(philox_counter<std::uint64_t>(0, Purpose::acceptance, step), key);
-    return unit_double<double>(block.x0, block.x1);
-}
-
 }  // namespace patrac::PATRAC_LEVEL

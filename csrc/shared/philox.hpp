@@ -64,12 +64,11 @@ PATRAC_FN PhiloxBlock<W> philox4x32_10(PhiloxBlock<W> c, PhiloxKey key) {
     return c;
 }
 
-// The counter of `block` (a scalar, or consecutive blocks one a lane).
+// The counter of `block` at `step`, both scalars or both one a lane.
 template <class W>
-PATRAC_FN PhiloxBlock<W> philox_counter(W block, Purpose purpose, std::uint64_t step) {
+PATRAC_FN PhiloxBlock<W> philox_counter(W block, Purpose purpose, W step) {
     const std::uint64_t tag = std::uint64_t{static_cast<std::uint16_t>(purpose)} << 16;
-    const W zero = block ^ block;
-    return {block, (block >> 32) | tag, zero + (step & 0xFFFFFFFFu), zero + (step >> 32)};
+    return {block, (block >> 32) | tag, step, step >> 32};
 }
 
 // Seeds below 2^32 are the key's first word as they are; a longer seed is hashed into both words. The chain is xored in
