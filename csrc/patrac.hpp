@@ -102,6 +102,13 @@ struct Progress {
     double acceptance_rate = 0.0;  // over all steps so far
 };
 
+// l(z) = constant + sum_i slope_i z_i - curvature_i z_i^2 / 2, with the prior N(0, I).
+struct Quadratic {
+    double constant = 0.0;
+    std::vector<double> slope;      // (K,)
+    std::vector<double> curvature;  // (K,)
+};
+
 // Called by the waiting thread about every 50 ms; returning false stops all chains at their next step.
 using Monitor = std::function<bool(const Progress&)>;
 
@@ -135,6 +142,11 @@ public:
 template <class T>
 std::unique_ptr<Model<T>> make_model(const Network& network, const std::optional<Network>& companion,
                                      const Likelihood& likelihood, const DataView<T>& data, const std::string& level);
+
+// Chains on a quadratic log-likelihood; buffers.prior_variance is all ones. Returns as Model::sample does.
+template <class T>
+bool sample_quadratic(const Quadratic& form, const RunConfig& config, const RunBuffers<T>& buffers,
+                      const Monitor& monitor, const std::string& level);
 
 std::vector<std::string> simd_levels();  // compiled levels that this processor runs, plainest first
 std::string default_simd_level();        // PATRAC_SIMD, else from a fixed rule by processor, never from a timing

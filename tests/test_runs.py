@@ -23,8 +23,9 @@ def small() -> pn.Posterior:
 
 
 def overflowing() -> pn.Posterior:
-    """y = 0 and f = w + b in float32, both of prior sd 1e19: f^2 exceeds float32's 3.4e38 beyond |f| = 1.8e19."""
-    net = pn.Network([[[0.0]]], [[0.0]])
+    """y = 0 and f = b + w tanh(..) in float32, all of prior sd 1e19, so that tanh is 1 or -1: f^2 exceeds float32's
+    3.4e38 beyond |f| = 1.8e19."""
+    net = pn.Network([[[0.0]], [[0.0]]], [[0.0], [0.0]])
     return pn.Posterior(net, pn.Full(), pn.TraceClassPrior(1.5, 1e38, 1e38), pn.Gaussian(1.0), [[1.0]], [0.0])
 
 
@@ -76,7 +77,7 @@ def test_accept_all_refuses_an_infinite_parameter_behind_a_saturated_activation(
 
 def test_a_start_that_is_not_finite_is_refused_naming_the_chain() -> None:
     post = overflowing()
-    start = np.zeros((3, 2))
+    start = np.zeros((3, 4))
     start[1] = 1e25
     with pytest.raises(
         ValueError,

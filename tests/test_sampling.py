@@ -30,11 +30,15 @@ def small(dtype: str = "float64", architecture: str = "mix") -> pn.Posterior:
 def numpy_chain(problem: Problem, kernel: Any, u: FloatArray, chain: int, steps: int, seed: int) -> tuple[Any, ...]:
     """States, acceptances and log-likelihoods of a chain written from DESIGN 2.6 and section 4."""
     C = problem.partial.prior_variances(problems.PRIOR, problem.post.net.layer_sizes)
+    # A chain on sufficient statistics draws its noise in the eigenbasis: here it is rotated back.
+    form = problem.post.quadratic
+    rotation = np.eye(len(u)) if form is None else form.to_theta / np.sqrt(C)[:, None]
     states, moves, values = [], [], []
     for step in range(steps):
         w = _core.standard_normals64(
             seed=seed, chain=chain, step=step, purpose=noise_reference.PROPOSAL, count=len(u), level=problem.post.level
         )
+        w = rotation @ w
         value, g = problem.reference_value(u), problem.reference_gradient(u)
         if isinstance(kernel, pn.PCN):
             v = reference.pcn_proposal(u, C, w, kernel.beta or 0.0)

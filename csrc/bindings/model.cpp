@@ -98,10 +98,11 @@ private:
     std::exception_ptr error_;
 };
 
-template <class T>
-py::dict sample(const Model<T>& model, RunConfig config, const Array<T>& init, const Array<double>& prior_variance,
-                py::object progress) {
-    const py::ssize_t dim = model.dim(), draws = config.draws, phases = std::ssize(config.warmup);
+// run(config, buffers, monitor) is called without the GIL.
+template <class T, class Run>
+py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Array<T>& init,
+                    const Array<double>& prior_variance, py::object progress) {
+    const py::ssize_t draws = config.draws, phases = std::ssize(config.warmup);
     require(init.ndim() == 2 && init.shape(1) == dim && prior_variance.size() == dim, "init or prior_variance shape");
     const py::ssize_t chains = config.chains = init.shape(0);
 
@@ -131,7 +132,7 @@ py::dict sample(const Model<T>& model, RunConfig config, const Array<T>& init, c
     {
         // The run touches only the arrays above, which this frame owns, so no Python object is reached without the GIL.
         const py::gil_scoped_release release;
-        completed = model.sample(config, buffers, std::ref(monitor));
+        completed = run(config, buffers, std::ref(monitor));
     }
     monitor.rethrow();
 
@@ -235,8 +236,31 @@ void bind_model_of(py::module_& m, const char* name) {
             },
             py::arg("from_theta").noconvert(), py::arg("to_theta").noconvert(), py::arg("prior_variance"),
             py::arg("kernel"), py::arg("step_size"))
-        .def("sample", &sample<T>, py::arg("config"), py::arg("init").noconvert(),
-             py::arg("prior_variance").noconvert(), py::arg("progress"));
+        .def(
+            "sample",
+            [](const Model<T>& model, const RunConfig& config, const Array<T>& init,
+               const Array<double>& prior_variance, py::object progress) {
+                const auto run = [&model](auto&&... args) { return model.sample(args...); };
+                return run_chains<T>(run, model.dim(), config, init, prior_variance, std::move(progress));
+            },
+            py::arg("config"), py::arg("init").noconvert(), py::arg("prior_variance").noconvert(), py::arg("progress"));
+}
+
+template <class T>
+void bind_sample_quadratic_of(py::module_& m, const char* name) {
+    m.def(
+        name,
+        [](double constant, const Array<double>& slope, const Array<double>& curvature, const RunConfig& config,
+           const Array<T>& init, py::object progress, const std::string& level) {
+            require(slope.size() == curvature.size(), "curvature shape");
+            const Quadratic form{constant, to_vector(slope), to_vector(curvature)};
+            Array<double> ones(slope.size());
+            std::fill_n(ones.mutable_data(), slope.size(), 1.0);
+            const auto run = [&](auto&&... args) { return sample_quadratic<T>(form, args..., level); };
+            return run_chains<T>(run, slope.size(), config, init, ones, std::move(progress));
+        },
+        py::kw_only(), py::arg("constant"), py::arg("slope"), py::arg("curvature"), py::arg("config"),
+        py::arg("init").noconvert(), py::arg("progress"), py::arg("level"));
 }
 
 }  // namespace
@@ -268,6 +292,8 @@ void bind_model(py::module_& m) {
              py::arg("sampling"), py::arg("draws"), py::arg("thin"), py::arg("seed"), py::arg("threads"));
     bind_model_of<float>(m, "Model32");
     bind_model_of<double>(m, "Model64");
+    bind_sample_quadratic_of<float>(m, "sample_quadratic32");
+    bind_sample_quadratic_of<double>(m, "sample_quadratic64");
 }
 
 }  // namespace patrac::bindings

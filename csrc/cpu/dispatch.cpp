@@ -79,6 +79,12 @@ std::unique_ptr<Model<T>> make_model(const Network& network, const std::optional
 }
 
 template <class T>
+bool sample_quadratic(const Quadratic& form, const RunConfig& config, const RunBuffers<T>& buffers,
+                      const Monitor& monitor, const std::string& level) {
+    return functions<T>(level).sample_quadratic(form, config, buffers, monitor);
+}
+
+template <class T>
 void standard_normals(std::uint64_t seed, std::uint32_t chain, std::uint64_t step, std::uint16_t purpose, T* out,
                       std::int64_t count, const std::string& level) {
     functions<T>(level).normals(seed, chain, step, purpose, out, count);
@@ -113,6 +119,8 @@ template void elementary<double>(const std::string&, const double*, double*, std
 #define PATRAC_INSTANTIATE(T)                                                                                          \
     template std::unique_ptr<Model<T>> make_model<T>(const Network&, const std::optional<Network>&, const Likelihood&, \
                                                      const DataView<T>&, const std::string&);                          \
+    template bool sample_quadratic<T>(const Quadratic&, const RunConfig&, const RunBuffers<T>&, const Monitor&,        \
+                                      const std::string&);                                                             \
     template void standard_normals<T>(std::uint64_t, std::uint32_t, std::uint64_t, std::uint16_t, T*, std::int64_t,    \
                                       const std::string&);
 PATRAC_INSTANTIATE(float)

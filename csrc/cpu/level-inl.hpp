@@ -17,6 +17,10 @@ LevelFunctions<T> functions() {
            const DataView<T>& data) -> std::unique_ptr<Model<T>> {
             return std::make_unique<CpuModel<T>>(network, companion, likelihood, data, PATRAC_NAME(PATRAC_LEVEL));
         },
+        [](const Quadratic& form, const RunConfig& config, const RunBuffers<T>& buffers, const Monitor& monitor) {
+            const auto target = [&form] { return QuadraticTarget<T>(form); };
+            return run_targets(target, std::ssize(form.slope), config, buffers, monitor);
+        },
         [](std::uint64_t seed, std::uint32_t chain, std::uint64_t step, std::uint16_t purpose, T* out,
            std::int64_t count) {
             AlignedArray<T> normals(noise_size<T>(1, count));

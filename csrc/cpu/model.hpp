@@ -74,22 +74,17 @@ public:
     double log_acceptance(const T* from, const T* to, const double* prior_variance, KernelKind kernel,
                           double step_size) const override {
         const PriorScale<T> prior(prior_variance, plan_.dim);
-        const Lease evaluator(*this);
+        TileTarget<T> target(plan_, data_, terms_);
         State<T> u(plan_.dim), v(plan_.dim);
         for (auto [state, theta] : {std::pair{&u, from}, std::pair{&v, to}}) {
             std::copy_n(theta, plan_.dim, state->theta.data());
-            state->evaluate(*evaluator, data_, terms_, prior, kernel);
+            state->evaluate(target, prior, kernel);
         }
         return patrac::PATRAC_LEVEL::log_acceptance(u, v, kernel, step_size);
     }
 
     bool sample(const RunConfig& config, const RunBuffers<T>& buffers, const Monitor& monitor) const override {
-        const RunShared<T> shared{config, buffers, data_, terms_, PriorScale<T>(buffers.prior_variance, plan_.dim)};
-        std::int64_t steps = config.draws * config.thin;
-        for (const Phase& phase : config.warmup) steps += phase.steps;
-        std::vector<std::unique_ptr<ChainTask>> chains;
-        for (std::int64_t c = 0; c < config.chains; ++c) chains.push_back(std::make_unique<Chain<T>>(plan_, shared, c));
-        return run_chains(chains, steps * config.chains, config.threads, monitor);
+        return run_targets([this] { return TileTarget<T>(plan_, data_, terms_); }, plan_.dim, config, buffers, monitor);
     }
 
 private:
@@ -112,7 +107,6 @@ private:
         Lease(const Lease&) = delete;
         Lease& operator=(const Lease&) = delete;
         Evaluator<T>* operator->() const { return evaluator_.get(); }
-        Evaluator<T>& operator*() const { return *evaluator_; }
 
     private:
         const CpuModel& model_;

@@ -19,6 +19,15 @@ PATRAC_FN Vec<double> load_wide(const double* source) {
     return load<Vec<double>>(source);
 }
 
+// The inverse, rounding to float32.
+PATRAC_FN void store_narrow(float* target, Vec<double> value) {
+    const HalfFloats half = __builtin_convertvector(value, HalfFloats);
+    __builtin_memcpy(target, &half, sizeof(half));
+}
+PATRAC_FN void store_narrow(double* target, Vec<double> value) {
+    store<Vec<double>>(target, value);
+}
+
 // Adds every lane of values in T into float64 lanes.
 template <class T>
 class WideSum {

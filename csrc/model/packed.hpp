@@ -12,8 +12,8 @@
 
 namespace patrac {
 
-// Zeroed array aligned to a cache line, so that no vector of any level straddles two lines. The rest of its last line is
-// zero too: loops over whole vectors may read beyond the end, and must not write there.
+// Zeroed array aligned to a cache line, so that no vector of any level straddles two lines. The rest of its last line
+// is zero too: loops over whole vectors may read beyond the end, and must not write there.
 template <class T>
 class AlignedArray {
 public:

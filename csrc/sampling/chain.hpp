@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "../cpu/evaluator.hpp"
 #include "../cpu/noise.hpp"
+#include "../cpu/target.hpp"
 #include "../cpu/wide.hpp"
 #include "../shared/kernels.hpp"
 #include "schedule.hpp"
@@ -50,8 +50,8 @@ struct State {
 
     explicit State(std::int64_t dim) : theta(dim), gradient(dim) {}
     bool finite() const { return std::isfinite(log_likelihood) && std::isfinite(g_dot_cg) && all_finite(theta); }
-    void evaluate(Evaluator<T>& evaluator, const PackedData<T>& data, const LikelihoodTerms<T>& likelihood,
-                  const PriorScale<T>& prior, KernelKind kernel);
+    template <class Target>
+    void evaluate(Target& target, const PriorScale<T>& prior, KernelKind kernel);
 };
 
 // The inner products below are sums in float64 over whole vectors: the arrays end in zeros (AlignedArray).
@@ -95,11 +95,11 @@ inline bool uses_gradient(KernelKind kernel) {
 }
 
 template <class T>
-void State<T>::evaluate(Evaluator<T>& evaluator, const PackedData<T>& data, const LikelihoodTerms<T>& likelihood,
-                        const PriorScale<T>& prior, KernelKind kernel) {
-    T* const g = uses_gradient(kernel) ? gradient.data() : nullptr;
-    log_likelihood = evaluator.evaluate(theta.data(), data, likelihood, g);
-    g_dot_cg = g ? scaled_square(gradient, prior.variance) : 0.0;
+template <class Target>
+void State<T>::evaluate(Target& target, const PriorScale<T>& prior, KernelKind kernel) {
+    const bool slope = uses_gradient(kernel);
+    log_likelihood = target.evaluate(theta, slope ? &gradient : nullptr);
+    g_dot_cg = slope ? scaled_square(gradient, prior.variance) : 0.0;
 }
 
 // Log of pi(v) q(v, u) / (pi(u) q(u, v)).
@@ -116,25 +116,22 @@ template <class T>
 struct RunShared {
     const RunConfig& config;
     const RunBuffers<T>& buffers;
-    const PackedData<T>& data;
-    const LikelihoodTerms<T>& likelihood;
     const PriorScale<T> prior;
 };
 
-template <class T>
+template <class T, class Target>
 class Chain final : public ChainTask {
 public:
-    Chain(const Plan& plan, const RunShared<T>& shared, std::int64_t index)
+    Chain(Target target, std::int64_t dim, const RunShared<T>& shared, std::int64_t index)
         : shared_(shared),
+          target_(std::move(target)),
           index_(index),
           key_(stream_key(shared.config.seed, static_cast<std::uint32_t>(index))),
           schedule_(shared.config),
-          evaluator_(plan, shared.data.layout.stride),
-          current_(plan.dim),
-          proposed_(plan.dim),
-          noise_(key_, plan.dim) {
-        const T* init = shared.buffers.init + index * plan.dim;
-        std::copy_n(init, plan.dim, current_.theta.data());
+          current_(dim),
+          proposed_(dim),
+          noise_(key_, dim) {
+        std::copy_n(shared.buffers.init + index * dim, dim, current_.theta.data());
         evaluate(current_);
         if (!current_.finite())
             throw std::invalid_argument(
@@ -166,9 +163,7 @@ public:
     }
 
 private:
-    void evaluate(State<T>& state) {
-        state.evaluate(evaluator_, shared_.data, shared_.likelihood, shared_.prior, shared_.config.kernel);
-    }
+    void evaluate(State<T>& state) { state.evaluate(target_, shared_.prior, shared_.config.kernel); }
 
     // v = keep u + drift C g(u) + noise C^(1/2) w, w standard normal.
     void propose(const Proposal& by) {
@@ -226,10 +221,10 @@ private:
     }
 
     const RunShared<T>& shared_;
+    Target target_;
     const std::int64_t index_;
     const PhiloxKey key_;
     Schedule schedule_;
-    Evaluator<T> evaluator_;
     State<T> current_, proposed_;
     StepNoise<T> noise_;
     std::int64_t step_ = 0;  // over warm-up and sampling: the step word of the noise's counter
@@ -240,5 +235,18 @@ private:
     bool slow_ = false;
     std::chrono::steady_clock::time_point last_look_;
 };
+
+// Runs one chain for each row of buffers.init on its own target; make_target() builds one.
+template <class T, class MakeTarget>
+bool run_targets(const MakeTarget& make_target, std::int64_t dim, const RunConfig& config, const RunBuffers<T>& buffers,
+                 const Monitor& monitor) {
+    const RunShared<T> shared{config, buffers, PriorScale<T>(buffers.prior_variance, dim)};
+    std::int64_t steps = config.draws * config.thin;
+    for (const Phase& phase : config.warmup) steps += phase.steps;
+    std::vector<std::unique_ptr<ChainTask>> chains;
+    for (std::int64_t c = 0; c < config.chains; ++c)
+        chains.push_back(std::make_unique<Chain<T, decltype(make_target())>>(make_target(), dim, shared, c));
+    return run_chains(chains, steps * config.chains, config.threads, monitor);
+}
 
 }  // namespace patrac::PATRAC_LEVEL

@@ -92,6 +92,27 @@ class _Model(Generic[T]):
 class Model32(_Model[np.float32]): ...
 class Model64(_Model[np.float64]): ...
 
+def sample_quadratic32(
+    *,
+    constant: float,
+    slope: _Float64,
+    curvature: _Float64,
+    config: RunConfig,
+    init: npt.NDArray[np.float32],
+    progress: Callable[[int, int, float], None] | None,
+    level: str,
+) -> dict[str, Any]: ...
+def sample_quadratic64(
+    *,
+    constant: float,
+    slope: _Float64,
+    curvature: _Float64,
+    config: RunConfig,
+    init: _Float64,
+    progress: Callable[[int, int, float], None] | None,
+    level: str,
+) -> dict[str, Any]: ...
+
 class testing:
     @staticmethod
     def levels() -> list[str]: ...

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from patrac_native.last_layer import is_last_layer_gaussian
+
 if TYPE_CHECKING:
     from patrac_native.posterior import Posterior
 
@@ -44,6 +46,11 @@ def describe_posterior(post: Posterior) -> str:
         f"engine: {post.dtype.name}, level {post.level}, tiles of {model.tile_rows} rows, "
         f"{model.cached_bytes / 2**20:.2f} MiB of cached data, cpu"
     )
+    if is_last_layer_gaussian(post):
+        lines.append(
+            "a step needs no pass over the data: the log-likelihood is quadratic in theta, so chains run on its "
+            "sufficient statistics in the whitened eigenbasis"
+        )
     lines.append('kernel="auto" means PCNL: the only gradient kernel so far')
     return "\n".join(line for line in lines if line)
 

@@ -189,11 +189,13 @@ class PartialNetwork:
         X: FloatArray,
         targets: FloatArray,
         row_weights: FloatArray,
+        dtype: np.dtype[Any] | None = None,
     ) -> CoreModel:
-        """Compile plan and data; arguments as the likelihood's checks return them."""
+        """Compile plan and data; arguments as the likelihood's checks return them, `dtype` by default its own."""
+        dtype = self.dtype if dtype is None else dtype
         variance = likelihood.variance_vector(self.n_outputs) if isinstance(likelihood, Gaussian) else np.empty(0)
         companion = (list(self.ranked.weights), list(self.ranked.biases)) if self.separate else None
-        build: Any = _core.Model32 if self.dtype == np.float32 else _core.Model64
+        build: Any = _core.Model32 if dtype == np.float32 else _core.Model64
         model: CoreModel = build(
             activation=self.net.activation,
             weights=self._weights,
@@ -203,7 +205,7 @@ class PartialNetwork:
             companion=companion,
             likelihood=likelihood.name,
             variance=variance,
-            inputs=cast_checked(X, self.dtype, "X"),
+            inputs=cast_checked(X, dtype, "X"),
             targets=targets,
             row_weights=row_weights,
             level=self.level,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from patrac_native.architectures import Architecture
+from patrac_native.last_layer import WhitenedQuadratic, is_last_layer_gaussian, whiten
 from patrac_native.likelihoods import Likelihood
 from patrac_native.network import Network
 from patrac_native.partial_network import PartialNetwork
@@ -223,6 +225,11 @@ class Posterior:
         """
         layers: list[dict[str, int]] = self._model.layers
         return layers
+
+    @cached_property
+    def quadratic(self) -> WhitenedQuadratic | None:
+        """Sufficient statistics in the whitened eigenbasis, or None where l is not quadratic in theta."""
+        return whiten(self) if is_last_layer_gaussian(self) else None
 
     @property
     def core_model(self) -> Any:

@@ -123,7 +123,7 @@ def sample(
     )
     started = time.perf_counter()
     with _ProgressBar(chains * (schedule.steps + draws * thin), progress) as report:
-        result = post.core_model.sample(config, start, post.prior_variance, report)
+        result = _run(post, config, start, report)
     seconds = time.perf_counter() - started
 
     kept = int(result["draws_done"].min())
@@ -158,6 +158,28 @@ def sample(
         "device": "cpu",
     }
     return Draws(theta, stats, post.network, post.likelihood, settings)
+
+
+def _run(
+    post: Posterior, config: _core.RunConfig, start: npt.NDArray[Any], report: Callable[[int, int, float], None] | None
+) -> dict[str, Any]:
+    """Run the chains: on the sufficient statistics where l is quadratic, else on the data."""
+    form = post.quadratic
+    if form is None:
+        result: dict[str, Any] = post.core_model.sample(config, start, post.prior_variance, report)
+        return result
+    run: Any = _core.sample_quadratic32 if post.dtype == np.float32 else _core.sample_quadratic64
+    result = run(
+        constant=form.constant,
+        slope=form.slope,
+        curvature=form.curvature,
+        config=config,
+        init=(start @ form.from_theta.T).astype(post.dtype),
+        progress=report,
+        level=post.level,
+    )
+    result["theta"] = (result["theta"] @ form.to_theta.T).astype(post.dtype)
+    return result
 
 
 def _core_phase(steps: int, accept: tuple[float, float] | None, accept_all: bool) -> _core.Phase:
