@@ -57,6 +57,20 @@ PATRAC_FN int_t<Vec<float>> low_halves(Words a, Words b, std::integer_sequence<i
     return __builtin_shufflevector(int_t<Vec<float>>(a), int_t<Vec<float>>(b), (2 * Lane)...);
 }
 
+// a0 b0 a1 b1 .. of two vectors: the first or the second half of the lanes.
+template <bool SecondHalf, class V, int... Lane>
+PATRAC_FN V interleave(V a, V b, std::integer_sequence<int, Lane...>) {
+    constexpr int n = lanes_v<V>, from = SecondHalf ? n / 2 : 0;
+    return __builtin_shufflevector(a, b, ((Lane & 1) * n + from + Lane / 2)...);
+}
+
+// The same with pairs of lanes for elements: a0 a1 b0 b1 a2 a3 b2 b3 ..
+template <bool SecondHalf, class V, int... Lane>
+PATRAC_FN V interleave_pairs(V a, V b, std::integer_sequence<int, Lane...>) {
+    constexpr int n = lanes_v<V>, from = SecondHalf ? n / 2 : 0;
+    return __builtin_shufflevector(a, b, ((Lane & 2) / 2 * n + from + Lane / 4 * 2 + (Lane & 1))...);
+}
+
 PATRAC_FN void fill_group(PhiloxKey key, BlockWalk& walk, Purpose purpose, float* out) {
     using V = Vec<float>;
     constexpr auto lanes = std::make_integer_sequence<int, lanes_v<V>>{};
@@ -66,22 +80,24 @@ PATRAC_FN void fill_group(PhiloxKey key, BlockWalk& walk, Purpose purpose, float
         box_muller(unit_float<V>(low_halves(a.x0, b.x0, lanes)), turn_float<V>(low_halves(a.x1, b.x1, lanes)));
     const NormalPair<V> z23 =
         box_muller(unit_float<V>(low_halves(a.x2, b.x2, lanes)), turn_float<V>(low_halves(a.x3, b.x3, lanes)));
-    for (int block = 0; block < lanes_v<V>; ++block) {
-        out[4 * block] = z01.first[block];
-        out[4 * block + 1] = z01.second[block];
-        out[4 * block + 2] = z23.first[block];
-        out[4 * block + 3] = z23.second[block];
-    }
+    // From one vector for each of the four normals to four consecutive values for each block.
+    const V low01 = interleave<false>(z01.first, z01.second, lanes);
+    const V high01 = interleave<true>(z01.first, z01.second, lanes);
+    const V low23 = interleave<false>(z23.first, z23.second, lanes);
+    const V high23 = interleave<true>(z23.first, z23.second, lanes);
+    store<V>(out, interleave_pairs<false>(low01, low23, lanes));
+    store<V>(out + lanes_v<V>, interleave_pairs<true>(low01, low23, lanes));
+    store<V>(out + 2 * lanes_v<V>, interleave_pairs<false>(high01, high23, lanes));
+    store<V>(out + 3 * lanes_v<V>, interleave_pairs<true>(high01, high23, lanes));
 }
 
 PATRAC_FN void fill_group(PhiloxKey key, BlockWalk& walk, Purpose purpose, double* out) {
     using V = Vec<double>;
     const auto words = philox4x32_10(walk.next(purpose), key);
     const NormalPair<V> z = box_muller(unit_double<V>(words.x0, words.x1), turn_double<V>(words.x2, words.x3));
-    for (int block = 0; block < lanes_v<V>; ++block) {
-        out[2 * block] = z.first[block];
-        out[2 * block + 1] = z.second[block];
-    }
+    constexpr auto lanes = std::make_integer_sequence<int, lanes_v<V>>{};
+    store<V>(out, interleave<false>(z.first, z.second, lanes));
+    store<V>(out + lanes_v<V>, interleave<true>(z.first, z.second, lanes));
 }
 
 // Values that `steps` steps of `dim` coordinates take in fill_steps: each step starts a block of its own, and the last

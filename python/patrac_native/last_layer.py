@@ -43,7 +43,7 @@ def is_last_layer_gaussian(post: Posterior) -> bool:
 
 
 def whiten(post: Posterior) -> WhitenedQuadratic:
-    """Compute the statistics of a posterior for which `is_last_layer_gaussian` holds, in float64, one pass over the data.
+    """Compute the statistics of a posterior for which `is_last_layer_gaussian` holds, in float64, block by block.
 
     pCN and pCNL are unchanged by a rotation of whitened coordinates, so a chain in this basis is the same chain in law.
     """
@@ -60,7 +60,7 @@ def whiten(post: Posterior) -> WhitenedQuadratic:
 
 
 def _statistics(post: Posterior) -> tuple[float, FloatArray, FloatArray]:
-    """Return l(0), its gradient there and minus its Hessian, exact for a quadratic: from the gradients at 0 and at e_i."""
+    """Return l(0), its gradient there and minus its Hessian, from the gradients at 0 and at the unit vectors."""
     dim = post.dim
     points = np.concatenate([np.zeros((1, dim)), np.eye(dim)])
     value, gradients = 0.0, np.zeros((dim + 1, dim))
