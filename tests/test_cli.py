@@ -378,7 +378,7 @@ def test_scores_agree_with_the_diagnostics(fitted: dict[str, Path]) -> None:
     # which moves a row in or out only if its y is that near to an end: some 80 x 2 x 0.1 x 0.03 = 0.5 rows, at most 3.
     rng = np.random.default_rng(0)
     y = np.concatenate([np.asarray(draws.likelihood.sample(f, rng)) for _ in range(400)], axis=1)
-    sampled = pn.diagnostics.coverage(y, data.y_test, [0.05])[0]
+    sampled = pn.diagnostics.coverage(y, data.y_test, tau=[0.05])[0]
     assert abs(scores["coverage"]["0.95"] - sampled) <= 3 / 80
 
 

@@ -81,7 +81,7 @@ def test_scores_are_those_of_the_diagnostics_on_the_kept_draws(problem: Problem,
     direct = 0.5 * ((problem.y_test - f[..., 0].astype(np.float64)) ** 2).sum(axis=-1).mean()
     assert record.nll == pytest.approx(direct, rel=1e-13)
     assert record.rmse == pn.diagnostics.rmse(f, np.sin(problem.X_test[:, 0]))
-    covered = pn.diagnostics.coverage(f, np.sin(problem.X_test[:, 0]), (0.01, 0.05, 0.35))
+    covered = pn.diagnostics.coverage(f, np.sin(problem.X_test[:, 0]), tau=(0.01, 0.05, 0.35))
     assert list(record.coverage.values()) == covered.tolist()
     assert list(record.coverage) == ["0.99", "0.95", "0.65"] and record.coverage_of == "f"
     numbers = [value for value in dataclasses.asdict(record).values() if isinstance(value, float)]

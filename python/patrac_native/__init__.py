@@ -65,3 +65,8 @@ __all__ = [
     "sample",
     "train",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return the public names: `dir(pn)` and tab completion leave the submodules out."""
+    return [*__all__, "__version__"]

@@ -5,6 +5,8 @@ logits have shape (chain, draw, n, C). Nothing here knows about networks, poster
 on draws from any sampler. DESIGN 2.8 lists what is computed and why.
 """
 
+from __future__ import annotations
+
 from patrac_native.diagnostics.classification import (
     CalibrationBins,
     EntropyDecomposition,

@@ -1,5 +1,7 @@
 """Shape and value checks that the diagnostics and the plots share, each message naming its argument."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Any
 

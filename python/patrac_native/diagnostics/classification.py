@@ -1,5 +1,7 @@
 """Scores and uncertainty of class probabilities: NLL, NLPD, Brier, ECE, accuracy, entropy split (DESIGN 2.5, 2.8)."""
 
+from __future__ import annotations
+
 import math
 from typing import Any, Literal, NamedTuple, overload
 

@@ -1,5 +1,7 @@
 """Autocorrelation of function draws and the effective sample sizes summed from it (paper, Appendix C)."""
 
+from __future__ import annotations
+
 import warnings
 from typing import Any, Literal, overload
 

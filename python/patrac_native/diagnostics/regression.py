@@ -1,5 +1,7 @@
 """Intervals, calibration and scores of regression draws: coverage, PIT, NLL, NLPD, RMSE, CRPS (DESIGN 2.5, 2.8)."""
 
+from __future__ import annotations
+
 import math
 from typing import Any, Literal, NamedTuple, overload
 
@@ -75,8 +77,8 @@ def credible_interval(draws: ArrayLike, coverage: float = 0.95, *, method: Quant
 def coverage(
     f: ArrayLike,
     truth: ArrayLike,
-    tau: ArrayLike = (0.01, 0.05, 0.35),
     *,
+    tau: ArrayLike = (0.01, 0.05, 0.35),
     method: QuantileMethod = "weibull",
 ) -> FloatArray:
     """Share of rows whose truth lies in the central 1 - tau credible interval (paper, section 4.2, Figure 3).
@@ -89,7 +91,7 @@ def coverage(
     truth : array_like, shape (n,) when m == 1, or (n, m)
         What the intervals should hold. With several outputs the share is over rows and outputs.
     tau : array_like of floats in (0, 1), default (0.01, 0.05, 0.35)
-        Probabilities left out; the target of each is 1 - tau.
+        Probabilities left out, by keyword: 0.05 asks for the 95% interval; the target of each is 1 - tau.
     method : str, default "weibull"
         As in `credible_interval`.
 

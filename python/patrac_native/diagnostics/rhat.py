@@ -1,5 +1,7 @@
 """Function-space convergence: R-hat, bulk and tail ESS and Monte Carlo standard errors, all computed by ArviZ."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module

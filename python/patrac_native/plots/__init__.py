@@ -6,6 +6,8 @@ that `ax` changes. Legends stand below the axes, where they cannot cover data; g
 distinct for colour-blind readers.
 """
 
+from __future__ import annotations
+
 from patrac_native.plots.bands import posterior_bands, predicted_vs_observed
 from patrac_native.plots.calibration import coverage_boxplot, pit_density, reliability
 from patrac_native.plots.chains import autocorrelation_plot, trace, trace_panel

@@ -1,5 +1,7 @@
 """The parts that all plots share: palette, a new figure when none is given, legends below the axes."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ STYLES = ("-", "--", "-.", ":")
 COLUMN = (4.6, 3.4)
 
 
-def axes_or_new(ax: "Axes | None", figsize: tuple[float, float] = COLUMN) -> "Axes":
+def axes_or_new(ax: Axes | None, figsize: tuple[float, float] = COLUMN) -> Axes:
     """`ax` itself, or the only axes of a new pyplot figure."""
     if ax is not None:
         return ax
@@ -27,14 +29,14 @@ def axes_or_new(ax: "Axes | None", figsize: tuple[float, float] = COLUMN) -> "Ax
     return new
 
 
-def tidy(ax: "Axes", xlabel: str, ylabel: str) -> None:
+def tidy(ax: Axes, xlabel: str, ylabel: str) -> None:
     """Axis labels, and no frame on the sides that carry no scale."""
     ax.set_xlabel(xlabel)
     ax.set_ylabel(ylabel)
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def legend_below(ax: "Axes", *, ncols: int, handles: list[Any] | None = None) -> None:
+def legend_below(ax: Axes, *, ncols: int, handles: list[Any] | None = None) -> None:
     """A frameless legend below the x label, placed in points so that it clears the label at any height of axes."""
     from matplotlib.transforms import ScaledTranslation
 

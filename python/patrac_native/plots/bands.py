@@ -1,5 +1,7 @@
 """Regression pictures: sampled functions with their quantiles over one input, and predictions against observations."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,8 +26,8 @@ def posterior_bands(
     coverage: float = 0.95,
     output: int = 0,
     legend: bool = True,
-    ax: "Axes | None" = None,
-) -> "Axes":
+    ax: Axes | None = None,
+) -> Axes:
     """Sampled functions over a single input with their pointwise quantiles (the paper's Figure 2).
 
     Orange: `n_draws` draws, evenly spaced over all chains. Dashed purple: the ends of the central interval from all
@@ -116,11 +118,11 @@ def predicted_vs_observed(
     mean: ArrayLike,
     lo: ArrayLike,
     hi: ArrayLike,
-    ax: "Axes | None" = None,
+    ax: Axes | None = None,
     *,
     max_rows: int = 1000,
     legend: bool = True,
-) -> "Axes":
+) -> Axes:
     """Predicted means with their intervals against the observations, rows outside their interval in another colour.
 
     Parameters

@@ -1,5 +1,7 @@
 """Calibration pictures: coverage box plots, density of PIT values, reliability of class probabilities."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +22,8 @@ _MIN_BANDWIDTH = 0.015
 
 
 def coverage_boxplot(
-    coverages: Mapping[str, ArrayLike], tau: ArrayLike, ax: "Axes | None" = None, *, legend: bool = True
-) -> "Axes":
+    coverages: Mapping[str, ArrayLike], tau: ArrayLike, ax: Axes | None = None, *, legend: bool = True
+) -> Axes:
     """Observed coverage over replicates, a group for each target and a box for each model (the paper's Figure 3).
 
     Parameters
@@ -99,7 +101,7 @@ def coverage_boxplot(
     return ax
 
 
-def pit_density(pits: Mapping[str, ArrayLike], ax: "Axes | None" = None, *, legend: bool = True) -> "Axes":
+def pit_density(pits: Mapping[str, ArrayLike], ax: Axes | None = None, *, legend: bool = True) -> Axes:
     """Densities of PIT values on [0, 1] with the uniform reference (the paper's Figure 5, right).
 
     A hump in the middle means intervals that are too wide, a U intervals that are too narrow. The Gaussian kernel
@@ -145,9 +147,7 @@ def pit_density(pits: Mapping[str, ArrayLike], ax: "Axes | None" = None, *, lege
     return ax
 
 
-def reliability(
-    p: ArrayLike, y: ArrayLike, ax: "Axes | None" = None, *, n_bins: int = 15, legend: bool = True
-) -> "Axes":
+def reliability(p: ArrayLike, y: ArrayLike, ax: Axes | None = None, *, n_bins: int = 15, legend: bool = True) -> Axes:
     """Accuracy of the top label against its confidence, with the diagonal and the share of rows in each bin.
 
     Parameters

@@ -1,5 +1,7 @@
 """Pictures of chains: traces (the paper's Appendix D) and autocorrelation."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +27,8 @@ def trace(
     label: str = "value",
     warmup: int = 0,
     legend: bool = True,
-    ax: "Axes | None" = None,
-) -> "Axes":
+    ax: Axes | None = None,
+) -> Axes:
     """Trace of a scalar, one line and colour for each chain.
 
     Parameters
@@ -82,7 +84,7 @@ def trace_panel(
     log_prior: ArrayLike,
     output_weight: ArrayLike,
     f_at_point: ArrayLike,
-    axes: "Sequence[Axes] | NDArray[Any] | None" = None,
+    axes: Sequence[Axes] | NDArray[Any] | None = None,
     *,
     point: str = "x",
     warmup: int = 0,
@@ -135,8 +137,8 @@ def trace_panel(
 
 
 def autocorrelation_plot(
-    rho: ArrayLike, ax: "Axes | None" = None, *, max_lag: int | None = None, legend: bool = True
-) -> "Axes":
+    rho: ArrayLike, ax: Axes | None = None, *, max_lag: int | None = None, legend: bool = True
+) -> Axes:
     """Autocorrelation against lag, one line for each chain, with the zero line.
 
     Parameters

@@ -277,7 +277,7 @@ def run_architecture(
     y_draws = draws.likelihood.sample(f_test, np.random.default_rng(seed))
     worst = diagnostics.convergence(draws.predict(problem.grid, threads=settings.threads)).worst()
     truth = problem.y_test if problem.truth_test is None else problem.truth_test
-    covered = diagnostics.coverage(y_draws if problem.truth_test is None else f_test, truth, TAU)
+    covered = diagnostics.coverage(y_draws if problem.truth_test is None else f_test, truth, tau=TAU)
     seconds = float(kept.settings["seconds"])
     record = Record(
         architecture=architecture.label(),
