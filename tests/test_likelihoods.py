@@ -200,6 +200,7 @@ def test_accepted_targets() -> None:
     labels = Categorical().check_targets([0.0, 2.0, 1.0], 3, 3)
     assert labels.dtype == np.int64
     assert labels.tolist() == [0, 2, 1]
+    assert Categorical().check_targets([[0], [2], [1]], 3, 3).tolist() == [0, 2, 1]  # a column, as from a data frame
     assert (Gaussian(1.0).n_outputs_needed(y), Categorical().n_outputs_needed([0, 3, 1])) == (1, 4)
     assert (Bernoulli().n_outputs_needed(np.ones((5, 2))), Categorical().n_outputs_needed([0, 0])) == (2, 2)
 
@@ -224,7 +225,15 @@ def test_accepted_targets() -> None:
         (Categorical(), [0, 1.5, 1], 3, ValueError, r"labels that are whole numbers; got 1\.5 at row 1"),
         (Categorical(), [0, 1, np.nan], 3, ValueError, "labels that are whole numbers; got nan at row 2"),
         (Categorical(), np.eye(3), 3, ValueError, r"y must have shape \(3,\).*got \(3, 3\)"),
-        (Categorical(), ["cat", "dog", "cat"], 3, TypeError, "y must hold real numbers"),
+        (
+            Categorical(),
+            ["cat", "dog", "cat"],
+            3,
+            TypeError,
+            r"y must hold real numbers.*np\.unique\(y, return_inverse",
+        ),
+        (Categorical(), np.array(["cat", "dog", "cat"], dtype=object), 3, TypeError, r"np\.unique\(y, return_inverse"),
+        (Bernoulli(), ["no", "yes", "no"], 1, TypeError, r"y must hold real numbers.*np\.unique\(y, return_inverse"),
         (Bernoulli(), [0, 1, 2], 1, ValueError, "y must be 0 or 1 .* got 2 at row 2, output 0"),
         (Bernoulli(), [0, np.nan, 1], 1, ValueError, "y must be 0 or 1 .* got nan at row 1"),
         (Bernoulli(), [0, 1], 1, ValueError, r"y must have shape \(3,\) or \(3, 1\)"),

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -231,6 +232,18 @@ def test_bad_parameters(weights: list, biases: list, activation: str, error: typ
 def test_bad_inputs(X: object, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         make_network((1, 2, 1)).predict(X)  # type: ignore[arg-type]  # the point of the test
+
+
+def test_inputs_may_be_tensors_with_a_gradient() -> None:
+    net = Network([[[2.0, 1.0]]], [[0.5]])
+    X = torch.ones((3, 2), requires_grad=True)
+    np.testing.assert_array_equal(net.predict(2 * X), [[6.5]] * 3)
+
+
+def test_a_bad_column_of_a_data_frame_is_named() -> None:
+    table = pd.DataFrame({"length": [1.0, 2.0], "mass": [3.0, np.nan]})
+    with pytest.raises(ValueError, match=r"X must be finite; column 1 \('mass'\) has nan first at row 1"):
+        Network([[[2.0, 1.0]]], [[0.5]]).predict(table)
 
 
 def test_permuting_keeps_the_function() -> None:

@@ -173,13 +173,45 @@ def test_fit_does_not_depend_on_the_order_of_nodes() -> None:
 
 def test_fit_warns_at_both_bounds() -> None:
     flat = Network([np.ones((6, 1)), np.ones((6, 6)), np.ones((1, 6))], [np.ones(6), np.ones(6), np.ones(1)])
-    with pytest.warns(UserWarning, match=r"alpha ended at the bound 1\.001 .*give a TraceClassPrior yourself"):
+    with pytest.warns(UserWarning, match=r"bound 1\.001 of .*do not fall off with the rank.*fit\(net, alpha=2\.0\)"):
         assert TraceClassPrior.fit(flat).alpha == 1.001
     first = np.zeros((4, 1))
     first[0] = 1.0
     spike = Network([first, first.T], [first[:, 0], [1.0]])
-    with pytest.warns(UserWarning, match=r"alpha ended at the bound 8\.0"):
+    with pytest.warns(UserWarning, match=r"alpha ended at the bound 8\.0 .*nearly all of the weight"):
         assert TraceClassPrior.fit(spike).alpha == 8.0
+
+
+@pytest.mark.parametrize("output_decay", [None, False])
+def test_fit_of_the_variances_alone(output_decay: bool | None) -> None:
+    net, alpha = make_network((3, 10, 7, 1)), 1.6
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # weights without decay would end at the bound of a search
+        fit = TraceClassPrior.fit(net, output_decay, alpha=alpha)
+    assert fit.alpha == alpha and fit.output_decay is output_decay
+    w2, sw, b2, sb = appendix_decay(net.permuted(rank_nodes(net)), alpha, output_decay is not False)
+    # Ratios of sums of at most 107 terms of one sign, each product within two roundings.
+    for sigma2, target, s in ((fit.sigma2_w, w2, sw), (fit.sigma2_b, b2, sb)):
+        assert sigma2 == pytest.approx(4 * (target @ s) / (s @ s), rel=4 * 107 * EPS)
+
+
+def test_fit_of_a_network_that_search_fits_is_that_of_its_alpha() -> None:
+    net = decaying_network((2, 12, 9, 1))
+    searched = TraceClassPrior.fit(net)
+    assert TraceClassPrior.fit(net, alpha=searched.alpha) == searched
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"net": np.ones((4, 1))}, TypeError, "net must be a Network.*got ndarray.*Network.from_torch"),
+        ({"alpha": 1.0}, ValueError, r"alpha must be greater than 1 .*got 1\.0"),
+        ({"alpha": "auto"}, TypeError, "alpha must be a number; got 'auto'"),
+    ],
+)
+def test_fit_refuses(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        TraceClassPrior.fit(**{"net": make_network((1, 4, 1)), **arguments})
 
 
 def test_fit_without_biases_says_so() -> None:

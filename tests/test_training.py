@@ -246,6 +246,12 @@ def test_progress_bar_only_when_asked(capsys: pytest.CaptureFixture[str]) -> Non
     assert "training" in capsys.readouterr().err
 
 
+def test_no_penalty_is_allowed() -> None:
+    X = np.linspace(-1, 1, 20)[:, None]
+    net = train([1, 1], X, X[:, 0], l2=0)
+    assert net.history is not None and net.history.settings["l2"] == 0.0
+
+
 def test_no_hidden_layer_reaches_ridge_regression() -> None:
     rng = np.random.default_rng(2)
     X = rng.normal(size=(50, 3))
@@ -276,7 +282,7 @@ BAD_ROW = np.column_stack([np.ones(4), [1.0, 2.0, np.nan, np.inf]])
         ({"activation": "swish"}, ValueError, "activation must be one of tanh, relu.*got 'swish'"),
         ({"dtype": "float16"}, ValueError, "dtype must be 'float32' or 'float64'; got 'float16'"),
         ({"learning_rate": 0.0}, ValueError, "learning_rate must be positive"),
-        ({"l2": -1.0}, ValueError, "l2 must be positive"),
+        ({"l2": -1.0}, ValueError, "l2 must be zero or positive, and finite; got -1"),
         ({"patience": 0}, ValueError, "patience must be at least 1"),
         ({"max_epochs": 0}, ValueError, "max_epochs must be at least 1"),
         ({"batch_size": 0}, ValueError, "batch_size must be at least 1"),
@@ -285,6 +291,13 @@ BAD_ROW = np.column_stack([np.ones(4), [1.0, 2.0, np.nan, np.inf]])
         ({"optimizer": "newton"}, ValueError, "optimizer must be one of adam, nadam.*got 'newton'"),
         ({"preset": "fast"}, ValueError, "preset must be one of default, paper or None; got 'fast'"),
         ({"likelihood": Categorical()}, ValueError, "at least 2; got 1. Use Bernoulli"),
+        (
+            {"likelihood": "gaussian"},
+            TypeError,
+            r"likelihood must be an object such as Gaussian\(1\.0\).*got 'gaussian'",
+        ),
+        ({"likelihood": Categorical}, TypeError, "likelihood must be an object .*got <class .*Categorical"),
+        ({"y": torch.ones(4, dtype=torch.bfloat16)}, TypeError, "y must be .*BFloat16"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, Any], error: type[Exception], message: str) -> None:

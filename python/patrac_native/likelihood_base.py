@@ -1,4 +1,4 @@
-"""What every likelihood offers: checked targets, weighted log densities, noise and a training loss (DESIGN 2.5)."""
+"""What every likelihood offers: checked targets, weighted log densities, noise and a training loss."""
 
 from __future__ import annotations
 

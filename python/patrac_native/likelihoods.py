@@ -1,4 +1,4 @@
-"""The likelihoods of the network's outputs: Gaussian, categorical and Bernoulli (DESIGN 2.5)."""
+"""The likelihoods of the network's outputs: Gaussian, categorical and Bernoulli (docs/method.md, section 5)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from patrac_native.validation import FloatArray, as_real_array, check_finite, ch
 
 if TYPE_CHECKING:
     import torch
+
+_ENCODE_LABELS = "Encode class names as whole numbers: names, y = np.unique(y, return_inverse=True)."
 
 __all__ = ["Bernoulli", "Categorical", "Gaussian", "Likelihood", "Targets", "likelihood_from_dict"]
 
@@ -68,14 +70,14 @@ class Gaussian(Likelihood):
         return np.full(m, self.variance)
 
     def check_targets(self, y: npt.ArrayLike, n: int, m: int) -> Targets:
-        """Real finite y of shape (n, m), or (n,) for one output; see `Likelihood.check_targets`."""
+        """Return y as finite float64 (n, m); (n,) is taken for one output. Raises as `Likelihood.check_targets`."""
         self.variance_vector(m)
         values = _matrix_targets(y, n, m)
         check_finite(values, "y")
         return values
 
     def log_likelihood_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:
-        """-(y - f)^2 / (2 variance) - log(2 pi variance) / 2, summed over outputs; see the base class."""
+        """Return -(y - f)^2 / (2 variance) - log(2 pi variance) / 2 summed over outputs: f (..., n, m) to (..., n)."""
         outputs = np.asarray(f, dtype=np.float64)
         variance = self.variance_vector(outputs.shape[-1])
         terms = (y - outputs) ** 2 / variance + np.log(2 * np.pi * variance)
@@ -83,16 +85,16 @@ class Gaussian(Likelihood):
         return rows
 
     def constant_log_likelihood(self, y: Targets) -> float:
-        """At the mean of each output; see `Likelihood.constant_log_likelihood`."""
+        """Return the log-likelihood, summed over rows, of predicting each output's mean of y (n, m)."""
         return float(self.log_likelihood(np.broadcast_to(y.mean(axis=0), y.shape), y))
 
     def sample(self, f: npt.ArrayLike, rng: np.random.Generator) -> Targets:
-        """f plus normal noise; see `Likelihood.sample`."""
+        """Return f (..., n, m) plus independent normal noise of the variance, of the same shape."""
         outputs = np.asarray(f, dtype=np.float64)
         return outputs + np.sqrt(self.variance_vector(outputs.shape[-1])) * rng.standard_normal(outputs.shape)
 
     def torch_loss_rows(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """See `Likelihood.torch_loss_rows`."""
+        """Return (y - f)^2 / (2 variance) + log(2 pi variance) / 2 summed over outputs: f, y (n, m) to (n,)."""
         import torch
 
         variance = self.variance_vector(f.shape[-1])
@@ -127,13 +129,15 @@ class Categorical(Likelihood):
         self.scale = None if scale is None else check_positive(scale, "scale")
 
     def check_targets(self, y: npt.ArrayLike, n: int, m: int) -> Targets:
-        """Whole numbers 0..m-1 of shape (n,), m >= 2; see `Likelihood.check_targets`."""
+        """Return labels 0..m-1 as int64 (n,), taking (n, 1) too; m >= 2. Raises as `Likelihood.check_targets`."""
         if m < 2:
             raise ValueError(
                 f"Categorical needs a network with one output for each class, at least 2; got {m}. "
                 "Use Bernoulli for a single 0/1 output."
             )
-        values = as_real_array(y, "y")
+        values = as_real_array(y, "y", _ENCODE_LABELS)
+        if values.shape == (n, 1):
+            values = values[:, 0]
         if values.shape != (n,):
             raise ValueError(f"y must have shape ({n},), one class label for each row of X; got {values.shape}.")
         with np.errstate(invalid="ignore"):
@@ -149,33 +153,33 @@ class Categorical(Likelihood):
 
     def n_outputs_needed(self, y: npt.ArrayLike) -> int:
         """Return the number of classes, max(y) + 1 and at least 2."""
-        return max(2, int(np.max(as_real_array(y, "y"), initial=0)) + 1)
+        return max(2, int(np.max(as_real_array(y, "y", _ENCODE_LABELS), initial=0)) + 1)
 
     def log_likelihood_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:
-        """Log softmax at the label; see the base class."""
+        """Return log softmax(f) at each row's label: f (..., n, m) and y (n,) to (..., n)."""
         outputs = np.asarray(f, dtype=np.float64)
         label = np.broadcast_to(y[:, None], (*outputs.shape[:-1], 1))
         rows: FloatArray = np.take_along_axis(_log_softmax(outputs), label, axis=-1)[..., 0]
         return rows
 
     def row_weights(self, sample_weight: npt.ArrayLike | None, n: int) -> FloatArray:
-        """Sample weights, normalised to sum to `scale` where it is given; see `Likelihood.row_weights`."""
+        """Return each row's factor, shape (n,): the sample weights, made to sum to `scale` where it is given."""
         weights = super().row_weights(sample_weight, n)
         return weights if self.scale is None else self.scale * (weights / weights.sum())
 
     def constant_log_likelihood(self, y: Targets) -> float:
-        """At the class frequencies; see `Likelihood.constant_log_likelihood`."""
+        """Return the log-likelihood of predicting the class frequencies of y (n,), under `scale` where it is given."""
         counts = np.bincount(y).astype(np.float64)
         counts = counts[counts > 0]
         total = float((counts * np.log(counts / len(y))).sum())
         return total if self.scale is None else self.scale * total / len(y)
 
     def probabilities(self, f: npt.ArrayLike) -> FloatArray:
-        """Softmax over the last axis, shape (..., n, m)."""
+        """Return softmax(f) over the last axis: f (..., n, m) to (..., n, m)."""
         return np.exp(_log_softmax(np.asarray(f, dtype=np.float64)))
 
     def sample(self, f: npt.ArrayLike, rng: np.random.Generator) -> Targets:
-        """Labels by inversion of the cumulative probabilities; see `Likelihood.sample`."""
+        """Draw a label for each row by inversion of its cumulative probabilities: f (..., n, m) to int64 (..., n)."""
         cumulative = np.cumsum(self.probabilities(f), axis=-1)
         # The last sum may round to just below 1: dividing makes it exactly 1, above every uniform draw.
         cumulative /= cumulative[..., -1:]
@@ -184,7 +188,7 @@ class Categorical(Likelihood):
         return labels
 
     def torch_loss_rows(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """See `Likelihood.torch_loss_rows`."""
+        """Return the cross entropy -log softmax(f) at each label: f (n, m) and y int64 (n,) to (n,)."""
         from torch.nn.functional import cross_entropy
 
         return cross_entropy(f, y, reduction="none")
@@ -200,8 +204,8 @@ class Bernoulli(Likelihood):
     name = "bernoulli"
 
     def check_targets(self, y: npt.ArrayLike, n: int, m: int) -> Targets:
-        """Zeros and ones of shape (n, m), or (n,) for one output; see `Likelihood.check_targets`."""
-        values = _matrix_targets(y, n, m)
+        """Return zeros and ones as float64 (n, m); (n,) is taken for one output. Raises as the base class's."""
+        values = _matrix_targets(y, n, m, _ENCODE_LABELS)
         bad = ~((values == 0) | (values == 1))
         if bad.any():
             row, output = (int(index) for index in np.argwhere(bad)[0])
@@ -212,29 +216,29 @@ class Bernoulli(Likelihood):
         return values
 
     def log_likelihood_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:
-        """Log sigmoid(f) where y is 1 and log sigmoid(-f) where it is 0, summed over outputs; see the base class."""
+        """Return log sigmoid(f) where y is 1, log sigmoid(-f) where 0, summed over outputs: (..., n, m) to (..., n)."""
         outputs = np.asarray(f, dtype=np.float64)
         # y f - log(1 + e^f) would cancel for y = 1 and large f; this form does not.
         rows: FloatArray = -np.logaddexp(0.0, (1 - 2 * y) * outputs).sum(axis=-1)
         return rows
 
     def constant_log_likelihood(self, y: Targets) -> float:
-        """At the frequency of ones of each output; see `Likelihood.constant_log_likelihood`."""
+        """Return the log-likelihood, summed over rows, of predicting each output's share of ones in y (n, m)."""
         ones = y.sum(axis=0)
         counts = np.concatenate([ones, len(y) - ones])
         return float((counts * np.log(np.where(counts > 0, counts, len(y)) / len(y))).sum())
 
     def probabilities(self, f: npt.ArrayLike) -> FloatArray:
-        """Probability of a 1 at each output, shape (..., n, m)."""
+        """Return sigmoid(f), the probability of a 1 at each output: f (..., n, m) to (..., n, m)."""
         return np.exp(-np.logaddexp(0.0, -np.asarray(f, dtype=np.float64)))
 
     def sample(self, f: npt.ArrayLike, rng: np.random.Generator) -> Targets:
-        """Zeros and ones; see `Likelihood.sample`."""
+        """Draw a zero or one for every output: f (..., n, m) to int64 (..., n, m)."""
         probability = self.probabilities(f)
         return (rng.random(probability.shape) < probability).astype(np.int64)
 
     def torch_loss_rows(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """See `Likelihood.torch_loss_rows`."""
+        """Return -log sigmoid of f where y is 1 and of -f where 0, summed over outputs: f, y (n, m) to (n,)."""
         from torch.nn.functional import logsigmoid
 
         # Not softplus: torch's is the identity above 20, which is off by 2e-9.
@@ -259,9 +263,9 @@ def likelihood_from_dict(content: Mapping[str, Any]) -> Likelihood:
     raise ValueError(f"likelihood name must be one of gaussian, categorical, bernoulli; got {name!r}.")
 
 
-def _matrix_targets(y: npt.ArrayLike, n: int, m: int) -> FloatArray:
+def _matrix_targets(y: npt.ArrayLike, n: int, m: int, advice: str = "Encode it as numbers first.") -> FloatArray:
     """Return y as a C-contiguous float64 (n, m) copy, taking (n,) for one output."""
-    values = as_real_array(y, "y")
+    values = as_real_array(y, "y", advice)
     if values.shape == (n,) and m == 1:
         values = values[:, None]
     if values.shape != (n, m):

@@ -98,7 +98,7 @@ class TrainingHistory:
 
 
 class Network:
-    """A trained multilayer perceptron with L layers of weights (DESIGN 2.1).
+    """A trained multilayer perceptron with L layers of weights (docs/method.md, section 1).
 
     f^(l)_i(x) = b^(l)_i + sum_j w^(l)_ij zeta(f^(l-1)_j(x)); the first layer reads x itself and nothing follows the
     last layer.

@@ -1,9 +1,9 @@
-"""The trace-class Gaussian prior, its fit to a trained network and its rescaling (DESIGN 2.2, 2.4)."""
+"""The trace-class Gaussian prior, its fit to a trained network and its rescaling (docs/method.md, sections 2, 4)."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ Decay = tuple[FloatArray, FloatArray]
 
 @dataclass(frozen=True)
 class TraceClassPrior:
-    """Independent normal parameters whose variances fall along the ranking of the nodes (DESIGN 2.2).
+    """Independent normal parameters whose variances fall along the ranking of the nodes (docs/method.md, section 2).
 
     w^(1)_ij ~ N(0, sigma2_w / i^alpha); w^(l)_ij ~ N(0, sigma2_w / (ij)^alpha) for l >= 2;
     b^(l)_i ~ N(0, sigma2_b / i^alpha); i and j count from 1 in rank order.
@@ -66,11 +66,7 @@ class TraceClassPrior:
     def __post_init__(self) -> None:
         for name in ("alpha", "sigma2_w", "sigma2_b"):
             object.__setattr__(self, name, check_positive(getattr(self, name), name))
-        if self.alpha <= 1.0:
-            raise ValueError(
-                f"alpha must be greater than 1 (only then is the prior trace-class: its total variance stays finite as "
-                f"layers widen); got {self.alpha}."
-            )
+        _check_alpha(self.alpha)
         _check_output_decay(self.output_decay)
         if self.output_decay is not None:
             object.__setattr__(self, "output_decay", bool(self.output_decay))
@@ -107,7 +103,7 @@ class TraceClassPrior:
         weight_masks: Sequence[npt.NDArray[np.bool_]],
         bias_masks: Sequence[npt.NDArray[np.bool_]],
     ) -> float:
-        """Return phi / phi_partial, by which a partial architecture multiplies every prior variance (DESIGN 2.4).
+        """Return phi / phi_partial, by which a partial architecture multiplies its prior variances (paper, Appendix A).
 
         Parameters
         ----------
@@ -143,8 +139,8 @@ class TraceClassPrior:
         return self.total_variance(full_layer_sizes) / partial
 
     @classmethod
-    def fit(cls, net: Network, output_decay: bool | None = None) -> TraceClassPrior:
-        """Choose alpha and the variances from a trained network (paper, Appendix A, as considered in DESIGN 2.4).
+    def fit(cls, net: Network, output_decay: bool | None = None, *, alpha: float | None = None) -> TraceClassPrior:
+        """Choose alpha and the variances from a trained network (paper, Appendix A; docs/method.md, section 4).
 
         Minimises sum (w^2 - sigma2_w s)^2 + sum (b^2 - sigma2_b s)^2 over the ranked network, with s = i^-alpha in
         layer 1, (ij)^-alpha between, j^-alpha in the last layer and i^-alpha for biases (1 for output biases without
@@ -157,6 +153,9 @@ class TraceClassPrior:
             The trained network in any order of nodes; it is ranked here.
         output_decay : bool, optional
             As for the class; also kept in the result.
+        alpha : float, optional
+            A rate of decay > 1 of your own: only the two variances are then fitted, in closed form, without a search
+            and without its warning.
 
         Returns
         -------
@@ -169,16 +168,26 @@ class TraceClassPrior:
 
         Raises
         ------
+        TypeError
+            If net is no Network, or alpha is not a number.
         ValueError
-            If all weights are zero.
+            If all weights are zero, or alpha <= 1.
 
         Notes
         -----
-        Without hidden layer and without output decay nothing depends on alpha; it is then set to 2.
-        """
-        from scipy.optimize import minimize_scalar
+        Without hidden layer and without output decay nothing depends on alpha; it is then set to 2 unless given.
 
+        The lower bound is a common result. Nodes are ranked by what comes into them, and in many trained networks
+        neither those weights nor the ones that leave fall off with that rank; the slowest decay then fits best.
+        """
+        if not isinstance(net, Network):
+            raise TypeError(
+                f"net must be a Network, such as patrac_native.train returns; got {type(net).__name__}. "
+                "A torch module becomes one by Network.from_torch(module)."
+            )
         _check_output_decay(output_decay)
+        if alpha is not None:
+            alpha = _check_alpha(alpha)
         ranked = net.permuted(rank_nodes(net))
         weights, biases = [w**2 for w in ranked.weights], [b**2 for b in ranked.biases]
         if not any(w.any() for w in weights):
@@ -197,26 +206,12 @@ class TraceClassPrior:
             b_norm = sum(float(row @ row) for row in bias_decay)
             return w_dot**2 / w_norm + b_dot**2 / b_norm, w_dot / w_norm, b_dot / b_norm
 
-        if len(sizes) == 2 and not _resolve(output_decay, sizes):
+        if alpha is None and len(sizes) == 2 and not _resolve(output_decay, sizes):
             alpha = 2.0
-        else:
-            # The objective can have several local minima: a grid finds the basin, a bounded search its bottom.
-            grid = np.linspace(*ALPHA_BOUNDS, 281)
-            best = int(np.argmax([fitted(value)[0] for value in grid]))
-            around = (grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)])
-            refined = minimize_scalar(
-                lambda value: -fitted(float(value))[0], bounds=around, method="bounded", options={"xatol": 1e-10}
-            )
-            # The bounded search never tries its end points; keep the grid's where that is the better one.
-            alpha = max((float(refined.x), float(grid[best])), key=lambda value: fitted(value)[0])
+        elif alpha is None:
+            alpha = _search_alpha(lambda value: fitted(value)[0])
             if alpha in ALPHA_BOUNDS:
-                warnings.warn(
-                    f"TraceClassPrior.fit: alpha ended at the bound {alpha} of [{ALPHA_BOUNDS[0]}, {ALPHA_BOUNDS[1]}]; "
-                    "the squared weights do not fall like a power of the rank. Look at the network's training, or give "
-                    "a TraceClassPrior yourself.",
-                    UserWarning,
-                    stacklevel=2,
-                )
+                warnings.warn(_at_bound(alpha), UserWarning, stacklevel=2)
         _, sigma2_w, sigma2_b = fitted(alpha)
         if not has_biases:
             sigma2_b = sigma2_w
@@ -236,6 +231,52 @@ class TraceClassPrior:
     def from_dict(cls, content: Mapping[str, Any]) -> TraceClassPrior:
         """Inverse of `to_dict`."""
         return cls(**content)
+
+
+def _check_alpha(value: Any) -> float:
+    """Return value as a float if it is a number > 1, else raise."""
+    alpha = check_positive(value, "alpha")
+    if alpha <= 1.0:
+        raise ValueError(
+            f"alpha must be greater than 1 (only then is the prior trace-class: its total variance stays finite as "
+            f"layers widen); got {alpha}."
+        )
+    return alpha
+
+
+def _search_alpha(explained: Callable[[float], float]) -> float:
+    """Return the alpha within ALPHA_BOUNDS at which `explained` is largest."""
+    from scipy.optimize import minimize_scalar
+
+    # There can be several local maxima: a grid finds the hill, a bounded search its top.
+    grid = np.linspace(*ALPHA_BOUNDS, 281)
+    best = int(np.argmax([explained(value) for value in grid]))
+    around = (grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)])
+    refined = minimize_scalar(
+        lambda value: -explained(float(value)), bounds=around, method="bounded", options={"xatol": 1e-10}
+    )
+    # The bounded search never tries its end points; keep the grid's where that is the better one.
+    return max((float(refined.x), float(grid[best])), key=explained)
+
+
+def _at_bound(alpha: float) -> str:
+    """Say what alpha at a bound of the search means and what to do."""
+    low, high = ALPHA_BOUNDS
+    if alpha == low:
+        meaning = (
+            "the trained weights do not fall off with the rank of their nodes, and the prior is the slowest-decaying "
+            "one allowed. Many networks end so, and sampling is as correct as with any other alpha. To put more of "
+            "the prior variance on the top nodes"
+        )
+    else:
+        meaning = (
+            "nearly all of the weight sits at the first nodes, and the prior leaves the others next to nothing. Check "
+            "that training went well. To spread the prior variance over more nodes"
+        )
+    return (
+        f"TraceClassPrior.fit: alpha ended at the bound {alpha} of [{low}, {high}]: {meaning}, choose alpha yourself, "
+        "as in TraceClassPrior.fit(net, alpha=2.0); that also silences this warning."
+    )
 
 
 def _check_output_decay(value: bool | None) -> None:

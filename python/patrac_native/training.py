@@ -17,7 +17,7 @@ import numpy.typing as npt
 from patrac_native.likelihoods import Gaussian, Likelihood
 from patrac_native.network import ACTIVATIONS, Network, StopReason, TrainingHistory
 from patrac_native.parameter_vector import forward, initial_parameters, unpack
-from patrac_native.validation import check_count, check_inputs, check_layer_sizes, check_positive
+from patrac_native.validation import check_count, check_inputs, check_layer_sizes, check_nonnegative, check_positive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -128,6 +128,9 @@ def train(
     if dtype not in ("float32", "float64"):
         raise ValueError(f"dtype must be 'float32' or 'float64'; got {dtype!r}.")
     likelihood = Gaussian(1.0) if likelihood is None else likelihood
+    if not isinstance(likelihood, Likelihood):
+        got = repr(likelihood) if isinstance(likelihood, str | type) else type(likelihood).__name__
+        raise TypeError(f"likelihood must be an object such as Gaussian(1.0), Categorical() or Bernoulli(); got {got}.")
     inputs = check_inputs(X, sizes[0])
     n = len(inputs)
     targets = likelihood.check_targets(y, n, sizes[-1])
@@ -294,7 +297,7 @@ def _resolve_settings(given: Mapping[str, Any], preset: str | None) -> dict[str,
         raise ValueError(f"preset must be one of {', '.join(PRESETS)} or None; got {preset!r}.")
     settings = dict(PRESETS[preset or "default"]) | {key: value for key, value in given.items() if value is not None}
     settings["learning_rate"] = check_positive(settings["learning_rate"], "learning_rate")
-    settings["l2"] = 0.0 if settings["l2"] == 0 else check_positive(settings["l2"], "l2")
+    settings["l2"] = check_nonnegative(settings["l2"], "l2")
     settings["patience"] = check_count(settings["patience"], "patience")
     if settings["max_epochs"] is not None:
         settings["max_epochs"] = check_count(settings["max_epochs"], "max_epochs")

@@ -12,15 +12,17 @@ import numpy.typing as npt
 FloatArray = npt.NDArray[np.float64]
 
 
-def as_real_array(value: Any, name: str) -> FloatArray:
+def as_real_array(value: Any, name: str, advice: str = "Encode it as numbers first.") -> FloatArray:
     """Convert `value` to a C-contiguous float64 array, refusing what is not real numbers.
 
     Parameters
     ----------
     value : array_like
-        Anything NumPy can read: lists, arrays, data frames of numbers, CPU tensors.
+        Anything NumPy can read: lists, arrays, data frames of numbers, torch tensors (detached, from any device).
     name : str
         The argument's name, for the message.
+    advice : str
+        What to do with what is not numbers, the message's last sentence.
 
     Returns
     -------
@@ -32,21 +34,29 @@ def as_real_array(value: Any, name: str) -> FloatArray:
     TypeError
         If the entries are not real numbers (strings, objects, complex numbers) or the rows are of unequal length.
     """
+    if hasattr(value, "detach") and hasattr(value, "cpu"):  # a torch tensor; NumPy refuses one that requires grad
+        value = value.detach().cpu()
     try:
         array = np.asarray(value)
-    except ValueError as error:  # rows of unequal length
+    except (ValueError, TypeError) as error:  # rows of unequal length, torch types that NumPy has not
         raise TypeError(f"{name} must be a rectangular array of numbers; NumPy could not read it: {error}") from error
     if array.dtype.kind == "O":
         try:
             array = array.astype(np.float64)
         except (TypeError, ValueError) as error:
-            raise TypeError(f"{name} must hold real numbers; got dtype object ({error}). Encode it first.") from error
+            raise TypeError(f"{name} must hold real numbers; got dtype object ({error}). {advice}") from error
     if array.dtype.kind not in "biuf":
-        raise TypeError(f"{name} must hold real numbers; got dtype {array.dtype}. Encode it as numbers first.")
+        raise TypeError(f"{name} must hold real numbers; got dtype {array.dtype}. {advice}")
     return np.require(array, dtype=np.float64, requirements="C")
 
 
-def check_finite(array: npt.NDArray[Any], name: str, advice: str = "Remove or impute those rows.") -> None:
+def check_finite(
+    array: npt.NDArray[Any],
+    name: str,
+    advice: str = "Remove or impute those rows.",
+    *,
+    columns: Sequence[object] | None = None,
+) -> None:
     """Raise if an (n, c) array holds NaN or infinity, naming the first bad column and its first bad row.
 
     Parameters
@@ -57,6 +67,8 @@ def check_finite(array: npt.NDArray[Any], name: str, advice: str = "Remove or im
         The argument's name, for the message.
     advice : str
         What to do about it, the message's last sentence.
+    columns : sequence of length c, optional
+        The columns' own names, where they have some.
 
     Raises
     ------
@@ -67,8 +79,9 @@ def check_finite(array: npt.NDArray[Any], name: str, advice: str = "Remove or im
     if bad.any():
         column = int(np.argmax(bad.any(axis=0)))
         row = int(np.argmax(bad[:, column]))
+        named = "" if columns is None else f" ({columns[column]!r})"
         raise ValueError(
-            f"{name} must be finite; column {column} has {array[row, column]} first at row {row} "
+            f"{name} must be finite; column {column}{named} has {array[row, column]} first at row {row} "
             f"({int(bad.sum())} bad values in all). {advice}"
         )
 
@@ -119,7 +132,9 @@ def check_inputs(X: npt.ArrayLike, d: int, name: str = "X") -> FloatArray:
         raise ValueError(f"{name} has no rows (shape {array.shape}); give at least one.")
     if array.shape[1] != d:
         raise ValueError(f"{name} must have {d} columns, one for each input of the network; got {array.shape[1]}.")
-    check_finite(array, name)
+    # A data frame knows what its columns are called.
+    columns = getattr(X, "columns", None)
+    check_finite(array, name, columns=None if columns is None else list(columns))
     return array
 
 
@@ -140,6 +155,16 @@ def check_positive(value: Any, name: str) -> float:
     number = float(value)
     if not (np.isfinite(number) and number > 0):
         raise ValueError(f"{name} must be positive and finite; got {number}.")
+    return number
+
+
+def check_nonnegative(value: Any, name: str) -> float:
+    """Return `value` as a float if it is zero or a positive finite number, else raise TypeError or ValueError."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number; got {value!r}.")
+    number = float(value)
+    if not (np.isfinite(number) and number >= 0):
+        raise ValueError(f"{name} must be zero or positive, and finite; got {number}.")
     return number
 
 

@@ -2,7 +2,7 @@
 
 Function draws `f`, and draws of `y` with the noise included, have shape (chain, draw, n, m); class probabilities and
 logits have shape (chain, draw, n, C). Nothing here knows about networks, posteriors or stores, so every function works
-on draws from any sampler. DESIGN 2.8 lists what is computed and why.
+on draws from any sampler. docs/method.md, section 8, lists what is computed and why.
 """
 
 from __future__ import annotations

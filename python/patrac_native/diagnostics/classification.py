@@ -1,4 +1,4 @@
-"""Scores and uncertainty of class probabilities: NLL, NLPD, Brier, ECE, accuracy, entropy split (DESIGN 2.5, 2.8)."""
+"""Scores and uncertainty of class probabilities: NLL, NLPD, Brier, ECE, accuracy, split of the entropy."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def ess_geyer(f: ArrayLike, *, per_chain: bool = False) -> float | FloatArray:
     The pair sums rho_{2t} + rho_{2t+1} are added up to the first that is not positive, each lowered to the smallest
     before it (Geyer, Statistical Science 1992, section 3.3), so slow chains are summed as far as they reach and noise
     in the tail is not. The integrated time is kept above 1/log10(N), as in Stan, so that a chain of alternating
-    draws cannot claim an unbounded ESS. Speed claims use this number (DESIGN 2.8).
+    draws cannot claim an unbounded ESS. Speed claims use this number (docs/method.md, section 8).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Intervals, calibration and scores of regression draws: coverage, PIT, NLL, NLPD, RMSE, CRPS (DESIGN 2.5, 2.8)."""
+"""Intervals, calibration and scores of regression draws: coverage, PIT, NLL, NLPD, RMSE, CRPS."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def nll(f: ArrayLike, y: ArrayLike, variance: ArrayLike, *, per_draw: Literal[Tr
 def nll(f: ArrayLike, y: ArrayLike, variance: ArrayLike, *, per_draw: bool = False) -> float | FloatArray:
     """Negative log-likelihood of the paper's Table 1: mean over draws of sum over rows of (y - f)^2 / (2 sigma^2).
 
-    The constant log(2 pi sigma^2)/2 of each row is dropped, and rows are summed, not averaged (DESIGN 2.5). Use `nlpd`
+    The constant log(2 pi sigma^2)/2 of each row is dropped, and rows are summed, not averaged, as there. Use `nlpd`
     to compare models: this number punishes posterior spread.
 
     Parameters

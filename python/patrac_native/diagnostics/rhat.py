@@ -82,7 +82,7 @@ class ConvergenceSummary:
 
 
 def convergence(f: ArrayLike, *, quantiles: Sequence[float] = ()) -> ConvergenceSummary:
-    """R-hat, bulk and tail ESS and MCSE at each row and output, through `arviz_stats` (DESIGN 2.8).
+    """R-hat, bulk and tail ESS and MCSE at each row and output, through `arviz_stats` (docs/method.md, section 8).
 
     Function values are identified, network weights are not: judge convergence here, on a grid of inputs and on the
     log-likelihood, and not on the weights. Each point costs ArviZ a few milliseconds per thousand draws, so pass a grid
