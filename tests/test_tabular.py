@@ -61,6 +61,21 @@ def test_a_forgotten_no_header_is_noticed(tmp_path: Path) -> None:
     assert list(frame.columns) == ["M", "0.5", "15"]
 
 
+def test_messages_give_data_row_and_line_of_the_file(tmp_path: Path) -> None:
+    # A header, and a blank line before the third row of data: row 2 from 0 is line 5.
+    frame, _ = read_table(write(tmp_path, "a,b,y\n1,x,1\n2,y,2\n\n,x,3\n4,y,4\n"))
+    with pytest.raises(ValueError, match=r"'a' has 1 missing values, the first at data row 2 .*; line 5 of the file"):
+        Preprocessor.fit(frame, "y", task="regression")
+    prep = Preprocessor.fit(frame, "y", task="regression", drop=["a"])
+    new, _ = read_table(write(tmp_path, "x\nz\n".replace("\n", ",1\n")), header=False)
+    with pytest.raises(ValueError, match=r"unknown category 'z' at data row 1 \(counted from 0; line 2 of the file\)"):
+        prep.transform(new.set_axis(["b", "y"], axis=1))
+    # Where a field holds a line break, rows and lines part: better none than a wrong one.
+    broken, _ = read_table(write(tmp_path, 'a,b\n1,"x\ny"\n,z\n'), separator=",")
+    with pytest.raises(ValueError, match=r"first at data row 1 \(counted from 0\); remove"):
+        Preprocessor.fit(broken, "b", task="classification")
+
+
 def test_decimal_commas(tmp_path: Path) -> None:
     frame, table = read_table(write(tmp_path, "a;b\n1,5;2\n-0,25;3\n"))
     assert table.decimal == "," and frame["a"].tolist() == [1.5, -0.25]
@@ -195,10 +210,10 @@ def test_json_round_trip_transforms_alike() -> None:
 def test_missing_values_are_refused_by_column_count_and_row() -> None:
     frame = mixed_table()
     frame.loc[[2, 5], "sex"] = None
-    with pytest.raises(ValueError, match=r"column 'sex' has 2 missing values, the first at row 2; .*--impute"):
+    with pytest.raises(ValueError, match=r"column 'sex' has 2 missing values, the first at data row 2 .*--impute"):
         Preprocessor.fit(frame, "rings", task="regression")
     prep = Preprocessor.fit(mixed_table(), "rings", task="regression")
-    with pytest.raises(ValueError, match="column 'sex' has 2 missing values, the first at row 2"):
+    with pytest.raises(ValueError, match="column 'sex' has 2 missing values, the first at data row 2"):
         prep.transform(frame)
 
 
@@ -213,14 +228,17 @@ def test_imputation(impute: str, fill: float) -> None:
     assert X[1, 0] * size.scale + size.mean == pytest.approx(fill, rel=1e-14)  # a handful of roundings
     # Of the training rows' M, F, I, M the most frequent is M.
     assert X[4, 1:4].tolist() == [0.0, 0.0, 1.0]
-    assert any("'size': 1 missing values imputed by" in note for note in prep.notes)
+    assert prep.notes[0] == f"column 'size': 1 missing value imputed by {fill:.6g}"
+    assert prep.imputed(frame) == prep.notes[:2]
 
 
 def test_unknown_categories_are_refused_by_column_row_and_value() -> None:
     prep = Preprocessor.fit(mixed_table(), "rings", task="regression")
     new = mixed_table()
     new.loc[3, "sex"] = "X"
-    with pytest.raises(ValueError, match="column 'sex' has the unknown category 'X' at row 3; the fit saw F, I, M"):
+    with pytest.raises(
+        ValueError, match=r"column 'sex' has the unknown category 'X' at data row 3 .*; the fit saw F, I, M"
+    ):
         prep.transform(new)
 
 
@@ -253,10 +271,18 @@ def test_codes_are_the_same_category_as_whole_floats() -> None:
 @pytest.mark.parametrize(
     ("column", "values", "message"),
     [
-        ("size", [1.0, np.inf, 3.0, 4.0, 5.0, 6.0], "column 'size' must be finite; got .*inf.* at row 1 .1 such rows."),
-        ("size", ["1", "2", "3", "oops", "5", "6"], "column 'size' holds mostly numbers, but 'oops' at row 3"),
-        ("rings", [1.0, 2.0, np.nan, 4.0, 5.0, 6.0], "the target 'rings' has 1 missing values, the first at row 2"),
-        ("rings", ["a", "b", "c", "d", "e", "f"], "the target 'rings' must hold numbers; got 'a' at row 0"),
+        (
+            "size",
+            [1.0, np.inf, 3.0, 4.0, 5.0, 6.0],
+            "column 'size' must be finite; got .*inf.* at data row 1 .*; 1 such rows in all",
+        ),
+        ("size", ["1", "2", "3", "oops", "5", "6"], "column 'size' holds mostly numbers, but 'oops' at data row 3"),
+        (
+            "rings",
+            [1.0, 2.0, np.nan, 4.0, 5.0, 6.0],
+            "the target 'rings' has 1 missing values, the first at data row 2",
+        ),
+        ("rings", ["a", "b", "c", "d", "e", "f"], "the target 'rings' must hold numbers; got 'a' at data row 0"),
         ("rings", [4, 4, 4, 4, 4, 4], "the target 'rings' is 4 in every training row"),
         ("size", [np.nan] * 6, "column 'size' has no values in the training rows"),
     ],

@@ -15,7 +15,10 @@ from typing import Any
 
 # Commands and the modules that offer configure(parser) and run(args) -> exit code, imported when called for.
 COMMANDS = {
-    "demo": ("patrac_native.studies.demo", "the paper's sine problem: train, sample, report; under two minutes"),
+    "demo": (
+        "patrac_native.studies.demo",
+        "the paper's sine problem: train, sample, report; under two minutes, installation aside",
+    ),
     "fit": ("patrac_native.fit", "train and sample on a table of data, and score held-out rows"),
     "predict": ("patrac_native.predict", "predict new rows with what fit has stored"),
     "study": (None, "the paper's experiments"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.tabular import place
 from patrac_native.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -88,8 +89,8 @@ def check_not_numbers(series: pd.Series) -> None:
     if not number.all() and 2 * number.sum() > len(known):
         row = first(series.notna().to_numpy() & pd.to_numeric(series, errors="coerce").isna().to_numpy())
         raise ValueError(
-            f"column {series.name!r} holds mostly numbers, but {series.iloc[row]!r} at row {row} "
-            f"({int((~number).sum())} such rows); correct them, or name the column in --categorical."
+            f"column {series.name!r} holds mostly numbers, but {series.iloc[row]!r} at {place(series, row)}; "
+            f"{int((~number).sum())} such rows in all. Correct them, or name the column in --categorical."
         )
 
 
@@ -98,8 +99,8 @@ def encode(series: pd.Series, column: Column) -> FloatArray:
     missing = series.isna().to_numpy()
     if missing.any() and column.fill is None:
         raise ValueError(
-            f"column {column.name!r} has {int(missing.sum())} missing values, the first at row {first(missing)}; the "
-            "fit had none to impute. Remove those rows, or fit with --impute."
+            f"column {column.name!r} has {int(missing.sum())} missing values, the first at "
+            f"{place(series, first(missing))}; the fit had none to impute. Remove those rows, or fit with --impute."
         )
     if column.categories is None:
         values = numbers(series, f"column {column.name!r}", missing=True)
@@ -112,8 +113,8 @@ def encode(series: pd.Series, column: Column) -> FloatArray:
     for row, label in enumerate(labels):
         if label not in code:
             raise ValueError(
-                f"column {column.name!r} has the unknown category {label!r} at row {row}; the fit saw "
-                f"{', '.join(column.categories)}. Correct it, or fit with rows that have it."
+                f"column {column.name!r} has the unknown category {label!r} at {place(series, row)}; the "
+                f"fit saw {', '.join(column.categories)}. Correct it, or fit with rows that have it."
             )
         out[row, code[str(label)]] = 1.0
     return out
@@ -137,7 +138,10 @@ def numbers(series: pd.Series, what: str, *, missing: bool = False) -> FloatArra
     ):
         if bad.any():
             row = first(bad)
-            raise ValueError(f"{what} {problem}; got {series.iloc[row]!r} at row {row} ({int(bad.sum())} such rows).")
+            raise ValueError(
+                f"{what} {problem}; got {series.iloc[row]!r} at {place(series, row)}; {int(bad.sum())} such rows in "
+                "all."
+            )
     return values
 
 

@@ -14,7 +14,7 @@ from patrac_native.architectures import Architecture, Full, Mix, Out, Sep
 from patrac_native.likelihoods import Categorical, Gaussian, Likelihood
 from patrac_native.network import ACTIVATIONS
 from patrac_native.posterior import Posterior
-from patrac_native.preprocessing import IMPUTATIONS, TASKS, Preprocessor, guess_task
+from patrac_native.preprocessing import IMPUTATIONS, TASKS, Preprocessor, check_target, guess_task
 from patrac_native.prior import TraceClassPrior
 from patrac_native.sampling import sample
 from patrac_native.tabular import find_column, read_table, split_rows
@@ -172,6 +172,7 @@ def run(args: argparse.Namespace) -> int:
 
     print()
     print(printed(result))
+    os.makedirs(args.out, exist_ok=True)
     write_results(result, table)
     print(f"\nwrote {', '.join(os.path.join(args.out, name) for name in (REPORT, SUMMARY, DRAWS, PREPROCESSING))}")
     return 0
@@ -207,8 +208,11 @@ def _check_arguments(args: argparse.Namespace) -> None:
         raise ValueError(f"--noise-variance must be positive; got {args.noise_variance}.")
     _architecture(args)
     _warmup(args.warmup, 1, args.draws)
+    if os.path.isdir(args.data):
+        raise IsADirectoryError(f"DATA must be a file of rows and columns; {args.data!r} is a folder.")
     if not os.path.isfile(args.data):
-        raise FileNotFoundError(f"there is no file {args.data}.")
+        raise FileNotFoundError(f"there is no file {args.data!r}.")
+    _check_folder(args.out)
     existing = [
         name for name in (REPORT, SUMMARY, DRAWS, PREPROCESSING) if os.path.exists(os.path.join(args.out, name))
     ]
@@ -217,7 +221,17 @@ def _check_arguments(args: argparse.Namespace) -> None:
             f"{args.out} holds the results of an earlier run ({', '.join(existing)}); pass --overwrite or another "
             "--out."
         )
-    os.makedirs(args.out, exist_ok=True)
+
+
+def _check_folder(path: str) -> None:
+    """Raise for an --out that could not be written; nothing is created before there are results."""
+    at = os.path.abspath(path)
+    while not os.path.exists(at):
+        at = os.path.dirname(at)
+    if not os.path.isdir(at):
+        raise NotADirectoryError(f"--out must be a folder or a new one; {at!r} is a file.")
+    if not os.access(at, os.W_OK | os.X_OK):
+        raise PermissionError(f"--out {path!r} cannot be written: no permission for {at!r}.")
 
 
 def _prepare(frame: pd.DataFrame, args: argparse.Namespace) -> FitData:
@@ -228,9 +242,15 @@ def _prepare(frame: pd.DataFrame, args: argparse.Namespace) -> FitData:
     task, reason = guess_task(frame[target])
     if args.task is not None:
         task, reason = args.task, "as asked"
-    # Splitting by class needs labels, and a missing one is refused by the preprocessor, which names it.
+    check_target(frame[target])
     labels = frame[target].astype(str).to_numpy() if task == "classification" else None
-    test, rows = split_rows(len(frame), [args.test_fraction], seed=args.seed, labels=labels)
+    try:
+        test, rows = split_rows(len(frame), [args.test_fraction], seed=args.seed, labels=labels)
+    except ValueError as error:
+        raise ValueError(
+            f"--test-fraction {args.test_fraction:g} of {len(frame)} rows leaves none to hold out or none to train on; "
+            "give a table of more rows, or another --test-fraction."
+        ) from error
     preprocessor = Preprocessor.fit(
         frame, target, task=task, rows=rows, impute=args.impute, drop=drop, categorical=categorical
     )
@@ -275,12 +295,27 @@ def _architecture(args: argparse.Namespace) -> Architecture:
     if name == "out":
         if k is not None and len(k) != 1:
             raise ValueError(f"--k must be one number for --architecture out; got {k}.")
+        _check_k(k or [], args.hidden[-1:])
         return Out(min(45, args.hidden[-1]) if k is None else k[0])
-    nodes: Any = [5] if k is None else k
-    if k is None:
-        nodes = [min(5, width) for width in args.hidden]
+    nodes: list[int] = [min(5, width) for width in args.hidden] if k is None else k
+    if len(nodes) not in (1, len(args.hidden)):
+        raise ValueError(
+            f"--k must be one number, or one for each of the {len(args.hidden)} widths of --hidden; got {k}."
+        )
+    _check_k(nodes, args.hidden)
     chosen = nodes[0] if len(set(nodes)) == 1 else nodes
     return Mix(chosen) if name == "mix" else Sep(chosen)
+
+
+def _check_k(nodes: list[int], widths: list[int]) -> None:
+    """Raise unless each number of nodes, or the one for all layers, is within its layer's width."""
+    for layer, width in enumerate(widths):
+        count = nodes[layer if len(nodes) > 1 else 0] if nodes else 1
+        if not 1 <= count <= width:
+            raise ValueError(
+                f"--k must be from 1 to the width of the layer; got {count} for a hidden layer of {width} nodes. Give "
+                "a smaller --k or a larger --hidden."
+            )
 
 
 def _warmup(text: str | None, thin: int, draws: int) -> Warmup | int:

@@ -59,7 +59,18 @@ def printed(result: FitResult) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [f"{row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}}".rstrip() for row in rows]
     lines.insert(1, "-" * max(map(len, lines)))
-    return "\n".join(lines) + f"\n\n{result.summary}"
+    return "\n".join(lines) + f"\n\n{_chains_heading(result)}\n{result.summary}"
+
+
+def _chains_heading(result: FitResult) -> str:
+    """Say in which units the summary of the chains is, beside scores that may be in others."""
+    preprocessor = result.data.preprocessor
+    if preprocessor.task == "classification":
+        return f"Chains, judged at {len(result.grid)} held-out rows:"
+    return (
+        f"Chains, judged at {len(result.grid)} held-out rows; here f and its widths are of the standardised target "
+        f"(times {preprocessor.target_scale:.4g} for the target's units) and without the noise:"
+    )
 
 
 def write_results(result: FitResult, table: TableFormat) -> None:
@@ -127,7 +138,15 @@ def _report(result: FitResult) -> Report:
     )
     for figure, caption in (_regression_figures if regression else _class_figures)(result):
         report.figure(figure, caption)
-    add_run_sections(report, result.draws, result.grid, summary=result.summary, description=result.description)
+    add_run_sections(
+        report,
+        result.draws,
+        result.grid,
+        summary=result.summary,
+        description=result.description,
+        point_label="first held-out row",
+        classes=preprocessor.classes or None,
+    )
     _add_training(report, result)
     _add_data(report, result)
     return report

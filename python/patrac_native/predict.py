@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -32,17 +33,25 @@ def run(args: argparse.Namespace) -> int:
     """Run `patrac predict` with parsed arguments; return the exit code."""
     if not 0 < args.coverage < 1:
         raise ValueError(f"--coverage must be between 0 and 1; got {args.coverage}.")
+    folder = os.path.dirname(args.out) or "."
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(f"--out {args.out!r} is in {folder!r}, which is no folder; make it first.")
     if os.path.exists(args.out) and not args.overwrite:
         raise FileExistsError(f"{args.out} exists; pass --overwrite or another --out.")
     preprocessor, layout = load_preprocessing(args.directory)
     draws = Draws.load(os.path.join(args.directory, DRAWS))
+    if os.path.isdir(args.data):
+        raise IsADirectoryError(f"NEW must be a file of rows and columns; {args.data!r} is a folder.")
     if not os.path.isfile(args.data):
-        raise FileNotFoundError(f"there is no file {args.data}.")
+        raise FileNotFoundError(f"there is no file {args.data!r}.")
     header = layout["header"] if args.header is None else args.header
     frame, table = read_table(args.data, header=header, separator=args.sep or layout["separator"])
     if not table.header:
         frame = preprocessor.name_columns(frame)
-    count = write_predictions(args.out, draws, preprocessor, preprocessor.transform(frame), args.coverage)
+    X = preprocessor.transform(frame)
+    for note in preprocessor.imputed(frame):
+        print(f"note: {note}")
+    count = write_predictions(args.out, draws, preprocessor, X, args.coverage)
     what = (
         f"mean and {100 * args.coverage:.4g}% intervals of y" if preprocessor.task == "regression" else "probabilities"
     )
@@ -76,6 +85,7 @@ def write_predictions(path: str, draws: Draws, preprocessor: Preprocessor, X: Fl
 
     Regression: mean, sd, lower, upper of y with the noise, and sd_f without it, in the target's units. Classes: the
     label with the largest probability, the probability of each, and the total, aleatoric and epistemic entropy in nats.
+    Numbers have six significant digits, and more where the spread of the row asks for it.
     """
     partial = f"{path}.partial"
     count = 0
@@ -102,8 +112,8 @@ def write_predictions(path: str, draws: Draws, preprocessor: Preprocessor, X: Fl
 def _regression_lines(draws: Draws, preprocessor: Preprocessor, X: FloatArray, coverage: float) -> Iterator[list[Any]]:
     for block in predict_regression(draws, preprocessor, X, coverage):
         columns = (block.mean, block.sd, block.lower, block.upper, block.sd_f)
-        # Python's own floats are written with all the digits that make them.
-        yield from map(list, zip(*(column.tolist() for column in columns), strict=True))
+        for mean, sd, lower, upper, sd_f in zip(*(column.tolist() for column in columns), strict=True):
+            yield [_shown(value, min(sd, sd_f)) for value in (mean, sd, lower, upper, sd_f)]
 
 
 def _class_lines(draws: Draws, preprocessor: Preprocessor, X: FloatArray) -> Iterator[list[Any]]:
@@ -111,4 +121,12 @@ def _class_lines(draws: Draws, preprocessor: Preprocessor, X: FloatArray) -> Ite
         labels = [preprocessor.classes[index] for index in block.probability.argmax(axis=1)]
         entropies = zip(*(part.tolist() for part in block.entropy), strict=True)
         for label, probability, entropy in zip(labels, block.probability.tolist(), entropies, strict=True):
-            yield [label, *probability, *entropy]
+            yield [label, *map(_shown, probability), *map(_shown, entropy)]
+
+
+def _shown(value: float, spread: float = 0.0) -> float:
+    """Round to six significant digits, or to a ten-thousandth of the spread where a large mean would swallow it."""
+    digits = 6
+    if 0 < spread < abs(value):
+        digits = max(digits, 5 + math.floor(math.log10(abs(value) / spread)))
+    return float(f"{value:.{min(digits, 17)}g}")

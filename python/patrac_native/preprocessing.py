@@ -20,6 +20,7 @@ from patrac_native.columns import (
     holds_numbers,
     numbers,
 )
+from patrac_native.tabular import place
 from patrac_native.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -126,8 +127,9 @@ class Preprocessor:
             missing = int(series.isna().sum())
             if missing and impute is None:
                 raise ValueError(
-                    f"column {name!r} has {missing} missing values, the first at row {first(series.isna())}; remove "
-                    "those rows, drop the column (--drop), or impute them (--impute mean or --impute median)."
+                    f"column {name!r} has {missing} missing values, the first at "
+                    f"{place(series, first(series.isna()))}; remove those rows, drop the column (--drop), or impute "
+                    "them (--impute mean or --impute median)."
                 )
             if missing == len(series) or series.iloc[train].isna().all():
                 raise ValueError(f"column {name!r} has no values in the training rows; drop it (--drop).")
@@ -142,7 +144,7 @@ class Preprocessor:
                 notes.append(f"column {name!r} is {value} in every training row and was dropped")
                 continue
             if missing:
-                notes.append(f"column {name!r}: {missing} missing values imputed by {column.fill}")
+                notes.append(imputation_note(column, missing))
             columns.append(column)
         if not columns:
             raise ValueError("no column is left to predict from: every one is the target, dropped or constant.")
@@ -152,11 +154,7 @@ class Preprocessor:
 
     def _fit_target(self, frame: pd.DataFrame, train: npt.NDArray[Any]) -> None:
         series = frame[self.target]
-        if series.isna().any():
-            raise ValueError(
-                f"the target {self.target!r} has {int(series.isna().sum())} missing values, the first at row "
-                f"{first(series.isna())}; remove those rows."
-            )
+        check_target(series)
         if self.task == "classification":
             self.classes = sorted({_plain_label(value) for value in series.tolist()}, key=_label_order)
             if len(self.classes) < 2:
@@ -216,6 +214,11 @@ class Preprocessor:
         parts = [encode(frame[column.name], column) for column in self.columns]
         return np.ascontiguousarray(np.concatenate(parts, axis=1), dtype=np.float64)
 
+    def imputed(self, frame: pd.DataFrame) -> list[str]:
+        """Say for each column of a table with missing values how many there are and what replaces them."""
+        counts = [(column, int(frame[column.name].isna().sum())) for column in self.columns]
+        return [imputation_note(column, count) for column, count in counts if count]
+
     def transform_target(self, frame: pd.DataFrame) -> npt.NDArray[Any]:
         """Return the targets (n,): standardised numbers, or labels 0..m-1 of int64.
 
@@ -231,7 +234,7 @@ class Preprocessor:
         labels = [_plain_label(value) for value in series.tolist()]
         for row, label in enumerate(labels):
             if label not in code:
-                raise ValueError(f"the target {self.target!r} has the unknown class {label!r} at row {row}.")
+                raise ValueError(f"the target {self.target!r} has the unknown class {label!r} at {place(series, row)}.")
         return np.array([code[label] for label in labels], dtype=np.int64)
 
     def inverse_target(self, values: npt.ArrayLike) -> FloatArray:
@@ -300,6 +303,22 @@ class Preprocessor:
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"the preprocessing is damaged ({error!r}); fit again.") from error
+
+
+def imputation_note(column: Column, count: int) -> str:
+    """Say how many values of a column were missing and by what they are replaced, to six significant digits."""
+    fill = f"{column.fill:.6g}" if isinstance(column.fill, float) else repr(column.fill)
+    return f"column {column.name!r}: {count} missing value{'s' if count > 1 else ''} imputed by {fill}"
+
+
+def check_target(series: pd.Series) -> None:
+    """Raise ValueError where a target column has missing values; its name, their number and the first are named."""
+    missing = series.isna().to_numpy()
+    if missing.any():
+        raise ValueError(
+            f"the target {series.name!r} has {int(missing.sum())} missing values, the first at "
+            f"{place(series, first(missing))}; remove those rows."
+        )
 
 
 def guess_task(series: pd.Series) -> tuple[str, str]:

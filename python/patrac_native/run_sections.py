@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,18 +21,18 @@ CONVERGENCE_HEADERS = (
     "max R-hat",
     "min bulk ESS",
     "min tail ESS",
-    "R-hat of l",
+    "R-hat of log-likelihood",
     "ESS (Geyer)",
     "acceptance",
     "step size",
-    "s",
+    "seconds",
     "steps/s",
 )
 CONVERGENCE_CAPTION = (
-    "Convergence of f (for classes: of the class probabilities) at a set of inputs, and of the log-likelihood l. "
-    "R-hat (rank-normalised, split) compares the chains: "
-    "1.01 or less is what one wants for reported quantiles, 1.05 or less serves for means; above that, run longer. "
-    "ESS is the number of independent draws that the draws are worth."
+    "Convergence of f (for classes: of the class probabilities) at a set of inputs, and of the log-likelihood of the "
+    "training data. R-hat (rank-normalised, split) compares the chains: 1.01 or less is what one wants for reported "
+    "quantiles, 1.05 or less serves for means; above that, run longer. ESS is the number of independent draws that the "
+    "draws are worth."
 )
 # Above this largest R-hat of f a report says in words that the chains have not mixed.
 RHAT_WARNING = 1.05
@@ -68,6 +68,7 @@ def add_run_sections(
     name: str | None = None,
     point: int = 0,
     point_label: str | None = None,
+    classes: Sequence[Any] | None = None,
     level: int = 2,
 ) -> Summary:
     """Add what every run's report shares: convergence table, traces, autocorrelation, step sizes, the model in words.
@@ -85,9 +86,12 @@ def add_run_sections(
     name : str, optional
         Of the run; by default the architecture's label.
     point : int
-        Row of X whose f is traced.
+        Row of X whose f is traced; for classes the probability of the class that is likeliest there, since logits may
+        shift together without changing any probability.
     point_label : str, optional
         What the trace calls that input; by default "row <point>".
+    classes : sequence, optional
+        Names of the classes; by default their numbers.
     level : int
         Level of the heading, 2 or 3.
 
@@ -99,7 +103,17 @@ def add_run_sections(
     inputs = np.asarray(X, dtype=np.float64)
     name = draws.network.architecture.label() if name is None else name
     summary = draws.summary(inputs) if summary is None else summary
-    f = draws.predict(inputs)
+    by_class = draws.likelihood.name == "categorical"
+    f = draws.predict_proba(inputs) if by_class else draws.predict(inputs)
+    what = "class probabilities" if by_class else "f"
+    where = point_label or f"row {point}"
+    if by_class:
+        likeliest = int(f[:, :, point].mean(axis=(0, 1)).argmax())
+        label = f"P({likeliest if classes is None else classes[likeliest]} | {where})"
+        traced = f[:, :, point, likeliest]
+    else:
+        label = f"f({where}) less its mean"
+        traced = f[:, :, point, 0] - f[:, :, point, 0].mean()
 
     report.heading(f"{name}: chains", level=level)
     report.table(CONVERGENCE_HEADERS, convergence_rows({name: summary}), CONVERGENCE_CAPTION)
@@ -109,13 +123,16 @@ def add_run_sections(
             "many rows are usable before single intervals are; run longer (more draws, larger thin) to settle it."
         )
     report.figure(
-        _trace_figure(draws, f[:, :, point, 0], point_label or f"row {point}"),
-        f"{name}: traces of the kept draws, one colour for each chain; f less its mean over all chains.",
+        _trace_figure(draws, traced, label),
+        f"{name}: traces of the kept draws, one colour for each chain. Judge by the log-likelihood and by "
+        f"{'the class probability' if by_class else 'f'}: single weights are not identified (several settings of them "
+        "make the same function), so a weight may wander or differ between chains in a good run.",
     )
     max_lag = min(1000, max(1, draws.n_draws // 3))
     if draws.n_draws >= 4:
         report.figure(
-            _autocorrelation_figure(f, max_lag), f"{name}: autocorrelation of f, averaged over {len(inputs)} inputs."
+            _autocorrelation_figure(f, max_lag, what),
+            f"{name}: autocorrelation of {what}, averaged over {len(inputs)} inputs.",
         )
     report.table(*_chain_table(draws), caption=f"{name}: step size and acceptance rate of each chain.")
     if description:
@@ -123,38 +140,36 @@ def add_run_sections(
     return summary
 
 
-def _trace_figure(draws: Draws, f_at_point: npt.NDArray[Any], label: str) -> Any:
+def _trace_figure(draws: Draws, values: npt.NDArray[Any], label: str) -> Any:
     """The paper's four traces; without a Bayesian output weight, the first entry of theta in its place."""
     from matplotlib.figure import Figure
 
-    from patrac_native.plots import trace_panel
+    from patrac_native.plots import trace
 
     weight = draws.network.first_output_weight()
+    panels = (
+        ("log-likelihood", draws.stats["log_likelihood"]),
+        ("log prior", draws.stats["log_prior"]),
+        ("first entry of theta" if weight is None else "first output weight", draws.theta[:, :, weight or 0]),
+        (label, values),
+    )
     fig = Figure(figsize=(8.6, 4.8), layout="constrained")
     axes = fig.subplots(2, 2, sharex=True).ravel()
-    stats = draws.stats
-    trace_panel(
-        stats["log_likelihood"],
-        stats["log_prior"],
-        draws.theta[:, :, 0 if weight is None else weight],
-        f_at_point,
-        axes,
-        point=label,
-    )
-    if weight is None:
-        axes[2].set_ylabel("first entry of theta")
+    for ax, (name, series) in zip(axes, panels, strict=True):
+        trace(series, label=name, legend=False, ax=ax)
     for ax in axes[:2]:
         ax.set_xlabel("")
     return fig
 
 
-def _autocorrelation_figure(f: npt.NDArray[Any], max_lag: int) -> Any:
+def _autocorrelation_figure(f: npt.NDArray[Any], max_lag: int, what: str) -> Any:
     from matplotlib.figure import Figure
 
     from patrac_native.plots import autocorrelation_plot
 
     fig = Figure(figsize=(6.0, 3.2), layout="constrained")
-    autocorrelation_plot(autocorrelation(f, max_lag), fig.subplots(), max_lag=max_lag)
+    ax = autocorrelation_plot(autocorrelation(f, max_lag), fig.subplots(), max_lag=max_lag)
+    ax.set_ylabel("autocorrelation" if what != "f" else "autocorrelation of f")
     return fig
 
 

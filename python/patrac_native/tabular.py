@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 IndexArray = npt.NDArray[np.intp]
 
+# Name of an index that holds the rows' line numbers in their file, counted from 1.
+LINES = "line of the file"
+
 # In this order: a file of decimal commas has both semicolons and commas, one of quoted text both commas and blanks.
 _SEPARATORS = {"semicolon": ";", "tab": "\t", "comma": ",", "bar": "|", "whitespace": r"\s+"}
 # What pandas takes for missing, and the question mark of many UCI files.
@@ -64,7 +67,8 @@ def read_table(
     Returns
     -------
     frame : pandas DataFrame
-        Column names are str; empty fields, NA, NaN, null and "?" are missing.
+        Column names are str; empty fields, NA, NaN, null and "?" are missing. The index holds the line of the file of
+        each row where rows and lines go together (they do not if a quoted field has a line break).
     format : TableFormat
         What was found; `decimal` is "," where fields separated by semicolons hold 1,5 and no 1.5.
 
@@ -86,7 +90,7 @@ def read_table(
         if _looks_like_data(fields[0]):
             raise ValueError(
                 f"the first line of {target} looks like data, not like names ({', '.join(fields[0][:4])}, ...); pass "
-                "--no-header (header=False), or --header if these are names."
+                "--no-header, or --header if these are names."
             )
         header = True
     if header and len(set(fields[0])) < len(fields[0]):
@@ -118,7 +122,24 @@ def read_table(
             "the separator with --sep (comma, semicolon, tab, bar, whitespace or one character)."
         )
     frame.columns = [str(name).strip() for name in frame.columns]
+    numbers = _line_numbers(target)[1 if header else 0 :]
+    if len(numbers) == len(frame):
+        frame.index = pd.Index(numbers, name=LINES)
     return frame, TableFormat(found, header, decimal)
+
+
+def place(series: pd.Series, row: int) -> str:
+    """Say where a value of a table stands: the data row, and the line of the file where `read_table` knows it.
+
+    Parameters
+    ----------
+    series : pandas Series
+        A column of the table.
+    row : int
+        Its position, from 0.
+    """
+    where = f"data row {row} (counted from 0"
+    return f"{where}; line {series.index[row]} of the file)" if series.index.name == LINES else f"{where})"
 
 
 def find_column(frame: pd.DataFrame, column: str, argument: str = "--target") -> str:
@@ -188,8 +209,8 @@ def split_rows(
     whole = [np.sort(np.concatenate(part)) if part else np.empty(0, dtype=np.intp) for part in parts]
     if any(len(part) == 0 for part in whole):
         raise ValueError(
-            f"{n} rows are too few to be split into parts of {', '.join(f'{share:g}' for share in fractions)} and the "
-            f"rest; got {', '.join(str(len(part)) for part in whole)} rows. Give more rows or other fractions."
+            f"{n} rows are too few to be split into {len(whole)} parts: with the shares "
+            f"{', '.join(f'{share:g}' for share in fractions)} and the rest, one would be empty. Give more rows."
         )
     return whole
 
@@ -204,6 +225,12 @@ def _first_lines(path: str) -> list[str]:
     if not lines:
         raise ValueError(f"{path} is empty.")
     return lines
+
+
+def _line_numbers(path: str) -> IndexArray:
+    """Numbers from 1 of the lines that are not blank."""
+    with open(path, encoding="utf-8-sig") as stream:
+        return np.array([number for number, line in enumerate(stream, start=1) if line.strip()], dtype=np.intp)
 
 
 def _named_separator(separator: str) -> str:

@@ -127,7 +127,13 @@ def choose(
     """
     if l2 is not None and (variance is not None or not regression):
         return Choice(l2, variance, [])
-    folds = split_rows(len(X), [1 / _FOLDS] * (_FOLDS - 1), seed=seed + 1, labels=None if regression else y)
+    try:
+        folds = split_rows(len(X), [1 / _FOLDS] * (_FOLDS - 1), seed=seed + 1, labels=None if regression else y)
+    except ValueError as few:
+        raise ValueError(
+            f"{len(X)} training rows are too few to choose the penalty or the noise variance on a fifth of them; give "
+            f"{'--l2 and --noise-variance' if regression else '--l2'}, or more rows."
+        ) from few
     first = f"{len(folds[0])} validation rows"
 
     def loss_at(penalty: float, likelihood: Likelihood, fold: int = 0) -> float:
@@ -144,7 +150,7 @@ def choose(
                 activation=activation,
                 l2=penalty,
                 seed=seed,
-                progress=False,
+                progress=None,
                 **training_settings(len(rest), epochs),
             )
         return validation_loss(net, X[held], y[held], regression=regression)

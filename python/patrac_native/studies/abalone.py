@@ -30,7 +30,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     from patrac_native.studies.options import add_study_options
 
     parser.add_argument("--data", required=True, metavar="PATH", help="the file abalone.data of the UCI repository")
-    add_study_options(parser, "abalone", replicates=1)
+    add_study_options(
+        parser,
+        "abalone",
+        replicates=1,
+        steps=STEPS,
+        quick_steps=QUICK_STEPS,
+        quick_warmup=QUICK_WARMUP,
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -48,6 +55,7 @@ def run(args: argparse.Namespace) -> int:
         print_table,
         settings_text,
         study_table,
+        verdict,
     )
     from patrac_native.studies.tables import wrapped
 
@@ -79,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     print_table("Scores on 1254 test rows; coverage of the rings, noise included, in percent of rows", scores)
     print_table("Mixing of f on 21 test rows", mixing)
     print_table("Chains", checks)
-    print(f"\n{wrapped(_NOTES)}\n{wrapped(settings_text(study))}")
+    print(f"\n{wrapped(_NOTES)}\n{wrapped(settings_text(study))}\n\n{wrapped(verdict(study))}")
 
     report = Report("patrac study abalone")
     report.text(
@@ -87,6 +95,7 @@ def run(args: argparse.Namespace) -> int:
         "number of rings, 2923 rows for training and 1254 for testing, split at random."
     )
     report.text(_NOTES)
+    report.text(verdict(study))
     report.text(settings_text(study))
     report.heading("Scores")
     report.table(

@@ -10,13 +10,23 @@ if TYPE_CHECKING:
     from patrac_native.studies.experiment import SamplingSettings
 
 
-def add_study_options(parser: argparse.ArgumentParser, name: str, replicates: int) -> None:
-    """Add the options that the studies share."""
+# Steps of the paper's warm-up, of which --quick takes a share.
+_PAPER_WARMUP = 650_000
+
+
+def add_study_options(
+    parser: argparse.ArgumentParser, name: str, *, replicates: int, steps: int, quick_steps: int, quick_warmup: float
+) -> None:
+    """Add the options that the studies share; the numbers are the study's own, for help and defaults."""
     parser.add_argument(
         "--replicates", type=int, default=replicates, metavar="R", help="independent data sets (default: %(default)s)"
     )
     parser.add_argument(
-        "--quick", action="store_true", help="shorter chains: shows the pattern in a fraction of the time"
+        "--quick",
+        action="store_true",
+        help=f"shorter chains: {quick_steps:,} steps in place of {steps:,}, after "
+        f"{_PAPER_WARMUP * quick_warmup:,.0f} of warm-up in place of {_PAPER_WARMUP:,}; "
+        "shows the pattern, but chains may not settle",
     )
     parser.add_argument(
         "--out",
@@ -28,7 +38,11 @@ def add_study_options(parser: argparse.ArgumentParser, name: str, replicates: in
     parser.add_argument("--seed", type=int, default=0, help="of data, training and chains (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=None, help="chains run side by side (default: all processors)")
     parser.add_argument(
-        "--steps", type=int, default=None, help="steps of each chain after warm-up, a multiple of --draws"
+        "--steps",
+        type=int,
+        default=None,
+        help=f"steps of each chain after warm-up, a multiple of --draws (default: {steps:,}, or {quick_steps:,} "
+        "with --quick)",
     )
     parser.add_argument("--draws", type=int, default=500, help="draws used for scores (default: %(default)s)")
     parser.add_argument(

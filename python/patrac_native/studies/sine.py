@@ -55,7 +55,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `patrac study sine`."""
     from patrac_native.studies.options import add_study_options
 
-    add_study_options(parser, "sine", replicates=10)
+    add_study_options(
+        parser,
+        "sine",
+        replicates=10,
+        steps=STEPS,
+        quick_steps=QUICK_STEPS,
+        quick_warmup=QUICK_WARMUP,
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -73,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
         print_table,
         settings_text,
         study_table,
+        verdict,
     )
     from patrac_native.studies.tables import wrapped
 
@@ -107,13 +115,14 @@ def run(args: argparse.Namespace) -> int:
     print_table("Scores on 1000 test rows, mean (sd) over data sets; coverage of sin(x) in percent of rows", scores)
     print_table("Mixing of f, mean (sd) over data sets", mixing)
     print_table("Chains", checks)
-    print(f"\n{wrapped(settings_text(study))}")
+    print(f"\n{wrapped(settings_text(study))}\n\n{wrapped(verdict(study))}")
 
     report = Report("patrac study sine")
     report.text(
         "The simulation study of Partial Trace-Class Bayesian Neural Networks (Carter & Sell 2025), section 4: 100 "
         "observations of sin(x) + N(0, 1), x uniform on [-5, 5], 1000 test rows, a 1-50-50-1 tanh network."
     )
+    report.text(verdict(study))
     report.text(settings_text(study))
     report.heading("Scores (Table 1)")
     report.table(

@@ -10,6 +10,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from patrac_native.run_sections import RHAT_WARNING
 from patrac_native.studies.experiment import Record
 from patrac_native.studies.replicates import Study
 from patrac_native.studies.tables import Row, format_table, mean_sd, plural
@@ -25,6 +26,8 @@ MIXING = {
     "ESS/s (App. C)": ("ess_paper_per_second", 1),
     "ESS/s (Geyer)": ("ess_per_second", 1),
 }
+# Steps of a chain in the paper.
+FULL_STEPS = 500_000
 CHAINS = {
     "K": ("dim", 0),
     "R-hat": ("max_rhat", 3),
@@ -126,6 +129,23 @@ def settings_text(study: Study) -> str:
     )
 
 
+def verdict(study: Study) -> str:
+    """Say in a sentence or two which architectures' chains can be trusted, by the largest R-hat over replicates."""
+    worst = {label: max(record.max_rhat for record in records) for label, records in study.records.items()}
+    # An R-hat that is not a number belongs to chains that did not move.
+    apart = [f"{label} {rhat:.3f}" for label, rhat in worst.items() if not rhat <= RHAT_WARNING]
+    if not apart:
+        return (
+            f"Chains: the largest R-hat of f in any replicate is {max(worst.values()):.3f}; up to {RHAT_WARNING} "
+            "serves for the means above."
+        )
+    return (
+        f"Chains: an R-hat of f above {RHAT_WARNING} says that a chain has not settled (largest of each: "
+        f"{', '.join(apart)}); take the rows of these architectures as rough, and run more --steps"
+        f"{' or leave out --quick' if study.settings.steps < FULL_STEPS else ''} to settle them."
+    )
+
+
 def add_chain_sections(report: Report, study: Study, point: Any, label: str) -> None:
     """Add traces and autocorrelation of the first replicate; f is traced at the input `point` (d,), called `label`."""
     from patrac_native.studies import figures
@@ -148,7 +168,7 @@ def finish(study: Study, report: Report, command: str, args: argparse.Namespace)
     report.write(args.out / "report.html")
     write_json(args.out / "summary.json", study_summary(study, command, args))
     write_csv(args.out / "replicates.csv", study)
-    print(f"\nReport: {args.out / 'report.html'}; figures: summary.json and replicates.csv beside it.", flush=True)
+    print(f"\nReport: {args.out / 'report.html'}; numbers: summary.json and replicates.csv beside it.", flush=True)
 
 
 def _value(record: Record, name: str) -> float:
