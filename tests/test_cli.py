@@ -257,6 +257,7 @@ def test_architectures_and_their_default_k(extra: list[str], kind: pn.Architectu
         (["--target", "weight", "--warmup", "long"], "--warmup must be a number of steps or \"paper\"; got 'long'"),
         (["--target", "weight", "--draws", "1"], "--draws must be at least 4; got 1"),
         (["--target", "weight", "--test-fraction", "1.5"], "--test-fraction must be between 0 and 1; got 1.5"),
+        (["--target", "weight", "--alpha", "1"], "--alpha must be greater than 1; got 1.0"),
         (["--target", "weight", "--noise-variance", "-1"], "--noise-variance must be positive; got -1"),
         (["--target", "grade", "--task", "regression"], "the target 'grade' must hold numbers; got"),
     ],
@@ -293,6 +294,20 @@ def test_folders_and_tables_too_small_are_refused(tmp_path: Path, capsys: pytest
     (tmp_path / "file").write_text("kept")
     assert main(["fit", str(tmp_path / "t.csv"), "--target", "y", "--out", str(tmp_path / "file" / "run")]) == 2
     assert "--out must be a folder or a new one" in capsys.readouterr().err
+
+
+def test_alpha_is_taken_or_fitted_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table(60).drop(columns="grade").to_csv(tmp_path / "t.csv", index=False)
+    for alpha in ([], ["--alpha", "3"]):
+        out = tmp_path / f"run{len(alpha)}"
+        assert main(["fit", str(tmp_path / "t.csv"), "--target", "weight", *KNOWN, *alpha, "--out", str(out)]) == 0
+        said = capsys.readouterr()
+        prior = read_json(out / "summary.json")["prior"]
+        assert f"prior: alpha {prior['alpha']:.4g} ({'as asked' if alpha else 'fitted'})" in said.out
+        # A search that ends at its bound is a note in the output, not a warning beside it.
+        assert ("note: alpha is at the bound" in said.out) == (prior["alpha"] in (1.001, 8.0))
+        assert "alpha" not in said.err
+    assert prior["alpha"] == 3.0
 
 
 def test_predict_says_what_it_imputes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ import json
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -217,6 +218,29 @@ def test_run_sections_hold_table_traces_autocorrelation_and_words() -> None:
     # One row of the chain table for each chain, with its own step size.
     for chain in range(2):
         assert format_number(float(draws.stats["step_size"][chain].mean())) in page.text
+
+
+def test_run_sections_trace_probabilities_of_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = np.linspace(-2, 2, 25)[:, None]
+    rng = np.random.default_rng(0)
+    net = pn.Network([rng.normal(size=(4, 1)), rng.normal(size=(3, 4))], [np.zeros(4), np.zeros(3)])
+    prior = pn.TraceClassPrior(1.5, 1.0, 1.0)
+    post = pn.Posterior(net, pn.Mix(2), prior, pn.Categorical(), X, rng.integers(0, 3, size=25))
+    draws = pn.sample(post, chains=2, draws=60, thin=2, warmup=400, seed=3, progress=False)
+    drawn: dict[str, np.ndarray] = {}
+    original = pn.plots.trace
+
+    def record(values: np.ndarray, *, label: str, **options: Any) -> Any:
+        drawn[label] = values
+        return original(values, label=label, **options)
+
+    monkeypatch.setattr("patrac_native.plots.trace", record)
+    summary = add_run_sections(Report("run"), draws, X, classes=["red", "green", "blue"])
+    row = int(summary.sd.max(axis=1).argmax())
+    likeliest = int(summary.mean[row].argmax())
+    label = f"P({['red', 'green', 'blue'][likeliest]} | row {row})"
+    assert list(drawn)[:2] == ["log-likelihood", "log prior"] and list(drawn)[3] == label
+    assert np.array_equal(drawn[label], draws.predict_proba(X)[:, :, row, likeliest])
 
 
 def test_run_sections_say_when_chains_have_not_mixed() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,10 @@ import numpy as np
 
 from patrac_native.architectures import Architecture, Full, Mix, Out, Sep
 from patrac_native.likelihoods import Categorical, Gaussian, Likelihood
-from patrac_native.network import ACTIVATIONS
+from patrac_native.network import ACTIVATIONS, Network
 from patrac_native.posterior import Posterior
 from patrac_native.preprocessing import IMPUTATIONS, TASKS, Preprocessor, check_target, guess_task
-from patrac_native.prior import TraceClassPrior
+from patrac_native.prior import ALPHA_BOUNDS, TraceClassPrior
 from patrac_native.sampling import sample
 from patrac_native.tabular import find_column, read_table, split_rows
 from patrac_native.training import train
@@ -81,6 +82,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--noise-variance", type=float, metavar="V", help="in the target's units squared; default: from validation rows"
     )
     add("--test-fraction", type=float, default=0.3, metavar="F", help="share of rows held out; default 0.3")
+    add(
+        "--alpha", type=float, metavar="A", help="decay of the prior, above 1; default: fitted to the network's weights"
+    )
     add("--chains", type=int, default=4, help="default 4")
     add("--draws", type=int, default=500, help="kept draws of each chain; default 500")
     add("--thin", type=int, help="steps for each kept draw; default: by the cost of a step, 10 to 1000")
@@ -132,7 +136,7 @@ def run(args: argparse.Namespace) -> int:
     seconds["training"] = time.perf_counter() - clock
 
     architecture = _architecture(args)
-    prior = TraceClassPrior.fit(net)
+    prior = _fit_prior(net, args.alpha)
     post = Posterior(net, architecture, prior, likelihood, data.X, data.y, dtype=args.dtype)
     thin = args.thin or default_thin(post)
     warmup = _warmup(args.warmup, thin, args.draws)
@@ -204,6 +208,8 @@ def _check_arguments(args: argparse.Namespace) -> None:
         raise ValueError(f"--hidden must hold positive widths; got {args.hidden}.")
     if args.l2 is not None and not 0 <= args.l2 < float("inf"):
         raise ValueError(f"--l2 must be at least 0; got {args.l2}.")
+    if args.alpha is not None and not 1 < args.alpha < float("inf"):
+        raise ValueError(f"--alpha must be greater than 1; got {args.alpha}.")
     if args.noise_variance is not None and not 0 < args.noise_variance < float("inf"):
         raise ValueError(f"--noise-variance must be positive; got {args.noise_variance}.")
     _architecture(args)
@@ -283,6 +289,26 @@ def _choose(sizes: list[int], data: FitData, args: argparse.Namespace) -> Choice
         seed=args.seed,
         epochs=args.epochs,
     )
+
+
+def _fit_prior(net: Network, alpha: float | None) -> TraceClassPrior:
+    """Fit the prior; a search that ends at a bound is common and no fault of the data, so it is a note."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="TraceClassPrior.fit: alpha ended at")
+        prior = TraceClassPrior.fit(net, alpha=alpha)
+    source = "as asked" if alpha is not None else "fitted"
+    print(
+        f"  prior: alpha {prior.alpha:.4g} ({source}), sigma_w^2 {prior.sigma2_w:.3g}, sigma_b^2 {prior.sigma2_b:.3g}"
+    )
+    if alpha is None and prior.alpha in ALPHA_BOUNDS:
+        what = (
+            "many networks end so, and sampling is as correct as with any other; --alpha 2 puts more of the prior "
+            "variance on the top nodes"
+            if prior.alpha == ALPHA_BOUNDS[0]
+            else "nearly all weight sits at the first nodes; --alpha 2 spreads the prior variance over more"
+        )
+        print(f"  note: alpha is at the bound of its search: {what}")
+    return prior
 
 
 def _architecture(args: argparse.Namespace) -> Architecture:

@@ -68,7 +68,7 @@ def _chains_heading(result: FitResult) -> str:
     if preprocessor.task == "classification":
         return f"Chains, judged at {len(result.grid)} held-out rows:"
     return (
-        f"Chains, judged at {len(result.grid)} held-out rows; here f and its widths are of the standardised target "
+        f"Chains, judged at {len(result.grid)} held-out rows. Here f and its widths are of the standardised target\n"
         f"(times {preprocessor.target_scale:.4g} for the target's units) and without the noise:"
     )
 
@@ -144,7 +144,6 @@ def _report(result: FitResult) -> Report:
         result.grid,
         summary=result.summary,
         description=result.description,
-        point_label="first held-out row",
         classes=preprocessor.classes or None,
     )
     _add_training(report, result)

@@ -66,7 +66,7 @@ def add_run_sections(
     summary: Summary | None = None,
     description: str | None = None,
     name: str | None = None,
-    point: int = 0,
+    point: int | None = None,
     point_label: str | None = None,
     classes: Sequence[Any] | None = None,
     level: int = 2,
@@ -86,8 +86,9 @@ def add_run_sections(
     name : str, optional
         Of the run; by default the architecture's label.
     point : int
-        Row of X whose f is traced; for classes the probability of the class that is likeliest there, since logits may
-        shift together without changing any probability.
+        Row of X whose f is traced, by default the first. For classes the probability of the class that is likeliest
+        there is traced, since logits may shift together without changing any probability; by default at the row where
+        the probabilities vary most, since they stand still where the class is plain.
     point_label : str, optional
         What the trace calls that input; by default "row <point>".
     classes : sequence, optional
@@ -106,6 +107,8 @@ def add_run_sections(
     by_class = draws.likelihood.name == "categorical"
     f = draws.predict_proba(inputs) if by_class else draws.predict(inputs)
     what = "class probabilities" if by_class else "f"
+    if point is None:
+        point = int(summary.sd.max(axis=1).argmax()) if by_class else 0
     where = point_label or f"row {point}"
     if by_class:
         likeliest = int(f[:, :, point].mean(axis=(0, 1)).argmax())
@@ -126,7 +129,8 @@ def add_run_sections(
         _trace_figure(draws, traced, label),
         f"{name}: traces of the kept draws, one colour for each chain. Judge by the log-likelihood and by "
         f"{'the class probability' if by_class else 'f'}: single weights are not identified (several settings of them "
-        "make the same function), so a weight may wander or differ between chains in a good run.",
+        "make the same function), so a weight may wander or differ between chains in a good run."
+        f"{' The row is the one where the probabilities vary most.' if by_class and not point_label else ''}",
     )
     max_lag = min(1000, max(1, draws.n_draws // 3))
     if draws.n_draws >= 4:
