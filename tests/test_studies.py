@@ -23,6 +23,7 @@ from patrac_native.studies.experiment import (
 from patrac_native.studies.problems import abalone_problem, sine_problem
 from patrac_native.studies.replicates import run_replicates
 from patrac_native.studies.tables import format_table, mean_sd, number
+from patrac_native.warmup import paper_warmup
 
 # Chains and training this short deserve these warnings; the tests are about what is done with the results.
 pytestmark = [
@@ -173,6 +174,7 @@ def test_demo_writes_its_files_and_prints_the_table(tmp_path: Path, capsys: pyte
     printed = capsys.readouterr().out
     for text in ("Full", "Sep(5)", "Mix(5)", "Out(45)", "NLPD", "R-hat", "2701", str(out / "report.html")):
         assert text in printed
+    assert "One data set decides little" in printed and f"numbers: {out / 'summary.json'}" in printed
     # Chains of 400 steps have not mixed, and the demo says so.
     assert "Do not trust these runs yet" in printed
     summary = json.loads((out / "summary.json").read_text())
@@ -192,6 +194,10 @@ def test_study_sine_writes_one_csv_row_for_each_run(tmp_path: Path, capsys: pyte
     assert sine.run(options(sine, "--out", str(out), "--adapt-always", *words)) == 0
     printed = capsys.readouterr().out
     assert "571.8 (31.6)" in printed and "paper: ESS/s" in printed and "keeps adapting, as in the paper" in printed
+    # Chains of 400 steps have not settled; the terminal says so, by name and with the R-hat of the summary.
+    runs = json.loads((out / "summary.json").read_text())["runs"]
+    worst = max(record["max_rhat"] for record in runs["Full"])
+    assert worst > 1.05 and f"Full {worst:.3f}" in " ".join(printed.split())
     with open(out / "replicates.csv", newline="") as stream:
         rows = list(csv.DictReader(stream))
     # Seven architectures and the trained network in each replicate.
@@ -201,6 +207,17 @@ def test_study_sine_writes_one_csv_row_for_each_run(tmp_path: Path, capsys: pyte
     full = [float(row["nll"]) for row in rows if row["architecture"] == "Full"]
     assert full == [record["nll"] for record in summary["runs"]["Full"]]
     assert (out / "report.html").read_text().count("data:image/png;base64,") == 4
+
+
+def test_help_of_a_study_gives_the_numbers() -> None:
+    parser = argparse.ArgumentParser()
+    sine.configure(parser)
+    text = " ".join(parser.format_help().split())
+    assert "100,000 steps in place of 500,000, after about 65,000 of warm-up in place of 650,000" in text
+    # The numbers are those of the paper's warm-up as it is run.
+    assert paper_warmup().steps == 650_000 and paper_warmup().scaled(sine.QUICK_WARMUP).steps == 65_000
+    # Its three phases are rounded to whole windows of 200 steps.
+    assert abs(paper_warmup().scaled(abalone.QUICK_WARMUP).steps - 650_000 * abalone.QUICK_WARMUP) <= 3 * 100
 
 
 def test_abalone_is_split_and_standardised_by_its_training_rows(tmp_path: Path) -> None:

@@ -127,11 +127,11 @@ _LEGEND = (
 )
 
 
-# Beside a table whose first row often has the best NLL, the reader needs to know why.
+# Beside a table whose first row often has the best scores, the reader needs to know why.
 _READING = (
-    "One data set decides little: which row scores best changes from data set to data set (run patrac study sine for "
-    "many). The network may well have the best NLL here, which is a mean over draws and so charges a posterior for its "
-    "spread; the network claims no uncertainty at all, and intervals are what the posteriors add to it."
+    "One data set decides little (patrac study sine runs many), and the network may well score best on it: NLL, a mean "
+    "over draws, charges a posterior for its spread, and which curve lies nearest to the sine is partly chance. What a "
+    "posterior adds are the intervals; the network claims no uncertainty at all."
 )
 
 

@@ -24,7 +24,7 @@ def add_study_options(
     parser.add_argument(
         "--quick",
         action="store_true",
-        help=f"shorter chains: {quick_steps:,} steps in place of {steps:,}, after "
+        help=f"shorter chains: {quick_steps:,} steps in place of {steps:,}, after about "
         f"{_PAPER_WARMUP * quick_warmup:,.0f} of warm-up in place of {_PAPER_WARMUP:,}; "
         "shows the pattern, but chains may not settle",
     )

@@ -26,8 +26,6 @@ MIXING = {
     "ESS/s (App. C)": ("ess_paper_per_second", 1),
     "ESS/s (Geyer)": ("ess_per_second", 1),
 }
-# Steps of a chain in the paper.
-FULL_STEPS = 500_000
 CHAINS = {
     "K": ("dim", 0),
     "R-hat": ("max_rhat", 3),
@@ -141,8 +139,7 @@ def verdict(study: Study) -> str:
         )
     return (
         f"Chains: an R-hat of f above {RHAT_WARNING} says that a chain has not settled (largest of each: "
-        f"{', '.join(apart)}); take the rows of these architectures as rough, and run more --steps"
-        f"{' or leave out --quick' if study.settings.steps < FULL_STEPS else ''} to settle them."
+        f"{', '.join(apart)}). Take their rows as rough; more steps (a larger --steps, no --quick) settle them."
     )
 
 
