@@ -224,6 +224,8 @@ def test_credible_interval_and_coverage_of_a_correct_gaussian() -> None:
     # Intervals for the wrong scale are noticed.
     assert (np.abs(dg.coverage(f * 0.8, truth, tau=tau) - (1 - tau)) > 4 * error).all()
     assert dg.coverage(f, truth, tau=0.05).shape == ()
+    with pytest.raises(TypeError, match="positional"):
+        dg.coverage(f, truth, 0.05)  # type: ignore[misc]  # 0.05 or 0.95? tau must be named
     assert dg.coverage(f, truth, tau=[[0.05, 0.1]]).shape == (1, 2)
 
 
