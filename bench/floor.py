@@ -30,7 +30,14 @@ def measure_rates() -> Rates:
     a = np.ones((size, size), np.float32)
     x = np.linspace(-4, 4, TANH_BLOCK, dtype=np.float32)
     level = _core.default_simd_level()
-    stream: dict[str, Any] = {"seed": 0, "chain": 0, "step": 0, "purpose": _core.PURPOSE_PROPOSAL, "level": level}
+    stream: dict[str, Any] = {
+        "seed": 0,
+        "chain": 0,
+        "step": 0,
+        "steps": 1,
+        "purpose": _core.Purpose.proposal,
+        "level": level,
+    }
     return Rates(
         size**3 / _best(lambda: a @ a, 5) / 1e6,
         TANH_BLOCK / _best(lambda: _core.testing.elementary("tanh", x, level), 200) / 1e6,

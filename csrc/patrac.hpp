@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "shared/purpose.hpp"
+
 namespace patrac {
 
 enum class Activation : std::uint8_t { tanh, relu, gelu, silu, sigmoid };
@@ -32,6 +34,11 @@ struct Network {
     std::int64_t n_inputs() const { return layers.front().n_in; }
     std::int64_t n_outputs() const { return layers.back().n_out; }
 };
+
+// Numbers that each row's target takes: a label for Categorical, else one for each output.
+inline std::int64_t targets_per_row(LikelihoodKind kind, std::int64_t n_outputs) {
+    return kind == LikelihoodKind::categorical ? 1 : n_outputs;
+}
 
 struct Likelihood {
     LikelihoodKind kind = LikelihoodKind::gaussian;
@@ -65,6 +72,7 @@ struct Phase {
     double accept_low = 0.0;   // halve the step size at or below
     double accept_high = 1.0;  // multiply it by 4/3 at or above
     bool accept_all = false;   // every finite proposal is taken
+    bool average = false;      // end with the geometric mean of the step sizes of the phase's second half
 };
 
 struct RunConfig {
@@ -79,21 +87,29 @@ struct RunConfig {
     std::int64_t chains = 0;
     std::uint64_t seed = 0;
     std::int64_t threads = 1;
+
+    // Of one chain, warm-up and sampling.
+    std::int64_t total_steps() const {
+        std::int64_t steps = draws * thin;
+        for (const Phase& phase : warmup) steps += phase.steps;
+        return steps;
+    }
 };
 
 // Where a run writes; the caller allocates. K is the model's dimension, P the number of warm-up phases.
 template <class T>
 struct RunBuffers {
-    const T* init = nullptr;                 // (chains, K)
-    const double* prior_variance = nullptr;  // (K,)
-    T* theta = nullptr;                      // (chains, draws, K)
-    double* log_likelihood = nullptr;        // (chains, draws)
-    double* acceptance_rate = nullptr;       // (chains, draws): over the `thin` steps that end in the draw
-    double* step_size = nullptr;             // (chains, draws)
-    double* warmup_acceptance = nullptr;     // (chains, P): over each whole phase
-    double* warmup_step_size = nullptr;      // (chains, P): at the end of each phase
-    std::int64_t* nonfinite = nullptr;       // (chains,): proposals rejected because l or g was not finite
-    std::int64_t* draws_done = nullptr;      // (chains,)
+    const T* init = nullptr;                   // (chains, K)
+    const double* prior_variance = nullptr;    // (K,)
+    T* theta = nullptr;                        // (chains, draws, K)
+    double* log_likelihood = nullptr;          // (chains, draws)
+    double* acceptance_rate = nullptr;         // (chains, draws): over the `thin` steps that end in the draw
+    double* step_size = nullptr;               // (chains, draws)
+    double* warmup_acceptance = nullptr;       // (chains, P): over each whole phase
+    double* warmup_step_size = nullptr;        // (chains, P): at the end of each phase
+    std::int64_t* nonfinite = nullptr;         // (chains,): proposals of sampling that were rejected as not finite
+    std::int64_t* warmup_nonfinite = nullptr;  // (chains,): the same in warm-up
+    std::int64_t* draws_done = nullptr;        // (chains,)
 };
 
 struct Progress {
@@ -118,7 +134,7 @@ public:
     virtual ~Model() = default;
 
     virtual std::int64_t dim() const = 0;
-    virtual std::int64_t n_rows() const = 0;
+    virtual std::int64_t n_inputs() const = 0;
     virtual std::int64_t n_outputs() const = 0;
     virtual std::vector<LayerReport> layer_reports() const = 0;
     virtual std::int64_t tile_rows() const = 0;
@@ -151,10 +167,10 @@ bool sample_quadratic(const Quadratic& form, const RunConfig& config, const RunB
 std::vector<std::string> simd_levels();  // compiled levels that this processor runs, plainest first
 std::string default_simd_level();        // PATRAC_SIMD, else from a fixed rule by processor, never from a timing
 
-// Standard normals of stream (seed, chain), step `step`, `purpose` (shared/philox.hpp), coordinates 0..count-1.
+// Standard normals of stream (seed, chain) and `purpose` at `steps` steps from `step` on: out (steps, count).
 template <class T>
-void standard_normals(std::uint64_t seed, std::uint32_t chain, std::uint64_t step, std::uint16_t purpose, T* out,
-                      std::int64_t count, const std::string& level);
+void standard_normals(std::uint64_t seed, std::uint32_t chain, std::uint64_t step, Purpose purpose, T* out,
+                      std::int64_t steps, std::int64_t count, const std::string& level);
 
 // Pieces of a level that tests reach one by one.
 namespace testing {

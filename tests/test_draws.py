@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -223,3 +224,27 @@ def test_steps_per_second_counts_all_chains_and_the_warmup() -> None:
     assert draws.steps_per_second == 2 * (400 + 4 * 5) / draws.settings["seconds"]
     assert (draws.n_chains, draws.n_draws) == (2, 4)
     assert "chains=2, draws=4" in repr(draws) and "thin=5, seed=1" in repr(draws)
+
+
+def test_thinning_by_more_than_there_are_is_refused() -> None:
+    draws, _ = sampled(draws=10, chains=2)
+    with pytest.raises(ValueError, match="every must be at most the number of draws, 10; got 11"):
+        draws.thinned(11)
+
+
+def test_draws_survive_a_copy_after_predicting() -> None:
+    draws, _ = sampled(draws=4, chains=2)
+    X = problems.rng_of("copy").normal(size=(3, 2))
+    f = draws.predict(X)
+    np.testing.assert_array_equal(copy.deepcopy(draws).predict(X), f)
+
+
+def test_the_verdict_names_good_doubtful_and_useless_runs() -> None:
+    draws, _ = sampled(draws=400, chains=4)
+    X = problems.rng_of("verdict").normal(size=(2, 2))
+    rng = problems.rng_of("independent")
+    draws.theta[:] = 0.01 * rng.normal(size=draws.theta.shape) + draws.theta[:1, :1]
+    assert draws.summary(X).verdict().startswith("good: largest R-hat 1.00")
+    draws.theta[0] += 0.02
+    assert draws.summary(X).verdict().startswith("NOT CONVERGED: largest R-hat")
+    assert "verdict: NOT CONVERGED" in str(draws.summary(X))

@@ -257,3 +257,14 @@ def test_error_of_float32_is_below_the_worst_case_as_independent_roundings_are(
         error = np.abs(problem.post.log_likelihood_and_grad(problem.theta)[1] - problem.reference_gradient())
         worst = error_bounds(problem, UNIT_ROUNDOFF_32).gradient
         assert (error <= 4 * worst / np.sqrt(n)).all()
+
+
+def test_bernoulli_in_float32_does_not_cancel_at_confident_ones() -> None:
+    """l = -log(1 + e^-f) for y = 1: e^-f to rounding, where y f - log(1 + e^f) would lose all of it beyond f = 15."""
+    net = pn.Network([[[0.0]]], [[0.0]])
+    prior = pn.TraceClassPrior(1.5, 1.0, 1.0)
+    post = pn.Posterior(net, pn.Full(), prior, pn.Bernoulli(), [[1.0]], [1.0], dtype="float32")
+    for f in (1.0, 10.0, 15.0, 20.0, 60.0):
+        value, gradient = post.log_likelihood_and_grad([0.0, f])
+        assert value == pytest.approx(-np.log1p(np.exp(-f)), rel=1e-6)
+        assert gradient[1] == pytest.approx(1 / (1 + np.exp(f)), rel=1e-6)

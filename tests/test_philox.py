@@ -21,7 +21,9 @@ def normals(
     dtype: str, count: int, *, seed: int = 1, chain: int = 0, step: int = 0, purpose: int = 0, level: str = LEVELS[0]
 ) -> npt.NDArray[Any]:
     function: Callable[..., npt.NDArray[Any]] = getattr(_core, f"standard_normals{dtype[-2:]}")
-    return function(seed=seed, chain=chain, step=step, purpose=purpose, count=count, level=level)
+    return function(
+        seed=seed, chain=chain, step=step, purpose=_core.Purpose(purpose), steps=1, count=count, level=level
+    )[0]
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -84,7 +84,9 @@ def test_prior_draws_have_the_priors_moments_and_a_stream_of_their_own(dtype: st
     np.testing.assert_array_equal(draws[:10], post.sample_prior(10, seed=3))
     assert not np.isin(draws[:50], post.sample_prior(50, seed=4)).any()
     normals: Any = getattr(_core, f"standard_normals{dtype[-2:]}")
-    proposal = normals(seed=3, chain=0, step=0, purpose=0, count=post.dim, level=post.level)
+    proposal = normals(
+        seed=3, chain=0, step=0, purpose=_core.Purpose.proposal, steps=1, count=post.dim, level=post.level
+    )
     assert not np.isin(z[0].astype(dtype), proposal).any()
 
 
@@ -201,9 +203,21 @@ CLASSES: dict[str, Any] = {
 }
 ONE_LAYER: dict[str, Any] = {"net": problems.random_network(problems.rng_of("flat"), (2, 1))}
 BAD_ARGUMENTS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
-    "net": ({"net": "net.pt"}, TypeError, r"net must be of type Network; got str\. Build one with Network\.from_torch"),
-    "architecture": ({"architecture": 5}, TypeError, "architecture must be of type Architecture; got int"),
-    "prior": ({"prior": 1.5}, TypeError, "prior must be of type TraceClassPrior; got float"),
+    "net": (
+        {"net": "net.pt"},
+        TypeError,
+        r"net must be a Network, such as train or Network\.from_torch returns; got str",
+    ),
+    "architecture": (
+        {"architecture": 5},
+        TypeError,
+        r"architecture must be an architecture such as Mix\(5\) or Full\(\); got int",
+    ),
+    "prior": (
+        {"prior": 1.5},
+        TypeError,
+        r"prior must be a TraceClassPrior, such as TraceClassPrior\.fit\(net\); got float",
+    ),
     "likelihood": ({"likelihood": 1.0}, TypeError, "likelihood must be Gaussian, Categorical or Bernoulli; got float"),
     "dtype": ({"dtype": "float16"}, ValueError, "dtype must be one of float32, float64; got 'float16'"),
     "X of one axis": ({"X": Y0}, ValueError, r"X must have shape \(n, 2\); got \(6,\)"),
@@ -383,3 +397,22 @@ def test_the_posterior_keeps_its_own_copy_of_what_it_was_given() -> None:
     before = post.log_likelihood(post.theta_map)
     X[:] = y[:] = 0
     assert post.log_likelihood(post.theta_map) == before
+
+
+def test_what_float32_cannot_hold_of_the_likelihood_is_refused_by_name() -> None:
+    net = problems.random_network(problems.rng_of("range"), (2, 3, 1))
+    X, y = np.ones((3, 2)), np.zeros(3)
+
+    def build(variance: float, weight: float, dtype: str) -> pn.Posterior:
+        weights = np.full(3, weight)
+        return pn.Posterior(net, pn.Full(), PRIOR, pn.Gaussian(variance), X, y, sample_weight=weights, dtype=dtype)
+
+    for variance, weight, name in (
+        (1e-40, 1.0, "variance of Gaussian"),
+        (1e50, 1.0, "variance of Gaussian"),
+        (1.0, 1e39, "sample_weight"),
+        (1.0, 1e-50, "sample_weight"),
+    ):
+        with pytest.raises(ValueError, match=f"{name} is beyond what float32 holds; .*float64"):
+            build(variance, weight, "float32")
+        assert np.isfinite(build(variance, weight, "float64").log_likelihood(np.zeros(13)))

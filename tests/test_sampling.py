@@ -36,8 +36,14 @@ def numpy_chain(problem: Problem, kernel: Any, u: FloatArray, chain: int, steps:
     states, moves, values = [], [], []
     for step in range(steps):
         w = _core.standard_normals64(
-            seed=seed, chain=chain, step=step, purpose=noise_reference.PROPOSAL, count=len(u), level=problem.post.level
-        )
+            seed=seed,
+            chain=chain,
+            step=step,
+            purpose=_core.Purpose.proposal,
+            steps=1,
+            count=len(u),
+            level=problem.post.level,
+        )[0]
         w = rotation @ w
         value, g = problem.reference_value(u), problem.reference_gradient(u)
         if isinstance(kernel, pn.PCN):
@@ -220,8 +226,8 @@ def test_init_prior_draws_from_the_prior_with_a_stream_of_its_own() -> None:
     expected = [
         scale
         * _core.standard_normals64(
-            seed=6, chain=chain, step=0, purpose=_core.PURPOSE_INIT, count=post.dim, level=post.level
-        )
+            seed=6, chain=chain, step=0, purpose=_core.Purpose.init, steps=1, count=post.dim, level=post.level
+        )[0]
         for chain in range(3)
     ]
     np.testing.assert_allclose(first_states(post, init="prior"), expected, rtol=0, atol=1e-10)

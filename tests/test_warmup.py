@@ -162,7 +162,7 @@ def test_paper_warmup_runs_and_is_for_pcnl_alone() -> None:
 
 def test_default_warmup_adapts_for_three_quarters_and_then_stands_still() -> None:
     for kernel, band in ((pn.PCNL(), (0.5, 0.7)), (pn.PCN(), (0.2, 0.4))):
-        assert pn.default_warmup(kernel).phases == (pn.Phase(15_000, band), pn.Phase(5_000))
+        assert pn.default_warmup(kernel).phases == (pn.Phase(15_000, band, average=True), pn.Phase(5_000))
     assert pn.default_warmup(pn.PCNL(0.1), 300).phases == (pn.Phase(300),)
     draws = pn.sample(posterior(), chains=2, draws=4, warmup=2000, seed=1)
     assert draws.settings["warmup"]["phases"][0]["steps"] == 1500
@@ -219,3 +219,20 @@ def test_a_kernels_own_step_size_goes_before_the_schedules() -> None:
 def test_schedules_survive_their_dict() -> None:
     for schedule in (pn.paper_warmup(), pn.default_warmup(pn.PCN()), pn.Warmup(())):
         assert pn.Warmup.from_dict(schedule.to_dict()) == schedule
+
+
+def test_an_averaging_phase_ends_with_the_geometric_mean_of_its_second_half() -> None:
+    """The same seed gives the same steps until the phase ends, so windows of a plain run say what was averaged."""
+    band, windows = (0.5, 0.7), 30
+    ends = [
+        run(posterior(), pn.PCNL(), [pn.Phase(200, band)] * count).stats["warmup_step_size"][:, -1]
+        for count in range(windows // 2 + 1, windows + 1)
+    ]
+    averaged = run(posterior(), pn.PCNL(), [pn.Phase(200 * windows, band, average=True)]).stats["warmup_step_size"]
+    assert not np.isclose(ends[0], ends[-1]).all(), "the step size must have moved"
+    np.testing.assert_allclose(averaged[:, 0], np.exp(np.mean(np.log(ends), axis=0)), rtol=1e-12)
+
+
+def test_a_warmup_too_short_to_adapt_is_warned_of() -> None:
+    with pytest.warns(UserWarning, match="no phase of the warm-up adapts for 200 steps or more"):
+        pn.sample(posterior(), warmup=100, chains=1, draws=1, seed=1)

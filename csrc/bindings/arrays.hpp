@@ -13,7 +13,8 @@ namespace patrac::bindings {
 
 namespace py = pybind11;
 
-// C-contiguous and of exactly this element type; the bindings convert nothing silently.
+// C-contiguous. Arguments bound with noconvert must be of exactly this element type; the others are small and may be
+// converted where that is exact.
 template <class T>
 using Array = py::array_t<T, py::array::c_style>;
 

@@ -40,7 +40,13 @@ Network make_network(const std::string& activation, const Arrays& weights, const
                      const Masks* weight_masks, const Masks* bias_masks) {
     Network network;
     network.activation = named(activations, activation);
+    require(!weights.empty() && weights.size() == biases.size(), "one weight matrix and bias vector for each layer");
+    require(!weight_masks || (weight_masks->size() == weights.size() && bias_masks->size() == weights.size()),
+            "one mask for each weight matrix and bias vector");
     for (std::size_t l = 0; l < weights.size(); ++l) {
+        require(weights[l].ndim() == 2 && biases[l].ndim() == 1 && biases[l].shape(0) == weights[l].shape(0),
+                "weights (N_l, N_l-1) and biases (N_l,)");
+        require(l == 0 || weights[l].shape(1) == weights[l - 1].shape(0), "layers that follow on each other");
         Layer layer;
         layer.n_out = weights[l].shape(0);
         layer.n_in = weights[l].shape(1);
@@ -81,13 +87,14 @@ public:
         const py::gil_scoped_acquire gil;
         try {
             if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-            if (!progress_.is_none()) progress_(progress.steps_done, progress.steps_total, progress.acceptance_rate);
-            return true;
+            if (!stopped_ && !progress_.is_none())
+                progress_(progress.steps_done, progress.steps_total, progress.acceptance_rate);
         } catch (py::error_already_set& error) {
-            // Ctrl-C ends the run and keeps its draws; any other exception is the caller's.
+            // Ctrl-C, pressed once or more, ends the run and keeps its draws; any other exception is the caller's.
             if (!error.matches(PyExc_KeyboardInterrupt)) error_ = std::current_exception();
-            return false;
+            stopped_ = true;
         }
+        return !stopped_;
     }
     void rethrow() const {
         if (error_) std::rethrow_exception(error_);
@@ -95,6 +102,7 @@ public:
 
 private:
     py::object progress_;
+    bool stopped_ = false;
     std::exception_ptr error_;
 };
 
@@ -109,9 +117,8 @@ py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Arr
     Array<T> theta({chains, draws, dim});
     Array<double> log_likelihood({chains, draws}), acceptance({chains, draws}), step_size({chains, draws});
     Array<double> warmup_acceptance({chains, phases}), warmup_step_size({chains, phases});
-    Array<std::int64_t> nonfinite(chains), draws_done(chains);
-    std::fill_n(nonfinite.mutable_data(), chains, 0);
-    std::fill_n(draws_done.mutable_data(), chains, 0);
+    Array<std::int64_t> nonfinite(chains), warmup_nonfinite(chains), draws_done(chains);
+    for (auto* counts : {&nonfinite, &warmup_nonfinite, &draws_done}) std::fill_n(counts->mutable_data(), chains, 0);
     std::fill_n(warmup_acceptance.mutable_data(), chains * phases, std::nan(""));
     std::fill_n(warmup_step_size.mutable_data(), chains * phases, std::nan(""));
 
@@ -125,6 +132,7 @@ py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Arr
     buffers.warmup_acceptance = warmup_acceptance.mutable_data();
     buffers.warmup_step_size = warmup_step_size.mutable_data();
     buffers.nonfinite = nonfinite.mutable_data();
+    buffers.warmup_nonfinite = warmup_nonfinite.mutable_data();
     buffers.draws_done = draws_done.mutable_data();
 
     PythonMonitor monitor(std::move(progress));
@@ -144,6 +152,7 @@ py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Arr
     result["warmup_acceptance_rate"] = warmup_acceptance;
     result["warmup_step_size"] = warmup_step_size;
     result["nonfinite"] = nonfinite;
+    result["warmup_nonfinite"] = warmup_nonfinite;
     result["draws_done"] = draws_done;
     result["completed"] = completed;
     return result;
@@ -160,10 +169,17 @@ void bind_model_of(py::module_& m, const char* name) {
                  const Network network = make_network(activation, weights, biases, &weight_masks, &bias_masks);
                  std::optional<Network> fixed;
                  if (companion) fixed = make_network(activation, companion->first, companion->second, nullptr, nullptr);
+                 require(
+                     !fixed || (fixed->n_inputs() == network.n_inputs() && fixed->n_outputs() == network.n_outputs()),
+                     "companion of the same inputs and outputs");
                  require(inputs.ndim() == 2 && inputs.shape(1) == network.n_inputs(), "inputs shape");
                  require(row_weights.size() == inputs.shape(0), "row_weights shape");
                  const DataView<T> data{inputs.shape(0), inputs.data(), targets.data(), row_weights.data()};
                  const Likelihood spec{named(likelihoods, likelihood), to_vector(variance)};
+                 require(targets.size() == inputs.shape(0) * targets_per_row(spec.kind, network.n_outputs()),
+                         "targets shape");
+                 require(spec.kind != LikelihoodKind::gaussian || variance.size() == network.n_outputs(),
+                         "variance shape");
                  // The arguments are held by the caller; the model copies what it keeps.
                  const py::gil_scoped_release release;
                  return make_model<T>(network, fixed, spec, data, level);
@@ -267,11 +283,10 @@ void bind_sample_quadratic_of(py::module_& m, const char* name) {
 
 void bind_model(py::module_& m) {
     py::class_<Phase>(m, "Phase")
-        .def(py::init([](std::int64_t steps, bool adapt, double accept_low, double accept_high, bool accept_all) {
-                 return Phase{steps, adapt, accept_low, accept_high, accept_all};
-             }),
+        .def(py::init([](std::int64_t steps, bool adapt, double accept_low, double accept_high, bool accept_all,
+                         bool average) { return Phase{steps, adapt, accept_low, accept_high, accept_all, average}; }),
              py::kw_only(), py::arg("steps"), py::arg("adapt"), py::arg("accept_low"), py::arg("accept_high"),
-             py::arg("accept_all"));
+             py::arg("accept_all"), py::arg("average"));
     py::class_<RunConfig>(m, "RunConfig")
         .def(py::init([](const std::string& kernel, double step_size, double step_size_max, std::vector<Phase> warmup,
                          const Phase& sampling, std::int64_t draws, std::int64_t thin, std::uint64_t seed,

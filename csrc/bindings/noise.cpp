@@ -7,26 +7,30 @@ namespace patrac::bindings {
 namespace {
 
 template <class T>
-Array<T> normals(std::uint64_t seed, std::uint32_t chain, std::uint64_t step, std::uint16_t purpose, py::ssize_t count,
-                 const std::string& level) {
-    Array<T> out(count);
-    standard_normals<T>(seed, chain, step, purpose, out.mutable_data(), count, level);
+Array<T> normals(std::uint64_t seed, std::uint32_t chain, std::uint64_t step, Purpose purpose, py::ssize_t steps,
+                 py::ssize_t count, const std::string& level) {
+    require(steps >= 0 && count >= 0, "steps or count is negative");
+    Array<T> out({steps, count});
+    T* const target = out.mutable_data();
+    const py::gil_scoped_release release;  // out is held by this frame
+    standard_normals<T>(seed, chain, step, purpose, target, steps, count, level);
     return out;
 }
 
 }  // namespace
 
 void bind_noise(py::module_& m) {
+    py::enum_<Purpose>(m, "Purpose")
+        .value("proposal", Purpose::proposal)
+        .value("acceptance", Purpose::acceptance)
+        .value("init", Purpose::init)
+        .value("prior", Purpose::prior);
     const auto bind = [&m](const char* name, auto function) {
         m.def(name, function, py::kw_only(), py::arg("seed"), py::arg("chain"), py::arg("step"), py::arg("purpose"),
-              py::arg("count"), py::arg("level"));
+              py::arg("steps"), py::arg("count"), py::arg("level"));
     };
     bind("standard_normals32", &normals<float>);
     bind("standard_normals64", &normals<double>);
-    // The purposes of shared/philox.hpp that Python draws for.
-    m.attr("PURPOSE_PROPOSAL") = 0;
-    m.attr("PURPOSE_INIT") = 2;
-    m.attr("PURPOSE_PRIOR") = 3;
 }
 
 }  // namespace patrac::bindings

@@ -26,7 +26,7 @@ inline constexpr int max_vectors = N == 1   ? 8
                                    : N == 2 ? 5
                                             : 3;
 
-// out[o][r] = finish(init(o, r) + sum_s w[o * out_step + s * source_step] * source[s][r]) for N nodes, M vectors of
+// out[o][r] = init(o, r) + sum_s w[o * out_step + s * source_step] * source[s][r] for N nodes, M vectors of
 // rows. Aliasing: out overlaps no source.
 template <class T, int N, int M, class Init>
 PATRAC_FN void contract_block(const T* w, std::int64_t out_step, std::int64_t source_step, const Sources<T>* sources,
@@ -109,8 +109,18 @@ using Four = typename FourOf<T>::type;
 template <class V, int... L>
 PATRAC_FN V pair_sums(V a, V b, std::integer_sequence<int, L...>) {
     constexpr int n = lanes_v<V>;
-    return __builtin_shufflevector(a, b, ((L & 2) / 2 * n + (L & ~3) + (L & 1) * 2)...) +
-           __builtin_shufflevector(a, b, ((L & 2) / 2 * n + (L & ~3) + (L & 1) * 2 + 1)...);
+    return shuffle(a, b, std::integer_sequence<int, ((L & 2) / 2 * n + (L & ~3) + (L & 1) * 2)...>{}) +
+           shuffle(a, b, std::integer_sequence<int, ((L & 2) / 2 * n + (L & ~3) + (L & 1) * 2 + 1)...>{});
+}
+
+// Lanes 4 Group .. 4 Group + 3.
+template <int Group, class V>
+PATRAC_FN Four<scalar_t<V>> four_lanes(V x) {
+#if __has_builtin(__builtin_shufflevector)
+    return __builtin_shufflevector(x, x, 4 * Group, 4 * Group + 1, 4 * Group + 2, 4 * Group + 3);
+#else
+    return Four<scalar_t<V>>{x[4 * Group], x[4 * Group + 1], x[4 * Group + 2], x[4 * Group + 3]};
+#endif
 }
 
 // Sums over lanes of four vectors, as (a, b, c, d).
@@ -123,12 +133,9 @@ PATRAC_FN Four<scalar_t<V>> four_sums(V a, V b, V c, V d) {
         constexpr auto lanes = std::make_integer_sequence<int, n>{};
         // Each group of four lanes holds one partial sum of each.
         const V groups = pair_sums(pair_sums(a, b, lanes), pair_sums(c, d, lanes), lanes);
-        Four<scalar_t<V>> total = __builtin_shufflevector(groups, groups, 0, 1, 2, 3);
-        if constexpr (n >= 8) total += __builtin_shufflevector(groups, groups, 4, 5, 6, 7);
-        if constexpr (n >= 16) {
-            total += __builtin_shufflevector(groups, groups, 8, 9, 10, 11);
-            total += __builtin_shufflevector(groups, groups, 12, 13, 14, 15);
-        }
+        Four<scalar_t<V>> total = four_lanes<0>(groups);
+        if constexpr (n >= 8) total += four_lanes<1>(groups);
+        if constexpr (n >= 16) total += four_lanes<2>(groups) + four_lanes<3>(groups);
         return total;
     }
 }

@@ -22,12 +22,22 @@ Level level();
 
 namespace {
 
+#if defined(PATRAC_X86_64)
+bool supports_v3() {
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
+    return __builtin_cpu_supports("x86-64-v3");
+#else
+    // Other compilers do not know the level by name: every processor with these has the rest of it.
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+           __builtin_cpu_supports("bmi2");
+#endif
+}
+#endif
+
 std::vector<Level> available_levels() {
 #if defined(PATRAC_X86_64)
     std::vector<Level> levels{v2::level()};
-    // Every processor with these has the rest of x86-64-v3 too.
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"))
-        levels.push_back(v3::level());
+    if (supports_v3()) levels.push_back(v3::level());
     return levels;
 #else
     return {generic::level()};
@@ -85,9 +95,9 @@ bool sample_quadratic(const Quadratic& form, const RunConfig& config, const RunB
 }
 
 template <class T>
-void standard_normals(std::uint64_t seed, std::uint32_t chain, std::uint64_t step, std::uint16_t purpose, T* out,
-                      std::int64_t count, const std::string& level) {
-    functions<T>(level).normals(seed, chain, step, purpose, out, count);
+void standard_normals(std::uint64_t seed, std::uint32_t chain, std::uint64_t step, Purpose purpose, T* out,
+                      std::int64_t steps, std::int64_t count, const std::string& level) {
+    functions<T>(level).normals(seed, chain, step, purpose, out, steps, count);
 }
 
 namespace testing {
@@ -121,8 +131,8 @@ template void elementary<double>(const std::string&, const double*, double*, std
                                                      const DataView<T>&, const std::string&);                          \
     template bool sample_quadratic<T>(const Quadratic&, const RunConfig&, const RunBuffers<T>&, const Monitor&,        \
                                       const std::string&);                                                             \
-    template void standard_normals<T>(std::uint64_t, std::uint32_t, std::uint64_t, std::uint16_t, T*, std::int64_t,    \
-                                      const std::string&);
+    template void standard_normals<T>(std::uint64_t, std::uint32_t, std::uint64_t, Purpose, T*, std::int64_t,          \
+                                      std::int64_t, const std::string&);
 PATRAC_INSTANTIATE(float)
 PATRAC_INSTANTIATE(double)
 #undef PATRAC_INSTANTIATE

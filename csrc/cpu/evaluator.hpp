@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "../model/packed.hpp"
+#include "packed.hpp"
 #include "contraction.hpp"
 #include "likelihood.hpp"
 #include "pack.hpp"
@@ -219,7 +219,7 @@ private:
         }
     }
 
-    Plan plan_;
+    const Plan& plan_;  // outlives the evaluator
     std::int64_t stride_;
     bool keeps_pre_ = false;
     AlignedArray<T> zeros_;

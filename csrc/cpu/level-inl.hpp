@@ -21,11 +21,14 @@ LevelFunctions<T> functions() {
             const auto target = [&form] { return QuadraticTarget<T>(form); };
             return run_targets(target, std::ssize(form.slope), config, buffers, monitor);
         },
-        [](std::uint64_t seed, std::uint32_t chain, std::uint64_t step, std::uint16_t purpose, T* out,
+        [](std::uint64_t seed, std::uint32_t chain, std::uint64_t step, Purpose purpose, T* out, std::int64_t steps,
            std::int64_t count) {
             AlignedArray<T> normals(noise_size<T>(1, count));
-            fill_steps(patrac::PATRAC_LEVEL::stream_key(seed, chain), Purpose{purpose}, step, 1, count, normals.data());
-            std::copy_n(normals.data(), count, out);
+            for (std::int64_t s = 0; s < steps; ++s) {
+                fill_steps(patrac::PATRAC_LEVEL::stream_key(seed, chain), purpose, step + static_cast<std::uint64_t>(s),
+                           1, count, normals.data());
+                std::copy_n(normals.data(), count, out + s * count);
+            }
         },
         [](int id, const T* x, T* y, std::int64_t count) {
             apply_elementary(id, x, y, static_cast<std::size_t>(count));

@@ -72,7 +72,7 @@ double categorical_tile(const OutputTile<T>& tile) {
     return total.total();
 }
 
-// l = y f - log(1 + exp f), summed over outputs, y in {0, 1}.
+// l = -log(1 + exp(s f)), s = 1 - 2y, summed over outputs, y in {0, 1}: the form that does not cancel for y = 1.
 template <class T>
 double bernoulli_tile(const OutputTile<T>& tile) {
     using V = Vec<T>;
@@ -81,10 +81,10 @@ double bernoulli_tile(const OutputTile<T>& tile) {
         for (std::int64_t k = 0; k < tile.n_vectors; ++k) {
             const std::int64_t at = c * tile.stride + k * lanes_v<V>;
             const V f = load<V>(tile.f + at);
-            const V y = load<V>(tile.target + at);
+            const V sign = broadcast<V>(1) - broadcast<V>(2) * load<V>(tile.target + at);
             const V weight = load<V>(tile.weight + k * lanes_v<V>);
-            total.add(weight * (y * f - softplus(f)));
-            store<V>(tile.delta + at, weight * (y - sigmoid(f)));
+            total.add(-weight * softplus(sign * f));
+            store<V>(tile.delta + at, -weight * sign * sigmoid(sign * f));
         }
     }
     return total.total();

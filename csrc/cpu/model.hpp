@@ -29,14 +29,14 @@ public:
           reports_(plan_.report(network)),
           packer_(plan_, network, companion),
           terms_(make_terms(likelihood, data)),
-          data_(TileLayout(plan_, data.n_rows, likelihood.kind == LikelihoodKind::categorical ? 1 : plan_.n_outputs,
-                           lanes_v<Vec<T>>, sizeof(T)),
+          data_(TileLayout(plan_, data.n_rows, targets_per_row(likelihood.kind, plan_.n_outputs), lanes_v<Vec<T>>,
+                           sizeof(T)),
                 data.n_rows, lanes_v<Vec<T>>) {
         packer_.fill(data, likelihood.kind, data_);
     }
 
     std::int64_t dim() const override { return plan_.dim; }
-    std::int64_t n_rows() const override { return data_.n_rows; }
+    std::int64_t n_inputs() const override { return plan_.n_inputs; }
     std::int64_t n_outputs() const override { return plan_.n_outputs; }
     std::vector<LayerReport> layer_reports() const override { return reports_; }
     std::int64_t tile_rows() const override { return data_.layout.stride; }
@@ -54,7 +54,7 @@ public:
 
     void predict(const T* theta, std::int64_t batch, const T* inputs, std::int64_t n_rows, T* f,
                  std::int64_t threads) const override {
-        // Blocks of rows bound the memory of the folded constants; the same tile height serves the same evaluators.
+        // Blocks of rows bound the memory of the folded constants.
         const std::int64_t block_rows = std::max<std::int64_t>(1, 8192 / data_.layout.stride) * data_.layout.stride;
         for (std::int64_t first = 0; first < n_rows; first += block_rows) {
             const std::int64_t rows = std::min(block_rows, n_rows - first);
@@ -97,6 +97,7 @@ private:
                 evaluator_ = std::move(model.pool_.back());
                 model.pool_.pop_back();
             } else {
+                model.pool_.reserve(++model.evaluators_);  // so that giving it back cannot throw
                 evaluator_ = std::make_unique<Evaluator<T>>(model.plan_, model.data_.layout.stride);
             }
         }
@@ -134,6 +135,7 @@ private:
     LikelihoodTerms<T> terms_;
     PackedData<T> data_;
     mutable std::mutex pool_mutex_;
+    mutable std::size_t evaluators_ = 0;  // made so far
     mutable std::vector<std::unique_ptr<Evaluator<T>>> pool_;
 };
 

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
+#include <utility>
 
-#include "../model/packed.hpp"
+#include "packed.hpp"
 #include "../shared/normal.hpp"
 
 namespace patrac::PATRAC_LEVEL {
@@ -54,21 +56,22 @@ private:
 // The low halves of two vectors of words, first a's then b's, as 32-bit lanes.
 template <int... Lane>
 PATRAC_FN int_t<Vec<float>> low_halves(Words a, Words b, std::integer_sequence<int, Lane...>) {
-    return __builtin_shufflevector(int_t<Vec<float>>(a), int_t<Vec<float>>(b), (2 * Lane)...);
+    static_assert(std::endian::native == std::endian::little, "a word's low half comes first");
+    return shuffle(int_t<Vec<float>>(a), int_t<Vec<float>>(b), std::integer_sequence<int, (2 * Lane)...>{});
 }
 
 // a0 b0 a1 b1 .. of two vectors: the first or the second half of the lanes.
 template <bool SecondHalf, class V, int... Lane>
 PATRAC_FN V interleave(V a, V b, std::integer_sequence<int, Lane...>) {
     constexpr int n = lanes_v<V>, from = SecondHalf ? n / 2 : 0;
-    return __builtin_shufflevector(a, b, ((Lane & 1) * n + from + Lane / 2)...);
+    return shuffle(a, b, std::integer_sequence<int, ((Lane & 1) * n + from + Lane / 2)...>{});
 }
 
 // The same with pairs of lanes for elements: a0 a1 b0 b1 a2 a3 b2 b3 ..
 template <bool SecondHalf, class V, int... Lane>
 PATRAC_FN V interleave_pairs(V a, V b, std::integer_sequence<int, Lane...>) {
     constexpr int n = lanes_v<V>, from = SecondHalf ? n / 2 : 0;
-    return __builtin_shufflevector(a, b, ((Lane & 2) / 2 * n + from + Lane / 4 * 2 + (Lane & 1))...);
+    return shuffle(a, b, std::integer_sequence<int, ((Lane & 2) / 2 * n + from + Lane / 4 * 2 + (Lane & 1))...>{});
 }
 
 PATRAC_FN void fill_group(PhiloxKey key, BlockWalk& walk, Purpose purpose, float* out) {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "../model/packed.hpp"
+#include "packed.hpp"
 #include "../patrac.hpp"
 #include "../shared/activation.hpp"
 #include "contraction.hpp"
@@ -195,7 +195,7 @@ private:
         }
 
         if (!data.targets) return;
-        const std::int64_t n_targets = likelihood == LikelihoodKind::categorical ? 1 : plan_.n_outputs;
+        const std::int64_t n_targets = targets_per_row(likelihood, plan_.n_outputs);
         for (std::int64_t c = 0; c < n_targets; ++c)
             for (std::int64_t r = 0; r < filled; ++r)
                 tile[packed.layout.targets + c * stride + r] =
@@ -217,7 +217,7 @@ private:
         return work.companion_below.data();
     }
 
-    Plan plan_;
+    const Plan& plan_;                 // outlives the packer
     std::vector<FixedMap> offsets_;    // by layer: the rows with an offset
     std::vector<FixedMap> constants_;  // by layer: the constant nodes
     std::vector<FixedMap> companion_;

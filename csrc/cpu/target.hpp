@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "../model/packed.hpp"
+#include "packed.hpp"
 #include "../patrac.hpp"
 #include "evaluator.hpp"
 #include "wide.hpp"

@@ -126,6 +126,9 @@ PlanLayer plan_layer(const Layer& layer, const Flags& below, const Flags& rows, 
 
 }  // namespace
 
+Plan::Plan(Plan&&) noexcept = default;
+Plan::~Plan() = default;
+
 Plan Plan::make(const Network& network, bool has_companion) {
     Plan plan;
     plan.activation = network.activation;

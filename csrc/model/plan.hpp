@@ -49,6 +49,11 @@ struct Plan {
     std::int64_t n_outputs = 0;
     std::vector<PlanLayer> layers;
 
+    Plan() = default;
+    // Out of line, so that no instruction-set level emits copies of its own.
+    Plan(Plan&&) noexcept;
+    ~Plan();
+
     static Plan make(const Network& network, bool has_companion);
     std::vector<LayerReport> report(const Network& network) const;
 };

@@ -130,44 +130,46 @@ public:
           schedule_(shared.config),
           current_(dim),
           proposed_(dim),
-          noise_(key_, dim) {
+          noise_(key_, dim),
+          total_steps_(shared.config.total_steps()) {
         std::copy_n(shared.buffers.init + index * dim, dim, current_.theta.data());
         evaluate(current_);
         if (!current_.finite())
             throw std::invalid_argument(
                 "init: the log-likelihood or its gradient is not finite at the starting point "
                 "of chain " +
-                std::to_string(index) + "; start from another point");
-        total_steps_ = shared.config.draws * shared.config.thin;
-        for (const Phase& phase : shared.config.warmup) total_steps_ += phase.steps;
+                std::to_string(index) + "; start from another point or use dtype=\"float64\"");
     }
 
     bool finished() const override { return step_ == total_steps_; }
 
     void advance(double seconds, const std::atomic<bool>& stop) override {
         using Clock = std::chrono::steady_clock;
-        last_look_ = Clock::now();
-        const auto end = last_look_ + std::chrono::duration<double>(seconds);
+        auto last_look = Clock::now();
+        const auto end = last_look + std::chrono::duration<double>(seconds);
         while (!finished() && !stop.load(std::memory_order_relaxed)) {
             step();
             // A clock reading costs about as much as a few hundred flops: look every 16 steps of a small model.
             if ((step_ & 15) == 0 || slow_) {
                 const auto now = Clock::now();
-                slow_ = (now - last_look_) > std::chrono::milliseconds(1);
-                last_look_ = now;
+                slow_ = (now - last_look) > std::chrono::milliseconds(1);
+                last_look = now;
                 if (now >= end) break;
             }
         }
         steps_done.store(step_, std::memory_order_relaxed);
         accepted.store(accepted_, std::memory_order_relaxed);
+        shared_.buffers.draws_done[index_] = draws_;
+        shared_.buffers.nonfinite[index_] = nonfinite_;
+        shared_.buffers.warmup_nonfinite[index_] = warmup_nonfinite_;
     }
 
 private:
     void evaluate(State<T>& state) { state.evaluate(target_, shared_.prior, shared_.config.kernel); }
 
-    // v = keep u + drift C g(u) + noise C^(1/2) w, w standard normal.
+    // v = u + (drift C g(u) + noise C^(1/2) w - shrink u), w standard normal.
     void propose(const Proposal& by) {
-        const T keep = static_cast<T>(by.keep), drift = static_cast<T>(by.drift), noise = static_cast<T>(by.noise);
+        const T shrink = static_cast<T>(by.shrink), drift = static_cast<T>(by.drift), noise = static_cast<T>(by.noise);
         const T* const u = current_.theta.data();
         const T* const g = current_.gradient.data();
         const T* const variance = shared_.prior.variance.data();
@@ -175,13 +177,13 @@ private:
         const T* const w = noise_.normals(step_);
         T* const v = proposed_.theta.data();
         for (std::int64_t i = 0; i < proposed_.theta.size(); ++i)
-            v[i] = keep * u[i] + drift * (variance[i] * g[i]) + noise * (deviation[i] * w[i]);
+            v[i] = u[i] + (drift * (variance[i] * g[i]) + noise * (deviation[i] * w[i]) - shrink * u[i]);
     }
 
     bool accept(double step_size) {
         evaluate(proposed_);
         if (!proposed_.finite()) {
-            ++shared_.buffers.nonfinite[index_];
+            ++(schedule_.sampling() ? nonfinite_ : warmup_nonfinite_);
             return false;
         }
         if (schedule_.phase().accept_all) return true;
@@ -205,7 +207,7 @@ private:
 
     void keep_draw(double step_size) {
         const RunBuffers<T>& out = shared_.buffers;
-        const std::int64_t at = index_ * shared_.config.draws + out.draws_done[index_]++;
+        const std::int64_t at = index_ * shared_.config.draws + draws_++;
         std::copy_n(current_.theta.data(), current_.theta.size(), out.theta + at * current_.theta.size());
         out.log_likelihood[at] = current_.log_likelihood;
         out.acceptance_rate[at] = static_cast<double>(accepted_since_draw_) / static_cast<double>(steps_since_draw_);
@@ -216,8 +218,8 @@ private:
     void end_phase() {
         const std::int64_t at = index_ * std::ssize(shared_.config.warmup) + schedule_.phase_index();
         shared_.buffers.warmup_acceptance[at] = schedule_.phase_acceptance();
-        shared_.buffers.warmup_step_size[at] = schedule_.step_size();
         schedule_.next_phase();
+        shared_.buffers.warmup_step_size[at] = schedule_.step_size();
     }
 
     const RunShared<T>& shared_;
@@ -227,13 +229,15 @@ private:
     Schedule schedule_;
     State<T> current_, proposed_;
     StepNoise<T> noise_;
+    const std::int64_t total_steps_;
     std::int64_t step_ = 0;  // over warm-up and sampling: the step word of the noise's counter
-    std::int64_t total_steps_ = 0;
     std::int64_t accepted_ = 0;
+    std::int64_t draws_ = 0;
+    std::int64_t nonfinite_ = 0;
+    std::int64_t warmup_nonfinite_ = 0;
     std::int64_t steps_since_draw_ = 0;
     std::int64_t accepted_since_draw_ = 0;
     bool slow_ = false;
-    std::chrono::steady_clock::time_point last_look_;
 };
 
 // Runs one chain for each row of buffers.init on its own target; make_target() builds one.
@@ -241,12 +245,10 @@ template <class T, class MakeTarget>
 bool run_targets(const MakeTarget& make_target, std::int64_t dim, const RunConfig& config, const RunBuffers<T>& buffers,
                  const Monitor& monitor) {
     const RunShared<T> shared{config, buffers, PriorScale<T>(buffers.prior_variance, dim)};
-    std::int64_t steps = config.draws * config.thin;
-    for (const Phase& phase : config.warmup) steps += phase.steps;
     std::vector<std::unique_ptr<ChainTask>> chains;
     for (std::int64_t c = 0; c < config.chains; ++c)
         chains.push_back(std::make_unique<Chain<T, decltype(make_target())>>(make_target(), dim, shared, c));
-    return run_chains(chains, steps * config.chains, config.threads, monitor);
+    return run_chains(chains, config.total_steps() * config.chains, config.threads, monitor);
 }
 
 }  // namespace patrac::PATRAC_LEVEL

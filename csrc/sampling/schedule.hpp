@@ -2,13 +2,14 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "../patrac.hpp"
 
 namespace patrac {
 
-// Walks the warm-up phases, then sampling. The step size changes only at the end of an adaptation window.
+// Walks the warm-up phases, then sampling. The step size changes only at the end of an adaptation window or phase.
 class Schedule {
 public:
     explicit Schedule(const RunConfig& config) : config_(&config), step_size_(config.step_size) { skip_empty_phases(); }
@@ -32,12 +33,21 @@ public:
         window_accepted_ += accepted;
         if (++window_steps_ == config_->adapt_window) {
             if (phase().adapt) adapt();
+            if (phase().average && 2 * phase_steps_ > phase().steps) {
+                log_step_sum_ += std::log(step_size_);
+                ++log_step_count_;
+            }
             window_steps_ = window_accepted_ = 0;
         }
         return !sampling() && phase_steps_ == phase().steps;
     }
 
     void next_phase() {
+        // One window's rate is a noisy look; the mean over many is a better place to stop than wherever the last one
+        // led.
+        if (log_step_count_ > 0) step_size_ = std::exp(log_step_sum_ / static_cast<double>(log_step_count_));
+        log_step_sum_ = 0.0;
+        log_step_count_ = 0;
         ++phase_;
         phase_steps_ = phase_accepted_ = window_steps_ = window_accepted_ = 0;
         skip_empty_phases();
@@ -63,6 +73,8 @@ private:
     std::int64_t phase_accepted_ = 0;
     std::int64_t window_steps_ = 0;
     std::int64_t window_accepted_ = 0;
+    double log_step_sum_ = 0.0;
+    std::int64_t log_step_count_ = 0;
 };
 
 }  // namespace patrac

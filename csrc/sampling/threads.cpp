@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 namespace patrac {
@@ -27,6 +28,34 @@ private:
     std::exception_ptr error_;
 };
 
+// Joins its threads at the end of the scope. (std::jthread is not in every standard library yet.)
+class Pool {
+public:
+    Pool() = default;
+    Pool(const Pool&) = delete;
+    Pool& operator=(const Pool&) = delete;
+    ~Pool() { join(); }
+
+    // Returns false, once at least one thread runs or `needed` is false, if the system has no thread left to give.
+    template <class Work>
+    bool start(const Work& work, bool needed) {
+        try {
+            threads_.emplace_back(work);
+            return true;
+        } catch (const std::system_error&) {
+            if (needed && threads_.empty()) throw;
+            return false;
+        }
+    }
+    void join() {
+        for (std::thread& thread : threads_) thread.join();
+        threads_.clear();
+    }
+
+private:
+    std::vector<std::thread> threads_;
+};
+
 }  // namespace
 
 void parallel_for(std::int64_t count, std::int64_t threads,
@@ -46,10 +75,11 @@ void parallel_for(std::int64_t count, std::int64_t threads,
             next = count;
         }
     };
-    std::vector<std::jthread> pool;
-    for (std::int64_t worker = 1; worker < workers; ++worker) pool.emplace_back(work, worker);
+    Pool pool;
+    for (std::int64_t worker = 1; worker < workers; ++worker)
+        if (!pool.start([&work, worker] { work(worker); }, false)) break;
     work(0);
-    pool.clear();
+    pool.join();
     error.rethrow();
 }
 
@@ -91,29 +121,43 @@ bool run_chains(const std::vector<std::unique_ptr<ChainTask>>& chains, std::int6
         changed.notify_all();
     };
 
+    const auto progress = [&] {
+        Progress now;
+        now.steps_total = steps_total;
+        std::int64_t accepted = 0;
+        for (const auto& chain : chains) {
+            now.steps_done += chain->steps_done.load(std::memory_order_relaxed);
+            accepted += chain->accepted.load(std::memory_order_relaxed);
+        }
+        if (now.steps_done > 0)
+            now.acceptance_rate = static_cast<double>(accepted) / static_cast<double>(now.steps_done);
+        return now;
+    };
+
     bool completed = true;
-    {
-        std::vector<std::jthread> pool;
-        for (std::int64_t worker = 0; worker < workers; ++worker) pool.emplace_back(work);
+    Pool pool;
+    try {
+        for (std::int64_t worker = 0; worker < workers; ++worker) {
+            if (pool.start(work, true)) continue;
+            // Fewer workers than asked for give the same draws.
+            const std::lock_guard lock(mutex);
+            active -= workers - worker;
+            break;
+        }
         std::unique_lock lock(mutex);
         while (!changed.wait_for(lock, poll_every, [&] { return active == 0; })) {
             lock.unlock();
-            Progress progress;
-            progress.steps_total = steps_total;
-            std::int64_t accepted = 0;
-            for (const auto& chain : chains) {
-                progress.steps_done += chain->steps_done.load(std::memory_order_relaxed);
-                accepted += chain->accepted.load(std::memory_order_relaxed);
-            }
-            if (progress.steps_done > 0)
-                progress.acceptance_rate = static_cast<double>(accepted) / static_cast<double>(progress.steps_done);
-            if (completed && !monitor(progress)) {
-                completed = false;
-                stop = true;
-            }
+            // Asked even after a stop, so that a second Ctrl-C does not outlive the run.
+            completed = monitor(progress()) && completed;
+            if (!completed) stop = true;
             lock.lock();
         }
+    } catch (...) {
+        stop = true;
+        throw;
     }
+    pool.join();
+    if (completed) monitor(progress());
     error.rethrow();
     return completed;
 }

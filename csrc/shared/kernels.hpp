@@ -7,18 +7,19 @@
 
 namespace patrac::PATRAC_LEVEL {
 
-// v = keep u + drift C g(u) + noise w, w ~ N(0, C).
+// v = u + (drift C g(u) + noise w - shrink u), w ~ N(0, C). The factor of u is written 1 - shrink, since in float32 the
+// factor itself would be rounded next to 1 and small steps would not keep the prior: shrink (2 - shrink) = noise^2.
 struct Proposal {
-    double keep, drift, noise;
+    double shrink, drift, noise;
 };
 
 PATRAC_FN Proposal pcn_proposal(double beta) {
-    return {std::sqrt(1.0 - beta * beta), 0.0, beta};
+    return {beta * beta / (1.0 + std::sqrt(1.0 - beta * beta)), 0.0, beta};
 }
 
 PATRAC_FN Proposal pcnl_proposal(double delta) {
     const double scale = 1.0 / (2.0 + delta);
-    return {(2.0 - delta) * scale, 2.0 * delta * scale, std::sqrt(8.0 * delta) * scale};
+    return {2.0 * delta * scale, 2.0 * delta * scale, std::sqrt(8.0 * delta) * scale};
 }
 
 // rho(u, v) = -l(u) - <v - u, g(u)>/2 - delta/4 <u + v, g(u)> + delta/4 |C^(1/2) g(u)|^2.

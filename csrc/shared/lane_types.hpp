@@ -1,7 +1,7 @@
 // Lane types: a scalar, or a vector of scalars in one register of the instruction-set level, and the bits of both.
 //
 // The including file defines two macros first:
-//   PATRAC_LEVEL         the namespace of this level (x86_64_v2, ...); every template below lives in it, so that the
+//   PATRAC_LEVEL         the namespace of this level (v2, v3, ...); every template below lives in it, so that the
 //                        linker can never hand the copy compiled for a wider level to a narrower one.
 //   PATRAC_VECTOR_BYTES  16, 32 or 64: bytes in one vector register of the level.
 // Functions take a type V, which is float, double, Vec<float> or Vec<double>; CUDA device code uses the scalars alone.
@@ -129,16 +129,6 @@ PATRAC_FN V load(const scalar_t<V>* source) {
 template <class V>
 PATRAC_FN void store(scalar_t<V>* target, V value) {
     std::memcpy(target, &value, sizeof(V));
-}
-
-// The same for a pointer that is a multiple of sizeof(V) bytes.
-template <class V>
-PATRAC_FN V load_aligned(const scalar_t<V>* source) {
-    return load<V>(static_cast<const scalar_t<V>*>(__builtin_assume_aligned(source, sizeof(V))));
-}
-template <class V>
-PATRAC_FN void store_aligned(scalar_t<V>* target, V value) {
-    store<V>(static_cast<scalar_t<V>*>(__builtin_assume_aligned(target, sizeof(V))), value);
 }
 
 // The number of bits in the fraction field of a lane, and in the whole lane.

@@ -1,6 +1,8 @@
 // Lanes: one spelling of arithmetic for scalars and vectors (see lane_types.hpp), at the level being compiled.
 #pragma once
 
+#include <utility>
+
 #include "lane_types.hpp"
 
 // PATRAC_X86(op, arguments): the intrinsic `op` on whole registers of this level. It takes the element type from the V
@@ -64,24 +66,23 @@ PATRAC_FN V maximum(V a, V b) {
 #endif
 }
 
+#if !defined(__CUDA_ARCH__)
+// Lanes of a and b by index, b's counting on from a's. GCC before 12 has the operation under another name.
+template <int... Index, class V>
+PATRAC_FN V shuffle(V a, V b, std::integer_sequence<int, Index...>) {
+#if __has_builtin(__builtin_shufflevector)
+    return __builtin_shufflevector(a, b, Index...);
+#else
+    return __builtin_shuffle(a, b, decltype(a < b){Index...});
+#endif
+}
+#endif
+
 // Adding 1.5 * 2^(precision - 1) leaves no bit for a fraction, so the sum is rounded to an integer, ties to even, and
 // its low bits hold that integer in two's complement. Valid for |x| < 2^(precision - 3), with no value-changing
 // optimisation.
 template <class V>
 inline constexpr scalar_t<V> round_shift = is_float_v<V> ? scalar_t<V>(0x1.8p23) : scalar_t<V>(0x1.8p52);
-
-// Nearest integer, ties to even, and the largest integer not above x; |x| < 2^21 (float), 2^50 (double). floor(-0)
-// is +0.
-template <class V>
-PATRAC_FN V round_even(V x) {
-    const V shift = broadcast<V>(round_shift<V>);
-    return (x + shift) - shift;
-}
-template <class V>
-PATRAC_FN V floor(V x) {
-    const V nearest = round_even(x);
-    return nearest - select(nearest > x, broadcast<V>(1), broadcast<V>(0));
-}
 
 #if defined(__CUDA_ARCH__)
 PATRAC_FN float scalar_fma(float a, float b, float c) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "lanes.hpp"
+#include "purpose.hpp"
 
 namespace patrac::PATRAC_LEVEL {
 
@@ -35,13 +36,6 @@ PATRAC_FN Words multiply_low32(Words a, std::uint32_t b) {
 #endif
 }
 #endif
-
-enum class Purpose : std::uint16_t {
-    proposal = 0,    // w of the kernels
-    acceptance = 1,  // the uniform of the accept test, block 0
-    init = 2,        // over-dispersed or prior starting points
-    prior = 3,       // draws from the prior
-};
 
 struct PhiloxKey {
     std::uint32_t k0, k1;

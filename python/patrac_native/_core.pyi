@@ -9,22 +9,33 @@ import numpy.typing as npt
 COMPILER: str
 FLAGS: str
 CUDA: bool
-PURPOSE_PROPOSAL: int
-PURPOSE_INIT: int
-PURPOSE_PRIOR: int
 
 T = TypeVar("T", np.float32, np.float64)
 _Float64 = npt.NDArray[np.float64]
 
 def simd_levels() -> list[str]: ...
 def default_simd_level() -> str: ...
+
+class Purpose:
+    """What a noise stream is drawn for."""
+
+    proposal: Purpose
+    acceptance: Purpose
+    init: Purpose
+    prior: Purpose
+    def __init__(self, value: int) -> None: ...
+
 def standard_normals32(
-    *, seed: int, chain: int, step: int, purpose: int, count: int, level: str
+    *, seed: int, chain: int, step: int, purpose: Purpose, steps: int, count: int, level: str
 ) -> npt.NDArray[np.float32]: ...
-def standard_normals64(*, seed: int, chain: int, step: int, purpose: int, count: int, level: str) -> _Float64: ...
+def standard_normals64(
+    *, seed: int, chain: int, step: int, purpose: Purpose, steps: int, count: int, level: str
+) -> _Float64: ...
 
 class Phase:
-    def __init__(self, *, steps: int, adapt: bool, accept_low: float, accept_high: float, accept_all: bool) -> None: ...
+    def __init__(
+        self, *, steps: int, adapt: bool, accept_low: float, accept_high: float, accept_all: bool, average: bool
+    ) -> None: ...
 
 class RunConfig:
     def __init__(

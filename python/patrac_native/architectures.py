@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -38,9 +39,9 @@ def rank_nodes(net: Network) -> list[npt.NDArray[np.intp]]:
     """
     ranking = []
     for w, b in zip(net.weights[:-1], net.biases[:-1], strict=True):
-        # Sorted before the sum, so that rounding, and with it the ranking, does not depend on the order in which the
-        # nodes of the layer below were handed over.
-        eta = b**2 + np.sort(w**2, axis=1).sum(axis=1)
+        # Exactly rounded sums: the ranking, which the meaning of saved draws hangs on, then depends neither on the
+        # order of the nodes below nor on the machine.
+        eta = np.array([math.fsum([bias**2, *row]) for bias, row in zip(b, w**2, strict=True)])
         ranking.append(np.argsort(-eta, kind="stable"))
     return ranking
 

@@ -24,7 +24,8 @@ def describe_posterior(post: Posterior) -> str:
         f"{post.architecture.label()} posterior of a {list(network.net.layer_sizes)} {network.net.activation} network, "
         f"n = {len(post.X)}, {post.likelihood!r}",
         f"Bayesian: {sampled}",
-        f"prior: {network.prior}, variances rescaled by {network.rescaling:.4g}",
+        f"prior: alpha {network.prior.alpha:.6g}, sigma2_w {network.prior.sigma2_w:.6g}, sigma2_b "
+        f"{network.prior.sigma2_b:.6g}, variances rescaled by {network.rescaling:.4g}",
     ]
     # The layers report in the engine's terms; say what each means for a step.
     for index, layer in enumerate(post.plan(), start=1):

@@ -13,7 +13,7 @@ from patrac_native.likelihoods import Likelihood, likelihood_from_dict
 from patrac_native.network import Network
 from patrac_native.partial_network import PartialNetwork
 from patrac_native.store import load_arrays, save_arrays
-from patrac_native.validation import check_count, check_inputs
+from patrac_native.validation import check_count, check_inputs, check_seed
 
 if TYPE_CHECKING:
     from patrac_native.summary import Summary
@@ -34,7 +34,8 @@ class Draws:
     stats : dict of str to ndarray
         (chain, draw): log_likelihood, log_prior (both normalised), acceptance_rate (over the `thin` steps that end in
         the draw), step_size. (chain, phase): warmup_acceptance_rate, warmup_step_size (at the phase's end). (chain,):
-        nonfinite, the proposals rejected because their log-likelihood or gradient was not finite.
+        nonfinite and warmup_nonfinite, the proposals of sampling and of warm-up rejected because their log-likelihood
+        or gradient was not finite.
     network : PartialNetwork
         Trained network, architecture and prior.
     likelihood : Likelihood
@@ -76,8 +77,16 @@ class Draws:
         return float(steps / self.settings["seconds"])
 
     def thinned(self, every: int) -> Draws:
-        """Return every `every`-th draw, the last of each stretch, as a run with thin times `every` has them."""
-        keep = slice(check_count(every, "every") - 1, None, every)
+        """Return every `every`-th draw, the last of each stretch, as a run with thin times `every` has them.
+
+        Parameters
+        ----------
+        every : int
+            1 to `n_draws`.
+        """
+        if check_count(every, "every") > self.n_draws:
+            raise ValueError(f"every must be at most the number of draws, {self.n_draws}; got {every}.")
+        keep = slice(every - 1, None, every)
         theta = self.theta[:, keep]
         stats = {name: values[:, keep] if name in PER_DRAW else values for name, values in self.stats.items()}
         whole = self.n_draws // every * every
@@ -146,7 +155,7 @@ class Draws:
         -------
         ndarray, shape (chain, draw, n_new, m), or of class labels (chain, draw, n_new) for Categorical
         """
-        rng = np.random.Generator(np.random.Philox(check_count(seed, "seed", least=0)))
+        rng = np.random.Generator(np.random.Philox(check_seed(seed)))
         return self.likelihood.sample(self.predict(X), rng)
 
     def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -225,9 +234,9 @@ class Draws:
         return self.theta.reshape(-1, self.theta.shape[-1])
 
     def _require_draws(self) -> None:
-        """Raise for a run that was interrupted in its warm-up."""
+        """Raise for a run that was interrupted before its first draw."""
         if self.n_draws == 0:
-            raise ValueError("there are no draws: the run was interrupted in its warm-up. Run `sample` again.")
+            raise ValueError("there are no draws: the run was interrupted before the first. Run `sample` again.")
 
     def __repr__(self) -> str:
         return (

@@ -76,20 +76,21 @@ class PartialNetwork:
         dtype: str = "float32",
         level: str | None = None,
     ) -> None:
-        for name, value, kind in (
-            ("net", net, Network),
-            ("architecture", architecture, Architecture),
-            ("prior", prior, TraceClassPrior),
+        for argument, value, kind, wanted in (
+            ("net", net, Network, "a Network, such as train or Network.from_torch returns"),
+            ("architecture", architecture, Architecture, "an architecture such as Mix(5) or Full()"),
+            ("prior", prior, TraceClassPrior, "a TraceClassPrior, such as TraceClassPrior.fit(net)"),
         ):
             if not isinstance(value, kind):
-                hint = " Build one with Network.from_torch or train." if kind is Network else ""
-                raise TypeError(f"{name} must be of type {kind.__name__}; got {type(value).__name__}.{hint}")
-        if dtype not in DTYPES:
+                got = value.__name__ if isinstance(value, type) else type(value).__name__
+                raise TypeError(f"{argument} must be {wanted}; got {got}.")
+        dtype_name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
+        if dtype_name not in DTYPES:
             raise ValueError(f"dtype must be one of {', '.join(DTYPES)}; got {dtype!r}.")
         self.net = net
         self.architecture = architecture
         self.prior = prior
-        self.dtype = np.dtype(dtype)
+        self.dtype = np.dtype(dtype_name)
         self.level = _core.default_simd_level() if level is None else level
 
         ranking = rank_nodes(net)
@@ -239,17 +240,19 @@ class PartialNetwork:
         return f[0] if single else f
 
     def sample_prior(
-        self, draws: int, *, seed: int, chain: int = 0, purpose: int = _core.PURPOSE_PRIOR
+        self, draws: int, *, seed: int, chain: int = 0, purpose: _core.Purpose = _core.Purpose.prior
     ) -> npt.NDArray[Any]:
         """Draw theta from the prior, shape (draws, K); a Philox stream of its own for each `purpose`."""
         normals: Any = _core.standard_normals32 if self.dtype == np.float32 else _core.standard_normals64
-        scale = np.sqrt(self.prior_variance).astype(self.dtype)
-        out = np.empty((draws, self.dim), self.dtype)
-        for draw in range(draws):
-            out[draw] = scale * normals(
-                seed=seed, chain=chain, step=draw, purpose=purpose, count=self.dim, level=self.level
-            )
-        return out
+        theta: npt.NDArray[Any] = normals(
+            seed=seed, chain=chain, step=0, purpose=purpose, steps=draws, count=self.dim, level=self.level
+        )
+        theta *= np.sqrt(self.prior_variance).astype(self.dtype)
+        return theta
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the compiled model, which is made again when it is needed."""
+        return {name: value for name, value in self.__dict__.items() if name != "_predictor"}
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-able content; the network's arrays are saved beside it."""

@@ -10,12 +10,12 @@ import numpy.typing as npt
 
 from patrac_native.architectures import Architecture
 from patrac_native.last_layer import WhitenedQuadratic, is_last_layer_gaussian, whiten
-from patrac_native.likelihoods import Likelihood
+from patrac_native.likelihoods import Gaussian, Likelihood
 from patrac_native.network import Network
 from patrac_native.partial_network import PartialNetwork
 from patrac_native.prior import TraceClassPrior
 from patrac_native.threads import thread_count
-from patrac_native.validation import FloatArray, cast_checked, check_count, check_inputs
+from patrac_native.validation import FloatArray, cast_checked, check_count, check_inputs, check_seed
 
 
 class Posterior:
@@ -41,7 +41,7 @@ class Posterior:
     sample_weight : array_like, shape (n,), optional
         Factor of each row's term of the log-likelihood; under `Categorical(scale)` the weights of the mean.
     dtype : {"float32", "float64"}
-        Type of theta and of the engine's arithmetic. Sums over rows are in float64 either way.
+        Type of theta and of the engine's arithmetic; sums over tiles of rows are in float64 either way.
 
     Attributes
     ----------
@@ -90,10 +90,25 @@ class Posterior:
         self.X = check_inputs(X, self.network.n_inputs).copy()  # the caller's array may change, the model's does not
         self.X.flags.writeable = False
         self.y = likelihood.check_targets(y, len(self.X), self.network.n_outputs)
+        self.y.flags.writeable = False
         self.row_weights = likelihood.row_weights(sample_weight, len(self.X))
+        self._check_range()
         targets = np.ascontiguousarray(self.y, dtype=np.float64)
         cast_checked(targets, self.network.dtype, "y")  # the engine's own conversion would be silent
         self._model: Any = self.network.core_model(likelihood, self.X, targets, self.row_weights)
+
+    def _check_range(self) -> None:
+        """Raise where the likelihood's own numbers do not survive in `dtype`."""
+        numbers = {"sample_weight": self.row_weights}
+        if isinstance(self.likelihood, Gaussian):
+            numbers["variance of Gaussian"] = 1.0 / self.likelihood.variance_vector(self.network.n_outputs)
+        for name, values in numbers.items():
+            with np.errstate(over="ignore", under="ignore"):
+                cast = values.astype(self.dtype)
+            if not np.isfinite(cast).all() or ((cast == 0) & (values > 0)).any():
+                raise ValueError(
+                    f'{name} is beyond what {self.dtype.name} holds; scale y and the variance or use dtype="float64".'
+                )
 
     @property
     def net(self) -> Network:
@@ -197,7 +212,7 @@ class Posterior:
         -------
         ndarray of `dtype`, shape (draws, K)
         """
-        return self.network.sample_prior(check_count(draws, "draws"), seed=check_count(seed, "seed", least=0))
+        return self.network.sample_prior(check_count(draws, "draws"), seed=check_seed(seed))
 
     def prior_predict(self, X: npt.ArrayLike, draws: int, *, seed: int = 0) -> npt.NDArray[Any]:
         """Outputs f of prior draws at X, shape (draws, n, m): the prior predictive distribution of f."""

@@ -17,11 +17,13 @@ from patrac_native.draws import Draws
 from patrac_native.kernels import PCNL, Kernel
 from patrac_native.posterior import Posterior
 from patrac_native.threads import thread_count
-from patrac_native.validation import as_real_array, cast_checked, check_count, check_finite
-from patrac_native.warmup import Warmup, default_warmup
+from patrac_native.validation import as_real_array, cast_checked, check_count, check_finite, check_seed
+from patrac_native.warmup import WINDOW, Phase, Warmup, default_warmup
 
 # The paper keeps adapting to these acceptance rates while sampling (Appendix B).
 ALWAYS_BAND = (0.4, 0.9)
+# Of all chains together.
+MOST_STEPS = 2**62
 
 
 def sample(
@@ -95,6 +97,17 @@ def sample(
     chains = check_count(chains, "chains")
     draws = check_count(draws, "draws")
     thin = check_count(thin, "thin")
+    if chains * (schedule.steps + draws * thin) >= MOST_STEPS:
+        raise ValueError(
+            f"chains, warmup, draws and thin ask for {chains * (schedule.steps + draws * thin)} steps in all; "
+            "ask for fewer than 2^62."
+        )
+    if kernel.step_size is None and schedule.step_size is None and not schedule.adapts:
+        warnings.warn(
+            f"no phase of the warm-up adapts for {WINDOW} steps or more, so the step size stays at its first value; "
+            f"warm up longer or give one, such as {type(kernel).__name__}(0.1).",
+            stacklevel=2,
+        )
     seed = _resolve_seed(seed)
     start = _starting_points(post, init, chains, seed)
     step_size = schedule.step_size if kernel.step_size is None and schedule.step_size else kernel.starting_step_size
@@ -114,8 +127,8 @@ def sample(
         kernel=kernel.name,
         step_size=step_size,
         step_size_max=kernel.step_size_max,
-        warmup=[_core_phase(phase.steps, phase.accept, phase.accept_all) for phase in schedule.phases],
-        sampling=_core_phase(0, ALWAYS_BAND if kernel.adapt_always else None, False),
+        warmup=[_core_phase(phase) for phase in schedule.phases],
+        sampling=_core_phase(Phase(0, ALWAYS_BAND if kernel.adapt_always else None)),
         draws=draws,
         thin=thin,
         seed=seed,
@@ -130,21 +143,21 @@ def sample(
     if not result["completed"]:
         warnings.warn(
             f"interrupted: {kept} of {draws} draws of each chain are returned"
-            + (" (the warm-up was not over)." if kept == 0 else "."),
+            + (" (the warm-up was not over)." if np.isnan(result["warmup_step_size"]).any() else "."),
             stacklevel=2,
         )
-    nonfinite = result["nonfinite"]
+    nonfinite = result["nonfinite"] + result["warmup_nonfinite"]
     if nonfinite.any():
         warnings.warn(
             f"{int(nonfinite.sum())} proposals had a log-likelihood or gradient that is not finite and were rejected "
-            f"(by chain: {nonfinite.tolist()}); a few in warm-up are harmless, otherwise scale X and y or use "
-            'dtype="float64".',
+            f"(by chain: {nonfinite.tolist()}; {int(result['warmup_nonfinite'].sum())} of them in warm-up, where a few "
+            'are harmless); if there are many, scale X and y or use dtype="float64".',
             stacklevel=2,
         )
     theta = result["theta"][:, :kept]
     stats = {name: result[name][:, :kept] for name in ("log_likelihood", "acceptance_rate", "step_size")}
     stats["log_prior"] = np.asarray(post.log_prior(theta))
-    for name in ("warmup_acceptance_rate", "warmup_step_size", "nonfinite"):
+    for name in ("warmup_acceptance_rate", "warmup_step_size", "nonfinite", "warmup_nonfinite"):
         stats[name] = result[name]
     settings = {
         "kernel": kernel.to_dict(),
@@ -182,10 +195,17 @@ def _run(
     return result
 
 
-def _core_phase(steps: int, accept: tuple[float, float] | None, accept_all: bool) -> _core.Phase:
+def _core_phase(phase: Phase) -> _core.Phase:
     """Phase of the compiled core."""
-    low, high = accept if accept else (0.0, 1.0)
-    return _core.Phase(steps=steps, adapt=accept is not None, accept_low=low, accept_high=high, accept_all=accept_all)
+    low, high = phase.accept if phase.accept else (0.0, 1.0)
+    return _core.Phase(
+        steps=phase.steps,
+        adapt=phase.accept is not None,
+        accept_low=low,
+        accept_high=high,
+        accept_all=phase.accept_all,
+        average=phase.average,
+    )
 
 
 def _check_device(device: str) -> None:
@@ -202,7 +222,11 @@ def _resolve_kernel(kernel: str | Kernel) -> Kernel:
         return kernel
     if isinstance(kernel, str) and kernel == "auto":
         return PCNL()
-    raise TypeError(f'kernel must be "auto", PCN(...) or PCNL(...); got {kernel!r}.')
+    hint = f" Call it: {kernel.__name__}()." if isinstance(kernel, type) else ""
+    raise TypeError(f'kernel must be "auto", PCN(...) or PCNL(...); got {kernel!r}.{hint}')
+
+
+_WARMUPS = '"auto", a number of steps, a Warmup or None'
 
 
 def _resolve_warmup(warmup: str | int | Warmup | None, kernel: Kernel) -> Warmup:
@@ -220,8 +244,10 @@ def _resolve_warmup(warmup: str | int | Warmup | None, kernel: Kernel) -> Warmup
         return warmup
     if isinstance(warmup, str):
         if warmup != "auto":
-            raise ValueError(f'warmup must be "auto", a number of steps, a Warmup or None; got {warmup!r}.')
+            raise ValueError(f"warmup must be {_WARMUPS}; got {warmup!r}.")
         return default_warmup(kernel)
+    if isinstance(warmup, Phase):
+        raise TypeError(f"warmup must be {_WARMUPS}; got a Phase. Write Warmup((Phase(...),)).")
     return default_warmup(kernel, check_count(warmup, "warmup"))
 
 
@@ -229,10 +255,7 @@ def _resolve_seed(seed: int | None) -> int:
     """Return the given seed or a new one."""
     if seed is None:
         return secrets.randbits(63)
-    value = check_count(seed, "seed", least=0)
-    if value >= 2**64:
-        raise ValueError(f"seed must be below 2^64; got {value}.")
-    return value
+    return check_seed(seed)
 
 
 def _starting_points(post: Posterior, init: str | npt.ArrayLike, chains: int, seed: int) -> npt.NDArray[Any]:
@@ -242,7 +265,7 @@ def _starting_points(post: Posterior, init: str | npt.ArrayLike, chains: int, se
             raise ValueError(f'init must be "auto", "prior" or an array of shape (chains, K); got {init!r}.')
         if init == "auto" and not post.network.separate:
             return np.tile(post.theta_map.astype(post.dtype), (chains, 1))
-        purpose = _core.PURPOSE_INIT
+        purpose = _core.Purpose.init
         return np.concatenate(
             [post.network.sample_prior(1, seed=seed, chain=chain, purpose=purpose) for chain in range(chains)]
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import secrets
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,13 +41,18 @@ def save_arrays(
         If the disk has no room, naming the bytes wanted.
     """
     target = os.fspath(path)
+    folder = os.path.dirname(target) or "."
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(f"{target} cannot be written: there is no folder {folder}; make it first.")
+    if os.path.isdir(target):
+        raise IsADirectoryError(f"{target} is a folder; give the path of a file.")
     if not overwrite and os.path.exists(target):
         raise FileExistsError(f"{target} exists; choose another path or pass overwrite=True.")
     content = {"format": FORMAT_VERSION, "kind": kind, "arrays": sorted(arrays), **header}
     # Written beside the target and moved over it, so that a full disk never leaves half a file in its place.
-    partial = f"{target}.partial"
+    partial = f"{target}.{secrets.token_hex(4)}.partial"
     try:
-        with open(partial, "wb") as stream:
+        with open(partial, "xb") as stream:
             np.savez(stream, allow_pickle=False, header=np.array(json.dumps(content)), **arrays)
         os.replace(partial, target)
     except OSError as error:
@@ -89,8 +95,10 @@ def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any]
             if version == FORMAT_VERSION and sorted(arrays) != header.get("arrays"):
                 raise ValueError("its arrays are not those that were written")
         except Exception as error:  # a damaged archive makes zipfile and NumPy raise some ten kinds
+            # NumPy's advice to allow pickle would be the wrong thing to pass on.
+            reason = "it is no .npz archive" if "pickle" in str(error) else error
             raise ValueError(
-                f"{target} is damaged or was not written by patrac_native ({error}); restore a copy or make it anew."
+                f"{target} is damaged or was not written by patrac_native ({reason}); restore a copy or make it anew."
             ) from error
     if version != FORMAT_VERSION:
         raise ValueError(

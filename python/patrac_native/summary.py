@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,9 @@ from patrac_native.validation import FloatArray
 
 if TYPE_CHECKING:
     from patrac_native.draws import Draws
+
+# What the words of a verdict mean.
+RHAT_GOOD, RHAT_USABLE, ESS_GOOD = 1.01, 1.05, 400
 
 
 @dataclass(frozen=True)
@@ -61,8 +65,26 @@ class Summary:
     seconds: float
     steps_per_second: float
 
+    def verdict(self) -> str:
+        """Say in a sentence whether the run serves, and what to do if it does not.
+
+        R-hat up to 1.01 with a bulk ESS of 400 or more is the usual demand for reported quantiles (Vehtari et al. 2021,
+        Rank-normalization, folding, and localization: an improved R-hat).
+        """
+        rhat, ess = self.function.max_rhat, self.function.min_ess_bulk
+        if not np.isfinite(rhat):
+            return "cannot be judged: too few draws, or nothing varies"
+        facts = f"largest R-hat {rhat:.3f}, smallest bulk ESS {ess:.0f} of {self.quantity}"
+        if rhat <= RHAT_GOOD and ess >= ESS_GOOD:
+            return f"good: {facts}"
+        longer = self.thin * min(100, max(2, math.ceil(ESS_GOOD / max(ess, 1.0))))
+        if rhat <= RHAT_USABLE:
+            return f"usable for means and bands, not for reported quantiles: {facts}; try thin={longer}"
+        return f"NOT CONVERGED: {facts}; the chains disagree. Try thin={longer} and a longer warmup"
+
     def __str__(self) -> str:
         spread = self.upper - self.lower
+        speed = f"; {self.steps_per_second:,.0f} steps/s" if np.isfinite(self.steps_per_second) else ""
         acceptance = ", ".join(f"{rate:.2f}" for rate in self.acceptance_rate)
         lines = [
             f"{self.label}: {self.n_chains} chains x {self.n_draws} draws (thin {self.thin}), {self.seconds:.1f} s",
@@ -73,8 +95,9 @@ class Summary:
             f"max MCSE {self.function.max_mcse:.2g}",
             f"  log-likelihood: R-hat {self.log_likelihood.max_rhat:.3f}, "
             f"bulk ESS {self.log_likelihood.min_ess_bulk:.0f}",
-            f"  ESS of {self.quantity}: {self.ess_geyer:.0f} (Geyer), {self.ess_paper:.0f} (the paper's sum of lags)",
-            f"  acceptance by chain: {acceptance}; {self.steps_per_second:,.0f} steps/s",
+            f"  ESS averaged over inputs: {self.ess_geyer:.0f} (Geyer), {self.ess_paper:.0f} (the paper's sum of lags)",
+            f"  acceptance by chain: {acceptance}{speed}",
+            f"  verdict: {self.verdict()}",
         ]
         return "\n".join(lines)
 

@@ -148,6 +148,14 @@ def check_count(value: Any, name: str, least: int = 1) -> int:
     return count
 
 
+def check_seed(value: Any) -> int:
+    """Return `value` as an int if it is a whole number in 0..2^64 - 1, else raise TypeError or ValueError."""
+    seed = check_count(value, "seed", least=0)
+    if seed >= 2**64:
+        raise ValueError(f"seed must be below 2^64; got {seed}.")
+    return seed
+
+
 def check_positive(value: Any, name: str) -> float:
     """Return `value` as a float if it is a positive finite number, else raise TypeError or ValueError."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):

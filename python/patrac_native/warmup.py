@@ -9,6 +9,9 @@ from typing import Any
 from patrac_native.kernels import PCNL, Kernel
 from patrac_native.validation import check_count, check_positive
 
+# Steps between two looks at the acceptance rate.
+WINDOW = 200
+
 
 @dataclass(frozen=True)
 class Phase:
@@ -23,6 +26,8 @@ class Phase:
         At least 0.
     accept : (float, float), optional
         (accept_low, accept_high), 0 <= low < high <= 1. None: the step size stays fixed.
+    average : bool
+        Let the phase end with the geometric mean of the step sizes of its second half, instead of the last of them.
     accept_all : bool
         Take every finite proposal: the chain then moves by the discretised diffusion and leaves bad starts quickly.
     """
@@ -30,6 +35,7 @@ class Phase:
     steps: int
     accept: tuple[float, float] | None = None
     accept_all: bool = False
+    average: bool = False
 
     def __post_init__(self) -> None:
         check_count(self.steps, "steps of Phase", least=0)
@@ -74,8 +80,16 @@ class Warmup:
     def scaled(self, factor: float) -> Warmup:
         """Return the same schedule with every phase's length multiplied by `factor`, in whole windows of 200 steps."""
         check_positive(factor, "factor")
-        phases = tuple(replace(phase, steps=max(1, round(phase.steps * factor / 200)) * 200) for phase in self.phases)
+        phases = tuple(
+            replace(phase, steps=max(1, round(phase.steps * factor / WINDOW)) * WINDOW) if phase.steps else phase
+            for phase in self.phases
+        )
         return replace(self, phases=phases)
+
+    @property
+    def adapts(self) -> bool:
+        """Whether a phase is long enough to change the step size at all."""
+        return any(phase.accept is not None and phase.steps >= WINDOW for phase in self.phases)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-able content."""
@@ -85,7 +99,12 @@ class Warmup:
     def from_dict(cls, content: Mapping[str, Any]) -> Warmup:
         """Rebuild from `to_dict`."""
         phases = tuple(
-            Phase(p["steps"], None if p["accept"] is None else (p["accept"][0], p["accept"][1]), p["accept_all"])
+            Phase(
+                p["steps"],
+                None if p["accept"] is None else (p["accept"][0], p["accept"][1]),
+                accept_all=p["accept_all"],
+                average=p["average"],
+            )
             for p in content["phases"]
         )
         return cls(phases, content["step_size"], content["only_for"])
@@ -107,6 +126,8 @@ def paper_warmup() -> Warmup:
 def default_warmup(kernel: Kernel, steps: int = 20_000) -> Warmup:
     """Return the default: three quarters of the steps adapt to the kernel's band, the last quarter is run as sampled.
 
+    The step size after adaptation is the geometric mean over the second half of the adapting steps.
+
     Parameters
     ----------
     kernel : Kernel
@@ -118,4 +139,4 @@ def default_warmup(kernel: Kernel, steps: int = 20_000) -> Warmup:
     if kernel.step_size is not None:
         return Warmup((Phase(steps),))
     settle = steps // 4
-    return Warmup((Phase(steps - settle, kernel.accept_band), Phase(settle)))
+    return Warmup((Phase(steps - settle, kernel.accept_band, average=True), Phase(settle)))

@@ -8,9 +8,9 @@
 #include <new>
 #include <vector>
 
-#include "plan.hpp"
+#include "../model/plan.hpp"
 
-namespace patrac {
+namespace patrac::PATRAC_LEVEL {
 
 // Zeroed array aligned to a cache line, so that no vector of any level straddles two lines. The rest of its last line
 // is zero too: loops over whole vectors may read beyond the end, and must not write there.
@@ -101,4 +101,4 @@ struct PackedData {
     std::int64_t vectors_in_tile(std::int64_t t) const { return (rows_in_tile(t) + lanes - 1) / lanes; }
 };
 
-}  // namespace patrac
+}  // namespace patrac::PATRAC_LEVEL
