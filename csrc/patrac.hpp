@@ -65,7 +65,7 @@ struct LayerReport {
     std::int64_t gradient_block = 0;    // entries of the dense block that covers them, biases left out
 };
 
-// One stretch of the warm-up: `steps` transitions under one acceptance rule (DESIGN 2.7, paper Appendix B).
+// One stretch of the warm-up: `steps` transitions under one acceptance rule (docs/method.md, section 7).
 struct Phase {
     std::int64_t steps = 0;
     bool adapt = false;

@@ -1,4 +1,4 @@
-"""Philox4x32-10 and the normals made of it, in plain Python and NumPy: the oracle of the noise (DESIGN section 4)."""
+"""Philox4x32-10 and the normals made of it, in plain Python and NumPy: the oracle of the noise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The oracle of the tests: the whole method in float64 NumPy, slow and obvious, written from DESIGN section 2."""
+"""The oracle of the tests: the whole method in float64 NumPy, slow and obvious, written from docs/method.md."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ERF = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def activation(name: str, z: Array) -> Array:
-    """zeta(z), DESIGN 2.1."""
+    """zeta(z), docs/method.md, section 1."""
     if name == "tanh":
         return np.tanh(z)
     if name == "relu":
@@ -43,7 +43,7 @@ def activation_slope(name: str, z: Array) -> Array:
 
 
 def rank_nodes(net: pn.Network) -> list[list[int]]:
-    """ranking[layer][rank] = own index, hidden layers only: largest b^2 + sum of incoming w^2 first (DESIGN 2.3)."""
+    """ranking[layer][rank] = own index, hidden layers only: largest b^2 + sum of incoming w^2 first."""
     ranking = []
     for w, b in zip(net.weights[:-1], net.biases[:-1], strict=True):
         # fsum rounds once, so the order of the terms cannot matter.
@@ -55,7 +55,7 @@ def rank_nodes(net: pn.Network) -> list[list[int]]:
 def is_bayesian(architecture: Any, n_layers: int, layer: int, row: int, column: int | None, own: Any) -> bool:
     """Say whether one parameter is sampled; layer from 1, ranked row and column from 0, column None for a bias.
 
-    `own(layer, rank)` is the trained network's own index of a node. Written from the table of DESIGN 2.3.
+    `own(layer, rank)` is the trained network's own index of a node. Written from the table of docs/method.md.
     """
     output = layer == n_layers
     if isinstance(architecture, pn.Full | pn.Sep):
@@ -76,7 +76,7 @@ def is_bayesian(architecture: Any, n_layers: int, layer: int, row: int, column: 
 def prior_variance(
     prior: pn.TraceClassPrior, sizes: tuple[int, ...], layer: int, row: int, column: int | None
 ) -> float:
-    """Variance of one parameter before rescaling (DESIGN 2.2); layer from 1, row and column from 0."""
+    """Variance of one parameter before rescaling (docs/method.md, section 2); layer from 1, row and column from 0."""
     n_layers = len(sizes) - 1
     decays = sizes[-1] == 1 if prior.output_decay is None else prior.output_decay
     i = row + 1 if layer < n_layers or decays else 1
@@ -129,7 +129,7 @@ class Partial:
         return weights, biases
 
     def prior_variances(self, prior: pn.TraceClassPrior, full_sizes: tuple[int, ...]) -> Array:
-        """Variances times phi / phi_partial (DESIGN 2.4), one parameter at a time."""
+        """Variances times phi / phi_partial (docs/method.md, section 4), one parameter at a time."""
         own = [prior_variance(prior, self.sizes, layer, i, None if j < 0 else j) for layer, i, j in self.locations()]
         total = 0.0
         for layer in range(1, len(full_sizes)):
@@ -208,7 +208,7 @@ def partial(net: pn.Network, architecture: Any) -> Partial:
 
 
 def log_likelihood(likelihood: Any, f: Array, y: Array, row_weights: Array) -> float:
-    """l, normalised, row by row (DESIGN 2.5); `row_weights` hold sample_weight and scale."""
+    """l, normalised, row by row (docs/method.md, section 5); `row_weights` hold sample_weight and scale."""
     total = 0.0
     for r in range(len(f)):
         if isinstance(likelihood, pn.Categorical):
@@ -239,7 +239,7 @@ def output_slope(likelihood: Any, f: Array, y: Array, row_weights: Array) -> Arr
     return slope * row_weights[:, None]
 
 
-# Kernels (DESIGN 2.6). `value` is a log-likelihood, g its gradient, C the diagonal of the prior covariance.
+# Kernels (method.md, section 6). `value` is a log-likelihood, g its gradient, C the diagonal of the prior covariance.
 
 
 def pcn_proposal(u: Array, C: Array, w: Array, beta: float) -> Array:

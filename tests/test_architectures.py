@@ -1,4 +1,4 @@
-"""Ranking of nodes and the masks of every architecture, against the table of DESIGN 2.3."""
+"""Ranking of nodes and the masks of every architecture, against the table of docs/method.md, section 3."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def pcnl_log_ratio(problem: Problem, u: FloatArray, v: FloatArray, delta: float)
 
 
 def pcnl_rho_difference(problem: Problem, u: FloatArray, v: FloatArray, delta: float, *, printed: bool) -> float:
-    """rho(u, v) - rho(v, u) as DESIGN 2.6 has it, or with the paper's printed sign."""
+    """rho(u, v) - rho(v, u) as docs/method.md, section 6 has it, or with the paper's printed sign."""
     C = np.asarray(problem.post.prior_variance)
     ends = [
         reference.pcnl_rho(problem.reference_value(a), problem.reference_gradient(a), a, b, C, delta, printed=printed)
@@ -130,7 +130,7 @@ def test_pcnl_at_delta_two_forgets_the_state_and_keeps_the_drift() -> None:
     )
 
 
-# Arguments (DESIGN section 7)
+# Arguments
 
 
 @pytest.mark.parametrize(

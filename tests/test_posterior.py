@@ -1,4 +1,4 @@
-"""The posterior: its prior, batches, prior predictive, description, and every refusal of DESIGN section 7."""
+"""The posterior: its prior, batches, prior predictive, description, and every refusal."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def simple(**changes: Any) -> pn.Posterior:
 @pytest.mark.parametrize("sizes", [(2, 6, 5, 1), (1, 4, 3), (3, 7, 6, 5, 2)])
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_prior_variance_is_the_formula_rescaled(name: str, sizes: tuple[int, ...], output_decay: bool | None) -> None:
-    """One parameter at a time from DESIGN 2.2, times phi / phi_partial; sums of at most 200 positive terms."""
+    """One parameter at a time, times phi / phi_partial; sums of at most 200 positive terms."""
     rng = problems.rng_of("variance", name, sizes)
     prior = pn.TraceClassPrior(1.8, 1.4, 0.3, output_decay)
     net = problems.random_network(rng, sizes)
@@ -186,7 +186,7 @@ def test_describe_says_what_is_sampled_and_what_is_cached() -> None:
     )
 
 
-# Bad input (DESIGN section 7): each message names the argument, what it got and what to do
+# Bad input: each message names the argument, what it got and what to do
 
 X0, Y0 = np.zeros((6, 2)), np.zeros(6)
 

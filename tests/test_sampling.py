@@ -28,7 +28,7 @@ def small(dtype: str = "float64", architecture: str = "mix") -> pn.Posterior:
 
 
 def numpy_chain(problem: Problem, kernel: Any, u: FloatArray, chain: int, steps: int, seed: int) -> tuple[Any, ...]:
-    """States, acceptances and log-likelihoods of a chain written from DESIGN 2.6 and section 4."""
+    """States, acceptances and log-likelihoods of a chain written from docs/method.md, sections 6 and 9."""
     C = problem.partial.prior_variances(problems.PRIOR, problem.post.net.layer_sizes)
     # A chain on sufficient statistics draws its noise in the eigenbasis: here it is rotated back.
     form = problem.post.quadratic
@@ -265,7 +265,7 @@ def test_without_adapt_always_the_step_size_stands_while_sampling() -> None:
     assert (np.ptp(draws.stats["step_size"], axis=1) == 0).all()
 
 
-# Bad input (DESIGN section 7)
+# Bad input
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def posterior(variance: float = 0.1, n: int = 20) -> pn.Posterior:
 
 
 def adapted(step_size: float, rate: float, band: tuple[float, float], most: float) -> float:
-    """The rule of DESIGN 2.7."""
+    """The rule of docs/method.md, section 7."""
     if rate <= band[0]:
         return step_size / 2
     if rate >= band[1]:

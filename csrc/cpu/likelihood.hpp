@@ -1,4 +1,4 @@
-// Log-likelihood of a tile and its derivative with respect to the outputs (DESIGN 2.5).
+// Log-likelihood of a tile and its derivative with respect to the outputs (docs/method.md, section 5).
 #pragma once
 
 #include <cstdint>

@@ -29,7 +29,7 @@ private:
 };
 
 // l(z) = constant + sum_i slope_i z_i - curvature_i z_i^2 / 2: a Gaussian likelihood of the last layer alone, in the
-// whitened eigenbasis (DESIGN 2.6), where a step is O(K) whatever n is.
+// whitened eigenbasis (docs/method.md, section 6), where a step is O(K) whatever n is.
 template <class T>
 class QuadraticTarget {
 public:

@@ -44,7 +44,7 @@ Flags varying_nodes(const Layer& layer, const Flags& below) {
     return varies;
 }
 
-// The order of theta within a layer: Bayesian weights row by row, then Bayesian biases (DESIGN 2.3).
+// The order of theta within a layer: Bayesian weights row by row, then Bayesian biases (docs/method.md, section 3).
 struct ThetaIndex {
     std::vector<std::int64_t> weight;  // -1 where fixed
     std::vector<std::int64_t> bias;

@@ -1,4 +1,4 @@
-// The schedule of a run: which rule governs each step, and the step-size adaptation of DESIGN 2.7 (paper, Appendix B).
+// The schedule of a run: which rule governs each step, and its step-size adaptation (docs/method.md, section 7).
 #pragma once
 
 #include <algorithm>

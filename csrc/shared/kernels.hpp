@@ -1,4 +1,4 @@
-// The proposal coefficients and acceptance ratios of pCN and pCNL (DESIGN 2.6).
+// The proposal coefficients and acceptance ratios of pCN and pCNL (docs/method.md, section 6).
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,4 @@
-"""The architectures: which parameters of a ranked network are Bayesian (DESIGN 2.3)."""
+"""The architectures: which parameters of a ranked network are Bayesian (docs/method.md, section 3)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rank_nodes(net: Network) -> list[npt.NDArray[np.intp]]:
     -------
     list of L - 1 integer arrays, shapes (N_1,), ..., (N_{L-1},)
         ranking[l][rank] = the network's own index of that node of hidden layer l + 1, both from 0; ties go to the
-        lower index (DESIGN 2.3). `net.permuted(ranking)` is the ranked network.
+        lower index (docs/method.md, section 3). `net.permuted(ranking)` is the ranked network.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The transition kernels (DESIGN 2.6): what `sample` may be asked to run."""
+"""The transition kernels (docs/method.md, section 6): what `sample` may be asked to run."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class PCN(Kernel):
 
 @dataclass(frozen=True)
 class PCNL(Kernel):
-    """Preconditioned Crank-Nicolson Langevin, the paper's kernel, with the sign of its rho corrected (DESIGN 2.6).
+    """Preconditioned Crank-Nicolson Langevin, the paper's kernel, with the sign of its rho corrected.
 
     v = ((2 - delta) u + 2 delta C grad l(u) + sqrt(8 delta) w) / (2 + delta), w ~ N(0, C).
 

@@ -1,4 +1,4 @@
-"""A Gaussian likelihood of the last layer alone: its sufficient statistics in the whitened eigenbasis (DESIGN 2.6)."""
+"""A Gaussian likelihood of the last layer alone: its sufficient statistics in the whitened eigenbasis."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class PartialNetwork:
     architecture : Architecture
         `Full()`, `Mix(k)`, `Out(k)`, `Sep(k)` or `Custom(...)`.
     prior : TraceClassPrior
-        Before the rescaling of DESIGN 2.4, which is done here.
+        Before the rescaling of docs/method.md, section 4, which is done here.
     dtype : {"float32", "float64"}
         Type of theta and of all arithmetic inside the engine.
     level : str, optional

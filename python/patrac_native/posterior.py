@@ -21,7 +21,7 @@ from patrac_native.validation import FloatArray, cast_checked, check_count, chec
 class Posterior:
     """Posterior of the Bayesian parameters theta, proportional to exp(l(theta)) N(theta; 0, C).
 
-    Ranks the network itself, rescales the prior (DESIGN 2.4) and folds everything that does not depend on theta into
+    Ranks the network itself, rescales the prior and folds everything that does not depend on theta into
     constants of the data.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Warm-up schedules: phases of steps with their adaptation rule (DESIGN 2.7; paper, Appendix B)."""
+"""Warm-up schedules: phases of steps with their adaptation rule (docs/method.md, section 7; paper, Appendix B)."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def native_chain(kernel: pn.Kernel, thin: int) -> Chain:
 
 
 def pcn_twin(beta: float, thin: int) -> Chain:
-    """PCN in NumPy (DESIGN 2.6)."""
+    """PCN in NumPy (docs/method.md, section 6)."""
 
     def run(post: pn.Posterior, theta: Array, states: int, rng: np.random.Generator) -> Array:
         deviation = np.sqrt(post.prior_variance)
@@ -97,7 +97,7 @@ def pcn_twin(beta: float, thin: int) -> Chain:
 
 
 def pcnl_twin(delta: float, thin: int, fault: str | None = None) -> Chain:
-    """PCNL in NumPy (DESIGN 2.6), right or with one of FAULTS."""
+    """PCNL in NumPy (docs/method.md, section 6), right or with one of FAULTS."""
     if fault is not None and fault not in FAULTS:
         raise ValueError(f"fault must be one of {FAULTS}; got {fault!r}.")
     sign = -1.0 if fault == "printed sign" else 1.0

@@ -93,7 +93,7 @@ def test_flat_likelihood_always_accepts_and_keeps_the_prior(
     draws = pn.sample(post, kernel, chains=200, draws=50, warmup=None, init="prior", seed=8, threads=1, progress=False)
     assert (draws.stats["acceptance_rate"] == 1.0).all()
     step = kernel.starting_step_size
-    # What is left of u in v when the gradient is zero (DESIGN 2.6).
+    # What is left of u in v when the gradient is zero (docs/method.md, section 6).
     autocorrelation = (2 - step) / (2 + step) if isinstance(kernel, pn.PCNL) else float(np.sqrt(1 - step**2))
     check_moments(draws.theta, post.prior_variance, autocorrelation)
     # The step size means what it says: lag-1 products average the autocorrelation, with an error below that of
