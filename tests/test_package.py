@@ -34,6 +34,10 @@ def in_a_fresh_process(code: str) -> str:
     return done.stdout
 
 
+def test_dir_lists_the_public_names_alone() -> None:
+    assert set(dir(pn)) == {*pn.__all__, "__version__"}
+
+
 def test_import_loads_nothing_heavy() -> None:
     """What is heavy is loaded where it is used; so the import stays far below 0.4 s."""
     loaded = in_a_fresh_process("import sys, patrac_native; print(*sys.modules)").split()
