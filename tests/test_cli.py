@@ -79,6 +79,9 @@ def test_fit_writes_everything_and_prints_the_scores(tmp_path: Path, capsys: pyt
         "sampling Mix(5), 66 parameters: 2 chains x 20 draws, thin 5, warm-up 400 steps",
         "coverage of 95% intervals of y",
         "max R-hat",
+        "f and its widths are of the standardised target",
+        # 40 draws are never enough for the verdict to be good, and its advice is in options of the command.
+        "--thin ",
     ):
         assert part in printed
     assert sorted(path.name for path in out.iterdir()) == [
@@ -95,6 +98,8 @@ def test_fit_writes_everything_and_prints_the_scores(tmp_path: Path, capsys: pyt
     html = (out / "report.html").read_text(encoding="utf-8")
     assert "http:" not in html and "https:" not in html and "<script" not in html
     assert html.count("data:image/png;base64,") == 5
+    assert "thin=" not in html and html.index("Verdict on the chains") < html.index("<h2")
+    assert "`" not in html
 
 
 def test_fit_of_classes(fitted: dict[str, Path]) -> None:

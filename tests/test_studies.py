@@ -30,6 +30,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:TraceClassPrior.fit. alpha ended at the bound"),
     pytest.mark.filterwarnings("ignore:train. the fit is poor"),
     pytest.mark.filterwarnings("ignore:the step size adapts while sampling"),
+    pytest.mark.filterwarnings("ignore:no phase of the warm-up adapts"),
 ]
 
 TIMES = ("seconds", "steps_per_second", "ess_per_second", "ess_paper_per_second")

@@ -59,7 +59,12 @@ def printed(result: FitResult) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [f"{row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}}".rstrip() for row in rows]
     lines.insert(1, "-" * max(map(len, lines)))
-    return "\n".join(lines) + f"\n\n{_chains_heading(result)}\n{result.summary}"
+    return "\n".join(lines) + f"\n\n{_chains_heading(result)}\n{_in_options(str(result.summary))}"
+
+
+def _in_options(text: str) -> str:
+    """Advice given in arguments of `sample`, as options of the command."""
+    return text.replace("thin=", "--thin ").replace("a longer warmup", "a longer --warmup")
 
 
 def _chains_heading(result: FitResult) -> str:
@@ -123,6 +128,7 @@ def _report(result: FitResult) -> Report:
     args, preprocessor = result.arguments, result.data.preprocessor
     label = result.draws.network.architecture.label()
     report = Report(f"{os.path.basename(args.data)}: {label} posterior of {preprocessor.target!r}")
+    report.text(f"Verdict on the chains: {_in_options(result.summary.verdict())}.")
     report.heading("Scores on held-out rows")
     regression = preprocessor.task == "regression"
     report.table(
