@@ -250,4 +250,4 @@ def test_run_sections_say_when_chains_have_not_mixed() -> None:
     report = Report("run")
     summary = add_run_sections(report, apart, X)
     assert summary.function.max_rhat > 1.05
-    assert "The chains have not mixed everywhere" in Page(report.html()).text
+    assert "NOT CONVERGED: largest R-hat" in Page(report.html()).text

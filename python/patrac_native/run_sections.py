@@ -34,8 +34,6 @@ CONVERGENCE_CAPTION = (
     "quantiles, 1.05 or less serves for means; above that, run longer. ESS is the number of independent draws that the "
     "draws are worth."
 )
-# Above this largest R-hat of f a report says in words that the chains have not mixed.
-RHAT_WARNING = 1.05
 
 
 def convergence_rows(summaries: Mapping[str, Summary]) -> list[list[Any]]:
@@ -120,11 +118,7 @@ def add_run_sections(
 
     report.heading(f"{name}: chains", level=level)
     report.table(CONVERGENCE_HEADERS, convergence_rows({name: summary}), CONVERGENCE_CAPTION)
-    if not summary.function.max_rhat <= RHAT_WARNING:
-        report.text(
-            f"The chains have not mixed everywhere: the largest R-hat is {summary.function.max_rhat:.3f}. Means over "
-            "many rows are usable before single intervals are; run longer (more draws, larger thin) to settle it."
-        )
+    report.text(f"{name}: {summary.verdict()}.")
     report.figure(
         _trace_figure(draws, traced, label),
         f"{name}: traces of the kept draws, one colour for each chain. Judge by the log-likelihood and by "

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from patrac_native.summary import ESS_GOOD, RHAT_GOOD, RHAT_USABLE
+
 if TYPE_CHECKING:
     from patrac_native.network import Network
     from patrac_native.prior import TraceClassPrior
@@ -16,8 +18,6 @@ if TYPE_CHECKING:
 
 # Full takes nine tenths of the time; this many steps of it give some 2,000 effective draws in half a minute.
 STEPS, DRAWS, CHAINS, WARMUP = 400_000, 1_000, 4, 20_000
-# What the words of the verdict mean.
-RHAT_GOOD, RHAT_USABLE, ESS_GOOD = 1.01, 1.05, 400
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

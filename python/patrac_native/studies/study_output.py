@@ -10,10 +10,10 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from patrac_native.run_sections import RHAT_WARNING
 from patrac_native.studies.experiment import Record
 from patrac_native.studies.replicates import Study
 from patrac_native.studies.tables import Row, format_table, mean_sd, plural
+from patrac_native.summary import RHAT_USABLE
 
 if TYPE_CHECKING:
     from patrac_native.report import Report
@@ -131,14 +131,14 @@ def verdict(study: Study) -> str:
     """Say in a sentence or two which architectures' chains can be trusted, by the largest R-hat over replicates."""
     worst = {label: max(record.max_rhat for record in records) for label, records in study.records.items()}
     # An R-hat that is not a number belongs to chains that did not move.
-    apart = [f"{label} {rhat:.3f}" for label, rhat in worst.items() if not rhat <= RHAT_WARNING]
+    apart = [f"{label} {rhat:.3f}" for label, rhat in worst.items() if not rhat <= RHAT_USABLE]
     if not apart:
         return (
-            f"Chains: the largest R-hat of f in any replicate is {max(worst.values()):.3f}; up to {RHAT_WARNING} "
+            f"Chains: the largest R-hat of f in any replicate is {max(worst.values()):.3f}; up to {RHAT_USABLE} "
             "serves for the means above."
         )
     return (
-        f"Chains: an R-hat of f above {RHAT_WARNING} says that a chain has not settled (largest of each: "
+        f"Chains: an R-hat of f above {RHAT_USABLE} says that a chain has not settled (largest of each: "
         f"{', '.join(apart)}). Take their rows as rough; more steps (a larger --steps, no --quick) settle them."
     )
 
