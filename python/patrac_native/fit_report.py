@@ -151,6 +151,7 @@ def _report(result: FitResult) -> Report:
         summary=result.summary,
         description=result.description,
         classes=preprocessor.classes or None,
+        verdict=False,
     )
     _add_training(report, result)
     _add_data(report, result)

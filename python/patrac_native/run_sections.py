@@ -68,6 +68,7 @@ def add_run_sections(
     point_label: str | None = None,
     classes: Sequence[Any] | None = None,
     level: int = 2,
+    verdict: bool = True,
 ) -> Summary:
     """Add what every run's report shares: convergence table, traces, autocorrelation, step sizes, the model in words.
 
@@ -93,6 +94,8 @@ def add_run_sections(
         Names of the classes; by default their numbers.
     level : int
         Level of the heading, 2 or 3.
+    verdict : bool
+        Whether to add `summary.verdict()`; False where the report has said it already.
 
     Returns
     -------
@@ -118,7 +121,8 @@ def add_run_sections(
 
     report.heading(f"{name}: chains", level=level)
     report.table(CONVERGENCE_HEADERS, convergence_rows({name: summary}), CONVERGENCE_CAPTION)
-    report.text(f"{name}: {summary.verdict()}.")
+    if verdict:
+        report.text(f"{name}: {summary.verdict()}.")
     report.figure(
         _trace_figure(draws, traced, label),
         f"{name}: traces of the kept draws, one colour for each chain. Judge by the log-likelihood and by "
