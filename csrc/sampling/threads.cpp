@@ -157,7 +157,8 @@ bool run_chains(const std::vector<std::unique_ptr<ChainTask>>& chains, std::int6
         throw;
     }
     pool.join();
-    if (completed) monitor(progress());
+    // The last word on progress, and the last look for a Ctrl-C of this run.
+    monitor(progress());
     error.rethrow();
     return completed;
 }
