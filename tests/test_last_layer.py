@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -83,3 +85,22 @@ def test_only_a_gaussian_last_layer_is_quadratic() -> None:
 
 def test_describe_says_that_a_step_needs_no_data() -> None:
     assert "sufficient statistics" in last_layer().describe()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_draws_depend_neither_on_the_length_of_the_run_nor_on_the_number_of_chains(dtype: str) -> None:
+    rng = problems.rng_of("shape of the run")
+    net = problems.random_network(rng, (2, 9, 23, 2))
+    X, y = rng.normal(size=(15, 2)), rng.normal(size=(15, 2))
+    post = pn.Posterior(net, pn.Out(23), pn.TraceClassPrior(1.5, 2.0, 0.5), pn.Gaussian(1.0), X, y, dtype=dtype)
+    settings: dict[str, Any] = {"warmup": None, "seed": 1}
+    long = pn.sample(post, pn.PCNL(0.1), chains=3, draws=100, thin=1, **settings)
+    np.testing.assert_array_equal(
+        pn.sample(post, pn.PCNL(0.1), chains=3, draws=10, thin=10, **settings).theta, long.theta[:, 9::10]
+    )
+    np.testing.assert_array_equal(
+        pn.sample(post, pn.PCNL(0.1), chains=1, draws=7, **settings).theta, long.theta[:1, :7]
+    )
+    np.testing.assert_array_equal(
+        pn.sample(post, pn.PCNL(0.1), chains=3, draws=100, threads=2, **settings).theta, long.theta
+    )

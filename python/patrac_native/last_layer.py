@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from patrac_native.validation import FloatArray
 
@@ -35,6 +36,15 @@ class WhitenedQuadratic:
     curvature: FloatArray
     to_theta: FloatArray
     from_theta: FloatArray
+
+    @staticmethod
+    def rotate(points: npt.NDArray[Any], matrix: FloatArray, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        """Apply a (K, K) matrix to points (..., K) and return them in `dtype`.
+
+        Not by BLAS, whose rounding depends on how many points there are: a draw must not depend on the run's length.
+        """
+        rotated: npt.NDArray[Any] = np.einsum("...k,jk->...j", points, matrix).astype(dtype)
+        return rotated
 
 
 def is_last_layer_gaussian(post: Posterior) -> bool:

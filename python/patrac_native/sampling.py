@@ -187,11 +187,11 @@ def _run(
         slope=form.slope,
         curvature=form.curvature,
         config=config,
-        init=(start @ form.from_theta.T).astype(post.dtype),
+        init=form.rotate(start, form.from_theta, post.dtype),
         progress=report,
         level=post.level,
     )
-    result["theta"] = (result["theta"] @ form.to_theta.T).astype(post.dtype)
+    result["theta"] = form.rotate(result["theta"], form.to_theta, post.dtype)
     return result
 
 
