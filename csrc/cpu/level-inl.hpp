@@ -24,9 +24,9 @@ LevelFunctions<T> functions() {
         [](std::uint64_t seed, std::uint32_t chain, std::uint64_t step, Purpose purpose, T* out, std::int64_t steps,
            std::int64_t count) {
             AlignedArray<T> normals(noise_size<T>(1, count));
+            const PhiloxRoundKeys keys(patrac::PATRAC_LEVEL::stream_key(seed, chain));
             for (std::int64_t s = 0; s < steps; ++s) {
-                fill_steps(patrac::PATRAC_LEVEL::stream_key(seed, chain), purpose, step + static_cast<std::uint64_t>(s),
-                           1, count, normals.data());
+                fill_steps(keys, purpose, step + static_cast<std::uint64_t>(s), 1, count, normals.data());
                 std::copy_n(normals.data(), count, out + s * count);
             }
         },

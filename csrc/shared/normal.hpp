@@ -45,15 +45,20 @@ PATRAC_FN V turn_float(int_t<V> word) {
     return convert<V>((word >> 8) & 0x00FFFFFF) * broadcast<V>(0x1p-24f);
 }
 
-// Two 32-bit words in 64-bit lanes to float64: 52 bits k placed in the mantissa of [1, 2), exact.
+// Two 32-bit words in the low halves of 64-bit lanes as one word of 64 bits.
+template <class W>
+PATRAC_FN W joined(W high, W low) {
+    return (high << 32) | (low & 0xFFFFFFFFu);
+}
+
+// 64-bit words to float64: the upper 52 bits placed in the mantissa of [1, 2), exact.
 template <class V, class W>
-PATRAC_FN V turn_double(W high, W low) {
-    const W k = (((high << 32) | (low & 0xFFFFFFFFu)) >> 12) | 0x3FF0000000000000u;
-    return bitcast<V>(k) - broadcast<V>(1.0);
+PATRAC_FN V turn_double(W word) {
+    return bitcast<V>((word >> 12) | 0x3FF0000000000000u) - broadcast<V>(1.0);
 }
 template <class V, class W>
-PATRAC_FN V unit_double(W high, W low) {
-    return turn_double<V>(high, low) + broadcast<V>(0x1p-53);
+PATRAC_FN V unit_double(W word) {
+    return turn_double<V>(word) + broadcast<V>(0x1p-53);
 }
 
 }  // namespace patrac::PATRAC_LEVEL
