@@ -1,11 +1,12 @@
 // Register-blocked contractions of a tile: nodes x rows, lanes over rows.
 //
-// A group of node values is node-major: value of node s at tile row r is base[s * stride + r], stride a whole number of
-// vectors. A block keeps (nodes x vectors of rows) accumulators in registers while it runs over the sources.
+// A group of node values is node-major: value of node s at tile row r is base[s * stride + r]. A block keeps (nodes x
+// vectors of rows) accumulators in registers while it runs over the sources.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "../shared/lanes.hpp"
@@ -17,30 +18,49 @@ template <class T>
 struct Sources {
     const T* base;
     std::int64_t count;
+    std::int64_t stride;
 };
 
-// Most vectors of rows in a block of N nodes: enough independent accumulators to hide the latency of fma, few enough
-// for 16 registers.
-template <int N>
-inline constexpr int max_vectors = N == 1   ? 8
-                                   : N == 2 ? 5
-                                            : 3;
+// Vector registers of the level.
+#if defined(__AVX512F__) || defined(__aarch64__)
+inline constexpr int registers = 32;
+#else
+inline constexpr int registers = 16;
+#endif
 
-// out[o][r] = init(o, r) + sum_s w[o * out_step + s * source_step] * source[s][r] for N nodes, M vectors of
-// rows. Aliasing: out overlaps no source.
-template <class T, int N, int M, class Init>
-PATRAC_FN void contract_block(const T* w, std::int64_t out_step, std::int64_t source_step, const Sources<T>* sources,
-                              int n_groups, std::int64_t stride, std::int64_t node, std::int64_t row, T* out,
-                              const Init& init) {
+// Most vectors of rows in a block of N nodes: the accumulators, one vector of each row block and one weight fill the
+// registers.
+template <int N>
+inline constexpr int max_vectors = std::min(8, (registers - 1) / (N + 1));
+
+// `count` nodes from `sources` through weights w[o * out_step + s * source_step] into out (nodes, stride).
+// Aliasing: out overlaps no source.
+template <class T>
+struct Contraction {
+    std::int64_t count;
+    const T* weights;
+    std::int64_t out_step, source_step;
+    const Sources<T>* sources;
+    int n_groups;
+    T* out;
+    std::int64_t stride;     // of out
+    std::int64_t n_vectors;  // of rows
+};
+
+// out[o][r] = ends.result(o, r, ends.start(o, r) + sum_s w[o][s] source[s][r]) for N nodes, M vectors of rows.
+template <class T, int N, int M, class Ends>
+PATRAC_FN void contract_block(const Contraction<T>& c, std::int64_t node, std::int64_t row, const Ends& ends) {
     using V = Vec<T>;
     constexpr int lanes = lanes_v<V>;
     V sum[N][M];
     for (int i = 0; i < N; ++i)
-        for (int k = 0; k < M; ++k) sum[i][k] = init(node + i, row + k * lanes);
-    const T* weight = w + node * out_step;
-    for (int group = 0; group < n_groups; ++group) {
-        const T* value = sources[group].base + row;
-        for (std::int64_t s = 0; s < sources[group].count; ++s, value += stride, weight += source_step) {
+        for (int k = 0; k < M; ++k) sum[i][k] = ends.start(node + i, row + k * lanes);
+    const T* weight = c.weights + node * c.out_step;
+    const std::int64_t out_step = c.out_step, source_step = c.source_step;
+    for (int group = 0; group < c.n_groups; ++group) {
+        const std::int64_t count = c.sources[group].count, stride = c.sources[group].stride;
+        const T* value = c.sources[group].base + row;
+        for (std::int64_t s = 0; s < count; ++s, value += stride, weight += source_step) {
             V x[M];
             for (int k = 0; k < M; ++k) x[k] = load<V>(value + k * lanes);
             for (int i = 0; i < N; ++i) {
@@ -50,51 +70,44 @@ PATRAC_FN void contract_block(const T* w, std::int64_t out_step, std::int64_t so
         }
     }
     for (int i = 0; i < N; ++i)
-        for (int k = 0; k < M; ++k) store<V>(out + (node + i) * stride + row + k * lanes, sum[i][k]);
+        for (int k = 0; k < M; ++k)
+            store<V>(c.out + (node + i) * c.stride + row + k * lanes,
+                     ends.result(node + i, row + k * lanes, sum[i][k]));
 }
 
-template <class T, int N, int M, class... Args>
-PATRAC_FN void contract_vectors(int vectors, const Args&... args) {
+template <class T, int N, int M, class Ends>
+PATRAC_FN void contract_vectors(int vectors, const Contraction<T>& c, std::int64_t node, std::int64_t row,
+                                const Ends& ends) {
     if constexpr (M > 0) {
         if (vectors == M)
-            contract_block<T, N, M>(args...);
+            contract_block<T, N, M>(c, node, row, ends);
         else
-            contract_vectors<T, N, M - 1>(vectors, args...);
+            contract_vectors<T, N, M - 1>(vectors, c, node, row, ends);
     }
 }
 
 // N nodes over all rows: the rows are cut into blocks of nearly equal width.
-template <class T, int N, class Init, class Finish>
-void contract_nodes(const T* w, std::int64_t out_step, std::int64_t source_step, const Sources<T>* sources,
-                    int n_groups, std::int64_t stride, std::int64_t n_vectors, std::int64_t node, T* out,
-                    const Init& init, const Finish& finish) {
+template <class T, int N, class Ends>
+void contract_nodes(const Contraction<T>& c, std::int64_t node, const Ends& ends) {
     constexpr std::int64_t most = max_vectors<N>;
-    const std::int64_t n_blocks = (n_vectors + most - 1) / most;
+    const std::int64_t n_blocks = (c.n_vectors + most - 1) / most;
     std::int64_t done = 0;
     for (std::int64_t block = 0; block < n_blocks; ++block) {
-        const std::int64_t end = (block + 1) * n_vectors / n_blocks;
-        contract_vectors<T, N, most>(static_cast<int>(end - done), w, out_step, source_step, sources, n_groups, stride,
-                                     node, done * lanes_v<Vec<T>>, out, init);
+        const std::int64_t end = (block + 1) * c.n_vectors / n_blocks;
+        contract_vectors<T, N, most>(static_cast<int>(end - done), c, node, done * lanes_v<Vec<T>>, ends);
         done = end;
     }
-    for (std::int64_t i = node; i < node + N; ++i) finish(i, out + i * stride);
+    for (std::int64_t i = node; i < node + N; ++i) ends.completed(i, c.out + i * c.stride);
 }
 
-// The whole contraction. init(o, r) gives a vector to start from; finish(o, row pointer) is called on each completed
-// row of `out` while it is in L1.
-template <class T, class Init, class Finish>
-void contract(std::int64_t n_out, const T* w, std::int64_t out_step, std::int64_t source_step,
-              const Sources<T>* sources, int n_groups, std::int64_t stride, std::int64_t n_vectors, T* out,
-              const Init& init, const Finish& finish) {
+// The whole contraction. ends.completed(o, row pointer) is called on each finished row of `out` while it is in L1.
+template <class T, class Ends>
+void contract(const Contraction<T>& c, const Ends& ends) {
     std::int64_t node = 0;
-    for (; node + 4 <= n_out; node += 4)
-        contract_nodes<T, 4>(w, out_step, source_step, sources, n_groups, stride, n_vectors, node, out, init, finish);
-    if (n_out - node == 3)
-        contract_nodes<T, 3>(w, out_step, source_step, sources, n_groups, stride, n_vectors, node, out, init, finish);
-    if (n_out - node == 2)
-        contract_nodes<T, 2>(w, out_step, source_step, sources, n_groups, stride, n_vectors, node, out, init, finish);
-    if (n_out - node == 1)
-        contract_nodes<T, 1>(w, out_step, source_step, sources, n_groups, stride, n_vectors, node, out, init, finish);
+    for (; node + 4 <= c.count; node += 4) contract_nodes<T, 4>(c, node, ends);
+    if (c.count - node == 3) contract_nodes<T, 3>(c, node, ends);
+    if (c.count - node == 2) contract_nodes<T, 2>(c, node, ends);
+    if (c.count - node == 1) contract_nodes<T, 1>(c, node, ends);
 }
 
 // Four lanes of T.
@@ -108,115 +121,169 @@ using Four = typename FourOf<T>::type;
 // In each group of four lanes the pair sums a01, a23, b01, b23: two shuffles of one instruction each, and an addition.
 template <class V, int... L>
 PATRAC_FN V pair_sums(V a, V b, std::integer_sequence<int, L...>) {
-    constexpr int n = lanes_v<V>;
+    constexpr int n = sizeof...(L);
     return shuffle(a, b, std::integer_sequence<int, ((L & 2) / 2 * n + (L & ~3) + (L & 1) * 2)...>{}) +
            shuffle(a, b, std::integer_sequence<int, ((L & 2) / 2 * n + (L & ~3) + (L & 1) * 2 + 1)...>{});
 }
 
-// Lanes 4 Group .. 4 Group + 3.
-template <int Group, class V>
-PATRAC_FN Four<scalar_t<V>> four_lanes(V x) {
+// The sum of the two halves of a vector.
+template <class V, int... L>
+PATRAC_FN auto folded(V x, std::integer_sequence<int, L...>) {
 #if __has_builtin(__builtin_shufflevector)
-    return __builtin_shufflevector(x, x, 4 * Group, 4 * Group + 1, 4 * Group + 2, 4 * Group + 3);
+    return __builtin_shufflevector(x, x, L...) + __builtin_shufflevector(x, x, (L + int(sizeof...(L)))...);
 #else
-    return Four<scalar_t<V>>{x[4 * Group], x[4 * Group + 1], x[4 * Group + 2], x[4 * Group + 3]};
+    typedef std::remove_cvref_t<decltype(x[0])> Half __attribute__((vector_size(sizeof(V) / 2)));
+    Half half[2];
+    __builtin_memcpy(half, &x, sizeof(x));
+    return half[0] + half[1];
 #endif
+}
+template <class V>
+PATRAC_FN auto folded(V x) {
+    return folded(x, std::make_integer_sequence<int, sizeof(V) / sizeof(x[0]) / 2>{});
 }
 
 // Sums over lanes of four vectors, as (a, b, c, d).
-template <class V>
-PATRAC_FN Four<scalar_t<V>> four_sums(V a, V b, V c, V d) {
-    constexpr int n = lanes_v<V>;
+template <class V, class T = std::remove_cvref_t<decltype(V{}[0])>>
+PATRAC_FN Four<T> four_sums(V a, V b, V c, V d) {
+    constexpr int n = sizeof(V) / sizeof(T);
     if constexpr (n == 2) {
-        return Four<scalar_t<V>>{a[0] + a[1], b[0] + b[1], c[0] + c[1], d[0] + d[1]};
+        return Four<T>{a[0] + a[1], b[0] + b[1], c[0] + c[1], d[0] + d[1]};
     } else {
         constexpr auto lanes = std::make_integer_sequence<int, n>{};
         // Each group of four lanes holds one partial sum of each.
         const V groups = pair_sums(pair_sums(a, b, lanes), pair_sums(c, d, lanes), lanes);
-        Four<scalar_t<V>> total = four_lanes<0>(groups);
-        if constexpr (n >= 8) total += four_lanes<1>(groups);
-        if constexpr (n >= 16) total += four_lanes<2>(groups) + four_lanes<3>(groups);
-        return total;
+        if constexpr (n == 4)
+            return groups;
+        else
+            return folded(groups);
     }
 }
 
-// Writes `used` <= 4 sums in float64 at target[0], target[step], ..: added to what is there, or in its place when
-// `first`.
-template <class V>
-PATRAC_FN void put_sums(V a, V b, V c, V d, int used, bool first, double* target, std::int64_t step) {
-    using Wide = Four<double>;
-    Wide sums = __builtin_convertvector(four_sums(a, b, c, d), Wide);
-    if (used == 4 && step == 1) {
-        Wide before;
+// Where a block of sums goes: entry (i, j) at total[i * row_step + j * column_step], added to what is there or, when
+// `first`, in its place.
+struct OuterTarget {
+    double* total;
+    std::int64_t row_step, column_step;
+    bool first;
+
+    PATRAC_FN OuterTarget at(std::int64_t i, std::int64_t j) const {
+        return {total + i * row_step + j * column_step, row_step, column_step, first};
+    }
+    PATRAC_FN OuterTarget transposed() const { return {total, column_step, row_step, first}; }
+
+    // Four neighbouring sums of a row; column_step is 1.
+    template <class Sums>
+    PATRAC_FN void put(Sums narrow) const {
+        Four<double> sums = __builtin_convertvector(narrow, Four<double>), before;
         if (!first) {
-            __builtin_memcpy(&before, target, sizeof(before));
+            __builtin_memcpy(&before, total, sizeof(before));
             sums += before;
         }
-        __builtin_memcpy(target, &sums, sizeof(sums));
-    } else {
-        for (int j = 0; j < used; ++j) target[j * step] = sums[j] + (first ? 0.0 : target[j * step]);
+        __builtin_memcpy(total, &sums, sizeof(sums));
     }
+    // `used` <= 4 of them, at any step.
+    template <class Sums>
+    PATRAC_FN void put(Sums sums, int used) const {
+        for (int j = 0; j < used; ++j)
+            total[j * column_step] = static_cast<double>(sums[j]) + (first ? 0.0 : total[j * column_step]);
+    }
+};
+
+// f(0) .. f(N - 1) with constants for arguments. Where a loop indexes an array of accumulators, even one that the
+// compiler unrolls later, the array can end up in memory.
+template <int N, class F>
+PATRAC_FN void unrolled(const F& f) {
+    [&]<int... I>(std::integer_sequence<int, I...>) __attribute__((always_inline)) {
+        (f(std::integral_constant<int, I>{}), ...);
+    }(std::make_integer_sequence<int, N>{});
 }
 
-// total[i * row_step + j * source_step] += sum_r delta[i][r] * source[j][r], i < N, j < `used` <= 4; `first` as in
-// put_sums. Pointers of unused sources repeat a used one.
-template <class T, int N>
-PATRAC_FN void outer_block(const T* const* delta, const T* const* source, std::int64_t n_vectors, int used, bool first,
-                           double* total, std::int64_t row_step, std::int64_t source_step) {
-    using V = Vec<T>;
-    V sum[N][4];
-    for (int i = 0; i < N; ++i)
-        for (int j = 0; j < 4; ++j) sum[i][j] = V{};
-    for (std::int64_t k = 0; k < n_vectors; ++k) {
-        V x[4];
-        for (int j = 0; j < 4; ++j) x[j] = load<V>(source[j] + k * lanes_v<V>);
-        for (int i = 0; i < N; ++i) {
-            const V d = load<V>(delta[i] + k * lanes_v<V>);
-            for (int j = 0; j < 4; ++j) sum[i][j] = fma(d, x[j], sum[i][j]);
-        }
-    }
-    // Unrolled by hand: a loop left over would keep all accumulators in memory.
-#pragma GCC unroll 4
-    for (int i = 0; i < N; ++i)
-        put_sums(sum[i][0], sum[i][1], sum[i][2], sum[i][3], used, first, total + i * row_step, source_step);
-}
+// Vectors of an outer product: 32 bytes where registers hold 64, since sums over lanes then cost half as much, and rows
+// are rounded up to fewer.
+#if defined(__AVX512F__)
+template <class T>
+struct OuterVectorOf {
+    typedef T type __attribute__((vector_size(32)));
+};
+template <class T>
+using OuterVec = typename OuterVectorOf<T>::type;
 
-// The weight gradient of a tile over lists of rows and sources; delta(i) and source(j) give the pointers of their
-// entries. Sums of one tile are in T over lanes, sums over tiles in double; the first tile overwrites.
-template <class T, class Delta, class Source>
-void accumulate_outer(std::int64_t n_rows, const Delta& delta, std::int64_t n_sources, const Source& source,
-                      std::int64_t n_vectors, bool first, double* total, std::int64_t row_step,
-                      std::int64_t source_step) {
-    for (std::int64_t j = 0; j < n_sources; j += 4) {
-        const T* x[4];
-        const int used = static_cast<int>(std::min<std::int64_t>(4, n_sources - j));
-        for (int k = 0; k < 4; ++k) x[k] = source(j + std::min(k, used - 1));
-        for (std::int64_t i = 0; i < n_rows; i += 3) {
-            const std::int64_t left = n_rows - i;
-            const T* d[3] = {delta(i), left > 1 ? delta(i + 1) : nullptr, left > 2 ? delta(i + 2) : nullptr};
-            double* target = total + i * row_step + j * source_step;
-            if (left >= 3)
-                outer_block<T, 3>(d, x, n_vectors, used, first, target, row_step, source_step);
-            else if (left == 2)
-                outer_block<T, 2>(d, x, n_vectors, used, first, target, row_step, source_step);
+PATRAC_FN OuterVec<float> outer_fma(OuterVec<float> a, OuterVec<float> b, OuterVec<float> c) {
+    return OuterVec<float>(_mm256_fmadd_ps(a, b, c));
+}
+PATRAC_FN OuterVec<double> outer_fma(OuterVec<double> a, OuterVec<double> b, OuterVec<double> c) {
+    return OuterVec<double>(_mm256_fmadd_pd(a, b, c));
+}
+#else
+template <class T>
+using OuterVec = Vec<T>;
+
+template <class V>
+PATRAC_FN V outer_fma(V a, V b, V c) {
+    return fma(a, b, c);
+}
+#endif
+template <class T>
+inline constexpr std::int64_t outer_lanes = sizeof(OuterVec<T>) / sizeof(T);
+
+// target(i, j) += sum_r row[i][r] * column[j][r], i < N, j < `used` <= J, over n_rows tile rows rounded up to vectors.
+template <class T, int N, int J>
+void outer_block(const T* const* rows, const T* const* columns, std::int64_t n_rows, int used,
+                 const OuterTarget& target) {
+    using V = OuterVec<T>;
+    const T *row[N], *column[J];
+    unrolled<N>([&](auto i) __attribute__((always_inline)) { row[i] = rows[i]; });
+    unrolled<J>([&](auto j) __attribute__((always_inline)) { column[j] = columns[j < used ? j : 0]; });
+    V sum[N][J];
+    unrolled<N>([&](auto i) __attribute__((always_inline)) {
+        unrolled<J>([&](auto j) __attribute__((always_inline)) { sum[i][j] = V{}; });
+    });
+    for (std::int64_t k = 0; k < n_rows; k += outer_lanes<T>) {
+        V x[J];
+        unrolled<J>([&](auto j) __attribute__((always_inline)) { __builtin_memcpy(&x[j], column[j] + k, sizeof(V)); });
+        unrolled<N>([&](auto i) __attribute__((always_inline)) {
+            V d;
+            __builtin_memcpy(&d, row[i] + k, sizeof(d));
+            unrolled<J>([&](auto j) __attribute__((always_inline)) { sum[i][j] = outer_fma(d, x[j], sum[i][j]); });
+        });
+    }
+    const bool dense = used == J && target.column_step == 1;
+    unrolled<N>([&](auto i) __attribute__((always_inline)) {
+        unrolled<J / 4>([&](auto quad) __attribute__((always_inline)) {
+            constexpr int j = 4 * quad;
+            const auto sums = four_sums<V>(sum[i][j], sum[i][j + 1], sum[i][j + 2], sum[i][j + 3]);
+            if (dense)
+                target.at(i, j).put(sums);
             else
-                outer_block<T, 1>(d, x, n_vectors, used, first, target, row_step, source_step);
-        }
-    }
+                target.at(i, j).put(sums, std::min(4, used - j));
+        });
+    });
 }
 
-// total[i] += sum_r delta(i)[r]; the first tile overwrites.
-template <class T, class Delta>
-void accumulate_rows(std::int64_t n_rows, const Delta& delta, std::int64_t n_vectors, bool first, double* total) {
-    using V = Vec<T>;
-    for (std::int64_t i = 0; i < n_rows; i += 4) {
-        const int used = static_cast<int>(std::min<std::int64_t>(4, n_rows - i));
-        const T* d[4];
-        for (int k = 0; k < 4; ++k) d[k] = delta(i + std::min(k, used - 1));
-        V sum[4] = {};
-        for (std::int64_t v = 0; v < n_vectors; ++v)
-            for (int k = 0; k < 4; ++k) sum[k] += load<V>(d[k] + v * lanes_v<V>);
-        put_sums(sum[0], sum[1], sum[2], sum[3], used, first, total + i, 1);
+// The weight gradient of a tile: all pairs of rows and columns, lists of pointers to tile_rows values each. Sums of one
+// tile are in T over lanes, sums over tiles in double.
+template <class T>
+void accumulate_outer(const T* const* rows, std::int64_t n_rows, const T* const* columns, std::int64_t n_columns,
+                      std::int64_t tile_rows, const OuterTarget& target) {
+    // The shorter side, and what four columns at a time leave over, run along the rows of a block.
+    if (n_columns < 4 && n_rows > n_columns)
+        return accumulate_outer(columns, n_columns, rows, n_rows, tile_rows, target.transposed());
+    if (const std::int64_t left = n_columns % 4; left > 0 && n_rows > 3) {
+        n_columns -= left;
+        accumulate_outer(columns + n_columns, left, rows, n_rows, tile_rows, target.at(0, n_columns).transposed());
+    }
+    const std::int64_t width = n_rows == 1 && n_columns > 4 ? 8 : 4;
+    for (std::int64_t j = 0; j < n_columns; j += width) {
+        const int used = static_cast<int>(std::min(width, n_columns - j));
+        if (width == 8) {
+            outer_block<T, 1, 8>(rows, columns + j, tile_rows, used, target.at(0, j));
+            continue;
+        }
+        std::int64_t i = 0;
+        for (; i + 3 <= n_rows; i += 3) outer_block<T, 3, 4>(rows + i, columns + j, tile_rows, used, target.at(i, j));
+        if (n_rows - i == 2) outer_block<T, 2, 4>(rows + i, columns + j, tile_rows, used, target.at(i, j));
+        if (n_rows - i == 1) outer_block<T, 1, 4>(rows + i, columns + j, tile_rows, used, target.at(i, j));
     }
 }
 

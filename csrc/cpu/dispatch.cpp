@@ -14,6 +14,9 @@ Level level();
 namespace v3 {
 Level level();
 }
+namespace v4 {
+Level level();
+}
 #else
 namespace generic {
 Level level();
@@ -23,14 +26,26 @@ Level level();
 namespace {
 
 #if defined(PATRAC_X86_64)
+// Every processor with these instructions has the rest of its level; not every compiler knows the levels by name.
 bool supports_v3() {
-#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
-    return __builtin_cpu_supports("x86-64-v3");
-#else
-    // Other compilers do not know the level by name: every processor with these has the rest of it.
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
            __builtin_cpu_supports("bmi2");
-#endif
+}
+bool supports_v4() {
+    return supports_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
+}
+
+// The level of each kind of processor, by measurement (docs/performance.md) and not by width. AMD (Zen 4 and later)
+// runs 64-byte vectors at the clock of narrow ones; on others they may lower it, and nobody has measured there.
+const char* preferred_level() {
+    if (supports_v4() && __builtin_cpu_is("amd")) return "v4";
+    return supports_v3() ? "v3" : "v2";
+}
+#else
+const char* preferred_level() {
+    return "generic";
 }
 #endif
 
@@ -38,6 +53,7 @@ std::vector<Level> available_levels() {
 #if defined(PATRAC_X86_64)
     std::vector<Level> levels{v2::level()};
     if (supports_v3()) levels.push_back(v3::level());
+    if (supports_v4()) levels.push_back(v4::level());
     return levels;
 #else
     return {generic::level()};
@@ -79,7 +95,7 @@ std::vector<std::string> simd_levels() {
 std::string default_simd_level() {
     const char* const forced = std::getenv("PATRAC_SIMD");
     if (forced && *forced) return find_level(forced, "PATRAC_SIMD").name;
-    return levels().back().name;
+    return preferred_level();
 }
 
 template <class T>

@@ -65,7 +65,7 @@ public:
                 static_cast<std::size_t>(std::max<std::int64_t>(threads, 1)));
             parallel_for(batch, threads, [&](std::int64_t b, std::int64_t worker) {
                 auto& evaluator = evaluators[static_cast<std::size_t>(worker)];
-                if (!evaluator) evaluator = std::make_unique<Evaluator<T>>(plan_, layout.stride);
+                if (!evaluator) evaluator = std::make_unique<Evaluator<T>>(plan_, layout);
                 evaluator->predict(theta + b * plan_.dim, block, f + (b * n_rows + first) * plan_.n_outputs);
             });
         }
@@ -73,14 +73,15 @@ public:
 
     double log_acceptance(const T* from, const T* to, const double* prior_variance, KernelKind kernel,
                           double step_size) const override {
-        const PriorScale<T> prior(prior_variance, plan_.dim);
+        const auto deviation = prior_deviation<T>(prior_variance, plan_.dim);
         TileTarget<T> target(plan_, data_, terms_);
         State<T> u(plan_.dim), v(plan_.dim);
         for (auto [state, theta] : {std::pair{&u, from}, std::pair{&v, to}}) {
             std::copy_n(theta, plan_.dim, state->theta.data());
-            state->evaluate(target, prior, kernel);
+            patrac::PATRAC_LEVEL::evaluate(*state, target, kernel);
         }
-        return patrac::PATRAC_LEVEL::log_acceptance(u, v, kernel, step_size);
+        Move<T>(u, u, deviation, kernel);  // sets what the chain would have kept of u
+        return Move<T>(u, v, deviation, kernel).log_acceptance(step_size);
     }
 
     bool sample(const RunConfig& config, const RunBuffers<T>& buffers, const Monitor& monitor) const override {
@@ -98,7 +99,7 @@ private:
                 model.pool_.pop_back();
             } else {
                 model.pool_.reserve(++model.evaluators_);  // so that giving it back cannot throw
-                evaluator_ = std::make_unique<Evaluator<T>>(model.plan_, model.data_.layout.stride);
+                evaluator_ = std::make_unique<Evaluator<T>>(model.plan_, model.data_.layout);
             }
         }
         ~Lease() {

@@ -34,23 +34,33 @@ struct FixedMap {
     std::vector<double> biases;       // (nodes,)
     std::int64_t n_in = 0;
 
+    struct Identity {
+        static PATRAC_FN Vec<double> value(Vec<double> z) { return z; }
+    };
+
+    // See contract().
+    template <class Zeta>
+    struct Ends {
+        using V = Vec<double>;
+        const double* bias;
+        std::int64_t n_vectors;
+
+        PATRAC_FN V start(std::int64_t o, std::int64_t) const { return broadcast<V>(bias[o]); }
+        PATRAC_FN V result(std::int64_t, std::int64_t, V z) const { return z; }
+        PATRAC_FN void completed(std::int64_t, double* row) const {
+            for (std::int64_t k = 0; k < n_vectors * lanes_v<V>; k += lanes_v<V>)
+                store<V>(row + k, Zeta::value(load<V>(row + k)));
+        }
+    };
+
     void apply(const double* below, double* out, std::int64_t stride, std::int64_t n_vectors,
                std::optional<Activation> activation) const {
-        const Sources<double> sources{below, n_in};
-        const auto init = [this](std::int64_t o, std::int64_t) {
-            return broadcast<Vec<double>>(biases[static_cast<std::size_t>(o)]);
-        };
-        const auto run = [&](const auto& finish) {
-            contract<double>(static_cast<std::int64_t>(nodes.size()), weights.data(), n_in, 1, &sources, 1, stride,
-                             n_vectors, out, init, finish);
-        };
-        if (!activation) return run([](std::int64_t, double*) {});
-        with_activation(*activation, [&](auto zeta) {
-            run([n_vectors](std::int64_t, double* row) {
-                for (std::int64_t k = 0; k < n_vectors; ++k, row += lanes_v<Vec<double>>)
-                    store<Vec<double>>(row, decltype(zeta)::value(load<Vec<double>>(row)));
-            });
-        });
+        const Sources<double> sources{below, n_in, stride};
+        const Contraction<double> affine{
+            static_cast<std::int64_t>(nodes.size()), weights.data(), n_in, 1, &sources, 1, out, stride, n_vectors};
+        if (!activation) return contract(affine, Ends<Identity>{biases.data(), n_vectors});
+        with_activation(*activation,
+                        [&](auto zeta) { contract(affine, Ends<decltype(zeta)>{biases.data(), n_vectors}); });
     }
 };
 

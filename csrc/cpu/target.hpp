@@ -15,7 +15,7 @@ template <class T>
 class TileTarget {
 public:
     TileTarget(const Plan& plan, const PackedData<T>& data, const LikelihoodTerms<T>& likelihood)
-        : data_(&data), likelihood_(&likelihood), evaluator_(plan, data.layout.stride) {}
+        : data_(&data), likelihood_(&likelihood), evaluator_(plan, data.layout) {}
 
     // l(theta), and g (K,) unless null.
     double evaluate(const AlignedArray<T>& theta, AlignedArray<T>* gradient) {

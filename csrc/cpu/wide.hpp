@@ -33,9 +33,13 @@ template <class T>
 class WideSum {
 public:
     PATRAC_FN void add(Vec<T> value) {
-        T lane[lanes_v<Vec<T>>];
-        store<Vec<T>>(lane, value);
-        for (int i = 0; i < lanes_v<Vec<T>>; i += lanes_v<Vec<double>>) sum_ += load_wide(lane + i);
+        if constexpr (std::is_same_v<T, double>) {
+            sum_ += value;
+        } else {
+            HalfFloats half[2];
+            __builtin_memcpy(half, &value, sizeof(value));
+            sum_ += __builtin_convertvector(half[0], Vec<double>) + __builtin_convertvector(half[1], Vec<double>);
+        }
     }
     PATRAC_FN double total() const { return reduce_add(sum_); }
 

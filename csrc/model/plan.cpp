@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace patrac {
 namespace {
@@ -58,6 +59,23 @@ struct ThetaIndex {
     }
 };
 
+// Adds the block of these rows and sources, unless it is empty; entry(row, source) is an index of theta or -1.
+template <class Entry>
+void add_gradient_block(std::vector<GradientBlock>& blocks, std::vector<std::int32_t> rows,
+                        std::vector<std::int32_t> sources, const Entry& entry) {
+    if (rows.empty() || sources.empty()) return;
+    GradientBlock block;
+    std::int64_t at = 0;
+    for (const std::int32_t row : rows)
+        for (const std::int32_t source : sources) {
+            if (const std::int64_t theta = entry(row, source); theta >= 0) append_run(block.runs, theta, at);
+            ++at;
+        }
+    block.rows = std::move(rows);
+    block.sources = std::move(sources);
+    blocks.push_back(std::move(block));
+}
+
 PlanLayer plan_layer(const Layer& layer, const Flags& below, const Flags& rows, bool force_offset,
                      std::int64_t& next_theta) {
     PlanLayer plan;
@@ -109,17 +127,23 @@ PlanLayer plan_layer(const Layer& layer, const Flags& below, const Flags& rows, 
         if (has_offset) plan.offset_rows.push_back(static_cast<std::int32_t>(r));
     }
 
-    plan.gradient_rows = positions_where(row_in_block);
-    plan.gradient_sources = positions_where(source_in_block);
-    const auto block_width = static_cast<std::int64_t>(plan.gradient_sources.size());
-    for (std::size_t r = 0; r < plan.gradient_rows.size(); ++r) {
-        const std::int64_t node = plan.rows[static_cast<std::size_t>(plan.gradient_rows[r])];
-        for (std::int64_t s = 0; s < block_width; ++s) {
-            const std::int64_t source =
-                sources[static_cast<std::size_t>(plan.gradient_sources[static_cast<std::size_t>(s)])];
-            const std::int64_t entry = theta.weight[static_cast<std::size_t>(node * layer.n_in + source)];
-            if (entry >= 0) append_run(plan.gradient_runs, entry, static_cast<std::int64_t>(r) * block_width + s);
-        }
+    // theta's index of the entry at (row, source) of the layer, -1 where fixed.
+    const auto entry = [&](std::int32_t row, std::int32_t source) {
+        const std::int64_t node = plan.rows[static_cast<std::size_t>(row)];
+        if (source == n_sources) return theta.bias[static_cast<std::size_t>(node)];
+        return theta.weight[static_cast<std::size_t>(node * layer.n_in + sources[static_cast<std::size_t>(source)])];
+    };
+    std::vector<std::int32_t> weight_rows = positions_where(row_in_block), bias_rows;
+    for (std::int32_t r = 0; r < plan.n_rows(); ++r)
+        if (entry(r, static_cast<std::int32_t>(n_sources)) >= 0) bias_rows.push_back(r);
+    std::vector<std::int32_t> weight_sources = positions_where(source_in_block);
+    const std::vector<std::int32_t> bias_source{static_cast<std::int32_t>(n_sources)};
+    if (weight_rows == bias_rows) {
+        weight_sources.push_back(bias_source.front());
+        add_gradient_block(plan.gradient, std::move(weight_rows), std::move(weight_sources), entry);
+    } else {
+        add_gradient_block(plan.gradient, std::move(weight_rows), std::move(weight_sources), entry);
+        add_gradient_block(plan.gradient, std::move(bias_rows), bias_source, entry);
     }
     return plan;
 }
@@ -162,7 +186,9 @@ std::vector<LayerReport> Plan::report(const Network& network) const {
         report.offsets = static_cast<std::int64_t>(layer.offset_rows.size());
         report.bayesian = std::count(source.weight_mask.begin(), source.weight_mask.end(), std::uint8_t{1}) +
                           std::count(source.bias_mask.begin(), source.bias_mask.end(), std::uint8_t{1});
-        report.gradient_block = static_cast<std::int64_t>(layer.gradient_rows.size() * layer.gradient_sources.size());
+        for (const GradientBlock& block : layer.gradient)
+            report.gradient_block +=
+                std::ssize(block.rows) * (std::ssize(block.sources) - (block.sources.back() == layer.n_sources()));
         reports.push_back(report);
     }
     return reports;

@@ -15,6 +15,13 @@ struct Run {
     std::int64_t length;
 };
 
+// A dense block of a layer's gradient; runs gather it, row-major, into theta's order.
+struct GradientBlock {
+    std::vector<std::int32_t> rows;     // positions in the layer's rows
+    std::vector<std::int32_t> sources;  // positions in its sources; one past the last is the 1 that biases multiply
+    std::vector<Run> runs;
+};
+
 // One layer as the engine sees it. Positions count within the lists below, nodes count within the ranked layer.
 //
 // The packed weight matrix is (rows, sources) row-major with sources = varying nodes of the layer below, then constant
@@ -31,10 +38,8 @@ struct PlanLayer {
     std::vector<Run> weight_runs;
     std::vector<Run> bias_runs;
 
-    // The dense block of the weight gradient: it covers every Bayesian entry; runs gather it into theta's order.
-    std::vector<std::int32_t> gradient_rows;     // positions in rows
-    std::vector<std::int32_t> gradient_sources;  // positions in sources
-    std::vector<Run> gradient_runs;
+    // Together they cover every Bayesian entry; one block, unless biases are Bayesian on other rows than weights.
+    std::vector<GradientBlock> gradient;
 
     std::int64_t n_rows() const { return static_cast<std::int64_t>(rows.size()); }
     std::int64_t n_varying() const { return static_cast<std::int64_t>(varying_sources.size()); }

@@ -16,22 +16,18 @@
 
 namespace patrac::PATRAC_LEVEL {
 
-// The prior N(0, C), C diagonal, as the proposals use it.
+// C^(1/2) of the prior N(0, C), C diagonal.
 template <class T>
-struct PriorScale {
-    AlignedArray<T> variance;   // C
-    AlignedArray<T> deviation;  // C^(1/2)
+AlignedArray<T> prior_deviation(const double* prior_variance, std::int64_t dim) {
+    AlignedArray<T> deviation(dim);
+    for (std::int64_t i = 0; i < dim; ++i) deviation[i] = static_cast<T>(std::sqrt(prior_variance[i]));
+    return deviation;
+}
 
-    PriorScale(const double* prior_variance, std::int64_t dim) : variance(dim), deviation(dim) {
-        for (std::int64_t i = 0; i < dim; ++i) {
-            variance[i] = static_cast<T>(prior_variance[i]);
-            deviation[i] = static_cast<T>(std::sqrt(prior_variance[i]));
-        }
-    }
-};
+// The sums below are in float64 over whole vectors: the arrays end in zeros (AlignedArray).
 
 // False if an entry is infinite or NaN. An infinite weight into a saturated activation leaves l and g finite, so they
-// do not show it. Reads whole vectors: the array ends in zeros (AlignedArray).
+// do not show it.
 template <class T>
 bool all_finite(const AlignedArray<T>& x) {
     Vec<double> sum = {};
@@ -49,66 +45,57 @@ struct State {
     double g_dot_cg = 0.0;  // |C^(1/2) g|^2
 
     explicit State(std::int64_t dim) : theta(dim), gradient(dim) {}
-    bool finite() const { return std::isfinite(log_likelihood) && std::isfinite(g_dot_cg) && all_finite(theta); }
-    template <class Target>
-    void evaluate(Target& target, const PriorScale<T>& prior, KernelKind kernel);
 };
-
-// The inner products below are sums in float64 over whole vectors: the arrays end in zeros (AlignedArray).
-
-// <g, C g>.
-template <class T>
-double scaled_square(const AlignedArray<T>& g, const AlignedArray<T>& variance) {
-    Vec<double> sum = {};
-    for (std::int64_t i = 0; i < g.size(); i += lanes_v<Vec<double>>) {
-        const auto slope = load_wide(g.data() + i);
-        sum += load_wide(variance.data() + i) * slope * slope;
-    }
-    return reduce_add(sum);
-}
-
-// Inner products of a move's two gradients with its two ends.
-struct MoveProducts {
-    double forward_difference, forward_sum;    // <v - u, g(u)>, <u + v, g(u)>
-    double backward_difference, backward_sum;  // <u - v, g(v)>, <u + v, g(v)>
-};
-
-template <class T>
-MoveProducts move_products(const State<T>& u, const State<T>& v) {
-    using D = Vec<double>;
-    D forward_difference = {}, forward_sum = {}, backward_difference = {}, backward_sum = {};
-    for (std::int64_t i = 0; i < u.theta.size(); i += lanes_v<D>) {
-        const D from = load_wide(u.theta.data() + i), to = load_wide(v.theta.data() + i);
-        const D at_from = load_wide(u.gradient.data() + i), at_to = load_wide(v.gradient.data() + i);
-        const D difference = to - from, sum = to + from;
-        forward_difference += difference * at_from;
-        forward_sum += sum * at_from;
-        backward_difference -= difference * at_to;
-        backward_sum += sum * at_to;
-    }
-    return {reduce_add(forward_difference), reduce_add(forward_sum), reduce_add(backward_difference),
-            reduce_add(backward_sum)};
-}
 
 inline bool uses_gradient(KernelKind kernel) {
     return kernel == KernelKind::pcnl;
 }
 
+// A move u -> v of either kernel: v is evaluated, and the log of pi(v) q(v, u) / (pi(u) q(u, v)) found.
 template <class T>
-template <class Target>
-void State<T>::evaluate(Target& target, const PriorScale<T>& prior, KernelKind kernel) {
-    const bool slope = uses_gradient(kernel);
-    log_likelihood = target.evaluate(theta, slope ? &gradient : nullptr);
-    g_dot_cg = slope ? scaled_square(gradient, prior.variance) : 0.0;
-}
+class Move {
+public:
+    // g(v) was taken if and only if the kernel uses it. Sets v's g_dot_cg.
+    Move(const State<T>& u, State<T>& v, const AlignedArray<T>& prior_deviation, KernelKind kernel)
+        : kernel_(kernel), change_{v.log_likelihood - u.log_likelihood, 0.0, 0.0, 0.0} {
+        if (!uses_gradient(kernel)) {
+            finite_ = std::isfinite(v.log_likelihood) && all_finite(v.theta);
+            return;
+        }
+        using D = Vec<double>;
+        D difference_dot_sum = {}, sum_dot_difference = {}, g_dot_cg = {};
+        for (std::int64_t i = 0; i < u.theta.size(); i += lanes_v<D>) {
+            const D from = load_wide(u.theta.data() + i), to = load_wide(v.theta.data() + i);
+            const D at_from = load_wide(u.gradient.data() + i), at_to = load_wide(v.gradient.data() + i);
+            difference_dot_sum = fma(to - from, at_to + at_from, difference_dot_sum);
+            sum_dot_difference = fma(to + from, at_to - at_from, sum_dot_difference);
+            const D scaled = load_wide(prior_deviation.data() + i) * at_to;
+            g_dot_cg = fma(scaled, scaled, g_dot_cg);
+        }
+        v.g_dot_cg = reduce_add(g_dot_cg);
+        change_.difference_dot_sum = reduce_add(difference_dot_sum);
+        change_.sum_dot_difference = reduce_add(sum_dot_difference);
+        change_.g_dot_cg_difference = v.g_dot_cg - u.g_dot_cg;
+        // An entry of v or g(v) that is not finite leaves its mark in a sum: infinity, or NaN from infinity times zero.
+        finite_ = std::isfinite(v.log_likelihood) && std::isfinite(v.g_dot_cg) &&
+                  std::isfinite(change_.difference_dot_sum) && std::isfinite(change_.sum_dot_difference);
+    }
 
-// Log of pi(v) q(v, u) / (pi(u) q(u, v)).
-template <class T>
-double log_acceptance(const State<T>& u, const State<T>& v, KernelKind kernel, double step_size) {
-    if (!uses_gradient(kernel)) return v.log_likelihood - u.log_likelihood;
-    const MoveProducts move = move_products(u, v);
-    return pcnl_rho(u.log_likelihood, move.forward_difference, move.forward_sum, u.g_dot_cg, step_size) -
-           pcnl_rho(v.log_likelihood, move.backward_difference, move.backward_sum, v.g_dot_cg, step_size);
+    bool finite() const { return finite_; }
+    double log_acceptance(double step_size) const {
+        return uses_gradient(kernel_) ? pcnl_log_acceptance(change_, step_size) : change_.log_likelihood_difference;
+    }
+
+private:
+    KernelKind kernel_;
+    bool finite_;
+    PcnlMove change_;
+};
+
+// l and, where the kernel uses it, g at the state's theta.
+template <class T, class Target>
+void evaluate(State<T>& state, Target& target, KernelKind kernel) {
+    state.log_likelihood = target.evaluate(state.theta, uses_gradient(kernel) ? &state.gradient : nullptr);
 }
 
 // What all chains of a run share, read only.
@@ -116,7 +103,7 @@ template <class T>
 struct RunShared {
     const RunConfig& config;
     const RunBuffers<T>& buffers;
-    const PriorScale<T> prior;
+    const AlignedArray<T> prior_deviation;
 };
 
 template <class T, class Target>
@@ -126,15 +113,15 @@ public:
         : shared_(shared),
           target_(std::move(target)),
           index_(index),
-          key_(stream_key(shared.config.seed, static_cast<std::uint32_t>(index))),
           schedule_(shared.config),
           current_(dim),
           proposed_(dim),
-          noise_(key_, dim),
+          noise_(stream_key(shared.config.seed, static_cast<std::uint32_t>(index)), dim),
           total_steps_(shared.config.total_steps()) {
         std::copy_n(shared.buffers.init + index * dim, dim, current_.theta.data());
-        evaluate(current_);
-        if (!current_.finite())
+        evaluate(current_, target_, shared.config.kernel);
+        // The move from a point to itself has all that is to be known of the point.
+        if (!Move<T>(current_, current_, shared.prior_deviation, shared.config.kernel).finite())
             throw std::invalid_argument(
                 "init: the log-likelihood or its gradient is not finite at the starting point "
                 "of chain " +
@@ -165,29 +152,28 @@ public:
     }
 
 private:
-    void evaluate(State<T>& state) { state.evaluate(target_, shared_.prior, shared_.config.kernel); }
-
     // v = u + (drift C g(u) + noise C^(1/2) w - shrink u), w standard normal.
     void propose(const Proposal& by) {
         const T shrink = static_cast<T>(by.shrink), drift = static_cast<T>(by.drift), noise = static_cast<T>(by.noise);
         const T* const u = current_.theta.data();
         const T* const g = current_.gradient.data();
-        const T* const variance = shared_.prior.variance.data();
-        const T* const deviation = shared_.prior.deviation.data();
+        const T* const deviation = shared_.prior_deviation.data();
         const T* const w = noise_.normals(step_);
         T* const v = proposed_.theta.data();
         for (std::int64_t i = 0; i < proposed_.theta.size(); ++i)
-            v[i] = u[i] + (drift * (variance[i] * g[i]) + noise * (deviation[i] * w[i]) - shrink * u[i]);
+            v[i] = u[i] + (deviation[i] * (drift * (deviation[i] * g[i]) + noise * w[i]) - shrink * u[i]);
     }
 
     bool accept(double step_size) {
-        evaluate(proposed_);
-        if (!proposed_.finite()) {
+        const KernelKind kernel = shared_.config.kernel;
+        evaluate(proposed_, target_, kernel);
+        const Move<T> move(current_, proposed_, shared_.prior_deviation, kernel);
+        if (!move.finite()) {
             ++(schedule_.sampling() ? nonfinite_ : warmup_nonfinite_);
             return false;
         }
         if (schedule_.phase().accept_all) return true;
-        const double log_ratio = log_acceptance(current_, proposed_, shared_.config.kernel, step_size);
+        const double log_ratio = move.log_acceptance(step_size);
         return log_ratio >= 0.0 || noise_.log_uniform(step_) < log_ratio;
     }
 
@@ -225,7 +211,6 @@ private:
     const RunShared<T>& shared_;
     Target target_;
     const std::int64_t index_;
-    const PhiloxKey key_;
     Schedule schedule_;
     State<T> current_, proposed_;
     StepNoise<T> noise_;
@@ -244,7 +229,7 @@ private:
 template <class T, class MakeTarget>
 bool run_targets(const MakeTarget& make_target, std::int64_t dim, const RunConfig& config, const RunBuffers<T>& buffers,
                  const Monitor& monitor) {
-    const RunShared<T> shared{config, buffers, PriorScale<T>(buffers.prior_variance, dim)};
+    const RunShared<T> shared{config, buffers, prior_deviation<T>(buffers.prior_variance, dim)};
     std::vector<std::unique_ptr<ChainTask>> chains;
     for (std::int64_t c = 0; c < config.chains; ++c)
         chains.push_back(std::make_unique<Chain<T, decltype(make_target())>>(make_target(), dim, shared, c));

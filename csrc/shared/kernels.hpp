@@ -22,11 +22,18 @@ PATRAC_FN Proposal pcnl_proposal(double delta) {
     return {2.0 * delta * scale, 2.0 * delta * scale, std::sqrt(8.0 * delta) * scale};
 }
 
-// rho(u, v) = -l(u) - <v - u, g(u)>/2 - delta/4 <u + v, g(u)> + delta/4 |C^(1/2) g(u)|^2.
+// rho(u, v) - rho(v, u) with rho(u, v) = -l(u) - <v - u, g(u)>/2 - delta/4 <u + v, g(u)> + delta/4 |C^(1/2) g(u)|^2.
 // The paper prints <u - v, g(u)>; that sign breaks detailed balance (tests/test_kernels.py keeps both).
-PATRAC_FN double pcnl_rho(double log_likelihood, double difference_dot_g, double sum_dot_g, double g_dot_cg,
-                          double delta) {
-    return -log_likelihood - 0.5 * difference_dot_g - 0.25 * delta * sum_dot_g + 0.25 * delta * g_dot_cg;
+struct PcnlMove {
+    double log_likelihood_difference;  // l(v) - l(u)
+    double difference_dot_sum;         // <v - u, g(u) + g(v)>
+    double sum_dot_difference;         // <u + v, g(v) - g(u)>
+    double g_dot_cg_difference;        // |C^(1/2) g(v)|^2 - |C^(1/2) g(u)|^2
+};
+
+PATRAC_FN double pcnl_log_acceptance(const PcnlMove& move, double delta) {
+    return move.log_likelihood_difference - 0.5 * move.difference_dot_sum +
+           0.25 * delta * (move.sum_dot_difference - move.g_dot_cg_difference);
 }
 
 }  // namespace patrac::PATRAC_LEVEL
