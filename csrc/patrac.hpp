@@ -172,12 +172,17 @@ template <class T>
 void standard_normals(std::uint64_t seed, std::uint32_t chain, std::uint64_t step, Purpose purpose, T* out,
                       std::int64_t steps, std::int64_t count, const std::string& level);
 
-// Pieces of a level that tests reach one by one.
+// Pieces of a level that tests and benchmarks reach one by one.
 namespace testing {
 
 std::vector<std::string> elementary_functions();
 template <class T>
 void elementary(const std::string& name, const T* x, T* y, std::int64_t count, const std::string& level);
+
+// Does an operation over and over and returns how often: "multiply_add" (in registers), "normal" or an elementary
+// function (in the first cache). A benchmark's floor is made of their rates.
+template <class T>
+std::int64_t repeat_operation(const std::string& name, std::int64_t repeats, const std::string& level);
 
 using Words = std::array<std::uint32_t, 4>;
 Words philox(const Words& counter, const std::array<std::uint32_t, 2>& key, const std::string& level);

@@ -13,14 +13,23 @@ Array<T> elementary(const std::string& name, const Array<T>& x, const std::strin
     return y;
 }
 
+std::int64_t repeat_operation(const std::string& name, const std::string& dtype, std::int64_t repeats,
+                              const std::string& level) {
+    const py::gil_scoped_release release;  // touches no Python object
+    return dtype == "float32" ? testing::repeat_operation<float>(name, repeats, level)
+                              : testing::repeat_operation<double>(name, repeats, level);
+}
+
 }  // namespace
 
 void bind_testing(py::module_& m) {
-    py::module_ t = m.def_submodule("testing", "Pieces of the core, for tests.");
+    py::module_ t = m.def_submodule("testing", "Pieces of the core, for tests and benchmarks.");
     t.def("levels", &simd_levels);
     t.def("elementary_functions", &testing::elementary_functions);
     t.def("elementary", &elementary<float>, py::arg("name"), py::arg("x").noconvert(), py::arg("level"));
     t.def("elementary", &elementary<double>, py::arg("name"), py::arg("x").noconvert(), py::arg("level"));
+    t.def("repeat_operation", &repeat_operation, py::arg("name"), py::arg("dtype"), py::arg("repeats"),
+          py::arg("level"));
     t.def("philox", &testing::philox, py::arg("counter"), py::arg("key"), py::arg("level"));
     t.def("stream_key", &testing::stream_key, py::arg("seed"), py::arg("chain"), py::arg("level"));
 }

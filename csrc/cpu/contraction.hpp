@@ -34,7 +34,7 @@ template <int N>
 inline constexpr int max_vectors = std::min(8, (registers - 1) / (N + 1));
 
 // `count` nodes from `sources` through weights w[o * out_step + s * source_step] into out (nodes, stride).
-// Aliasing: out overlaps no source.
+// Aliasing: out overlaps no source; result(row, ..) may read out at that row.
 template <class T>
 struct Contraction {
     std::int64_t count;
@@ -47,14 +47,20 @@ struct Contraction {
     std::int64_t n_vectors;  // of rows
 };
 
-// out[o][r] = ends.result(o, r, ends.start(o, r) + sum_s w[o][s] source[s][r]) for N nodes, M vectors of rows.
+// Every contraction computes out[o][r] = finish(result(o, r, start(o, r) + sum_s w[o][s] source[s][r])). `Ends` is
+//   at(o)                  what belongs to node o, with start(row) and result(row, sum)
+//   finishes, finish(x)    whether there is a last step, elementwise and dear, that is better a loop of its own.
+
+// N nodes, M vectors of rows, without the last step.
 template <class T, int N, int M, class Ends>
 PATRAC_FN void contract_block(const Contraction<T>& c, std::int64_t node, std::int64_t row, const Ends& ends) {
     using V = Vec<T>;
     constexpr int lanes = lanes_v<V>;
     V sum[N][M];
-    for (int i = 0; i < N; ++i)
-        for (int k = 0; k < M; ++k) sum[i][k] = ends.start(node + i, row + k * lanes);
+    unrolled<N>([&](auto i) __attribute__((always_inline)) {
+        const auto at = ends.at(node + i);
+        unrolled<M>([&](auto k) __attribute__((always_inline)) { sum[i][k] = at.start(row + k * lanes); });
+    });
     const T* weight = c.weights + node * c.out_step;
     const std::int64_t out_step = c.out_step, source_step = c.source_step;
     for (int group = 0; group < c.n_groups; ++group) {
@@ -62,17 +68,20 @@ PATRAC_FN void contract_block(const Contraction<T>& c, std::int64_t node, std::i
         const T* value = c.sources[group].base + row;
         for (std::int64_t s = 0; s < count; ++s, value += stride, weight += source_step) {
             V x[M];
-            for (int k = 0; k < M; ++k) x[k] = load<V>(value + k * lanes);
-            for (int i = 0; i < N; ++i) {
+            unrolled<M>([&](auto k) __attribute__((always_inline)) { x[k] = load<V>(value + k * lanes); });
+            unrolled<N>([&](auto i) __attribute__((always_inline)) {
                 const V wi = broadcast<V>(weight[i * out_step]);
-                for (int k = 0; k < M; ++k) sum[i][k] = fma(wi, x[k], sum[i][k]);
-            }
+                unrolled<M>([&](auto k) __attribute__((always_inline)) { sum[i][k] = fma(wi, x[k], sum[i][k]); });
+            });
         }
     }
-    for (int i = 0; i < N; ++i)
-        for (int k = 0; k < M; ++k)
-            store<V>(c.out + (node + i) * c.stride + row + k * lanes,
-                     ends.result(node + i, row + k * lanes, sum[i][k]));
+    unrolled<N>([&](auto i) __attribute__((always_inline)) {
+        const auto at = ends.at(node + i);
+        T* const out = c.out + (node + i) * c.stride + row;
+        unrolled<M>([&](auto k) __attribute__((always_inline)) {
+            store<V>(out + k * lanes, at.result(row + k * lanes, sum[i][k]));
+        });
+    });
 }
 
 template <class T, int N, int M, class Ends>
@@ -89,20 +98,69 @@ PATRAC_FN void contract_vectors(int vectors, const Contraction<T>& c, std::int64
 // N nodes over all rows: the rows are cut into blocks of nearly equal width.
 template <class T, int N, class Ends>
 void contract_nodes(const Contraction<T>& c, std::int64_t node, const Ends& ends) {
+    using V = Vec<T>;
     constexpr std::int64_t most = max_vectors<N>;
     const std::int64_t n_blocks = (c.n_vectors + most - 1) / most;
     std::int64_t done = 0;
     for (std::int64_t block = 0; block < n_blocks; ++block) {
         const std::int64_t end = (block + 1) * c.n_vectors / n_blocks;
-        contract_vectors<T, N, most>(static_cast<int>(end - done), c, node, done * lanes_v<Vec<T>>, ends);
+        contract_vectors<T, N, most>(static_cast<int>(end - done), c, node, done * lanes_v<V>, ends);
         done = end;
     }
-    for (std::int64_t i = node; i < node + N; ++i) ends.completed(i, c.out + i * c.stride);
+    if constexpr (Ends::finishes)
+        for (std::int64_t i = node; i < node + N; ++i) {  // while it is in L1
+            T* const out = c.out + i * c.stride;
+            for (std::int64_t row = 0; row < c.n_vectors * lanes_v<V>; row += lanes_v<V>)
+                store<V>(out + row, ends.finish(load<V>(out + row)));
+        }
 }
 
-// The whole contraction. ends.completed(o, row pointer) is called on each finished row of `out` while it is in L1.
+// Up to this many sources are read anew for every node: a block's accumulators would not repay what they cost to set
+// up.
+inline constexpr int few_sources = 8;
+
+// The whole contraction from S sources.
+template <class T, int S, class Ends>
+void contract_few(const Contraction<T>& c, const Ends& ends) {
+    using V = Vec<T>;
+    const T* source[S] = {};
+    for (int group = 0, s = 0; group < c.n_groups; ++group)
+        for (std::int64_t i = 0; i < c.sources[group].count; ++i)
+            source[s++] = c.sources[group].base + i * c.sources[group].stride;
+    for (std::int64_t node = 0; node < c.count; ++node) {
+        V weight[S];
+        unrolled<S>([&](auto s) __attribute__((always_inline)) {
+            weight[s] = broadcast<V>(c.weights[node * c.out_step + s * c.source_step]);
+        });
+        const auto at = ends.at(node);
+        T* const out = c.out + node * c.stride;
+        for (std::int64_t row = 0; row < c.n_vectors * lanes_v<V>; row += lanes_v<V>) {
+            V sum = at.start(row);
+            unrolled<S>([&](auto s)
+                            __attribute__((always_inline)) { sum = fma(weight[s], load<V>(source[s] + row), sum); });
+            sum = at.result(row, sum);
+            if constexpr (Ends::finishes) sum = ends.finish(sum);
+            store<V>(out + row, sum);
+        }
+    }
+}
+
+template <class T, int S, class Ends>
+PATRAC_FN bool contract_if_few(std::int64_t n_sources, const Contraction<T>& c, const Ends& ends) {
+    if constexpr (S > few_sources) {
+        return false;
+    } else {
+        if (n_sources != S) return contract_if_few<T, S + 1>(n_sources, c, ends);
+        contract_few<T, S>(c, ends);
+        return true;
+    }
+}
+
 template <class T, class Ends>
 void contract(const Contraction<T>& c, const Ends& ends) {
+    std::int64_t n_sources = 0;
+    for (int group = 0; group < c.n_groups; ++group) n_sources += c.sources[group].count;
+    if (contract_if_few<T, 1>(n_sources, c, ends)) return;
     std::int64_t node = 0;
     for (; node + 4 <= c.count; node += 4) contract_nodes<T, 4>(c, node, ends);
     if (c.count - node == 3) contract_nodes<T, 3>(c, node, ends);
@@ -189,15 +247,6 @@ struct OuterTarget {
             total[j * column_step] = static_cast<double>(sums[j]) + (first ? 0.0 : total[j * column_step]);
     }
 };
-
-// f(0) .. f(N - 1) with constants for arguments. Where a loop indexes an array of accumulators, even one that the
-// compiler unrolls later, the array can end up in memory.
-template <int N, class F>
-PATRAC_FN void unrolled(const F& f) {
-    [&]<int... I>(std::integer_sequence<int, I...>) __attribute__((always_inline)) {
-        (f(std::integral_constant<int, I>{}), ...);
-    }(std::make_integer_sequence<int, N>{});
-}
 
 // Vectors of an outer product: 32 bytes where registers hold 64, since sums over lanes then cost half as much, and rows
 // are rounded up to fewer.

@@ -122,11 +122,23 @@ std::vector<std::string> elementary_functions() {
     return {std::begin(elementary_names), std::end(elementary_names)};
 }
 
+int elementary_id(const std::string& name) {
+    for (int id = 0; id < n_elementary; ++id)
+        if (name == elementary_names[id]) return id;
+    throw std::invalid_argument("name: no elementary function '" + name + "'");
+}
+
 template <class T>
 void elementary(const std::string& name, const T* x, T* y, std::int64_t count, const std::string& level) {
-    for (int id = 0; id < n_elementary; ++id)
-        if (name == elementary_names[id]) return functions<T>(level).elementary(id, x, y, count);
-    throw std::invalid_argument("name: no elementary function '" + name + "'");
+    functions<T>(level).elementary(elementary_id(name), x, y, count);
+}
+
+template <class T>
+std::int64_t repeat_operation(const std::string& name, std::int64_t repeats, const std::string& level) {
+    const LevelFunctions<T>& of = functions<T>(level);
+    if (name == "multiply_add") return of.repeat_multiply_add(repeats);
+    if (name == "normal") return of.repeat_normals(repeats);
+    return of.repeat_elementary(elementary_id(name), repeats);
 }
 
 Words philox(const Words& counter, const std::array<std::uint32_t, 2>& key, const std::string& level) {
@@ -139,6 +151,8 @@ std::array<std::uint32_t, 2> stream_key(std::uint64_t seed, std::uint32_t chain,
 
 template void elementary<float>(const std::string&, const float*, float*, std::int64_t, const std::string&);
 template void elementary<double>(const std::string&, const double*, double*, std::int64_t, const std::string&);
+template std::int64_t repeat_operation<float>(const std::string&, std::int64_t, const std::string&);
+template std::int64_t repeat_operation<double>(const std::string&, std::int64_t, const std::string&);
 
 }  // namespace testing
 

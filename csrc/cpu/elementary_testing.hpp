@@ -7,23 +7,28 @@
 
 namespace patrac::PATRAC_LEVEL {
 
-// Function `id` at x; "gauss" is the exp(-x^2) that erf_with_gaussian gives.
-template <class V>
-PATRAC_FN V elementary_at(int id, V x) {
-    V gaussian;
+// Calls use(f), f(x) function `id` (elementary_names.hpp) of a scalar or a vector; "gauss" is the exp(-x^2) that
+// erf_with_gaussian gives.
+template <class Use>
+void with_elementary(int id, const Use& use) {
     switch (id) {
-        case 0: return exp(x);
-        case 1: return log(x);
-        case 2: return log1p(x);
-        case 3: return softplus(x);
-        case 4: return tanh(x);
-        case 5: return sigmoid(x);
-        case 6: return erf(x);
-        case 7: erf_with_gaussian(x, gaussian); return gaussian;
-        case 8: return log_unit(x);
-        case 9: return sincos_turn(x).sine;
-        case 10: return sincos_turn(x).cosine;
-        default: return sqrt(x);
+        case 0: return use([](auto x) { return exp(x); });
+        case 1: return use([](auto x) { return log(x); });
+        case 2: return use([](auto x) { return log1p(x); });
+        case 3: return use([](auto x) { return softplus(x); });
+        case 4: return use([](auto x) { return tanh(x); });
+        case 5: return use([](auto x) { return sigmoid(x); });
+        case 6: return use([](auto x) { return erf(x); });
+        case 7:
+            return use([](auto x) {
+                auto gaussian = x;
+                erf_with_gaussian(x, gaussian);
+                return gaussian;
+            });
+        case 8: return use([](auto x) { return log_unit(x); });
+        case 9: return use([](auto x) { return sincos_turn(x).sine; });
+        case 10: return use([](auto x) { return sincos_turn(x).cosine; });
+        default: return use([](auto x) { return sqrt(x); });
     }
 }
 
@@ -32,9 +37,11 @@ PATRAC_FN V elementary_at(int id, V x) {
 template <class T>
 void apply_elementary(int id, const T* x, T* y, std::size_t n) {
     constexpr std::size_t width = lanes_v<Vec<T>>;
-    std::size_t i = 0;
-    for (; i + width <= n; i += width) store<Vec<T>>(y + i, elementary_at<Vec<T>>(id, load<Vec<T>>(x + i)));
-    for (; i < n; ++i) y[i] = elementary_at<T>(id, x[i]);
+    with_elementary(id, [&](const auto& f) {
+        std::size_t i = 0;
+        for (; i + width <= n; i += width) store<Vec<T>>(y + i, f(load<Vec<T>>(x + i)));
+        for (; i < n; ++i) y[i] = f(x[i]);
+    });
 }
 
 }  // namespace patrac::PATRAC_LEVEL

@@ -3,6 +3,7 @@
 #include "level.hpp"
 #include "model.hpp"
 #include "noise.hpp"
+#include "operation_rates.hpp"
 
 #define PATRAC_QUOTE(name) #name
 #define PATRAC_NAME(name) PATRAC_QUOTE(name)
@@ -33,6 +34,9 @@ LevelFunctions<T> functions() {
         [](int id, const T* x, T* y, std::int64_t count) {
             apply_elementary(id, x, y, static_cast<std::size_t>(count));
         },
+        repeat_elementary<T>,
+        repeat_multiply_add<T>,
+        repeat_normals<T>,
     };
 }
 

@@ -20,6 +20,10 @@ struct LevelFunctions {
     void (*normals)(std::uint64_t seed, std::uint32_t chain, std::uint64_t step, Purpose purpose, T* out,
                     std::int64_t steps, std::int64_t count);
     void (*elementary)(int id, const T* x, T* y, std::int64_t count);
+    // Repeats an operation and returns how often: elementary function `id`, a multiply-add or a normal.
+    std::int64_t (*repeat_elementary)(int id, std::int64_t repeats);
+    std::int64_t (*repeat_multiply_add)(std::int64_t repeats);
+    std::int64_t (*repeat_normals)(std::int64_t repeats);
 };
 
 struct Level {

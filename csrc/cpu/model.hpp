@@ -29,7 +29,8 @@ public:
           reports_(plan_.report(network)),
           packer_(plan_, network, companion),
           terms_(make_terms(likelihood, data)),
-          data_(TileLayout(plan_, data.n_rows, targets_per_row(likelihood.kind, plan_.n_outputs), lanes_v<Vec<T>>,
+          data_(plan_,
+                TileLayout(plan_, data.n_rows, targets_per_row(likelihood.kind, plan_.n_outputs), lanes_v<Vec<T>>,
                            sizeof(T)),
                 data.n_rows, lanes_v<Vec<T>>) {
         packer_.fill(data, likelihood.kind, data_);
@@ -45,11 +46,15 @@ public:
 
     void evaluate(const T* theta, std::int64_t batch, double* log_likelihood, T* gradient,
                   std::int64_t threads) const override {
-        parallel_for(batch, threads, [&](std::int64_t b, std::int64_t) {
-            const Lease evaluator(*this);
+        const auto evaluate_one = [&](Evaluator<T>& evaluator, std::int64_t b) {
             T* const g = gradient ? gradient + b * plan_.dim : nullptr;
-            log_likelihood[b] = evaluator->evaluate(theta + b * plan_.dim, data_, terms_, g);
-        });
+            log_likelihood[b] = evaluator.evaluate(theta + b * plan_.dim, terms_, g);
+        };
+        if (batch == 1 && threads > 1 && data_.n_slabs > 1) {
+            Evaluator<T> evaluator(plan_, data_, threads);
+            return evaluate_one(evaluator, 0);
+        }
+        parallel_for(batch, threads, [&](std::int64_t b, std::int64_t) { evaluate_one(*Lease(*this), b); });
     }
 
     void predict(const T* theta, std::int64_t batch, const T* inputs, std::int64_t n_rows, T* f,
@@ -59,14 +64,15 @@ public:
         for (std::int64_t first = 0; first < n_rows; first += block_rows) {
             const std::int64_t rows = std::min(block_rows, n_rows - first);
             TileLayout layout(plan_, rows, 0, lanes_v<Vec<T>>, sizeof(T));
-            PackedData<T> block(layout, rows, lanes_v<Vec<T>>);
+            PackedData<T> block(plan_, layout, rows, lanes_v<Vec<T>>);
             packer_.fill(DataView<T>{rows, inputs + first * plan_.n_inputs, nullptr, nullptr}, terms_.kind, block);
-            std::vector<std::unique_ptr<Evaluator<T>>> evaluators(
+            std::vector<std::unique_ptr<TilePass<T>>> passes(
                 static_cast<std::size_t>(std::max<std::int64_t>(threads, 1)));
             parallel_for(batch, threads, [&](std::int64_t b, std::int64_t worker) {
-                auto& evaluator = evaluators[static_cast<std::size_t>(worker)];
-                if (!evaluator) evaluator = std::make_unique<Evaluator<T>>(plan_, layout);
-                evaluator->predict(theta + b * plan_.dim, block, f + (b * n_rows + first) * plan_.n_outputs);
+                auto& pass = passes[static_cast<std::size_t>(worker)];
+                if (!pass) pass = std::make_unique<TilePass<T>>(plan_, layout);
+                pass->set_theta(theta + b * plan_.dim);
+                pass->predict(block, f + (b * n_rows + first) * plan_.n_outputs);
             });
         }
     }
@@ -74,7 +80,7 @@ public:
     double log_acceptance(const T* from, const T* to, const double* prior_variance, KernelKind kernel,
                           double step_size) const override {
         const auto deviation = prior_deviation<T>(prior_variance, plan_.dim);
-        TileTarget<T> target(plan_, data_, terms_);
+        TileTarget<T> target(plan_, data_, terms_, 1);
         State<T> u(plan_.dim), v(plan_.dim);
         for (auto [state, theta] : {std::pair{&u, from}, std::pair{&v, to}}) {
             std::copy_n(theta, plan_.dim, state->theta.data());
@@ -85,7 +91,10 @@ public:
     }
 
     bool sample(const RunConfig& config, const RunBuffers<T>& buffers, const Monitor& monitor) const override {
-        return run_targets([this] { return TileTarget<T>(plan_, data_, terms_); }, plan_.dim, config, buffers, monitor);
+        // Threads that have no chain of their own share the rows of the others' evaluations.
+        const std::int64_t each = std::max<std::int64_t>(1, config.threads / std::max<std::int64_t>(1, config.chains));
+        const auto target = [this, each] { return TileTarget<T>(plan_, data_, terms_, each); };
+        return run_targets(target, plan_.dim, config, buffers, monitor);
     }
 
 private:
@@ -99,7 +108,7 @@ private:
                 model.pool_.pop_back();
             } else {
                 model.pool_.reserve(++model.evaluators_);  // so that giving it back cannot throw
-                evaluator_ = std::make_unique<Evaluator<T>>(model.plan_, model.data_.layout);
+                evaluator_ = std::make_unique<Evaluator<T>>(model.plan_, model.data_, 1);
             }
         }
         ~Lease() {
@@ -108,7 +117,7 @@ private:
         }
         Lease(const Lease&) = delete;
         Lease& operator=(const Lease&) = delete;
-        Evaluator<T>* operator->() const { return evaluator_.get(); }
+        Evaluator<T>& operator*() const { return *evaluator_; }
 
     private:
         const CpuModel& model_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -34,22 +35,25 @@ struct FixedMap {
     std::vector<double> biases;       // (nodes,)
     std::int64_t n_in = 0;
 
-    struct Identity {
-        static PATRAC_FN Vec<double> value(Vec<double> z) { return z; }
-    };
-
-    // See contract().
+    // See contract(). `Zeta` is void where there is no activation.
     template <class Zeta>
     struct Ends {
         using V = Vec<double>;
-        const double* bias;
-        std::int64_t n_vectors;
+        struct Node {
+            V bias;
 
-        PATRAC_FN V start(std::int64_t o, std::int64_t) const { return broadcast<V>(bias[o]); }
-        PATRAC_FN V result(std::int64_t, std::int64_t, V z) const { return z; }
-        PATRAC_FN void completed(std::int64_t, double* row) const {
-            for (std::int64_t k = 0; k < n_vectors * lanes_v<V>; k += lanes_v<V>)
-                store<V>(row + k, Zeta::value(load<V>(row + k)));
+            PATRAC_FN V start(std::int64_t) const { return bias; }
+            PATRAC_FN V result(std::int64_t, V z) const { return z; }
+        };
+        const double* bias;
+
+        PATRAC_FN Node at(std::int64_t o) const { return {broadcast<V>(bias[o])}; }
+        static constexpr bool finishes = !std::is_void_v<Zeta>;
+        PATRAC_FN V finish(V z) const {
+            if constexpr (finishes)
+                return Zeta::value(z);
+            else
+                return z;
         }
     };
 
@@ -58,9 +62,8 @@ struct FixedMap {
         const Sources<double> sources{below, n_in, stride};
         const Contraction<double> affine{
             static_cast<std::int64_t>(nodes.size()), weights.data(), n_in, 1, &sources, 1, out, stride, n_vectors};
-        if (!activation) return contract(affine, Ends<Identity>{biases.data(), n_vectors});
-        with_activation(*activation,
-                        [&](auto zeta) { contract(affine, Ends<decltype(zeta)>{biases.data(), n_vectors}); });
+        if (!activation) return contract(affine, Ends<void>{biases.data()});
+        with_activation(*activation, [&](auto zeta) { contract(affine, Ends<decltype(zeta)>{biases.data()}); });
     }
 };
 

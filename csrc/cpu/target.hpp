@@ -14,16 +14,16 @@ namespace patrac::PATRAC_LEVEL {
 template <class T>
 class TileTarget {
 public:
-    TileTarget(const Plan& plan, const PackedData<T>& data, const LikelihoodTerms<T>& likelihood)
-        : data_(&data), likelihood_(&likelihood), evaluator_(plan, data.layout) {}
+    // `threads` of them share an evaluation.
+    TileTarget(const Plan& plan, const PackedData<T>& data, const LikelihoodTerms<T>& likelihood, std::int64_t threads)
+        : likelihood_(&likelihood), evaluator_(plan, data, threads) {}
 
     // l(theta), and g (K,) unless null.
     double evaluate(const AlignedArray<T>& theta, AlignedArray<T>* gradient) {
-        return evaluator_.evaluate(theta.data(), *data_, *likelihood_, gradient ? gradient->data() : nullptr);
+        return evaluator_.evaluate(theta.data(), *likelihood_, gradient ? gradient->data() : nullptr);
     }
 
 private:
-    const PackedData<T>* data_;
     const LikelihoodTerms<T>* likelihood_;
     Evaluator<T> evaluator_;
 };

@@ -33,8 +33,9 @@ struct Totals {
                 blocks.emplace_back(std::ssize(block.rows) * std::ssize(block.sources));
     }
 
-    void add(const Totals& other) {
+    void add(const Totals& other, bool gradient) {
         log_likelihood += other.log_likelihood;
+        if (!gradient) return;
         for (std::size_t b = 0; b < blocks.size(); ++b)
             for (std::int64_t i = 0; i < blocks[b].size(); ++i) blocks[b][i] += other.blocks[b][i];
     }
@@ -46,9 +47,7 @@ struct Totals {
         for (const PlanLayer& layer : plan.layers)
             for (const GradientBlock& block : layer.gradient) {
                 const double* const from = (total++)->data();
-                for (const Run& run : block.runs)
-                    for (std::int64_t i = 0; i < run.length; ++i)
-                        gradient[run.theta + i] = static_cast<T>(from[run.packed + i]);
+                for (const Run& run : block.runs) narrow(from + run.packed, run.length, gradient + run.theta);
             }
     }
 };
@@ -89,9 +88,6 @@ public:
         : plan_(plan), stride_(layout.stride), zeros_(stride_), ones_(stride_) {
         std::fill_n(ones_.data(), stride_, T(1));
         with_activation(plan.activation, [this](auto zeta) { keeps_pre_ = !decltype(zeta)::from_value; });
-        std::int64_t widest = 1;
-        for (const PlanLayer& layer : plan.layers) widest = std::max(widest, layer.n_rows());
-        for (auto& delta : delta_) delta = AlignedArray<T>(widest * stride_);
         layers_.reserve(plan.layers.size());
         std::size_t n_blocks = 0;
         for (std::size_t l = 0; l < plan.layers.size(); ++l) {
@@ -100,11 +96,9 @@ public:
             work.value = AlignedArray<T>(layer.n_rows() * stride_);
             if (keeps_pre_) work.pre = AlignedArray<T>(layer.n_rows() * stride_);
             work.groups[0] = {l > 0 ? layers_[l - 1].value.data() : nullptr, layer.n_varying(), stride_};
-            // Neighbouring layers need different memory for dl/d(pre-activation), others do not.
-            work.delta = delta_[(plan.layers.size() - 1 - l) % 2].data();
             for (const GradientBlock& block : layer.gradient) {
                 BlockWork& columns = work.gradient.emplace_back();
-                for (const std::int32_t row : block.rows) columns.rows.push_back(work.delta + row * stride_);
+                for (const std::int32_t row : block.rows) columns.rows.push_back(work.value.data() + row * stride_);
                 columns.sources.assign(block.sources.size(), ones_.data());
                 columns.total = n_blocks++;
             }
@@ -153,7 +147,7 @@ public:
 
 private:
     struct BlockWork {
-        std::vector<const T*> rows;     // in delta
+        std::vector<const T*> rows;     // in value, once it holds dl/d(pre-activation)
         std::vector<const T*> sources;  // of the bound tile, or ones
         std::size_t total = 0;          // its place in Totals
     };
@@ -161,9 +155,10 @@ private:
     struct LayerWork {
         LayerParameters<T> weights;  // (rows, sources)
         LayerParameters<T> biases;   // (rows,)
-        AlignedArray<T> value;       // (rows, stride): activations; f in the output layer
-        AlignedArray<T> pre;         // (rows, stride): before the activation, where its derivative needs it
-        T* delta = nullptr;          // (rows, stride): dl/d(pre-activation)
+        // (rows, stride): activations, f in the output layer. The reverse pass turns them, each layer in its place,
+        // into dl/d(pre-activation): by then nothing needs them, and the memory is in the cache.
+        AlignedArray<T> value;
+        AlignedArray<T> pre;  // (rows, stride): before the activation, where its derivative needs it
         std::vector<BlockWork> gradient;
         // Of the bound tile:
         Sources<T> groups[2] = {};    // values of the layer below that vary, then the tile's constants
@@ -199,38 +194,45 @@ private:
         }
     }
 
-    // What a contraction starts from and how it ends, see contract().
+    // What the two contractions start from and how they end, see contract().
     template <class Zeta, bool IsOutput>
     struct ForwardEnds {
+        struct Node {
+            V bias;
+            const T* offset;
+            T* pre;
+
+            PATRAC_FN V start(std::int64_t row) const { return bias + load<V>(offset + row); }
+            PATRAC_FN V result(std::int64_t row, V z) const {
+                if constexpr (!IsOutput && !Zeta::from_value) store<V>(pre + row, z);
+                return z;
+            }
+        };
         const T* bias;
         const T* const* offset;
         T* pre;
-        std::int64_t stride, size;
+        std::int64_t stride;
 
-        PATRAC_FN V start(std::int64_t o, std::int64_t row) const {
-            return broadcast<V>(bias[o]) + load<V>(offset[o] + row);
-        }
-        PATRAC_FN V result(std::int64_t o, std::int64_t row, V z) const {
-            if constexpr (!IsOutput && !Zeta::from_value) store<V>(pre + o * stride + row, z);
-            return z;
-        }
-        PATRAC_FN void completed(std::int64_t, T* value) const {
-            if constexpr (!IsOutput)
-                for (std::int64_t k = 0; k < size; k += lanes_v<V>)
-                    store<V>(value + k, Zeta::value(load<V>(value + k)));
-        }
+        PATRAC_FN Node at(std::int64_t o) const { return {broadcast<V>(bias[o]), offset[o], pre + o * stride}; }
+        static constexpr bool finishes = !IsOutput;
+        PATRAC_FN V finish(V z) const { return Zeta::value(z); }
     };
 
     template <class Zeta>
     struct ReverseEnds {
-        const T* argument;  // of Zeta::derivative
+        struct Node {
+            const T* argument;  // of Zeta::derivative
+
+            PATRAC_FN V start(std::int64_t) const { return V{}; }
+            PATRAC_FN V result(std::int64_t row, V sum) const {
+                return sum * Zeta::derivative(load<V>(argument + row));
+            }
+        };
+        const T* argument;
         std::int64_t stride;
 
-        PATRAC_FN V start(std::int64_t, std::int64_t) const { return V{}; }
-        PATRAC_FN V result(std::int64_t node, std::int64_t row, V sum) const {
-            return sum * Zeta::derivative(load<V>(argument + node * stride + row));
-        }
-        PATRAC_FN void completed(std::int64_t, T*) const {}
+        PATRAC_FN Node at(std::int64_t node) const { return {argument + node * stride}; }
+        static constexpr bool finishes = false;
     };
 
     template <class Zeta>
@@ -243,7 +245,7 @@ private:
                 stride_,        n_vectors_};
             const auto run = [&](auto is_output) {
                 contract(affine, ForwardEnds<Zeta, is_output()>{work.biases.data(), work.start.data(), work.pre.data(),
-                                                                stride_, n_vectors_ * lanes_v<V>});
+                                                                stride_});
             };
             if (l + 1 == layers_.size())
                 run(std::true_type{});
@@ -252,15 +254,11 @@ private:
         }
     }
 
-    // Writes dl/df of the tile to the output layer's delta.
+    // Turns f of the tile into dl/df.
     double likelihood_of_tile(const PackedData<T>& data, const LikelihoodTerms<T>& likelihood) {
-        const OutputTile<T> output{layers_.back().value.data(),
-                                   layers_.back().delta,
-                                   tile_ + data.layout.targets,
-                                   tile_ + data.layout.row_weights,
-                                   plan_.n_outputs,
-                                   stride_,
-                                   n_vectors_};
+        T* const f = layers_.back().value.data();
+        const OutputTile<T> output{
+            f, f, tile_ + data.layout.targets, tile_ + data.layout.row_weights, plan_.n_outputs, stride_, n_vectors_};
         switch (likelihood.kind) {
             case LikelihoodKind::categorical: return categorical_tile(output);
             case LikelihoodKind::bernoulli: return bernoulli_tile(output);
@@ -269,7 +267,7 @@ private:
         return gaussian_tile(output, likelihood.precision.data());
     }
 
-    // From the output layer down: the gradient of a layer, then delta of the layer below. `first` starts the sums.
+    // From the output layer down: the gradient of a layer, then dl/d(pre-activation) below. `first` starts the sums.
     template <class Zeta>
     void reverse(bool first, Totals& totals) {
         for (std::size_t l = layers_.size(); l-- > 0;) {
@@ -281,10 +279,10 @@ private:
                                     {totals.blocks[block.total].data(), columns, 1, first});
             }
             if (layer.n_varying() == 0) return;
-            const LayerWork& below = layers_[l - 1];
-            const Sources<T> delta{work.delta, layer.n_rows(), stride_};
+            LayerWork& below = layers_[l - 1];
+            const Sources<T> delta{work.value.data(), layer.n_rows(), stride_};
             const Contraction<T> transposed{
-                layer.n_varying(), work.weights.data(), 1, layer.n_sources(), &delta, 1, below.delta,
+                layer.n_varying(), work.weights.data(), 1, layer.n_sources(), &delta, 1, below.value.data(),
                 stride_,           n_vectors_};
             contract(transposed, ReverseEnds<Zeta>{(Zeta::from_value ? below.value : below.pre).data(), stride_});
         }
@@ -294,7 +292,6 @@ private:
     std::int64_t stride_;
     bool keeps_pre_ = false;
     AlignedArray<T> zeros_, ones_;
-    AlignedArray<T> delta_[2];
     std::vector<LayerWork> layers_;
     const T* tile_ = nullptr;  // the bound tile
     std::int64_t n_rows_ = 0, n_vectors_ = 0;

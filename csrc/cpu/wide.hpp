@@ -28,6 +28,15 @@ PATRAC_FN void store_narrow(double* target, Vec<double> value) {
     store<Vec<double>>(target, value);
 }
 
+// target[i] = source[i], rounded, for any count.
+template <class T>
+PATRAC_FN void narrow(const double* source, std::int64_t count, T* target) {
+    std::int64_t i = 0;
+    for (; i + lanes_v<Vec<double>> <= count; i += lanes_v<Vec<double>>)
+        store_narrow(target + i, load<Vec<double>>(source + i));
+    for (; i < count; ++i) target[i] = static_cast<T>(source[i]);
+}
+
 // Adds every lane of values in T into float64 lanes.
 template <class T>
 class WideSum {

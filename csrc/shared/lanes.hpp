@@ -205,6 +205,15 @@ PATRAC_FN V polynomial(V x, Coefficients... coefficients) {
     return term[0];
 }
 
+// f(0) .. f(N - 1) with constants for arguments. Where a loop indexes an array of accumulators, even one that the
+// compiler unrolls later, the array can end up in memory.
+template <int N, class F>
+PATRAC_FN void unrolled(const F& f) {
+    [&]<int... I>(std::integer_sequence<int, I...>) __attribute__((always_inline)) {
+        (f(std::integral_constant<int, I>{}), ...);
+    }(std::make_integer_sequence<int, N>{});
+}
+
 // Sum over lanes in a fixed order (halves added pairwise), the same for a given lane count on every processor.
 template <class V>
 PATRAC_FN scalar_t<V> reduce_add(V x) {

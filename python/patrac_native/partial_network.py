@@ -236,7 +236,7 @@ class PartialNetwork:
         batch, single = self.check_theta(theta)
         inputs = cast_checked(check_inputs(X, self.n_inputs), self.dtype, "X")
         model: Any = self._predictor
-        f: npt.NDArray[Any] = model.predict(batch, inputs, thread_count(threads, len(batch)))
+        f: npt.NDArray[Any] = model.predict(batch, inputs, thread_count(threads))
         return f[0] if single else f
 
     def sample_prior(

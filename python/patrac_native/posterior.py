@@ -163,14 +163,14 @@ class Posterior:
         theta : array_like, shape (K,) or (B, K)
             Finite; converted to `dtype`.
         threads : int, optional
-            Native threads over the batch; default all processors of this process.
+            Native threads over the batch, or over the rows of a single point; default all processors of this process.
 
         Returns
         -------
         float, or ndarray of float64 of shape (B,)
         """
         batch, single = self.network.check_theta(theta)
-        values: FloatArray = self._model.log_likelihood(batch, thread_count(threads, len(batch)))
+        values: FloatArray = self._model.log_likelihood(batch, thread_count(threads))
         return float(values[0]) if single else values
 
     def log_likelihood_and_grad(
@@ -183,7 +183,7 @@ class Posterior:
         theta : array_like, shape (K,) or (B, K)
             Finite; converted to `dtype`.
         threads : int, optional
-            Native threads over the batch; default all processors of this process.
+            Native threads over the batch, or over the rows of a single point; default all processors of this process.
 
         Returns
         -------
@@ -191,7 +191,7 @@ class Posterior:
         gradient : ndarray of `dtype`, shape (K,) or (B, K)
         """
         batch, single = self.network.check_theta(theta)
-        values, gradient = self._model.log_likelihood_and_grad(batch, thread_count(threads, len(batch)))
+        values, gradient = self._model.log_likelihood_and_grad(batch, thread_count(threads))
         return (float(values[0]), gradient[0]) if single else (values, gradient)
 
     def log_prior(self, theta: npt.ArrayLike) -> np.float64 | FloatArray:

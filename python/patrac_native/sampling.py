@@ -67,7 +67,8 @@ def sample(
     seed : int, optional
         0 <= seed < 2^64. None draws one; either is recorded in `draws.settings`.
     threads : int, optional
-        Native threads over chains; default all processors of this process.
+        Native threads; default all processors of this process. Each chain takes one; where there are more threads than
+        chains, the others share the rows of a step, if there are enough rows for it to pay.
     device : {"auto", "cpu"}
         Where to run.
     progress : bool, optional
@@ -132,7 +133,7 @@ def sample(
         draws=draws,
         thin=thin,
         seed=seed,
-        threads=thread_count(threads, chains),
+        threads=thread_count(threads),
     )
     started = time.perf_counter()
     with _ProgressBar(chains * (schedule.steps + draws * thin), progress) as report:

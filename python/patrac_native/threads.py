@@ -7,17 +7,15 @@ import os
 from patrac_native.validation import check_count
 
 
-def thread_count(threads: int | None, tasks: int) -> int:
-    """Return the given number, or that of the processors this process may use, at most one for each task.
+def thread_count(threads: int | None) -> int:
+    """Return the given number, or that of the processors this process may use.
 
     Parameters
     ----------
     threads : int or None
         At least 1; None for all processors.
-    tasks : int
-        Independent pieces of work.
     """
     if threads is None:
         affinity = getattr(os, "sched_getaffinity", None)
         threads = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return max(1, min(check_count(threads, "threads"), tasks))
+    return check_count(threads, "threads")

@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         draws=args.draws,
         chains=CHAINS,
         warmup=args.warmup,
-        threads=thread_count(args.threads, CHAINS),
+        threads=min(thread_count(args.threads), CHAINS),
         progress=None,
     )
     # Data and training of the first replicate of `patrac study sine` with the same seed.

@@ -91,7 +91,7 @@ def run_replicates(
         raise ValueError(f"--replicates must be at least 1; got {replicates}.")
     from tqdm import tqdm
 
-    threads = thread_count(threads, replicates * len(architectures))
+    threads = min(thread_count(threads), replicates * len(architectures))
     # Training holds the interpreter's lock, and torch's number of threads is one for the process: one at a time. Done
     # first, so that it takes no time from the chains whose seconds are reported.
     problems, networks, priors = [], [], []
