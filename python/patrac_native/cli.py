@@ -1,4 +1,4 @@
-"""The command `patrac`: demo, fit, predict, study, info."""
+"""The command `patrac`: demo, fit, predict, study, bench, info."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ COMMANDS = {
     "fit": ("patrac_native.fit", "train and sample on a table of data, and score held-out rows"),
     "predict": ("patrac_native.predict", "predict new rows with what fit has stored"),
     "study": (None, "the paper's experiments"),
+    "bench": ("patrac_native.bench", "microseconds a step on this machine, beside the floor; under a minute"),
     "info": (None, "versions, compiler, flags, SIMD level, CUDA"),
 }
 STUDIES = {

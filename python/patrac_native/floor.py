@@ -124,7 +124,7 @@ def operations(post: Posterior) -> dict[str, int]:
     elif post.likelihood.name == "bernoulli":
         for name in ("softplus", "sigmoid"):
             counts[name] = counts.get(name, 0) + n * outputs
-    return counts
+    return {name: count for name, count in counts.items() if count}
 
 
 def floor_microseconds(post: Posterior) -> float:

@@ -1,0 +1,94 @@
+"""Tests of `patrac bench` and of the floor: operations counted by hand, rates that are rates, and the table."""
+
+import numpy as np
+import pytest
+
+import patrac_native as pn
+from patrac_native import _core, bench
+from patrac_native.cli import main
+from patrac_native.floor import MULTIPLY_ADD, NORMAL, floor_microseconds, measure_rate, measure_rates, operations
+
+
+def posterior(architecture: pn.Architecture, likelihood: pn.Likelihood, m: int = 1) -> pn.Posterior:
+    """Seven rows, 3-6-5-m."""
+    rng = np.random.default_rng(0)
+    sizes = (3, 6, 5, m)
+    weights = [rng.standard_normal(shape) for shape in zip(sizes[1:], sizes[:-1], strict=True)]
+    net = pn.Network(weights, [rng.standard_normal(size) for size in sizes[1:]])
+    X = rng.standard_normal((7, 3))
+    y = likelihood.sample(net.predict(X), rng)
+    return pn.Posterior(net, architecture, pn.TraceClassPrior(1.5, 1.0, 1.0), likelihood, X, y)
+
+
+def test_operations_of_full() -> None:
+    """Forward 18 + 30 + 5 weights, reverse the last two layers', gradient all: and a tanh for each hidden node."""
+    counts = operations(posterior(pn.Full(), pn.Gaussian(1.0)))
+    assert counts == {MULTIPLY_ADD: 7 * (53 + 35 + 53), "tanh": 7 * 11, NORMAL: 53 + 12}
+
+
+def test_operations_of_mix() -> None:
+    """Mix(2): 2 nodes vary in layer 1, all 5 in layer 2; the gradient is that of the Bayesian blocks."""
+    counts = operations(posterior(pn.Mix(2), pn.Gaussian(1.0)))
+    forward, reverse, gradient = 2 * 3 + 5 * 2 + 5, 5 * 2 + 5, 2 * 3 + 2 * 2 + 2
+    assert counts == {MULTIPLY_ADD: 7 * (forward + reverse + gradient), "tanh": 7 * 7, NORMAL: 12 + 5}
+
+
+def test_operations_of_classes_and_of_a_quadratic_form() -> None:
+    """Out of a Gaussian passes over no rows; with classes each row has its constants times weights, exps and a log."""
+    assert operations(posterior(pn.Out(4), pn.Gaussian(1.0))) == {MULTIPLY_ADD: 2 * 5, NORMAL: 5}
+    counts = operations(posterior(pn.Out(4), pn.Categorical(), m=3))
+    assert counts == {MULTIPLY_ADD: 7 * (12 + 12), NORMAL: 15, "exp": 7 * 3, "log": 7}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("level", _core.simd_levels())
+def test_rates_are_of_this_planet(level: str, dtype: str) -> None:
+    """A core does between 1e6 tanh and 1e12 multiply-adds a second, and more multiply-adds than tanh."""
+    rates = measure_rates([MULTIPLY_ADD, "tanh", NORMAL], dtype, level)
+    assert 1e6 < rates.per_second["tanh"] < rates.per_second[MULTIPLY_ADD] < 1e12
+    assert 1e6 < rates.per_second[NORMAL] < rates.per_second[MULTIPLY_ADD]
+
+
+def test_unknown_operation_is_refused() -> None:
+    with pytest.raises(ValueError, match="cosinus"):
+        measure_rate("cosinus", "float32", _core.default_simd_level())
+
+
+def test_floor_adds_up() -> None:
+    """The sum of counts times the rates that are printed."""
+    post = posterior(pn.Full(), pn.Gaussian(1.0))
+    counts = operations(post)
+    rates = measure_rates(list(counts), "float32", post.level)
+    # Four terms, each rounded twice.
+    expected = sum(count * rates.nanoseconds(name) for name, count in counts.items()) / 1e3
+    assert floor_microseconds(post) == pytest.approx(expected, rel=1e-14)
+
+
+def test_command_prints_every_architecture(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "PROBLEMS", [((1, 50, 50, 1), 40)])
+    assert main(["bench", "--seconds", "0.002", "--repeats", "1"]) == 0
+    printed = capsys.readouterr().out
+    for label in ("Full", "Mix(2)", "Mix(5)", "Sep(2)", "Sep(5)", "Out(12)", "Out(45)"):
+        (line,) = [line for line in printed.splitlines() if line.startswith(f"{label} ")]
+        *_, rows, step, floor, share = line.split()
+        assert rows == "40" and float(step) > 0 and float(floor) > 0
+        # Both numbers are printed with three digits, half a unit of the third is at most 1/200 of each.
+        assert float(share.rstrip("%")) == pytest.approx(100 * float(floor) / float(step), rel=0.0101, abs=0.5)
+    assert f"level {_core.default_simd_level()}" in printed
+
+
+def test_models_take_the_level_and_the_variable_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATRAC_SIMD", _core.simd_levels()[0])
+    for level in _core.simd_levels():
+        assert bench.problem(pn.Mix(2), (1, 4, 4, 1), 9, "float32", level).level == level
+    assert bench.problem(pn.Mix(2), (1, 4, 4, 1), 9, "float32").level == _core.simd_levels()[0]
+    monkeypatch.delenv("PATRAC_SIMD")
+    default = _core.default_simd_level()
+    bench.problem(pn.Mix(2), (1, 4, 4, 1), 9, "float32", _core.simd_levels()[-1])
+    assert _core.default_simd_level() == default
+
+
+@pytest.mark.parametrize(("option", "value"), [("--seconds", "0"), ("--repeats", "0")])
+def test_bad_options(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", option, value]) == 2
+    assert option in capsys.readouterr().err
