@@ -1,8 +1,9 @@
-"""The peers: pCNL as a user would write it well in JAX (`jit` and `lax.scan`), and as an eager PyTorch loop."""
+"""The JAX peers: pCNL as a user would write it well with `jit` and `lax.scan`, one chain or many under `vmap`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -14,17 +15,39 @@ import patrac_native as pn
 
 # Steps whose normals are drawn at once, inside the compiled loop: a call of the generator for each step costs more.
 NOISE_BLOCK = 100
-# Measured: 2 is a few percent faster than 1 on the small networks and makes no difference on the large ones.
-UNROLL = 2
+# Normals drawn at once are at most this many: they stay in the second-level cache.
+NOISE_VALUES = 2**18
+# Measured: 4 is up to a quarter faster than 1 on the small problems and makes no difference on the large ones.
+UNROLL = 4
 # The fastest of threefry2x32 (partitionable, the default), rbg and unsafe_rbg: with the others a step on a CPU took
 # from 5% (Mix) to 130% (Full) longer.
 GENERATOR = "threefry2x32"
-# Up to this width a product is faster as a broadcast and a sum (Sep(5): 4.1 instead of 5.5 microseconds a step); with a
-# side of 50 it is slower by far.
+# Up to this width a product is faster as a broadcast and a sum; with a side of 50 it is slower by far.
 SMALL_WIDTH = 8
 
 Layers = list[tuple[Any, Any]]
 ValueAndGrad = Callable[[Any], tuple[Any, Any]]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A log-likelihood in coordinates z of prior N(0, I), where pCNL needs no prior variances."""
+
+    value_and_grad: ValueAndGrad  # of z
+    from_theta: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
+    gradient_in_theta: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
+
+
+def in_theta(post: pn.Posterior, value_and_grad: ValueAndGrad) -> Target:
+    """Target of a function of theta = sqrt(C) z."""
+    deviation = np.sqrt(post.prior_variance)
+    scale = jnp.asarray(deviation, post.dtype)
+
+    def whitened(z: Any) -> tuple[Any, Any]:
+        value, gradient = value_and_grad(scale * z)
+        return value, scale * gradient
+
+    return Target(whitened, lambda theta: theta / deviation, lambda gradient: gradient / deviation)
 
 
 def forward(layers: Layers, inputs: Any) -> Any:
@@ -41,9 +64,11 @@ def affine(weights: Any, biases: Any, h: Any) -> Any:
     return product + biases[:, None]
 
 
-def gaussian_log_likelihood(f: Any, y: Any) -> Any:
-    """Normalised, of unit variance, one output."""
-    return -0.5 * jnp.sum((y - f[0]) ** 2) - 0.5 * y.size * np.log(2 * np.pi)
+def log_likelihood(f: Any, y: Any) -> Any:
+    """Normalised; f (m, n). Gaussian of unit variance where y is (m, n), classes where it is (n,) of labels."""
+    if y.ndim == 2:
+        return -0.5 * jnp.sum((y - f) ** 2) - 0.5 * y.size * np.log(2 * np.pi)
+    return jnp.sum(jnp.take_along_axis(jax.nn.log_softmax(f, axis=0), y[None], axis=0))
 
 
 def unpack(theta: Any, layers: Layers) -> Layers:
@@ -81,9 +106,9 @@ def network_with_masks(post: pn.Posterior) -> tuple[Layers, Layers]:
     return merged, merged_masks
 
 
-def fixed_output_bias(post: pn.Posterior) -> float:
-    """What `network_with_masks` leaves out of the output."""
-    return float(post.net.biases[-1][0]) if post.network.separate else 0.0
+def fixed_output_bias(post: pn.Posterior) -> npt.NDArray[Any]:
+    """What `network_with_masks` leaves out of the outputs, (m,)."""
+    return post.net.biases[-1] if post.network.separate else np.zeros(post.network.n_outputs)
 
 
 def flat(layers: Layers) -> npt.NDArray[Any]:
@@ -95,12 +120,12 @@ def masked(post: pn.Posterior) -> ValueAndGrad:
     """The plain version: theta scattered into the full parameter vector, every layer evaluated, its gradient masked."""
     layers, masks = network_with_masks(post)
     mask = flat(masks)
-    index, fixed = np.flatnonzero(mask), jnp.asarray(np.where(mask, 0.0, flat(layers)), jnp.float32)
-    inputs, y = data(post)
-    offset = np.float32(fixed_output_bias(post))
+    index, fixed = np.flatnonzero(mask), jnp.asarray(np.where(mask, 0.0, flat(layers)), post.dtype)
+    inputs, y = jnp.asarray(post.X.T, post.dtype), targets(post)
+    offset = jnp.asarray(fixed_output_bias(post), post.dtype)[:, None]
 
-    def log_likelihood(parameters: Layers) -> Any:
-        return gaussian_log_likelihood(forward(parameters, inputs) + offset, y)
+    def of_parameters(parameters: Layers) -> Any:
+        return log_likelihood(forward(parameters, inputs) + offset, y)
 
     def value_and_grad(theta: Any) -> tuple[Any, Any]:
         if mask.all():
@@ -108,7 +133,7 @@ def masked(post: pn.Posterior) -> ValueAndGrad:
         else:
             vector = fixed.at[index].set(theta, unique_indices=True, indices_are_sorted=True)
         # Differentiating after unpacking spares the sum of padded slices that the reverse of slicing is.
-        value, gradient = jax.value_and_grad(log_likelihood)(unpack(vector, layers))
+        value, gradient = jax.value_and_grad(of_parameters)(unpack(vector, layers))
         whole = jnp.concatenate([jnp.concatenate([w.ravel(), b]) for w, b in gradient])
         return value, whole if mask.all() else whole[index]
 
@@ -122,13 +147,11 @@ def lean(post: pn.Posterior) -> ValueAndGrad:
     trained one's outputs precomputed.
     """
     network = post.network
-    inputs, y = data(post)
+    inputs, y = jnp.asarray(post.X.T, post.dtype), targets(post)
     if network.separate:
         shapes = list(zip(network.weight_masks, network.bias_masks, strict=True))
-        trained = jnp.asarray(post.net.predict(post.X).T, jnp.float32)
-        return jax.value_and_grad(
-            lambda theta: gaussian_log_likelihood(trained + forward(unpack(theta, shapes), inputs), y)
-        )
+        trained = jnp.asarray(post.net.predict(post.X).T, post.dtype)
+        return jax.value_and_grad(lambda theta: log_likelihood(trained + forward(unpack(theta, shapes), inputs), y))
     fixed, masks = network_with_masks(post)
 
     def place(theta: Any) -> Layers:
@@ -136,7 +159,7 @@ def lean(post: pn.Posterior) -> ValueAndGrad:
         for layer, layer_masks in zip(fixed, masks, strict=True):
             arrays = []
             for array, mask in zip(layer, layer_masks, strict=True):
-                values, where = jnp.asarray(array, jnp.float32), np.nonzero(mask)
+                values, where = jnp.asarray(array, post.dtype), np.nonzero(mask)
                 if mask.any():
                     part = theta[at : at + mask.sum()]
                     values = values.at[where].set(part, unique_indices=True, indices_are_sorted=True)
@@ -145,96 +168,66 @@ def lean(post: pn.Posterior) -> ValueAndGrad:
             out.append((arrays[0], arrays[1]))
         return out
 
-    return jax.value_and_grad(lambda theta: gaussian_log_likelihood(forward(place(theta), inputs), y))
+    return jax.value_and_grad(lambda theta: log_likelihood(forward(place(theta), inputs), y))
 
 
-def data(post: pn.Posterior) -> tuple[Any, Any]:
-    """Inputs (d, n) and targets (n,) in float32."""
-    return jnp.asarray(post.X.T, jnp.float32), jnp.asarray(post.y[:, 0], jnp.float32)
+def targets(post: pn.Posterior) -> Any:
+    """Targets (m, n) of the posterior's type, or labels (n,)."""
+    return jnp.asarray(post.y.T, post.dtype if post.likelihood.name == "gaussian" else jnp.int32)
 
 
-def jax_chain(value_and_grad: ValueAndGrad, prior_variance: Any, delta: float, steps: int) -> tuple[Any, Any]:
-    """Compiled pCNL.
+def jax_chain(
+    target: Target, dtype: npt.DTypeLike, delta: float, steps: int, chains: int | None = None
+) -> tuple[Callable[[npt.NDArray[Any], int], Any], Callable[[Any], Any]]:
+    """Compiled pCNL: one chain, or `chains` of them by `vmap` of the step inside the scan.
 
     Returns
     -------
     start : function (theta, seed) -> carry
-    run : function carry -> carry after `steps` steps, its buffers reused; carry[3] counts accepted moves.
+    run : function carry -> carry after `steps` steps (of each chain), its buffers reused; carry[3] counts accepted
+        moves, of each chain.
     """
-    if steps % NOISE_BLOCK:
-        raise ValueError(f"steps must be a multiple of {NOISE_BLOCK}; got {steps}.")
-    c = jnp.asarray(prior_variance, jnp.float32)
-    deviation = jnp.sqrt(c)
-    keep, drift, noise = (2 - delta) / (2 + delta), 2 * delta / (2 + delta), np.sqrt(8 * delta) / (2 + delta)
-
-    def rho(value: Any, difference: Any, total: Any, g: Any) -> Any:
-        return -value - 0.5 * (difference @ g) - 0.25 * delta * (total @ g) + 0.25 * delta * (g @ (c * g))
+    keep, drift, noise = (2 - delta) / (2 + delta), 2 * delta / (2 + delta), float(np.sqrt(8 * delta) / (2 + delta))
+    shape = () if chains is None else (chains,)
 
     def step(state: Any, random: Any) -> tuple[Any, None]:
-        u, l_u, g_u, accepted = state
+        z, l_z, g_z, accepted = state
         w, log_uniform = random
-        v = keep * u + drift * c * g_u + noise * deviation * w
-        l_v, g_v = value_and_grad(v)
-        move = log_uniform < rho(l_u, v - u, u + v, g_u) - rho(l_v, u - v, u + v, g_v)
-        kept = (jnp.where(move, v, u), jnp.where(move, l_v, l_u), jnp.where(move, g_v, g_u), accepted + move)
+        v = keep * z + drift * g_z + noise * w
+        l_v, g_v = target.value_and_grad(v)
+        # rho(z, v) - rho(v, z), collected into one sum.
+        both = g_z + g_v
+        log_ratio = l_v - l_z - jnp.sum(0.5 * (v - z) * both + 0.25 * delta * (g_z - g_v) * (z + v - both))
+        move = log_uniform < log_ratio
+        kept = (jnp.where(move, v, z), jnp.where(move, l_v, l_z), jnp.where(move, g_v, g_z), accepted + move)
         return kept, None
 
-    def block(carry: Any, _: None) -> tuple[Any, None]:
-        state, key = carry[:4], carry[4]
-        key, for_noise, for_uniform = jax.random.split(key, 3)
-        w = jax.random.normal(for_noise, (NOISE_BLOCK, len(c)), jnp.float32)
-        log_uniform = jnp.log(jax.random.uniform(for_uniform, (NOISE_BLOCK,), jnp.float32))
-        state, _ = jax.lax.scan(step, state, (w, log_uniform), unroll=UNROLL)
-        return (*state, key), None
+    steps_of_chains = step if chains is None else jax.vmap(step, in_axes=(0, 0), out_axes=(0, None))
 
-    def start(theta: Any, seed: int) -> Any:
-        u = jnp.array(theta, jnp.float32)
-        return (u, *value_and_grad(u), jnp.int32(0), jax.random.key(seed, impl=GENERATOR))
+    def block_steps(dim: int) -> int:
+        most = max(1, min(NOISE_BLOCK, NOISE_VALUES // (dim * (chains or 1))))
+        return next(size for size in range(most, 0, -1) if steps % size == 0)
+
+    def start(theta: npt.NDArray[Any], seed: int) -> Any:
+        z = jnp.asarray(target.from_theta(np.asarray(theta, np.float64)), dtype)
+        value, gradient = target.value_and_grad(z)
+        state = (z, jnp.asarray(value, dtype), gradient, jnp.int32(0))
+        if chains is not None:
+            state = jax.tree.map(lambda a: jnp.tile(a, (chains,) + (1,) * a.ndim), state)
+        return (*jax.tree.map(jnp.array, state), jax.random.key(seed, impl=GENERATOR))
 
     def run(carry: Any) -> Any:
-        return jax.lax.scan(block, carry, length=steps // NOISE_BLOCK)[0]
+        dim = carry[0].shape[-1]
+        size = block_steps(dim)
 
-    return jax.jit(start), jax.jit(run, donate_argnums=0)
+        def block(carry: Any, _: None) -> tuple[Any, None]:
+            state, key = carry[:4], carry[4]
+            key, for_noise, for_uniform = jax.random.split(key, 3)
+            w = jax.random.normal(for_noise, (size, *shape, dim), dtype)
+            log_uniform = jnp.log(jax.random.uniform(for_uniform, (size, *shape), dtype))
+            state, _ = jax.lax.scan(steps_of_chains, state, (w, log_uniform), unroll=min(UNROLL, size))
+            return (*state, key), None
 
+        return jax.lax.scan(block, carry, length=steps // size)[0]
 
-def torch_run(post: pn.Posterior, delta: float) -> Callable[[npt.NDArray[Any], int, int], float]:
-    """Eager PyTorch pCNL on the masked network, one Python step after the other: (theta, steps, seed) -> acceptance."""
-    import torch
-
-    torch.set_num_threads(1)
-    layers, masks = network_with_masks(post)
-    index = torch.from_numpy(np.flatnonzero(flat(masks)))
-    fixed = torch.from_numpy(flat(layers)).float()
-    inputs, y = torch.from_numpy(post.X.T.copy()).float(), torch.from_numpy(post.y[:, 0].copy()).float()
-    offset = fixed_output_bias(post)
-    c = torch.from_numpy(post.prior_variance.copy()).float()
-    deviation = c.sqrt()
-    keep, drift, noise = (2 - delta) / (2 + delta), 2 * delta / (2 + delta), float(np.sqrt(8 * delta)) / (2 + delta)
-    constant = 0.5 * len(y) * float(np.log(2 * np.pi))
-
-    def value_and_grad(theta: torch.Tensor) -> tuple[float, torch.Tensor]:
-        theta = theta.detach().requires_grad_()
-        h, parameters = inputs, unpack(fixed.index_copy(0, index, theta), layers)
-        for weights, biases in parameters[:-1]:
-            h = torch.tanh(torch.addmm(biases[:, None], weights, h))
-        f = torch.addmm(parameters[-1][1][:, None], parameters[-1][0], h)[0] + offset
-        value = -0.5 * (y - f).square().sum() - constant
-        (gradient,) = torch.autograd.grad(value, theta)
-        return value.item(), gradient
-
-    def rho(value: float, difference: torch.Tensor, total: torch.Tensor, g: torch.Tensor) -> float:
-        return -value - ((0.5 * difference + 0.25 * delta * total - 0.25 * delta * c * g) @ g).item()
-
-    def run(start: npt.NDArray[Any], steps: int, seed: int) -> float:
-        generator = torch.Generator().manual_seed(seed)
-        u, accepted = torch.from_numpy(start.astype(np.float32)), 0
-        l_u, g_u = value_and_grad(u)
-        for _ in range(steps):
-            v = keep * u + drift * c * g_u + noise * deviation * torch.randn(len(c), generator=generator)
-            l_v, g_v = value_and_grad(v)
-            log_ratio = rho(l_u, v - u, u + v, g_u) - rho(l_v, u - v, u + v, g_v)
-            if torch.rand((), generator=generator).log().item() < log_ratio:
-                u, l_u, g_u, accepted = v, l_v, g_v, accepted + 1
-        return accepted / steps
-
-    return run
+    return start, jax.jit(run, donate_argnums=0)

@@ -1,0 +1,85 @@
+"""The sides of a case: native, the JAX variants and eager PyTorch, one chain or many."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import peers
+from cases import Case
+from peers_by_hand import by_hand, expert
+from timing import Side
+
+import patrac_native as pn
+
+# One call of a compiled JAX run takes about this long, so that what the call costs vanishes.
+CALL_SECONDS, MOST_CALL_STEPS = 0.05, 2000
+MANY_NATIVE_CHAINS = 64
+VMAP_CHAINS = (8, 16, 64)
+
+
+def native(case: Case, chains: int = 1, threads: int = 1) -> Side:
+    """`pn.sample` keeping the last states alone."""
+    kernel, init = pn.PCNL(case.delta), np.tile(case.start, (chains, 1))
+    fixed: dict[str, Any] = {"chains": chains, "draws": 1, "warmup": None, "threads": threads, "progress": False}
+
+    def run(steps: int, seed: int) -> float:
+        draws = pn.sample(case.post, kernel, thin=steps, init=init, seed=seed, **fixed)
+        return float(draws.stats["acceptance_rate"].mean())
+
+    return Side(run, chains=chains)
+
+
+def jax_targets(case: Case, variants: bool = False) -> dict[str, peers.Target]:
+    """Targets of the JAX sides; `variants` adds those that are never the fastest.
+
+    masked: the plain scan. lean: constant layers taken out. by hand: the same structure that the plan exploits
+    (dots: all products by XLA's dot, which wins with many small networks).
+    """
+    post = case.post
+    found = {
+        "jax masked": peers.in_theta(post, peers.masked(post)),
+        "jax lean": peers.in_theta(post, peers.lean(post)),
+        "jax by hand": expert(post),
+    }
+    if case.key.architecture == "Full":
+        del found["jax lean"]  # there is nothing to leave out
+    if case.key.architecture.startswith("Sep"):
+        found["jax by hand, dots"] = peers.in_theta(post, by_hand(post, small_width=1))
+    if variants:
+        found["jax by hand, jax.grad"] = peers.in_theta(post, by_hand(post, reverse="jax.grad"))
+        if post.quadratic is not None:
+            found["jax by hand, over rows"] = peers.in_theta(post, by_hand(post))
+    return found
+
+
+def jax_side(case: Case, target: peers.Target, chains: int | None = None) -> Side:
+    """The compiled scan, called until the steps are done; `chains` by vmap."""
+    chunk = call_steps(case, chains or 1)
+    start, advance = peers.jax_chain(target, case.post.dtype, case.delta, chunk, chains)
+
+    def run(steps: int, seed: int) -> float:
+        carry = start(case.start, seed)
+        for _ in range(steps // chunk):
+            carry = advance(carry)
+        return float(np.mean(carry[3])) / steps
+
+    return Side(run, chunk, chains or 1)
+
+
+def call_steps(case: Case, chains: int) -> int:
+    """Steps of one call: a power of two times 125, or fewer for costly steps."""
+    started = time.perf_counter()
+    case.post.log_likelihood_and_grad(case.start, threads=1)
+    a_step = max(time.perf_counter() - started, 5e-6) * chains
+    wanted = min(MOST_CALL_STEPS, max(1, int(CALL_SECONDS / a_step)))
+    return 2 ** int(np.log2(wanted)) if wanted < 125 else 125 * 2 ** int(np.log2(wanted / 125))
+
+
+def torch_side(case: Case) -> Side:
+    """The eager loop."""
+    from torch_peer import torch_run
+
+    run = torch_run(case.post, case.delta)
+    return Side(lambda steps, seed: run(case.start, steps, seed), chunk=5)
