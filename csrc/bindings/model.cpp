@@ -66,6 +66,14 @@ Network make_network(const std::string& activation, const Arrays& weights, const
     return network;
 }
 
+// Keeps a Python object until the last copy of the pointer is gone, in whatever thread that is.
+std::shared_ptr<const void> hold(const py::object& object) {
+    return {new py::object(object), [](const void* held) {
+                const py::gil_scoped_acquire gil;
+                delete static_cast<const py::object*>(held);
+            }};
+}
+
 py::dict report_dict(const LayerReport& report) {
     py::dict d;
     d["nodes"] = report.nodes;
@@ -164,8 +172,8 @@ void bind_model_of(py::module_& m, const char* name) {
         .def(py::init([](const std::string& activation, const Arrays& weights, const Arrays& biases,
                          const Masks& weight_masks, const Masks& bias_masks,
                          const std::optional<std::pair<Arrays, Arrays>>& companion, const std::string& likelihood,
-                         const Array<double>& variance, const Array<T>& inputs, const Array<double>& targets,
-                         const Array<double>& row_weights, const std::string& level) {
+                         const Array<double>& variance, const py::array_t<T>& inputs, const Array<double>& targets,
+                         const Array<double>& row_weights, const std::string& level, bool in_place) {
                  const Network network = make_network(activation, weights, biases, &weight_masks, &bias_masks);
                  std::optional<Network> fixed;
                  if (companion) fixed = make_network(activation, companion->first, companion->second, nullptr, nullptr);
@@ -174,20 +182,28 @@ void bind_model_of(py::module_& m, const char* name) {
                      "companion of the same inputs and outputs");
                  require(inputs.ndim() == 2 && inputs.shape(1) == network.n_inputs(), "inputs shape");
                  require(row_weights.size() == inputs.shape(0), "row_weights shape");
-                 const DataView<T> data{inputs.shape(0), inputs.data(), targets.data(), row_weights.data()};
+                 constexpr py::ssize_t size = sizeof(T);
+                 require(inputs.strides(0) % size == 0 && inputs.strides(1) % size == 0, "aligned inputs");
+                 const DataView<T> data{.n_rows = inputs.shape(0),
+                                        .inputs = inputs.data(),
+                                        .row_step = inputs.strides(0) / size,
+                                        .column_step = inputs.strides(1) / size,
+                                        .targets = targets.data(),
+                                        .row_weights = row_weights.data(),
+                                        .owner = in_place ? hold(inputs) : nullptr};
                  const Likelihood spec{named(likelihoods, likelihood), to_vector(variance)};
                  require(targets.size() == inputs.shape(0) * targets_per_row(spec.kind, network.n_outputs()),
                          "targets shape");
                  require(spec.kind != LikelihoodKind::gaussian || variance.size() == network.n_outputs(),
                          "variance shape");
-                 // The arguments are held by the caller; the model copies what it keeps.
+                 // The arguments are held by the caller; the model copies what it keeps, or holds the inputs.
                  const py::gil_scoped_release release;
                  return make_model<T>(network, fixed, spec, data, level);
              }),
              py::kw_only(), py::arg("activation"), py::arg("weights"), py::arg("biases"), py::arg("weight_masks"),
              py::arg("bias_masks"), py::arg("companion"), py::arg("likelihood"), py::arg("variance"),
              py::arg("inputs").noconvert(), py::arg("targets").noconvert(), py::arg("row_weights").noconvert(),
-             py::arg("level"))
+             py::arg("level"), py::arg("in_place"))
         .def_property_readonly("dim", &Model<T>::dim)
         .def_property_readonly("tile_rows", &Model<T>::tile_rows)
         .def_property_readonly("cached_bytes", &Model<T>::cached_bytes)

@@ -31,7 +31,7 @@ public:
           terms_(make_terms(likelihood, data)),
           data_(plan_,
                 TileLayout(plan_, data.n_rows, targets_per_row(likelihood.kind, plan_.n_outputs), lanes_v<Vec<T>>,
-                           sizeof(T)),
+                           sizeof(T), PackedData<T>::can_stay(plan_, data)),
                 data.n_rows, lanes_v<Vec<T>>) {
         packer_.fill(data, likelihood.kind, data_);
     }
@@ -65,7 +65,11 @@ public:
             const std::int64_t rows = std::min(block_rows, n_rows - first);
             TileLayout layout(plan_, rows, 0, lanes_v<Vec<T>>, sizeof(T));
             PackedData<T> block(plan_, layout, rows, lanes_v<Vec<T>>);
-            packer_.fill(DataView<T>{rows, inputs + first * plan_.n_inputs, nullptr, nullptr}, terms_.kind, block);
+            packer_.fill(DataView<T>{.n_rows = rows,
+                                     .inputs = inputs + first * plan_.n_inputs,
+                                     .row_step = plan_.n_inputs,
+                                     .column_step = 1},
+                         terms_.kind, block);
             std::vector<std::unique_ptr<TilePass<T>>> passes(
                 static_cast<std::size_t>(std::max<std::int64_t>(threads, 1)));
             parallel_for(batch, threads, [&](std::int64_t b, std::int64_t worker) {

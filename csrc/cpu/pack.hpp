@@ -97,6 +97,12 @@ public:
     // Fills all tiles; `likelihood` says how targets are laid out, and is not read when data.targets is null.
     template <class T>
     void fill(const DataView<T>& data, LikelihoodKind likelihood, PackedData<T>& packed) const {
+        if (PackedData<T>::can_stay(plan_, data)) {
+            packed.inputs = data.inputs;
+            packed.owner = data.owner;
+            packed.input_step = data.column_step;
+            packed.last_inputs = AlignedArray<T>(plan_.n_inputs * packed.layout.stride);
+        }
         Workspace work(*this, padded(packed.layout.stride));
         for (std::int64_t t = 0; t < packed.n_tiles; ++t) fill_tile(data, likelihood, packed, t, work);
     }
@@ -175,14 +181,17 @@ private:
 
         for (std::int64_t r = 0; r < padded(filled); ++r)
             for (std::int64_t j = 0; j < plan_.n_inputs; ++j)
-                work.below[j * work.stride + r] = static_cast<double>(data.inputs[source_row(r) * plan_.n_inputs + j]);
+                work.below[j * work.stride + r] =
+                    static_cast<double>(data.inputs[source_row(r) * data.row_step + j * data.column_step]);
         const double* companion_output = run_companion(work, vectors);
 
         for (std::size_t l = 0; l < plan_.layers.size(); ++l) {
             const PlanLayer& layer = plan_.layers[l];
             const bool is_output = l + 1 == plan_.layers.size();
-            T* const constants = tile + packed.layout.constants[l];
-            for (std::int64_t s = 0; s < layer.n_constant(); ++s) {
+            const bool stay = l == 0 && packed.inputs;
+            T* const constants = stay ? packed.last_inputs.data() : tile + packed.layout.constants[l];
+            const std::int64_t n_constant = stay && t + 1 < packed.n_tiles ? 0 : layer.n_constant();
+            for (std::int64_t s = 0; s < n_constant; ++s) {
                 const double* value =
                     work.below.data() + layer.constant_sources[static_cast<std::size_t>(s)] * work.stride;
                 std::transform(value, value + filled, constants + s * stride,

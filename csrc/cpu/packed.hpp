@@ -42,7 +42,7 @@ private:
 // Where each array of a tile starts, in elements. All arrays are node-major: (items, stride), stride rows each.
 struct TileLayout {
     std::int64_t stride = 0;              // rows of a tile, a whole number of vectors
-    std::vector<std::int64_t> constants;  // by layer: (constant sources, stride)
+    std::vector<std::int64_t> constants;  // by layer: (constant sources, stride); nothing for inputs read in place
     std::vector<std::int64_t> offsets;    // by layer: (offset rows, stride)
     std::int64_t targets = 0;             // (n_targets, stride)
     std::int64_t row_weights = 0;         // (stride,), zero in padding rows
@@ -50,7 +50,7 @@ struct TileLayout {
 
     // n_targets: m for Gaussian and Bernoulli, 1 for class labels, 0 when only f is wanted.
     TileLayout(const Plan& plan, std::int64_t n_rows, std::int64_t n_targets, std::int64_t lanes,
-               std::int64_t element_bytes)
+               std::int64_t element_bytes, bool inputs_in_place = false)
         : stride(tile_rows(plan, n_rows, lanes, element_bytes)) {
         const auto reserve = [this](std::int64_t items) {
             const std::int64_t start = size;
@@ -58,7 +58,7 @@ struct TileLayout {
             return start;
         };
         for (const PlanLayer& layer : plan.layers) {
-            constants.push_back(reserve(layer.n_constant()));
+            constants.push_back(reserve(inputs_in_place && constants.empty() ? 0 : layer.n_constant()));
             offsets.push_back(reserve(static_cast<std::int64_t>(layer.offset_rows.size())));
         }
         targets = reserve(n_targets);
@@ -80,6 +80,13 @@ private:
     }
 };
 
+// An array of a tile: item i at base[i * step].
+template <class T>
+struct TileItems {
+    const T* base;
+    std::int64_t step;
+};
+
 template <class T>
 struct PackedData {
     TileLayout layout;
@@ -88,6 +95,11 @@ struct PackedData {
     std::int64_t lanes;
     std::int64_t n_slabs;  // stretches of tiles that are summed apart, see Evaluator
     AlignedArray<T> values;
+    // Inputs that stay where the caller has them, null where the tiles hold them: column j at inputs[j * input_step].
+    const T* inputs = nullptr;
+    std::int64_t input_step = 0;
+    std::shared_ptr<const void> owner;
+    AlignedArray<T> last_inputs;  // the last tile's, whose whole vectors would end beyond the caller's array
 
     PackedData(const Plan& plan, const TileLayout& tile_layout, std::int64_t rows, std::int64_t lane_count)
         : layout(tile_layout),
@@ -96,6 +108,18 @@ struct PackedData {
           lanes(lane_count),
           n_slabs(slabs(plan, rows, n_tiles)),
           values(n_tiles * layout.size) {}
+
+    // Whether a model can read the inputs where they are: all of them, as they are, with rows side by side.
+    static bool can_stay(const Plan& plan, const DataView<T>& data) {
+        return data.owner && data.row_step == 1 && plan.layers.front().n_constant() == plan.n_inputs;
+    }
+
+    // The constant sources of layer l.
+    TileItems<T> constants(std::size_t l, std::int64_t t) const {
+        if (l > 0 || !inputs) return {tile(t) + layout.constants[l], layout.stride};
+        if (t + 1 == n_tiles) return {last_inputs.data(), layout.stride};
+        return {inputs + t * layout.stride, input_step};
+    }
 
     T* tile(std::int64_t t) { return values.data() + t * layout.size; }
     const T* tile(std::int64_t t) const { return values.data() + t * layout.size; }

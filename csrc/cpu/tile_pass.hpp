@@ -178,7 +178,8 @@ private:
         for (std::size_t l = 0; l < layers_.size(); ++l) {
             const PlanLayer& layer = plan_.layers[l];
             LayerWork& work = layers_[l];
-            work.groups[1] = {tile + data.layout.constants[l], layer.n_constant(), stride_};
+            const TileItems<T> constants = data.constants(l, t);
+            work.groups[1] = {constants.base, layer.n_constant(), constants.step};
             for (std::size_t o = 0; o < layer.offset_rows.size(); ++o)
                 work.start[static_cast<std::size_t>(layer.offset_rows[o])] =
                     tile + data.layout.offsets[l] + static_cast<std::int64_t>(o) * stride_;
@@ -188,7 +189,7 @@ private:
                     const std::int64_t s = sources[j], constant = s - layer.n_varying();
                     if (s == layer.n_sources()) continue;
                     work.gradient[b].sources[j] =
-                        constant < 0 ? work.groups[0].base + s * stride_ : work.groups[1].base + constant * stride_;
+                        constant < 0 ? work.groups[0].base + s * stride_ : constants.base + constant * constants.step;
                 }
             }
         }

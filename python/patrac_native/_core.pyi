@@ -70,6 +70,7 @@ class _Model(Generic[T]):
         targets: _Float64,
         row_weights: _Float64,
         level: str,
+        in_place: bool,
     ) -> None: ...
     @property
     def dim(self) -> int: ...

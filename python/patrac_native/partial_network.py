@@ -27,6 +27,11 @@ PARAMETER_DTYPE = np.dtype([("layer", np.int32), ("row", np.int32), ("column", n
 _BLOCK_VALUES = 2**20
 
 
+def _is_strided(array: npt.NDArray[Any]) -> bool:
+    """Return whether entries lie at whole multiples of their size, as the engine reads them."""
+    return array.flags.aligned and all(stride % array.itemsize == 0 for stride in array.strides)
+
+
 def _as_floats(theta: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
     """Return theta as it is if it is a float32 or float64 array, else as float64."""
     if isinstance(theta, np.ndarray) and theta.dtype in (np.float32, np.float64):
@@ -187,12 +192,17 @@ class PartialNetwork:
     def core_model(
         self,
         likelihood: Likelihood,
-        X: FloatArray,
+        X: npt.NDArray[Any],
         targets: FloatArray,
         row_weights: FloatArray,
         dtype: np.dtype[Any] | None = None,
+        *,
+        in_place: bool = False,
     ) -> CoreModel:
-        """Compile plan and data; arguments as the likelihood's checks return them, `dtype` by default its own."""
+        """Compile plan and data; arguments as the likelihood's checks return them, `dtype` by default its own.
+
+        With `in_place` the model holds X and, where its type and order allow, reads it where it is.
+        """
         dtype = self.dtype if dtype is None else dtype
         variance = likelihood.variance_vector(self.n_outputs) if isinstance(likelihood, Gaussian) else np.empty(0)
         companion = (list(self.ranked.weights), list(self.ranked.biases)) if self.separate else None
@@ -206,10 +216,11 @@ class PartialNetwork:
             companion=companion,
             likelihood=likelihood.name,
             variance=variance,
-            inputs=cast_checked(X, dtype, "X"),
+            inputs=X if X.dtype == dtype and _is_strided(X) else cast_checked(X, dtype, "X"),
             targets=targets,
             row_weights=row_weights,
             level=self.level,
+            in_place=in_place,
         )
         return model
 

@@ -15,7 +15,7 @@ from patrac_native.network import Network
 from patrac_native.partial_network import PartialNetwork
 from patrac_native.prior import TraceClassPrior
 from patrac_native.threads import thread_count
-from patrac_native.validation import FloatArray, cast_checked, check_count, check_inputs, check_seed
+from patrac_native.validation import FloatArray, cast_checked, check_count, check_inputs_as_they_are, check_seed
 
 
 class Posterior:
@@ -35,13 +35,17 @@ class Posterior:
     likelihood : Likelihood
         `Gaussian(variance)`, `Categorical(scale)` or `Bernoulli()`.
     X : array_like, shape (n, d)
-        Finite inputs, n >= 1.
+        Finite inputs, n >= 1. Those of type float32 and float64 keep it.
     y : array_like
         (n,) or (n, m) numbers, labels 0..m-1 of shape (n,), or zeros and ones, as the likelihood wants.
     sample_weight : array_like, shape (n,), optional
         Factor of each row's term of the log-likelihood; under `Categorical(scale)` the weights of the mean.
     dtype : {"float32", "float64"}
         Type of theta and of the engine's arithmetic; sums over tiles of rows are in float64 either way.
+    copy : bool
+        Whether to keep a copy of X, so that it may change afterwards. False keeps X itself, which must then stay as it
+        is; if it is of type `dtype`, in Fortran order and no input is left out (`Full`, `Mix`, `Sep`), the engine reads
+        it where it is, with no copy at all. Otherwise the engine packs the inputs that it needs, row tile by row tile.
 
     Attributes
     ----------
@@ -79,6 +83,7 @@ class Posterior:
         *,
         sample_weight: npt.ArrayLike | None = None,
         dtype: str = "float32",
+        copy: bool = True,
     ) -> None:
         if not isinstance(likelihood, Likelihood):
             raise TypeError(
@@ -87,7 +92,8 @@ class Posterior:
             )
         self.network = PartialNetwork(net, architecture, prior, dtype=dtype)
         self.likelihood = likelihood
-        self.X = check_inputs(X, self.network.n_inputs).copy()  # the caller's array may change, the model's does not
+        inputs = check_inputs_as_they_are(X, self.network.n_inputs)
+        self.X = inputs.copy(order="K") if copy else inputs.view()
         self.X.flags.writeable = False
         self.y = likelihood.check_targets(y, len(self.X), self.network.n_outputs)
         self.y.flags.writeable = False
@@ -95,7 +101,7 @@ class Posterior:
         self._check_range()
         targets = np.ascontiguousarray(self.y, dtype=np.float64)
         cast_checked(targets, self.network.dtype, "y")  # the engine's own conversion would be silent
-        self._model: Any = self.network.core_model(likelihood, self.X, targets, self.row_weights)
+        self._model: Any = self.network.core_model(likelihood, self.X, targets, self.row_weights, in_place=not copy)
 
     def _check_range(self) -> None:
         """Raise where the likelihood's own numbers do not survive in `dtype`."""

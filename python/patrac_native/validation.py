@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
 
+_BLOCK_ROWS = 65_536  # of a large array looked at together, so that looking takes little memory
+
 
 def as_real_array(value: Any, name: str, advice: str = "Encode it as numbers first.") -> FloatArray:
     """Convert `value` to a C-contiguous float64 array, refusing what is not real numbers.
@@ -34,6 +36,11 @@ def as_real_array(value: Any, name: str, advice: str = "Encode it as numbers fir
     TypeError
         If the entries are not real numbers (strings, objects, complex numbers) or the rows are of unequal length.
     """
+    return np.require(_as_numbers(value, name, advice), dtype=np.float64, requirements="C")
+
+
+def _as_numbers(value: Any, name: str, advice: str) -> npt.NDArray[Any]:
+    """Return `value` as an array of real numbers of any type and memory order, raising as `as_real_array` does."""
     if hasattr(value, "detach") and hasattr(value, "cpu"):  # a torch tensor; NumPy refuses one that requires grad
         value = value.detach().cpu()
     try:
@@ -47,7 +54,7 @@ def as_real_array(value: Any, name: str, advice: str = "Encode it as numbers fir
             raise TypeError(f"{name} must hold real numbers; got dtype object ({error}). {advice}") from error
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{name} must hold real numbers; got dtype {array.dtype}. {advice}")
-    return np.require(array, dtype=np.float64, requirements="C")
+    return array
 
 
 def check_finite(
@@ -75,15 +82,17 @@ def check_finite(
     ValueError
         With column and row (both counted from 0), the value there and the number of bad entries.
     """
+    blocks = range(0, len(array), _BLOCK_ROWS)
+    if all(np.isfinite(array[first : first + _BLOCK_ROWS]).all() for first in blocks):
+        return
     bad = ~np.isfinite(array)
-    if bad.any():
-        column = int(np.argmax(bad.any(axis=0)))
-        row = int(np.argmax(bad[:, column]))
-        named = "" if columns is None else f" ({columns[column]!r})"
-        raise ValueError(
-            f"{name} must be finite; column {column}{named} has {array[row, column]} first at row {row} "
-            f"({int(bad.sum())} bad values in all). {advice}"
-        )
+    column = int(np.argmax(bad.any(axis=0)))
+    row = int(np.argmax(bad[:, column]))
+    named = "" if columns is None else f" ({columns[column]!r})"
+    raise ValueError(
+        f"{name} must be finite; column {column}{named} has {array[row, column]} first at row {row} "
+        f"({int(bad.sum())} bad values in all). {advice}"
+    )
 
 
 def cast_checked(array: npt.NDArray[Any], dtype: np.dtype[Any], name: str) -> npt.NDArray[Any]:
@@ -124,7 +133,14 @@ def check_inputs(X: npt.ArrayLike, d: int, name: str = "X") -> FloatArray:
     ValueError
         If the shape is not (n, d), n is 0, or an entry is NaN or infinite (the message names column and row).
     """
-    array = as_real_array(X, name)
+    return np.require(check_inputs_as_they_are(X, d, name), dtype=np.float64, requirements="C")
+
+
+def check_inputs_as_they_are(X: npt.ArrayLike, d: int, name: str = "X") -> npt.NDArray[Any]:
+    """Validate network inputs as `check_inputs`, leaving float32 and float64 arrays in their type and memory order."""
+    array = _as_numbers(X, name, "Encode it as numbers first.")
+    if array.dtype not in (np.float32, np.float64):
+        array = array.astype(np.float64)
     if array.ndim != 2:
         hint = f" Use {name}[:, None] for a single input." if array.ndim == 1 and d == 1 else ""
         raise ValueError(f"{name} must have shape (n, {d}); got {array.shape}.{hint}")
