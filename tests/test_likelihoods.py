@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import stats
 from scipy.optimize import minimize
 
+import patrac_native as pn
+import problems
+from patrac_native import _core
 from patrac_native.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, likelihood_from_dict
 
 torch = pytest.importorskip("torch")
@@ -278,3 +282,37 @@ def test_unequal_likelihoods_and_unknown_name() -> None:
     assert Categorical() != Categorical(scale=1.0)
     with pytest.raises(ValueError, match="one of gaussian, categorical, bernoulli; got 'poisson'"):
         likelihood_from_dict({"name": "poisson"})
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("level", _core.testing.levels())
+def test_log_sum_exp_of_the_engine_is_accurate_relative_to_its_largest_input(
+    level: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network without hidden layers and the identity for weights makes f = x, so l = x_y - log sum_c exp x_c.
+
+    With u the unit roundoff: centring costs 2 u max|x| in the exponent of each term and again in the chosen one; each
+    exponential 2 u and the sum m u of a number between 1 and m; the logarithm 2 u of at most log m < m.
+    """
+    monkeypatch.setenv("PATRAC_SIMD", level)
+    m = 7
+    prior = pn.TraceClassPrior(1.5, 2.0, 0.5)
+    net = pn.Network([np.eye(m)], [np.zeros(m)])
+    rng = problems.rng_of("log-sum-exp")
+    unit = float(np.finfo(dtype).eps) / 2
+    rows = [scale * rng.normal(size=m) for scale in (1e-6, 0.1, 1.0, 30.0, 1e3, 1e6) for _ in range(20)]
+    rows += [
+        np.zeros(m),
+        np.full(m, 88.0),
+        np.full(m, -1e4),
+        np.r_[np.zeros(m - 1), 1e4],
+        np.r_[0.0, np.full(m - 1, -1e30)],
+    ]
+    for row in rows:
+        x = row.astype(dtype)
+        post = pn.Posterior(net, pn.Full(), prior, pn.Categorical(), x[None], [2], dtype=dtype)
+        assert post.level == level
+        with mpmath.workprec(200):
+            exact = float(float(x[2]) - mpmath.log(mpmath.fsum(mpmath.exp(float(v)) for v in x)))
+        bound = unit * (4 * float(np.abs(x).max()) + 2 * m + 4)
+        assert abs(float(post.log_likelihood(post.theta_map)) - exact) <= bound
