@@ -34,8 +34,8 @@ def native(case: Case, chains: int = 1, threads: int = 1) -> Side:
 def jax_targets(case: Case, variants: bool = False) -> dict[str, peers.Target]:
     """Targets of the JAX sides; `variants` adds those that are never the fastest.
 
-    masked: the plain scan. lean: constant layers taken out. by hand: the same structure that the plan exploits
-    (dots: all products by XLA's dot, which wins with many small networks).
+    masked: the plain scan. rows first: its other layout, on Full. lean: constant layers taken out. by hand: the same
+    structure that the plan exploits (dots: all products by XLA's dot, which wins with many small networks).
     """
     post = case.post
     found = {
@@ -45,6 +45,7 @@ def jax_targets(case: Case, variants: bool = False) -> dict[str, peers.Target]:
     }
     if case.key.architecture == "Full":
         del found["jax lean"]  # there is nothing to leave out
+        found["jax rows first"] = peers.in_theta(post, peers.rows_first(post))
     if case.key.architecture.startswith("Sep"):
         found["jax by hand, dots"] = peers.in_theta(post, by_hand(post, small_width=1))
     if variants:
