@@ -70,7 +70,7 @@ def test_command_prints_every_architecture(capsys: pytest.CaptureFixture[str], m
     printed = capsys.readouterr().out
     for label in ("Full", "Mix(2)", "Mix(5)", "Sep(2)", "Sep(5)", "Out(12)", "Out(45)"):
         (line,) = [line for line in printed.splitlines() if line.startswith(f"{label} ")]
-        *_, rows, step, floor, share = line.split()
+        *_, rows, step, floor, share = line.replace(",", "").split()
         assert rows == "40" and float(step) > 0 and float(floor) > 0
         # Both numbers are printed with three digits, half a unit of the third is at most 1/200 of each.
         assert float(share.rstrip("%")) == pytest.approx(100 * float(floor) / float(step), rel=0.0101, abs=0.5)

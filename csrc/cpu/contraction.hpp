@@ -184,23 +184,6 @@ PATRAC_FN V pair_sums(V a, V b, std::integer_sequence<int, L...>) {
            shuffle(a, b, std::integer_sequence<int, ((L & 2) / 2 * n + (L & ~3) + (L & 1) * 2 + 1)...>{});
 }
 
-// The sum of the two halves of a vector.
-template <class V, int... L>
-PATRAC_FN auto folded(V x, std::integer_sequence<int, L...>) {
-#if __has_builtin(__builtin_shufflevector)
-    return __builtin_shufflevector(x, x, L...) + __builtin_shufflevector(x, x, (L + int(sizeof...(L)))...);
-#else
-    typedef std::remove_cvref_t<decltype(x[0])> Half __attribute__((vector_size(sizeof(V) / 2)));
-    Half half[2];
-    __builtin_memcpy(half, &x, sizeof(x));
-    return half[0] + half[1];
-#endif
-}
-template <class V>
-PATRAC_FN auto folded(V x) {
-    return folded(x, std::make_integer_sequence<int, sizeof(V) / sizeof(x[0]) / 2>{});
-}
-
 // Sums over lanes of four vectors, as (a, b, c, d).
 template <class V, class T = std::remove_cvref_t<decltype(V{}[0])>>
 PATRAC_FN Four<T> four_sums(V a, V b, V c, V d) {

@@ -167,9 +167,10 @@ public:
         : keys_(key),
           dim_(dim),
           row_((dim + normals_per_block<T> - 1) / normals_per_block<T> * normals_per_block<T>),
-          normals_(noise_size<T>(batch(dim), dim)) {}
+          normals_(noise_size<T>(batch(dim), dim) + lanes_v<Vec<T>>) {}
 
-    // Standard normals (K,) of `step`; steps are asked for in increasing order.
+    // Standard normals (K,) of `step`, readable to the end of the last whole vector; steps are asked for in increasing
+    // order.
     const T* normals(std::int64_t step) {
         if (step >= end_) refill(step);
         return normals_.data() + (step - first_) * row_;

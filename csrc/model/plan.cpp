@@ -138,7 +138,9 @@ PlanLayer plan_layer(const Layer& layer, const Flags& below, const Flags& rows, 
         if (entry(r, static_cast<std::int32_t>(n_sources)) >= 0) bias_rows.push_back(r);
     std::vector<std::int32_t> weight_sources = positions_where(source_in_block);
     const std::vector<std::int32_t> bias_source{static_cast<std::int32_t>(n_sources)};
-    if (weight_rows == bias_rows) {
+    // One block costs a small layer less than two; in a wide one it would break up the runs of theta.
+    constexpr std::size_t wide = 8;
+    if (weight_rows == bias_rows && weight_sources.size() < wide) {
         weight_sources.push_back(bias_source.front());
         add_gradient_block(plan.gradient, std::move(weight_rows), std::move(weight_sources), entry);
     } else {

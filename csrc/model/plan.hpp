@@ -38,7 +38,7 @@ struct PlanLayer {
     std::vector<Run> weight_runs;
     std::vector<Run> bias_runs;
 
-    // Together they cover every Bayesian entry; one block, unless biases are Bayesian on other rows than weights.
+    // Together they cover every Bayesian entry: one block, or one for weights and one for biases.
     std::vector<GradientBlock> gradient;
 
     std::int64_t n_rows() const { return static_cast<std::int64_t>(rows.size()); }

@@ -154,14 +154,17 @@ public:
 private:
     // v = u + (drift C g(u) + noise C^(1/2) w - shrink u), w standard normal.
     void propose(const Proposal& by) {
-        const T shrink = static_cast<T>(by.shrink), drift = static_cast<T>(by.drift), noise = static_cast<T>(by.noise);
-        const T* const u = current_.theta.data();
-        const T* const g = current_.gradient.data();
-        const T* const deviation = shared_.prior_deviation.data();
+        using V = Vec<T>;
+        const V shrink = broadcast<V>(static_cast<T>(by.shrink)), drift = broadcast<V>(static_cast<T>(by.drift)),
+                noise = broadcast<V>(static_cast<T>(by.noise));
         const T* const w = noise_.normals(step_);
-        T* const v = proposed_.theta.data();
-        for (std::int64_t i = 0; i < proposed_.theta.size(); ++i)
-            v[i] = u[i] + (deviation[i] * (drift * (deviation[i] * g[i]) + noise * w[i]) - shrink * u[i]);
+        // Whole vectors: beyond K the deviation is zero, so v stays zero there whatever the noise is.
+        for (std::int64_t i = 0; i < proposed_.theta.size(); i += lanes_v<V>) {
+            const V u = load<V>(current_.theta.data() + i), g = load<V>(current_.gradient.data() + i);
+            const V deviation = load<V>(shared_.prior_deviation.data() + i);
+            const V move = deviation * (drift * (deviation * g) + noise * load<V>(w + i)) - shrink * u;
+            store<V>(proposed_.theta.data() + i, u + move);
+        }
     }
 
     bool accept(double step_size) {

@@ -214,18 +214,35 @@ PATRAC_FN void unrolled(const F& f) {
     }(std::make_integer_sequence<int, N>{});
 }
 
+// The sum of the two halves of a vector.
+#if __has_builtin(__builtin_shufflevector)
+template <class V, int... L>
+PATRAC_FN auto folded(V x, std::integer_sequence<int, L...>) {
+    return __builtin_shufflevector(x, x, L...) + __builtin_shufflevector(x, x, (L + int(sizeof...(L)))...);
+}
+template <class V>
+PATRAC_FN auto folded(V x) {
+    return folded(x, std::make_integer_sequence<int, sizeof(V) / sizeof(x[0]) / 2>{});
+}
+#else
+template <class V>
+PATRAC_FN auto folded(V x) {
+    typedef std::remove_cvref_t<decltype(x[0])> Half __attribute__((vector_size(sizeof(V) / 2)));
+    Half half[2];
+    __builtin_memcpy(half, &x, sizeof(x));
+    return half[0] + half[1];
+}
+#endif
+
 // Sum over lanes in a fixed order (halves added pairwise), the same for a given lane count on every processor.
 template <class V>
-PATRAC_FN scalar_t<V> reduce_add(V x) {
-    if constexpr (lanes_v<V> == 1) {
+PATRAC_FN auto reduce_add(V x) {
+    if constexpr (std::is_arithmetic_v<V>)
         return x;
-    } else {
-        scalar_t<V> lane[lanes_v<V>];
-        store<V>(lane, x);
-        for (int width = lanes_v<V> / 2; width > 0; width /= 2)
-            for (int i = 0; i < width; ++i) lane[i] += lane[i + width];
-        return lane[0];
-    }
+    else if constexpr (sizeof(V) == 2 * sizeof(x[0]))
+        return x[0] + x[1];
+    else
+        return reduce_add(folded(x));
 }
 
 }  // namespace patrac::PATRAC_LEVEL
