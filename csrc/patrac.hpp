@@ -45,7 +45,7 @@ struct Likelihood {
     std::vector<double> variance;  // (m,), Gaussian only
 };
 
-// Borrowed arrays, read only while the call that takes the view runs.
+// Borrowed arrays, read only while the call that takes the view runs, save inputs with an owner.
 template <class T>
 struct DataView {
     std::int64_t n_rows = 0;

@@ -6,6 +6,7 @@ import gc
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -118,7 +119,7 @@ def test_memory_in_sizes_of_the_inputs(architecture: str, order: str, copy: str,
         [sys.executable, "-c", script, order, copy],
         capture_output=True,
         text=True,
-        cwd="tests",
+        cwd=Path(__file__).parent,
         check=False,
         timeout=120,
     )

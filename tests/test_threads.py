@@ -79,3 +79,12 @@ def test_shared_rows_work_in_a_forked_process() -> None:
     child.join(60)
     assert child.exitcode == 0
     assert queue.get() == value
+
+
+def test_any_number_of_threads_may_be_asked_for() -> None:
+    """What is started depends on the work: prediction of one point takes one thread."""
+    post = posterior("float32")
+    inputs = post.X[:100]
+    wanted = post.network.predict(post.theta_map, inputs, threads=1)
+    np.testing.assert_array_equal(post.network.predict(post.theta_map, inputs, threads=2**61), wanted)
+    assert post.log_likelihood(post.theta_map, threads=2**61) == post.log_likelihood(post.theta_map, threads=1)

@@ -15,6 +15,7 @@ Array<T> elementary(const std::string& name, const Array<T>& x, const std::strin
 
 std::int64_t repeat_operation(const std::string& name, const std::string& dtype, std::int64_t repeats,
                               const std::string& level) {
+    require(dtype == "float32" || dtype == "float64", "dtype float32 or float64");
     const py::gil_scoped_release release;  // touches no Python object
     return dtype == "float32" ? testing::repeat_operation<float>(name, repeats, level)
                               : testing::repeat_operation<double>(name, repeats, level);

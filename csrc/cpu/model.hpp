@@ -41,7 +41,9 @@ public:
     std::int64_t n_outputs() const override { return plan_.n_outputs; }
     std::vector<LayerReport> layer_reports() const override { return reports_; }
     std::int64_t tile_rows() const override { return data_.layout.stride; }
-    std::int64_t cached_bytes() const override { return data_.values.size() * static_cast<std::int64_t>(sizeof(T)); }
+    std::int64_t cached_bytes() const override {
+        return (data_.values.size() + data_.last_inputs.size()) * static_cast<std::int64_t>(sizeof(T));
+    }
     std::string level() const override { return level_; }
 
     void evaluate(const T* theta, std::int64_t batch, double* log_likelihood, T* gradient,
@@ -50,8 +52,9 @@ public:
             T* const g = gradient ? gradient + b * plan_.dim : nullptr;
             log_likelihood[b] = evaluator.evaluate(theta + b * plan_.dim, terms_, g);
         };
-        if (batch == 1 && threads > 1 && data_.n_slabs > 1) {
-            Evaluator<T> evaluator(plan_, data_, threads);
+        // Threads for one evaluation cost about a slab each to start: every one gets several.
+        if (const std::int64_t team = std::min(threads, data_.n_slabs / 4); batch == 1 && team > 1) {
+            Evaluator<T> evaluator(plan_, data_, team);
             return evaluate_one(evaluator, 0);
         }
         parallel_for(batch, threads, [&](std::int64_t b, std::int64_t) { evaluate_one(*Lease(*this), b); });
@@ -59,6 +62,7 @@ public:
 
     void predict(const T* theta, std::int64_t batch, const T* inputs, std::int64_t n_rows, T* f,
                  std::int64_t threads) const override {
+        threads = std::clamp<std::int64_t>(threads, 1, std::max<std::int64_t>(1, batch));
         // Blocks of rows bound the memory of the folded constants.
         const std::int64_t block_rows = std::max<std::int64_t>(1, 8192 / data_.layout.stride) * data_.layout.stride;
         for (std::int64_t first = 0; first < n_rows; first += block_rows) {
@@ -70,8 +74,7 @@ public:
                                      .row_step = plan_.n_inputs,
                                      .column_step = 1},
                          terms_.kind, block);
-            std::vector<std::unique_ptr<TilePass<T>>> passes(
-                static_cast<std::size_t>(std::max<std::int64_t>(threads, 1)));
+            std::vector<std::unique_ptr<TilePass<T>>> passes(static_cast<std::size_t>(threads));
             parallel_for(batch, threads, [&](std::int64_t b, std::int64_t worker) {
                 auto& pass = passes[static_cast<std::size_t>(worker)];
                 if (!pass) pass = std::make_unique<TilePass<T>>(plan_, layout);
@@ -102,7 +105,7 @@ public:
     }
 
 private:
-    // An evaluator taken from the pool for one evaluation, so that repeated calls allocate nothing.
+    // An evaluator taken from the pool for one evaluation, so that repeated calls of one thread allocate nothing.
     class Lease {
     public:
         explicit Lease(const CpuModel& model) : model_(model) {

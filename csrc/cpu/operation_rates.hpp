@@ -14,8 +14,10 @@ template <class V>
 PATRAC_FN void touch(V& value) {
 #if defined(__x86_64__)
     asm volatile("" : "+x"(value));
-#else
+#elif defined(__aarch64__)
     asm volatile("" : "+w"(value));
+#else
+    asm volatile("" : "+m"(value));
 #endif
 }
 
@@ -23,7 +25,7 @@ PATRAC_FN void touch(V& value) {
 template <class T>
 std::int64_t repeat_multiply_add(std::int64_t repeats) {
     using V = Vec<T>;
-    constexpr int chains = 10, inner = 100;
+    constexpr int chains = registers > 16 ? 20 : 10, inner = 100;
     V sum[chains], factor = broadcast<V>(T(0.5));
     touch(factor);
     unrolled<chains>([&](auto i) __attribute__((always_inline)) { sum[i] = broadcast<V>(T(i)); });

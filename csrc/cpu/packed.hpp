@@ -13,7 +13,7 @@
 namespace patrac::PATRAC_LEVEL {
 
 // Zeroed array aligned to a cache line, so that no vector of any level straddles two lines. The rest of its last line
-// is zero too: loops over whole vectors may read beyond the end, and must not write there.
+// is zero too: loops over whole vectors may read beyond the end, and may write only zeros there.
 template <class T>
 class AlignedArray {
 public:
@@ -129,12 +129,12 @@ struct PackedData {
 
 private:
     // A matter of the model and the data alone, so that sums do not depend on the threads that share them. A slab is
-    // worth about 50 microseconds of one core, a hundred times what it takes to hand it over.
+    // worth about 50 microseconds of one core, a hundred times what it takes to hand it to a thread that waits.
     static std::int64_t slabs(const Plan& plan, std::int64_t n_rows, std::int64_t n_tiles) {
         constexpr std::int64_t most = 16, multiply_adds = 1'000'000;
         std::int64_t each_row = 1;
         for (const PlanLayer& layer : plan.layers) each_row += layer.n_rows() * layer.n_sources();
-        return std::clamp<std::int64_t>(n_rows * each_row / multiply_adds, 1, std::min(most, n_tiles));
+        return std::max<std::int64_t>(1, std::min({n_rows * each_row / multiply_adds, most, n_tiles}));
     }
 };
 

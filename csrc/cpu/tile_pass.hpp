@@ -94,8 +94,8 @@ public:
             const PlanLayer& layer = plan.layers[l];
             LayerWork& work = layers_.emplace_back(layer);
             work.value = AlignedArray<T>(layer.n_rows() * stride_);
-            if (keeps_pre_) work.pre = AlignedArray<T>(layer.n_rows() * stride_);
-            work.groups[0] = {l > 0 ? layers_[l - 1].value.data() : nullptr, layer.n_varying(), stride_};
+            if (keeps_pre_ && l + 1 < plan.layers.size()) work.pre = AlignedArray<T>(layer.n_rows() * stride_);
+            work.groups[0] = {l > 0 ? layers_[l - 1].value.data() : zeros_.data(), layer.n_varying(), stride_};
             for (const GradientBlock& block : layer.gradient) {
                 BlockWork& columns = work.gradient.emplace_back();
                 for (const std::int32_t row : block.rows) columns.rows.push_back(work.value.data() + row * stride_);
@@ -214,7 +214,11 @@ private:
         T* pre;
         std::int64_t stride;
 
-        PATRAC_FN Node at(std::int64_t o) const { return {broadcast<V>(bias[o]), offset[o], pre + o * stride}; }
+        PATRAC_FN Node at(std::int64_t o) const {
+            T* row = nullptr;
+            if constexpr (!IsOutput && !Zeta::from_value) row = pre + o * stride;
+            return {broadcast<V>(bias[o]), offset[o], row};
+        }
         static constexpr bool finishes = !IsOutput;
         PATRAC_FN V finish(V z) const { return Zeta::value(z); }
     };

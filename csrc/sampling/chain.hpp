@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 #include "../cpu/noise.hpp"
 #include "../cpu/target.hpp"
@@ -77,6 +78,7 @@ public:
         change_.sum_dot_difference = reduce_add(sum_dot_difference);
         change_.g_dot_cg_difference = v.g_dot_cg - u.g_dot_cg;
         // An entry of v or g(v) that is not finite leaves its mark in a sum: infinity, or NaN from infinity times zero.
+        // So do, in float64, products too large for the ratio to be computed.
         finite_ = std::isfinite(v.log_likelihood) && std::isfinite(v.g_dot_cg) &&
                   std::isfinite(change_.difference_dot_sum) && std::isfinite(change_.sum_dot_difference);
     }
@@ -125,7 +127,8 @@ public:
             throw std::invalid_argument(
                 "init: the log-likelihood or its gradient is not finite at the starting point "
                 "of chain " +
-                std::to_string(index) + "; start from another point or use dtype=\"float64\"");
+                std::to_string(index) + "; start from another point" +
+                (std::is_same_v<T, float> ? " or use dtype=\"float64\"" : ""));
     }
 
     bool finished() const override { return step_ == total_steps_; }

@@ -94,12 +94,14 @@ inline void pause() {
 #endif
 }
 
-// About 20 microseconds of pauses; the serial part of a step is shorter.
+// Pauses before a thread lets go of its processor: about 20 microseconds on x86, longer than the serial part of a step.
+// Elsewhere a pause may be shorter; then helpers sleep between steps, and the numbers are the same.
 constexpr int patience = 500;
 
 }  // namespace
 
 Team::Team(std::int64_t size) {
+    helpers_.reserve(static_cast<std::size_t>(std::max<std::int64_t>(0, size - 1)));  // so that only threads can fail
     try {
         for (std::int64_t member = 1; member < size; ++member) helpers_.emplace_back([this, member] { help(member); });
     } catch (const std::system_error&) {  // no thread left: the sums are the same with those that there are

@@ -38,7 +38,7 @@ private:
     const std::function<void(std::int64_t, std::int64_t)>* body_ = nullptr;
     std::int64_t count_ = 0;
     std::atomic<bool> closing_{false};
-    // Each on a cache line of its own: all members write them.
+    // Each on a cache line of its own: members read or write them at the same time.
     alignas(64) std::atomic<std::uint32_t> round_{0};
     alignas(64) std::atomic<std::int64_t> next_{0};
     alignas(64) std::atomic<std::int64_t> busy_{0};

@@ -15,7 +15,7 @@ from patrac_native.likelihoods import Gaussian, Likelihood
 from patrac_native.network import Network
 from patrac_native.prior import TraceClassPrior
 from patrac_native.threads import thread_count
-from patrac_native.validation import FloatArray, as_real_array, cast_checked, check_finite, check_inputs
+from patrac_native.validation import FloatArray, as_real_array, cast_checked, check_finite, check_inputs_as_they_are
 
 DTYPES = ("float32", "float64")
 CoreModel = _core.Model32 | _core.Model64
@@ -201,7 +201,7 @@ class PartialNetwork:
     ) -> CoreModel:
         """Compile plan and data; arguments as the likelihood's checks return them, `dtype` by default its own.
 
-        With `in_place` the model holds X and, where its type and order allow, reads it where it is.
+        With `in_place` the model holds X and reads it where it is, if its type and order allow that.
         """
         dtype = self.dtype if dtype is None else dtype
         variance = likelihood.variance_vector(self.n_outputs) if isinstance(likelihood, Gaussian) else np.empty(0)
@@ -245,7 +245,7 @@ class PartialNetwork:
         ndarray of `dtype`, shape (n, m) or (B, n, m)
         """
         batch, single = self.check_theta(theta)
-        inputs = cast_checked(check_inputs(X, self.n_inputs), self.dtype, "X")
+        inputs = cast_checked(check_inputs_as_they_are(X, self.n_inputs), self.dtype, "X")
         model: Any = self._predictor
         f: npt.NDArray[Any] = model.predict(batch, inputs, thread_count(threads))
         return f[0] if single else f

@@ -45,7 +45,8 @@ class Posterior:
     copy : bool
         Whether to keep a copy of X, so that it may change afterwards. False keeps X itself, which must then stay as it
         is; if it is of type `dtype`, in Fortran order and no input is left out (`Full`, `Mix`, `Sep`), the engine reads
-        it where it is, with no copy at all. Otherwise the engine packs the inputs that it needs, row tile by row tile.
+        it where it is, all but the last few rows. Otherwise the engine packs the inputs that it needs, row tile by row
+        tile.
 
     Attributes
     ----------

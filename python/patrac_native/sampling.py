@@ -67,8 +67,9 @@ def sample(
     seed : int, optional
         0 <= seed < 2^64. None draws one; either is recorded in `draws.settings`.
     threads : int, optional
-        Native threads; default all processors of this process. Each chain takes one; where there are more threads than
-        chains, the others share the rows of a step, if there are enough rows for it to pay.
+        Native threads; default all processors of this process (a quota of processor time is not seen: give the number
+        where there is one). Each chain takes one. With k times as many threads as chains, k share the rows of a step,
+        if there are enough rows for it to pay.
     device : {"auto", "cpu"}
         Where to run.
     progress : bool, optional
