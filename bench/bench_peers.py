@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import argparse
-import statistics
 from typing import Any
 
 import one_core  # noqa: F401 - pins the process, before anything below starts threads
@@ -17,7 +16,7 @@ import pytest
 from cases import ARCHITECTURES, Key, prepare
 from sides import VMAP_CHAINS, jax_side, jax_targets, native, torch_side
 from tables import Table, add_arguments, chosen, print_about, write_json
-from timing import paired_ratio, time_sides
+from timing import time_beside_native
 from verify import verify, verify_gradients
 
 from patrac_native.studies.tables import number
@@ -38,14 +37,7 @@ def measure(key: Key, options: argparse.Namespace) -> dict[str, Any]:
         for name in targets:
             if name != "jax masked" or key.architecture == "Full":
                 sides |= {f"{name} x {chains}": jax_side(case, targets[name], chains) for chains in VMAP_CHAINS}
-    found = time_sides(sides, options.repeats, options.seconds)
-    times = found[options.clock]
-    medians = {name: statistics.median(values) for name, values in times.items()}
-    return {
-        "microseconds": found,
-        "median": medians,
-        "ratios": {name: paired_ratio(times[name], times["native"]) for name in times},
-    }
+    return time_beside_native(sides, options.repeats, options.seconds, options.clock)
 
 
 @pytest.mark.parametrize("side", ["jax masked", "jax lean", "jax by hand"])
@@ -76,7 +68,7 @@ def main() -> None:
         print(f"\n{key}")
         table = Table(["", "us/step", "/ native"], [34, 9, 9])
         for name, median in found["median"].items():
-            table.row([name, number(median), number(found["ratios"][name])])
+            table.row([name, number(median), number(found["ratios"].get(name, 1.0))])
         for kind, names in {
             "one chain": [name for name in found["median"] if name.startswith("jax") and " x " not in name],
             "vmap": [name for name in found["median"] if " x " in name],

@@ -7,7 +7,6 @@ times many chains on the core; `pytest bench/bench_step.py` times native steps w
 from __future__ import annotations
 
 import argparse
-import statistics
 from typing import Any
 
 import one_core  # noqa: F401 - pins the process, before anything below starts threads
@@ -17,7 +16,7 @@ import pytest
 from cases import ARCHITECTURES, Case, Key, prepare
 from sides import MANY_NATIVE_CHAINS, VMAP_CHAINS, jax_side, jax_targets, native, torch_side
 from tables import Table, add_arguments, chosen, print_about, verdict, write_json
-from timing import Side, paired_ratio, time_sides
+from timing import Side, time_beside_native
 from verify import verify, verify_gradients
 
 from patrac_native.floor import floor_microseconds, measure_rates, operations
@@ -47,19 +46,12 @@ def compare(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     if with_torch:
         sides["torch"] = torch_side(case)
     verify(case, targets, sides)
-    found = time_sides(sides, options.repeats, options.seconds)
-    times = found[options.clock]
-    medians = {name: statistics.median(values) for name, values in times.items()}
-    ratios = {name: paired_ratio(times[name], times["native"]) for name in times if name != "native"}
-    best = min(targets, key=ratios.__getitem__, default=None)
+    found = time_beside_native(sides, options.repeats, options.seconds, options.clock)
     floor = floor_microseconds(case.post)
-    return {
-        "microseconds": found,
-        "median": medians,
-        "ratios": ratios,
-        "best": best,
+    return found | {
+        "best": min(targets, key=found["ratios"].__getitem__, default=None),
         "floor": floor,
-        "fraction": floor / medians["native"],
+        "fraction": floor / found["median"]["native"],
         "operations": operations(case.post),
         "required": case.required._asdict(),
         "delta": case.delta,
@@ -91,18 +83,10 @@ def compare_many(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     sides: dict[str, Side] = {"native": native(case, chains=MANY_NATIVE_CHAINS)}
     for name, target in targets.items():
         sides |= {f"{name} x {chains}": jax_side(case, target, chains) for chains in VMAP_CHAINS}
-    found = time_sides(sides, options.repeats, options.seconds)
-    times = found[options.clock]
-    medians = {name: statistics.median(values) for name, values in times.items()}
-    ratios = {name: paired_ratio(times[name], times["native"]) for name in times if name != "native"}
-    best = min(ratios, key=ratios.__getitem__)
-    floor = floor_microseconds(case.post)
-    return {
-        "microseconds": found,
-        "median": medians,
-        "best": best,
-        "ratios": ratios,
-        "floor": floor,
+    found = time_beside_native(sides, options.repeats, options.seconds, options.clock)
+    return found | {
+        "best": min(found["ratios"], key=found["ratios"].__getitem__),
+        "floor": floor_microseconds(case.post),
         "required": case.required.many,
     }
 

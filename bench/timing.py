@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 CLOCKS: dict[str, Callable[[], float]] = {"cpu": time.process_time, "wall": time.perf_counter}
 Times = dict[str, dict[str, list[float]]]  # {clock: {side: [repeat]}}, microseconds a step of one chain
@@ -50,3 +51,14 @@ def time_sides(sides: Mapping[str, Side], repeats: int, seconds: float) -> Times
 def paired_ratio(numerator: Sequence[float], denominator: Sequence[float]) -> float:
     """Median of the repeats' ratios."""
     return statistics.median(a / b for a, b in zip(numerator, denominator, strict=True))
+
+
+def time_beside_native(sides: Mapping[str, Side], repeats: int, seconds: float, clock: str) -> dict[str, Any]:
+    """Time the sides, one of them "native": all timings, and on one clock medians and what the others take of it."""
+    found = time_sides(sides, repeats, seconds)
+    times = found[clock]
+    return {
+        "microseconds": found,
+        "median": {name: statistics.median(values) for name, values in times.items()},
+        "ratios": {name: paired_ratio(times[name], times["native"]) for name in times if name != "native"},
+    }
