@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -104,8 +102,8 @@ def problem(
     net = Network(weights, [0.1 * rng.standard_normal(rows) for rows in sizes[1:]])
     X = rng.standard_normal((n, sizes[0]))
     y = net.predict(X) + rng.standard_normal((n, 1))
-    with _forced(level):
-        return Posterior(net, architecture, TraceClassPrior(1.5, 1.0, 1.0), Gaussian(1.0), X, y[:, 0], dtype=dtype)
+    prior = TraceClassPrior(1.5, 1.0, 1.0)
+    return Posterior(net, architecture, prior, Gaussian(1.0), X, y[:, 0], dtype=dtype, level=level)
 
 
 def step_timer(post: Posterior) -> Callable[[int], float]:
@@ -175,20 +173,3 @@ def advice(times: Mapping[str, Sequence[float]], level: str) -> str:
         f"level {best} was {gains[best]:.2f} times as fast as {level}, which is in use: consider PATRAC_SIMD={best} "
         "(draws depend on the level)"
     )
-
-
-@contextmanager
-def _forced(level: str | None) -> Iterator[None]:
-    """Make the models that are compiled inside use this level."""
-    if level is None:
-        yield
-        return
-    before = os.environ.get("PATRAC_SIMD")
-    os.environ["PATRAC_SIMD"] = level
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["PATRAC_SIMD"]
-        else:
-            os.environ["PATRAC_SIMD"] = before

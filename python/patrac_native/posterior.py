@@ -47,6 +47,8 @@ class Posterior:
         is; if it is of type `dtype`, in Fortran order and no input is left out (`Full`, `Mix`, `Sep`), the engine reads
         it where it is, all but the last few rows. Otherwise the engine packs the inputs that it needs, row tile by row
         tile.
+    level : str, optional
+        Instruction-set level; by default PATRAC_SIMD or, from a fixed table, the processor's.
 
     Attributes
     ----------
@@ -85,13 +87,14 @@ class Posterior:
         sample_weight: npt.ArrayLike | None = None,
         dtype: str = "float32",
         copy: bool = True,
+        level: str | None = None,
     ) -> None:
         if not isinstance(likelihood, Likelihood):
             raise TypeError(
                 f"likelihood must be Gaussian, Categorical or Bernoulli; got {type(likelihood).__name__}. "
                 "Arguments come in the order net, architecture, prior, likelihood, X, y."
             )
-        self.network = PartialNetwork(net, architecture, prior, dtype=dtype)
+        self.network = PartialNetwork(net, architecture, prior, dtype=dtype, level=level)
         self.likelihood = likelihood
         inputs = check_inputs_as_they_are(X, self.network.n_inputs)
         self.X = inputs.copy(order="K") if copy else inputs.view()
