@@ -15,7 +15,7 @@ namespace patrac {
 
 enum class Activation : std::uint8_t { tanh, relu, gelu, silu, sigmoid };
 enum class LikelihoodKind : std::uint8_t { gaussian, categorical, bernoulli };
-enum class KernelKind : std::uint8_t { pcn, pcnl };
+enum class KernelKind : std::uint8_t { pcn, pcnl, mgrad, elliptical_slice, exact };
 
 // One layer of weights; a mask entry of 1 marks a Bayesian parameter.
 struct Layer {
@@ -77,12 +77,26 @@ struct Phase {
     double accept_high = 1.0;  // multiply it by 4/3 at or above
     bool accept_all = false;   // every finite proposal is taken
     bool average = false;      // end with the geometric mean of the step sizes of the phase's second half
+    double target = 0.0;       // where positive, approach this acceptance probability and not a band
+    // Where positive, the chains are compared after this many steps, twice as many and so on, and the phase ends when
+    // they are stable.
+    std::int64_t first_look = 0;
+};
+
+// The noise variance of a Gaussian likelihood, where it is drawn: inverse-gamma, density ∝ x^(-shape-1) exp(-rate/x).
+struct SampledVariance {
+    bool sampled = false;
+    double shape = 0.0;
+    double rate = 0.0;
+    double initial = 1.0;
 };
 
 struct RunConfig {
     KernelKind kernel = KernelKind::pcnl;
-    double step_size = 0.0;      // delta (pCNL) or beta (pCN) at the first step
-    double step_size_max = 0.0;  // 2 (pCNL) or 1 (pCN)
+    bool collapse = false;  // integrate the output weights out (Gaussian)
+    SampledVariance variance;
+    double step_size = 0.0;      // delta (pCNL, mGrad) or beta (pCN) at the first step
+    double step_size_max = 0.0;  // 2 (pCNL), 1 (pCN) or infinite
     std::vector<Phase> warmup;
     Phase sampling;                   // steps unused; adapt = the paper's adaptation while sampling
     std::int64_t adapt_window = 200;  // steps between two looks at the acceptance rate
@@ -91,13 +105,6 @@ struct RunConfig {
     std::int64_t chains = 0;
     std::uint64_t seed = 0;
     std::int64_t threads = 1;
-
-    // Of one chain, warm-up and sampling.
-    std::int64_t total_steps() const {
-        std::int64_t steps = draws * thin;
-        for (const Phase& phase : warmup) steps += phase.steps;
-        return steps;
-    }
 };
 
 // Where a run writes; the caller allocates. K is the model's dimension, P the number of warm-up phases.
@@ -109,8 +116,11 @@ struct RunBuffers {
     double* log_likelihood = nullptr;          // (chains, draws)
     double* acceptance_rate = nullptr;         // (chains, draws): over the `thin` steps that end in the draw
     double* step_size = nullptr;               // (chains, draws)
+    double* variance = nullptr;                // (chains, draws) of the noise, or null
     double* warmup_acceptance = nullptr;       // (chains, P): over each whole phase
     double* warmup_step_size = nullptr;        // (chains, P): at the end of each phase
+    std::int64_t* warmup_steps = nullptr;      // (P,): that each phase took
+    std::int64_t* warmup_stable = nullptr;     // (P,): 1 or 0 where a phase that may end early ended
     std::int64_t* nonfinite = nullptr;         // (chains,): proposals of sampling that were rejected as not finite
     std::int64_t* warmup_nonfinite = nullptr;  // (chains,): the same in warm-up
     std::int64_t* draws_done = nullptr;        // (chains,)
@@ -122,11 +132,13 @@ struct Progress {
     double acceptance_rate = 0.0;  // over all steps so far
 };
 
-// l(z) = constant + sum_i slope_i z_i - curvature_i z_i^2 / 2, with the prior N(0, I).
+// l(x) = constant + slope . x - x' B x / 2, the Gaussian likelihood of a last layer.
 struct Quadratic {
     double constant = 0.0;
-    std::vector<double> slope;      // (K,)
-    std::vector<double> curvature;  // (K,)
+    std::vector<double> slope;   // (K,)
+    std::vector<double> matrix;  // B: its diagonal (K,), or all of it (K, K)
+    double terms = 0.0;          // outputs times the sum of row weights
+    double variance = 1.0;       // of the noise that the numbers above are for, where it is sampled
 };
 
 // Called by the waiting thread about every 50 ms; returning false stops all chains at their next step.
@@ -151,9 +163,16 @@ public:
     // f (batch, n, m) at new inputs (n, d).
     virtual void predict(const T* theta, std::int64_t batch, const T* inputs, std::int64_t n_rows, T* f,
                          std::int64_t threads) const = 0;
-    // Log of the acceptance ratio of the move from -> to, both (K,), before the minimum with 0; for tests of a kernel.
+    // The same of the log marginal likelihood of the parameters below the output layer, theta (batch, hidden_dim);
+    // prior_variance (K,). Gaussian likelihood.
+    virtual void evaluate_collapsed(const T* theta, std::int64_t batch, const double* prior_variance,
+                                    double* log_likelihood, T* gradient) const = 0;
+    // K less the Bayesian parameters of the output layer.
+    virtual std::int64_t hidden_dim() const = 0;
+    // Log of the acceptance ratio of the move from -> to, both (K,), or (hidden_dim,) if `collapse`, before the minimum
+    // with 0; for tests of a kernel.
     virtual double log_acceptance(const T* from, const T* to, const double* prior_variance, KernelKind kernel,
-                                  double step_size) const = 0;
+                                  double step_size, bool collapse) const = 0;
     // Returns false when the monitor ended the run early.
     virtual bool sample(const RunConfig& config, const RunBuffers<T>& buffers, const Monitor& monitor) const = 0;
 };
@@ -163,10 +182,16 @@ template <class T>
 std::unique_ptr<Model<T>> make_model(const Network& network, const std::optional<Network>& companion,
                                      const Likelihood& likelihood, const DataView<T>& data, const std::string& level);
 
-// Chains on a quadratic log-likelihood; buffers.prior_variance is all ones. Returns as Model::sample does.
+// Chains on a quadratic log-likelihood; where the form is diagonal, buffers.prior_variance is all ones. Returns as
+// Model::sample does.
 template <class T>
 bool sample_quadratic(const Quadratic& form, const RunConfig& config, const RunBuffers<T>& buffers,
                       const Monitor& monitor, const std::string& level);
+
+// out[b] = matrix points[b], matrix (dim, dim) and the others (count, dim); a point's result does not depend on count.
+template <class T>
+void rotate(const double* matrix, const T* points, std::int64_t count, std::int64_t dim, T* out,
+            const std::string& level);
 
 std::vector<std::string> simd_levels();  // compiled levels that this processor runs, plainest first
 std::string default_simd_level();        // PATRAC_SIMD, else from a fixed rule by processor, never from a timing

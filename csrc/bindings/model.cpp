@@ -24,7 +24,11 @@ const std::map<std::string, Activation> activations = {{"tanh", Activation::tanh
 const std::map<std::string, LikelihoodKind> likelihoods = {{"gaussian", LikelihoodKind::gaussian},
                                                            {"categorical", LikelihoodKind::categorical},
                                                            {"bernoulli", LikelihoodKind::bernoulli}};
-const std::map<std::string, KernelKind> kernels = {{"pcn", KernelKind::pcn}, {"pcnl", KernelKind::pcnl}};
+const std::map<std::string, KernelKind> kernels = {{"pcn", KernelKind::pcn},
+                                                   {"pcnl", KernelKind::pcnl},
+                                                   {"mgrad", KernelKind::mgrad},
+                                                   {"elliptical_slice", KernelKind::elliptical_slice},
+                                                   {"exact", KernelKind::exact}};
 
 template <class Enum>
 Enum named(const std::map<std::string, Enum>& names, const std::string& name) {
@@ -124,9 +128,13 @@ py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Arr
 
     Array<T> theta({chains, draws, dim});
     Array<double> log_likelihood({chains, draws}), acceptance({chains, draws}), step_size({chains, draws});
+    Array<double> variance({config.variance.sampled ? chains : 0, draws});
     Array<double> warmup_acceptance({chains, phases}), warmup_step_size({chains, phases});
     Array<std::int64_t> nonfinite(chains), warmup_nonfinite(chains), draws_done(chains);
+    Array<std::int64_t> warmup_steps(phases), warmup_stable(phases);
     for (auto* counts : {&nonfinite, &warmup_nonfinite, &draws_done}) std::fill_n(counts->mutable_data(), chains, 0);
+    std::fill_n(warmup_steps.mutable_data(), phases, 0);
+    std::fill_n(warmup_stable.mutable_data(), phases, -1);
     std::fill_n(warmup_acceptance.mutable_data(), chains * phases, std::nan(""));
     std::fill_n(warmup_step_size.mutable_data(), chains * phases, std::nan(""));
 
@@ -137,8 +145,11 @@ py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Arr
     buffers.log_likelihood = log_likelihood.mutable_data();
     buffers.acceptance_rate = acceptance.mutable_data();
     buffers.step_size = step_size.mutable_data();
+    if (config.variance.sampled) buffers.variance = variance.mutable_data();
     buffers.warmup_acceptance = warmup_acceptance.mutable_data();
     buffers.warmup_step_size = warmup_step_size.mutable_data();
+    buffers.warmup_steps = warmup_steps.mutable_data();
+    buffers.warmup_stable = warmup_stable.mutable_data();
     buffers.nonfinite = nonfinite.mutable_data();
     buffers.warmup_nonfinite = warmup_nonfinite.mutable_data();
     buffers.draws_done = draws_done.mutable_data();
@@ -157,8 +168,11 @@ py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Arr
     result["log_likelihood"] = log_likelihood;
     result["acceptance_rate"] = acceptance;
     result["step_size"] = step_size;
+    if (config.variance.sampled) result["variance"] = variance;
     result["warmup_acceptance_rate"] = warmup_acceptance;
     result["warmup_step_size"] = warmup_step_size;
+    result["warmup_steps"] = warmup_steps;
+    result["warmup_stable"] = warmup_stable;
     result["nonfinite"] = nonfinite;
     result["warmup_nonfinite"] = warmup_nonfinite;
     result["draws_done"] = draws_done;
@@ -257,17 +271,35 @@ void bind_model_of(py::module_& m, const char* name) {
                 return f;
             },
             py::arg("theta").noconvert(), py::arg("inputs").noconvert(), py::arg("threads"))
+        .def_property_readonly("hidden_dim", &Model<T>::hidden_dim)
+        .def(
+            "collapsed",
+            [](const Model<T>& model, const Array<T>& theta, const Array<double>& prior_variance, bool with_gradient) {
+                require(theta.ndim() == 2 && theta.shape(1) == model.hidden_dim() &&
+                            prior_variance.size() == model.dim() && model.hidden_dim() < model.dim(),
+                        "theta or prior_variance shape");
+                Array<double> value(theta.shape(0));
+                Array<T> gradient({with_gradient ? theta.shape(0) : 0, theta.shape(1)});
+                double* const out = value.mutable_data();
+                T* const slope = with_gradient ? gradient.mutable_data() : nullptr;
+                {
+                    const py::gil_scoped_release release;  // all four arrays are held by this frame
+                    model.evaluate_collapsed(theta.data(), theta.shape(0), prior_variance.data(), out, slope);
+                }
+                return py::make_tuple(value, gradient);
+            },
+            py::arg("theta").noconvert(), py::arg("prior_variance").noconvert(), py::arg("with_gradient"))
         .def(
             "log_acceptance",
             [](const Model<T>& model, const Array<T>& from, const Array<T>& to, const Array<double>& prior_variance,
-               const std::string& kernel, double step_size) {
-                require(from.size() == model.dim() && to.size() == model.dim() && prior_variance.size() == model.dim(),
-                        "theta shape");
+               const std::string& kernel, double step_size, bool collapse) {
+                const py::ssize_t dim = collapse ? model.hidden_dim() : model.dim();
+                require(from.size() == dim && to.size() == dim && prior_variance.size() == model.dim(), "theta shape");
                 return model.log_acceptance(from.data(), to.data(), prior_variance.data(), named(kernels, kernel),
-                                            step_size);
+                                            step_size, collapse);
             },
             py::arg("from_theta").noconvert(), py::arg("to_theta").noconvert(), py::arg("prior_variance"),
-            py::arg("kernel"), py::arg("step_size"))
+            py::arg("kernel"), py::arg("step_size"), py::arg("collapse") = false)
         .def(
             "sample",
             [](const Model<T>& model, const RunConfig& config, const Array<T>& init,
@@ -282,17 +314,36 @@ template <class T>
 void bind_sample_quadratic_of(py::module_& m, const char* name) {
     m.def(
         name,
-        [](double constant, const Array<double>& slope, const Array<double>& curvature, const RunConfig& config,
-           const Array<T>& init, py::object progress, const std::string& level) {
-            require(slope.size() == curvature.size(), "curvature shape");
-            const Quadratic form{constant, to_vector(slope), to_vector(curvature)};
-            Array<double> ones(slope.size());
-            std::fill_n(ones.mutable_data(), slope.size(), 1.0);
+        [](double constant, const Array<double>& slope, const Array<double>& matrix, double terms, double variance,
+           const RunConfig& config, const Array<T>& init, const Array<double>& prior_variance, py::object progress,
+           const std::string& level) {
+            require(matrix.size() == slope.size() || matrix.size() == slope.size() * slope.size(), "matrix shape");
+            const Quadratic form{constant, to_vector(slope), to_vector(matrix), terms, variance};
             const auto run = [&](auto&&... args) { return sample_quadratic<T>(form, args..., level); };
-            return run_chains<T>(run, slope.size(), config, init, ones, std::move(progress));
+            return run_chains<T>(run, slope.size(), config, init, prior_variance, std::move(progress));
         },
-        py::kw_only(), py::arg("constant"), py::arg("slope"), py::arg("curvature"), py::arg("config"),
-        py::arg("init").noconvert(), py::arg("progress"), py::arg("level"));
+        py::kw_only(), py::arg("constant"), py::arg("slope"), py::arg("matrix"), py::arg("terms"), py::arg("variance"),
+        py::arg("config"), py::arg("init").noconvert(), py::arg("prior_variance").noconvert(), py::arg("progress"),
+        py::arg("level"));
+}
+
+template <class T>
+void bind_rotate_of(py::module_& m, const char* name) {
+    m.def(
+        name,
+        [](const Array<double>& matrix, const Array<T>& points, const std::string& level) {
+            require(matrix.ndim() == 2 && points.ndim() == 2 && matrix.shape(0) == matrix.shape(1) &&
+                        points.shape(1) == matrix.shape(0),
+                    "matrix (K, K) and points (B, K)");
+            Array<T> result({points.shape(0), points.shape(1)});
+            T* const out = result.mutable_data();
+            {
+                const py::gil_scoped_release release;  // all three arrays are held by this frame
+                rotate<T>(matrix.data(), points.data(), points.shape(0), points.shape(1), out, level);
+            }
+            return result;
+        },
+        py::arg("matrix").noconvert(), py::arg("points").noconvert(), py::arg("level"));
 }
 
 }  // namespace
@@ -300,15 +351,23 @@ void bind_sample_quadratic_of(py::module_& m, const char* name) {
 void bind_model(py::module_& m) {
     py::class_<Phase>(m, "Phase")
         .def(py::init([](std::int64_t steps, bool adapt, double accept_low, double accept_high, bool accept_all,
-                         bool average) { return Phase{steps, adapt, accept_low, accept_high, accept_all, average}; }),
+                         bool average, double target, std::int64_t first_look) {
+                 return Phase{steps, adapt, accept_low, accept_high, accept_all, average, target, first_look};
+             }),
              py::kw_only(), py::arg("steps"), py::arg("adapt"), py::arg("accept_low"), py::arg("accept_high"),
-             py::arg("accept_all"), py::arg("average"));
+             py::arg("accept_all"), py::arg("average"), py::arg("target"), py::arg("first_look"));
+    py::class_<SampledVariance>(m, "SampledVariance")
+        .def(py::init(
+                 [](double shape, double rate, double initial) { return SampledVariance{true, shape, rate, initial}; }),
+             py::kw_only(), py::arg("shape"), py::arg("rate"), py::arg("initial"));
     py::class_<RunConfig>(m, "RunConfig")
-        .def(py::init([](const std::string& kernel, double step_size, double step_size_max, std::vector<Phase> warmup,
-                         const Phase& sampling, std::int64_t draws, std::int64_t thin, std::uint64_t seed,
-                         std::int64_t threads) {
+        .def(py::init([](const std::string& kernel, bool collapse, const std::optional<SampledVariance>& variance,
+                         double step_size, double step_size_max, std::vector<Phase> warmup, const Phase& sampling,
+                         std::int64_t draws, std::int64_t thin, std::uint64_t seed, std::int64_t threads) {
                  RunConfig config;
                  config.kernel = named(kernels, kernel);
+                 config.collapse = collapse;
+                 if (variance) config.variance = *variance;
                  config.step_size = step_size;
                  config.step_size_max = step_size_max;
                  config.warmup = std::move(warmup);
@@ -319,12 +378,15 @@ void bind_model(py::module_& m) {
                  config.threads = threads;
                  return config;
              }),
-             py::kw_only(), py::arg("kernel"), py::arg("step_size"), py::arg("step_size_max"), py::arg("warmup"),
-             py::arg("sampling"), py::arg("draws"), py::arg("thin"), py::arg("seed"), py::arg("threads"));
+             py::kw_only(), py::arg("kernel"), py::arg("collapse"), py::arg("variance"), py::arg("step_size"),
+             py::arg("step_size_max"), py::arg("warmup"), py::arg("sampling"), py::arg("draws"), py::arg("thin"),
+             py::arg("seed"), py::arg("threads"));
     bind_model_of<float>(m, "Model32");
     bind_model_of<double>(m, "Model64");
     bind_sample_quadratic_of<float>(m, "sample_quadratic32");
     bind_sample_quadratic_of<double>(m, "sample_quadratic64");
+    bind_rotate_of<float>(m, "rotate32");
+    bind_rotate_of<double>(m, "rotate64");
 }
 
 }  // namespace patrac::bindings

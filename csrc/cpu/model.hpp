@@ -14,8 +14,10 @@
 #include "../patrac.hpp"
 #include "../sampling/chain.hpp"
 #include "../sampling/threads.hpp"
+#include "collapsed.hpp"
 #include "evaluator.hpp"
 #include "pack.hpp"
+#include "target.hpp"
 
 namespace patrac::PATRAC_LEVEL {
 
@@ -29,6 +31,8 @@ public:
           reports_(plan_.report(network)),
           packer_(plan_, network, companion),
           terms_(make_terms(likelihood, data)),
+          variance_(likelihood.variance),
+          hidden_dim_(plan_.dim - reports_.back().bayesian),
           data_(plan_,
                 TileLayout(plan_, data.n_rows, targets_per_row(likelihood.kind, plan_.n_outputs), lanes_v<Vec<T>>,
                            sizeof(T), PackedData<T>::can_stay(plan_, data)),
@@ -84,24 +88,50 @@ public:
         }
     }
 
-    double log_acceptance(const T* from, const T* to, const double* prior_variance, KernelKind kernel,
-                          double step_size) const override {
-        const auto deviation = prior_deviation<T>(prior_variance, plan_.dim);
-        TileTarget<T> target(plan_, data_, terms_, 1);
-        State<T> u(plan_.dim), v(plan_.dim);
-        for (auto [state, theta] : {std::pair{&u, from}, std::pair{&v, to}}) {
-            std::copy_n(theta, plan_.dim, state->theta.data());
-            patrac::PATRAC_LEVEL::evaluate(*state, target, kernel);
+    void evaluate_collapsed(const T* theta, std::int64_t batch, const double* prior_variance, double* log_likelihood,
+                            T* gradient) const override {
+        const CollapsePlan collapse = CollapsePlan::make(plan_, prior_variance, variance_);
+        CollapsedTarget<T> target = collapsed_target(collapse, 1);
+        State<T, ConditionalWeights> state(target.dim(), target.make_kept());
+        for (std::int64_t b = 0; b < batch; ++b) {
+            std::copy_n(theta + b * target.dim(), target.dim(), state.theta.data());
+            target.evaluate(state, gradient != nullptr);
+            log_likelihood[b] = state.log_likelihood;
+            if (gradient) std::copy_n(state.gradient.data(), target.dim(), gradient + b * target.dim());
         }
-        Move<T>(u, u, deviation, kernel);  // sets what the chain would have kept of u
-        return Move<T>(u, v, deviation, kernel).log_acceptance(step_size);
+    }
+
+    std::int64_t hidden_dim() const override { return hidden_dim_; }
+
+    double log_acceptance(const T* from, const T* to, const double* prior_variance, KernelKind kernel, double step_size,
+                          bool collapse) const override {
+        const auto ratio = [&](auto target) {
+            CrankNicolson<T> move(kernel, prior_variance, target.dim());
+            move.set_step_size(step_size);
+            StateOf<T, decltype(target)> u(target.dim(), target.make_kept()), v(target.dim(), target.make_kept());
+            for (auto [state, theta] : {std::pair{&u, from}, std::pair{&v, to}}) {
+                std::copy_n(theta, target.dim(), state->theta.data());
+                target.evaluate(*state, move.uses_gradient());
+            }
+            return move.log_ratio(u, v);
+        };
+        if (!collapse) return ratio(TileTarget<T>(plan_, data_, terms_, 1.0, 1));
+        const CollapsePlan plan = CollapsePlan::make(plan_, prior_variance, variance_);
+        return ratio(collapsed_target(plan, 1));
     }
 
     bool sample(const RunConfig& config, const RunBuffers<T>& buffers, const Monitor& monitor) const override {
         // Threads that have no chain of their own share the rows of the others' evaluations.
         const std::int64_t each = std::max<std::int64_t>(1, config.threads / std::max<std::int64_t>(1, config.chains));
-        const auto target = [this, each] { return TileTarget<T>(plan_, data_, terms_, each); };
-        return run_targets(target, plan_.dim, config, buffers, monitor);
+        if (config.collapse) {
+            const std::vector<double> variance =
+                config.variance.sampled ? std::vector<double>(variance_.size(), config.variance.initial) : variance_;
+            const CollapsePlan collapse = CollapsePlan::make(plan_, buffers.prior_variance, variance);
+            const auto target = [&] { return collapsed_target(collapse, each); };
+            return run_transition<T, CrankNicolson<T>>(target, config, buffers, monitor);
+        }
+        const auto target = [&] { return TileTarget<T>(plan_, data_, terms_, config.variance.initial, each); };
+        return run_targets(target, config, buffers, monitor);
     }
 
 private:
@@ -142,7 +172,12 @@ private:
         double weight = 0.0;
         for (std::int64_t r = 0; r < data.n_rows; ++r) weight += data.row_weights[r];
         terms.constant = weight * log_norm;
+        terms.terms = weight * static_cast<double>(likelihood.variance.size());
         return terms;
+    }
+
+    CollapsedTarget<T> collapsed_target(const CollapsePlan& collapse, std::int64_t threads) const {
+        return CollapsedTarget<T>(plan_, data_, terms_, collapse, variance_, threads);
     }
 
     std::string level_;
@@ -150,6 +185,8 @@ private:
     std::vector<LayerReport> reports_;
     Packer packer_;
     LikelihoodTerms<T> terms_;
+    std::vector<double> variance_;  // (m,) of the noise, Gaussian
+    std::int64_t hidden_dim_;
     PackedData<T> data_;
     mutable std::mutex pool_mutex_;
     mutable std::size_t evaluators_ = 0;  // made so far

@@ -32,12 +32,15 @@ public:
           block_stride_(word_lanes % blocks_per_step),
           step_stride_(word_lanes / blocks_per_step) {
         constexpr int n = word_lanes / 2;
+        std::uint64_t block[word_lanes], step[word_lanes];
         for (int lane = 0; lane < word_lanes; ++lane) {
             const auto index =
                 static_cast<std::uint64_t>(order == LaneOrder::natural ? lane : (lane & 1) * n + lane / 2);
-            block_[lane] = index % blocks_per_step;
-            step_[lane] = first_step + index / blocks_per_step;
+            block[lane] = index % blocks_per_step;
+            step[lane] = first_step + index / blocks_per_step;
         }
+        __builtin_memcpy(&block_, block, sizeof(block));
+        __builtin_memcpy(&step_, step, sizeof(step));
     }
 
     // The counters of the next word_lanes blocks.
@@ -158,6 +161,46 @@ void fill_steps(const PhiloxRoundKeys& keys, Purpose purpose, std::uint64_t firs
     }
 }
 
+struct UniformValue {  // in (0, 1]
+    static PATRAC_FN Vec<double> of(const PhiloxBlock<Words>& words) {
+        return unit_double<Vec<double>>(joined(words.x0, words.x1));
+    }
+};
+struct NormalValue {
+    static PATRAC_FN Vec<double> of(const PhiloxBlock<Words>& words) {
+        return box_muller(unit_double<Vec<double>>(joined(words.x0, words.x1)),
+                          turn_double<Vec<double>>(joined(words.x2, words.x3)))
+            .first;
+    }
+};
+
+// Values of one step, as many as are asked for: one of each block.
+template <class Value>
+class ValueStream {
+public:
+    ValueStream(const PhiloxRoundKeys& keys, Purpose purpose, std::uint64_t step)
+        : keys_(keys), purpose_(purpose), walk_(LaneOrder::natural, step, most_blocks) {}
+
+    double next() {
+        if (used_ == lanes) {
+            store<Vec<double>>(values_, Value::of(philox4x32_10(walk_.next(purpose_), keys_)));
+            used_ = 0;
+        }
+        return values_[used_++];
+    }
+
+private:
+    static constexpr int lanes = lanes_v<Vec<double>>;
+    static constexpr std::uint64_t most_blocks = std::uint64_t{1} << 40;
+    const PhiloxRoundKeys& keys_;  // outlives the stream
+    Purpose purpose_;
+    BlockWalk walk_;
+    int used_ = lanes;
+    double values_[lanes];
+};
+using UniformStream = ValueStream<UniformValue>;
+using NormalStream = ValueStream<NormalValue>;
+
 // The noise of a chain, drawn for several steps at once: every value is a function of its counter, so the batch changes
 // none of them.
 template <class T>
@@ -179,11 +222,13 @@ public:
     // Log of the acceptance uniform of the step that normals() was last called for.
     double log_uniform(std::int64_t step) const { return log_uniforms_[step - first_]; }
 
+    const PhiloxRoundKeys& keys() const { return keys_; }
+
 private:
     // Enough steps to fill all lanes several times, at most what log_uniforms_ holds.
     static std::int64_t batch(std::int64_t dim) { return std::clamp<std::int64_t>(512 / dim, 1, max_steps); }
 
-    void refill(std::int64_t step) {
+    [[gnu::noinline]] void refill(std::int64_t step) {
         first_ = step;
         end_ = step + batch(dim_);
         fill_steps(keys_, Purpose::proposal, static_cast<std::uint64_t>(step), end_ - first_, dim_, normals_.data());

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <numbers>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "../model/collapse.hpp"
 #include "packed.hpp"
 #include "contraction.hpp"
 #include "likelihood.hpp"
@@ -14,12 +17,32 @@
 
 namespace patrac::PATRAC_LEVEL {
 
+// l of `terms` Gaussian terms of one variance: -terms/2 log(2 pi variance) - sum of squares / (2 variance).
+struct GaussianTerms {
+    double terms;
+
+    double constant(double variance) const { return -0.5 * terms * std::log(2.0 * std::numbers::pi * variance); }
+    double sum_of_squares(double log_likelihood, double variance) const {
+        return 2.0 * variance * (constant(variance) - log_likelihood);
+    }
+    double rescaled(double log_likelihood, double from, double to) const {
+        return constant(to) - 0.5 * sum_of_squares(log_likelihood, from) / to;
+    }
+};
+
 // The likelihood with its constants in the engine's terms.
 template <class T>
 struct LikelihoodTerms {
     LikelihoodKind kind;
     std::vector<T> precision;  // (m,), Gaussian
     double constant = 0.0;     // what the tiles leave out of the normalised log-likelihood
+    double terms = 0.0;        // Gaussian: outputs times the sum of row weights
+
+    // One noise variance for all outputs.
+    void set_variance(double variance) {
+        std::fill(precision.begin(), precision.end(), static_cast<T>(1.0 / variance));
+        constant = GaussianTerms{terms}.constant(variance);
+    }
 };
 
 // Log-likelihood and gradient summed over a range of tiles, in float64.
@@ -40,15 +63,30 @@ struct Totals {
             for (std::int64_t i = 0; i < blocks[b].size(); ++i) blocks[b][i] += other.blocks[b][i];
     }
 
-    // To theta's order.
+    // To theta's order: the entries of the first n_layers layers.
     template <class T>
-    void gather(const Plan& plan, T* gradient) const {
+    void gather(const Plan& plan, std::size_t n_layers, T* gradient) const {
         auto total = blocks.begin();
-        for (const PlanLayer& layer : plan.layers)
-            for (const GradientBlock& block : layer.gradient) {
+        for (std::size_t l = 0; l < n_layers; ++l)
+            for (const GradientBlock& block : plan.layers[l].gradient) {
                 const double* const from = (total++)->data();
                 for (const Run& run : block.runs) narrow(from + run.packed, run.length, gradient + run.theta);
             }
+    }
+};
+
+// What a collapsed output layer needs of the data, summed over a range of tiles: Phi'W Phi and Phi'W (y - o), Phi the
+// features, o the outputs without their Bayesian weights, W the row weights.
+struct Moments {
+    AlignedArray<double> gram;   // (P, P), on and above the diagonal
+    AlignedArray<double> cross;  // (m, P)
+
+    Moments(std::int64_t n_outputs, std::int64_t n_features)
+        : gram(n_features * n_features), cross(n_outputs * n_features) {}
+
+    void add(const Moments& other) {
+        for (std::int64_t i = 0; i < gram.size(); ++i) gram[i] += other.gram[i];
+        for (std::int64_t i = 0; i < cross.size(); ++i) cross[i] += other.cross[i];
     }
 };
 
@@ -78,14 +116,16 @@ private:
     const T* values_;
 };
 
-// Weights and the workspace of one tile. One pass serves one thread at a time.
+// Weights and the workspace of one tile. One pass serves one thread at a time. What passes over a tile is kept out of
+// line: it is large, and called from every kind of chain.
 template <class T>
 class TilePass {
 public:
     using V = Vec<T>;
 
-    TilePass(const Plan& plan, const TileLayout& layout)
-        : plan_(plan), stride_(layout.stride), zeros_(stride_), ones_(stride_) {
+    // With `collapse`, moments() and evaluate_collapsed() serve too; plan, layout and collapse outlive the pass.
+    TilePass(const Plan& plan, const TileLayout& layout, const CollapsePlan* collapse = nullptr)
+        : plan_(plan), stride_(layout.stride), zeros_(stride_), ones_(stride_), collapse_(collapse) {
         std::fill_n(ones_.data(), stride_, T(1));
         with_activation(plan.activation, [this](auto zeta) { keeps_pre_ = !decltype(zeta)::from_value; });
         layers_.reserve(plan.layers.size());
@@ -104,6 +144,13 @@ public:
             }
             work.start.assign(layer.rows.size(), zeros_.data());
         }
+        if (!collapse) return;
+        features_.assign(collapse->sources.size(), ones_.data());
+        weighted_ = AlignedArray<T>(collapse->n_features() * stride_);
+        for (std::int64_t f = 0; f < collapse->n_features(); ++f)
+            weighted_rows_.push_back(weighted_.data() + f * stride_);
+        for (std::int64_t c = 0; c < plan.n_outputs; ++c)
+            output_rows_.push_back(layers_.back().value.data() + c * stride_);
     }
     // The workspace points into its own arrays, which moving leaves where they are.
     TilePass(TilePass&&) noexcept = default;
@@ -115,10 +162,15 @@ public:
             work.biases.set_theta(theta);
         }
     }
+    // Only the output layer's part of theta has changed.
+    void set_output_theta(const T* theta) {
+        layers_.back().weights.set_theta(theta);
+        layers_.back().biases.set_theta(theta);
+    }
 
     // Sums over tiles first_tile .. end_tile - 1 into totals, overwriting them.
-    void evaluate(const PackedData<T>& data, const LikelihoodTerms<T>& likelihood, std::int64_t first_tile,
-                  std::int64_t end_tile, bool gradient, Totals& totals) {
+    [[gnu::noinline]] void evaluate(const PackedData<T>& data, const LikelihoodTerms<T>& likelihood,
+                                    std::int64_t first_tile, std::int64_t end_tile, bool gradient, Totals& totals) {
         with_activation(plan_.activation, [&](auto zeta) {
             using Zeta = decltype(zeta);
             totals.log_likelihood = 0.0;
@@ -131,8 +183,42 @@ public:
         });
     }
 
+    // Sums over tiles first_tile .. end_tile - 1 into moments, overwriting them; theta's output weights are zero.
+    [[gnu::noinline]] void moments(const PackedData<T>& data, std::int64_t first_tile, std::int64_t end_tile,
+                                   Moments& moments) {
+        with_activation(plan_.activation, [&](auto zeta) {
+            for (std::int64_t t = first_tile; t < end_tile; ++t) {
+                bind(data, t);
+                forward<decltype(zeta)>();
+                moments_of_tile(data, t == first_tile, moments);
+            }
+        });
+    }
+
+    // As evaluate(), at theta with the conditional mean as its output weights, for the gradient of the log marginal
+    // likelihood: through `reverse_weights` (n_varying, m + P) the varying sources of the output layer read the m
+    // derivatives and, up to source n_read - 1, the P weighted features. Null: no gradient. `hidden_done`: the pass
+    // holds the hidden activations of the only tile already.
+    [[gnu::noinline]] void evaluate_collapsed(const PackedData<T>& data, const LikelihoodTerms<T>& likelihood,
+                                              std::int64_t first_tile, std::int64_t end_tile, const T* reverse_weights,
+                                              std::int64_t n_read, bool hidden_done, Totals& totals) {
+        with_activation(plan_.activation, [&](auto zeta) {
+            using Zeta = decltype(zeta);
+            totals.log_likelihood = 0.0;
+            for (std::int64_t t = first_tile; t < end_tile; ++t) {
+                bind(data, t);
+                forward<Zeta>(hidden_done ? layers_.size() - 1 : 0);
+                totals.log_likelihood += likelihood_of_tile(data, likelihood);
+                if (!reverse_weights) continue;
+                if (!hidden_done) weight_features(data);
+                reverse_collapsed<Zeta>(reverse_weights, n_read);
+                reverse<Zeta>(t == first_tile, totals, layers_.size() - 1);
+            }
+        });
+    }
+
     // f (n, m) row-major at the rows of `data`.
-    void predict(const PackedData<T>& data, T* f) {
+    [[gnu::noinline]] void predict(const PackedData<T>& data, T* f) {
         with_activation(plan_.activation, [&](auto zeta) {
             for (std::int64_t t = 0; t < data.n_tiles; ++t) {
                 bind(data, t);
@@ -183,15 +269,17 @@ private:
             for (std::size_t o = 0; o < layer.offset_rows.size(); ++o)
                 work.start[static_cast<std::size_t>(layer.offset_rows[o])] =
                     tile + data.layout.offsets[l] + static_cast<std::int64_t>(o) * stride_;
-            for (std::size_t b = 0; b < work.gradient.size(); ++b) {
-                const std::vector<std::int32_t>& sources = layer.gradient[b].sources;
+            const auto point_to = [&](const std::vector<std::int32_t>& sources, std::vector<const T*>& pointers) {
                 for (std::size_t j = 0; j < sources.size(); ++j) {
                     const std::int64_t s = sources[j], constant = s - layer.n_varying();
                     if (s == layer.n_sources()) continue;
-                    work.gradient[b].sources[j] =
+                    pointers[j] =
                         constant < 0 ? work.groups[0].base + s * stride_ : constants.base + constant * constants.step;
                 }
-            }
+            };
+            for (std::size_t b = 0; b < work.gradient.size(); ++b)
+                point_to(layer.gradient[b].sources, work.gradient[b].sources);
+            if (collapse_ && l + 1 == layers_.size()) point_to(collapse_->sources, features_);
         }
     }
 
@@ -223,26 +311,50 @@ private:
         PATRAC_FN V finish(V z) const { return Zeta::value(z); }
     };
 
+    // dl/d(activation), times the activation's derivative where that costs nothing but its value.
     template <class Zeta>
     struct ReverseEnds {
         struct Node {
-            const T* argument;  // of Zeta::derivative
+            const T* value;
 
             PATRAC_FN V start(std::int64_t) const { return V{}; }
-            PATRAC_FN V result(std::int64_t row, V sum) const {
-                return sum * Zeta::derivative(load<V>(argument + row));
-            }
+            PATRAC_FN V result(std::int64_t row, V sum) const { return sum * Zeta::derivative(load<V>(value + row)); }
         };
-        const T* argument;
+        const T* value;
         std::int64_t stride;
 
-        PATRAC_FN Node at(std::int64_t node) const { return {argument + node * stride}; }
+        PATRAC_FN Node at(std::int64_t node) const { return {value + node * stride}; }
+        static constexpr bool finishes = false;
+    };
+    struct PlainReverseEnds {
+        struct Node {
+            PATRAC_FN V start(std::int64_t) const { return V{}; }
+            PATRAC_FN V result(std::int64_t, V sum) const { return sum; }
+        };
+        PATRAC_FN Node at(std::int64_t) const { return {}; }
         static constexpr bool finishes = false;
     };
 
+    // Turns the activations of a layer, from node `first` on, into dl/d(pre-activation); `transposed` gives
+    // dl/d(activation) in their place.
     template <class Zeta>
-    void forward() {
-        for (std::size_t l = 0; l < layers_.size(); ++l) {
+    void reverse_into(LayerWork& below, const Contraction<T>& transposed, std::int64_t first) {
+        if constexpr (Zeta::from_value) {
+            contract(transposed, ReverseEnds<Zeta>{below.value.data() + first * stride_, stride_});
+        } else {
+            contract(transposed, PlainReverseEnds{});
+            for (std::int64_t node = first; node < first + transposed.count; ++node)
+                for (std::int64_t row = 0; row < n_vectors_ * lanes_v<V>; row += lanes_v<V>) {
+                    T* const slope = below.value.data() + node * stride_ + row;
+                    const V argument = load<V>(below.pre.data() + node * stride_ + row);
+                    store<V>(slope, load<V>(slope) * Zeta::derivative(argument));
+                }
+        }
+    }
+
+    template <class Zeta>
+    [[gnu::noinline]] void forward(std::size_t first_layer = 0) {
+        for (std::size_t l = first_layer; l < layers_.size(); ++l) {
             const PlanLayer& layer = plan_.layers[l];
             LayerWork& work = layers_[l];
             const Contraction<T> affine{
@@ -272,10 +384,66 @@ private:
         return gaussian_tile(output, likelihood.precision.data());
     }
 
-    // From the output layer down: the gradient of a layer, then dl/d(pre-activation) below. `first` starts the sums.
+    // Turns f of the tile, o here, into W (y - o).
+    void residuals_of_tile(const PackedData<T>& data) {
+        T* const f = layers_.back().value.data();
+        const T* const target = tile_ + data.layout.targets;
+        const T* const weight = tile_ + data.layout.row_weights;
+        for (std::int64_t c = 0; c < plan_.n_outputs; ++c)
+            for (std::int64_t row = 0; row < n_vectors_ * lanes_v<V>; row += lanes_v<V>) {
+                const std::int64_t at = c * stride_ + row;
+                store<V>(f + at, load<V>(weight + row) * (load<V>(target + at) - load<V>(f + at)));
+            }
+    }
+
+    void weight_features(const PackedData<T>& data) {
+        const T* const weight = tile_ + data.layout.row_weights;
+        for (std::size_t f = 0; f < features_.size(); ++f)
+            for (std::int64_t row = 0; row < n_vectors_ * lanes_v<V>; row += lanes_v<V>)
+                store<V>(weighted_.data() + static_cast<std::int64_t>(f) * stride_ + row,
+                         load<V>(weight + row) * load<V>(features_[f] + row));
+    }
+
+    void moments_of_tile(const PackedData<T>& data, bool first, Moments& moments) {
+        residuals_of_tile(data);
+        weight_features(data);
+        const std::int64_t n_features = collapse_->n_features();
+        accumulate_outer<T>(output_rows_.data(), plan_.n_outputs, features_.data(), n_features, n_rows_,
+                            {moments.cross.data(), n_features, 1, first});
+        // On and above the diagonal, in stripes: what a stripe has below it is a small part.
+        constexpr std::int64_t stripe = 12;
+        for (std::int64_t i = 0; i < n_features; i += stripe)
+            accumulate_outer<T>(features_.data() + i, std::min(stripe, n_features - i), weighted_rows_.data() + i,
+                                n_features - i, n_rows_,
+                                {moments.gram.data() + i * n_features + i, n_features, 1, first});
+    }
+
+    // dl/d(pre-activation) below a collapsed output layer, whose value holds dl/df at the conditional mean.
+    template <class Zeta>
+    void reverse_collapsed(const T* weights, std::int64_t n_read) {
+        LayerWork& below = layers_[layers_.size() - 2];
+        const std::int64_t n_varying = plan_.layers.back().n_varying(), n_features = collapse_->n_features();
+        const Sources<T> sources[2] = {{layers_.back().value.data(), plan_.n_outputs, stride_},
+                                       {weighted_.data(), n_features, stride_}};
+        const std::int64_t row = plan_.n_outputs + n_features;
+        Contraction<T> transposed{n_read, weights, row, 1, sources, 2, below.value.data(), stride_, n_vectors_};
+        if (n_read > 0) reverse_into<Zeta>(below, transposed, 0);
+        transposed.count = n_varying - n_read;
+        transposed.weights += n_read * row;
+        transposed.n_groups = 1;
+        transposed.out += n_read * stride_;
+        if (transposed.count > 0) reverse_into<Zeta>(below, transposed, n_read);
+    }
+
+    // From the output layer, or from layer top - 1, down: the gradient of a layer, then dl/d(pre-activation) below.
+    // `first` starts the sums.
     template <class Zeta>
     void reverse(bool first, Totals& totals) {
-        for (std::size_t l = layers_.size(); l-- > 0;) {
+        reverse<Zeta>(first, totals, layers_.size());
+    }
+    template <class Zeta>
+    [[gnu::noinline]] void reverse(bool first, Totals& totals, std::size_t top) {
+        for (std::size_t l = top; l-- > 0;) {
             const PlanLayer& layer = plan_.layers[l];
             const LayerWork& work = layers_[l];
             for (const BlockWork& block : work.gradient) {
@@ -289,7 +457,7 @@ private:
             const Contraction<T> transposed{
                 layer.n_varying(), work.weights.data(), 1, layer.n_sources(), &delta, 1, below.value.data(),
                 stride_,           n_vectors_};
-            contract(transposed, ReverseEnds<Zeta>{(Zeta::from_value ? below.value : below.pre).data(), stride_});
+            reverse_into<Zeta>(below, transposed, 0);
         }
     }
 
@@ -298,6 +466,11 @@ private:
     bool keeps_pre_ = false;
     AlignedArray<T> zeros_, ones_;
     std::vector<LayerWork> layers_;
+    // Of a collapsed output layer:
+    const CollapsePlan* collapse_;
+    std::vector<const T*> features_;  // (P,) of the bound tile
+    AlignedArray<T> weighted_;        // (P, stride): features times row weights
+    std::vector<const T*> weighted_rows_, output_rows_;
     const T* tile_ = nullptr;  // the bound tile
     std::int64_t n_rows_ = 0, n_vectors_ = 0;
 };

@@ -150,8 +150,10 @@ void Team::help(std::int64_t member) {
     }
 }
 
-bool run_chains(const std::vector<std::unique_ptr<ChainTask>>& chains, std::int64_t steps_total, std::int64_t threads,
-                const Monitor& monitor) {
+namespace {
+
+// Runs all chains until each is finished or waits. Returns false when the monitor stopped the run.
+bool run_chains(const ChainTasks& chains, std::int64_t threads, const Monitor& monitor) {
     constexpr double slice_seconds = 0.01;
     constexpr auto poll_every = std::chrono::milliseconds(50);
 
@@ -159,7 +161,7 @@ bool run_chains(const std::vector<std::unique_ptr<ChainTask>>& chains, std::int6
     std::condition_variable changed;
     std::vector<ChainTask*> waiting;
     for (const auto& chain : chains)
-        if (!chain->finished()) waiting.push_back(chain.get());
+        if (!chain->finished() && !chain->waits()) waiting.push_back(chain.get());
     const auto workers = std::clamp<std::int64_t>(threads, 1, std::max<std::int64_t>(1, std::ssize(waiting)));
     std::int64_t active = workers;
     std::atomic<bool> stop{false};
@@ -182,11 +184,14 @@ bool run_chains(const std::vector<std::unique_ptr<ChainTask>>& chains, std::int6
                 stop = true;
             }
             lock.lock();
-            if (!chain->finished()) waiting.push_back(chain);
+            if (!chain->finished() && !chain->waits()) waiting.push_back(chain);
         }
         --active;
         changed.notify_all();
     };
+
+    std::int64_t steps_total = 0;
+    for (const auto& chain : chains) steps_total += chain->steps_done.load() + chain->steps_left();
 
     const auto progress = [&] {
         Progress now;
@@ -228,6 +233,21 @@ bool run_chains(const std::vector<std::unique_ptr<ChainTask>>& chains, std::int6
     monitor(progress());
     error.rethrow();
     return completed;
+}
+
+}  // namespace
+
+bool run_schedule(const ChainTasks& chains, std::int64_t threads, std::int64_t* warmup_stable, const Monitor& monitor) {
+    while (run_chains(chains, threads, monitor)) {
+        if (chains.empty() || chains.front()->finished()) return true;
+        // All wait at the same step.
+        std::vector<const std::vector<Block>*> blocks;
+        for (const auto& chain : chains) blocks.push_back(&chain->schedule().blocks());
+        const bool stable = is_stable(blocks), end = stable || chains.front()->schedule().phase_is_over();
+        if (end) warmup_stable[chains.front()->schedule().phase_index()] = stable;
+        for (const auto& chain : chains) chain->resume(end);
+    }
+    return false;
 }
 
 }  // namespace patrac

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "../patrac.hpp"
+#include "schedule.hpp"
 
 namespace patrac {
 
@@ -48,19 +49,25 @@ private:
 class ChainTask {
 public:
     virtual ~ChainTask() = default;
-    // Runs steps until about `seconds` have passed, the chain is finished or `stop` is set.
+    // Runs steps until about `seconds` have passed, the chain is finished or waits, or `stop` is set.
     virtual void advance(double seconds, const std::atomic<bool>& stop) = 0;
     virtual bool finished() const = 0;
+    virtual bool waits() const = 0;  // at the end of a stretch of warm-up, for the others
+    virtual void resume(bool end_phase) = 0;
+    virtual const Schedule& schedule() const = 0;
+    virtual std::int64_t steps_left() const = 0;  // at most
 
     // Read by the monitor while the chain runs.
     std::atomic<std::int64_t> steps_done{0};
     std::atomic<std::int64_t> accepted{0};
 };
 
+using ChainTasks = std::vector<std::unique_ptr<ChainTask>>;
+
 // Runs all chains to their end on worker threads while this thread polls the monitor. Slices go to the chain that is
 // furthest behind, so an interrupted run has chains of nearly equal length; slicing never changes a chain's numbers.
+// At each look of a phase that may end early the chains are compared; warmup_stable (P,) gets 1 or 0 where one ended.
 // Returns false when the monitor stopped the run.
-bool run_chains(const std::vector<std::unique_ptr<ChainTask>>& chains, std::int64_t steps_total, std::int64_t threads,
-                const Monitor& monitor);
+bool run_schedule(const ChainTasks& chains, std::int64_t threads, std::int64_t* warmup_stable, const Monitor& monitor);
 
 }  // namespace patrac

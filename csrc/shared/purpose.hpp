@@ -6,10 +6,14 @@
 namespace patrac {
 
 enum class Purpose : std::uint16_t {
-    proposal = 0,    // w of the kernels
-    acceptance = 1,  // the uniform of the accept test, block 0
-    init = 2,        // starting points
-    prior = 3,       // draws from the prior
+    proposal = 0,          // w of the kernels
+    acceptance = 1,        // the uniform of the accept test, block 0
+    init = 2,              // starting points
+    prior = 3,             // draws from the prior
+    slice = 4,             // angles of the elliptical slice, one block each
+    output_weights = 5,    // the collapsed output weights of a draw
+    variance_normal = 6,   // candidates of the noise variance, one block each
+    variance_uniform = 7,  // their accept tests
 };
 
 }  // namespace patrac

@@ -20,7 +20,8 @@ from patrac_native import diagnostics, plots
 from patrac_native.architectures import Architecture, Custom, Full, Mix, Out, Sep, rank_nodes
 from patrac_native.build_info import build_info
 from patrac_native.draws import Draws
-from patrac_native.kernels import PCN, PCNL, Kernel
+from patrac_native.kernels import PCN, PCNL, EllipticalSlice, Exact, Kernel, MGrad
+from patrac_native.last_layer import ExactPosterior
 from patrac_native.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
 from patrac_native.network import Network, TrainingHistory
 from patrac_native.partial_network import PartialNetwork
@@ -41,10 +42,14 @@ __all__ = [
     "Categorical",
     "Custom",
     "Draws",
+    "EllipticalSlice",
+    "Exact",
+    "ExactPosterior",
     "Full",
     "Gaussian",
     "Kernel",
     "Likelihood",
+    "MGrad",
     "Mix",
     "Network",
     "Out",

@@ -34,14 +34,28 @@ def standard_normals64(
 
 class Phase:
     def __init__(
-        self, *, steps: int, adapt: bool, accept_low: float, accept_high: float, accept_all: bool, average: bool
+        self,
+        *,
+        steps: int,
+        adapt: bool,
+        accept_low: float,
+        accept_high: float,
+        accept_all: bool,
+        average: bool,
+        target: float,
+        first_look: int,
     ) -> None: ...
+
+class SampledVariance:
+    def __init__(self, *, shape: float, rate: float, initial: float) -> None: ...
 
 class RunConfig:
     def __init__(
         self,
         *,
         kernel: str,
+        collapse: bool,
+        variance: SampledVariance | None,
         step_size: float,
         step_size_max: float,
         warmup: Sequence[Phase],
@@ -92,7 +106,13 @@ class _Model(Generic[T]):
         prior_variance: _Float64,
         kernel: str,
         step_size: float,
+        collapse: bool = False,
     ) -> float: ...
+    @property
+    def hidden_dim(self) -> int: ...
+    def collapsed(
+        self, theta: npt.NDArray[T], prior_variance: _Float64, with_gradient: bool
+    ) -> tuple[_Float64, npt.NDArray[T]]: ...
     def sample(
         self,
         config: RunConfig,
@@ -108,9 +128,12 @@ def sample_quadratic32(
     *,
     constant: float,
     slope: _Float64,
-    curvature: _Float64,
+    matrix: _Float64,
+    terms: float,
+    variance: float,
     config: RunConfig,
     init: npt.NDArray[np.float32],
+    prior_variance: _Float64,
     progress: Callable[[int, int, float], None] | None,
     level: str,
 ) -> dict[str, Any]: ...
@@ -118,12 +141,18 @@ def sample_quadratic64(
     *,
     constant: float,
     slope: _Float64,
-    curvature: _Float64,
+    matrix: _Float64,
+    terms: float,
+    variance: float,
     config: RunConfig,
     init: _Float64,
+    prior_variance: _Float64,
     progress: Callable[[int, int, float], None] | None,
     level: str,
 ) -> dict[str, Any]: ...
+
+def rotate32(matrix: _Float64, points: npt.NDArray[np.float32], level: str) -> npt.NDArray[np.float32]: ...
+def rotate64(matrix: _Float64, points: _Float64, level: str) -> _Float64: ...
 
 class testing:
     @staticmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from patrac_native.choice import choose_kernel
 from patrac_native.last_layer import is_last_layer_gaussian
 
 if TYPE_CHECKING:
@@ -49,10 +50,11 @@ def describe_posterior(post: Posterior) -> str:
     )
     if is_last_layer_gaussian(post):
         lines.append(
-            "a step needs no pass over the data: the log-likelihood is quadratic in theta, so chains run on its "
-            "sufficient statistics in the whitened eigenbasis"
+            "a step needs no pass over the data: the log-likelihood is quadratic in theta, so draws and chains come "
+            "from its sufficient statistics"
         )
-    lines.append('kernel="auto" means PCNL: the only gradient kernel so far')
+    kernel, reason = choose_kernel(post)
+    lines.append(f'kernel="auto" means {kernel!r}: {reason}')
     return "\n".join(line for line in lines if line)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from patrac_native.summary import Summary
 
 # Statistics with one value for each draw; the others have one for each chain or warm-up phase.
-PER_DRAW = ("log_likelihood", "log_prior", "acceptance_rate", "step_size")
+PER_DRAW = ("log_likelihood", "log_prior", "acceptance_rate", "step_size", "variance")
 # Bytes of f that one block of `predict_blocks` may take.
 BLOCK_BYTES = 64 * 2**20
 
@@ -33,14 +33,16 @@ class Draws:
         The kept states, in the order of `network.parameters`.
     stats : dict of str to ndarray
         (chain, draw): log_likelihood, log_prior (both normalised), acceptance_rate (over the `thin` steps that end in
-        the draw), step_size. (chain, phase): warmup_acceptance_rate, warmup_step_size (at the phase's end). (chain,):
+        the draw; for the elliptical slice steps over points evaluated), step_size, and variance where the noise
+        variance is sampled. (chain, phase): warmup_acceptance_rate, warmup_step_size (at the phase's end). (chain,):
         nonfinite and warmup_nonfinite, the proposals of sampling and of warm-up rejected because their log-likelihood
         or gradient was not finite.
     network : PartialNetwork
         Trained network, architecture and prior.
     likelihood : Likelihood
     settings : dict
-        kernel, warm-up, seed, thin, seconds and whether the run completed.
+        kernel and why it was chosen, warm-up, its steps and whether the chains were stable at its end, seed, thin,
+        seconds and whether the run completed.
     """
 
     def __init__(
@@ -72,8 +74,7 @@ class Draws:
         """Transitions of all chains, warm-up included, by the wall clock of the run; NaN for an interrupted one."""
         if not self.settings["completed"]:
             return float("nan")
-        warmup = sum(phase["steps"] for phase in self.settings["warmup"]["phases"])
-        steps = self.n_chains * (warmup + self.n_draws * self.settings["thin"])
+        steps = self.n_chains * (self.settings["warmup_steps"] + self.n_draws * self.settings["thin"])
         return float(steps / self.settings["seconds"])
 
     def thinned(self, every: int) -> Draws:
@@ -156,7 +157,11 @@ class Draws:
         ndarray, shape (chain, draw, n_new, m), or of class labels (chain, draw, n_new) for Categorical
         """
         rng = np.random.Generator(np.random.Philox(check_seed(seed)))
-        return self.likelihood.sample(self.predict(X), rng)
+        f = self.predict(X)
+        if "variance" not in self.stats:
+            return self.likelihood.sample(f, rng)
+        y: npt.NDArray[Any] = f + np.sqrt(self.stats["variance"])[:, :, None, None] * rng.standard_normal(f.shape)
+        return y
 
     def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Class probabilities of each draw at X.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from patrac_native.validation import check_positive
@@ -19,14 +20,16 @@ class Kernel:
         As the compiled core knows it.
     step_size_max : float
         Largest step size that the adaptation may reach.
-    accept_band : (float, float)
-        Acceptance rates between which the default warm-up leaves the step size alone.
+    default_step_size : float or None
+        Step size of the first step where none is given; None for a kernel without one.
+    accept_target : float
+        Mean acceptance probability that the default warm-up aims at.
     """
 
     name: ClassVar[str]
-    step_size_max: ClassVar[float]
-    default_step_size: ClassVar[float]
-    accept_band: ClassVar[tuple[float, float]]
+    step_size_max: ClassVar[float] = math.inf
+    default_step_size: ClassVar[float | None] = None
+    accept_target: ClassVar[float] = math.nan
 
     @property
     def adapt_always(self) -> bool:
@@ -34,18 +37,30 @@ class Kernel:
         return False
 
     @property
+    def collapse(self) -> bool:
+        """Whether the output weights are integrated out."""
+        return False
+
+    @property
     def step_size(self) -> float | None:
-        """The given step size, or None for one found in warm-up."""
-        raise NotImplementedError
+        """The given step size, or None for one found in warm-up or a kernel without one."""
+        return None
+
+    @property
+    def adapts(self) -> bool:
+        """Whether warm-up has a step size to find."""
+        return self.default_step_size is not None and self.step_size is None
 
     @property
     def starting_step_size(self) -> float:
-        """Step size of the first step."""
-        return self.default_step_size if self.step_size is None else self.step_size
+        """Step size of the first step; NaN for a kernel without one."""
+        if self.step_size is not None:
+            return self.step_size
+        return math.nan if self.default_step_size is None else self.default_step_size
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-able content."""
-        raise NotImplementedError
+        return {"name": self.name, **asdict(self)}
 
 
 @dataclass(frozen=True)
@@ -65,8 +80,8 @@ class PCN(Kernel):
     beta: float | None = None
     name: ClassVar[str] = "pcn"
     step_size_max: ClassVar[float] = 1.0
-    default_step_size: ClassVar[float] = 0.01
-    accept_band: ClassVar[tuple[float, float]] = (0.2, 0.4)
+    default_step_size: ClassVar[float | None] = 0.01
+    accept_target: ClassVar[float] = 0.3
 
     def __post_init__(self) -> None:
         _check_step_size(self.beta, "beta", "PCN", self.step_size_max)
@@ -76,41 +91,22 @@ class PCN(Kernel):
         """beta."""
         return self.beta
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-able content."""
-        return {"name": self.name, "beta": self.beta}
-
 
 @dataclass(frozen=True)
-class PCNL(Kernel):
-    """Preconditioned Crank-Nicolson Langevin, the paper's kernel, with the sign of its rho corrected.
-
-    v = ((2 - delta) u + 2 delta C grad l(u) + sqrt(8 delta) w) / (2 + delta), w ~ N(0, C).
-
-    Parameters
-    ----------
-    delta : float, optional
-        Step size, 0 < delta <= 2. None: found in warm-up.
-    adapt : {"warmup", "always"}
-        "always" is the paper's setting: the step size keeps adapting to acceptance rates in (0.4, 0.9) while sampling;
-        the chain is then not exactly invariant, and `sample` warns.
-
-    References
-    ----------
-    Cotter, Roberts, Stuart & White (2013), MCMC methods for functions. Statistical Science 28, 424-446.
-    """
+class _GradientKernel(Kernel):
+    """What the kernels with a gradient share: delta, the collapsed output layer and the adaptation while sampling."""
 
     delta: float | None = None
+    collapse: bool = False
     adapt: str = "warmup"
-    name: ClassVar[str] = "pcnl"
-    step_size_max: ClassVar[float] = 2.0
-    default_step_size: ClassVar[float] = 1e-4
-    accept_band: ClassVar[tuple[float, float]] = (0.5, 0.7)
 
     def __post_init__(self) -> None:
-        _check_step_size(self.delta, "delta", "PCNL", self.step_size_max)
+        owner = type(self).__name__
+        _check_step_size(self.delta, "delta", owner, self.step_size_max)
+        if not isinstance(self.collapse, bool):
+            raise TypeError(f"collapse of {owner} must be True or False; got {self.collapse!r}.")
         if self.adapt not in ("warmup", "always"):
-            raise ValueError(f'adapt of PCNL must be "warmup" or "always"; got {self.adapt!r}.')
+            raise ValueError(f'adapt of {owner} must be "warmup" or "always"; got {self.adapt!r}.')
 
     @property
     def step_size(self) -> float | None:
@@ -122,19 +118,95 @@ class PCNL(Kernel):
         """Whether adapt is "always"."""
         return self.adapt == "always"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-able content."""
-        return {"name": self.name, "delta": self.delta, "adapt": self.adapt}
+
+@dataclass(frozen=True)
+class PCNL(_GradientKernel):
+    """Preconditioned Crank-Nicolson Langevin, the paper's kernel, with the sign of its rho corrected.
+
+    v = ((2 - delta) u + 2 delta C grad l(u) + sqrt(8 delta) w) / (2 + delta), w ~ N(0, C).
+
+    Parameters
+    ----------
+    delta : float, optional
+        Step size, 0 < delta <= 2. None: found in warm-up.
+    collapse : bool
+        Integrate the Bayesian output weights out (Gaussian likelihoods): the chain runs on the parameters below them,
+        and each kept draw gets output weights from their exact conditional law.
+    adapt : {"warmup", "always"}
+        "always" is the paper's setting: the step size keeps adapting to acceptance rates in (0.4, 0.9) while sampling;
+        the chain is then not exactly invariant, and `sample` warns.
+
+    References
+    ----------
+    Cotter, Roberts, Stuart & White (2013), MCMC methods for functions. Statistical Science 28, 424-446.
+    """
+
+    name: ClassVar[str] = "pcnl"
+    step_size_max: ClassVar[float] = 2.0
+    default_step_size: ClassVar[float | None] = 1e-4
+    accept_target: ClassVar[float] = 0.6
+
+
+@dataclass(frozen=True)
+class MGrad(_GradientKernel):
+    """Marginal gradient sampler: an auxiliary-variable Langevin step that knows the prior, at the cost of pCNL.
+
+    v ~ N(A ((2/delta) u + grad l(u)), A + (2/delta) A^2), A = (C^-1 + (2/delta) I)^-1. Directions whose prior variance
+    is far below delta are redrawn every step, the others move by about sqrt(delta).
+
+    Parameters
+    ----------
+    delta : float, optional
+        Step size, > 0, in units of a variance. None: found in warm-up.
+    collapse : bool
+        Integrate the Bayesian output weights out (Gaussian likelihoods), as for `PCNL`.
+    adapt : {"warmup", "always"}
+        As for `PCNL`.
+
+    References
+    ----------
+    Titsias & Papaspiliopoulos (2018), Auxiliary gradient-based sampling algorithms. JRSS B 80, 749-767.
+    """
+
+    name: ClassVar[str] = "mgrad"
+    default_step_size: ClassVar[float | None] = 1e-4
+    accept_target: ClassVar[float] = 0.55
+
+
+@dataclass(frozen=True)
+class EllipticalSlice(Kernel):
+    """Elliptical slice sampling: gradient-free and without a step size, the fallback where tuning fails.
+
+    Moves along the ellipse through the state and a prior draw; every step moves and evaluates l a few times.
+
+    References
+    ----------
+    Murray, Adams & MacKay (2010), Elliptical slice sampling. AISTATS.
+    """
+
+    name: ClassVar[str] = "elliptical_slice"
+
+
+@dataclass(frozen=True)
+class Exact(Kernel):
+    """Independent draws, no chain: for a Gaussian likelihood with no Bayesian parameter below the last layer.
+
+    The posterior is then that of Bayesian linear regression. With `Gaussian(variance="sampled")` the draws alternate
+    with those of the variance, each from its exact conditional law: a chain, with hardly any memory.
+    """
+
+    name: ClassVar[str] = "exact"
+
+
+_KERNELS: dict[str, type[Kernel]] = {kernel.name: kernel for kernel in (PCN, PCNL, MGrad, EllipticalSlice, Exact)}
 
 
 def kernel_from_dict(content: Mapping[str, Any]) -> Kernel:
     """Rebuild a kernel from what its `to_dict` returned; ValueError for an unknown name."""
     name = content.get("name")
-    if name == "pcn":
-        return PCN(content["beta"])
-    if name == "pcnl":
-        return PCNL(content["delta"], content["adapt"])
-    raise ValueError(f"kernel name must be one of pcn, pcnl; got {name!r}.")
+    if name not in _KERNELS:
+        raise ValueError(f"kernel name must be one of {', '.join(_KERNELS)}; got {name!r}.")
+    return _KERNELS[name](**{key: value for key, value in content.items() if key != "name"})
 
 
 def _check_step_size(value: float | None, name: str, owner: str, most: float) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native import _core
 from patrac_native.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -15,6 +16,41 @@ if TYPE_CHECKING:
 
 # Rows whose statistics are summed at a time: bounds the memory of the float64 features.
 _BLOCK_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class DenseQuadratic:
+    """The log-likelihood constant + slope.theta - theta' hessian theta / 2.
+
+    Attributes
+    ----------
+    constant : float
+        Log-likelihood at theta = 0, normalised.
+    slope : ndarray of float64, shape (K,)
+    hessian : ndarray of float64, shape (K, K)
+        Phi' W Phi / sigma^2, symmetric.
+    """
+
+    constant: float
+    slope: FloatArray
+    hessian: FloatArray
+
+
+@dataclass(frozen=True)
+class ExactPosterior:
+    """The posterior of Bayesian linear regression in closed form.
+
+    Attributes
+    ----------
+    mean : ndarray of float64, shape (K,)
+    covariance : ndarray of float64, shape (K, K)
+    log_evidence : float
+        log p(y), normalised as the log-likelihood is.
+    """
+
+    mean: FloatArray
+    covariance: FloatArray
+    log_evidence: float
 
 
 @dataclass(frozen=True)
@@ -29,6 +65,8 @@ class WhitenedQuadratic:
         curvature >= 0 are the eigenvalues of C^(1/2) Phi' W Phi C^(1/2) / sigma^2.
     to_theta, from_theta : ndarray of float64, shape (K, K)
         C^(1/2) Q and its inverse, Q the eigenvectors.
+    plain : DenseQuadratic
+        The same in theta's own coordinates.
     """
 
     constant: float
@@ -36,15 +74,30 @@ class WhitenedQuadratic:
     curvature: FloatArray
     to_theta: FloatArray
     from_theta: FloatArray
+    plain: DenseQuadratic
 
-    @staticmethod
-    def rotate(points: npt.NDArray[Any], matrix: FloatArray, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        """Apply a (K, K) matrix to points (..., K) and return them in `dtype`.
+    def exact(self) -> ExactPosterior:
+        """Mean, covariance and evidence: z_i ~ N(slope_i / (1 + curvature_i), 1 / (1 + curvature_i)), independent."""
+        variance = 1.0 / (1.0 + self.curvature)
+        log_evidence = self.constant + 0.5 * float(np.sum(self.slope**2 * variance - np.log1p(self.curvature)))
+        covariance = (self.to_theta * variance) @ self.to_theta.T
+        return ExactPosterior(self.to_theta @ (self.slope * variance), covariance, log_evidence)
 
-        Not by BLAS, whose rounding depends on how many points there are: a draw must not depend on the run's length.
-        """
-        rotated: npt.NDArray[Any] = np.einsum("...k,jk->...j", points, matrix).astype(dtype)
-        return rotated
+    def from_theta_points(self, theta: npt.NDArray[Any], level: str) -> npt.NDArray[Any]:
+        """Apply `from_theta` to points (..., K), float64 or float32."""
+        return _rotated(self.from_theta, theta, level)
+
+    def to_theta_points(self, z: npt.NDArray[Any], level: str) -> npt.NDArray[Any]:
+        """Apply `to_theta` to points (..., K), float64 or float32."""
+        return _rotated(self.to_theta, z, level)
+
+
+def _rotated(matrix: FloatArray, points: npt.NDArray[Any], level: str) -> npt.NDArray[Any]:
+    """Not by BLAS, whose rounding depends on how many points there are: a draw must not depend on the run's length."""
+    rotate: Any = _core.rotate32 if points.dtype == np.float32 else _core.rotate64
+    flat = np.ascontiguousarray(points.reshape(-1, points.shape[-1]))
+    rotated: npt.NDArray[Any] = rotate(np.ascontiguousarray(matrix), flat, level)
+    return rotated.reshape(points.shape)
 
 
 def is_last_layer_gaussian(post: Posterior) -> bool:
@@ -66,6 +119,7 @@ def whiten(post: Posterior) -> WhitenedQuadratic:
         curvature=np.maximum(eigenvalues, 0.0),
         to_theta=scale[:, None] * vectors,
         from_theta=vectors.T / scale,
+        plain=DenseQuadratic(constant, slope, hessian),
     )
 
 
@@ -78,7 +132,11 @@ def _statistics(post: Posterior) -> tuple[float, FloatArray, FloatArray]:
         rows = slice(first, first + _BLOCK_ROWS)
         targets = np.ascontiguousarray(post.y[rows], dtype=np.float64)
         model: Any = post.network.core_model(
-            post.likelihood, post.X[rows], targets, post.row_weights[rows], dtype=np.dtype(np.float64)
+            post.reference_likelihood,
+            post.X[rows],
+            targets,
+            post.row_weights[rows],
+            dtype=np.dtype(np.float64),
         )
         values, slopes = model.log_likelihood_and_grad(points, 1)
         value += float(values[0])

@@ -24,13 +24,18 @@ class Gaussian(Likelihood):
 
     Parameters
     ----------
-    variance : float or array_like of shape (m,)
-        Fixed noise variance, positive and finite; one for all outputs or one for each.
+    variance : float, array_like of shape (m,) or "sampled"
+        Noise variance, positive and finite; one for all outputs or one for each. "sampled": one for all outputs, drawn
+        with theta at every step, under an inverse-gamma prior with density proportional to
+        x^(-a-1) exp(-b/x).
+    a, b : float
+        Shape and rate of that prior, positive; it weighs as much as 2a rows whose squared residuals sum to 2b. The
+        defaults a = 2, b = 1 have mean 1 and suit targets scaled to unit variance.
 
     Raises
     ------
     ValueError
-        If a variance is not positive and finite, or is "sampled".
+        If a variance, a or b is not positive and finite, or a or b is given beside a fixed variance.
     TypeError
         If it is not a number or vector of numbers.
 
@@ -38,18 +43,32 @@ class Gaussian(Likelihood):
     --------
     >>> Gaussian(1.0).log_likelihood([[0.0], [1.0]], np.array([[0.0], [0.0]])).round(6)
     np.float64(-2.337877)
+    >>> Gaussian("sampled", a=3.0).at(0.5)
+    Gaussian(variance=0.5)
     """
 
     name = "gaussian"
 
-    def __init__(self, variance: float | npt.ArrayLike) -> None:
+    def __init__(
+        self, variance: float | npt.ArrayLike | str, *, a: float | None = None, b: float | None = None
+    ) -> None:
+        self.a = self.b = None
         if isinstance(variance, str):
+            if variance != "sampled":
+                raise ValueError(
+                    f'variance must be a positive number, one for each output, or "sampled"; got {variance!r}.'
+                )
+            self.variance: float | FloatArray | str = variance
+            self.a = check_positive(2.0 if a is None else a, "a")
+            self.b = check_positive(1.0 if b is None else b, "b")
+            return
+        if a is not None or b is not None:
             raise ValueError(
-                f"variance must be a positive number or one for each output; got {variance!r}. "
-                "Only a fixed variance is supported in this version."
+                'a and b are the prior of a sampled variance; leave them out, or write Gaussian("sampled", a=..., '
+                "b=...)."
             )
         if np.ndim(variance) == 0:
-            self.variance: float | FloatArray = check_positive(np.asarray(variance).item(), "variance")
+            self.variance = check_positive(np.asarray(variance).item(), "variance")
             return
         values = as_real_array(variance, "variance").copy()
         if values.ndim != 1 or values.size == 0:
@@ -61,8 +80,27 @@ class Gaussian(Likelihood):
         values.flags.writeable = False
         self.variance = values
 
+    @property
+    def is_sampled(self) -> bool:
+        """Whether the variance is drawn with theta."""
+        return isinstance(self.variance, str)
+
+    def at(self, variance: float | npt.ArrayLike) -> Gaussian:
+        """Return the likelihood with a fixed variance in place of a sampled one."""
+        return Gaussian(variance)
+
+    def starting_variance(self, residuals: FloatArray, row_weights: FloatArray) -> float:
+        """Return the mode of a sampled variance given residuals (n, m) under row weights (n,)."""
+        assert self.a is not None and self.b is not None
+        squares = float((row_weights[:, None] * residuals**2).sum())
+        count = float(row_weights.sum()) * residuals.shape[1]
+        mode: float = (self.b + squares / 2) / (self.a + count / 2 + 1)
+        return mode
+
     def variance_vector(self, m: int) -> FloatArray:
         """Return the variance of each output, shape (m,); ValueError if there is one for each of another number."""
+        if isinstance(self.variance, str):
+            raise ValueError("the variance is sampled: take at(variance) with a value, such as a draw of it.")
         if isinstance(self.variance, np.ndarray) and self.variance.shape != (m,):
             raise ValueError(
                 f"variance has {len(self.variance)} entries, but the network has {m} outputs; give one number or {m}."
@@ -71,7 +109,8 @@ class Gaussian(Likelihood):
 
     def check_targets(self, y: npt.ArrayLike, n: int, m: int) -> Targets:
         """Return y as finite float64 (n, m); (n,) is taken for one output. Raises as `Likelihood.check_targets`."""
-        self.variance_vector(m)
+        if not self.is_sampled:
+            self.variance_vector(m)
         values = _matrix_targets(y, n, m)
         check_finite(values, "y")
         return values
@@ -105,7 +144,8 @@ class Gaussian(Likelihood):
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-able content."""
         variance = self.variance.tolist() if isinstance(self.variance, np.ndarray) else self.variance
-        return {"name": self.name, "variance": variance}
+        prior = {"a": self.a, "b": self.b} if self.is_sampled else {}
+        return {"name": self.name, "variance": variance, **prior}
 
 
 class Categorical(Likelihood):
@@ -255,7 +295,7 @@ def likelihood_from_dict(content: Mapping[str, Any]) -> Likelihood:
     """
     name = content.get("name")
     if name == "gaussian":
-        return Gaussian(content["variance"])
+        return Gaussian(content["variance"], a=content.get("a"), b=content.get("b"))
     if name == "categorical":
         return Categorical(content["scale"])
     if name == "bernoulli":

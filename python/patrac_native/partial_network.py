@@ -179,13 +179,16 @@ class PartialNetwork:
         result: np.float64 | FloatArray = total[()]
         return result
 
-    def check_theta(self, theta: npt.ArrayLike, name: str = "theta") -> tuple[npt.NDArray[Any], bool]:
-        """Return theta as a finite C-contiguous (B, K) array of `dtype`, and whether it came as (K,)."""
+    def check_theta(
+        self, theta: npt.ArrayLike, name: str = "theta", dim: int | None = None
+    ) -> tuple[npt.NDArray[Any], bool]:
+        """Return theta as a finite C-contiguous (B, dim) array of `dtype`, and whether it came as (dim,); dim: K."""
+        dim = self.dim if dim is None else dim
         values = _as_floats(theta, name)
         single = values.ndim == 1
-        if values.ndim not in (1, 2) or values.shape[-1] != self.dim:
-            raise ValueError(f"{name} must have shape ({self.dim},) or (B, {self.dim}); got {values.shape}.")
-        batch = values.reshape(-1, self.dim)
+        if values.ndim not in (1, 2) or values.shape[-1] != dim:
+            raise ValueError(f"{name} must have shape ({dim},) or (B, {dim}); got {values.shape}.")
+        batch = values.reshape(-1, dim)
         check_finite(batch, name, "Rows count the points of the batch, columns the entries of theta.")
         return cast_checked(batch, self.dtype, name), single
 

@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.architectures import Architecture
-from patrac_native.last_layer import WhitenedQuadratic, is_last_layer_gaussian, whiten
+from patrac_native.choice import check_kernel
+from patrac_native.kernels import Exact, MGrad
+from patrac_native.last_layer import ExactPosterior, WhitenedQuadratic, is_last_layer_gaussian, whiten
 from patrac_native.likelihoods import Gaussian, Likelihood
 from patrac_native.network import Network
 from patrac_native.partial_network import PartialNetwork
@@ -33,7 +35,7 @@ class Posterior:
     prior : TraceClassPrior
         Usually `TraceClassPrior.fit(net)`.
     likelihood : Likelihood
-        `Gaussian(variance)`, `Categorical(scale)` or `Bernoulli()`.
+        `Gaussian(variance)`, `Gaussian("sampled")`, `Categorical(scale)` or `Bernoulli()`.
     X : array_like, shape (n, d)
         Finite inputs, n >= 1. Those of type float32 and float64 keep it.
     y : array_like
@@ -102,16 +104,26 @@ class Posterior:
         self.y = likelihood.check_targets(y, len(self.X), self.network.n_outputs)
         self.y.flags.writeable = False
         self.row_weights = likelihood.row_weights(sample_weight, len(self.X))
+        self.reference_likelihood = self._fixed_likelihood()
         self._check_range()
         targets = np.ascontiguousarray(self.y, dtype=np.float64)
         cast_checked(targets, self.network.dtype, "y")  # the engine's own conversion would be silent
-        self._model: Any = self.network.core_model(likelihood, self.X, targets, self.row_weights, in_place=not copy)
+        self._model: Any = self.network.core_model(
+            self.reference_likelihood, self.X, targets, self.row_weights, in_place=not copy
+        )
+
+    def _fixed_likelihood(self) -> Likelihood:
+        """The likelihood that is compiled: a sampled variance stands at its mode given the trained network."""
+        if not (isinstance(self.likelihood, Gaussian) and self.likelihood.is_sampled):
+            return self.likelihood
+        residuals = self.y - self.net.predict(self.X)
+        return self.likelihood.at(self.likelihood.starting_variance(residuals, self.row_weights))
 
     def _check_range(self) -> None:
         """Raise where the likelihood's own numbers do not survive in `dtype`."""
         numbers = {"sample_weight": self.row_weights}
-        if isinstance(self.likelihood, Gaussian):
-            numbers["variance of Gaussian"] = 1.0 / self.likelihood.variance_vector(self.network.n_outputs)
+        if isinstance(self.reference_likelihood, Gaussian):
+            numbers["variance of Gaussian"] = 1.0 / self.reference_likelihood.variance_vector(self.network.n_outputs)
         for name, values in numbers.items():
             with np.errstate(over="ignore", under="ignore"):
                 cast = values.astype(self.dtype)
@@ -165,13 +177,22 @@ class Posterior:
         """Ranked node -> the trained network's own node, for each layer."""
         return self.network.permutation
 
-    def log_likelihood(self, theta: npt.ArrayLike, *, threads: int | None = None) -> float | FloatArray:
+    @property
+    def hidden_dim(self) -> int:
+        """K_h, the number of Bayesian parameters below the output layer: theta[:K_h]."""
+        return int(self._model.hidden_dim)
+
+    def log_likelihood(
+        self, theta: npt.ArrayLike, *, variance: npt.ArrayLike | None = None, threads: int | None = None
+    ) -> float | FloatArray:
         """Evaluate l(theta), normalised.
 
         Parameters
         ----------
         theta : array_like, shape (K,) or (B, K)
             Finite; converted to `dtype`.
+        variance : array_like, shape () or (B,), optional
+            Of the noise; needed where it is sampled, and only there.
         threads : int, optional
             Native threads over the batch, or over the rows of a single point; default all processors of this process.
 
@@ -181,10 +202,11 @@ class Posterior:
         """
         batch, single = self.network.check_theta(theta)
         values: FloatArray = self._model.log_likelihood(batch, thread_count(threads))
+        values, _ = self._at_variance(values, variance)
         return float(values[0]) if single else values
 
     def log_likelihood_and_grad(
-        self, theta: npt.ArrayLike, *, threads: int | None = None
+        self, theta: npt.ArrayLike, *, variance: npt.ArrayLike | None = None, threads: int | None = None
     ) -> tuple[float | FloatArray, npt.NDArray[Any]]:
         """Evaluate l(theta) and its gradient over the Bayesian parameters.
 
@@ -192,6 +214,8 @@ class Posterior:
         ----------
         theta : array_like, shape (K,) or (B, K)
             Finite; converted to `dtype`.
+        variance : array_like, shape () or (B,), optional
+            Of the noise; needed where it is sampled, and only there.
         threads : int, optional
             Native threads over the batch, or over the rows of a single point; default all processors of this process.
 
@@ -202,7 +226,97 @@ class Posterior:
         """
         batch, single = self.network.check_theta(theta)
         values, gradient = self._model.log_likelihood_and_grad(batch, thread_count(threads))
+        values, scale = self._at_variance(values, variance)
+        if scale is not None:
+            gradient = (gradient * scale[:, None]).astype(self.dtype)
         return (float(values[0]), gradient[0]) if single else (values, gradient)
+
+    def _at_variance(self, values: FloatArray, variance: npt.ArrayLike | None) -> tuple[FloatArray, FloatArray | None]:
+        """Move l (B,) from the compiled variance to the one asked for; and what its gradient is to be multiplied by."""
+        if self.reference_likelihood is self.likelihood:
+            if variance is not None:
+                raise ValueError(f"variance must be left out: {self.likelihood!r} has it fixed.")
+            return values, None
+        if variance is None:
+            raise ValueError(
+                "variance must be given, since it is sampled: a positive number or one for each theta, such as "
+                'draws.stats["variance"].'
+            )
+        wanted = np.broadcast_to(np.asarray(variance, dtype=np.float64), values.shape)
+        if not (np.isfinite(wanted) & (wanted > 0)).all():
+            raise ValueError(f"variance must be positive and finite; got {wanted.min():g}.")
+        own = self.starting_variance
+        squares = -2 * own * (values + 0.5 * self.gaussian_terms * np.log(2 * np.pi * own))
+        moved = -0.5 * self.gaussian_terms * np.log(2 * np.pi * wanted) - squares / (2 * wanted)
+        return moved, own / wanted
+
+    @property
+    def starting_variance(self) -> float:
+        """Where a sampled noise variance starts: its mode given the trained network; else that of the first output."""
+        assert isinstance(self.reference_likelihood, Gaussian)
+        return float(self.reference_likelihood.variance_vector(self.network.n_outputs)[0])
+
+    @property
+    def gaussian_terms(self) -> float:
+        """Outputs times the sum of the row weights."""
+        return self.network.n_outputs * float(self.row_weights.sum())
+
+    def collapsed_log_likelihood(self, theta_hidden: npt.ArrayLike) -> float | FloatArray:
+        """Evaluate log p(y | theta_h), the Bayesian output weights integrated out over their prior.
+
+        Parameters
+        ----------
+        theta_hidden : array_like, shape (K_h,) or (B, K_h)
+            The Bayesian parameters below the output layer, theta[:hidden_dim].
+
+        Returns
+        -------
+        float, or ndarray of float64 of shape (B,)
+            Normalised as `log_likelihood` is.
+
+        Raises
+        ------
+        ValueError
+            For a likelihood other than Gaussian with a fixed variance, or where nothing can be integrated out.
+        """
+        values, _, single = self._collapsed(theta_hidden, with_gradient=False)
+        return float(values[0]) if single else values
+
+    def collapsed_log_likelihood_and_grad(
+        self, theta_hidden: npt.ArrayLike
+    ) -> tuple[float | FloatArray, npt.NDArray[Any]]:
+        """Evaluate log p(y | theta_h) and its gradient; see `collapsed_log_likelihood`.
+
+        Returns
+        -------
+        value : float, or ndarray of float64 of shape (B,)
+        gradient : ndarray of `dtype`, shape (K_h,) or (B, K_h)
+        """
+        values, gradient, single = self._collapsed(theta_hidden, with_gradient=True)
+        return (float(values[0]), gradient[0]) if single else (values, gradient)
+
+    def _collapsed(
+        self, theta_hidden: npt.ArrayLike, *, with_gradient: bool
+    ) -> tuple[FloatArray, npt.NDArray[Any], bool]:
+        check_kernel(MGrad(collapse=True), self)
+        if self.reference_likelihood is not self.likelihood:
+            raise ValueError("the variance is sampled; make a posterior with a fixed one, Gaussian(variance).")
+        batch, single = self.network.check_theta(theta_hidden, "theta_hidden", self.hidden_dim)
+        values, gradient = self._model.collapsed(batch, self.prior_variance, with_gradient)
+        return values, gradient, single
+
+    def exact(self) -> ExactPosterior:
+        """Return mean, covariance and log evidence in closed form, where `Exact()` serves and the variance is fixed.
+
+        Raises
+        ------
+        ValueError
+            Where the posterior is not that of Bayesian linear regression.
+        """
+        check_kernel(Exact(), self)
+        if self.quadratic is None or self.reference_likelihood is not self.likelihood:
+            raise ValueError("the variance is sampled; make a posterior with a fixed one, Gaussian(variance).")
+        return self.quadratic.exact()
 
     def log_prior(self, theta: npt.ArrayLike) -> np.float64 | FloatArray:
         """Evaluate log N(theta; 0, C), normalised; theta of shape (..., K)."""

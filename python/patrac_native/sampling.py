@@ -13,8 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native import _core
+from patrac_native.choice import check_kernel, choose_kernel
 from patrac_native.draws import Draws
-from patrac_native.kernels import PCNL, Kernel
+from patrac_native.kernels import Kernel, MGrad
+from patrac_native.likelihoods import Gaussian
 from patrac_native.posterior import Posterior
 from patrac_native.threads import thread_count
 from patrac_native.validation import as_real_array, cast_checked, check_count, check_finite, check_seed
@@ -51,7 +53,9 @@ def sample(
     post : Posterior
         What to sample.
     kernel : "auto" or Kernel
-        `PCN(beta)` or `PCNL(delta)`; "auto" is `PCNL()`.
+        `PCN(beta)`, `PCNL(delta)`, `MGrad(delta)`, `EllipticalSlice()` or `Exact()`; "auto" takes the fastest exact one
+        for the posterior, which `post.describe()` names: `Exact()` where it serves, `MGrad(collapse=True)` for other
+        Gaussian likelihoods, else `MGrad()`.
     chains : int
         At least 1.
     draws : int
@@ -59,8 +63,9 @@ def sample(
     thin : int
         Steps for each kept state, at least 1.
     warmup : "auto", int, Warmup or None
-        "auto" is `default_warmup(kernel)`; a number is that many steps of it; `paper_warmup()` is the paper's; None
-        runs none, with the kernel's own step size.
+        "auto" is `default_warmup(kernel)`, which ends by itself once the chains agree (so its length, and with it every
+        draw, depends on the number of chains); a number is that many steps; `paper_warmup()` is the paper's; None runs
+        none, with the kernel's own step size.
     init : "auto", "prior" or array_like of shape (chains, K)
         Starting points: the trained values (for Sep, whose trained values are zeros, draws from the prior), draws from
         the prior, or given.
@@ -89,12 +94,13 @@ def sample(
     Warns
     -----
     UserWarning
-        If the run was interrupted, proposals were not finite, or the step size adapts while sampling.
+        If the run was interrupted, the warm-up ended at its longest with the chains still moving, proposals were not
+        finite, or the step size adapts while sampling.
     """
     if not isinstance(post, Posterior):
         raise TypeError(f"post must be a Posterior; got {type(post).__name__}.")
     _check_device(device)
-    kernel = _resolve_kernel(kernel)
+    kernel, reason = _resolve_kernel(kernel, post)
     schedule = _resolve_warmup(warmup, kernel)
     chains = check_count(chains, "chains")
     draws = check_count(draws, "draws")
@@ -104,7 +110,7 @@ def sample(
             f"chains, warmup, draws and thin ask for {chains * (schedule.steps + draws * thin)} steps in all; "
             "ask for fewer than 2^62."
         )
-    if kernel.step_size is None and schedule.step_size is None and not schedule.adapts:
+    if kernel.adapts and schedule.step_size is None and not schedule.adapts:
         warnings.warn(
             f"no phase of the warm-up adapts for {WINDOW} steps or more, so the step size stays at its first value; "
             f"warm up longer or give one, such as {type(kernel).__name__}(0.1).",
@@ -112,7 +118,7 @@ def sample(
         )
     seed = _resolve_seed(seed)
     start = _starting_points(post, init, chains, seed)
-    step_size = schedule.step_size if kernel.step_size is None and schedule.step_size else kernel.starting_step_size
+    step_size = schedule.step_size if kernel.adapts and schedule.step_size else kernel.starting_step_size
     if step_size > kernel.step_size_max:
         raise ValueError(
             f"step_size of the warm-up must be in (0, {kernel.step_size_max:g}] for {type(kernel).__name__}; "
@@ -127,6 +133,8 @@ def sample(
 
     config = _core.RunConfig(
         kernel=kernel.name,
+        collapse=kernel.collapse,
+        variance=_core_variance(post),
         step_size=step_size,
         step_size_max=kernel.step_size_max,
         warmup=[_core_phase(phase) for phase in schedule.phases],
@@ -138,7 +146,7 @@ def sample(
     )
     started = time.perf_counter()
     with _ProgressBar(chains * (schedule.steps + draws * thin), progress) as report:
-        result = _run(post, config, start, report)
+        result = _run(post, kernel, config, start, report)
     seconds = time.perf_counter() - started
 
     kept = int(result["draws_done"].min())
@@ -156,14 +164,26 @@ def sample(
             'are harmless); if there are many, scale X and y or use dtype="float64".',
             stacklevel=2,
         )
+    stable = _stability(result["warmup_stable"])
+    if stable is False:
+        warnings.warn(
+            f"the warm-up ended after {int(result['warmup_steps'].sum())} steps with step size or log-likelihood still "
+            "moving, or differing between chains; give more steps, such as warmup=200_000, and look at the verdict of "
+            "the summary.",
+            stacklevel=2,
+        )
     theta = result["theta"][:, :kept]
-    stats = {name: result[name][:, :kept] for name in ("log_likelihood", "acceptance_rate", "step_size")}
+    names = ("log_likelihood", "acceptance_rate", "step_size", "variance")
+    stats = {name: result[name][:, :kept] for name in names if name in result}
     stats["log_prior"] = np.asarray(post.log_prior(theta))
     for name in ("warmup_acceptance_rate", "warmup_step_size", "nonfinite", "warmup_nonfinite"):
         stats[name] = result[name]
     settings = {
         "kernel": kernel.to_dict(),
+        "kernel_reason": reason,
         "warmup": schedule.to_dict(),
+        "warmup_steps": int(result["warmup_steps"].sum()),
+        "warmup_stable": stable,
         "seed": seed,
         "thin": thin,
         "draws_asked": draws,
@@ -176,7 +196,11 @@ def sample(
 
 
 def _run(
-    post: Posterior, config: _core.RunConfig, start: npt.NDArray[Any], report: Callable[[int, int, float], None] | None
+    post: Posterior,
+    kernel: Kernel,
+    config: _core.RunConfig,
+    start: npt.NDArray[Any],
+    report: Callable[[int, int, float], None] | None,
 ) -> dict[str, Any]:
     """Run the chains: on the sufficient statistics where l is quadratic, else on the data."""
     form = post.quadratic
@@ -184,17 +208,43 @@ def _run(
         result: dict[str, Any] = post.core_model.sample(config, start, post.prior_variance, report)
         return result
     run: Any = _core.sample_quadratic32 if post.dtype == np.float32 else _core.sample_quadratic64
+    common = {
+        "constant": form.constant,
+        "terms": post.gaussian_terms,
+        "variance": post.starting_variance,
+        "config": config,
+        "progress": report,
+        "level": post.level,
+    }
+    if isinstance(kernel, MGrad):  # a rotation would change it
+        plain = form.plain
+        return dict(
+            run(slope=plain.slope, matrix=plain.hessian, init=start, prior_variance=post.prior_variance, **common)
+        )
     result = run(
-        constant=form.constant,
         slope=form.slope,
-        curvature=form.curvature,
-        config=config,
-        init=form.rotate(start, form.from_theta, post.dtype),
-        progress=report,
-        level=post.level,
+        matrix=form.curvature,
+        init=form.from_theta_points(start, post.level),
+        prior_variance=np.ones(post.dim),
+        **common,
     )
-    result["theta"] = form.rotate(result["theta"], form.to_theta, post.dtype)
+    result["theta"] = form.to_theta_points(result["theta"], post.level)
     return result
+
+
+def _stability(judged: npt.NDArray[np.int64]) -> bool | None:
+    """Whether the phases that may end early ended with stable chains; None where there was none."""
+    known = judged[judged >= 0]
+    return bool(known.all()) if len(known) else None
+
+
+def _core_variance(post: Posterior) -> _core.SampledVariance | None:
+    """Prior and start of a sampled noise variance."""
+    likelihood = post.likelihood
+    if not (isinstance(likelihood, Gaussian) and likelihood.is_sampled):
+        return None
+    assert likelihood.a is not None and likelihood.b is not None
+    return _core.SampledVariance(shape=likelihood.a, rate=likelihood.b, initial=post.starting_variance)
 
 
 def _core_phase(phase: Phase) -> _core.Phase:
@@ -202,11 +252,13 @@ def _core_phase(phase: Phase) -> _core.Phase:
     low, high = phase.accept if phase.accept else (0.0, 1.0)
     return _core.Phase(
         steps=phase.steps,
-        adapt=phase.accept is not None,
+        adapt=phase.accept is not None or phase.target is not None,
         accept_low=low,
         accept_high=high,
         accept_all=phase.accept_all,
         average=phase.average,
+        target=phase.target or 0.0,
+        first_look=phase.first_look or 0,
     )
 
 
@@ -218,14 +270,17 @@ def _check_device(device: str) -> None:
         raise ValueError(f'device must be "auto" or "cpu"; got {device!r}.')
 
 
-def _resolve_kernel(kernel: str | Kernel) -> Kernel:
-    """Return the kernel to run."""
+def _resolve_kernel(kernel: str | Kernel, post: Posterior) -> tuple[Kernel, str]:
+    """Return the kernel to run and why it was chosen."""
     if isinstance(kernel, Kernel):
-        return kernel
+        check_kernel(kernel, post)
+        return kernel, "given"
     if isinstance(kernel, str) and kernel == "auto":
-        return PCNL()
+        return choose_kernel(post)
     hint = f" Call it: {kernel.__name__}()." if isinstance(kernel, type) else ""
-    raise TypeError(f'kernel must be "auto", PCN(...) or PCNL(...); got {kernel!r}.{hint}')
+    raise TypeError(
+        f'kernel must be "auto", PCN(...), PCNL(...), MGrad(...), EllipticalSlice() or Exact(); got {kernel!r}.{hint}'
+    )
 
 
 _WARMUPS = '"auto", a number of steps, a Warmup or None'
@@ -234,7 +289,7 @@ _WARMUPS = '"auto", a number of steps, a Warmup or None'
 def _resolve_warmup(warmup: str | int | Warmup | None, kernel: Kernel) -> Warmup:
     """Return the schedule to run."""
     if warmup is None:
-        if kernel.step_size is None:
+        if kernel.adapts:
             raise ValueError(
                 f"warmup=None leaves nobody to find a step size; give one, such as {type(kernel).__name__}(0.1), or a "
                 "warm-up."
@@ -243,6 +298,10 @@ def _resolve_warmup(warmup: str | int | Warmup | None, kernel: Kernel) -> Warmup
     if isinstance(warmup, Warmup):
         if warmup.only_for not in (None, kernel.name):
             raise ValueError(f"warmup is a schedule for {warmup.only_for} only; got the kernel {kernel}.")
+        if kernel.default_step_size is None and (warmup.adapts or any(phase.accept_all for phase in warmup.phases)):
+            raise ValueError(
+                f'warmup adapts a step size or takes every move, which {kernel} cannot; use warmup="auto" or a number.'
+            )
         return warmup
     if isinstance(warmup, str):
         if warmup != "auto":
@@ -295,6 +354,7 @@ class _ProgressBar:
         return self._report
 
     def _report(self, steps_done: int, steps_total: int, acceptance_rate: float) -> None:
+        self._bar.total = steps_total  # falls when the warm-up ends early
         self._bar.set_postfix(acceptance=f"{acceptance_rate:.2f}", refresh=False)
         self._bar.update(steps_done - self._bar.n)
 

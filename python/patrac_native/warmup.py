@@ -6,39 +6,59 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from patrac_native.kernels import PCNL, Kernel
+from patrac_native.kernels import PCNL, Exact, Kernel
 from patrac_native.validation import check_count, check_positive
 
 # Steps between two looks at the acceptance rate.
 WINDOW = 200
+# The default warm-up: chains are compared after so many steps, twice as many and so on, up to the most.
+FIRST_LOOK, MOST_STEPS = 1_000, 64_000
+# Steps run as sampled before the first draw, at the step size that was found.
+SETTLE_STEPS = 500
 
 
 @dataclass(frozen=True)
 class Phase:
     """A stretch of warm-up.
 
-    Every 200 steps the acceptance rate p of these steps is looked at: p <= accept_low halves the step size,
-    p >= accept_high multiplies it by 4/3 up to the kernel's largest, otherwise it stays.
+    With `accept`, every 200 steps the acceptance rate p of these steps is looked at: p <= accept_low halves the step
+    size, p >= accept_high multiplies it by 4/3 up to the kernel's largest, otherwise it stays. With `target`, every 10
+    steps the logarithm of the step size moves by a falling gain times (p - target), p the mean acceptance probability.
+    With neither the step size stays fixed.
 
     Parameters
     ----------
     steps : int
-        At least 0.
+        At least 0; with `first_look` the most steps that the phase takes.
     accept : (float, float), optional
-        (accept_low, accept_high), 0 <= low < high <= 1. None: the step size stays fixed.
+        (accept_low, accept_high), 0 <= low < high <= 1.
     average : bool
         Let the phase end with the geometric mean of the step sizes of its second half, instead of the last of them.
     accept_all : bool
         Take every finite proposal: the chain then moves by the discretised diffusion and leaves bad starts quickly.
+    target : float, optional
+        Mean acceptance probability to approach, in (0, 1).
+    first_look : int, optional
+        After this many steps, twice as many and so on, the chains are compared, and the phase ends for all of them once
+        step sizes and log-likelihoods stand still (docs/method.md, section 7). A multiple of 8.
     """
 
     steps: int
     accept: tuple[float, float] | None = None
     accept_all: bool = False
     average: bool = False
+    target: float | None = None
+    first_look: int | None = None
 
     def __post_init__(self) -> None:
         check_count(self.steps, "steps of Phase", least=0)
+        if self.target is not None:
+            if not 0 < self.target < 1:
+                raise ValueError(f"target of Phase must be in (0, 1); got {self.target}.")
+            if self.accept is not None or self.accept_all:
+                raise ValueError("target of Phase must be None when accept or accept_all is given.")
+        if self.first_look is not None and check_count(self.first_look, "first_look of Phase") % 8:
+            raise ValueError(f"first_look of Phase must be a multiple of 8; got {self.first_look}.")
         if self.accept is not None:
             low, high = self.accept
             if not 0 <= low < high <= 1:
@@ -74,7 +94,7 @@ class Warmup:
 
     @property
     def steps(self) -> int:
-        """All steps together."""
+        """All steps together, at most: a phase with `first_look` may take fewer."""
         return sum(phase.steps for phase in self.phases)
 
     def scaled(self, factor: float) -> Warmup:
@@ -89,7 +109,9 @@ class Warmup:
     @property
     def adapts(self) -> bool:
         """Whether a phase is long enough to change the step size at all."""
-        return any(phase.accept is not None and phase.steps >= WINDOW for phase in self.phases)
+        return any(
+            (phase.accept is not None or phase.target is not None) and phase.steps >= WINDOW for phase in self.phases
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-able content."""
@@ -99,13 +121,7 @@ class Warmup:
     def from_dict(cls, content: Mapping[str, Any]) -> Warmup:
         """Rebuild from `to_dict`."""
         phases = tuple(
-            Phase(
-                p["steps"],
-                None if p["accept"] is None else (p["accept"][0], p["accept"][1]),
-                accept_all=p["accept_all"],
-                average=p["average"],
-            )
-            for p in content["phases"]
+            Phase(**{**p, "accept": None if p["accept"] is None else tuple(p["accept"])}) for p in content["phases"]
         )
         return cls(phases, content["step_size"], content["only_for"])
 
@@ -123,20 +139,29 @@ def paper_warmup() -> Warmup:
     )
 
 
-def default_warmup(kernel: Kernel, steps: int = 20_000) -> Warmup:
-    """Return the default: three quarters of the steps adapt to the kernel's band, the last quarter is run as sampled.
+def default_warmup(kernel: Kernel, steps: int | None = None) -> Warmup:
+    """Return the default warm-up of a kernel.
 
-    The step size after adaptation is the geometric mean over the second half of the adapting steps.
+    It ends by itself: the step size approaches the kernel's `accept_target`, the chains are compared after 1,000 steps,
+    2,000 and so on, and it ends when they agree, at the latest after 64,000. The step size is then the geometric mean
+    of the second half, and 500 steps are run with it before the first draw.
 
     Parameters
     ----------
     kernel : Kernel
-        Its `accept_band` is aimed at; with a step size of its own nothing is adapted.
-    steps : int
-        At least 1.
+        With a step size of its own nothing is adapted; `Exact()` needs no warm-up.
+    steps : int, optional
+        Run exactly this many steps instead, three quarters of them adapting; at least 1.
     """
+    if kernel.name == Exact.name and steps is None:
+        return Warmup(())
+    target = kernel.accept_target if kernel.adapts else None
+    if steps is None:
+        return Warmup(
+            (Phase(MOST_STEPS, target=target, average=kernel.adapts, first_look=FIRST_LOOK), Phase(SETTLE_STEPS))
+        )
     check_count(steps, "steps")
-    if kernel.step_size is not None:
+    if target is None:
         return Warmup((Phase(steps),))
     settle = steps // 4
-    return Warmup((Phase(steps - settle, kernel.accept_band, average=True), Phase(settle)))
+    return Warmup((Phase(steps - settle, target=target, average=True), Phase(settle)))

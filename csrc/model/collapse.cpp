@@ -1,0 +1,70 @@
+// Finds the features and the groups of a collapsed output layer.
+#include "collapse.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace patrac {
+
+CollapsePlan::CollapsePlan(CollapsePlan&&) noexcept = default;
+CollapsePlan::~CollapsePlan() = default;
+
+CollapsePlan CollapsePlan::make(const Plan& plan, const double* prior_variance, const std::vector<double>& variance) {
+    const PlanLayer& output = plan.layers.back();
+    const std::int64_t n_sources = output.n_sources();
+    // theta's index of each Bayesian weight by row and source, the bias last; -1 where fixed.
+    std::vector<std::int64_t> index(static_cast<std::size_t>(output.n_rows() * (n_sources + 1)), -1);
+    CollapsePlan collapse;
+    collapse.hidden_dim = plan.dim;
+    for (const Run& run : output.weight_runs)
+        for (std::int64_t i = 0; i < run.length; ++i) {
+            const std::int64_t row = (run.packed + i) / n_sources, source = (run.packed + i) % n_sources;
+            index[static_cast<std::size_t>(row * (n_sources + 1) + source)] = run.theta + i;
+            collapse.hidden_dim = std::min(collapse.hidden_dim, run.theta + i);
+        }
+    for (const Run& run : output.bias_runs)
+        for (std::int64_t i = 0; i < run.length; ++i) {
+            index[static_cast<std::size_t>((run.packed + i) * (n_sources + 1) + n_sources)] = run.theta + i;
+            collapse.hidden_dim = std::min(collapse.hidden_dim, run.theta + i);
+        }
+
+    const auto at = [&](std::int64_t row, std::int64_t source) {
+        return index[static_cast<std::size_t>(row * (n_sources + 1) + source)];
+    };
+    for (std::int64_t s = 0; s <= n_sources; ++s)
+        for (std::int64_t row = 0; row < output.n_rows(); ++row)
+            if (at(row, s) >= 0) {
+                collapse.sources.push_back(static_cast<std::int32_t>(s));
+                break;
+            }
+
+    std::vector<double> group_variance;
+    for (std::int64_t row = 0; row < output.n_rows(); ++row) {
+        CollapsedGroup own;
+        std::vector<std::int64_t> theta;
+        for (std::size_t f = 0; f < collapse.sources.size(); ++f) {
+            const std::int64_t entry = at(row, collapse.sources[f]);
+            if (entry < 0) continue;
+            own.features.push_back(static_cast<std::int32_t>(f));
+            own.prior_deviation.push_back(std::sqrt(prior_variance[entry]));
+            theta.push_back(entry);
+        }
+        if (theta.empty()) continue;
+        const double noise = variance[static_cast<std::size_t>(output.rows[static_cast<std::size_t>(row)])];
+        std::size_t g = 0;
+        while (g < collapse.groups.size() &&
+               (collapse.groups[g].features != own.features ||
+                collapse.groups[g].prior_deviation != own.prior_deviation || group_variance[g] != noise))
+            ++g;
+        if (g == collapse.groups.size()) {
+            collapse.groups.push_back(std::move(own));
+            group_variance.push_back(noise);
+        }
+        collapse.groups[g].outputs.push_back(static_cast<std::int32_t>(row));
+        collapse.groups[g].theta.push_back(std::move(theta));
+    }
+    return collapse;
+}
+
+}  // namespace patrac

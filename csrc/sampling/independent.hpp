@@ -1,0 +1,34 @@
+// Independent draws from a target that can be drawn from: no chain.
+#pragma once
+
+#include <cstdint>
+
+#include "../cpu/noise.hpp"
+#include "../patrac.hpp"
+#include "state.hpp"
+
+namespace patrac::PATRAC_LEVEL {
+
+template <class T>
+class Independent {
+public:
+    Independent(KernelKind, const double*, std::int64_t) {}
+
+    bool uses_gradient() const { return false; }
+    void set_step_size(double) {}
+
+    template <class Target>
+    bool start(StateOf<T, Target>& state, Target& target) const {
+        target.evaluate(state, false);
+        return true;
+    }
+
+    template <class Target>
+    Outcome step(StateOf<T, Target>& current, StateOf<T, Target>&, Target& target, StepNoise<T>& noise,
+                 std::int64_t step, bool) const {
+        target.draw(current, noise.normals(step));
+        return {true, true, 1.0};
+    }
+};
+
+}  // namespace patrac::PATRAC_LEVEL
