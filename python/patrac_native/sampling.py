@@ -15,6 +15,7 @@ import numpy.typing as npt
 from patrac_native import _core
 from patrac_native.choice import check_kernel, choose_kernel
 from patrac_native.draws import Draws
+from patrac_native.fit_quality import fit_quality
 from patrac_native.kernels import Kernel, MGrad
 from patrac_native.likelihoods import Gaussian
 from patrac_native.posterior import Posterior
@@ -191,6 +192,7 @@ def sample(
         "seconds": seconds,
         "completed": bool(result["completed"]),
         "device": "cpu",
+        "fit": fit_quality(post).to_dict(),
     }
     return Draws(theta, stats, post.network, post.likelihood, settings)
 
