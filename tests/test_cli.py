@@ -91,6 +91,8 @@ def test_fit_writes_everything_and_prints_the_scores(tmp_path: Path, capsys: pyt
         "summary.json",
     ]
     summary = read_json(out / "summary.json")
+    verdict = summary["convergence"]["verdict"]
+    assert verdict["grade"] in ("look", "do not use") and verdict["findings"][0]["remedy"]
     scale = read_json(out / "preprocessing.json")["preprocessor"]["target_scale"]
     assert summary["noise_variance"] == pytest.approx(summary["noise_variance_standardised"] * scale**2, rel=1e-14)
     assert set(summary["scores"]["coverage"]) == {"0.5", "0.8", "0.95", "0.99"}

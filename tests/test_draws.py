@@ -239,12 +239,20 @@ def test_draws_survive_a_copy_after_predicting() -> None:
     np.testing.assert_array_equal(copy.deepcopy(draws).predict(X), f)
 
 
-def test_the_verdict_names_good_doubtful_and_useless_runs() -> None:
+def test_the_summary_ends_in_the_verdict() -> None:
     draws, _ = sampled(draws=400, chains=4)
     X = problems.rng_of("verdict").normal(size=(2, 2))
     rng = problems.rng_of("independent")
     draws.theta[:] = 0.01 * rng.normal(size=draws.theta.shape) + draws.theta[:1, :1]
-    assert draws.summary(X).verdict().startswith("good: largest R-hat 1.00")
+    draws.stats["log_likelihood"][:] = rng.normal(size=(4, 400))
+    draws.stats["acceptance_rate"][:] = 0.6
+    del draws.settings["fit"]  # a random network fits random targets badly
+    assert draws.summary(X).verdict().grade == "good"
+    assert "\n  verdict: good: largest R-hat 1.00" in str(draws.summary(X))
     draws.theta[0] += 0.02
-    assert draws.summary(X).verdict().startswith("NOT CONVERGED: largest R-hat")
-    assert "verdict: NOT CONVERGED" in str(draws.summary(X))
+    assert draws.summary(X).verdict().grade == "do not use"
+    draws.stats["nonfinite"][1] = 1
+    lines = str(draws.summary(X)).splitlines()
+    assert lines[-3] == "  verdict: do not use, 2 findings"
+    assert lines[-2].startswith("    - do not use: the chains disagree: the largest R-hat of f is ")
+    assert lines[-1].startswith("    - look: up to 0.05% of a chain's proposals")

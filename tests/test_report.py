@@ -250,4 +250,5 @@ def test_run_sections_say_when_chains_have_not_mixed() -> None:
     report = Report("run")
     summary = add_run_sections(report, apart, X)
     assert summary.function.max_rhat > 1.05
-    assert "NOT CONVERGED: largest R-hat" in Page(report.html()).text
+    text = Page(report.html()).text
+    assert "Mix(2): do not use" in text and "the chains disagree: the largest R-hat of f is" in text

@@ -177,7 +177,7 @@ def test_demo_writes_its_files_and_prints_the_table(tmp_path: Path, capsys: pyte
         assert text in printed
     assert "One data set decides little" in printed and f"numbers: {out / 'summary.json'}" in printed
     # Chains of 400 steps have not mixed, and the demo says so.
-    assert "Do not trust these runs yet" in printed
+    assert "Chains: do not use. They disagree" in printed
     summary = json.loads((out / "summary.json").read_text())
     assert [run["architecture"] for run in summary["runs"]] == ["Full", "Sep(5)", "Mix(5)", "Out(45)"]
     assert [run["dim"] for run in summary["runs"]] == [2701, 46, 46, 46]

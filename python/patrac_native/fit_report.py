@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,7 +65,9 @@ def printed(result: FitResult) -> str:
 
 def _in_options(text: str) -> str:
     """Advice given in arguments of `sample`, as options of the command."""
-    return text.replace("thin=", "--thin ").replace("a longer warmup", "a longer --warmup")
+    return re.sub(r"\b(thin|draws|chains|warmup)=(\d+)", r"--\1 \2", text).replace(
+        'Posterior(..., dtype="float64")', "--dtype float64"
+    )
 
 
 def _chains_heading(result: FitResult) -> str:
@@ -112,6 +115,7 @@ def summary_content(result: FitResult) -> dict[str, Any]:
         "convergence": {
             summary.quantity: summary.function.worst(),
             "log_likelihood": summary.log_likelihood.worst(),
+            "verdict": summary.verdict().to_dict(),
             "ess_geyer": summary.ess_geyer,
             "acceptance_rate": summary.acceptance_rate,
             "step_size": summary.step_size,
@@ -128,7 +132,7 @@ def _report(result: FitResult) -> Report:
     args, preprocessor = result.arguments, result.data.preprocessor
     label = result.draws.network.architecture.label()
     report = Report(f"{os.path.basename(args.data)}: {label} posterior of {preprocessor.target!r}")
-    report.text(f"Verdict on the chains: {_in_options(result.summary.verdict())}.")
+    report.text(f"Verdict on the chains: {_in_options(str(result.summary.verdict()))}")
     report.heading("Scores on held-out rows")
     regression = preprocessor.task == "regression"
     report.table(

@@ -31,8 +31,8 @@ CONVERGENCE_HEADERS = (
 CONVERGENCE_CAPTION = (
     "Convergence of f (for classes: of the class probabilities) at a set of inputs, and of the log-likelihood of the "
     "training data. R-hat (rank-normalised, split) compares the chains: 1.01 or less is what one wants for reported "
-    "quantiles, 1.05 or less serves for means; above that, run longer. ESS is the number of independent draws that the "
-    "draws are worth."
+    "quantiles, 1.05 or less serves for means; above that, do not use the draws. ESS is the number of independent "
+    "draws that the draws are worth; 400 or more is good."
 )
 
 
@@ -122,7 +122,7 @@ def add_run_sections(
     report.heading(f"{name}: chains", level=level)
     report.table(CONVERGENCE_HEADERS, convergence_rows({name: summary}), CONVERGENCE_CAPTION)
     if verdict:
-        report.text(f"{name}: {summary.verdict()}.")
+        report.text(f"{name}: {summary.verdict()}")
     report.figure(
         _trace_figure(draws, traced, label),
         f"{name}: traces of the kept draws, one colour for each chain. Judge by the log-likelihood and by "

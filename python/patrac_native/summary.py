@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from patrac_native.diagnostics import ConvergenceSummary, convergence, credible_interval, ess_geyer, ess_paper
+from patrac_native.evidence import Evidence, gather
 from patrac_native.validation import FloatArray
+from patrac_native.verdict import Verdict, judge
 
 if TYPE_CHECKING:
     from patrac_native.draws import Draws
-
-# What the words of a verdict mean.
-RHAT_GOOD, RHAT_USABLE, ESS_GOOD = 1.01, 1.05, 400
 
 
 @dataclass(frozen=True)
@@ -44,6 +42,8 @@ class Summary:
         Means over draws.
     seconds, steps_per_second : float
         Wall clock of the run, warm-up included.
+    evidence : Evidence
+        What the verdict rests on.
     """
 
     label: str
@@ -64,23 +64,11 @@ class Summary:
     step_size: FloatArray
     seconds: float
     steps_per_second: float
+    evidence: Evidence
 
-    def verdict(self) -> str:
-        """Say in a sentence whether the run serves, and what to do if it does not.
-
-        R-hat up to 1.01 with a bulk ESS of 400 or more is the usual demand for reported quantiles (Vehtari et al. 2021,
-        Rank-normalization, folding, and localization: an improved R-hat).
-        """
-        rhat, ess = self.function.max_rhat, self.function.min_ess_bulk
-        if not np.isfinite(rhat):
-            return "cannot be judged: too few draws, or nothing varies"
-        facts = f"largest R-hat {rhat:.3f}, smallest bulk ESS {ess:.0f} of {self.quantity}"
-        if rhat <= RHAT_GOOD and ess >= ESS_GOOD:
-            return f"good: {facts}"
-        longer = self.thin * min(100, max(2, math.ceil(ESS_GOOD / max(ess, 1.0))))
-        if rhat <= RHAT_USABLE:
-            return f"usable for means and bands, not for reported quantiles: {facts}; try thin={longer}"
-        return f"NOT CONVERGED: {facts}; the chains disagree. Try thin={longer} and a longer warmup"
+    def verdict(self) -> Verdict:
+        """Say in words whether the run serves: "good", "look" or "do not use", with each reason and its remedy."""
+        return judge(self.evidence)
 
     def __str__(self) -> str:
         spread = self.upper - self.lower
@@ -97,7 +85,7 @@ class Summary:
             f"bulk ESS {self.log_likelihood.min_ess_bulk:.0f}",
             f"  ESS averaged over inputs: {self.ess_geyer:.0f} (Geyer), {self.ess_paper:.0f} (the paper's sum of lags)",
             f"  acceptance by chain: {acceptance}{speed}",
-            f"  verdict: {self.verdict()}",
+            "  verdict: " + str(self.verdict()).replace("\n", "\n    "),
         ]
         return "\n".join(lines)
 
@@ -107,10 +95,12 @@ def summarise(draws: Draws, X: FloatArray, coverage: float) -> Summary:
     classes = draws.likelihood.name == "categorical"
     values = draws.predict_proba(X) if classes else draws.predict(X)
     lower, upper = credible_interval(values, coverage)
+    quantity = "class probabilities" if classes else "f"
+    function, log_likelihood = convergence(values), convergence(draws.stats["log_likelihood"])
     flat = values.reshape(-1, *values.shape[2:]).astype(np.float64)
     return Summary(
         label=draws.network.architecture.label(),
-        quantity="class probabilities" if classes else "f",
+        quantity=quantity,
         n_chains=draws.n_chains,
         n_draws=draws.n_draws,
         thin=draws.settings["thin"],
@@ -119,8 +109,8 @@ def summarise(draws: Draws, X: FloatArray, coverage: float) -> Summary:
         lower=lower,
         upper=upper,
         coverage=coverage,
-        function=convergence(values),
-        log_likelihood=convergence(draws.stats["log_likelihood"]),
+        function=function,
+        log_likelihood=log_likelihood,
         # Lags beyond a tenth of the draws are mostly noise, which the paper's plain sum does not survive.
         ess_paper=ess_paper(values, max_lag=max(1, min(1000, draws.n_draws // 10))),
         ess_geyer=ess_geyer(values),
@@ -128,4 +118,5 @@ def summarise(draws: Draws, X: FloatArray, coverage: float) -> Summary:
         step_size=draws.stats["step_size"].mean(axis=1),
         seconds=draws.settings["seconds"],
         steps_per_second=draws.steps_per_second,
+        evidence=gather(draws, values, quantity, function, log_likelihood.max_rhat),
     )

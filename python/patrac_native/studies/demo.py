@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from patrac_native.summary import ESS_GOOD, RHAT_GOOD, RHAT_USABLE
+from patrac_native.findings import DO_NOT_USE, ESS_GOOD, GOOD, LOOK, RHAT_GOOD, RHAT_USABLE
 
 if TYPE_CHECKING:
     from patrac_native.network import Network
@@ -150,13 +150,13 @@ def verdict(records: Sequence[Record]) -> str:
         f"point {least.min_ess_bulk:.0f} ({least.architecture})"
     )
     if worst.max_rhat <= RHAT_GOOD and least.min_ess_bulk >= ESS_GOOD:
-        return f"These runs can be trusted: {facts}; up to {RHAT_GOOD} and from {ESS_GOOD} on is good."
+        return f"Chains: {GOOD}. Here {facts}; up to {RHAT_GOOD} and from {ESS_GOOD} on is good."
     if worst.max_rhat <= RHAT_USABLE:
         return (
-            f"These runs serve for means and bands: {facts}. For reported quantiles one wants an R-hat of {RHAT_GOOD} "
-            f"or less and an ESS of {ESS_GOOD} or more, which takes more steps."
+            f"Chains: {LOOK}. They serve for means and bands: {facts}. For reported quantiles one wants an R-hat of "
+            f"{RHAT_GOOD} or less and an ESS of {ESS_GOOD} or more, which takes more steps."
         )
-    return f"Do not trust these runs yet: {facts}; the chains disagree, so run more steps."
+    return f"Chains: {DO_NOT_USE}. They disagree: {facts}; run more steps."
 
 
 def _write_report(

@@ -10,10 +10,10 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from patrac_native.findings import DO_NOT_USE, RHAT_USABLE
 from patrac_native.studies.experiment import Record
 from patrac_native.studies.replicates import Study
 from patrac_native.studies.tables import Row, format_table, mean_sd, plural
-from patrac_native.summary import RHAT_USABLE
 
 if TYPE_CHECKING:
     from patrac_native.report import Report
@@ -138,8 +138,9 @@ def verdict(study: Study) -> str:
             "serves for the means above."
         )
     return (
-        f"Chains: an R-hat of f above {RHAT_USABLE} says that a chain has not settled (largest of each: "
-        f"{', '.join(apart)}). Take their rows as rough; more steps (a larger --steps, no --quick) settle them."
+        f"Chains: an R-hat of f above {RHAT_USABLE} says that a chain has not settled: {DO_NOT_USE} them as posteriors "
+        f"(largest of each: {', '.join(apart)}). Take their rows as rough; more steps (a larger --steps, no --quick) "
+        "settle them."
     )
 
 

@@ -1,0 +1,395 @@
+"""The verdict: runs that are good or spoiled in a known way, every check at its threshold, and the fit it compares."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import patrac_native as pn
+import problems
+from patrac_native.evidence import Evidence, longest_run
+from patrac_native.fit_quality import FitQuality, fit_quality
+from patrac_native.verdict import Finding, Verdict, judge
+
+GRID = np.linspace(-3, 3, 7)[:, None]
+SLOPES = np.array([[1.0], [0.9], [1.2], [0.7], [1.1], [0.8]])
+OFFSETS = np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5])
+PRIOR = pn.TraceClassPrior(1.5, 1.0, 0.5)
+
+
+def sine() -> tuple[Any, Any]:
+    """40 rows of 3 sin(x) with noise of variance 1."""
+    rng = problems.rng_of("verdict, sine")
+    X = rng.uniform(-3, 3, (40, 1))
+    return X, 3 * np.sin(X[:, 0]) + rng.normal(size=40)
+
+
+def network(factor: float = 1.0) -> pn.Network:
+    """A network of six hidden nodes with ridge regression's output weights, these times `factor`."""
+    X, y = sine()
+    features = np.column_stack([np.tanh(X @ SLOPES.T + OFFSETS), np.ones(len(X))])
+    output = factor * np.linalg.solve(features.T @ features + 0.5 * np.eye(7), features.T @ y)
+    return pn.Network([SLOPES, output[None, :6]], [OFFSETS, output[6:]])
+
+
+def posterior(architecture: pn.Architecture, net: pn.Network | None = None) -> pn.Posterior:
+    return pn.Posterior(network() if net is None else net, architecture, PRIOR, pn.Gaussian(1.0), *sine())
+
+
+def run(post: pn.Posterior, kernel: pn.Kernel | None = None, **arguments: Any) -> Verdict:
+    """The verdict on 100,000 steps of each of four chains, of which 500 are kept."""
+    settings: dict[str, Any] = {"chains": 4, "draws": 500, "thin": 200, "warmup": 4000, "seed": 1, "threads": 1}
+    draws = pn.sample(post, kernel or pn.PCNL(), **(settings | arguments))
+    return draws.summary(GRID).verdict()
+
+
+def the(verdict: Verdict, words: str) -> Finding:
+    """The one finding whose fact holds these words."""
+    (found,) = [finding for finding in verdict.findings if words in finding.what]
+    return found
+
+
+# Real runs
+
+
+@pytest.mark.parametrize("architecture", [pn.Full(), pn.Mix(3), pn.Out(6), pn.Sep(2)], ids=lambda a: a.label())
+def test_a_good_run_is_good_without_findings(architecture: pn.Architecture) -> None:
+    verdict = run(posterior(architecture))
+    assert (verdict.grade, verdict.findings) == ("good", ())
+    assert str(verdict).startswith("good: largest R-hat 1.00")
+
+
+def test_a_fixed_network_far_beyond_a_constant_is_not_to_be_used() -> None:
+    """Output weights scaled up: what Sep adds cannot make up for it."""
+    verdict = run(posterior(pn.Sep(1), network(20.0)))
+    finding = the(verdict, "neither the trained network nor the draws fit the training data better than a constant")
+    assert verdict.grade == finding.grade == "do not use"
+    assert verdict.findings[0] == finding
+    assert "train again" in finding.remedy and "part of every draw of f" in finding.remedy
+    assert "the inputs may say nothing" not in finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("architecture", "grade", "kept"),
+    [
+        (pn.Full(), "look", "ranks and prior variances"),
+        (pn.Out(6), "look", "fixed parameters"),
+        (pn.Mix(3), "look", "fixed parameters"),
+        (pn.Sep(1), "do not use", "part of every draw of f"),
+    ],
+    ids=["Full", "Out", "Mix", "Sep"],
+)
+def test_a_negated_network_that_the_draws_repair(architecture: pn.Architecture, grade: str, kept: str) -> None:
+    """Where the wrong values are sampled away the run is worth a look; Sep keeps them in every draw."""
+    verdict = run(posterior(architecture, network(-1.0)))
+    (finding,) = verdict.findings
+    assert verdict.grade == finding.grade == grade
+    assert "the trained network fits the training data no better than a constant, though the draws do" in finding.what
+    assert "train again" in finding.remedy and kept in finding.remedy
+
+
+def test_a_network_with_its_output_weights_in_another_order() -> None:
+    net = network()
+    verdict = run(
+        posterior(pn.Out(6), pn.Network([SLOPES, np.roll(net.weights[1], 3, axis=1)], [OFFSETS, net.biases[1]]))
+    )
+    (finding,) = verdict.findings
+    assert verdict.grade == finding.grade == "look"
+    assert "the trained network fits the training data" in finding.what and "train again" in finding.remedy
+
+
+def test_an_undertrained_network_that_still_beats_a_constant() -> None:
+    verdict = run(posterior(pn.Full(), network(0.3)))
+    (finding,) = verdict.findings
+    assert verdict.grade == finding.grade == "look"
+    assert "the trained network fits the training data far worse than the draws do" in finding.what
+    assert "more epochs" in finding.remedy
+
+
+def test_noise_is_no_poor_fit() -> None:
+    """Inputs that say nothing about y: a network near the constant is all that training can find, and no error."""
+    X = sine()[0]
+    y = problems.rng_of("verdict, noise").normal(size=40)
+    net = pn.Network([SLOPES, np.zeros((1, 6))], [OFFSETS, [y.mean()]])
+    verdict = run(pn.Posterior(net, pn.Full(), PRIOR, pn.Gaussian(1.0), X, y))
+    assert all(finding.grade == "look" and "constant" in finding.what for finding in verdict.findings)
+
+
+def test_one_stuck_chain_among_three_that_move() -> None:
+    """Output weights a hundred times the trained ones: the step that suits the others overshoots there every time."""
+    post = posterior(pn.Mix(3))
+    start = np.tile(post.theta_map, (4, 1))
+    start[2, post.parameters["layer"] == 2] *= 100
+    verdict = run(post, pn.PCNL(0.01), thin=50, warmup=None, init=start)
+    finding = verdict.findings[0]
+    assert verdict.grade == finding.grade == "do not use"
+    assert "chain 3 of 4 is stuck: every proposal of 25,000 steps on end was rejected, 100% of the run" in finding.what
+    assert 'init="auto"' in finding.remedy and "warmup=20000" in finding.remedy
+    disagree = the(verdict, "the chains disagree")
+    assert disagree.grade == "do not use" and disagree.remedy.startswith("see the finding on step size or stuck chains")
+    assert len(verdict.findings) == 2
+
+
+def test_a_step_size_far_too_large() -> None:
+    verdict = run(posterior(pn.Mix(3)), pn.PCNL(2.0), thin=5, warmup=None)
+    finding = verdict.findings[0]
+    assert verdict.grade == finding.grade == "do not use"
+    assert "all 4 chains accept almost no proposal (acceptance rate 0.0%, step size 2)" in finding.what
+    assert "the step size is far too large" in finding.what
+    assert finding.remedy == "leave the step size to the warm-up, PCNL(), or give a far smaller one than PCNL(2)."
+    # Chains that take a step now and then also disagree.
+    assert all(symptom.remedy.startswith("see the finding on step size") for symptom in verdict.findings[1:])
+
+
+def test_a_step_size_far_too_small() -> None:
+    verdict = run(posterior(pn.Mix(3)), pn.PCNL(1e-6), thin=5, warmup=None)
+    finding = verdict.findings[0]
+    assert verdict.grade == finding.grade == "do not use"
+    assert "all 4 chains accept nearly every proposal (acceptance rate 100.0%, step size 1e-06)" in finding.what
+    assert "the step size is far too small" in finding.what
+    assert finding.remedy == "leave the step size to the warm-up, PCNL(), or give a far larger one than PCNL(1e-06)."
+    assert [f.what.split(":")[0] for f in verdict.findings[1:]] == ["the chains disagree"]
+
+
+def test_steps_that_are_too_small_only_because_the_warmup_was_short() -> None:
+    """Nobody chose the step size, so the remedy is a longer warm-up."""
+    finding = the(run(posterior(pn.Mix(3)), warmup=400, thin=1), "the step size is far too small")
+    assert finding.remedy.startswith("adapt the step size for longer, warmup=20000")
+
+
+def test_draws_that_fit_worse_than_a_constant_beside_a_good_network() -> None:
+    """All chains start far out and never leave."""
+    post = posterior(pn.Out(6))
+    verdict = run(post, pn.PCNL(1e-6), init=np.tile(20.0 * post.theta_map, (4, 1)), thin=1, draws=100, warmup=None)
+    finding = the(verdict, "the draws fit the training data no better than a constant, though the trained network does")
+    assert finding.grade == "do not use" and 'init="auto"' in finding.remedy
+
+
+def test_one_chain_and_few_draws() -> None:
+    post = posterior(pn.Sep(2))
+    verdict = run(post, chains=1)
+    assert verdict.grade == "look"
+    assert the(verdict, "there is one chain").remedy == "run several, chains=4."
+    verdict = run(post, chains=1, draws=5)
+    assert verdict.grade == "look" and the(verdict, "R-hat cannot be judged").remedy.startswith(
+        "take more draws, draws"
+    )
+
+
+def test_a_kernel_that_keeps_adapting_is_not_good() -> None:
+    with pytest.warns(UserWarning, match="not exactly invariant"):
+        verdict = run(posterior(pn.Sep(2)), pn.PCNL(adapt="always"))
+    assert verdict.grade == "look" and 'adapt="warmup"' in the(verdict, "adapted while sampling").remedy
+
+
+def test_class_probabilities_are_judged_under_their_name() -> None:
+    rng = problems.rng_of("verdict, classes")
+    X = rng.normal(size=(60, 2))
+    y = (X[:, 0] + 0.5 * rng.normal(size=60) > 0).astype(int)
+    net = pn.Network([[[1.0, 0.0]], [[-2.0], [2.0]]], [[0.0], [0.0, 0.0]])
+    post = pn.Posterior(net, pn.Full(), PRIOR, pn.Categorical(), X, y)
+    draws = pn.sample(post, pn.PCNL(), chains=4, draws=20, thin=10, warmup=2000, seed=1, threads=1)
+    verdict = draws.summary(X[:5]).verdict()
+    assert verdict.findings[-1].what.count("of class probabilities is") == 2
+    assert "constant" not in str(verdict)
+
+
+# Every check at its threshold
+
+CHAINS = np.ones(4)
+SOUND = Evidence(
+    quantity="f",
+    architecture="mix",
+    kernel={"name": "pcnl", "delta": None, "adapt": "warmup"},
+    n_draws=1000,
+    thin=10,
+    max_rhat=1.01,
+    min_ess_bulk=400.0,
+    max_mcse=0.02,
+    rhat_log_likelihood=1.05,
+    acceptance_rate=0.6 * CHAINS,
+    step_size=0.1 * CHAINS,
+    log_likelihood=-100.0 * CHAINS,
+    longest_still=np.array([10, 20, 10, 30]),
+    spread=CHAINS,
+    nonfinite=0 * CHAINS,
+    warmup_steps=20_000,
+    warmup_stable=True,
+    fit=FitQuality(network=-98.0, constant=-150.0, rows=100.0, values=100.0),
+)
+WORST = math.sqrt(200.0)  # two standard deviations of half a chi-square of 100 degrees of freedom
+
+
+def one(values: float, others: float = 0.6) -> Any:
+    """The second of four chains is different."""
+    return np.array([others, values, others, others])
+
+
+@pytest.mark.parametrize(
+    ("change", "grade", "words"),
+    [
+        ({}, "good", ""),
+        ({"max_rhat": 1.011}, "look", "1.011 (up to 1.01 is good)"),
+        ({"max_rhat": 1.05}, "look", "means and bands serve"),
+        ({"max_rhat": 1.051}, "do not use", "the chains disagree: the largest R-hat of f is 1.051"),
+        ({"max_rhat": math.inf, "min_ess_bulk": math.nan}, "do not use", "R-hat of f is infinite"),
+        ({"max_rhat": math.nan, "min_ess_bulk": math.nan}, "look", "R-hat cannot be judged"),
+        ({"min_ess_bulk": 399.0}, "look", "the smallest bulk ESS of f is 399 (400 or more is good)"),
+        ({"rhat_log_likelihood": 1.06}, "look", "R-hat of the log-likelihood is 1.060"),
+        ({"acceptance_rate": one(0.05)}, "good", ""),
+        ({"acceptance_rate": one(0.049)}, "look", "chain 2 of 4 accepts almost no proposal"),
+        ({"acceptance_rate": 0.049 * CHAINS}, "look", "all 4 chains accept almost no proposal"),
+        ({"acceptance_rate": one(0.99)}, "good", ""),
+        ({"acceptance_rate": one(0.99), "max_rhat": 1.02}, "look", "chain 2 of 4 accepts nearly every proposal"),
+        ({"acceptance_rate": one(0.98), "max_rhat": 1.02}, "look", "the largest R-hat"),
+        ({"acceptance_rate": one(0.99), "max_rhat": 1.2}, "do not use", "chain 2 of 4 accepts nearly every proposal"),
+        ({"longest_still": one(999, 10)}, "good", ""),
+        ({"longest_still": one(1000, 10)}, "look", "every proposal of 1,000 steps on end was rejected, 10% of the run"),
+        ({"longest_still": one(5000, 10)}, "do not use", "chain 2 of 4 is stuck"),
+        ({"spread": one(0.0101, 1.0)}, "good", ""),
+        ({"spread": one(0.0099, 1.0)}, "do not use", "the standard deviation of f along it is 9.9% of the other"),
+        ({"nonfinite": one(1e-4, 0.0)}, "look", "up to 0.01% of a chain's proposals"),
+        ({"nonfinite": one(0.01, 0.0)}, "look", "not finite"),
+        ({"nonfinite": one(0.011, 0.0)}, "do not use", "up to 1.1% of a chain's proposals"),
+        ({"warmup_stable": False}, "look", "not yet stable when the warm-up ended, after 20,000 steps"),
+        ({"warmup_stable": None, "fit": None}, "good", ""),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_each_threshold(change: dict[str, Any], grade: str, words: str) -> None:
+    verdict = judge(replace(SOUND, **change))
+    assert verdict.grade == grade
+    if grade == "good":
+        assert verdict.findings == ()
+    else:
+        assert words in verdict.findings[0].what and verdict.findings[0].grade == grade
+
+
+@pytest.mark.parametrize(
+    ("network", "draws", "grade", "words"),
+    [
+        (-98.0, -100.0, "good", ""),
+        (-149.9, -149.9, "good", ""),
+        # Draws may gain the larger of two standard deviations, 14.1, and a tenth of what the network gains.
+        (-100.0, -100.0 + 0.99 * WORST, "good", ""),
+        (-100.0, -100.0 + 1.01 * WORST, "look", "far worse than the draws do"),
+        (-151.0, -149.0, "look", "the trained network fits the training data no better than a constant, though"),
+        (-math.inf, -149.0, "look", "the trained network fits the training data no better than a constant, though"),
+        (-150.0, -150.0, "look", "neither the trained network nor the draws"),
+        (-150.0 - 1.01 * WORST, -150.0, "do not use", "neither the trained network nor the draws"),
+        (-150.0, -150.0 - 0.99 * WORST, "look", "neither the trained network nor the draws"),
+        (-150.0, -150.0 - 1.01 * WORST, "do not use", "neither the trained network nor the draws"),
+        (-149.0, -150.0 - 0.99 * WORST, "look", "the draws fit the training data no better than a constant, though"),
+        (-149.0, -150.0 - 1.01 * WORST, "do not use", "the draws fit the training data no better than a constant"),
+    ],
+)
+def test_each_threshold_of_the_fit(network: float, draws: float, grade: str, words: str) -> None:
+    fit = FitQuality(network=network, constant=-150.0, rows=100.0, values=100.0)
+    verdict = judge(replace(SOUND, fit=fit, log_likelihood=draws * CHAINS))
+    assert verdict.grade == grade
+    assert len(verdict.findings) == (grade != "good")
+    assert words in str(verdict)
+
+
+def test_a_large_gain_of_the_network_lets_the_draws_gain_a_tenth_of_it() -> None:
+    fit = FitQuality(network=-1000.0, constant=-2000.0, rows=100.0, values=100.0)
+    assert judge(replace(SOUND, fit=fit, log_likelihood=-901.0 * CHAINS)).grade == "good"
+    assert judge(replace(SOUND, fit=fit, log_likelihood=-899.0 * CHAINS)).grade == "look"
+
+
+def test_a_stuck_chain_does_not_hide_how_the_others_fit() -> None:
+    """The median over chains is compared, not the mean."""
+    verdict = judge(replace(SOUND, log_likelihood=one(-1e9, -100.0)))
+    assert verdict.grade == "good"
+
+
+@pytest.mark.parametrize("name", ["exact", "elliptical_slice"])
+def test_kernels_that_never_reject_are_not_judged_by_acceptance(name: str) -> None:
+    evidence = replace(SOUND, kernel={"name": name}, acceptance_rate=CHAINS, step_size=np.nan * CHAINS, max_rhat=1.02)
+    verdict = judge(evidence)
+    if name == "exact":  # independent draws: an R-hat of 1.02 is chance, and more draws, not thinning, help
+        assert verdict.grade == "good" and str(verdict).startswith("good: independent draws")
+        few = judge(replace(evidence, min_ess_bulk=200.0))
+        assert few.findings[0].remedy == "run longer, draws=2000." and "R-hat" not in few.findings[0].what
+    else:
+        assert [finding.what.split(" of f")[0] for finding in verdict.findings] == ["the largest R-hat"]
+
+
+def test_accepting_everything_at_the_largest_step_is_no_finding() -> None:
+    """On a flat likelihood pCNL takes every proposal, at delta = 2 each an independent draw."""
+    evidence = replace(SOUND, acceptance_rate=CHAINS, step_size=2.0 * CHAINS, min_ess_bulk=100.0)
+    (finding,) = judge(evidence).findings
+    assert "the smallest bulk ESS of f is 100" in finding.what and "thin=40" in finding.remedy
+    assert "far too small" in judge(replace(evidence, step_size=1.0 * CHAINS)).findings[0].what
+
+
+def test_short_runs_need_fifty_rejections_in_a_row_to_be_called_stuck() -> None:
+    evidence = replace(SOUND, n_draws=100, thin=1)
+    assert judge(replace(evidence, longest_still=one(49, 3))).grade == "good"
+    assert judge(replace(evidence, longest_still=one(50, 3))).grade == "do not use"
+
+
+def test_the_worst_finding_decides_and_stands_first() -> None:
+    verdict = judge(replace(SOUND, warmup_stable=False, nonfinite=one(0.5, 0.0), max_rhat=1.02))
+    assert [finding.grade for finding in verdict.findings] == ["do not use", "look", "look"]
+    lines = str(verdict).splitlines()
+    assert lines[0] == "do not use, 3 findings"
+    assert lines[1].startswith("- do not use: up to 50% of a chain's proposals") and "Remedy: scale X and y" in lines[1]
+    content = json.loads(json.dumps(verdict.to_dict()))
+    assert content["grade"] == "do not use" and set(content["findings"][0]) == {"grade", "what", "remedy"}
+
+
+def test_longest_run_of_flags() -> None:
+    flags = np.array([[1, 1, 0, 1, 1, 1, 0], [0, 0, 0, 0, 0, 0, 0], [1] * 7, [0, 0, 0, 0, 0, 1, 1]], dtype=bool)
+    assert longest_run(flags).tolist() == [3, 0, 7, 2]
+    assert longest_run(np.zeros((2, 0), dtype=bool)).tolist() == [0, 0]
+
+
+# The fit that is compared
+
+
+@pytest.mark.parametrize("architecture", problems.ARCHITECTURES)
+@pytest.mark.parametrize("likelihood", problems.LIKELIHOODS)
+def test_fit_quality_is_that_of_the_trained_network(architecture: str, likelihood: str) -> None:
+    rng = problems.rng_of("fit quality", architecture, likelihood)
+    problem = problems.problem(rng, (2, 6, 5, 3), 30, architecture_name=architecture, likelihood=likelihood)
+    post, data = problem.post, problem.data
+    fit = fit_quality(post)
+    rows = data.likelihood.log_likelihood_rows(post.net.predict(data.X), post.y)
+    # Sums of 30 rows, each of some hundred roundings of numbers of order one.
+    assert fit.network == pytest.approx(float(post.row_weights @ rows), rel=1e-12)
+    assert fit.rows == pytest.approx(post.row_weights.sum(), rel=1e-15)
+    assert fit.values == pytest.approx(fit.rows * (1 if "categorical" in likelihood else 3), rel=1e-15)
+
+
+@pytest.mark.parametrize("name", problems.LIKELIHOODS)
+def test_the_constant_is_the_best_one_under_weights(name: str) -> None:
+    """Without weights that of the likelihood; whole weights repeat rows; a row without weight does not count."""
+    rng = problems.rng_of("constant", name)
+    data = problems.random_data(name, rng, 25, 2, 3)
+    net = problems.random_network(rng, (2, 4, 3))
+
+    def constant(X: Any, y: Any, weight: Any = None) -> float:
+        return fit_quality(pn.Posterior(net, pn.Full(), PRIOR, data.likelihood, X, y, sample_weight=weight)).constant
+
+    plain = data.likelihood.check_targets(data.y, 25, 3)
+    assert constant(data.X, data.y) == pytest.approx(data.likelihood.constant_log_likelihood(plain), rel=1e-13)
+    weight = rng.integers(0, 4, 25)
+    repeated = constant(np.repeat(data.X, weight, axis=0), np.repeat(data.y, weight, axis=0))
+    assert constant(data.X, data.y, weight) == pytest.approx(repeated, rel=1e-13)
+
+
+def test_draws_keep_the_fit_through_a_file(tmp_path: Path) -> None:
+    post = posterior(pn.Sep(1))
+    draws = pn.sample(post, pn.PCNL(), chains=2, draws=8, warmup=400, seed=1, threads=1)
+    draws.save(tmp_path / "draws.npz")
+    loaded = pn.Draws.load(tmp_path / "draws.npz")
+    assert FitQuality.from_dict(loaded.settings["fit"]) == fit_quality(post)
+    assert str(loaded.summary(GRID).verdict()) == str(draws.summary(GRID).verdict())
+    assert FitQuality.from_dict({"network": None, "constant": 1.0, "rows": 2.0, "values": 3.0}).network == -math.inf
