@@ -219,6 +219,7 @@ SOUND = Evidence(
     longest_still=np.array([10, 20, 10, 30]),
     spread=CHAINS,
     nonfinite=0 * CHAINS,
+    init="auto",
     warmup_steps=20_000,
     warmup_stable=True,
     fit=FitQuality(network=-98.0, constant=-150.0, rows=100.0, values=100.0),
@@ -329,6 +330,13 @@ def test_accepting_everything_at_the_largest_step_is_no_finding() -> None:
     assert "far too small" in judge(replace(evidence, step_size=1.0 * CHAINS)).findings[0].what
 
 
+def test_a_start_of_ones_own_is_advised_against_only_where_there_was_one() -> None:
+    stuck = replace(SOUND, longest_still=one(5000, 10), warmup_steps=50_000)
+    assert judge(stuck).findings[0].remedy.startswith("warm up longer, warmup=100000;")
+    remedy = judge(replace(stuck, init="prior")).findings[0].remedy
+    assert remedy.startswith('start every chain at init="auto" and warm up longer, warmup=100000;')
+
+
 def test_short_runs_need_fifty_rejections_in_a_row_to_be_called_stuck() -> None:
     evidence = replace(SOUND, n_draws=100, thin=1)
     assert judge(replace(evidence, longest_still=one(49, 3))).grade == "good"
@@ -383,6 +391,25 @@ def test_the_constant_is_the_best_one_under_weights(name: str) -> None:
     weight = rng.integers(0, 4, 25)
     repeated = constant(np.repeat(data.X, weight, axis=0), np.repeat(data.y, weight, axis=0))
     assert constant(data.X, data.y, weight) == pytest.approx(repeated, rel=1e-13)
+
+
+def test_a_sampled_variance_is_put_where_its_log_is_likeliest() -> None:
+    """Given the residuals of each predictor: against a search over the log of the variance."""
+
+    class Sampled(pn.Gaussian):
+        def to_dict(self) -> dict[str, Any]:
+            return {"name": "gaussian", "variance": "sampled", "a": 2.0, "b": 1.5}
+
+    post = posterior(pn.Full(), network(0.5))
+    post.likelihood = Sampled(1.0)
+    log_variance = np.linspace(-3, 3, 60_001)
+    variance, fit = np.exp(log_variance), fit_quality(post)
+    f = post.network.predict(post.theta_map, post.X).astype(np.float64)
+    for value, residual in ((fit.network, post.y - f), (fit.constant, post.y - post.y.mean())):
+        log_likelihood = -0.5 * (np.sum(residual**2) / variance + 40 * np.log(2 * np.pi * variance))
+        best = np.argmax(log_likelihood - 2.0 * log_variance - 1.5 / variance)
+        # The grid's mode is off by 1e-4 in log variance, where l has a slope of at most 40 / 2.
+        assert value == pytest.approx(log_likelihood[best], abs=20 * 1e-4)
 
 
 def test_draws_keep_the_fit_through_a_file(tmp_path: Path) -> None:

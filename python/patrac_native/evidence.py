@@ -42,6 +42,8 @@ class Evidence:
         Variance of the quantity over the chain's own draws, averaged over inputs and outputs.
     nonfinite : ndarray, shape (chain,)
         Share of the proposals of sampling that were rejected because a number was not finite.
+    init : str
+        "auto", "prior" or "given".
     warmup_steps : int
         Of each chain.
     warmup_stable : bool or None
@@ -65,6 +67,7 @@ class Evidence:
     longest_still: npt.NDArray[np.int64]
     spread: FloatArray
     nonfinite: FloatArray
+    init: str
     warmup_steps: int
     warmup_stable: bool | None
     fit: FitQuality | None
@@ -100,7 +103,6 @@ def gather(
     thin = int(settings["thin"])
     fit = settings.get("fit")
     stable = settings.get("warmup_stable")
-    planned = sum(phase["steps"] for phase in settings["warmup"]["phases"])
     return Evidence(
         quantity=quantity,
         architecture=draws.network.architecture.name,
@@ -117,10 +119,18 @@ def gather(
         longest_still=thin * longest_run(stats["acceptance_rate"] == 0),
         spread=values.var(axis=1, dtype=np.float64).mean(axis=(1, 2)),
         nonfinite=stats["nonfinite"] / (draws.n_draws * thin),
-        warmup_steps=int(settings.get("warmup_steps", planned)),
+        init=settings["init"],
+        warmup_steps=_warmup_steps(settings),
         warmup_stable=None if stable is None else bool(stable),
         fit=None if fit is None else FitQuality.from_dict(fit),
     )
+
+
+def _warmup_steps(settings: Mapping[str, Any]) -> int:
+    """Steps that were run, or, for draws that do not hold them, planned."""
+    if "warmup_steps" in settings:
+        return int(np.max(settings["warmup_steps"]))
+    return sum(phase["steps"] for phase in settings["warmup"]["phases"])
 
 
 def longest_run(flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:

@@ -126,11 +126,7 @@ def _stuck_words(e: Evidence, stuck: npt.NDArray[np.bool_], still: npt.NDArray[n
             f"; log-likelihood {e.log_likelihood[stuck].min():.4g} there, {np.median(e.log_likelihood[others]):.4g} in "
             "the other chains"
         )
-    remedy = (
-        f'start every chain near the posterior, init="auto", and warm up longer, warmup={_longer_warmup(e)}; a smaller '
-        "step size lets a chain leave a bad start."
-    )
-    return f"{what}.", remedy
+    return f"{what}.", f"{_better_start(e)}; a smaller step size lets a chain leave a bad start."
 
 
 def _step_remedy(e: Evidence, other: str) -> str:
@@ -242,8 +238,8 @@ def fit_findings(e: Evidence) -> list[Finding]:
     if network_fits:
         what = f"the draws fit the training data no better than a constant, though the trained network does {numbers}."
         remedy = (
-            f'start at the trained values, init="auto", and warm up longer, warmup={_longer_warmup(e)}; if the draws '
-            "stay there, prior or noise variance do not suit: TraceClassPrior.fit(net), post.prior_predict(X, 200)."
+            f"{_better_start(e)}; if the draws stay there, prior or noise variance do not suit: "
+            "TraceClassPrior.fit(net), post.prior_predict(X, 200)."
         )
         return [Finding(DO_NOT_USE if draws_far else LOOK, what, remedy)]
     what = f"neither the trained network nor the draws fit the training data better than a constant {numbers}."
@@ -256,6 +252,12 @@ def _fit_numbers(fit: FitQuality, of_draws: float) -> str:
     """Log-likelihoods a row."""
     network, draws, constant = (value / fit.rows for value in (fit.network, of_draws, fit.constant))
     return f"(log-likelihood a row: network {network:.4g}, draws {draws:.4g}, constant {constant:.4g})"
+
+
+def _better_start(e: Evidence) -> str:
+    """What brings chains to the posterior that began or stayed far from it."""
+    start = "" if e.init == "auto" else 'start every chain at init="auto" and '
+    return f"{start}warm up longer, warmup={_longer_warmup(e)}"
 
 
 def _longer_warmup(e: Evidence) -> int:
