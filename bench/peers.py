@@ -36,6 +36,7 @@ class Target:
     value_and_grad: ValueAndGrad  # of z
     from_theta: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
     gradient_in_theta: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
+    to_theta: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]  # of many, (..., K)
 
 
 def in_theta(post: pn.Posterior, value_and_grad: ValueAndGrad) -> Target:
@@ -47,7 +48,9 @@ def in_theta(post: pn.Posterior, value_and_grad: ValueAndGrad) -> Target:
         value, gradient = value_and_grad(scale * z)
         return value, scale * gradient
 
-    return Target(whitened, lambda theta: theta / deviation, lambda gradient: gradient / deviation)
+    return Target(
+        whitened, lambda theta: theta / deviation, lambda gradient: gradient / deviation, lambda z: z * deviation
+    )
 
 
 def forward(layers: Layers, inputs: Any) -> Any:
@@ -196,7 +199,12 @@ def targets(post: pn.Posterior) -> Any:
 
 
 def jax_chain(
-    target: Target, dtype: npt.DTypeLike, delta: float, steps: int, chains: int | None = None
+    target: Target,
+    dtype: npt.DTypeLike,
+    delta: float,
+    steps: int,
+    chains: int | None = None,
+    thin: int | None = None,
 ) -> tuple[Callable[[npt.NDArray[Any], int], Any], Callable[[Any], Any]]:
     """Compiled pCNL: one chain, or `chains` of them by `vmap` of the step inside the scan.
 
@@ -204,8 +212,9 @@ def jax_chain(
     -------
     start : function (theta, seed) -> carry
     run : function carry -> carry after `steps` steps (of each chain), its buffers reused; carry[3] counts accepted
-        moves, of each chain.
+        moves, of each chain. With `thin`, -> (carry, every `thin`-th state z); it must divide `steps`.
     """
+    stretch = thin or 1
     keep, drift, noise = (2 - delta) / (2 + delta), 2 * delta / (2 + delta), float(np.sqrt(8 * delta) / (2 + delta))
     shape = () if chains is None else (chains,)
 
@@ -223,13 +232,19 @@ def jax_chain(
 
     steps_of_chains = step if chains is None else jax.vmap(step, in_axes=(0, 0), out_axes=(0, None))
 
+    def keep_last(state: Any, random: Any) -> tuple[Any, Any]:
+        state, _ = jax.lax.scan(steps_of_chains, state, random, unroll=min(UNROLL, stretch))
+        return state, state[0]
+
     def block_steps(dim: int) -> int:
         most = max(1, min(NOISE_BLOCK, NOISE_VALUES // (dim * (chains or 1))))
-        return next(size for size in range(most, 0, -1) if steps % size == 0)
+        # Whole stretches between kept states; one stretch alone may be longer than most.
+        sizes = range(most // stretch * stretch, 0, -stretch)
+        return next((size for size in sizes if steps % size == 0), stretch)
 
     def start(theta: npt.NDArray[Any], seed: int) -> Any:
         z = jnp.asarray(target.from_theta(np.asarray(theta, np.float64)), dtype)
-        value, gradient = target.value_and_grad(z)
+        value, gradient = jax.jit(target.value_and_grad)(z)
         state = (z, jnp.asarray(value, dtype), gradient, jnp.int32(0))
         if chains is not None:
             state = jax.tree.map(lambda a: jnp.tile(a, (chains,) + (1,) * a.ndim), state)
@@ -244,9 +259,14 @@ def jax_chain(
             key, for_noise, for_uniform = jax.random.split(key, 3)
             w = jax.random.normal(for_noise, (size, *shape, dim), dtype)
             log_uniform = jnp.log(jax.random.uniform(for_uniform, (size, *shape), dtype))
-            state, _ = jax.lax.scan(steps_of_chains, state, (w, log_uniform), unroll=min(UNROLL, size))
-            return (*state, key), None
+            if thin is None:
+                state, kept = jax.lax.scan(steps_of_chains, state, (w, log_uniform), unroll=min(UNROLL, size))
+                return (*state, key), kept
+            random = jax.tree.map(lambda a: a.reshape(size // thin, thin, *a.shape[1:]), (w, log_uniform))
+            state, kept = jax.lax.scan(keep_last, state, random, unroll=max(1, min(UNROLL // thin, size // thin)))
+            return (*state, key), kept
 
-        return jax.lax.scan(block, carry, length=steps // size)[0]
+        carry, kept = jax.lax.scan(block, carry, length=steps // size)
+        return carry if thin is None else (carry, kept.reshape(-1, *kept.shape[2:]))
 
     return start, jax.jit(run, donate_argnums=0)

@@ -150,4 +150,9 @@ def expert(post: pn.Posterior) -> Target:
     def value_and_grad(z: Any) -> tuple[Any, Any]:
         return constant + jnp.sum(z * (slope - 0.5 * curvature * z)), slope - curvature * z
 
-    return Target(value_and_grad, lambda theta: form.from_theta @ theta, lambda g: form.from_theta.T @ g)
+    return Target(
+        value_and_grad,
+        lambda theta: form.from_theta @ theta,
+        lambda g: form.from_theta.T @ g,
+        lambda z: z @ form.to_theta.T,
+    )

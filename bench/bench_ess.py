@@ -1,0 +1,165 @@
+"""Effective draws of f, a step and a second: native's kernels beside JAX pCNL and NumPyro NUTS, on one core.
+
+`python bench/bench_ess.py` counts them on the sine problem over ten data seeds and says whether what is required is
+met; `--problem abalone` and `--problem digits` are larger; `--quick` is a look of minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+import one_core  # noqa: F401 - pins the process, before anything below starts threads
+
+# isort: split
+from agreement import APART, CHAINS, agreement, verify_features
+from cases import Case, Key
+from ess_count import ROUNDS, Count, Plan, Side, pilot
+from ess_problems import PROBLEMS, REQUIRED, Data, Problem
+from ess_sides import JAX, KERNELS, NUTS, JaxSide, NativeSide, NutsSide, fastest, native_side, same_kernel, serves
+from ess_sides import targets as jax_targets
+from ess_tables import print_agreement, print_architecture, print_requirements, progress_line
+from sides import jax_side, native
+from tables import print_about, write_json
+from verify import verify_acceptance, verify_gradients
+
+import patrac_native as pn
+
+AGREEMENT_SECONDS, NUTS_WARMUP, TRIAL_SECONDS = 8.0, 1000, 0.1
+# --quick: data seeds, processor seconds of a side, of one in the agreement, draws of NUTS's warm-up.
+QUICK = {"seeds": 1, "seconds": 0.5, "agreement": 0.0, "nuts_warmup": 200}
+# Its JAX side, which is otherwise chosen by timing.
+QUICK_TARGET = {"Full": "jax masked"}
+
+
+class Architecture:
+    """All sides on one architecture of a problem; what JAX is the fastest is found on the first data seed."""
+
+    def __init__(self, name: str, options: argparse.Namespace) -> None:
+        self.name, self.options = name, options
+        self.target: str | None = None
+        self.agreement: dict[str, Any] | None = None
+        self.seeds: list[dict[str, Any]] = []
+
+    def run(self, data: Data, seed: int) -> None:
+        """Warm up, verify on the first seed, count in alternating rounds."""
+        options, post = self.options, data.posterior(self.name)
+        auto = native_side(post, "auto", "auto", seed)
+        sides: dict[str, Side] = {
+            name: native_side(post, KERNELS[name](), auto.state, seed) for name in options.kernels if serves(name, post)
+        }
+        chosen = next((n for n, side in sides.items() if same_kernel(side.kernel, auto.kernel)), "auto")
+        if chosen == "auto":
+            sides["auto"] = auto
+        plans = {name: pilot(side, post, data, None, options.seconds) for name, side in sides.items()}
+        found: dict[str, Any] = {"seed": seed, "auto": chosen, "dim": post.dim}
+        if options.peers:
+            found |= self._add_peers(post, data, auto, sides, plans, seed)
+        if not self.seeds and post.likelihood.name == "gaussian":
+            starts = auto.run(CHAINS, APART, seed).theta
+            verify_features(post, starts, data.grid)
+            if options.agreement:
+                self.agreement = agreement(sides, plans, starts, post, data, options.agreement)
+        counts = {name: Count(side, post, data, plans[name]) for name, side in sides.items()}
+        for number in range(ROUNDS):
+            for count in counts.values():
+                count.go_on(number)
+        self.seeds.append(found | {"sides": {name: count.measure() for name, count in counts.items()}})
+
+    def _add_peers(
+        self,
+        post: pn.Posterior,
+        data: Data,
+        auto: NativeSide,
+        sides: dict[str, Side],
+        plans: dict[str, Plan],
+        seed: int,
+    ) -> dict[str, Any]:
+        """JAX at native pCNL's step size, thinned alike, and NUTS; both from the start that native's sides had."""
+        options, pcnl = self.options, sides["pCNL"]
+        assert isinstance(pcnl, NativeSide) and pcnl.kernel.step_size is not None
+        key = Key(self.name, "-".join(map(str, post.net.layer_sizes)), len(post.y))
+        case = Case(key, post, auto.state, pcnl.kernel.step_size)
+        targets = jax_targets(case)
+        if self.target is None:
+            verify_gradients(case, targets)
+            if options.quick:
+                self.target = QUICK_TARGET.get(self.name, "jax by hand")
+            else:
+                self.target = fastest(case, targets, TRIAL_SECONDS)
+                verify_acceptance({"native": native(case), "jax": jax_side(case, targets[self.target])})
+        thin, target = plans["pCNL"].thin, targets[self.target]
+        sides[JAX] = JaxSide(case, target, thin, seed)
+        plans[JAX] = pilot(sides[JAX], post, data, thin, options.seconds)
+        if options.nuts and not (options.quick and REQUIRED[self.name].nuts is None):
+            sides[NUTS] = NutsSide(case, target, options.nuts_warmup, seed)
+            plans[NUTS] = pilot(sides[NUTS], post, data, 1, options.seconds)
+        return {"target": self.target, "delta": case.delta}
+
+
+def settled(options: argparse.Namespace, problem: Problem) -> argparse.Namespace:
+    """Fill in what was not given: by the problem, or by --quick."""
+    defaults: dict[str, Any] = {
+        "seeds": problem.seeds,
+        "seconds": problem.seconds,
+        "agreement": AGREEMENT_SECONDS,
+        "nuts_warmup": NUTS_WARMUP,
+    }
+    for name, value in (defaults | (QUICK if options.quick else {})).items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+    options.architectures = options.architectures or list(problem.architectures)
+    options.peers = problem.jax and not options.no_peers
+    options.nuts = options.peers and (problem.nuts or options.with_nuts)
+    if options.peers and "pCNL" not in options.kernels:
+        options.kernels = ["pCNL", *options.kernels]  # the JAX chain has its step size
+    return options
+
+
+def parse() -> argparse.Namespace:
+    """The options."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    add = parser.add_argument
+    add("--problem", choices=list(PROBLEMS), default="sine")
+    add("--architectures", nargs="+", metavar="A", help="such as Full 'Mix(5)'; default: the problem's")
+    add("--kernels", nargs="+", choices=list(KERNELS), default=list(KERNELS), help="beside auto")
+    add("--seeds", type=int, metavar="N", help="data seeds")
+    add("--seconds", type=float, help="processor time, the most of one side on one data seed")
+    add("--agreement", type=float, metavar="SECONDS", help="processor time of a side where all must agree; 0: no look")
+    add("--nuts-warmup", type=int, metavar="DRAWS")
+    add("--no-peers", action="store_true", help="native alone")
+    add("--with-nuts", action="store_true", help="NUTS too where the problem leaves it out because it takes long")
+    add("--quick", action="store_true", help="one seed, short")
+    add("--json", type=Path, metavar="FILE", help="write everything here")
+    options = parser.parse_args()
+    return settled(options, PROBLEMS[options.problem])
+
+
+def main() -> None:
+    """Print a line for each posterior as it is done, then the tables."""
+    options = parse()
+    started = time.perf_counter()
+    print_about()
+    found = {name: Architecture(name, options) for name in options.architectures}
+    for seed in range(options.seeds):
+        data = PROBLEMS[options.problem].data(seed)
+        for name, architecture in found.items():
+            architecture.run(data, seed)
+            minutes = (time.perf_counter() - started) / 60
+            print(f"{minutes:.1f} min: {progress_line(name, architecture.seeds[-1])}", flush=True)
+            if seed == 0 and architecture.agreement:
+                print_agreement(architecture.agreement)
+    for name, architecture in found.items():
+        print_architecture(f"{options.problem}, {name}", architecture.seeds)
+    if options.problem == "sine":
+        print_requirements({name: architecture.seeds for name, architecture in found.items()})
+    minutes = (time.perf_counter() - started) / 60
+    print(f"\n{minutes:.1f} minutes")
+    results = {name: {"agreement": a.agreement, "seeds": a.seeds} for name, a in found.items()}
+    write_json(options.json, results, problem=options.problem, minutes=minutes)
+
+
+if __name__ == "__main__":
+    main()
