@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,8 +19,8 @@ from patrac_native.studies.abalone import L2 as ABALONE_L2
 from patrac_native.studies.problems import abalone_problem, sine_problem
 
 FloatArray = npt.NDArray[Any]
-ROOT = Path(__file__).resolve().parents[1]
-ABALONE = ROOT.parent / "shared" / "data" / "abalone" / "abalone.data"
+# The real data: where the tests look for it too.
+DATA = Path(os.environ.get("PATRAC_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 DIGITS_TRAIN, DIGITS_GRID, DIGITS_HIDDEN, DIGITS_LARGEST = 1200, 60, 32, 16.0
 EPOCHS = 1000
 
@@ -82,7 +83,7 @@ def sine(seed: int) -> Data:
 
 def abalone(seed: int) -> Data:
     """The paper's abalone problem, 2,923 rows, 10-50-50-1, trained as its study here does; the seed splits the rows."""
-    problem = abalone_problem(ABALONE, seed)
+    problem = abalone_problem(DATA / "abalone" / "abalone.data", seed)
     likelihood = pn.Gaussian(problem.variance)
     return _trained(problem.layer_sizes, problem.X, problem.y, problem.grid, likelihood, ABALONE_L2, ABALONE_EPOCHS)
 

@@ -111,12 +111,11 @@ def print_architecture(title: str, seeds: Seeds) -> None:
         if stuck := sum(found["sides"][side]["stuck"] for found in seeds):
             print(f"{side}: stuck in one place on {plural(stuck, 'data seed')}, left out of the ratios")
     if JAX in sides:
-        print(f"JAX: {seeds[0]['target']}", end="")
-        print(f"; native's speed is {number(speed_ratio(seeds))} times JAX's on the same kernel, pCNL", end="")
-    if NUTS in sides:
-        gradients = median(over_seeds(seeds, NUTS, "gradients_per_draw"))
-        print(f"; a step of NUTS is a gradient, {number(gradients)} of them a draw", end="")
-    print()
+        said = f"JAX: {seeds[0]['target']}; native's speed is {number(speed_ratio(seeds))} times JAX's on pCNL"
+        if NUTS in sides:
+            gradients = median(over_seeds(seeds, NUTS, "gradients_per_draw"))
+            said += f"; a step of NUTS is a gradient, {number(gradients)} of them a draw"
+        print(said)
 
 
 def speed_ratio(seeds: Seeds) -> float:
