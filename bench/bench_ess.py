@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +159,7 @@ def main() -> None:
     minutes = (time.perf_counter() - started) / 60
     print(f"\n{minutes:.1f} minutes")
     results = {name: {"agreement": a.agreement, "seeds": a.seeds} for name, a in found.items()}
-    write_json(options.json, results, problem=options.problem, minutes=minutes)
+    write_json(options.json, results, problem=options.problem, minutes=minutes, numpyro=version("numpyro"))
 
 
 if __name__ == "__main__":
