@@ -102,7 +102,6 @@ def gather(
     stats, settings = draws.stats, draws.settings
     thin = int(settings["thin"])
     fit = settings.get("fit")
-    stable = settings.get("warmup_stable")
     return Evidence(
         quantity=quantity,
         architecture=draws.network.architecture.name,
@@ -120,17 +119,10 @@ def gather(
         spread=values.var(axis=1, dtype=np.float64).mean(axis=(1, 2)),
         nonfinite=stats["nonfinite"] / (draws.n_draws * thin),
         init=settings["init"],
-        warmup_steps=_warmup_steps(settings),
-        warmup_stable=None if stable is None else bool(stable),
+        warmup_steps=int(settings["warmup_steps"]),
+        warmup_stable=settings["warmup_stable"],
         fit=None if fit is None else FitQuality.from_dict(fit),
     )
-
-
-def _warmup_steps(settings: Mapping[str, Any]) -> int:
-    """Steps that were run, or, for draws that do not hold them, planned."""
-    if "warmup_steps" in settings:
-        return int(np.max(settings["warmup_steps"]))
-    return sum(phase["steps"] for phase in settings["warmup"]["phases"])
 
 
 def longest_run(flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:

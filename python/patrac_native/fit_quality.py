@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from patrac_native.likelihoods import Likelihood, Targets
+from patrac_native.likelihoods import Gaussian, Likelihood, Targets
 from patrac_native.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class FitQuality:
 def fit_quality(post: Posterior) -> FitQuality:
     """Compare the trained network with the best constant predictor on the training data of a posterior.
 
-    A sampled Gaussian variance is put, for either predictor, at the mode of its log given that predictor's residuals.
+    A sampled Gaussian variance is put, for either predictor, at its mode given that predictor's residuals.
 
     Parameters
     ----------
@@ -79,18 +79,14 @@ def fit_quality(post: Posterior) -> FitQuality:
 
 def _is_sampled(likelihood: Likelihood) -> bool:
     """Whether the likelihood is a Gaussian of unknown variance."""
-    return likelihood.to_dict().get("variance") == "sampled"
+    return isinstance(likelihood, Gaussian) and likelihood.is_sampled
 
 
 def _log_likelihood(likelihood: Likelihood, f: FloatArray, y: Targets, weights: FloatArray) -> float:
     """Of the outputs f (n, m)."""
-    if not _is_sampled(likelihood):
-        return float(weights @ likelihood.log_likelihood_rows(f, y))
-    settings = likelihood.to_dict()
-    # 1 / variance given the residuals is Gamma(a + values / 2, b + squares / 2): log variance has its mode here.
-    values, squares = weights.sum() * y.shape[1], float(weights @ ((y - f) ** 2).sum(axis=1))
-    variance = (settings["b"] + 0.5 * squares) / (settings["a"] + 0.5 * values)
-    return float(-0.5 * (squares / variance + values * np.log(2 * np.pi * variance)))
+    if isinstance(likelihood, Gaussian) and likelihood.is_sampled:
+        likelihood = likelihood.at(likelihood.starting_variance(y - f, weights))
+    return float(weights @ likelihood.log_likelihood_rows(f, y))
 
 
 def _constant_log_likelihood(likelihood: Likelihood, y: Targets, weights: FloatArray) -> float:
