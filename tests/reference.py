@@ -120,7 +120,9 @@ class Partial:
 
     def with_theta(self, theta: Array) -> tuple[list[Array], list[Array]]:
         """All weights and biases with theta in its places."""
-        weights, biases = [w.copy() for w in self.weights], [b.copy() for b in self.biases]
+        # Complex where theta is, which is where a derivative is taken by complex step.
+        kind = np.result_type(np.float64, theta)
+        weights, biases = [w.astype(kind) for w in self.weights], [b.astype(kind) for b in self.biases]
         for value, (layer, i, j) in zip(theta, self.locations(), strict=True):
             if j < 0:
                 biases[layer - 1][i] = value
@@ -271,3 +273,94 @@ def pcnl_log_density(v: Array, u: Array, g: Array, C: Array, delta: float) -> fl
 def pcn_log_density(v: Array, u: Array, C: Array, beta: float) -> float:
     """log q(u, v) of pCN, beta < 1."""
     return log_normal(v, math.sqrt(1 - beta**2) * u, beta**2 * C)
+
+
+def mgrad_posterior_variance(C: Array, delta: float) -> Array:
+    """A = (C^-1 + (2 / delta) I)^-1, the diagonal of it."""
+    return 1 / (1 / C + 2 / delta)
+
+
+def mgrad_proposal(u: Array, g: Array, C: Array, w: Array, delta: float) -> Array:
+    """v ~ N(A((2 / delta) u + g(u)), A + (2 / delta) A^2) from w standard normal."""
+    A = mgrad_posterior_variance(C, delta)
+    return A * (2 / delta * u + g) + np.sqrt(A + 2 / delta * A**2) * w
+
+
+def mgrad_log_density(v: Array, u: Array, g: Array, C: Array, delta: float) -> float:
+    """log q(u, v) of mGrad."""
+    A = mgrad_posterior_variance(C, delta)
+    return log_normal(v, A * (2 / delta * u + g), A + 2 / delta * A**2)
+
+
+def mgrad_h(z: Array, w: Array, g: Array, C: Array, delta: float, *, sign: float = 1.0) -> float:
+    """h(z, w) with g = g(w), of the log acceptance l(v) - l(u) + h(u, v) - h(v, u); `sign` -1 spoils A g / 2."""
+    A = mgrad_posterior_variance(C, delta)
+    return float((z - A * (2 / delta * w + sign * 0.5 * g)) @ (g / (1 + 2 / delta * A)))
+
+
+# The collapsed output layer (method.md, section 6), from the definition: y is normal given the hidden parameters.
+
+
+def hidden_dim(partial: Partial) -> int:
+    """K_h, the number of Bayesian parameters below the output layer: the first entries of theta."""
+    return sum(layer < partial.n_layers for layer, _, _ in partial.locations())
+
+
+def output_design(partial: Partial, theta_hidden: Array, X: Array) -> tuple[Array, Array]:
+    """Offset o (n m,) and design Phi (n m, K_a): f = o + Phi a, read off f at a = 0 and at the unit vectors."""
+    count = len(partial.locations()) - hidden_dim(partial)
+    at_zero = partial.predict(np.concatenate([theta_hidden, np.zeros(count)]), X).ravel()
+    columns = [partial.predict(np.concatenate([theta_hidden, unit]), X).ravel() - at_zero for unit in np.eye(count)]
+    return at_zero, np.stack(columns, axis=1)
+
+
+def _collapsed_normal(
+    partial: Partial, theta_hidden: Array, C: Array, variance: Any, X: Array, y: Array, row_weights: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Residual y - o (n m,), design, prior variances S of the output weights, covariance of y (n m, n m)."""
+    offset, design = output_design(partial, theta_hidden, X)
+    S = C[hidden_dim(partial) :]
+    noise = (np.broadcast_to(variance, y.shape) / row_weights[:, None]).ravel()
+    return y.ravel() - offset, design, S, design @ np.diag(S) @ design.T + np.diag(noise)
+
+
+def collapsed_log_likelihood(
+    partial: Partial, theta_hidden: Array, C: Array, variance: Any, X: Array, y: Array, row_weights: Array
+) -> Any:
+    """log of the mean of exp l over the output weights' prior: a normal density of y, its (n m)-square covariance.
+
+    Positive row weights. A row's term of l has the normaliser -(w / 2) log(2 pi sigma^2), the density of a normal of
+    variance sigma^2 / w has -(1 / 2) log(2 pi sigma^2 / w): the difference is added. Complex for a complex argument.
+    """
+    r, _, _, covariance = _collapsed_normal(partial, theta_hidden, C, variance, X, y, row_weights)
+    sign, log_size = np.linalg.slogdet(covariance)
+    log_determinant = log_size + 1j * np.angle(sign) if np.iscomplexobj(covariance) else log_size
+    value = -0.5 * (r @ np.linalg.solve(covariance, r) + log_determinant + len(r) * math.log(2 * math.pi))
+    for weight in row_weights:
+        for of_output in np.broadcast_to(variance, y.shape[1:]):
+            value += 0.5 * math.log(2 * math.pi * of_output / weight) - 0.5 * weight * math.log(2 * math.pi * of_output)
+    return value
+
+
+def collapsed_slope(
+    partial: Partial, theta_hidden: Array, direction: Array, C: Array, variance: Any, X: Array, y: Array, weights: Array
+) -> float:
+    """Derivative of the collapsed log-likelihood in a direction, by complex step: exact to rounding (tanh only)."""
+    step = 1e-30
+    moved = theta_hidden + 1j * step * direction
+    return float(collapsed_log_likelihood(partial, moved, C, variance, X, y, weights).imag / step)
+
+
+def output_conditional(
+    partial: Partial, theta_hidden: Array, C: Array, variance: Any, X: Array, y: Array, row_weights: Array
+) -> tuple[Array, Array]:
+    """Mean (K_a,) and covariance (K_a, K_a) of the output weights given y, by conditioning their joint normal."""
+    r, design, S, covariance = _collapsed_normal(partial, theta_hidden, C, variance, X, y, row_weights)
+    gain = np.linalg.solve(covariance, design * S).T
+    return gain @ r, np.diag(S) - gain @ (design * S)
+
+
+def variance_conditional(a: float, b: float, f: Array, y: Array, row_weights: Array) -> tuple[float, float]:
+    """Shape and scale of the inverse gamma of sigma^2 given f (n, m): density prop. to x^(-shape - 1) e^(-scale / x)."""
+    squares = sum(row_weights[r] * (y[r, c] - f[r, c]) ** 2 for r in range(len(y)) for c in range(y.shape[1]))
+    return a + 0.5 * y.shape[1] * float(row_weights.sum()), b + 0.5 * float(squares)

@@ -1,0 +1,373 @@
+"""The collapsed output layer: value and gradient against the normal density of y, and the redraw of its weights."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import patrac_native as pn
+import problems
+import reference
+from patrac_native import _core
+from problems import Problem
+
+FloatArray = npt.NDArray[np.float64]
+ARCHITECTURES = ("full", "mix", "mix_by_layer", "sep", "sep_by_layer", "custom")
+LIKELIHOODS = ("gaussian", "gaussian_by_output")
+SIZES = ((2, 6, 1), (2, 5, 4, 3), (1, 4, 3, 5, 2))
+EPS = float(np.finfo(np.float64).eps)
+UNIT32 = 2.0**-24
+
+
+def case(
+    architecture: str,
+    likelihood: str,
+    sizes: tuple[int, ...] = (2, 5, 4, 3),
+    n: int = 15,
+    *,
+    dtype: str = "float64",
+    activation: str = "tanh",
+) -> Problem:
+    """A random problem whose Bayesian set reaches below the output layer."""
+    rng = problems.rng_of("collapsed", architecture, likelihood, sizes, n)
+    settings: dict[str, Any] = {"architecture_name": architecture, "likelihood": likelihood, "activation": activation}
+    found = problems.problem(rng, sizes, n, dtype=dtype, **settings)
+    assert 0 < reference.hidden_dim(found.partial) < found.post.dim
+    return found
+
+
+def hidden(problem: Problem) -> FloatArray:
+    """theta_h, exact in the posterior's dtype."""
+    return problem.theta[: reference.hidden_dim(problem.partial)]
+
+
+def arguments(problem: Problem) -> tuple[Any, ...]:
+    """What the oracle wants after theta_h: C, variance, X, y, row weights."""
+    C = problem.partial.prior_variances(problems.PRIOR, problem.post.net.layer_sizes)
+    assert isinstance(problem.data.likelihood, pn.Gaussian)
+    return C, problem.data.likelihood.variance, problem.X, problem.y, problem.post.row_weights
+
+
+def exact_value(problem: Problem, theta_hidden: FloatArray | None = None) -> float:
+    """Collapsed log-likelihood by the oracle."""
+    at = hidden(problem) if theta_hidden is None else theta_hidden
+    return float(reference.collapsed_log_likelihood(problem.partial, at, *arguments(problem)))
+
+
+def exact_gradient(problem: Problem, theta_hidden: FloatArray | None = None) -> FloatArray:
+    """Its gradient by complex steps along the axes."""
+    at = hidden(problem) if theta_hidden is None else theta_hidden
+    slopes = [reference.collapsed_slope(problem.partial, at, axis, *arguments(problem)) for axis in np.eye(len(at))]
+    return np.array(slopes)
+
+
+def relative_rounding(problem: Problem) -> float:
+    """Relative error of solves with the covariance of y and of their twins in the output weights: size x cond x eps."""
+    C, variance, X, y, weights = arguments(problem)
+    _, design = reference.output_design(problem.partial, hidden(problem), X)
+    root = np.sqrt((weights[:, None] / np.broadcast_to(variance, y.shape)).ravel())[:, None] * design
+    signal = root * np.sqrt(C[reference.hidden_dim(problem.partial) :])
+    return float(len(design) * (1 + np.linalg.norm(signal, 2) ** 2) * EPS)
+
+
+def value_tolerance(problem: Problem) -> float:
+    """The quadratic form is at most the residuals' sum of squares, the log determinant has one term an entry of y."""
+    C, variance, X, y, weights = arguments(problem)
+    offset, _ = reference.output_design(problem.partial, hidden(problem), X)
+    squares = ((y - offset.reshape(y.shape)) ** 2 / variance * weights[:, None]).sum()
+    return relative_rounding(problem) * float(squares + y.size)
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_value_and_gradient_are_those_of_the_normal_density_of_y(
+    architecture: str, likelihood: str, sizes: tuple[int, ...]
+) -> None:
+    problem = case(architecture, likelihood, sizes)
+    assert problem.post.hidden_dim == len(hidden(problem))
+    value, gradient = problem.post.collapsed_log_likelihood_and_grad(hidden(problem))
+    assert abs(value - exact_value(problem)) <= value_tolerance(problem)
+    assert problem.post.collapsed_log_likelihood(hidden(problem)) == value
+    exact = exact_gradient(problem)
+    assert np.abs(exact).max() > 1e-3
+    # The gradient is a difference of parts of its own size times the signal-to-noise that relative_rounding has.
+    np.testing.assert_allclose(gradient, exact, rtol=0, atol=10 * relative_rounding(problem) * np.abs(exact).max())
+
+
+@pytest.mark.parametrize("level", _core.testing.levels())
+@pytest.mark.parametrize("n", [1, 5, 530])
+@pytest.mark.parametrize("architecture", ["mix", "custom"])
+def test_every_level_and_several_row_tiles(architecture: str, n: int, level: str) -> None:
+    sizes = (2, 5, 4, 2)
+    problem = case(architecture, "gaussian_by_output", sizes, n)
+    data = problem.data
+    post = pn.Posterior(
+        problem.post.net,
+        problem.post.architecture,
+        problems.PRIOR,
+        data.likelihood,
+        data.X,
+        data.y,
+        sample_weight=data.sample_weight,
+        dtype="float64",
+        level=level,
+    )
+    assert post.level == level
+    value, gradient = post.collapsed_log_likelihood_and_grad(hidden(problem))
+    assert abs(value - exact_value(problem)) <= value_tolerance(problem)
+    rng = problems.rng_of("directions", architecture, n)
+    for direction in rng.normal(size=(3, post.hidden_dim)):
+        exact = reference.collapsed_slope(problem.partial, hidden(problem), direction, *arguments(problem))
+        tolerance = 10 * relative_rounding(problem) * np.abs(gradient * direction).sum()
+        assert abs(gradient @ direction - exact) <= tolerance
+
+
+@pytest.mark.parametrize("activation", problems.ACTIVATIONS)
+def test_other_activations(activation: str) -> None:
+    """Values as above; gradients by central differences, whose error is h^2 / 6 times a third derivative."""
+    problem = case("mix", "gaussian", activation=activation)
+    value, gradient = problem.post.collapsed_log_likelihood_and_grad(hidden(problem))
+    assert abs(value - exact_value(problem)) <= value_tolerance(problem)
+    h = 1e-5
+    for i, axis in enumerate(np.eye(len(gradient))):
+        ends = [exact_value(problem, hidden(problem) + sign * h * axis) for sign in (1, -1)]
+        # Rounding of the two values over 2 h; third derivatives below 1e3 times the gradient's size.
+        tolerance = value_tolerance(problem) / h + 1e3 * h**2 * (1 + np.abs(gradient).max())
+        assert abs((ends[0] - ends[1]) / (2 * h) - gradient[i]) <= tolerance
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_bayes_rule_holds_between_the_full_and_the_collapsed_density(architecture: str) -> None:
+    """log p(y | theta_h) = l(theta) + log N(a; 0, S) - log N(a; m, Sigma) whatever a is."""
+    problem = case(architecture, "gaussian_by_output")
+    split = problem.post.hidden_dim
+    mean, covariance = reference.output_conditional(problem.partial, hidden(problem), *arguments(problem))
+    collapsed = problem.post.collapsed_log_likelihood(hidden(problem))
+    for trial in range(3):
+        a = problems.rng_of("a", architecture, trial).normal(size=problem.post.dim - split)
+        full = problem.post.log_likelihood(np.concatenate([hidden(problem), a]))
+        prior = reference.log_normal(a, np.zeros_like(a), problem.post.prior_variance[split:])
+        away = a - mean
+        conditional = -0.5 * (away @ np.linalg.solve(covariance, away) + np.linalg.slogdet(covariance)[1])
+        tolerance = value_tolerance(problem) + relative_rounding(problem) * (abs(full) + abs(conditional))
+        assert abs(full + prior - conditional - collapsed) <= tolerance
+
+
+def perturbed(problem: Problem, rng: np.random.Generator) -> tuple[float, FloatArray]:
+    """Float64 value and gradient with every parameter, input and target off by one float32 rounding, up or down."""
+
+    def off(values: Any) -> FloatArray:
+        array = np.asarray(values, dtype=np.float64)
+        return array * (1 + UNIT32 * rng.choice([-1.0, 1.0], array.shape))
+
+    net, data = problem.post.net, problem.data
+    assert isinstance(data.likelihood, pn.Gaussian)
+    near = pn.Network([off(w) for w in net.weights], [off(b) for b in net.biases], net.activation)
+    post = pn.Posterior(
+        near,
+        problem.post.architecture,
+        problems.PRIOR,
+        pn.Gaussian(off(problem.post.likelihood.variance_vector(problem.y.shape[1]))),  # type: ignore[attr-defined]
+        off(problem.X),
+        off(problem.y),
+        sample_weight=data.sample_weight,
+        dtype="float64",
+    )
+    value, gradient = post.collapsed_log_likelihood_and_grad(off(hidden(problem)))
+    return float(value), np.asarray(gradient)
+
+
+@pytest.mark.parametrize("n", [15, 700])
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_float32_errs_no_more_than_its_roundings_allow(architecture: str, likelihood: str, n: int) -> None:
+    """Tolerance: what single roundings of all inputs do to the float64 result, times the roundings on a path.
+
+    A pre-activation of at most 5 sources takes 5 + 4 roundings and an activation 8 (tests/rounding.py), in 3 layers
+    forward and back; each is one like those of `perturbed`, and all with their worst signs would be sqrt(count) larger
+    than the random ones: 2 * 3 * 17 in all.
+    """
+    problem = case(architecture, likelihood, n=n, dtype="float32")
+    value, gradient = problem.post.collapsed_log_likelihood_and_grad(hidden(problem))
+    assert np.asarray(gradient).dtype == np.float32
+    wide = pn.Posterior(
+        problem.post.net,
+        problem.post.architecture,
+        problems.PRIOR,
+        problem.data.likelihood,
+        problem.X,
+        problem.y,
+        sample_weight=problem.data.sample_weight,
+        dtype="float64",
+    )
+    expected, slope = wide.collapsed_log_likelihood_and_grad(hidden(problem))
+    rng = problems.rng_of("perturbed", architecture, likelihood, n)
+    near = [perturbed(problem, rng) for _ in range(6)]
+    roundings = 2 * 3 * 17
+    value_error = max(abs(other - expected) for other, _ in near)
+    slope_error = max(np.abs(other - slope).max() for _, other in near)
+    assert abs(value - expected) <= roundings * value_error
+    assert np.abs(gradient - slope).max() <= roundings * slope_error
+    # The tolerance means something: a relative error of 1e-3 would be beyond it.
+    assert roundings * value_error < 1e-3 * abs(expected)
+    assert roundings * slope_error < 1e-2 * np.abs(slope).max()
+
+
+def test_a_batch_is_its_rows() -> None:
+    problem = case("mix", "gaussian")
+    batch = hidden(problem) + 0.1 * problems.rng_of("batch").normal(size=(5, problem.post.hidden_dim))
+    values, gradients = problem.post.collapsed_log_likelihood_and_grad(batch)
+    assert values.shape == (5,) and gradients.shape == batch.shape
+    for row, value, gradient in zip(batch, values, gradients, strict=True):
+        one, slope = problem.post.collapsed_log_likelihood_and_grad(row)
+        assert one == value
+        np.testing.assert_array_equal(slope, gradient)
+    np.testing.assert_array_equal(problem.post.collapsed_log_likelihood(batch), values)
+
+
+# The acceptance ratio on theta_h
+
+
+@pytest.mark.parametrize("delta", [1e-5, 1e-2, 1.0, 30.0, 1e3])
+@pytest.mark.parametrize("kernel", ["pcnl", "mgrad"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_collapsed_acceptance_is_detailed_balance(architecture: str, kernel: str, delta: float) -> None:
+    """log_acceptance(collapse=True) equals log pi(v) q(v, u) - log pi(u) q(u, v) on theta_h, to 1e-9 of its size."""
+    if kernel == "pcnl" and delta > 2:
+        delta = min(2.0, delta / 20)
+    problem = case(architecture, "gaussian_by_output")
+    split = problem.post.hidden_dim
+    C = np.asarray(problem.post.prior_variance[:split])
+    rng = problems.rng_of("collapsed balance", architecture, kernel, delta)
+    u, w = hidden(problem), rng.normal(size=split)
+    g_u = exact_gradient(problem, u)
+    # A proposal without its drift: nearby whatever the gradient is.
+    nothing = np.zeros(split)
+    density = reference.pcnl_log_density if kernel == "pcnl" else reference.mgrad_log_density
+    propose = reference.pcnl_proposal if kernel == "pcnl" else reference.mgrad_proposal
+    v = propose(u, nothing, C, w, delta)
+    g_v = exact_gradient(problem, v)
+    ends = [exact_value(problem, at) + reference.log_normal(at, nothing, C) for at in (u, v)]
+    exact = ends[1] - ends[0] + density(u, v, g_v, C, delta) - density(v, u, g_u, C, delta)
+    got = problem.post.core_model.log_acceptance(
+        u, v, np.ascontiguousarray(C), kernel, delta, collapse=True
+    )
+    spread = np.abs(ends).max() + split * 10
+    assert abs(got - exact) <= 1e-9 * (1 + abs(exact)) + 10 * relative_rounding(problem) * spread
+
+
+# Draws
+
+
+def run(post: pn.Posterior, kernel: pn.Kernel, **changes: Any) -> pn.Draws:
+    settings: dict[str, Any] = {"chains": 2, "draws": 50, "warmup": None, "seed": 4, "threads": 1, "progress": False}
+    return pn.sample(post, kernel, **(settings | changes))
+
+
+def whitened_output_weights(problem: Problem, theta: FloatArray) -> FloatArray:
+    """L^-1 (a - m) for each theta, Sigma = L L'."""
+    split = problem.post.hidden_dim
+    found = []
+    for row in theta.astype(np.float64):
+        mean, covariance = reference.output_conditional(problem.partial, row[:split], *arguments(problem))
+        found.append(np.linalg.solve(np.linalg.cholesky(covariance), row[split:] - mean))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("architecture", ["full", "mix", "sep", "custom"])
+def test_output_weights_are_drawn_from_their_conditional_given_each_kept_state(architecture: str, dtype: str) -> None:
+    """Whitened by the conditional of its own theta_h, a is independent standard normal, whatever the chain does."""
+    from scipy.stats import kstest
+
+    problem = case(architecture, "gaussian_by_output", dtype=dtype)
+    draws = run(problem.post, pn.MGrad(0.05, collapse=True), chains=1, draws=600)
+    moved = np.any(np.diff(draws.theta[0, :, : problem.post.hidden_dim], axis=0) != 0, axis=1).mean()
+    assert 0.2 < moved < 1
+    z = whitened_output_weights(problem, draws.theta[0])
+    count, dim = z.shape
+    # Means of `count` independent normals and of their products, each below 5 of its standard errors.
+    assert np.abs(z.mean(axis=0)).max() < 5 / np.sqrt(count)
+    second = z.T @ z / count
+    assert np.abs(second - np.eye(dim)).max() < 5 * np.sqrt(2 / count)
+    assert np.abs((z[1:] * z[:-1]).mean(axis=0)).max() < 5 / np.sqrt(count)
+    assert kstest(z.ravel(), "norm").pvalue > 1e-4
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kernel", [pn.PCNL(0.05, collapse=True), pn.MGrad(0.05, collapse=True)], ids=str)
+def test_stats_are_those_of_the_full_model_at_the_returned_theta(kernel: pn.Kernel, dtype: str) -> None:
+    problem = case("mix", "gaussian_by_output", dtype=dtype)
+    draws = run(problem.post, kernel)
+    expected = problem.post.log_likelihood(draws.theta.reshape(-1, problem.post.dim)).reshape(2, 50)
+    # a is rounded to dtype: l moves by |g| |a| eps, at most a few dozen |l| eps here.
+    tolerance = 100 * np.finfo(dtype).eps * np.abs(expected).max()
+    np.testing.assert_allclose(draws.stats["log_likelihood"], expected, rtol=0, atol=tolerance)
+    np.testing.assert_array_equal(draws.stats["log_prior"], problem.post.log_prior(draws.theta))
+    assert (draws.stats["step_size"] == 0.05).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_draws_depend_neither_on_thinning_nor_on_length_chains_or_threads(dtype: str) -> None:
+    post = case("mix", "gaussian", dtype=dtype).post
+    kernel = pn.MGrad(0.05, collapse=True)
+    every = run(post, kernel, chains=3, draws=60)
+    tenth = run(post, kernel, chains=3, draws=6, thin=10)
+    np.testing.assert_array_equal(tenth.theta, every.theta[:, 9::10])
+    np.testing.assert_array_equal(tenth.stats["log_likelihood"], every.stats["log_likelihood"][:, 9::10])
+    np.testing.assert_array_equal(run(post, kernel, chains=1, draws=7).theta, every.theta[:1, :7])
+    np.testing.assert_array_equal(run(post, kernel, chains=3, draws=60, threads=2).theta, every.theta)
+
+
+def test_a_proposal_of_nothing_is_accepted_and_the_start_is_kept() -> None:
+    post = case("full", "gaussian").post
+    start = post.theta_map + 0.1
+    draws = run(post, pn.PCNL(1e-20, collapse=True), chains=1, draws=20, init=start[None])
+    np.testing.assert_allclose(
+        draws.theta[0, :, : post.hidden_dim], np.tile(start[: post.hidden_dim], (20, 1)), rtol=0, atol=1e-8
+    )
+    assert (draws.stats["acceptance_rate"] == 1).all()
+    # The output weights of the start are forgotten at once.
+    assert np.abs(np.diff(draws.theta[0, :, post.hidden_dim :], axis=0)).min() > 0
+
+
+# What cannot be collapsed
+
+
+def test_without_hidden_bayesian_parameters_exact_is_named() -> None:
+    rng = problems.rng_of("nothing hidden")
+    post = problems.problem(rng, (2, 5, 4, 3), 15, architecture_name="out").post
+    for kernel in (pn.PCNL(0.1, collapse=True), pn.MGrad(0.1, collapse=True)):
+        with pytest.raises(ValueError, match=r"Exact\(\)"):
+            run(post, kernel)
+    with pytest.raises(ValueError, match=r"Exact\(\)|hidden"):
+        post.collapsed_log_likelihood(np.zeros(0))
+
+
+@pytest.mark.parametrize("likelihood", ["categorical", "bernoulli"])
+def test_only_gaussian_likelihoods_collapse(likelihood: str) -> None:
+    rng = problems.rng_of("not gaussian", likelihood)
+    post = problems.problem(rng, (2, 5, 4, 3), 15, architecture_name="mix", likelihood=likelihood).post
+    with pytest.raises(ValueError, match="Gaussian"):
+        run(post, pn.MGrad(0.1, collapse=True))
+    with pytest.raises(ValueError, match="Gaussian"):
+        post.collapsed_log_likelihood(np.zeros(post.hidden_dim))
+
+
+def test_theta_hidden_of_the_wrong_shape_or_not_finite_is_refused() -> None:
+    post = case("mix", "gaussian").post
+    with pytest.raises(ValueError, match="theta_hidden"):
+        post.collapsed_log_likelihood(np.zeros(post.dim))
+    with pytest.raises(ValueError, match="theta_hidden"):
+        post.collapsed_log_likelihood_and_grad(np.full(post.hidden_dim, np.nan))
+
+
+def test_collapsing_is_part_of_the_kernels_record() -> None:
+    for kernel in (pn.MGrad(0.1, collapse=True), pn.PCNL(0.1, collapse=True)):
+        assert kernel.to_dict()["collapse"] is True
+        assert dataclasses.replace(kernel, collapse=False).to_dict()["collapse"] is False
