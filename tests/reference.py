@@ -292,10 +292,10 @@ def mgrad_log_density(v: Array, u: Array, g: Array, C: Array, delta: float) -> f
     return log_normal(v, A * (2 / delta * u + g), A + 2 / delta * A**2)
 
 
-def mgrad_h(z: Array, w: Array, g: Array, C: Array, delta: float, *, sign: float = 1.0) -> float:
-    """h(z, w) with g = g(w), of the log acceptance l(v) - l(u) + h(u, v) - h(v, u); `sign` -1 spoils A g / 2."""
+def mgrad_h(z: Array, w: Array, g: Array, C: Array, delta: float) -> float:
+    """h(z, w) with g = g(w), of the log acceptance l(v) - l(u) + h(u, v) - h(v, u)."""
     A = mgrad_posterior_variance(C, delta)
-    return float((z - A * (2 / delta * w + sign * 0.5 * g)) @ (g / (1 + 2 / delta * A)))
+    return float((z - A * (2 / delta * w + 0.5 * g)) @ (g / (1 + 2 / delta * A)))
 
 
 # The collapsed output layer (method.md, section 6), from the definition: y is normal given the hidden parameters.
