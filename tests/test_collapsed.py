@@ -76,7 +76,7 @@ def relative_rounding(problem: Problem) -> float:
 
 def value_tolerance(problem: Problem) -> float:
     """The quadratic form is at most the residuals' sum of squares, the log determinant has one term an entry of y."""
-    C, variance, X, y, weights = arguments(problem)
+    _, variance, X, y, weights = arguments(problem)
     offset, _ = reference.output_design(problem.partial, hidden(problem), X)
     squares = ((y - offset.reshape(y.shape)) ** 2 / variance * weights[:, None]).sum()
     return relative_rounding(problem) * float(squares + y.size)

@@ -178,7 +178,7 @@ def test_broken_forms_of_mgrad_break_detailed_balance(delta: float) -> None:
 
 
 def test_mgrad_is_pcnl_where_all_prior_variances_are_equal() -> None:
-    """One shrinkage for all coordinates: s = delta / (delta + 2 c) of mGrad is 2 d / (2 + d) of pCNL at d = 2 s / (2 - s).
+    """One shrinkage for all: s = delta / (delta + 2 c) is that of pCNL, 2 d / (2 + d), at d = 2 s / (2 - s).
 
     Networks have unequal prior variances; the acceptance ratio takes any.
     """
@@ -280,7 +280,7 @@ def test_kernels_survive_their_dict() -> None:
     )
     for kernel in kernels:
         assert kernel_from_dict(kernel.to_dict()) == kernel
-    with pytest.raises(ValueError, match="kernel name must be one of pcn, pcnl, .*; got 'hmc'"):
+    with pytest.raises(ValueError, match=r"kernel name must be one of pcn, pcnl, .*; got 'hmc'"):
         kernel_from_dict({"name": "hmc"})
 
 

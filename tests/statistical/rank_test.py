@@ -1,9 +1,23 @@
-"""Exact rank test of reversible kernels (Gandy & Scott 2020, arXiv:2001.06465), and NumPy twins to try it on.
+"""Exact rank test of reversible kernels (Gandy & Scott 2020, arXiv:2001.06465).
 
 With theta_0 from the prior and y from p(y | theta_0), theta_0 is an exact draw from the posterior given y. Put it at a
 uniformly chosen place M of a chain of n_states: M states by running the kernel away from it (a reversible kernel run
 backwards is itself), the rest by running it away from it once more. Where theta_0 stands then says nothing, so the rank
 of any number computed from it among those of all states is uniform, whatever the step size, however short the chain.
+
+A sampled noise variance makes the composed step on (theta, sigma^2) non-reversible: theta given sigma^2, then sigma^2
+given theta. Run backwards it is the reversed scan: sigma^2 given theta, then theta given sigma^2. On theta alone both
+directions are the same chain, "draw sigma^2 given theta, then move theta given that sigma^2", which is reversible since
+the move M_s is, for p(theta | s):
+
+    p(theta) p(s | theta) M_s(theta, theta') = p(s) p(theta | s) M_s(theta, theta'),
+
+which is symmetric in theta and theta'.
+
+So the theta of a run that first draws sigma^2 given its starting point is tested as above, with numbers computed from
+theta and y; sigma^2 given theta is tested by its own distribution (test_calibration.py). Collapsed output weights do
+not change this: moving theta_h by a kernel reversible for its marginal and redrawing a given theta_h is reversible for
+(theta_h, a).
 """
 
 from __future__ import annotations
@@ -21,12 +35,13 @@ Array = npt.NDArray[Any]
 # (posterior, theta of shape (K,), states wanted, generator) -> the next states, (states, K).
 Chain = Callable[[pn.Posterior, Array, int, np.random.Generator], Array]
 
-QUANTITIES = ("log_likelihood", "log_prior", "first parameter", "last parameter", "f at a point")
-FAULTS = (
-    "printed sign",
-    "gradient stale after a rejection",
-    "gradient stale after acceptance",
-    "half the step size in the reverse density",
+QUANTITIES = (
+    "log_likelihood",
+    "log_prior",
+    "log_prior of the first half",
+    "first parameter",
+    "last parameter",
+    "f at a point",
 )
 
 
@@ -40,6 +55,9 @@ class Problem:
         Inputs of the data.
     point : ndarray, shape (1, d)
         Where the last test quantity, the first output f, is looked at.
+    noise : (a, b), optional
+        The data's noise variance is drawn from the inverse gamma with density x^(-a - 1) exp(-b / x), and chains sample
+        it; else it is that of `likelihood`.
     """
 
     net: pn.Network
@@ -49,10 +67,18 @@ class Problem:
     X: Array
     point: Array
     dtype: str = "float64"
+    noise: tuple[float, float] | None = None
 
     def posterior(self, y: Array) -> pn.Posterior:
         """Posterior given the targets y."""
-        return pn.Posterior(self.net, self.architecture, self.prior, self.likelihood, self.X, y, dtype=self.dtype)
+        return self._posterior(y, self.likelihood)
+
+    def judge(self, y: Array) -> pn.Posterior:
+        """Posterior that the test quantities are computed with: of theta alone, so with a fixed noise variance."""
+        return self.posterior(y) if self.noise is None else self._posterior(y, pn.Gaussian(1.0))
+
+    def _posterior(self, y: Array, likelihood: pn.Likelihood) -> pn.Posterior:
+        return pn.Posterior(self.net, self.architecture, self.prior, likelihood, self.X, y, dtype=self.dtype)
 
     def simulate(self, count: int, seed: int, rng: np.random.Generator) -> tuple[Array, Array]:
         """Draw `count` pairs: theta from the prior, (count, K), and y given it, (count, n, m) or (count, n)."""
@@ -61,7 +87,11 @@ class Problem:
         n = len(self.X)
         any_posterior = self.posterior(np.zeros(n if labels else (n, m)))
         theta = any_posterior.sample_prior(count, seed=seed)
-        return theta, self.likelihood.sample(any_posterior.network.predict(theta, self.X), rng)
+        f = any_posterior.network.predict(theta, self.X)
+        if self.noise is None:
+            return theta, self.likelihood.sample(f, rng)
+        variance = self.noise[1] / rng.gamma(self.noise[0], size=(count, 1, 1))
+        return theta, f + np.sqrt(variance) * rng.standard_normal(f.shape)
 
 
 def native_chain(kernel: pn.Kernel, thin: int) -> Chain:
@@ -73,56 +103,6 @@ def native_chain(kernel: pn.Kernel, thin: int) -> Chain:
             post, kernel, chains=1, draws=states, thin=thin, warmup=None, init=theta[None], seed=seed, progress=False
         )
         return np.asarray(draws.theta[0])
-
-    return run
-
-
-def pcn_twin(beta: float, thin: int) -> Chain:
-    """PCN in NumPy (docs/method.md, section 6)."""
-
-    def run(post: pn.Posterior, theta: Array, states: int, rng: np.random.Generator) -> Array:
-        deviation = np.sqrt(post.prior_variance)
-        u, kept = theta.astype(np.float64), []
-        l_u = post.log_likelihood(u, threads=1)
-        for step in range(states * thin):
-            v = np.sqrt(1 - beta**2) * u + beta * deviation * rng.standard_normal(post.dim)
-            l_v = post.log_likelihood(v, threads=1)
-            if np.log(rng.random()) < l_v - l_u:
-                u, l_u = v, l_v
-            if (step + 1) % thin == 0:
-                kept.append(u)
-        return np.asarray(kept)
-
-    return run
-
-
-def pcnl_twin(delta: float, thin: int, fault: str | None = None) -> Chain:
-    """PCNL in NumPy (docs/method.md, section 6), right or with one of FAULTS."""
-    if fault is not None and fault not in FAULTS:
-        raise ValueError(f"fault must be one of {FAULTS}; got {fault!r}.")
-    sign = -1.0 if fault == "printed sign" else 1.0
-    delta_back = delta / 2 if fault == "half the step size in the reverse density" else delta
-
-    def run(post: pn.Posterior, theta: Array, states: int, rng: np.random.Generator) -> Array:
-        c = post.prior_variance
-
-        def rho(l_a: Any, a: Array, b: Array, g: Array, step_size: float) -> Any:
-            return -l_a - 0.5 * sign * (b - a) @ g - 0.25 * step_size * ((a + b) @ g - g @ (c * g))
-
-        u, kept = theta.astype(np.float64), []
-        l_u, g_u = post.log_likelihood_and_grad(u, threads=1)
-        for step in range(states * thin):
-            noise = np.sqrt(8 * delta * c) * rng.standard_normal(post.dim)
-            v = ((2 - delta) * u + 2 * delta * c * g_u + noise) / (2 + delta)
-            l_v, g_v = post.log_likelihood_and_grad(v, threads=1)
-            if np.log(rng.random()) < rho(l_u, u, v, g_u, delta) - rho(l_v, v, u, g_v, delta_back):
-                u, l_u = v, l_v
-                g_u = g_u if fault == "gradient stale after acceptance" else g_v
-            elif fault == "gradient stale after a rejection":
-                g_u = g_v
-            if (step + 1) % thin == 0:
-                kept.append(u)
-        return np.asarray(kept)
 
     return run
 
@@ -144,15 +124,17 @@ def ranks(problem: Problem, chain: Chain, *, replicates: int, n_states: int, see
         for count in (backward, n_states - 1 - backward):
             if count:
                 parts.append(chain(post, theta, count, rng).astype(post.dtype))
-        states = np.concatenate(parts)
+        states, judge = np.concatenate(parts), problem.judge(y)
+        half = (judge.dim + 1) // 2
         # One batch, so that equal states have equal numbers to the last bit and count as ties.
         numbers = np.column_stack(
             [
-                post.log_likelihood(states, threads=1),
-                post.log_prior(states),
+                judge.log_likelihood(states, threads=1),
+                judge.log_prior(states),
+                -(states[:, :half] ** 2 / judge.prior_variance[:half]).sum(axis=1),
                 states[:, 0],
                 states[:, -1],
-                post.network.predict(states, problem.point, threads=1)[:, 0, 0],
+                judge.network.predict(states, problem.point, threads=1)[:, 0, 0],
             ]
         )
         below, equal = (numbers < numbers[0]).sum(axis=0), (numbers == numbers[0]).sum(axis=0)
@@ -161,8 +143,18 @@ def ranks(problem: Problem, chain: Chain, *, replicates: int, n_states: int, see
 
 
 def p_values(found: Array, n_states: int) -> Array:
-    """P-values of the chi-square test of uniformity, one for each column of ranks."""
-    from scipy.stats import chisquare
+    """P-values of uniformity, one for each column of ranks.
+
+    The smaller, doubled, of two: the chi-square test, which sees any shape, and the smooth test (Neyman 1937) on mean
+    and spread of the ranks, which sees the usual faults with far fewer replicates.
+    """
+    from scipy.stats import chi2, chisquare
 
     counts = np.array([np.bincount(column, minlength=n_states) for column in found.T])
-    return np.asarray(chisquare(counts, axis=1).pvalue)
+    any_shape = chisquare(counts, axis=1).pvalue
+    # Polynomials of degree 1 and 2 in the rank, orthonormal under the uniform distribution and to the constant.
+    places = np.arange(n_states) - (n_states - 1) / 2
+    basis = np.linalg.qr(np.stack([places**0, places, places**2], axis=1))[0][:, 1:] * np.sqrt(n_states)
+    scores = counts @ basis / np.sqrt(len(found))
+    smooth = chi2.sf((scores**2).sum(axis=1), 2)
+    return np.asarray(np.minimum(1.0, 2 * np.minimum(any_shape, smooth)))

@@ -1,4 +1,4 @@
-"""Exact rank tests: the compiled pCN and pCNL pass, and kernels broken on purpose are rejected."""
+"""Exact rank tests: the compiled kernels pass on every likelihood, and kernels broken on purpose are rejected."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from rank_test import FAULTS, QUANTITIES, Problem, native_chain, p_values, pcn_twin, pcnl_twin, ranks
+from rank_test import QUANTITIES, Problem, native_chain, p_values, ranks
+from twins import GRADIENT_FAULTS, KERNELS, NO_SLICE, Twin
 
 import patrac_native as pn
 
@@ -51,8 +52,25 @@ def bernoulli(dtype: str) -> Problem:
 
 PROBLEMS = {"gaussian": gaussian, "categorical": categorical, "bernoulli": bernoulli}
 # Acceptance rates of about 0.5 (Gaussian and Categorical) and 0.75 (Bernoulli): rejections and moves both happen.
-DELTA = {"gaussian": 0.04, "categorical": 0.2, "bernoulli": 0.4}
 BETA = {"gaussian": 0.2, "categorical": 0.4, "bernoulli": 0.5}
+PCNL_DELTA = {"gaussian": 0.04, "categorical": 0.2, "bernoulli": 0.4}
+MGRAD_DELTA = {"gaussian": 0.05, "categorical": 0.3, "bernoulli": 1.0}
+
+
+def compiled(kernel: str, name: str) -> pn.Kernel:
+    """The kernel with the step size for a problem."""
+    if kernel == "pcn":
+        return pn.PCN(BETA[name])
+    if kernel == "pcnl":
+        return pn.PCNL(PCNL_DELTA[name])
+    return pn.MGrad(MGRAD_DELTA[name]) if kernel == "mgrad" else pn.EllipticalSlice()
+
+
+def twin(kernel: str, fault: str | None = None) -> Twin:
+    """NumPy's kernel for the Gaussian problem."""
+    step_sizes = {"pcn": BETA, "pcnl": PCNL_DELTA, "mgrad": MGRAD_DELTA}
+    step_size = step_sizes[kernel]["gaussian"] if kernel in step_sizes else 0.0
+    return Twin(kernel, step_size, THIN, fault=fault)
 
 
 def accept_all_chain(post: pn.Posterior, theta: npt.NDArray[Any], states: int, rng: np.random.Generator) -> Any:
@@ -61,7 +79,7 @@ def accept_all_chain(post: pn.Posterior, theta: npt.NDArray[Any], states: int, r
     for _ in range(states):
         # The one adjusted step that follows the phase and makes the draw is right, so it does not hide the fault.
         seed = int(rng.integers(2**63))
-        kernel = pn.PCNL(DELTA["gaussian"])
+        kernel = pn.PCNL(PCNL_DELTA["gaussian"])
         draws = pn.sample(
             post, kernel, chains=1, draws=1, warmup=warmup, init=kept[-1][None], seed=seed, progress=False
         )
@@ -72,25 +90,27 @@ def accept_all_chain(post: pn.Posterior, theta: npt.NDArray[Any], states: int, r
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", PROBLEMS)
-@pytest.mark.parametrize("kernel", ["pcn", "pcnl"])
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_compiled_kernels_pass(kernel: str, name: str, dtype: str) -> None:
-    chain = native_chain(pn.PCN(BETA[name]) if kernel == "pcn" else pn.PCNL(DELTA[name]), THIN)
+    chain = native_chain(compiled(kernel, name), THIN)
     found = ranks(PROBLEMS[name](dtype), chain, replicates=2 * REPLICATES, n_states=N_STATES, seed=11)
     assert (p_values(found, N_STATES) > LEVEL).all()
 
 
 @pytest.mark.slow
-def test_right_twins_pass() -> None:
-    for chain in (pcn_twin(BETA["gaussian"], THIN), pcnl_twin(DELTA["gaussian"], THIN)):
-        found = ranks(gaussian("float64"), chain, replicates=REPLICATES, n_states=N_STATES, seed=12)
-        assert (p_values(found, N_STATES) > LEVEL).all()
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_right_twins_pass(kernel: str) -> None:
+    found = ranks(gaussian("float64"), twin(kernel), replicates=REPLICATES, n_states=N_STATES, seed=12)
+    assert (p_values(found, N_STATES) > LEVEL).all()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", FAULTS)
-def test_broken_twins_are_rejected(fault: str) -> None:
-    chain = pcnl_twin(DELTA["gaussian"], THIN, fault)
-    found = ranks(gaussian("float64"), chain, replicates=REPLICATES, n_states=N_STATES, seed=13)
+@pytest.mark.parametrize(
+    ("kernel", "fault"),
+    [(kernel, fault) for kernel in ("pcnl", "mgrad") for fault in GRADIENT_FAULTS] + [("elliptical slice", NO_SLICE)],
+)
+def test_broken_twins_are_rejected(kernel: str, fault: str) -> None:
+    found = ranks(gaussian("float64"), twin(kernel, fault), replicates=REPLICATES // 2, n_states=N_STATES, seed=13)
     assert p_values(found, N_STATES).min() < LEVEL
 
 

@@ -1,0 +1,229 @@
+"""The kernels again in NumPy, step by step as docs/method.md, section 6 has them, right or broken on purpose.
+
+They show that the rank tests reject what is wrong. They run on `post.log_likelihood_and_grad`, which has tests of its
+own; the collapsed one on formulas written out here for one hidden layer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import patrac_native as pn
+
+Array = npt.NDArray[Any]
+
+KERNELS = ("pcn", "pcnl", "mgrad", "elliptical slice")
+WRONG_SIGN = "wrong sign"
+STALE_AFTER_REJECTION = "gradient stale after a rejection"
+STALE_AFTER_ACCEPTANCE = "gradient stale after acceptance"
+HALF_STEP = "half the step size in the reverse density"
+NO_SLICE = "slice at the height of the state"
+NO_DETERMINANT = "no log determinant of Sigma"
+STALE_WEIGHTS = "variance drawn from stale output weights"
+NOT_REFRESHED = "l and g not refreshed after the variance"
+GRADIENT_FAULTS = (WRONG_SIGN, STALE_AFTER_REJECTION, STALE_AFTER_ACCEPTANCE, HALF_STEP)
+FAULTS = (*GRADIENT_FAULTS, NO_SLICE, NO_DETERMINANT, STALE_WEIGHTS, NOT_REFRESHED)
+
+
+class PlainTarget:
+    """l and g of a posterior over all of theta.
+
+    With `sampled` the posterior's own noise variance must be 1, from which those of any other follow.
+    """
+
+    def __init__(self, post: pn.Posterior, *, sampled: bool) -> None:
+        self._post, self._sampled = post, sampled
+        self.dim = post.dim
+        self._constant = 0.5 * post.y.size * np.log(2 * np.pi)
+
+    def evaluate(self, theta: Array, variance: float) -> tuple[float, Array]:
+        """l and g at theta."""
+        value, gradient = self._post.log_likelihood_and_grad(theta, threads=1)
+        if not self._sampled:
+            return float(value), gradient
+        squares = -2 * (float(value) + self._constant)
+        return -0.5 * squares / variance - 0.5 * self._post.y.size * np.log(2 * np.pi * variance), gradient / variance
+
+
+class CollapsedTarget:
+    """log p(y | theta_h) and its gradient for `Full()` on d-N-1, tanh, without row weights, up to a constant."""
+
+    def __init__(self, post: pn.Posterior, *, determinant: bool = True) -> None:
+        width = post.net.layer_sizes[1]
+        self.dim = post.dim - width - 1
+        self._X, self._y, self._width, self._determinant = post.X, post.y[:, 0], width, determinant
+        self._precision = 1 / post.prior_variance[self.dim :]
+
+    def features(self, theta_hidden: Array) -> Array:
+        """Phi, (n, N + 1)."""
+        split = self._width * self._X.shape[1]
+        weights = theta_hidden[:split].reshape(self._width, -1)
+        hidden = np.tanh(self._X @ weights.T + theta_hidden[split:])
+        return np.column_stack([hidden, np.ones(len(hidden))])
+
+    def conditional(self, phi: Array, variance: float) -> tuple[Array, Array]:
+        """m and Sigma of the output weights."""
+        sigma = np.linalg.inv(np.diag(self._precision) + phi.T @ phi / variance)
+        return sigma @ (phi.T @ self._y) / variance, sigma
+
+    def evaluate(self, theta_hidden: Array, variance: float) -> tuple[float, Array]:
+        """Log marginal likelihood and its gradient at theta_h."""
+        phi = self.features(theta_hidden)
+        m, sigma = self.conditional(phi, variance)
+        away = self._y - phi @ m
+        value = -0.5 * away @ away / variance - 0.5 * m @ (self._precision * m)
+        value -= 0.5 * len(away) * np.log(2 * np.pi * variance)
+        slope = np.outer(away, m)
+        if self._determinant:
+            value += 0.5 * np.linalg.slogdet(sigma)[1]
+            slope -= phi @ sigma
+        below = (slope[:, :-1] / variance) * (1 - phi[:, :-1] ** 2)
+        return float(value), np.concatenate([(below.T @ self._X).ravel(), below.sum(axis=0)])
+
+    def draw(self, theta_hidden: Array, variance: float, rng: np.random.Generator) -> Array:
+        """(theta_h, a) with a ~ N(m, Sigma)."""
+        m, sigma = self.conditional(self.features(theta_hidden), variance)
+        return np.concatenate([theta_hidden, m + np.linalg.cholesky(sigma) @ rng.standard_normal(len(m))])
+
+
+def pcn_move(u: Array, c: Array, beta: float, rng: np.random.Generator) -> Array:
+    """Proposal of pCN."""
+    return np.sqrt(1 - beta**2) * u + beta * np.sqrt(c) * rng.standard_normal(len(u))
+
+
+def pcnl_move(u: Array, g: Array, c: Array, delta: float, rng: np.random.Generator) -> Array:
+    """Proposal of pCNL."""
+    noise = np.sqrt(8 * delta * c) * rng.standard_normal(len(u))
+    return ((2 - delta) * u + 2 * delta * c * g + noise) / (2 + delta)
+
+
+def pcnl_rho(l_u: float, u: Array, v: Array, g: Array, c: Array, delta: float, sign: float) -> Any:
+    """rho(u, v) of pCNL."""
+    return -l_u - 0.5 * sign * (v - u) @ g - 0.25 * delta * ((u + v) @ g - g @ (c * g))
+
+
+def mgrad_move(u: Array, g: Array, c: Array, delta: float, rng: np.random.Generator) -> Array:
+    """Proposal of mGrad."""
+    a = 1 / (1 / c + 2 / delta)
+    return a * (2 / delta * u + g) + np.sqrt(a + 2 / delta * a**2) * rng.standard_normal(len(u))
+
+
+def mgrad_h(z: Array, w: Array, g: Array, c: Array, delta: float) -> Any:
+    """h(z, w) of mGrad, g = g(w)."""
+    a = 1 / (1 / c + 2 / delta)
+    return (z - a * (2 / delta * w + 0.5 * g)) @ (g / (1 + 2 / delta * a))
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A chain as `rank_test.ranks` runs it, kept every `thin` steps.
+
+    Attributes
+    ----------
+    kernel : str
+        One of KERNELS.
+    step_size : float
+        beta or delta; elliptical slice has none.
+    collapse : bool
+        Run on theta_h, for posteriors that `CollapsedTarget` takes.
+    noise : (a, b), optional
+        Sample the noise variance; the posterior's own must then be 1.
+    fault : str, optional
+        What is broken.
+    """
+
+    kernel: str
+    step_size: float
+    thin: int
+    collapse: bool = False
+    noise: tuple[float, float] | None = None
+    fault: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.kernel not in KERNELS or self.fault not in (None, *FAULTS):
+            raise ValueError(f"kernel must be one of {KERNELS} and fault of {FAULTS}; got {self}.")
+
+    def __call__(self, post: pn.Posterior, theta: Array, states: int, rng: np.random.Generator) -> Array:
+        """Run from theta (K,) and return the next states, (states, K)."""
+        collapsed = CollapsedTarget(post, determinant=self.fault != NO_DETERMINANT) if self.collapse else None
+        target = collapsed or PlainTarget(post, sampled=self.noise is not None)
+        full, kept = theta.astype(np.float64), []
+        variance = self._fixed_variance(post) if self.noise is None else self._variance(post, full, rng)
+        u = full[: target.dim]
+        l_u, g_u = target.evaluate(u, variance)
+        for step in range(states * self.thin):
+            u, l_u, g_u = self._step(target, post.prior_variance[: target.dim], u, l_u, g_u, variance, rng)
+            keep = (step + 1) % self.thin == 0
+            if collapsed is None:
+                full = u
+            elif self.noise is None:
+                full = collapsed.draw(u, variance, rng) if keep else full
+            elif self.fault == STALE_WEIGHTS:
+                full = np.concatenate([u, full[target.dim :]])
+            else:
+                full = collapsed.draw(u, variance, rng)
+            if self.noise is not None:
+                before, variance = variance, self._variance(post, full, rng)
+                if collapsed is not None and self.fault == STALE_WEIGHTS:
+                    full = collapsed.draw(u, before, rng)
+                if self.fault != NOT_REFRESHED:
+                    l_u, g_u = target.evaluate(u, variance)
+            if keep:
+                kept.append(full)
+        return np.asarray(kept)
+
+    def _step(
+        self, target: Any, c: Array, u: Array, l_u: float, g_u: Array, variance: float, rng: np.random.Generator
+    ) -> tuple[Array, float, Array]:
+        """One transition given the noise variance: the next state, its l and the g that the next step uses."""
+        if self.kernel == "elliptical slice":
+            return self._slice(target, c, u, l_u, variance, rng)
+        delta = self.step_size
+        back = delta / 2 if self.fault == HALF_STEP else delta
+        sign = -1.0 if self.fault == WRONG_SIGN else 1.0
+        if self.kernel == "pcn":
+            v = pcn_move(u, c, delta, rng)
+            l_v, g_v = target.evaluate(v, variance)
+            log_ratio = l_v - l_u
+        elif self.kernel == "pcnl":
+            v = pcnl_move(u, g_u, c, delta, rng)
+            l_v, g_v = target.evaluate(v, variance)
+            log_ratio = pcnl_rho(l_u, u, v, g_u, c, delta, sign) - pcnl_rho(l_v, v, u, g_v, c, back, sign)
+        else:
+            v = mgrad_move(u, g_u, c, delta, rng)
+            l_v, g_v = target.evaluate(v, variance)
+            log_ratio = l_v - l_u + sign * (mgrad_h(u, v, g_v, c, back) - mgrad_h(v, u, g_u, c, delta))
+        if np.log(rng.random()) < log_ratio:
+            return v, l_v, g_u if self.fault == STALE_AFTER_ACCEPTANCE else g_v
+        return u, l_u, g_v if self.fault == STALE_AFTER_REJECTION else g_u
+
+    def _slice(
+        self, target: Any, c: Array, u: Array, l_u: float, variance: float, rng: np.random.Generator
+    ) -> tuple[Array, float, Array]:
+        """Elliptical slice (Murray, Adams & MacKay 2010): shrink the angle until l is above the slice."""
+        w = np.sqrt(c) * rng.standard_normal(len(u))
+        height = l_u + (0.0 if self.fault == NO_SLICE else np.log(rng.random()))
+        angle = rng.uniform(0, 2 * np.pi)
+        low, high = angle - 2 * np.pi, angle
+        while True:
+            v = u * np.cos(angle) + w * np.sin(angle)
+            l_v, g_v = target.evaluate(v, variance)
+            if l_v > height or high - low < 1e-12:
+                return v, l_v, g_v
+            low, high = (angle, high) if angle < 0 else (low, angle)
+            angle = rng.uniform(low, high)
+
+    @staticmethod
+    def _fixed_variance(post: pn.Posterior) -> float:
+        return float(getattr(post.likelihood, "variance", np.nan))
+
+    def _variance(self, post: pn.Posterior, theta: Array, rng: np.random.Generator) -> float:
+        """sigma^2 given the residuals, whose squares are read off l at unit variance: inverse gamma."""
+        assert self.noise is not None
+        a, b = self.noise
+        squares = -2 * float(post.log_likelihood(theta, threads=1)) - post.y.size * np.log(2 * np.pi)
+        return float((b + 0.5 * squares) / rng.gamma(a + 0.5 * post.y.size))
