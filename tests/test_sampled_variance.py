@@ -1,0 +1,271 @@
+"""A sampled noise variance: the Gibbs step replayed from its noise, its distributions, and what is reported of it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import noise_reference
+import patrac_native as pn
+import problems
+import reference
+from patrac_native import _core
+
+FloatArray = npt.NDArray[np.float64]
+A, B = 2.5, 0.8
+KERNELS: dict[str, pn.Kernel] = {
+    "pcn": pn.PCN(0.2),
+    "pcnl": pn.PCNL(0.05),
+    "mgrad": pn.MGrad(0.1),
+    "elliptical slice": pn.EllipticalSlice(),
+    "collapsed pcnl": pn.PCNL(0.2, collapse=True),
+    "collapsed mgrad": pn.MGrad(0.3, collapse=True),
+}
+
+
+class Case:
+    """Data and network on 2-5-4-2 with sample weights, and posteriors of a sampled or fixed variance."""
+
+    def __init__(self, name: str, architecture: str, n: int = 14) -> None:
+        rng = problems.rng_of("sampled variance", name, architecture, n)
+        self.net = problems.random_network(rng, (2, 5, 4, 2))
+        self.architecture = problems.architecture(architecture, rng, self.net)
+        self.X, self.y = rng.normal(size=(n, 2)), rng.normal(size=(n, 2))
+        self.weight = rng.uniform(0.3, 2.0, n)
+        self.partial = reference.partial(self.net, self.architecture)
+
+    def posterior(self, likelihood: pn.Likelihood | None = None, dtype: str = "float64") -> pn.Posterior:
+        """Posterior with this likelihood, by default with the variance sampled."""
+        return pn.Posterior(
+            self.net,
+            self.architecture,
+            problems.PRIOR,
+            pn.Gaussian(variance="sampled", a=A, b=B) if likelihood is None else likelihood,
+            self.X,
+            self.y,
+            sample_weight=self.weight,
+            dtype=dtype,
+        )
+
+
+def run(post: pn.Posterior, kernel: pn.Kernel, **changes: Any) -> pn.Draws:
+    settings: dict[str, Any] = {"chains": 2, "draws": 50, "warmup": None, "seed": 4, "threads": 1, "progress": False}
+    return pn.sample(post, kernel, **(settings | changes))
+
+
+# The chain, step by step
+
+
+@pytest.mark.parametrize("architecture", ["full", "mix", "sep", "custom"])
+@pytest.mark.parametrize("kernel", ["pcn", "pcnl", "mgrad", "collapsed pcnl", "collapsed mgrad"])
+def test_every_step_uses_the_variance_drawn_before_it(kernel: str, architecture: str) -> None:
+    """Each move of the chain follows from its noise with l and g at the current variance, taken afresh.
+
+    A cached l or g that was not refreshed after the variance changed would give other proposals and decisions.
+    """
+    case = Case("replay", architecture)
+    post, chosen, steps, seed = case.posterior(), KERNELS[kernel], 60, 8
+    collapse = kernel.startswith("collapsed")
+    draws = run(post, chosen, chains=1, draws=steps, seed=seed)
+    theta, variance = draws.theta[0], draws.stats["variance"][0]
+    dim = post.hidden_dim if collapse else post.dim
+    C = np.asarray(post.prior_variance[:dim])
+    name, step_size = kernel.split()[-1], chosen.step_size or 0.0
+    moves = 0
+    for step in range(1, steps):
+        fixed = case.posterior(pn.Gaussian(variance[step - 1]))
+        evaluate: Any = fixed.collapsed_log_likelihood_and_grad if collapse else fixed.log_likelihood_and_grad
+        w = _core.standard_normals64(
+            seed=seed, chain=0, step=step, purpose=_core.Purpose.proposal, steps=1, count=dim, level=post.level
+        )[0]
+        u = theta[step - 1, :dim]
+        l_u, g_u = evaluate(u)
+        if name == "pcn":
+            v = reference.pcn_proposal(u, C, w, step_size)
+        else:
+            propose = reference.pcnl_proposal if name == "pcnl" else reference.mgrad_proposal
+            v = propose(u, g_u, C, w, step_size)
+        l_v, g_v = evaluate(v)
+        log_ratio = l_v - l_u
+        if name == "pcnl":
+            log_ratio = reference.pcnl_rho(l_u, g_u, u, v, C, step_size)
+            log_ratio -= reference.pcnl_rho(l_v, g_v, v, u, C, step_size)
+        elif name == "mgrad":
+            log_ratio += reference.mgrad_h(u, v, g_v, C, step_size) - reference.mgrad_h(v, u, g_u, C, step_size)
+        moved = math.log(noise_reference.acceptance_uniform(seed, 0, step)) < log_ratio
+        moves += moved
+        # One step from a recorded state: rounding of the gradient and the sums of a proposal.
+        np.testing.assert_allclose(theta[step, :dim], v if moved else u, rtol=0, atol=1e-10)
+    assert 0 < moves < steps - 1
+
+
+@pytest.mark.parametrize("architecture", ["mix", "out"])
+@pytest.mark.parametrize("kernel", [*KERNELS, "exact"])
+def test_the_variance_has_its_conditional_distribution(kernel: str, architecture: str) -> None:
+    """Inverse gamma with the residuals of the theta that is kept with it: uniform through its distribution function."""
+    from scipy.stats import invgamma, kstest
+
+    if (architecture == "out" and kernel.startswith("collapsed")) or (architecture == "mix" and kernel == "exact"):
+        pytest.skip("the kernel does not serve this set")
+    case = Case("conditional", architecture)
+    post = case.posterior()
+    draws = run(post, pn.Exact() if kernel == "exact" else KERNELS[kernel], draws=400)
+    theta, variance = draws.theta.reshape(-1, post.dim), draws.stats["variance"].ravel()
+    levels = []
+    for row, value in zip(theta, variance, strict=True):
+        f = case.partial.predict(row, case.X)
+        shape, scale = reference.variance_conditional(A, B, f, case.y, case.weight)
+        levels.append(invgamma.cdf(value, shape, scale=scale))
+    assert kstest(levels, "uniform").pvalue > 1e-4
+    # Draws at different steps do not hang together: products of standardised uniforms, 4 standard errors.
+    level = np.array(levels).reshape(2, -1) - 0.5
+    assert abs(12 * (level[:, 1:] * level[:, :-1]).mean()) < 4 / np.sqrt(level.size)
+    assert abs(12 * (level[0] * level[1]).mean()) < 4 / np.sqrt(level.shape[1])
+
+
+@pytest.mark.parametrize("kernel", ["collapsed pcnl", "collapsed mgrad"])
+def test_output_weights_have_their_conditional_given_the_variance_before_them(kernel: str) -> None:
+    """a is drawn between theta_h and the new variance: whitened with the old one it is standard normal."""
+    from scipy.stats import kstest
+
+    case = Case("weights", "mix")
+    post = case.posterior()
+    draws = run(post, KERNELS[kernel], chains=1, draws=500)
+    C, split = post.prior_variance, post.hidden_dim
+    whitened = []
+    for step in range(1, 500):
+        theta, variance = draws.theta[0, step], draws.stats["variance"][0, step - 1]
+        mean, covariance = reference.output_conditional(
+            case.partial, theta[:split], C, variance, case.X, case.y, case.weight
+        )
+        whitened.append(np.linalg.solve(np.linalg.cholesky(covariance), theta[split:] - mean))
+    z = np.array(whitened)
+    assert np.abs(z.mean(axis=0)).max() < 5 / np.sqrt(len(z))
+    assert np.abs(z.T @ z / len(z) - np.eye(z.shape[1])).max() < 5 * np.sqrt(2 / len(z))
+    assert kstest(z.ravel(), "norm").pvalue > 1e-4
+
+
+# Against the closed form
+
+
+def variance_posterior(case: Case) -> tuple[FloatArray, FloatArray]:
+    """Grid of log sigma^2 and its posterior probabilities: the evidence of a last layer times the inverse gamma."""
+    C = case.partial.prior_variances(problems.PRIOR, case.net.layer_sizes)
+    grid = np.linspace(math.log(1e-3), math.log(1e3), 600)
+    log_density = []
+    for t in grid:
+        evidence = reference.collapsed_log_likelihood(
+            case.partial, np.zeros(0), C, math.exp(t), case.X, case.y, case.weight
+        )
+        # Density of log sigma^2: one factor sigma^2 more.
+        log_density.append(evidence - A * t - B * math.exp(-t))
+    density = np.exp(np.array(log_density) - max(log_density))
+    assert density[0] < 1e-12 > density[-1]
+    return grid, density / density.sum()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kernel", ["pcn", "pcnl", "mgrad", "elliptical slice", "exact"])
+def test_the_variance_of_a_last_layer_model_has_its_exact_posterior(kernel: str, dtype: str) -> None:
+    """Moments of log sigma^2 and probabilities below its exact 5, 50 and 95% quantiles, within 4.5 standard errors."""
+    case = Case("exact posterior", "out")
+    grid, density = variance_posterior(case)
+    chosen = pn.Exact() if kernel == "exact" else KERNELS[kernel]
+    thin = 1 if kernel == "exact" else 20
+    draws = run(case.posterior(dtype=dtype), chosen, chains=8, draws=2000, thin=thin, init="prior", seed=9)
+    # The first tenth is forgotten: chains start at prior draws.
+    log_variance = np.log(draws.stats["variance"][:, 200:])
+    mean = float(density @ grid)
+    centred = log_variance - mean
+    below = [log_variance < grid[np.searchsorted(np.cumsum(density), q)] for q in (0.05, 0.5, 0.95)]
+    exact = [0.0, float(density @ (grid - mean) ** 2)]
+    exact += [float(density[: np.searchsorted(np.cumsum(density), q)].sum()) for q in (0.05, 0.5, 0.95)]
+    for values, expected in zip([centred, centred**2, *below], exact, strict=True):
+        # 9 batches of 200 kept draws in each chain; a batch is much longer than the autocorrelation.
+        means = np.asarray(values, dtype=np.float64).reshape(8 * 9, 200).mean(axis=1)
+        # A grid cell more or less: 0.023 of log sigma^2, at most its density times that.
+        cell = float(density.max())
+        assert abs(means.mean() - expected) < 4.5 * means.std(ddof=1) / math.sqrt(len(means)) + 0.5 * cell
+
+
+# What is reported
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_log_likelihoods_are_those_of_the_returned_theta_and_variance(kernel: str, dtype: str) -> None:
+    case = Case("stats", "mix")
+    post = case.posterior(dtype=dtype)
+    draws = run(post, KERNELS[kernel])
+    variance = draws.stats["variance"]
+    assert variance.shape == (2, 50) and (variance > 0).all()
+    for chain in range(2):
+        expected = post.log_likelihood(draws.theta[chain], variance=variance[chain])
+        tolerance = 100 * np.finfo(dtype).eps * np.abs(expected).max()
+        np.testing.assert_allclose(draws.stats["log_likelihood"][chain], expected, rtol=0, atol=tolerance)
+        np.testing.assert_array_equal(draws.stats["log_prior"][chain], post.log_prior(draws.theta[chain]))
+
+
+def test_the_log_likelihood_at_a_variance_is_that_of_a_fixed_one() -> None:
+    case = Case("fixed", "mix")
+    post = case.posterior()
+    theta = post.theta_map + 0.1 * problems.rng_of("theta").normal(size=(3, post.dim))
+    for variance in (0.05, 1.0, 40.0):
+        fixed = case.posterior(pn.Gaussian(variance))
+        expected, gradient = fixed.log_likelihood_and_grad(theta)
+        got, slope = post.log_likelihood_and_grad(theta, variance=variance)
+        np.testing.assert_allclose(got, expected, rtol=1e-13)
+        np.testing.assert_allclose(slope, gradient, rtol=1e-12, atol=1e-12 * np.abs(gradient).max())
+        np.testing.assert_allclose(post.log_likelihood(theta, variance=variance), expected, rtol=1e-13)
+    each = np.array([0.05, 1.0, 40.0])
+    one_by_one = [post.log_likelihood(row, variance=value) for row, value in zip(theta, each, strict=True)]
+    np.testing.assert_array_equal(post.log_likelihood(theta, variance=each), one_by_one)
+
+
+def test_variances_are_reported_if_and_only_if_they_are_sampled() -> None:
+    case = Case("present", "mix")
+    assert "variance" in run(case.posterior(), pn.MGrad(0.1)).stats
+    assert "variance" not in run(case.posterior(pn.Gaussian(1.0)), pn.MGrad(0.1)).stats
+
+
+@pytest.mark.parametrize("kernel", [*KERNELS, "exact"])
+def test_draws_depend_neither_on_thinning_nor_on_chains_or_threads(kernel: str) -> None:
+    post = Case("shape", "out" if kernel == "exact" else "mix").posterior()
+    chosen = pn.Exact() if kernel == "exact" else KERNELS[kernel]
+    every = run(post, chosen, chains=3, draws=60)
+    tenth = run(post, chosen, chains=3, draws=6, thin=10)
+    for name, values in (("theta", every.theta), ("variance", every.stats["variance"])):
+        kept = tenth.theta if name == "theta" else tenth.stats["variance"]
+        np.testing.assert_array_equal(kept, values[:, 9::10])
+    np.testing.assert_array_equal(
+        run(post, chosen, chains=1, draws=7).stats["variance"], every.stats["variance"][:1, :7]
+    )
+    np.testing.assert_array_equal(
+        run(post, chosen, chains=3, draws=60, threads=2).stats["variance"], every.stats["variance"]
+    )
+
+
+# Bad input
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_shape_and_scale_must_be_positive(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=rf"\b{name}\b.* positive"):
+        pn.Gaussian(variance="sampled", **{name: value})
+
+
+def test_a_sampled_variance_must_be_given_to_log_likelihood_and_a_fixed_one_must_not() -> None:
+    case = Case("arguments", "mix")
+    post = case.posterior()
+    with pytest.raises(ValueError, match="variance"):
+        post.log_likelihood(post.theta_map)
+    with pytest.raises(ValueError, match="variance"):
+        post.log_likelihood(post.theta_map, variance=-1.0)
+    fixed = case.posterior(pn.Gaussian(1.0))
+    with pytest.raises((TypeError, ValueError), match="variance"):
+        fixed.log_likelihood(fixed.theta_map, variance=1.0)
