@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from rank_test import QUANTITIES, Problem, native_chain, p_values, ranks
+from rank_test import QUANTITIES, Problem, native_chain, native_variance_chain, p_values, ranks
 from twins import NO_DETERMINANT, NOT_REFRESHED, STALE_WEIGHTS, Twin
 
 import patrac_native as pn
@@ -98,15 +98,17 @@ def test_compiled_collapsed_kernels_pass(kernel: str, name: str, dtype: str) -> 
 @pytest.mark.parametrize("kernel", SAMPLED)
 def test_compiled_kernels_pass_with_a_sampled_variance(kernel: str, name: str) -> None:
     problem = sampled(full("float64") if name == "full" else mix("float32"))
-    assert smallest_p(problem, native_chain(SAMPLED[kernel], 3), seed=22) > LEVEL
+    assert smallest_p(problem, native_variance_chain(SAMPLED[kernel], 3), seed=22) > LEVEL
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("noise", [None, NOISE], ids=["fixed", "sampled"])
 @pytest.mark.parametrize("kernel", ON_THE_LAST_LAYER)
 def test_compiled_kernels_pass_on_sufficient_statistics(kernel: str, noise: tuple[float, float] | None) -> None:
-    problem = out("float32") if noise is None else sampled(out("float32"), noise)
-    chain = native_chain(ON_THE_LAST_LAYER[kernel], 3)
+    problem, chosen = out("float32"), ON_THE_LAST_LAYER[kernel]
+    chain = native_chain(chosen, 3)
+    if noise is not None:
+        problem, chain = sampled(problem, noise), native_variance_chain(chosen, 3)
     assert smallest_p(problem, chain, seed=23) > LEVEL
 
 

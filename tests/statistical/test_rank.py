@@ -110,7 +110,9 @@ def test_right_twins_pass(kernel: str) -> None:
     [(kernel, fault) for kernel in ("pcnl", "mgrad") for fault in GRADIENT_FAULTS] + [("elliptical slice", NO_SLICE)],
 )
 def test_broken_twins_are_rejected(kernel: str, fault: str) -> None:
-    found = ranks(gaussian("float64"), twin(kernel, fault), replicates=REPLICATES // 2, n_states=N_STATES, seed=13)
+    # Elliptical slice takes several evaluations a step, and its fault is the plainest.
+    replicates = REPLICATES // 4 if kernel == "elliptical slice" else REPLICATES
+    found = ranks(gaussian("float64"), twin(kernel, fault), replicates=replicates, n_states=N_STATES, seed=13)
     assert p_values(found, N_STATES).min() < LEVEL
 
 

@@ -67,7 +67,9 @@ class CollapsedTarget:
 
     def conditional(self, phi: Array, variance: float) -> tuple[Array, Array]:
         """m and Sigma of the output weights."""
-        sigma = np.linalg.inv(np.diag(self._precision) + phi.T @ phi / variance)
+        gram = phi.T @ phi / variance
+        gram.flat[:: len(gram) + 1] += self._precision
+        sigma = np.linalg.inv(gram)
         return sigma @ (phi.T @ self._y) / variance, sigma
 
     def evaluate(self, theta_hidden: Array, variance: float) -> tuple[float, Array]:
