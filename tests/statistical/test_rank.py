@@ -16,8 +16,8 @@ N_STATES = 16
 THIN = 3
 # False-alarm probability of one test; shared among the test quantities (Bonferroni).
 LEVEL = 1e-4 / len(QUANTITIES)
-# 62 expected a rank, where the chi-square approximation holds. Power, measured once over 10 seeds: the largest p-value of
-# any fault was 2e-9 (mGrad with the wrong sign), of the others 2e-21; that of accept-all, with half the replicates,
+# 62 expected a rank, where the chi-square approximation holds. Power, measured once over 10 seeds: the largest p-value
+# of any fault was 2e-9 (mGrad with the wrong sign), of the others 2e-21; that of accept-all, with half the replicates,
 # 5e-15.
 REPLICATES = 1000
 PRIOR = pn.TraceClassPrior(1.5, 1.0, 0.5)
