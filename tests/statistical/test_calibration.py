@@ -161,7 +161,7 @@ VAGUE, TWO_ROWS = (1.1, 0.02), np.linspace(-2, 2, 2)[:, None]
 def test_right_twins_pass_with_a_sampled_variance(kernel: str) -> None:
     problem = sampled(dataclasses.replace(full("float64"), X=TWO_ROWS), VAGUE, by_twin=True)
     step_size = {"pcn": 0.3, "pcnl": 0.05, "mgrad": 0.1, "elliptical slice": 0.0}[kernel]
-    assert smallest_p(problem, Twin(kernel, step_size, 3, noise=VAGUE), seed=26) > LEVEL
+    assert smallest_p(problem, Twin(kernel, step_size, 3, noise=VAGUE), replicates=500, seed=26) > LEVEL
 
 
 @pytest.mark.slow
