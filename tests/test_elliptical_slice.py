@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 import patrac_native as pn
@@ -86,8 +85,7 @@ def test_draws_depend_neither_on_thinning_length_chains_nor_threads(architecture
     np.testing.assert_array_equal(run(post, chains=3, draws=6, thin=10).theta, every.theta[:, 9::10])
     np.testing.assert_array_equal(run(post, chains=1, draws=7).theta, every.theta[:1, :7])
     np.testing.assert_array_equal(run(post, chains=3, draws=60, threads=2).theta, every.theta)
-    other: npt.NDArray[Any] = run(post, chains=3, draws=60, seed=5).theta
-    assert not np.isin(other, every.theta).any()
+    assert (run(post, chains=3, draws=60, seed=5).theta != every.theta).any(axis=-1).all()
 
 
 def test_thinned_acceptance_rates_are_steps_over_evaluations() -> None:

@@ -124,7 +124,8 @@ def test_draws_depend_neither_on_length_chains_thinning_nor_threads(name: str, d
         ({"chains": 3, "draws": 1301, "threads": 2}, long.theta),
     ):
         np.testing.assert_array_equal(run(post, **changes).theta, kept)
-    assert not np.isin(run(post, seed=5).theta, long.theta).any()
+    # Another seed gives other draws at every step; float32 numbers may coincide once in a while, whole draws not.
+    assert (run(post, seed=5).theta != long.theta[:2, :50]).any(axis=-1).all()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
