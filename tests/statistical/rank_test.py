@@ -15,9 +15,9 @@ the move M_s is, for p(theta | s):
 which is symmetric in theta and theta'.
 
 So the theta of a run that first draws sigma^2 given its starting point is tested as above, with numbers computed from
-theta and y; sigma^2 given theta is tested by its own distribution (test_calibration.py). Collapsed output weights do
-not change this: moving theta_h by a kernel reversible for its marginal and redrawing a given theta_h is reversible for
-(theta_h, a).
+theta and y; sigma^2 given theta is tested by its own distribution (tests/test_sampled_variance.py). Collapsed output
+weights do not change this: moving theta_h by a kernel reversible for its marginal and redrawing a given theta_h is
+reversible for (theta_h, a).
 """
 
 from __future__ import annotations
@@ -156,7 +156,8 @@ def ranks(problem: Problem, chain: Chain, *, replicates: int, n_states: int, see
                 parts.append(chain(post, theta, count, rng).astype(post.dtype))
         states, judge = np.concatenate(parts), problem.judge(y)
         half = (judge.dim + 1) // 2
-        # One batch, so that equal states have equal numbers to the last bit and count as ties.
+        # One batch, so that equal states have equal numbers to the last bit and count as ties. Chains in rotated
+        # coordinates give back the state that they started from but for rounding: that is a tie as well.
         numbers = np.column_stack(
             [
                 judge.log_likelihood(states, threads=1),
@@ -167,7 +168,9 @@ def ranks(problem: Problem, chain: Chain, *, replicates: int, n_states: int, see
                 judge.network.predict(states, problem.point, threads=1)[:, 0, 0],
             ]
         )
-        below, equal = (numbers < numbers[0]).sum(axis=0), (numbers == numbers[0]).sum(axis=0)
+        rounding = 32 * np.finfo(judge.dtype).eps * np.abs(numbers[0])
+        below = (numbers < numbers[0] - rounding).sum(axis=0)
+        equal = (np.abs(numbers - numbers[0]) <= rounding).sum(axis=0)
         found[replicate] = below + rng.integers(equal)
     return found
 
