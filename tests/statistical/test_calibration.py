@@ -96,7 +96,7 @@ def test_compiled_kernels_pass_on_sufficient_statistics(kernel: str, noise: tupl
     chain = native_chain(chosen, 3)
     if noise is not None:
         problem, chain = sampled(problem, noise), native_variance_chain(chosen, 3)
-    assert smallest_p(problem, chain, seed=23) > LEVEL
+    assert smallest_p(problem, chain, replicates=500, seed=23) > LEVEL
 
 
 # Twins
@@ -105,14 +105,14 @@ def test_compiled_kernels_pass_on_sufficient_statistics(kernel: str, noise: tupl
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["pcnl", "mgrad"])
 def test_right_collapsed_twins_pass(kernel: str) -> None:
-    assert smallest_p(full("float64", 0.02), Twin(kernel, 0.3, 3, collapse=True), seed=24) > LEVEL
+    assert smallest_p(full("float64", 0.02), Twin(kernel, 0.3, 3, collapse=True), replicates=500, seed=24) > LEVEL
 
 
 @pytest.mark.slow
 def test_without_the_determinant_the_collapsed_twin_is_rejected() -> None:
-    # Power, measured once: over 10 seeds the largest p-value was 5e-12.
+    # Power, measured once: over 10 seeds the largest p-value was 1e-8.
     twin = Twin("mgrad", 0.3, 10, collapse=True, fault=NO_DETERMINANT)
-    assert smallest_p(full("float64", 0.02), twin, replicates=800, seed=25) < LEVEL
+    assert smallest_p(full("float64", 0.02), twin, replicates=600, seed=25) < LEVEL
 
 
 # Two rows and a vague prior: sigma^2 moves by orders of magnitude, so that l at an old one is far off.
