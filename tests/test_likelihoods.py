@@ -255,7 +255,7 @@ def test_bad_targets(likelihood: Likelihood, y: Any, m: int, error: type[Excepti
         (np.inf, ValueError, "variance must be positive and finite; got inf"),
         ([1.0, -1.0], ValueError, r"variance must be positive and finite; got -1\.0 for output 1"),
         (np.ones((1, 1)), ValueError, r"number or have shape \(m,\); got shape \(1, 1\)"),
-        ("sampled", ValueError, "Only a fixed variance is supported in this version"),
+        ("sample", ValueError, 'positive number, one for each output, or "sampled"; got .sample.'),
         (None, TypeError, "variance must be a number; got None"),
     ],
 )

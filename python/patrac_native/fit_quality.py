@@ -14,6 +14,8 @@ from patrac_native.validation import FloatArray
 if TYPE_CHECKING:
     from patrac_native.posterior import Posterior
 
+_BLOCK_ROWS = 65_536
+
 
 @dataclass(frozen=True)
 class FitQuality:
@@ -83,10 +85,11 @@ def _is_sampled(likelihood: Likelihood) -> bool:
 
 
 def _log_likelihood(likelihood: Likelihood, f: FloatArray, y: Targets, weights: FloatArray) -> float:
-    """Of the outputs f (n, m)."""
+    """Of the outputs f, (n, m) or broadcast to it, in blocks of rows that bound the memory."""
     if isinstance(likelihood, Gaussian) and likelihood.is_sampled:
         likelihood = likelihood.at(likelihood.starting_variance(y - f, weights))
-    return float(weights @ likelihood.log_likelihood_rows(f, y))
+    blocks = [slice(first, first + _BLOCK_ROWS) for first in range(0, len(y), _BLOCK_ROWS)]
+    return float(sum(weights[rows] @ likelihood.log_likelihood_rows(f[rows], y[rows]) for rows in blocks))
 
 
 def _constant_log_likelihood(likelihood: Likelihood, y: Targets, weights: FloatArray) -> float:

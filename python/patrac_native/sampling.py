@@ -16,12 +16,12 @@ from patrac_native import _core
 from patrac_native.choice import check_kernel, choose_kernel
 from patrac_native.draws import Draws
 from patrac_native.fit_quality import fit_quality
-from patrac_native.kernels import Kernel, MGrad
+from patrac_native.kernels import PCNL, Exact, Kernel, MGrad
 from patrac_native.likelihoods import Gaussian
 from patrac_native.posterior import Posterior
 from patrac_native.threads import thread_count
 from patrac_native.validation import as_real_array, cast_checked, check_count, check_finite, check_seed
-from patrac_native.warmup import WINDOW, Phase, Warmup, default_warmup
+from patrac_native.warmup import SETTLE_STEPS, WINDOW, Phase, Warmup, default_warmup
 
 # The paper keeps adapting to these acceptance rates while sampling (Appendix B).
 ALWAYS_BAND = (0.4, 0.9)
@@ -101,8 +101,8 @@ def sample(
     if not isinstance(post, Posterior):
         raise TypeError(f"post must be a Posterior; got {type(post).__name__}.")
     _check_device(device)
-    kernel, reason = _resolve_kernel(kernel, post)
-    schedule = _resolve_warmup(warmup, kernel)
+    kernel, reason = _resolve_kernel(kernel, warmup, post)
+    schedule = _resolve_warmup(warmup, kernel, post)
     chains = check_count(chains, "chains")
     draws = check_count(draws, "draws")
     thin = check_count(thin, "thin")
@@ -272,12 +272,14 @@ def _check_device(device: str) -> None:
         raise ValueError(f'device must be "auto" or "cpu"; got {device!r}.')
 
 
-def _resolve_kernel(kernel: str | Kernel, post: Posterior) -> tuple[Kernel, str]:
+def _resolve_kernel(kernel: str | Kernel, warmup: str | int | Warmup | None, post: Posterior) -> tuple[Kernel, str]:
     """Return the kernel to run and why it was chosen."""
     if isinstance(kernel, Kernel):
         check_kernel(kernel, post)
         return kernel, "given"
     if isinstance(kernel, str) and kernel == "auto":
+        if isinstance(warmup, Warmup) and warmup.only_for == PCNL.name:
+            return PCNL(), "the warm-up is a schedule for it"
         return choose_kernel(post)
     hint = f" Call it: {kernel.__name__}()." if isinstance(kernel, type) else ""
     raise TypeError(
@@ -288,7 +290,7 @@ def _resolve_kernel(kernel: str | Kernel, post: Posterior) -> tuple[Kernel, str]
 _WARMUPS = '"auto", a number of steps, a Warmup or None'
 
 
-def _resolve_warmup(warmup: str | int | Warmup | None, kernel: Kernel) -> Warmup:
+def _resolve_warmup(warmup: str | int | Warmup | None, kernel: Kernel, post: Posterior) -> Warmup:
     """Return the schedule to run."""
     if warmup is None:
         if kernel.adapts:
@@ -308,6 +310,8 @@ def _resolve_warmup(warmup: str | int | Warmup | None, kernel: Kernel) -> Warmup
     if isinstance(warmup, str):
         if warmup != "auto":
             raise ValueError(f"warmup must be {_WARMUPS}; got {warmup!r}.")
+        if isinstance(kernel, Exact) and _core_variance(post) is not None:
+            return Warmup((Phase(SETTLE_STEPS),))  # the variance starts at one point and is soon forgotten
         return default_warmup(kernel)
     if isinstance(warmup, Phase):
         raise TypeError(f"warmup must be {_WARMUPS}; got a Phase. Write Warmup((Phase(...),)).")
