@@ -114,6 +114,7 @@ struct RunBuffers {
     const double* prior_variance = nullptr;    // (K,)
     T* theta = nullptr;                        // (chains, draws, K)
     double* log_likelihood = nullptr;          // (chains, draws)
+    double* log_prior = nullptr;               // (chains, draws), normalised
     double* acceptance_rate = nullptr;         // (chains, draws): over the `thin` steps that end in the draw
     double* step_size = nullptr;               // (chains, draws)
     double* variance = nullptr;                // (chains, draws) of the noise, or null
@@ -137,8 +138,10 @@ struct Quadratic {
     double constant = 0.0;
     std::vector<double> slope;   // (K,)
     std::vector<double> matrix;  // B: its diagonal (K,), or all of it (K, K)
-    double terms = 0.0;          // outputs times the sum of row weights
-    double variance = 1.0;       // of the noise that the numbers above are for, where it is sampled
+    // (K, K) from x to theta where B is diagonal, under the prior x ~ N(0, I); empty where x is theta.
+    std::vector<double> to_theta;
+    double terms = 0.0;     // outputs times the sum of row weights
+    double variance = 1.0;  // of the noise that the numbers above are for, where it is sampled
 };
 
 // Called by the waiting thread about every 50 ms; returning false stops all chains at their next step.
@@ -182,16 +185,10 @@ template <class T>
 std::unique_ptr<Model<T>> make_model(const Network& network, const std::optional<Network>& companion,
                                      const Likelihood& likelihood, const DataView<T>& data, const std::string& level);
 
-// Chains on a quadratic log-likelihood; where the form is diagonal, buffers.prior_variance is all ones. Returns as
-// Model::sample does.
+// Chains on a quadratic log-likelihood; buffers.init holds x. Returns as Model::sample does.
 template <class T>
 bool sample_quadratic(const Quadratic& form, const RunConfig& config, const RunBuffers<T>& buffers,
                       const Monitor& monitor, const std::string& level);
-
-// out[b] = matrix points[b], matrix (dim, dim) and the others (count, dim); a point's result does not depend on count.
-template <class T>
-void rotate(const double* matrix, const T* points, std::int64_t count, std::int64_t dim, T* out,
-            const std::string& level);
 
 std::vector<std::string> simd_levels();  // compiled levels that this processor runs, plainest first
 std::string default_simd_level();        // PATRAC_SIMD, else from a fixed rule by processor, never from a timing

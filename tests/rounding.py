@@ -107,3 +107,13 @@ def _likelihood_bounds(problem: Problem, f: Array, f_error: Array, u: float) -> 
     relative = 2 * worst + u * (2 * np.abs(centred).max(axis=1, keepdims=True) + f.shape[1] + 8)
     slope_error = weight * (probability * relative + 4 * u)
     return float((weight * (relative + 8 * u * (1 + np.abs(centred).max(axis=1, keepdims=True)))).sum()), slope_error
+
+
+def assert_log_priors(draws: pn.Draws, post: pn.Posterior) -> None:
+    """The log priors of kept draws are those of the returned theta, summed in another order over K terms in float64."""
+    expected = np.asarray(post.log_prior(draws.theta))
+    constant = -0.5 * np.log(2 * np.pi * post.prior_variance)
+    # What is summed: K squares, which are no larger than -log prior and the constants' sizes together.
+    size = np.abs(expected) + 2 * np.abs(constant).sum()
+    error = np.abs(draws.stats["log_prior"] - expected)
+    assert (error <= 2 * (post.dim + 4) * np.finfo(np.float64).eps * size).all()

@@ -127,7 +127,8 @@ py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Arr
     const py::ssize_t chains = config.chains = init.shape(0);
 
     Array<T> theta({chains, draws, dim});
-    Array<double> log_likelihood({chains, draws}), acceptance({chains, draws}), step_size({chains, draws});
+    Array<double> log_likelihood({chains, draws}), log_prior({chains, draws});
+    Array<double> acceptance({chains, draws}), step_size({chains, draws});
     Array<double> variance({config.variance.sampled ? chains : 0, draws});
     Array<double> warmup_acceptance({chains, phases}), warmup_step_size({chains, phases});
     Array<std::int64_t> nonfinite(chains), warmup_nonfinite(chains), draws_done(chains);
@@ -143,6 +144,7 @@ py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Arr
     buffers.prior_variance = prior_variance.data();
     buffers.theta = theta.mutable_data();
     buffers.log_likelihood = log_likelihood.mutable_data();
+    buffers.log_prior = log_prior.mutable_data();
     buffers.acceptance_rate = acceptance.mutable_data();
     buffers.step_size = step_size.mutable_data();
     if (config.variance.sampled) buffers.variance = variance.mutable_data();
@@ -166,6 +168,7 @@ py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Arr
     py::dict result;
     result["theta"] = theta;
     result["log_likelihood"] = log_likelihood;
+    result["log_prior"] = log_prior;
     result["acceptance_rate"] = acceptance;
     result["step_size"] = step_size;
     if (config.variance.sampled) result["variance"] = variance;
@@ -314,36 +317,19 @@ template <class T>
 void bind_sample_quadratic_of(py::module_& m, const char* name) {
     m.def(
         name,
-        [](double constant, const Array<double>& slope, const Array<double>& matrix, double terms, double variance,
-           const RunConfig& config, const Array<T>& init, const Array<double>& prior_variance, py::object progress,
-           const std::string& level) {
-            require(matrix.size() == slope.size() || matrix.size() == slope.size() * slope.size(), "matrix shape");
-            const Quadratic form{constant, to_vector(slope), to_vector(matrix), terms, variance};
+        [](double constant, const Array<double>& slope, const Array<double>& matrix, const Array<double>& to_theta,
+           double terms, double variance, const RunConfig& config, const Array<T>& init,
+           const Array<double>& prior_variance, py::object progress, const std::string& level) {
+            const py::ssize_t square = slope.size() * slope.size();
+            require(to_theta.size() == 0 ? matrix.size() == square : matrix.size() == slope.size(), "matrix shape");
+            require(to_theta.size() == 0 || to_theta.size() == square, "to_theta shape");
+            const Quadratic form{constant, to_vector(slope), to_vector(matrix), to_vector(to_theta), terms, variance};
             const auto run = [&](auto&&... args) { return sample_quadratic<T>(form, args..., level); };
             return run_chains<T>(run, slope.size(), config, init, prior_variance, std::move(progress));
         },
-        py::kw_only(), py::arg("constant"), py::arg("slope"), py::arg("matrix"), py::arg("terms"), py::arg("variance"),
-        py::arg("config"), py::arg("init").noconvert(), py::arg("prior_variance").noconvert(), py::arg("progress"),
-        py::arg("level"));
-}
-
-template <class T>
-void bind_rotate_of(py::module_& m, const char* name) {
-    m.def(
-        name,
-        [](const Array<double>& matrix, const Array<T>& points, const std::string& level) {
-            require(matrix.ndim() == 2 && points.ndim() == 2 && matrix.shape(0) == matrix.shape(1) &&
-                        points.shape(1) == matrix.shape(0),
-                    "matrix (K, K) and points (B, K)");
-            Array<T> result({points.shape(0), points.shape(1)});
-            T* const out = result.mutable_data();
-            {
-                const py::gil_scoped_release release;  // all three arrays are held by this frame
-                rotate<T>(matrix.data(), points.data(), points.shape(0), points.shape(1), out, level);
-            }
-            return result;
-        },
-        py::arg("matrix").noconvert(), py::arg("points").noconvert(), py::arg("level"));
+        py::kw_only(), py::arg("constant"), py::arg("slope"), py::arg("matrix"), py::arg("to_theta"), py::arg("terms"),
+        py::arg("variance"), py::arg("config"), py::arg("init").noconvert(), py::arg("prior_variance").noconvert(),
+        py::arg("progress"), py::arg("level"));
 }
 
 }  // namespace
@@ -385,8 +371,6 @@ void bind_model(py::module_& m) {
     bind_model_of<double>(m, "Model64");
     bind_sample_quadratic_of<float>(m, "sample_quadratic32");
     bind_sample_quadratic_of<double>(m, "sample_quadratic64");
-    bind_rotate_of<float>(m, "rotate32");
-    bind_rotate_of<double>(m, "rotate64");
 }
 
 }  // namespace patrac::bindings

@@ -58,6 +58,7 @@ public:
     std::int64_t full_dim() const { return plan_->dim; }
     std::int64_t output_normals() const { return plan_->dim - collapse_->hidden_dim; }
     GaussianTerms terms() const { return {likelihood_.terms}; }
+    const double* prior_variance(const double* given) const { return given; }
 
     Kept make_kept() const {
         Kept kept;

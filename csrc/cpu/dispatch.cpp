@@ -111,12 +111,6 @@ bool sample_quadratic(const Quadratic& form, const RunConfig& config, const RunB
 }
 
 template <class T>
-void rotate(const double* matrix, const T* points, std::int64_t count, std::int64_t dim, T* out,
-            const std::string& level) {
-    functions<T>(level).rotate(matrix, points, count, dim, out);
-}
-
-template <class T>
 void standard_normals(std::uint64_t seed, std::uint32_t chain, std::uint64_t step, Purpose purpose, T* out,
                       std::int64_t steps, std::int64_t count, const std::string& level) {
     functions<T>(level).normals(seed, chain, step, purpose, out, steps, count);
@@ -167,7 +161,6 @@ template std::int64_t repeat_operation<double>(const std::string&, std::int64_t,
                                                      const DataView<T>&, const std::string&);                          \
     template bool sample_quadratic<T>(const Quadratic&, const RunConfig&, const RunBuffers<T>&, const Monitor&,        \
                                       const std::string&);                                                             \
-    template void rotate<T>(const double*, const T*, std::int64_t, std::int64_t, T*, const std::string&);              \
     template void standard_normals<T>(std::uint64_t, std::uint32_t, std::uint64_t, Purpose, T*, std::int64_t,          \
                                       std::int64_t, const std::string&);
 PATRAC_INSTANTIATE(float)

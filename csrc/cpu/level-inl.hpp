@@ -4,7 +4,6 @@
 #include "model.hpp"
 #include "noise.hpp"
 #include "operation_rates.hpp"
-#include "rotate.hpp"
 
 #define PATRAC_QUOTE(name) #name
 #define PATRAC_NAME(name) PATRAC_QUOTE(name)
@@ -20,14 +19,13 @@ LevelFunctions<T> functions() {
             return std::make_unique<CpuModel<T>>(network, companion, likelihood, data, PATRAC_NAME(PATRAC_LEVEL));
         },
         [](const Quadratic& form, const RunConfig& config, const RunBuffers<T>& buffers, const Monitor& monitor) {
-            if (form.matrix.size() != form.slope.size())
+            if (form.to_theta.empty())
                 return run_targets([&form] { return DenseTarget<T>(form); }, config, buffers, monitor);
             const auto target = [&form] { return DiagonalTarget<T>(form); };
             if (config.kernel == KernelKind::exact)
                 return run_transition<T, Independent<T>>(target, config, buffers, monitor);
             return run_targets(target, config, buffers, monitor);
         },
-        rotate<T>,
         [](std::uint64_t seed, std::uint32_t chain, std::uint64_t step, Purpose purpose, T* out, std::int64_t steps,
            std::int64_t count) {
             AlignedArray<T> normals(noise_size<T>(1, count));

@@ -17,7 +17,6 @@ struct LevelFunctions {
     std::unique_ptr<Model<T>> (*make_model)(const Network&, const std::optional<Network>& companion, const Likelihood&,
                                             const DataView<T>&);
     bool (*sample_quadratic)(const Quadratic&, const RunConfig&, const RunBuffers<T>&, const Monitor&);
-    void (*rotate)(const double* matrix, const T* points, std::int64_t count, std::int64_t dim, T* out);
     void (*normals)(std::uint64_t seed, std::uint32_t chain, std::uint64_t step, Purpose purpose, T* out,
                     std::int64_t steps, std::int64_t count);
     void (*elementary)(int id, const T* x, T* y, std::int64_t count);

@@ -6,6 +6,7 @@
 //   make_kept()               room for it
 //   dim(), full_dim()         of the chain and of a kept draw
 //   terms()                   of a Gaussian likelihood
+//   prior_variance(given)     of the chain's coordinates, (dim,), `given` being theta's
 //   complete(state, w, theta) writes a kept draw, (full_dim,), and returns its log-likelihood; w: output_normals()
 //                             standard normals
 //   set_variance(state, ..)   another noise variance, with what it changes of the state
@@ -36,6 +37,7 @@ public:
     std::int64_t full_dim() const { return dim_; }
     std::int64_t output_normals() const { return 0; }
     const GaussianTerms& terms() const { return terms_; }
+    const double* prior_variance(const double* given) const { return given; }
 
     double complete(const State<T, Kept>& state, const T*, T* theta) const {
         std::copy_n(state.theta.data(), dim_, theta);
@@ -122,13 +124,24 @@ protected:
     AlignedArray<double> slope_;
 };
 
-// B diagonal and the prior N(0, I), in the whitened eigenbasis: a step is O(K) whatever n is.
+// B diagonal and the prior N(0, I), in the whitened eigenbasis: a step is O(K) whatever n is, a kept draw O(K^2).
 template <class T>
 class DiagonalTarget : public FormTarget<T> {
 public:
     explicit DiagonalTarget(const Quadratic& form)
-        : FormTarget<T>(form), curvature_(this->dim_), mean_(this->dim_), deviation_(this->dim_) {
+        : FormTarget<T>(form),
+          row_((this->dim_ + stripe - 1) / stripe * stripe),
+          ones_(this->dim_),
+          to_theta_(this->dim_ * row_),
+          drawn_(row_),
+          curvature_(this->dim_),
+          mean_(this->dim_),
+          deviation_(this->dim_) {
         std::copy(form.matrix.begin(), form.matrix.end(), curvature_.data());
+        std::fill_n(ones_.data(), this->dim_, 1.0);
+        for (std::int64_t i = 0; i < this->dim_; ++i)
+            for (std::int64_t j = 0; j < this->dim_; ++j)
+                to_theta_[j * row_ + i] = form.to_theta[static_cast<std::size_t>(i * this->dim_ + j)];
         find_conditional();
     }
 
@@ -136,6 +149,24 @@ public:
         this->evaluate_with(state, gradient, [this](std::int64_t i, Vec<double> at) __attribute__((always_inline)) {
             return load<Vec<double>>(curvature_.data() + i) * at;
         });
+    }
+
+    const double* prior_variance(const double*) const { return ones_.data(); }
+
+    // theta = to_theta z, summed in order in float64.
+    double complete(const State<T, Nothing>& state, const T*, T* theta) {
+        using D = Vec<double>;
+        for (std::int64_t i = 0; i < row_; i += stripe) {
+            D sum[columns] = {};
+            for (std::int64_t j = 0; j < this->dim_; ++j) {
+                const D z = broadcast<D>(static_cast<double>(state.theta[j]));
+                const double* const column = to_theta_.data() + j * row_ + i;
+                for (int k = 0; k < columns; ++k) sum[k] = fma(z, load<D>(column + k * lanes_v<D>), sum[k]);
+            }
+            for (int k = 0; k < columns; ++k) store<D>(drawn_.data() + i + k * lanes_v<D>, sum[k]);
+        }
+        narrow(drawn_.data(), this->dim_, theta);
+        return state.log_likelihood;
     }
 
     // An independent draw: z_i ~ N(slope_i / (1 + curvature_i), 1 / (1 + curvature_i)).
@@ -161,6 +192,14 @@ private:
         }
     }
 
+    // Sums that run side by side in complete().
+    static constexpr int columns = 8;
+    static constexpr std::int64_t stripe = columns * lanes_v<Vec<double>>;
+
+    std::int64_t row_;  // of to_theta_
+    AlignedArray<double> ones_;
+    AlignedArray<double> to_theta_;  // transposed: (K, row_)
+    AlignedArray<double> drawn_;     // (row_,)
     AlignedArray<double> curvature_;
     AlignedArray<T> mean_, deviation_;
 };

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <numbers>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -33,13 +34,18 @@ public:
           target_(std::move(target)),
           index_(index),
           schedule_(config),
-          transition_(config.kernel, buffers.prior_variance, target_.dim()),
+          transition_(config.kernel, target_.prior_variance(buffers.prior_variance), target_.dim()),
           current_(target_.dim(), target_.make_kept()),
           proposed_(target_.dim(), target_.make_kept()),
           noise_(stream_key(config.seed, static_cast<std::uint32_t>(index)), target_.dim()),
           output_noise_(noise_size<T>(1, std::max<std::int64_t>(1, target_.output_normals()))),
           full_theta_(target_.full_dim()),
+          prior_precision_(target_.full_dim()),
           variance_(config.variance.initial) {
+        for (std::int64_t i = 0; i < target_.full_dim(); ++i) {
+            prior_precision_[i] = 1.0 / buffers.prior_variance[i];
+            log_prior_constant_ -= 0.5 * std::log(2.0 * std::numbers::pi * buffers.prior_variance[i]);
+        }
         std::copy_n(buffers.init + index * target_.full_dim(), target_.dim(), current_.theta.data());
         transition_.set_step_size(schedule_.step_size());
         if (config.variance.sampled) target_.set_variance(current_, variance_, transition_.uses_gradient());
@@ -137,11 +143,22 @@ private:
         target_.set_variance(current_, variance_, transition_.uses_gradient());
     }
 
+    double log_prior() const {
+        using D = Vec<double>;
+        D sum = {};
+        for (std::int64_t i = 0; i < full_theta_.size(); i += lanes_v<D>) {
+            const D x = load_wide(full_theta_.data() + i);
+            sum = fma(x * x, load<D>(prior_precision_.data() + i), sum);
+        }
+        return log_prior_constant_ - 0.5 * reduce_add(sum);
+    }
+
     void keep_draw(bool complete) {
         const std::int64_t at = index_ * config_.draws + draws_++;
         if (!complete) complete_draw(step_ - 1);
         std::copy_n(full_theta_.data(), full_theta_.size(), out_.theta + at * full_theta_.size());
         out_.log_likelihood[at] = full_log_likelihood_;
+        out_.log_prior[at] = log_prior();
         if (out_.variance) out_.variance[at] = variance_;
         out_.acceptance_rate[at] =
             static_cast<double>(accepted_since_draw_) / static_cast<double>(evaluated_since_draw_);
@@ -169,6 +186,8 @@ private:
     AlignedArray<T> output_noise_;
     AlignedArray<T> full_theta_;  // (full_dim,): the draw that goes with the state, once completed
     double full_log_likelihood_ = 0.0;
+    AlignedArray<double> prior_precision_;  // (full_dim,)
+    double log_prior_constant_ = 0.0;
     double variance_;        // of the noise, where it is sampled
     std::int64_t step_ = 0;  // over warm-up and sampling: the step word of the noise's counter
     std::int64_t accepted_ = 0;

@@ -129,6 +129,7 @@ def sample_quadratic32(
     constant: float,
     slope: _Float64,
     matrix: _Float64,
+    to_theta: _Float64,
     terms: float,
     variance: float,
     config: RunConfig,
@@ -142,6 +143,7 @@ def sample_quadratic64(
     constant: float,
     slope: _Float64,
     matrix: _Float64,
+    to_theta: _Float64,
     terms: float,
     variance: float,
     config: RunConfig,
@@ -150,8 +152,6 @@ def sample_quadratic64(
     progress: Callable[[int, int, float], None] | None,
     level: str,
 ) -> dict[str, Any]: ...
-def rotate32(matrix: _Float64, points: npt.NDArray[np.float32], level: str) -> npt.NDArray[np.float32]: ...
-def rotate64(matrix: _Float64, points: _Float64, level: str) -> _Float64: ...
 
 class testing:
     @staticmethod

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native import _core
 from patrac_native.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -83,21 +82,13 @@ class WhitenedQuadratic:
         covariance = (self.to_theta * variance) @ self.to_theta.T
         return ExactPosterior(self.to_theta @ (self.slope * variance), covariance, log_evidence)
 
-    def from_theta_points(self, theta: npt.NDArray[Any], level: str) -> npt.NDArray[Any]:
-        """Apply `from_theta` to points (..., K), float64 or float32."""
-        return _rotated(self.from_theta, theta, level)
+    def whitened(self, theta: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return z = from_theta theta for points (B, K), in their type.
 
-    def to_theta_points(self, z: npt.NDArray[Any], level: str) -> npt.NDArray[Any]:
-        """Apply `to_theta` to points (..., K), float64 or float32."""
-        return _rotated(self.to_theta, z, level)
-
-
-def _rotated(matrix: FloatArray, points: npt.NDArray[Any], level: str) -> npt.NDArray[Any]:
-    """Not by BLAS, whose rounding depends on how many points there are: a draw must not depend on the run's length."""
-    rotate: Any = _core.rotate32 if points.dtype == np.float32 else _core.rotate64
-    flat = np.ascontiguousarray(points.reshape(-1, points.shape[-1]))
-    rotated: npt.NDArray[Any] = rotate(np.ascontiguousarray(matrix), flat, level)
-    return rotated.reshape(points.shape)
+        Not by BLAS, whose rounding depends on how many points there are: a chain must not depend on the others.
+        """
+        z: npt.NDArray[Any] = np.einsum("bk,jk->bj", theta, self.from_theta).astype(theta.dtype)
+        return z
 
 
 def is_last_layer_gaussian(post: Posterior) -> bool:

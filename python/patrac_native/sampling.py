@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import sys
 import time
@@ -14,7 +15,7 @@ import numpy.typing as npt
 
 from patrac_native import _core
 from patrac_native.choice import check_kernel, choose_kernel
-from patrac_native.draws import Draws
+from patrac_native.draws import PER_DRAW, Draws
 from patrac_native.fit_quality import fit_quality
 from patrac_native.kernels import PCNL, Exact, Kernel, MGrad
 from patrac_native.likelihoods import Gaussian
@@ -25,6 +26,8 @@ from patrac_native.warmup import SETTLE_STEPS, WINDOW, Phase, Warmup, default_wa
 
 # The paper keeps adapting to these acceptance rates while sampling (Appendix B).
 ALWAYS_BAND = (0.4, 0.9)
+# How far chains start from the trained values, 1 being a draw from the prior.
+DISPERSION = 0.5
 # Of all chains together.
 MOST_STEPS = 2**62
 
@@ -67,9 +70,10 @@ def sample(
         "auto" is `default_warmup(kernel)`, which ends by itself once the chains agree (so its length, and with it every
         draw, depends on the number of chains); a number is that many steps; `paper_warmup()` is the paper's; None runs
         none, with the kernel's own step size.
-    init : "auto", "prior" or array_like of shape (chains, K)
-        Starting points: the trained values (for Sep, whose trained values are zeros, draws from the prior), draws from
-        the prior, or given.
+    init : "auto", "map", "prior" or array_like of shape (chains, K)
+        Starting points. "auto": the trained values for the first chain and sqrt(3/4) of them plus half a draw from the
+        prior for the others, so that chains start further apart than the posterior is wide; for Sep, whose trained
+        values are zeros, draws from the prior. "map": the trained values. "prior": draws from the prior. Or given.
     seed : int, optional
         0 <= seed < 2^64. None draws one; either is recorded in `draws.settings`.
     threads : int, optional
@@ -174,9 +178,7 @@ def sample(
             stacklevel=2,
         )
     theta = result["theta"][:, :kept]
-    names = ("log_likelihood", "acceptance_rate", "step_size", "variance")
-    stats = {name: result[name][:, :kept] for name in names if name in result}
-    stats["log_prior"] = np.asarray(post.log_prior(theta))
+    stats = {name: result[name][:, :kept] for name in PER_DRAW if name in result}
     for name in ("warmup_acceptance_rate", "warmup_step_size", "nonfinite", "warmup_nonfinite"):
         stats[name] = result[name]
     settings = {
@@ -214,24 +216,23 @@ def _run(
         "constant": form.constant,
         "terms": post.gaussian_terms,
         "variance": post.starting_variance,
+        "prior_variance": post.prior_variance,
         "config": config,
         "progress": report,
         "level": post.level,
     }
     if isinstance(kernel, MGrad):  # a rotation would change it
         plain = form.plain
-        return dict(
-            run(slope=plain.slope, matrix=plain.hessian, init=start, prior_variance=post.prior_variance, **common)
+        return dict(run(slope=plain.slope, matrix=plain.hessian, to_theta=np.empty((0, 0)), init=start, **common))
+    return dict(
+        run(
+            slope=form.slope,
+            matrix=form.curvature,
+            to_theta=np.ascontiguousarray(form.to_theta),
+            init=form.whitened(start),
+            **common,
         )
-    result = run(
-        slope=form.slope,
-        matrix=form.curvature,
-        init=form.from_theta_points(start, post.level),
-        prior_variance=np.ones(post.dim),
-        **common,
     )
-    result["theta"] = form.to_theta_points(result["theta"], post.level)
-    return result
 
 
 def _stability(judged: npt.NDArray[np.int64]) -> bool | None:
@@ -328,14 +329,22 @@ def _resolve_seed(seed: int | None) -> int:
 def _starting_points(post: Posterior, init: str | npt.ArrayLike, chains: int, seed: int) -> npt.NDArray[Any]:
     """Return the first states, (chains, K) of the posterior's dtype."""
     if isinstance(init, str):
-        if init not in ("auto", "prior"):
-            raise ValueError(f'init must be "auto", "prior" or an array of shape (chains, K); got {init!r}.')
-        if init == "auto" and not post.network.separate:
-            return np.tile(post.theta_map.astype(post.dtype), (chains, 1))
-        purpose = _core.Purpose.init
-        return np.concatenate(
-            [post.network.sample_prior(1, seed=seed, chain=chain, purpose=purpose) for chain in range(chains)]
+        if init not in ("auto", "map", "prior"):
+            raise ValueError(f'init must be "auto", "map", "prior" or an array of shape (chains, K); got {init!r}.')
+        trained = np.tile(post.theta_map.astype(post.dtype), (chains, 1))
+        if init == "map" or (init == "auto" and chains == 1 and not post.network.separate):
+            return trained
+        prior = np.concatenate(
+            [
+                post.network.sample_prior(1, seed=seed, chain=chain, purpose=_core.Purpose.init)
+                for chain in range(chains)
+            ]
         )
+        if init == "prior" or post.network.separate:
+            return prior
+        # A move of pCN with beta = 1/2.
+        trained[1:] = (math.sqrt(1 - DISPERSION**2) * trained[1:] + DISPERSION * prior[1:]).astype(post.dtype)
+        return trained
     values = as_real_array(init, "init")
     if values.shape != (chains, post.dim):
         raise ValueError(f"init must have shape (chains, K) = ({chains}, {post.dim}); got {values.shape}.")

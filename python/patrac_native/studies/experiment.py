@@ -13,7 +13,7 @@ import numpy.typing as npt
 from patrac_native import diagnostics
 from patrac_native.architectures import Architecture, Full, Mix, Out, Sep
 from patrac_native.draws import Draws
-from patrac_native.kernels import PCNL, Kernel
+from patrac_native.kernels import PCNL, Kernel, kernel_from_dict
 from patrac_native.likelihoods import Gaussian
 from patrac_native.network import Network
 from patrac_native.posterior import Posterior
@@ -83,7 +83,8 @@ class SamplingSettings:
     chains : int
     warmup : "auto", int or Warmup
         As in `sample`.
-    kernel : Kernel
+    kernel : Kernel or "auto"
+        The paper's by default; "auto" as in `sample`.
     threads : int
         Native threads over chains.
     progress : bool, optional
@@ -94,7 +95,7 @@ class SamplingSettings:
     draws: int
     chains: int = 1
     warmup: str | int | Warmup = "auto"
-    kernel: Kernel = field(default_factory=PCNL)
+    kernel: Kernel | str = field(default_factory=PCNL)
     threads: int = 1
     progress: bool | None = False
 
@@ -147,6 +148,8 @@ class Record:
         K.
     chains, draws, thin, ess_thin, steps, warmup_steps : int
         Scored draws of each chain and steps for each; steps between states kept for the ESS; steps of each chain.
+    kernel : str
+        That was run.
     nll : float
         As in the paper's Table 1 (`diagnostics.nll`): summed over test rows, without the constant.
     nlpd : float
@@ -180,6 +183,7 @@ class Record:
     ess_thin: int
     steps: int
     warmup_steps: int
+    kernel: str
     nll: float
     nlpd: float
     rmse: float
@@ -287,7 +291,8 @@ def run_architecture(
         thin=settings.thin,
         ess_thin=ess_thin,
         steps=settings.steps,
-        warmup_steps=sum(phase["steps"] for phase in kept.settings["warmup"]["phases"]),
+        warmup_steps=kept.settings["warmup_steps"],
+        kernel=repr(kernel_from_dict(kept.settings["kernel"])),
         nll=diagnostics.nll(f_test, problem.y_test, problem.variance),
         nlpd=diagnostics.nlpd(f_test, problem.y_test, problem.variance),
         rmse=diagnostics.rmse(f_test, truth),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from patrac_native.findings import DO_NOT_USE, RHAT_USABLE
+from patrac_native.kernels import Kernel
 from patrac_native.studies.experiment import Record
 from patrac_native.studies.replicates import Study
 from patrac_native.studies.tables import Row, format_table, mean_sd, plural
@@ -102,7 +103,7 @@ def study_summary(study: Study, command: str, args: argparse.Namespace) -> dict[
         "replicates": study.replicates,
         "interrupted": study.interrupted,
         "training": dict(history.settings) if history else {},
-        "kernel": study.settings.kernel.to_dict(),
+        "kernel": study.first[0].record.kernel,
         "networks": [asdict(score) for score in study.networks],
         "runs": {label: [record.to_dict() for record in records] for label, records in study.records.items()},
     }
@@ -112,7 +113,8 @@ def settings_text(study: Study) -> str:
     """Say in words how networks were trained and posteriors sampled."""
     history: Any = study.first_network.history
     training, settings, record = history.settings, study.settings, study.first[0].record
-    adapt = "keeps adapting, as in the paper" if settings.kernel.adapt_always else "then stays"
+    always = isinstance(settings.kernel, Kernel) and settings.kernel.adapt_always
+    adapt = "keeps adapting, as in the paper" if always else "then stays"
     thins = {label: runs[0].ess_thin for label, runs in study.records.items()}
     usual = min(thins.values())
     others = ", ".join(f"{thin}th for {label}" for label, thin in thins.items() if thin != usual)
