@@ -183,7 +183,7 @@ def test_the_default_kernel_is_the_one_that_describe_names_with_its_default_warm
     named = pn.sample(post, kernel, chains=1, draws=5, warmup=pn.default_warmup(kernel), seed=1)
     np.testing.assert_array_equal(auto.theta, named.theta)
     assert auto.settings["kernel"] == {"name": "mgrad", "delta": None, "collapse": True, "adapt": "warmup"}
-    assert repr(kernel) in post.describe() and auto.settings["kernel_reason"] in post.describe()
+    assert "MGrad(collapse=True)" in post.describe() and auto.settings["kernel_reason"] in post.describe()
     assert auto.settings["device"] == "cpu" and auto.settings["completed"]
 
 
@@ -210,9 +210,14 @@ def first_states(post: pn.Posterior, **arguments: Any) -> npt.NDArray[Any]:
 
 
 @pytest.mark.parametrize("architecture", [name for name in ARCHITECTURES if not name.startswith("sep")])
-def test_init_auto_starts_at_the_trained_values(architecture: str) -> None:
+def test_init_auto_starts_at_the_trained_values_and_half_way_to_the_prior(architecture: str) -> None:
     post = small(architecture=architecture)
-    np.testing.assert_allclose(first_states(post), np.tile(post.theta_map, (3, 1)), rtol=0, atol=1e-10)
+    expected = np.sqrt(0.75) * post.theta_map + 0.5 * first_states(post, init="prior")
+    expected[0] = post.theta_map
+    np.testing.assert_allclose(first_states(post), expected, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(first_states(post, chains=1), post.theta_map[None], rtol=0, atol=1e-10)
+    trained = np.tile(post.theta_map, (3, 1))
+    np.testing.assert_allclose(first_states(post, init="map"), trained, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("architecture", ["sep", "sep_by_layer"])
@@ -293,9 +298,9 @@ def test_without_adapt_always_the_step_size_stands_while_sampling() -> None:
         ({"warmup": "long"}, ValueError, "warmup must be \"auto\", a number of steps, a Warmup or None; got 'long'"),
         ({"warmup": 0}, ValueError, "warmup must be at least 1; got 0"),
         (
-            {"init": "map"},
+            {"init": "mean"},
             ValueError,
-            r"init must be \"auto\", \"prior\" or an array of shape \(chains, K\); got 'map'",
+            r"init must be \"auto\", \"map\", \"prior\" or an array of shape \(chains, K\); got 'mean'",
         ),
         ({"init": np.zeros((2, 3))}, ValueError, r"init must have shape \(chains, K\) = \(4, \d+\); got \(2, 3\)"),
         (

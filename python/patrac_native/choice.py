@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from patrac_native.kernels import Exact, Kernel, MGrad
+from patrac_native.kernels import Exact, Kernel, MGrad, short_name
 from patrac_native.last_layer import is_last_layer_gaussian
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def choose_kernel(post: Posterior) -> tuple[Kernel, str]:
 
 def check_kernel(kernel: Kernel, post: Posterior) -> None:
     """Raise ValueError where the posterior does not allow the kernel, saying what to use."""
-    own = f"{type(kernel).__name__}({'collapse=True' if kernel.collapse else ''})"
+    own = short_name(kernel.to_dict())
     if isinstance(kernel, Exact) and not is_last_layer_gaussian(post):
         found = (
             f"the likelihood is {post.likelihood!r}"
@@ -41,7 +41,7 @@ def check_kernel(kernel: Kernel, post: Posterior) -> None:
         )
         raise ValueError(
             f"kernel={own} needs a Gaussian likelihood and no Bayesian parameter below the last layer, but {found}; "
-            f"use {choose_kernel(post)[0]!r}."
+            f"use {short_name(choose_kernel(post)[0].to_dict())}."
         )
     if not kernel.collapse:
         return

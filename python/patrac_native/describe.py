@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from patrac_native.choice import choose_kernel
+from patrac_native.kernels import short_name
 from patrac_native.last_layer import is_last_layer_gaussian
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def describe_posterior(post: Posterior) -> str:
             "from its sufficient statistics"
         )
     kernel, reason = choose_kernel(post)
-    lines.append(f'kernel="auto" means {kernel!r}: {reason}')
+    lines.append(f'kernel="auto" means {short_name(kernel.to_dict())}: {reason}')
     return "\n".join(line for line in lines if line)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
 from patrac_native.validation import check_positive
@@ -207,6 +207,15 @@ def kernel_from_dict(content: Mapping[str, Any]) -> Kernel:
     if name not in _KERNELS:
         raise ValueError(f"kernel name must be one of {', '.join(_KERNELS)}; got {name!r}.")
     return _KERNELS[name](**{key: value for key, value in content.items() if key != "name"})
+
+
+def short_name(content: Mapping[str, Any]) -> str:
+    """How a kernel's `to_dict` would be written, defaults left out: "MGrad(collapse=True)"."""
+    kernel = kernel_from_dict(content)
+    given = {field.name: getattr(kernel, field.name) for field in fields(kernel)}
+    defaults = type(kernel)()
+    shown = [f"{key}={value!r}" for key, value in given.items() if value != getattr(defaults, key)]
+    return f"{type(kernel).__name__}({', '.join(shown)})"
 
 
 def _check_step_size(value: float | None, name: str, owner: str, most: float) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.diagnostics import autocorrelation
+from patrac_native.kernels import short_name
 
 if TYPE_CHECKING:
     from patrac_native.draws import Draws
@@ -121,6 +122,7 @@ def add_run_sections(
 
     report.heading(f"{name}: chains", level=level)
     report.table(CONVERGENCE_HEADERS, convergence_rows({name: summary}), CONVERGENCE_CAPTION)
+    report.text(f"{name}: {_kernel_words(draws)}")
     if verdict:
         report.text(f"{name}: {summary.verdict()}")
     report.figure(
@@ -140,6 +142,16 @@ def add_run_sections(
     if description:
         report.preformatted(description)
     return summary
+
+
+def _kernel_words(draws: Draws) -> str:
+    """The kernel, why it was chosen, and how its warm-up ended."""
+    settings = draws.settings
+    text = f"kernel {short_name(settings['kernel'])} ({settings['kernel_reason']}), "
+    text += f"{settings['warmup_steps']:,} steps of warm-up"
+    if settings["warmup_stable"] is None:
+        return f"{text}."
+    return f"{text}, which ended when the chains were stable." if settings["warmup_stable"] else f"{text}, not stable."
 
 
 def _trace_figure(draws: Draws, values: npt.NDArray[Any], label: str) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 
 from patrac_native.diagnostics import ConvergenceSummary, convergence, credible_interval, ess_geyer, ess_paper
 from patrac_native.evidence import Evidence, gather
+from patrac_native.kernels import short_name
 from patrac_native.validation import FloatArray
 from patrac_native.verdict import Verdict, judge
 
@@ -24,6 +25,8 @@ class Summary:
     ----------
     label : str
         The architecture.
+    kernel : str
+        That was run, such as "MGrad(collapse=True)".
     quantity : str
         What is summarised: "f", or "class probabilities" for Categorical, whose logits are free up to a common shift.
     n_chains, n_draws, thin : int
@@ -47,6 +50,7 @@ class Summary:
     """
 
     label: str
+    kernel: str
     quantity: str
     n_chains: int
     n_draws: int
@@ -75,7 +79,8 @@ class Summary:
         speed = f"; {self.steps_per_second:,.0f} steps/s" if np.isfinite(self.steps_per_second) else ""
         acceptance = ", ".join(f"{rate:.2f}" for rate in self.acceptance_rate)
         lines = [
-            f"{self.label}: {self.n_chains} chains x {self.n_draws} draws (thin {self.thin}), {self.seconds:.1f} s",
+            f"{self.label} by {self.kernel}: {self.n_chains} chains x {self.n_draws} draws (thin {self.thin}), "
+            f"{self.seconds:.1f} s",
             f"  {self.quantity} at {self.mean.shape[0]} inputs: posterior sd {self.sd.min():.3g} to "
             f"{self.sd.max():.3g}, {self.coverage:.0%} interval width {spread.min():.3g} to {spread.max():.3g}",
             f"  {self.quantity}: max R-hat {self.function.max_rhat:.3f}, min bulk ESS "
@@ -100,6 +105,7 @@ def summarise(draws: Draws, X: FloatArray, coverage: float) -> Summary:
     flat = values.reshape(-1, *values.shape[2:]).astype(np.float64)
     return Summary(
         label=draws.network.architecture.label(),
+        kernel=short_name(draws.settings["kernel"]),
         quantity=quantity,
         n_chains=draws.n_chains,
         n_draws=draws.n_draws,

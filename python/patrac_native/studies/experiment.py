@@ -13,7 +13,7 @@ import numpy.typing as npt
 from patrac_native import diagnostics
 from patrac_native.architectures import Architecture, Full, Mix, Out, Sep
 from patrac_native.draws import Draws
-from patrac_native.kernels import PCNL, Kernel, kernel_from_dict
+from patrac_native.kernels import PCNL, Kernel, short_name
 from patrac_native.likelihoods import Gaussian
 from patrac_native.network import Network
 from patrac_native.posterior import Posterior
@@ -292,7 +292,7 @@ def run_architecture(
         ess_thin=ess_thin,
         steps=settings.steps,
         warmup_steps=kept.settings["warmup_steps"],
-        kernel=repr(kernel_from_dict(kept.settings["kernel"])),
+        kernel=short_name(kept.settings["kernel"]),
         nll=diagnostics.nll(f_test, problem.y_test, problem.variance),
         nlpd=diagnostics.nlpd(f_test, problem.y_test, problem.variance),
         rmse=diagnostics.rmse(f_test, truth),
