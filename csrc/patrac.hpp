@@ -93,7 +93,8 @@ struct SampledVariance {
 
 struct RunConfig {
     KernelKind kernel = KernelKind::pcnl;
-    bool collapse = false;  // integrate the output weights out (Gaussian)
+    bool collapse = false;     // integrate the output weights out (Gaussian)
+    double persistence = 0.0;  // share of the noise that a step keeps of the step before, [0, 1)
     SampledVariance variance;
     double step_size = 0.0;      // delta (pCNL, mGrad) or beta (pCN) at the first step
     double step_size_max = 0.0;  // 2 (pCNL), 1 (pCN) or infinite

@@ -130,7 +130,7 @@ def test_one_stuck_chain_among_three_that_move() -> None:
     finding = verdict.findings[0]
     assert verdict.grade == finding.grade == "do not use"
     assert "chain 3 of 4 is stuck: every proposal of 25,000 steps on end was rejected, 100% of the run" in finding.what
-    assert 'init="auto"' in finding.remedy and "warmup=20000" in finding.remedy
+    assert 'init="map"' in finding.remedy and "warmup=20000" in finding.remedy
     disagree = the(verdict, "the chains disagree")
     assert disagree.grade == "do not use" and disagree.remedy.startswith("see the finding on step size or stuck chains")
     assert len(verdict.findings) == 2
@@ -170,7 +170,7 @@ def test_draws_that_fit_worse_than_a_constant_beside_a_good_network() -> None:
     post = posterior(pn.Out(6))
     verdict = run(post, pn.PCNL(1e-6), init=np.tile(20.0 * post.theta_map, (4, 1)), thin=1, draws=100, warmup=None)
     finding = the(verdict, "the draws fit the training data no better than a constant, though the trained network does")
-    assert finding.grade == "do not use" and 'init="auto"' in finding.remedy
+    assert finding.grade == "do not use" and 'init="map"' in finding.remedy
 
 
 def test_one_chain_and_few_draws() -> None:
@@ -336,7 +336,7 @@ def test_a_start_of_ones_own_is_advised_against_only_where_there_was_one() -> No
     stuck = replace(SOUND, longest_still=one(5000, 10), warmup_steps=50_000)
     assert judge(stuck).findings[0].remedy.startswith("warm up longer, warmup=100000;")
     remedy = judge(replace(stuck, init="prior")).findings[0].remedy
-    assert remedy.startswith('start every chain at init="auto" and warm up longer, warmup=100000;')
+    assert remedy.startswith('start every chain at init="map" and warm up longer, warmup=100000;')
 
 
 def test_short_runs_need_fifty_rejections_in_a_row_to_be_called_stuck() -> None:

@@ -347,12 +347,14 @@ void bind_model(py::module_& m) {
                  [](double shape, double rate, double initial) { return SampledVariance{true, shape, rate, initial}; }),
              py::kw_only(), py::arg("shape"), py::arg("rate"), py::arg("initial"));
     py::class_<RunConfig>(m, "RunConfig")
-        .def(py::init([](const std::string& kernel, bool collapse, const std::optional<SampledVariance>& variance,
-                         double step_size, double step_size_max, std::vector<Phase> warmup, const Phase& sampling,
-                         std::int64_t draws, std::int64_t thin, std::uint64_t seed, std::int64_t threads) {
+        .def(py::init([](const std::string& kernel, bool collapse, double persistence,
+                         const std::optional<SampledVariance>& variance, double step_size, double step_size_max,
+                         std::vector<Phase> warmup, const Phase& sampling, std::int64_t draws, std::int64_t thin,
+                         std::uint64_t seed, std::int64_t threads) {
                  RunConfig config;
                  config.kernel = named(kernels, kernel);
                  config.collapse = collapse;
+                 config.persistence = persistence;
                  if (variance) config.variance = *variance;
                  config.step_size = step_size;
                  config.step_size_max = step_size_max;
@@ -364,9 +366,9 @@ void bind_model(py::module_& m) {
                  config.threads = threads;
                  return config;
              }),
-             py::kw_only(), py::arg("kernel"), py::arg("collapse"), py::arg("variance"), py::arg("step_size"),
-             py::arg("step_size_max"), py::arg("warmup"), py::arg("sampling"), py::arg("draws"), py::arg("thin"),
-             py::arg("seed"), py::arg("threads"));
+             py::kw_only(), py::arg("kernel"), py::arg("collapse"), py::arg("persistence"), py::arg("variance"),
+             py::arg("step_size"), py::arg("step_size_max"), py::arg("warmup"), py::arg("sampling"), py::arg("draws"),
+             py::arg("thin"), py::arg("seed"), py::arg("threads"));
     bind_model_of<float>(m, "Model32");
     bind_model_of<double>(m, "Model64");
     bind_sample_quadratic_of<float>(m, "sample_quadratic32");

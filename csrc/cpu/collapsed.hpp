@@ -85,7 +85,11 @@ public:
 
         const bool hidden_done = data_->n_tiles == 1;
         team_.sum(
-            totals_, [&](TilePass<T>& pass) { pass.set_output_theta(theta_.data()); },
+            totals_,
+            // A thread that had no slab above has not seen theta yet.
+            [&](TilePass<T>& pass) {
+                hidden_done ? pass.set_output_theta(theta_.data()) : pass.set_theta(theta_.data());
+            },
             [&](TilePass<T>& pass, std::int64_t first, std::int64_t end, Totals& totals) {
                 pass.evaluate_collapsed(*data_, likelihood_, first, end, gradient ? reverse_weights_.data() : nullptr,
                                         n_read_, hidden_done, totals);

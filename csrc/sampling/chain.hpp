@@ -1,6 +1,7 @@
 // One Markov chain: transitions, the noise variance, warm-up, thinning, and where the kept draws go.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -34,7 +35,7 @@ public:
           target_(std::move(target)),
           index_(index),
           schedule_(config),
-          transition_(config.kernel, target_.prior_variance(buffers.prior_variance), target_.dim()),
+          transition_(config.kernel, target_.prior_variance(buffers.prior_variance), target_.dim(), config.persistence),
           current_(target_.dim(), target_.make_kept()),
           proposed_(target_.dim(), target_.make_kept()),
           noise_(stream_key(config.seed, static_cast<std::uint32_t>(index)), target_.dim()),
@@ -49,7 +50,7 @@ public:
         std::copy_n(buffers.init + index * target_.full_dim(), target_.dim(), current_.theta.data());
         transition_.set_step_size(schedule_.step_size());
         if (config.variance.sampled) target_.set_variance(current_, variance_, transition_.uses_gradient());
-        if (!transition_.start(current_, target_))
+        if (!transition_.start(current_, target_, noise_.keys()))
             throw std::invalid_argument(
                 "init: the log-likelihood or its gradient is not finite at the starting point "
                 "of chain " +
@@ -63,10 +64,9 @@ public:
 
     void resume(bool end_phase_now) override {
         at_look_ = false;
-        if (end_phase_now)
-            end_phase();
-        else
-            schedule_.after_look();
+        if (end_phase_now) return end_phase();
+        schedule_.after_look();
+        transition_.set_step_size(schedule_.step_size());
     }
 
     std::int64_t steps_left() const override {
@@ -103,7 +103,7 @@ private:
         bool complete = false;
         if (config_.variance.sampled) {
             draw_variance();
-            complete = true;
+            complete = target_.output_normals() > 0;
         }
         ++step_;
         accepted_ += outcome.moved;
@@ -132,7 +132,11 @@ private:
     // theta was moved given the variance (collapsed: with the output weights integrated out); now the output weights
     // given theta and the variance, then the variance given all of theta. In this order each step keeps the posterior.
     void draw_variance() {
-        complete_draw(step_);
+        // Without output weights of its own the draw is left to keep_draw().
+        if (target_.output_normals() > 0)
+            complete_draw(step_);
+        else
+            full_log_likelihood_ = current_.log_likelihood;
         const auto terms = target_.terms();
         const double squares = terms.sum_of_squares(full_log_likelihood_, variance_);
         const double drawn =

@@ -1,7 +1,15 @@
-// One transition of pCN, pCNL or mGrad.
+// One transition of pCN, pCNL or mGrad, whose noise may persist from step to step.
+//
+// Persistence. In whitened coordinates x = u / C^(1/2), G = C^(1/2) g, with c = 1 - s and k = (s/(2-s))^(1/2), the move
+// is one half of an exactly invertible map of (u, p): v as above with the noise p in place of w, and
+//   p' = c (p + k G(u)) - (s (2-s))^(1/2) x + k G(v),
+// whose density ratio is the move's own. So p may keep a share a of itself, p <- a c p + (1 - a^2 c^2)^(1/2) w, if it
+// is turned round after a rejection: a guided walk, as in generalised Hamiltonian Monte Carlo (Horowitz 1991) on the
+// prior-preserving splitting (Ottobre, Pillai, Pinski & Stuart 2016). Rejections then cost more than they did; the
+// accept threshold persists too, which bunches them (Neal 2020, arXiv:2001.11950). a = 0 is the kernel of the
+// textbooks.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <utility>
@@ -17,14 +25,21 @@ template <class T>
 class CrankNicolson {
 public:
     // prior_variance (dim,) is read when the step size changes.
-    CrankNicolson(KernelKind kernel, const double* prior_variance, std::int64_t dim)
+    CrankNicolson(KernelKind kernel, const double* prior_variance, std::int64_t dim, double persistence = 0.0)
         : kernel_(kernel),
           prior_variance_(prior_variance),
+          persistence_(persistence),
           shrink_(dim),
           drift_(dim),
           noise_(dim),
           ratio_(dim),
-          ratio_variance_(dim) {}
+          ratio_variance_(dim),
+          momentum_(persistence > 0.0 ? noise_size<T>(1, dim) + lanes_v<Vec<T>> : 0),
+          kept_(persistence > 0.0 ? dim : 0),
+          fresh_(kept_.size()),
+          turned_(kept_.size()),
+          pull_(kept_.size()),
+          push_(kept_.size()) {}
 
     bool uses_gradient() const { return kernel_ != KernelKind::pcn; }
 
@@ -39,12 +54,23 @@ public:
             noise_[i] = static_cast<T>(std::sqrt(variance * s * (2.0 - s)));
             ratio_[i] = s / (2.0 - s);
             ratio_variance_[i] = ratio_[i] * variance;
+            if (persistence_ == 0.0) continue;
+            const double c = 1.0 - s, a = persistence_ * c;
+            kept_[i] = static_cast<T>(a);
+            fresh_[i] = static_cast<T>(std::sqrt(1.0 - a * a));
+            turned_[i] = static_cast<T>(c);
+            pull_[i] = static_cast<T>(std::sqrt(s * (2.0 - s) / variance));
+            push_[i] = static_cast<T>(std::sqrt(ratio_[i] * variance));
         }
     }
 
     // Evaluates the starting point; false if l or g is not finite there.
     template <class Target>
-    bool start(StateOf<T, Target>& state, Target& target) const {
+    bool start(StateOf<T, Target>& state, Target& target, const PhiloxRoundKeys& keys) {
+        if (persistence_ > 0.0) {
+            fill_steps(keys, Purpose::persistence, 0, 1, shrink_.size(), momentum_.data());
+            threshold_ = 2.0 * UniformStream(keys, Purpose::persistence, 1).next() - 1.0;
+        }
         target.evaluate(state, uses_gradient());
         return std::isfinite(log_ratio(state, state));
     }
@@ -52,12 +78,18 @@ public:
     // `noise` is that of `step`. `current` and `proposed` are swapped by an accepted move.
     template <class Target>
     Outcome step(StateOf<T, Target>& current, StateOf<T, Target>& proposed, Target& target, StepNoise<T>& noise,
-                 std::int64_t step, bool accept_all) const {
-        propose(current.theta, current.gradient, noise.normals(step), proposed.theta);
+                 std::int64_t step, bool accept_all) {
+        const bool persists = persistence_ > 0.0;
+        const T* const w = noise.normals(step);
+        if (persists) refresh(w);
+        propose(current.theta, current.gradient, persists ? momentum_.data() : w, proposed.theta);
         target.evaluate(proposed, uses_gradient());
         const double ratio = log_ratio(current, proposed);
-        if (!std::isfinite(ratio)) return {false, false, 0.0, 1};
-        const bool moved = accept_all || ratio >= 0.0 || noise.log_uniform(step) < ratio;
+        const bool finite = std::isfinite(ratio);
+        const bool moved = finite && (accept_all || (persists ? below_threshold(ratio, noise.log_uniform(step))
+                                                              : ratio >= 0.0 || noise.log_uniform(step) < ratio));
+        if (persists) turn(moved, current, proposed);
+        if (!finite) return {false, false, 0.0, 1};
         if (moved) std::swap(current, proposed);
         return {moved, true, accept_all || ratio >= 0.0 ? 1.0 : std::exp(ratio), !moved};
     }
@@ -88,6 +120,43 @@ private:
         }
     }
 
+    // p <- a c p + (1 - a^2 c^2)^(1/2) w.
+    void refresh(const T* w) {
+        using V = Vec<T>;
+        for (std::int64_t i = 0; i < kept_.size(); i += lanes_v<V>) {
+            const V fresh = load<V>(fresh_.data() + i) * load<V>(w + i);
+            store<V>(momentum_.data() + i, fma(load<V>(kept_.data() + i), load<V>(momentum_.data() + i), fresh));
+        }
+    }
+
+    // Moves the threshold t, uniform in (-1, 1), on by about a twentieth of its range and accepts if |t| < ratio; t is
+    // then t / ratio, which keeps (state, t) uniform under the density.
+    bool below_threshold(double log_ratio, double log_uniform) {
+        threshold_ += 0.1 * (0.95 + 0.1 * std::exp(log_uniform));
+        if (threshold_ > 1.0) threshold_ -= 2.0;
+        const double ratio = std::exp(log_ratio);
+        if (!(std::abs(threshold_) < ratio)) return false;
+        threshold_ /= ratio;
+        return true;
+    }
+
+    // p' after a move, -p after a rejection.
+    template <class Point>
+    void turn(bool moved, const Point& u, const Point& v) {
+        using V = Vec<T>;
+        for (std::int64_t i = 0; i < kept_.size(); i += lanes_v<V>) {
+            const V p = load<V>(momentum_.data() + i);
+            if (!moved) {
+                store<V>(momentum_.data() + i, -p);
+                continue;
+            }
+            const V c = load<V>(turned_.data() + i), push = load<V>(push_.data() + i);
+            const V at = c * fma(push, load<V>(u.gradient.data() + i), p) -
+                         load<V>(pull_.data() + i) * load<V>(u.theta.data() + i);
+            store<V>(momentum_.data() + i, fma(push, load<V>(v.gradient.data() + i), at));
+        }
+    }
+
     void propose(const AlignedArray<T>& u, const AlignedArray<T>& gradient, const T* w, AlignedArray<T>& v) const {
         using V = Vec<T>;
         // Whole vectors: beyond K the coefficients are zero, so v stays zero there whatever the noise is.
@@ -101,9 +170,14 @@ private:
 
     KernelKind kernel_;
     const double* prior_variance_;  // outlives the kernel
+    double persistence_;            // a
     double step_size_ = 0.0;
     AlignedArray<T> shrink_, drift_, noise_;       // s, C s, (C s (2 - s))^(1/2)
     AlignedArray<double> ratio_, ratio_variance_;  // r, r C
+    // With persistence:
+    AlignedArray<T> momentum_;                             // p
+    AlignedArray<T> kept_, fresh_, turned_, pull_, push_;  // a c, (1 - a^2 c^2)^(1/2), c, (s (2-s)/C)^(1/2), k C^(1/2)
+    double threshold_ = 0.0;                               // t
 };
 
 }  // namespace patrac::PATRAC_LEVEL

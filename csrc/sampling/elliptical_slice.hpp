@@ -15,7 +15,7 @@ namespace patrac::PATRAC_LEVEL {
 template <class T>
 class EllipticalSlice {
 public:
-    EllipticalSlice(KernelKind, const double* prior_variance, std::int64_t dim)
+    EllipticalSlice(KernelKind, const double* prior_variance, std::int64_t dim, double)
         : prior_deviation_(dim), direction_(dim) {
         for (std::int64_t i = 0; i < dim; ++i) prior_deviation_[i] = static_cast<T>(std::sqrt(prior_variance[i]));
     }
@@ -24,7 +24,7 @@ public:
     void set_step_size(double) {}
 
     template <class Target>
-    bool start(StateOf<T, Target>& state, Target& target) const {
+    bool start(StateOf<T, Target>& state, Target& target, const PhiloxRoundKeys&) const {
         target.evaluate(state, false);
         return std::isfinite(state.log_likelihood) && all_finite(state.theta);
     }

@@ -12,13 +12,13 @@ namespace patrac::PATRAC_LEVEL {
 template <class T>
 class Independent {
 public:
-    Independent(KernelKind, const double*, std::int64_t) {}
+    Independent(KernelKind, const double*, std::int64_t, double) {}
 
     bool uses_gradient() const { return false; }
     void set_step_size(double) {}
 
     template <class Target>
-    bool start(StateOf<T, Target>& state, Target& target) const {
+    bool start(StateOf<T, Target>& state, Target& target, const PhiloxRoundKeys&) const {
         target.evaluate(state, false);
         return true;
     }

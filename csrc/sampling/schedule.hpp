@@ -80,7 +80,7 @@ public:
         // One window's rate is a noisy look; the mean over many is a better place to stop than wherever the last one
         // led.
         if (!blocks_.empty()) {
-            if (phase().average) step_size_ = std::exp(second_half(blocks_).log_step);
+            if (phase().average && phase().adapt) step_size_ = std::exp(second_half(blocks_).log_step);
         } else if (log_step_count_ > 0) {
             step_size_ = std::exp(log_step_sum_ / static_cast<double>(log_step_count_));
         }

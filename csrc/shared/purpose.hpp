@@ -14,6 +14,7 @@ enum class Purpose : std::uint16_t {
     output_weights = 5,    // the collapsed output weights of a draw
     variance_normal = 6,   // candidates of the noise variance, one block each
     variance_uniform = 7,  // their accept tests
+    persistence = 8,       // the first noise and the first accept threshold of a chain that keeps them
 };
 
 }  // namespace patrac

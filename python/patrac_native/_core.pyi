@@ -55,6 +55,7 @@ class RunConfig:
         *,
         kernel: str,
         collapse: bool,
+        persistence: float,
         variance: SampledVariance | None,
         step_size: float,
         step_size_max: float,

@@ -10,23 +10,30 @@ from patrac_native.last_layer import is_last_layer_gaussian
 if TYPE_CHECKING:
     from patrac_native.posterior import Posterior
 
+# Measured: docs/tried.md.
+PERSISTENCE = 0.9
+
 
 def choose_kernel(post: Posterior) -> tuple[Kernel, str]:
     """Return the fastest exact kernel for a posterior, and the reason in words.
 
-    `Exact()` where the posterior is that of Bayesian linear regression; `MGrad(collapse=True)` where a Gaussian
-    likelihood lets Bayesian output weights be integrated out; else `MGrad()`.
+    `Exact()` where the posterior is that of Bayesian linear regression; else `MGrad(persistence=0.9)`, with
+    `collapse=True` where a Gaussian likelihood lets Bayesian output weights be integrated out.
     """
     if is_last_layer_gaussian(post):
         return Exact(), "Gaussian likelihood and no Bayesian parameter below the last layer: independent draws"
     if post.likelihood.name != "gaussian":
-        return MGrad(), f"a {post.likelihood.name} likelihood: gradient steps that know the prior"
+        return MGrad(
+            persistence=PERSISTENCE
+        ), f"a {post.likelihood.name} likelihood: gradient steps that know the prior"
     if post.hidden_dim == post.dim:
-        return MGrad(), "no Bayesian output weight to integrate out: gradient steps that know the prior"
+        return MGrad(
+            persistence=PERSISTENCE
+        ), "no Bayesian output weight to integrate out: gradient steps that know the prior"
     return (
-        MGrad(collapse=True),
-        f"Gaussian likelihood: gradient steps on {post.hidden_dim} parameters, the {post.dim - post.hidden_dim} of the "
-        "output layer integrated out",
+        MGrad(collapse=True, persistence=PERSISTENCE),
+        f"Gaussian likelihood: gradient steps that keep their direction on {post.hidden_dim} parameters, the "
+        f"{post.dim - post.hidden_dim} of the output layer integrated out",
     )
 
 

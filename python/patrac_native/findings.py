@@ -23,7 +23,7 @@ RHAT_GOOD, RHAT_USABLE, ESS_GOOD = 1.01, 1.05, 400
 # No kernel is at its best with rates outside 0.2 to 0.8. Below 0.05 twenty steps make one move; above 0.98 a chain
 # follows a discretised diffusion and could take steps many times as large.
 ACCEPTANCE_LOW, ACCEPTANCE_HIGH = 0.05, 0.98
-# At an acceptance rate of 0.2, the lowest that a warm-up aims at, 50 rejections in a row have probability 0.8^50 =
+# At an acceptance rate of 0.2, below what any warm-up aims at, 50 rejections in a row have probability 0.8^50 =
 # 1.4e-5. The stretch must also be a good part of the run: a tenth spoils tails, half a run is no sample.
 STILL_STEPS, STILL_LOOK, STILL_BAD = 50, 0.1, 0.5
 # A chain whose variance of f is a hundredth of the other chains' (a tenth of their sd): chance alone shows that only in
@@ -256,12 +256,12 @@ def _fit_numbers(fit: FitQuality, of_draws: float) -> str:
 
 def _better_start(e: Evidence) -> str:
     """What brings chains to the posterior that began or stayed far from it."""
-    start = "" if e.init == "auto" else 'start every chain at init="auto" and '
+    start = "" if e.init == "map" or e.architecture == "sep" else 'start every chain at init="map" and '
     return f"{start}warm up longer, warmup={_longer_warmup(e)}"
 
 
 def _longer_warmup(e: Evidence) -> int:
-    """Twice the steps, at least the 20,000 that are usual."""
+    """Twice the steps, at least 20,000."""
     return max(20_000, 2 * e.warmup_steps)
 
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from patrac_native.architectures import Architecture, Full, Mix, Out, Sep
+from patrac_native.choice import choose_kernel
+from patrac_native.kernels import Exact
 from patrac_native.likelihoods import Categorical, Gaussian, Likelihood
 from patrac_native.network import ACTIVATIONS, Network
 from patrac_native.posterior import Posterior
@@ -138,8 +140,9 @@ def run(args: argparse.Namespace) -> int:
     architecture = _architecture(args)
     prior = _fit_prior(net, args.alpha)
     post = Posterior(net, architecture, prior, likelihood, data.X, data.y, dtype=args.dtype)
-    thin = args.thin or default_thin(post)
-    warmup = _warmup(args.warmup, thin, args.draws)
+    independent = isinstance(choose_kernel(post)[0], Exact)
+    thin = args.thin or (1 if independent else default_thin(post))
+    warmup = Warmup(()) if independent and args.warmup is None else _warmup(args.warmup, thin, args.draws)
     steps = warmup.steps if isinstance(warmup, Warmup) else warmup
     print(
         f"sampling {architecture.label()}, {post.dim} parameters: {args.chains} chains x {args.draws} draws, "

@@ -67,10 +67,10 @@ def fit_quality(post: Posterior) -> FitQuality:
     # At Sep's trained values, zeros, its own network adds nothing: this is the trained network for every architecture.
     with np.errstate(over="ignore", invalid="ignore"):
         if _is_sampled(likelihood):
-            f = post.network.predict(post.theta_map, post.X)
+            f = post.network.predict(post.theta_map, post.X, threads=1)
             network = _log_likelihood(likelihood, np.asarray(f, dtype=np.float64), y, weights)
         else:
-            network = float(post.log_likelihood(post.theta_map))
+            network = float(post.log_likelihood(post.theta_map, threads=1))
     return FitQuality(
         network=network if np.isfinite(network) else float("-inf"),
         constant=_constant_log_likelihood(likelihood, y, weights),

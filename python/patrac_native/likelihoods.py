@@ -100,7 +100,7 @@ class Gaussian(Likelihood):
     def variance_vector(self, m: int) -> FloatArray:
         """Return the variance of each output, shape (m,); ValueError if there is one for each of another number."""
         if isinstance(self.variance, str):
-            raise ValueError("the variance is sampled: take at(variance) with a value, such as a draw of it.")
+            raise ValueError("the variance is sampled: take at(variance) with a value, such as a guess or a draw.")
         if isinstance(self.variance, np.ndarray) and self.variance.shape != (m,):
             raise ValueError(
                 f"variance has {len(self.variance)} entries, but the network has {m} outputs; give one number or {m}."

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from patrac_native.architectures import Architecture
 from patrac_native.choice import check_kernel
+from patrac_native.fit_quality import FitQuality, fit_quality
 from patrac_native.kernels import Exact, MGrad
 from patrac_native.last_layer import ExactPosterior, WhitenedQuadratic, is_last_layer_gaussian, whiten
 from patrac_native.likelihoods import Gaussian, Likelihood
@@ -240,9 +241,12 @@ class Posterior:
         if variance is None:
             raise ValueError(
                 "variance must be given, since it is sampled: a positive number or one for each theta, such as "
-                'draws.stats["variance"].'
+                'draws.stats["variance"][0] for theta=draws.theta[0].'
             )
-        wanted = np.broadcast_to(np.asarray(variance, dtype=np.float64), values.shape)
+        given = np.asarray(variance, dtype=np.float64)
+        if given.shape not in ((), values.shape):
+            raise ValueError(f"variance must be a number or have shape {values.shape}, as theta; got {given.shape}.")
+        wanted = np.broadcast_to(given, values.shape)
         if not (np.isfinite(wanted) & (wanted > 0)).all():
             raise ValueError(f"variance must be positive and finite; got {wanted.min():g}.")
         own = self.starting_variance
@@ -344,7 +348,13 @@ class Posterior:
 
     def prior_predictive(self, X: npt.ArrayLike, draws: int, *, seed: int = 0) -> npt.NDArray[Any]:
         """Targets y of prior draws at X with the likelihood's noise: (draws, n, m), or labels (draws, n)."""
-        return self.likelihood.sample(self.prior_predict(X, draws, seed=seed), np.random.default_rng(seed))
+        f, rng = self.prior_predict(X, draws, seed=seed), np.random.default_rng(seed)
+        if isinstance(self.likelihood, Gaussian) and self.likelihood.is_sampled:
+            assert self.likelihood.a is not None and self.likelihood.b is not None
+            variance = self.likelihood.b / rng.gamma(self.likelihood.a, size=(draws, 1, 1))
+            y: npt.NDArray[Any] = f + np.sqrt(variance) * rng.standard_normal(f.shape)
+            return y
+        return self.likelihood.sample(f, rng)
 
     def describe(self) -> str:
         """Say in words which nodes are Bayesian, what is sampled, what is cached and why."""
@@ -364,6 +374,11 @@ class Posterior:
         """
         layers: list[dict[str, int]] = self._model.layers
         return layers
+
+    @cached_property
+    def fit_quality(self) -> FitQuality:
+        """How well the trained network fits the training data, beside the best constant."""
+        return fit_quality(self)
 
     @cached_property
     def quadratic(self) -> WhitenedQuadratic | None:

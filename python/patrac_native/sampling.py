@@ -16,13 +16,12 @@ import numpy.typing as npt
 from patrac_native import _core
 from patrac_native.choice import check_kernel, choose_kernel
 from patrac_native.draws import PER_DRAW, Draws
-from patrac_native.fit_quality import fit_quality
 from patrac_native.kernels import PCNL, Exact, Kernel, MGrad
 from patrac_native.likelihoods import Gaussian
 from patrac_native.posterior import Posterior
 from patrac_native.threads import thread_count
 from patrac_native.validation import as_real_array, cast_checked, check_count, check_finite, check_seed
-from patrac_native.warmup import SETTLE_STEPS, WINDOW, Phase, Warmup, default_warmup
+from patrac_native.warmup import SETTLE_STEPS, TARGET_WINDOW, WINDOW, Phase, Warmup, default_warmup
 
 # The paper keeps adapting to these acceptance rates while sampling (Appendix B).
 ALWAYS_BAND = (0.4, 0.9)
@@ -58,8 +57,8 @@ def sample(
         What to sample.
     kernel : "auto" or Kernel
         `PCN(beta)`, `PCNL(delta)`, `MGrad(delta)`, `EllipticalSlice()` or `Exact()`; "auto" takes the fastest exact one
-        for the posterior, which `post.describe()` names: `Exact()` where it serves, `MGrad(collapse=True)` for other
-        Gaussian likelihoods, else `MGrad()`.
+        for the posterior, which `post.describe()` names: `Exact()` where it serves, else `MGrad(persistence=0.9)`, with
+        `collapse=True` under a Gaussian likelihood.
     chains : int
         At least 1.
     draws : int
@@ -117,7 +116,8 @@ def sample(
         )
     if kernel.adapts and schedule.step_size is None and not schedule.adapts:
         warnings.warn(
-            f"no phase of the warm-up adapts for {WINDOW} steps or more, so the step size stays at its first value; "
+            f"no phase of the warm-up adapts for {WINDOW} steps ({TARGET_WINDOW} with a target) or more, so the "
+            f"step size stays at its first value; "
             f"warm up longer or give one, such as {type(kernel).__name__}(0.1).",
             stacklevel=2,
         )
@@ -139,9 +139,11 @@ def sample(
     config = _core.RunConfig(
         kernel=kernel.name,
         collapse=kernel.collapse,
+        persistence=kernel.persistence,
         variance=_core_variance(post),
         step_size=step_size,
-        step_size_max=kernel.step_size_max,
+        # Far above every prior variance mGrad redraws all from the prior, and a larger delta changes nothing.
+        step_size_max=min(kernel.step_size_max, 1e3 * float(post.prior_variance.max()) + step_size),
         warmup=[_core_phase(phase) for phase in schedule.phases],
         sampling=_core_phase(Phase(0, ALWAYS_BAND if kernel.adapt_always else None)),
         draws=draws,
@@ -149,6 +151,7 @@ def sample(
         seed=seed,
         threads=thread_count(threads),
     )
+    fit = post.fit_quality
     started = time.perf_counter()
     with _ProgressBar(chains * (schedule.steps + draws * thin), progress) as report:
         result = _run(post, kernel, config, start, report)
@@ -158,7 +161,7 @@ def sample(
     if not result["completed"]:
         warnings.warn(
             f"interrupted: {kept} of {draws} draws of each chain are returned"
-            + (" (the warm-up was not over)." if np.isnan(result["warmup_step_size"]).any() else "."),
+            + (" (the warm-up was not over)." if kept == 0 and schedule.phases else "."),
             stacklevel=2,
         )
     nonfinite = result["nonfinite"] + result["warmup_nonfinite"]
@@ -194,7 +197,7 @@ def sample(
         "seconds": seconds,
         "completed": bool(result["completed"]),
         "device": "cpu",
-        "fit": fit_quality(post).to_dict(),
+        "fit": fit.to_dict(),
     }
     return Draws(theta, stats, post.network, post.likelihood, settings)
 

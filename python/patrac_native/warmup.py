@@ -9,8 +9,8 @@ from typing import Any
 from patrac_native.kernels import PCNL, Exact, Kernel
 from patrac_native.validation import check_count, check_positive
 
-# Steps between two looks at the acceptance rate.
-WINDOW = 200
+# Steps between two looks at the acceptance rate, of a band and of a target.
+WINDOW, TARGET_WINDOW = 200, 10
 # The default warm-up: chains are compared after so many steps, twice as many and so on, up to the most.
 FIRST_LOOK, MOST_STEPS = 1_000, 64_000
 # Steps run as sampled before the first draw, at the step size that was found.
@@ -110,7 +110,9 @@ class Warmup:
     def adapts(self) -> bool:
         """Whether a phase is long enough to change the step size at all."""
         return any(
-            (phase.accept is not None or phase.target is not None) and phase.steps >= WINDOW for phase in self.phases
+            (phase.accept is not None and phase.steps >= WINDOW)
+            or (phase.target is not None and phase.steps >= TARGET_WINDOW)
+            for phase in self.phases
         )
 
     def to_dict(self) -> dict[str, Any]:

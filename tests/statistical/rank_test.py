@@ -107,6 +107,34 @@ def native_chain(kernel: pn.Kernel, thin: int) -> Chain:
     return run
 
 
+def native_blocks(kernel: pn.Kernel, thin: int) -> Chain:
+    """Chain of runs of `thin` steps by `pn.sample`, each with noise and accept threshold of its own.
+
+    A step whose noise persists is not reversible; the block is. The step's reverse is itself with the noise turned
+    round, and a block starts from noise and a threshold that are as likely turned round.
+    """
+
+    def run(post: pn.Posterior, theta: Array, states: int, rng: np.random.Generator) -> Array:
+        kept = [theta]
+        for seed in rng.integers(2**63, size=states):
+            draws = pn.sample(
+                post,
+                kernel,
+                chains=1,
+                draws=1,
+                thin=thin,
+                warmup=None,
+                init=kept[-1][None],
+                seed=int(seed),
+                threads=1,
+                progress=False,
+            )
+            kept.append(draws.theta[0, 0])
+        return np.asarray(kept[1:])
+
+    return run
+
+
 class _StartingAt(pn.Gaussian):
     """A sampled variance whose chains start at a given value rather than at its mode given the trained network."""
 
