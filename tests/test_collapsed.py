@@ -333,6 +333,20 @@ def test_draws_depend_neither_on_thinning_nor_on_length_chains_or_threads(dtype:
     np.testing.assert_array_equal(run(post, kernel, chains=3, draws=60, threads=2).theta, every.theta)
 
 
+@pytest.mark.parametrize("architecture", [pn.Mix(5), pn.Full()], ids=str)
+def test_threads_that_share_a_step_do_not_change_it(architecture: pn.Architecture) -> None:
+    """Four threads, about nine slabs of rows, two passes over them a step: whoever comes late has seen theta too."""
+    rng = problems.rng_of("shared collapsed steps")
+    net = problems.random_network(rng, (8, 50, 50, 1))
+    X, y = rng.normal(size=(3_000, 8)), rng.normal(size=3_000)
+    post = pn.Posterior(net, architecture, problems.PRIOR, pn.Gaussian(1.0), X, y)
+    kernel = pn.MGrad(1e-5, collapse=True)
+    alone = run(post, kernel, chains=1, draws=100, threads=1)
+    shared = run(post, kernel, chains=1, draws=100, threads=4)
+    np.testing.assert_array_equal(shared.theta, alone.theta)
+    assert alone.stats["acceptance_rate"].mean() > 0.2
+
+
 def test_a_proposal_of_nothing_is_accepted_and_the_start_is_kept() -> None:
     post = case("full", "gaussian").post
     start = post.theta_map + 0.1

@@ -215,7 +215,10 @@ def test_summary_holds_the_moments_and_diagnostics_of_the_function_draws() -> No
     assert summary.function.max_rhat == diagnostics.convergence(f).max_rhat
     np.testing.assert_array_equal(summary.acceptance_rate, draws.stats["acceptance_rate"].mean(axis=1))
     text = str(summary)
-    assert f"{draws.network.architecture.label()} by MGrad(collapse=True): 2 chains x 100 draws (thin 5)" in text
+    assert (
+        f"{draws.network.architecture.label()} by MGrad(collapse=True, persistence=0.9): 2 chains x 100 draws (thin 5)"
+        in text
+    )
     assert "90% interval" in text and "max R-hat" in text and "steps/s" in text
 
 

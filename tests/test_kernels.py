@@ -248,7 +248,11 @@ def test_pcnl_at_delta_two_forgets_the_state_and_keeps_the_drift() -> None:
         ),
         (lambda: pn.MGrad(0.1, collapse=1), TypeError, "collapse of MGrad must be"),  # type: ignore[arg-type]
         (lambda: pn.MGrad(persistence=1.0), ValueError, r"persistence of MGrad must be in \[0, 1\); got 1\."),
-        (lambda: pn.MGrad(persistence=-0.5), ValueError, "persistence of MGrad must be non-negative and finite"),
+        (
+            lambda: pn.MGrad(persistence=-0.5),
+            ValueError,
+            "persistence of MGrad must be zero or positive, and finite; got -0.5",
+        ),
         (lambda: pn.PCN(1.01), ValueError, r"beta of PCN must be in \(0, 1\]; got 1\.01\."),
         (lambda: pn.PCN(0), ValueError, "beta of PCN must be positive and finite; got 0"),
     ],

@@ -179,11 +179,13 @@ def test_without_a_seed_one_is_drawn_and_recorded() -> None:
 def test_the_default_kernel_is_the_one_that_describe_names_with_its_default_warmup() -> None:
     post = small()
     auto = pn.sample(post, chains=1, draws=5, seed=1)
-    kernel = pn.MGrad(collapse=True)
+    kernel = pn.MGrad(collapse=True, persistence=0.9)
     named = pn.sample(post, kernel, chains=1, draws=5, warmup=pn.default_warmup(kernel), seed=1)
     np.testing.assert_array_equal(auto.theta, named.theta)
-    assert auto.settings["kernel"] == {"name": "mgrad", "delta": None, "collapse": True, "adapt": "warmup"}
-    assert "MGrad(collapse=True)" in post.describe() and auto.settings["kernel_reason"] in post.describe()
+    assert auto.settings["kernel"] == kernel.to_dict()
+    assert (
+        "MGrad(collapse=True, persistence=0.9)" in post.describe() and auto.settings["kernel_reason"] in post.describe()
+    )
     assert auto.settings["device"] == "cpu" and auto.settings["completed"]
 
 

@@ -333,7 +333,7 @@ def test_accepting_everything_at_the_largest_step_is_no_finding() -> None:
 
 
 def test_a_start_of_ones_own_is_advised_against_only_where_there_was_one() -> None:
-    stuck = replace(SOUND, longest_still=one(5000, 10), warmup_steps=50_000)
+    stuck = replace(SOUND, longest_still=one(5000, 10), warmup_steps=50_000, init="map")
     assert judge(stuck).findings[0].remedy.startswith("warm up longer, warmup=100000;")
     remedy = judge(replace(stuck, init="prior")).findings[0].remedy
     assert remedy.startswith('start every chain at init="map" and warm up longer, warmup=100000;')

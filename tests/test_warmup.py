@@ -241,5 +241,8 @@ def test_an_averaging_phase_ends_with_the_geometric_mean_of_its_second_half() ->
 
 
 def test_a_warmup_too_short_to_adapt_is_warned_of() -> None:
-    with pytest.warns(UserWarning, match="no phase of the warm-up adapts for 200 steps or more"):
-        pn.sample(posterior(), warmup=100, chains=1, draws=1, seed=1)
+    for schedule in (pn.Warmup((pn.Phase(199, (0.4, 0.9)),)), 9):
+        with pytest.warns(
+            UserWarning, match=r"no phase of the warm-up adapts for 200 steps \(10 with a target\) or more"
+        ):
+            pn.sample(posterior(), warmup=schedule, chains=1, draws=1, seed=1)
