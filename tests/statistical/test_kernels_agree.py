@@ -25,6 +25,8 @@ KERNELS = {
     "mgrad": pn.MGrad(),
     "elliptical slice": pn.EllipticalSlice(),
     "collapsed pcnl": pn.PCNL(collapse=True),
+    "persistent mgrad": pn.MGrad(persistence=0.9),
+    "collapsed persistent mgrad": pn.MGrad(collapse=True, persistence=0.9),
 }
 # What the others are compared with: the fastest, whose own error hardly counts.
 BASE = pn.MGrad(collapse=True)
