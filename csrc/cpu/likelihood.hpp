@@ -1,13 +1,45 @@
 // Log-likelihood of a tile and its derivative with respect to the outputs (docs/method.md, section 5).
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <numbers>
+#include <vector>
 
 #include "../patrac.hpp"
 #include "../shared/elementary.hpp"
 #include "wide.hpp"
 
 namespace patrac::PATRAC_LEVEL {
+
+// l of `terms` Gaussian terms of one variance: -terms/2 log(2 pi variance) - sum of squares / (2 variance).
+struct GaussianTerms {
+    double terms;
+
+    double constant(double variance) const { return -0.5 * terms * std::log(2.0 * std::numbers::pi * variance); }
+    double sum_of_squares(double log_likelihood, double variance) const {
+        return 2.0 * variance * (constant(variance) - log_likelihood);
+    }
+    double rescaled(double log_likelihood, double from, double to) const {
+        return constant(to) - 0.5 * sum_of_squares(log_likelihood, from) / to;
+    }
+};
+
+// The likelihood with its constants in the engine's terms.
+template <class T>
+struct LikelihoodTerms {
+    LikelihoodKind kind;
+    std::vector<T> precision;  // (m,), Gaussian
+    double constant = 0.0;     // what the tiles leave out of the normalised log-likelihood
+    double terms = 0.0;        // Gaussian: outputs times the sum of row weights
+
+    // One noise variance for all outputs.
+    void set_variance(double variance) {
+        std::fill(precision.begin(), precision.end(), static_cast<T>(1.0 / variance));
+        constant = GaussianTerms{terms}.constant(variance);
+    }
+};
 
 // Outputs f, derivatives delta and targets are node-major (m or 1, stride); `weight` (stride,) is the factor of each
 // row, zero in padding. Each function returns sum_r weight_r l_r without the Gaussian constant and writes delta[c][r] =

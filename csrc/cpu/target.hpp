@@ -132,7 +132,7 @@ public:
         : FormTarget<T>(form),
           row_((this->dim_ + stripe - 1) / stripe * stripe),
           ones_(this->dim_),
-          to_theta_(this->dim_ * row_),
+          to_theta_((this->dim_ + streams - 1) / streams * streams * row_),
           drawn_(row_),
           curvature_(this->dim_),
           mean_(this->dim_),
@@ -141,7 +141,7 @@ public:
         std::fill_n(ones_.data(), this->dim_, 1.0);
         for (std::int64_t i = 0; i < this->dim_; ++i)
             for (std::int64_t j = 0; j < this->dim_; ++j)
-                to_theta_[j * row_ + i] = form.to_theta[static_cast<std::size_t>(i * this->dim_ + j)];
+                to_theta_[j * row_ + i] = static_cast<T>(form.to_theta[static_cast<std::size_t>(i * this->dim_ + j)]);
         find_conditional();
     }
 
@@ -153,19 +153,22 @@ public:
 
     const double* prior_variance(const double*) const { return ones_.data(); }
 
-    // theta = to_theta z, summed in order in float64.
+    // theta = to_theta z, in the chain's type: a few dozen terms to a sum, and no acceptance ratio rests on it.
     double complete(const State<T, Nothing>& state, const T*, T* theta) {
-        using D = Vec<double>;
+        using V = Vec<T>;
         for (std::int64_t i = 0; i < row_; i += stripe) {
-            D sum[columns] = {};
-            for (std::int64_t j = 0; j < this->dim_; ++j) {
-                const D z = broadcast<D>(static_cast<double>(state.theta[j]));
-                const double* const column = to_theta_.data() + j * row_ + i;
-                for (int k = 0; k < columns; ++k) sum[k] = fma(z, load<D>(column + k * lanes_v<D>), sum[k]);
-            }
-            for (int k = 0; k < columns; ++k) store<D>(drawn_.data() + i + k * lanes_v<D>, sum[k]);
+            // Sums of every fourth coordinate side by side: one alone would wait for itself.
+            V sum[streams][columns] = {};
+            for (std::int64_t j = 0; j < this->dim_; j += streams)
+                for (int t = 0; t < streams; ++t) {
+                    const V z = broadcast<V>(state.theta[j + t]);
+                    const T* const column = to_theta_.data() + (j + t) * row_ + i;
+                    for (int k = 0; k < columns; ++k) sum[t][k] = fma(z, load<V>(column + k * lanes_v<V>), sum[t][k]);
+                }
+            for (int k = 0; k < columns; ++k)
+                store<V>(drawn_.data() + i + k * lanes_v<V>, (sum[0][k] + sum[1][k]) + (sum[2][k] + sum[3][k]));
         }
-        narrow(drawn_.data(), this->dim_, theta);
+        std::copy_n(drawn_.data(), this->dim_, theta);
         return state.log_likelihood;
     }
 
@@ -192,14 +195,14 @@ private:
         }
     }
 
-    // Sums that run side by side in complete().
-    static constexpr int columns = 8;
-    static constexpr std::int64_t stripe = columns * lanes_v<Vec<double>>;
+    // Vectors of theta and coordinates of z that run side by side in complete().
+    static constexpr int columns = 3, streams = 4;
+    static constexpr std::int64_t stripe = columns * lanes_v<Vec<T>>;
 
     std::int64_t row_;  // of to_theta_
     AlignedArray<double> ones_;
-    AlignedArray<double> to_theta_;  // transposed: (K, row_)
-    AlignedArray<double> drawn_;     // (row_,)
+    AlignedArray<T> to_theta_;  // transposed: (K, row_), and rows of zeros up to whole streams
+    AlignedArray<T> drawn_;     // (row_,)
     AlignedArray<double> curvature_;
     AlignedArray<T> mean_, deviation_;
 };

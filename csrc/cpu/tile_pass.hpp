@@ -2,9 +2,7 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <numbers>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -12,109 +10,12 @@
 #include "../model/collapse.hpp"
 #include "packed.hpp"
 #include "contraction.hpp"
+#include "layer_parameters.hpp"
 #include "likelihood.hpp"
 #include "pack.hpp"
+#include "totals.hpp"
 
 namespace patrac::PATRAC_LEVEL {
-
-// l of `terms` Gaussian terms of one variance: -terms/2 log(2 pi variance) - sum of squares / (2 variance).
-struct GaussianTerms {
-    double terms;
-
-    double constant(double variance) const { return -0.5 * terms * std::log(2.0 * std::numbers::pi * variance); }
-    double sum_of_squares(double log_likelihood, double variance) const {
-        return 2.0 * variance * (constant(variance) - log_likelihood);
-    }
-    double rescaled(double log_likelihood, double from, double to) const {
-        return constant(to) - 0.5 * sum_of_squares(log_likelihood, from) / to;
-    }
-};
-
-// The likelihood with its constants in the engine's terms.
-template <class T>
-struct LikelihoodTerms {
-    LikelihoodKind kind;
-    std::vector<T> precision;  // (m,), Gaussian
-    double constant = 0.0;     // what the tiles leave out of the normalised log-likelihood
-    double terms = 0.0;        // Gaussian: outputs times the sum of row weights
-
-    // One noise variance for all outputs.
-    void set_variance(double variance) {
-        std::fill(precision.begin(), precision.end(), static_cast<T>(1.0 / variance));
-        constant = GaussianTerms{terms}.constant(variance);
-    }
-};
-
-// Log-likelihood and gradient summed over a range of tiles, in float64.
-struct Totals {
-    double log_likelihood = 0.0;
-    std::vector<AlignedArray<double>> blocks;  // the plan's gradient blocks, layer by layer
-
-    explicit Totals(const Plan& plan) {
-        for (const PlanLayer& layer : plan.layers)
-            for (const GradientBlock& block : layer.gradient)
-                blocks.emplace_back(std::ssize(block.rows) * std::ssize(block.sources));
-    }
-
-    void add(const Totals& other, bool gradient) {
-        log_likelihood += other.log_likelihood;
-        if (!gradient) return;
-        for (std::size_t b = 0; b < blocks.size(); ++b)
-            for (std::int64_t i = 0; i < blocks[b].size(); ++i) blocks[b][i] += other.blocks[b][i];
-    }
-
-    // To theta's order: the entries of the first n_layers layers.
-    template <class T>
-    void gather(const Plan& plan, std::size_t n_layers, T* gradient) const {
-        auto total = blocks.begin();
-        for (std::size_t l = 0; l < n_layers; ++l)
-            for (const GradientBlock& block : plan.layers[l].gradient) {
-                const double* const from = (total++)->data();
-                for (const Run& run : block.runs) narrow(from + run.packed, run.length, gradient + run.theta);
-            }
-    }
-};
-
-// What a collapsed output layer needs of the data, summed over a range of tiles: Phi'W Phi and Phi'W (y - o), Phi the
-// features, o the outputs without their Bayesian weights, W the row weights.
-struct Moments {
-    AlignedArray<double> gram;   // (P, P), on and above the diagonal
-    AlignedArray<double> cross;  // (m, P)
-
-    Moments(std::int64_t n_outputs, std::int64_t n_features)
-        : gram(n_features * n_features), cross(n_outputs * n_features) {}
-
-    void add(const Moments& other) {
-        for (std::int64_t i = 0; i < gram.size(); ++i) gram[i] += other.gram[i];
-        for (std::int64_t i = 0; i < cross.size(); ++i) cross[i] += other.cross[i];
-    }
-};
-
-// Parameters of one layer: the plan's array with the Bayesian entries copied in, or theta itself where it is the array.
-template <class T>
-class LayerParameters {
-public:
-    LayerParameters(const std::vector<double>& fixed, const std::vector<Run>& runs)
-        : runs_(&runs), packed_(std::ssize(fixed)) {
-        std::transform(fixed.begin(), fixed.end(), packed_.data(), [](double x) { return static_cast<T>(x); });
-        in_place_ = runs.size() == 1 && runs.front().length == packed_.size();
-        values_ = packed_.data();
-    }
-    void set_theta(const T* theta) {
-        if (in_place_) {
-            values_ = theta + runs_->front().theta;
-            return;
-        }
-        for (const Run& run : *runs_) std::copy_n(theta + run.theta, run.length, packed_.data() + run.packed);
-    }
-    const T* data() const { return values_; }
-
-private:
-    const std::vector<Run>* runs_;
-    AlignedArray<T> packed_;
-    bool in_place_;
-    const T* values_;
-};
 
 // Weights and the workspace of one tile. One pass serves one thread at a time. What passes over a tile is kept out of
 // line: it is large, and called from every kind of chain.

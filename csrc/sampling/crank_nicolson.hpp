@@ -52,15 +52,16 @@ public:
             shrink_[i] = static_cast<T>(s);
             drift_[i] = static_cast<T>(variance * s);
             noise_[i] = static_cast<T>(std::sqrt(variance * s * (2.0 - s)));
-            ratio_[i] = s / (2.0 - s);
-            ratio_variance_[i] = ratio_[i] * variance;
+            const double ratio = s / (2.0 - s);
+            ratio_[i] = static_cast<T>(ratio);
+            ratio_variance_[i] = static_cast<T>(ratio * variance);
             if (persistence_ == 0.0) continue;
             const double c = 1.0 - s, a = persistence_ * c;
             kept_[i] = static_cast<T>(a);
             fresh_[i] = static_cast<T>(std::sqrt(1.0 - a * a));
             turned_[i] = static_cast<T>(c);
             pull_[i] = static_cast<T>(std::sqrt(s * (2.0 - s) / variance));
-            push_[i] = static_cast<T>(std::sqrt(ratio_[i] * variance));
+            push_[i] = static_cast<T>(std::sqrt(ratio * variance));
         }
     }
 
@@ -104,7 +105,7 @@ public:
             const D from = load_wide(u.theta.data() + i), to = load_wide(v.theta.data() + i);
             const D at_from = load_wide(u.gradient.data() + i), at_to = load_wide(v.gradient.data() + i);
             const D both = at_to + at_from;
-            const D pull = load<D>(ratio_.data() + i) * (to + from) - load<D>(ratio_variance_.data() + i) * both;
+            const D pull = load_wide(ratio_.data() + i) * (to + from) - load_wide(ratio_variance_.data() + i) * both;
             along = fma(to - from, both, along);
             bend = fma(at_to - at_from, pull, bend);
         }
@@ -172,8 +173,8 @@ private:
     const double* prior_variance_;  // outlives the kernel
     double persistence_;            // a
     double step_size_ = 0.0;
-    AlignedArray<T> shrink_, drift_, noise_;       // s, C s, (C s (2 - s))^(1/2)
-    AlignedArray<double> ratio_, ratio_variance_;  // r, r C
+    AlignedArray<T> shrink_, drift_, noise_;  // s, C s, (C s (2 - s))^(1/2)
+    AlignedArray<T> ratio_, ratio_variance_;  // r, r C
     // With persistence:
     AlignedArray<T> momentum_;                             // p
     AlignedArray<T> kept_, fresh_, turned_, pull_, push_;  // a c, (1 - a^2 c^2)^(1/2), c, (s (2-s)/C)^(1/2), k C^(1/2)
