@@ -1,82 +1,16 @@
 // Bindings of the model: construction, batched evaluation, prediction and sampling.
 #include "bindings.hpp"
 
-#include <algorithm>
-#include <cmath>
-#include <exception>
-#include <functional>
-#include <map>
-#include <memory>
 #include <optional>
 #include <utility>
 
 #include "../patrac.hpp"
 #include "arrays.hpp"
+#include "model_arguments.hpp"
+#include "run_chains.hpp"
 
 namespace patrac::bindings {
 namespace {
-
-const std::map<std::string, Activation> activations = {{"tanh", Activation::tanh},
-                                                       {"relu", Activation::relu},
-                                                       {"gelu", Activation::gelu},
-                                                       {"silu", Activation::silu},
-                                                       {"sigmoid", Activation::sigmoid}};
-const std::map<std::string, LikelihoodKind> likelihoods = {{"gaussian", LikelihoodKind::gaussian},
-                                                           {"categorical", LikelihoodKind::categorical},
-                                                           {"bernoulli", LikelihoodKind::bernoulli}};
-const std::map<std::string, KernelKind> kernels = {{"pcn", KernelKind::pcn},
-                                                   {"pcnl", KernelKind::pcnl},
-                                                   {"mgrad", KernelKind::mgrad},
-                                                   {"elliptical_slice", KernelKind::elliptical_slice},
-                                                   {"exact", KernelKind::exact}};
-
-template <class Enum>
-Enum named(const std::map<std::string, Enum>& names, const std::string& name) {
-    const auto found = names.find(name);
-    require(found != names.end(), ("unknown name '" + name + "'").c_str());
-    return found->second;
-}
-
-using Arrays = std::vector<Array<double>>;
-using Masks = std::vector<Array<bool>>;
-
-Network make_network(const std::string& activation, const Arrays& weights, const Arrays& biases,
-                     const Masks* weight_masks, const Masks* bias_masks) {
-    Network network;
-    network.activation = named(activations, activation);
-    require(!weights.empty() && weights.size() == biases.size(), "one weight matrix and bias vector for each layer");
-    require(!weight_masks || (weight_masks->size() == weights.size() && bias_masks->size() == weights.size()),
-            "one mask for each weight matrix and bias vector");
-    for (std::size_t l = 0; l < weights.size(); ++l) {
-        require(weights[l].ndim() == 2 && biases[l].ndim() == 1 && biases[l].shape(0) == weights[l].shape(0),
-                "weights (N_l, N_l-1) and biases (N_l,)");
-        require(l == 0 || weights[l].shape(1) == weights[l - 1].shape(0), "layers that follow on each other");
-        Layer layer;
-        layer.n_out = weights[l].shape(0);
-        layer.n_in = weights[l].shape(1);
-        layer.weights = to_vector(weights[l]);
-        layer.biases = to_vector(biases[l]);
-        layer.weight_mask.assign(layer.weights.size(), 0);
-        layer.bias_mask.assign(layer.biases.size(), 0);
-        if (weight_masks) {
-            const auto& weight_mask = (*weight_masks)[l];
-            const auto& bias_mask = (*bias_masks)[l];
-            require(weight_mask.size() == weights[l].size() && bias_mask.size() == biases[l].size(), "mask shape");
-            layer.weight_mask.assign(weight_mask.data(), weight_mask.data() + weight_mask.size());
-            layer.bias_mask.assign(bias_mask.data(), bias_mask.data() + bias_mask.size());
-        }
-        network.layers.push_back(std::move(layer));
-    }
-    return network;
-}
-
-// Keeps a Python object until the last copy of the pointer is gone, in whatever thread that is.
-std::shared_ptr<const void> hold(const py::object& object) {
-    return {new py::object(object), [](const void* held) {
-                const py::gil_scoped_acquire gil;
-                delete static_cast<const py::object*>(held);
-            }};
-}
 
 py::dict report_dict(const LayerReport& report) {
     py::dict d;
@@ -90,99 +24,6 @@ py::dict report_dict(const LayerReport& report) {
     return d;
 }
 
-// Calls Python about every 50 ms: pending signals first, then the progress callback, unless it is None.
-class PythonMonitor {
-public:
-    explicit PythonMonitor(py::object progress) : progress_(std::move(progress)) {}
-
-    bool operator()(const Progress& progress) {
-        const py::gil_scoped_acquire gil;
-        try {
-            if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-            if (!stopped_ && !progress_.is_none())
-                progress_(progress.steps_done, progress.steps_total, progress.acceptance_rate);
-        } catch (py::error_already_set& error) {
-            // Ctrl-C, pressed once or more, ends the run and keeps its draws; any other exception is the caller's.
-            if (!error.matches(PyExc_KeyboardInterrupt)) error_ = std::current_exception();
-            stopped_ = true;
-        }
-        return !stopped_;
-    }
-    void rethrow() const {
-        if (error_) std::rethrow_exception(error_);
-    }
-
-private:
-    py::object progress_;
-    bool stopped_ = false;
-    std::exception_ptr error_;
-};
-
-// run(config, buffers, monitor) is called without the GIL.
-template <class T, class Run>
-py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Array<T>& init,
-                    const Array<double>& prior_variance, py::object progress) {
-    const py::ssize_t draws = config.draws, phases = std::ssize(config.warmup);
-    require(init.ndim() == 2 && init.shape(1) == dim && prior_variance.size() == dim, "init or prior_variance shape");
-    const py::ssize_t chains = config.chains = init.shape(0);
-
-    Array<T> theta({chains, draws, dim});
-    Array<double> log_likelihood({chains, draws}), log_prior({chains, draws});
-    Array<double> acceptance({chains, draws}), step_size({chains, draws});
-    Array<double> variance({config.variance.sampled ? chains : 0, draws});
-    Array<double> warmup_acceptance({chains, phases}), warmup_step_size({chains, phases});
-    Array<std::int64_t> nonfinite(chains), warmup_nonfinite(chains), draws_done(chains);
-    Array<std::int64_t> warmup_steps(phases), warmup_stable(phases);
-    for (auto* counts : {&nonfinite, &warmup_nonfinite, &draws_done}) std::fill_n(counts->mutable_data(), chains, 0);
-    std::fill_n(warmup_steps.mutable_data(), phases, 0);
-    std::fill_n(warmup_stable.mutable_data(), phases, -1);
-    std::fill_n(warmup_acceptance.mutable_data(), chains * phases, std::nan(""));
-    std::fill_n(warmup_step_size.mutable_data(), chains * phases, std::nan(""));
-
-    RunBuffers<T> buffers;
-    buffers.init = init.data();
-    buffers.prior_variance = prior_variance.data();
-    buffers.theta = theta.mutable_data();
-    buffers.log_likelihood = log_likelihood.mutable_data();
-    buffers.log_prior = log_prior.mutable_data();
-    buffers.acceptance_rate = acceptance.mutable_data();
-    buffers.step_size = step_size.mutable_data();
-    if (config.variance.sampled) buffers.variance = variance.mutable_data();
-    buffers.warmup_acceptance = warmup_acceptance.mutable_data();
-    buffers.warmup_step_size = warmup_step_size.mutable_data();
-    buffers.warmup_steps = warmup_steps.mutable_data();
-    buffers.warmup_stable = warmup_stable.mutable_data();
-    buffers.nonfinite = nonfinite.mutable_data();
-    buffers.warmup_nonfinite = warmup_nonfinite.mutable_data();
-    buffers.draws_done = draws_done.mutable_data();
-
-    PythonMonitor monitor(std::move(progress));
-    bool completed = false;
-    {
-        // The run touches only the arrays above, which this frame owns, so no Python object is reached without the GIL.
-        const py::gil_scoped_release release;
-        completed = run(config, buffers, std::ref(monitor));
-    }
-    monitor.rethrow();
-
-    py::dict result;
-    result["theta"] = theta;
-    result["log_likelihood"] = log_likelihood;
-    result["log_prior"] = log_prior;
-    result["acceptance_rate"] = acceptance;
-    result["step_size"] = step_size;
-    if (config.variance.sampled) result["variance"] = variance;
-    result["warmup_acceptance_rate"] = warmup_acceptance;
-    result["warmup_step_size"] = warmup_step_size;
-    result["warmup_steps"] = warmup_steps;
-    result["warmup_stable"] = warmup_stable;
-    result["nonfinite"] = nonfinite;
-    result["warmup_nonfinite"] = warmup_nonfinite;
-    result["draws_done"] = draws_done;
-    result["completed"] = completed;
-    return result;
-}
-
 template <class T>
 void bind_model_of(py::module_& m, const char* name) {
     py::class_<Model<T>>(m, name)
@@ -191,31 +32,11 @@ void bind_model_of(py::module_& m, const char* name) {
                          const std::optional<std::pair<Arrays, Arrays>>& companion, const std::string& likelihood,
                          const Array<double>& variance, const py::array_t<T>& inputs, const Array<double>& targets,
                          const Array<double>& row_weights, const std::string& level, bool in_place) {
-                 const Network network = make_network(activation, weights, biases, &weight_masks, &bias_masks);
-                 std::optional<Network> fixed;
-                 if (companion) fixed = make_network(activation, companion->first, companion->second, nullptr, nullptr);
-                 require(
-                     !fixed || (fixed->n_inputs() == network.n_inputs() && fixed->n_outputs() == network.n_outputs()),
-                     "companion of the same inputs and outputs");
-                 require(inputs.ndim() == 2 && inputs.shape(1) == network.n_inputs(), "inputs shape");
-                 require(row_weights.size() == inputs.shape(0), "row_weights shape");
-                 constexpr py::ssize_t size = sizeof(T);
-                 require(inputs.strides(0) % size == 0 && inputs.strides(1) % size == 0, "aligned inputs");
-                 const DataView<T> data{.n_rows = inputs.shape(0),
-                                        .inputs = inputs.data(),
-                                        .row_step = inputs.strides(0) / size,
-                                        .column_step = inputs.strides(1) / size,
-                                        .targets = targets.data(),
-                                        .row_weights = row_weights.data(),
-                                        .owner = in_place ? hold(inputs) : nullptr};
-                 const Likelihood spec{named(likelihoods, likelihood), to_vector(variance)};
-                 require(targets.size() == inputs.shape(0) * targets_per_row(spec.kind, network.n_outputs()),
-                         "targets shape");
-                 require(spec.kind != LikelihoodKind::gaussian || variance.size() == network.n_outputs(),
-                         "variance shape");
+                 const ModelArguments<T> model(activation, weights, biases, weight_masks, bias_masks, companion,
+                                               likelihood, variance, inputs, targets, row_weights, in_place);
                  // The arguments are held by the caller; the model copies what it keeps, or holds the inputs.
                  const py::gil_scoped_release release;
-                 return make_model<T>(network, fixed, spec, data, level);
+                 return make_model<T>(model.network, model.companion, model.likelihood, model.data, level);
              }),
              py::kw_only(), py::arg("activation"), py::arg("weights"), py::arg("biases"), py::arg("weight_masks"),
              py::arg("bias_masks"), py::arg("companion"), py::arg("likelihood"), py::arg("variance"),

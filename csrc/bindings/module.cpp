@@ -11,8 +11,9 @@ PYBIND11_MODULE(_core, m) {
     m.def("default_simd_level", &patrac::default_simd_level);
     m.attr("COMPILER") = PATRAC_COMPILER;
     m.attr("FLAGS") = PATRAC_FLAGS;
-    m.attr("CUDA") = false;
+    m.attr("CUDA") = PATRAC_CUDA_VERSION;
     patrac::bindings::bind_model(m);
+    patrac::bindings::bind_device(m);
     patrac::bindings::bind_noise(m);
     patrac::bindings::bind_testing(m);
 }

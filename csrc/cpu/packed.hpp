@@ -51,7 +51,11 @@ struct TileLayout {
     // n_targets: m for Gaussian and Bernoulli, 1 for class labels, 0 when only f is wanted.
     TileLayout(const Plan& plan, std::int64_t n_rows, std::int64_t n_targets, std::int64_t lanes,
                std::int64_t element_bytes, bool inputs_in_place = false)
-        : stride(tile_rows(plan, n_rows, lanes, element_bytes)) {
+        : TileLayout(plan, tile_rows(plan, n_rows, lanes, element_bytes), n_targets, inputs_in_place) {}
+
+    // Tiles of `tile_stride` rows.
+    TileLayout(const Plan& plan, std::int64_t tile_stride, std::int64_t n_targets, bool inputs_in_place)
+        : stride(tile_stride) {
         const auto reserve = [this](std::int64_t items) {
             const std::int64_t start = size;
             size += items * stride;

@@ -1,8 +1,6 @@
 // The step of each Crank-Nicolson kernel and the two sums of its acceptance ratio (docs/method.md, section 6).
 #pragma once
 
-#include <cmath>
-
 #include "lanes.hpp"
 
 namespace patrac::PATRAC_LEVEL {
@@ -15,17 +13,20 @@ namespace patrac::PATRAC_LEVEL {
 //
 // pCNL: the paper prints <u - v, g(u)>; that sign breaks detailed balance (tests/test_kernels.py keeps both).
 
-PATRAC_FN double pcn_shrink(double beta) {
-    return beta * beta / (1.0 + std::sqrt(1.0 - beta * beta));
+template <class T>
+PATRAC_FN T pcn_shrink(T beta) {
+    return beta * beta / (T(1) + sqrt(T(1) - beta * beta));
 }
 
-PATRAC_FN double pcnl_shrink(double delta) {
-    return 2.0 * delta / (2.0 + delta);
+template <class T>
+PATRAC_FN T pcnl_shrink(T delta) {
+    return T(2) * delta / (T(2) + delta);
 }
 
 // Titsias & Papaspiliopoulos (2018) with A = (1/C + 2/delta)^-1 = C s.
-PATRAC_FN double mgrad_shrink(double delta, double variance) {
-    return delta / (delta + 2.0 * variance);
+template <class T>
+PATRAC_FN T mgrad_shrink(T delta, T variance) {
+    return delta / (delta + T(2) * variance);
 }
 
 }  // namespace patrac::PATRAC_LEVEL

@@ -66,7 +66,7 @@ PATRAC_FN V maximum(V a, V b) {
 #endif
 }
 
-#if !defined(__CUDA_ARCH__)
+#if !defined(__CUDACC__)
 // Lanes of a and b by index, b's counting on from a's. GCC before 12 has the operation under another name.
 template <int... Index, class V>
 PATRAC_FN V shuffle(V a, V b, std::integer_sequence<int, Index...>) {
@@ -205,6 +205,7 @@ PATRAC_FN V polynomial(V x, Coefficients... coefficients) {
     return term[0];
 }
 
+#if !defined(__CUDACC__)
 // f(0) .. f(N - 1) with constants for arguments. Where a loop indexes an array of accumulators, even one that the
 // compiler unrolls later, the array can end up in memory.
 template <int N, class F>
@@ -244,5 +245,6 @@ PATRAC_FN auto reduce_add(V x) {
     else
         return reduce_add(folded(x));
 }
+#endif
 
 }  // namespace patrac::PATRAC_LEVEL

@@ -19,7 +19,7 @@ PATRAC_FN std::uint64_t multiply_low32(std::uint64_t a, std::uint32_t b) {
     return (a & 0xFFFFFFFFu) * b;
 }
 
-#if !defined(__CUDA_ARCH__)
+#if !defined(__CUDACC__)
 // Unsigned 64-bit lanes, each holding one 32-bit Philox word.
 typedef std::uint64_t Words __attribute__((vector_size(PATRAC_VECTOR_BYTES)));
 inline constexpr int word_lanes = PATRAC_VECTOR_BYTES / 8;
@@ -65,7 +65,7 @@ PATRAC_FN PhiloxBlock<std::uint64_t> philox4x32_10(PhiloxBlock<std::uint64_t> c,
     return c;
 }
 
-#if !defined(__CUDA_ARCH__)
+#if !defined(__CUDACC__)
 // The keys of all rounds, spread over lanes once for a whole stream.
 struct PhiloxRoundKeys {
     Words k0[philox_rounds], k1[philox_rounds];

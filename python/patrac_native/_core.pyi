@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 COMPILER: str
 FLAGS: str
-CUDA: bool
+CUDA: str
 
 T = TypeVar("T", np.float32, np.float64)
 _Float64 = npt.NDArray[np.float64]
@@ -153,6 +153,43 @@ def sample_quadratic64(
     progress: Callable[[int, int, float], None] | None,
     level: str,
 ) -> dict[str, Any]: ...
+def device_status(device: str) -> dict[str, Any]: ...
+def device_normals32(
+    *, device: str, seed: int, chain: int, step: int, purpose: Purpose, count: int
+) -> npt.NDArray[np.float32]: ...
+def device_normals64(*, device: str, seed: int, chain: int, step: int, purpose: Purpose, count: int) -> _Float64: ...
+
+class _DeviceModel(Generic[T]):
+    """DeviceModel32 or DeviceModel64: a plan with its packed data in a device's memory."""
+
+    def __init__(
+        self,
+        *,
+        device: str,
+        activation: str,
+        weights: Sequence[_Float64],
+        biases: Sequence[_Float64],
+        weight_masks: Sequence[npt.NDArray[np.bool_]],
+        bias_masks: Sequence[npt.NDArray[np.bool_]],
+        companion: tuple[Sequence[_Float64], Sequence[_Float64]] | None,
+        likelihood: str,
+        variance: _Float64,
+        inputs: npt.NDArray[T],
+        targets: _Float64,
+        row_weights: _Float64,
+    ) -> None: ...
+    def layout(self, persists: bool) -> dict[str, Any]: ...
+    def log_likelihood_and_grad(self, theta: npt.NDArray[T]) -> tuple[_Float64, npt.NDArray[T]]: ...
+    def sample(
+        self,
+        config: RunConfig,
+        init: npt.NDArray[T],
+        prior_variance: _Float64,
+        progress: Callable[[int, int, float], None] | None,
+    ) -> dict[str, Any]: ...
+
+class DeviceModel32(_DeviceModel[np.float32]): ...
+class DeviceModel64(_DeviceModel[np.float64]): ...
 
 class testing:
     @staticmethod

@@ -9,6 +9,13 @@ from importlib.metadata import PackageNotFoundError, version
 from patrac_native import _core
 
 
+def _cuda() -> str:
+    if not _core.CUDA:
+        return "no (built without)"
+    status = _core.device_status("cuda")
+    return f"built with {_core.CUDA}, " + (status["name"] if status["usable"] else f"not usable: {status['reason']}")
+
+
 def build_info() -> dict[str, str]:
     """Return versions, compiler, flags, instruction-set levels and whether CUDA is there.
 
@@ -24,7 +31,7 @@ def build_info() -> dict[str, str]:
         "flags": _core.FLAGS,
         "SIMD levels": ", ".join(_core.simd_levels()),
         "SIMD level in use": _core.default_simd_level() + (" (PATRAC_SIMD)" if os.environ.get("PATRAC_SIMD") else ""),
-        "CUDA": "yes" if _core.CUDA else "no (built without)",
+        "CUDA": _cuda(),
     }
     for name in ("numpy", "scipy", "torch", "arviz-stats", "matplotlib"):
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from patrac_native.choice import choose_kernel
+from patrac_native.device import choose_device
 from patrac_native.kernels import short_name
 from patrac_native.last_layer import is_last_layer_gaussian
 
@@ -47,13 +48,15 @@ def describe_posterior(post: Posterior) -> str:
             lines.append(_named_nodes(post, index))
     lines.append(
         f"engine: {post.dtype.name}, level {post.level}, tiles of {model.tile_rows} rows, "
-        f"{model.cached_bytes / 2**20:.2f} MiB of cached data, cpu"
+        f"{model.cached_bytes / 2**20:.2f} MiB of cached data"
     )
     if is_last_layer_gaussian(post):
         lines.append(
             "a step needs no pass over the data: the log-likelihood is quadratic in theta, so draws and chains come "
             "from its sufficient statistics"
         )
+    device, why = choose_device("auto", post, None)
+    lines.append(f'device="auto" means {device}: {why}')
     kernel, reason = choose_kernel(post)
     lines.append(f'kernel="auto" means {short_name(kernel.to_dict())}: {reason}')
     return "\n".join(line for line in lines if line)

@@ -19,6 +19,7 @@ from patrac_native.validation import FloatArray, as_real_array, cast_checked, ch
 
 DTYPES = ("float32", "float64")
 CoreModel = _core.Model32 | _core.Model64
+DeviceModel = _core.DeviceModel32 | _core.DeviceModel64
 
 # One entry of theta; `column` is -1 for a bias. Layers count from 1, nodes from 0 in ranked order.
 PARAMETER_DTYPE = np.dtype([("layer", np.int32), ("row", np.int32), ("column", np.int32)])
@@ -207,25 +208,44 @@ class PartialNetwork:
         With `in_place` the model holds X and reads it where it is, if its type and order allow that.
         """
         dtype = self.dtype if dtype is None else dtype
-        variance = likelihood.variance_vector(self.n_outputs) if isinstance(likelihood, Gaussian) else np.empty(0)
-        companion = (list(self.ranked.weights), list(self.ranked.biases)) if self.separate else None
         build: Any = _core.Model32 if dtype == np.float32 else _core.Model64
         model: CoreModel = build(
-            activation=self.net.activation,
-            weights=self._weights,
-            biases=self._biases,
-            weight_masks=self.weight_masks,
-            bias_masks=self.bias_masks,
-            companion=companion,
-            likelihood=likelihood.name,
-            variance=variance,
-            inputs=X if X.dtype == dtype and _is_strided(X) else cast_checked(X, dtype, "X"),
-            targets=targets,
-            row_weights=row_weights,
-            level=self.level,
-            in_place=in_place,
+            **self._core_arguments(likelihood, X, targets, row_weights, dtype), level=self.level, in_place=in_place
         )
         return model
+
+    def device_model(
+        self, device: str, likelihood: Likelihood, X: npt.NDArray[Any], targets: FloatArray, row_weights: FloatArray
+    ) -> DeviceModel:
+        """Compile the same for a device; see `core_model`."""
+        build: Any = _core.DeviceModel32 if self.dtype == np.float32 else _core.DeviceModel64
+        model: DeviceModel = build(
+            **self._core_arguments(likelihood, X, targets, row_weights, self.dtype), device=device
+        )
+        return model
+
+    def _core_arguments(
+        self,
+        likelihood: Likelihood,
+        X: npt.NDArray[Any],
+        targets: FloatArray,
+        row_weights: FloatArray,
+        dtype: np.dtype[Any],
+    ) -> dict[str, Any]:
+        """What every compiled model is made of."""
+        return {
+            "activation": self.net.activation,
+            "weights": self._weights,
+            "biases": self._biases,
+            "weight_masks": self.weight_masks,
+            "bias_masks": self.bias_masks,
+            "companion": (list(self.ranked.weights), list(self.ranked.biases)) if self.separate else None,
+            "likelihood": likelihood.name,
+            "variance": likelihood.variance_vector(self.n_outputs) if isinstance(likelihood, Gaussian) else np.empty(0),
+            "inputs": X if X.dtype == dtype and _is_strided(X) else cast_checked(X, dtype, "X"),
+            "targets": targets,
+            "row_weights": row_weights,
+        }
 
     @cached_property
     def _predictor(self) -> CoreModel:

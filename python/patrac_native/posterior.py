@@ -107,11 +107,12 @@ class Posterior:
         self.row_weights = likelihood.row_weights(sample_weight, len(self.X))
         self.reference_likelihood = self._fixed_likelihood()
         self._check_range()
-        targets = np.ascontiguousarray(self.y, dtype=np.float64)
-        cast_checked(targets, self.network.dtype, "y")  # the engine's own conversion would be silent
+        self._targets = np.ascontiguousarray(self.y, dtype=np.float64)
+        cast_checked(self._targets, self.network.dtype, "y")  # the engine's own conversion would be silent
         self._model: Any = self.network.core_model(
-            self.reference_likelihood, self.X, targets, self.row_weights, in_place=not copy
+            self.reference_likelihood, self.X, self._targets, self.row_weights, in_place=not copy
         )
+        self._device_models: dict[str, Any] = {}
 
     def _fixed_likelihood(self) -> Likelihood:
         """The likelihood that is compiled: a sampled variance stands at its mode given the trained network."""
@@ -389,6 +390,14 @@ class Posterior:
     def core_model(self) -> Any:
         """The compiled model, for the sampler and for tests."""
         return self._model
+
+    def device_model(self, device: str) -> Any:
+        """The model in a device's memory, for the sampler and for tests; made once."""
+        if device not in self._device_models:
+            self._device_models[device] = self.network.device_model(
+                device, self.reference_likelihood, self.X, self._targets, self.row_weights
+            )
+        return self._device_models[device]
 
     def __repr__(self) -> str:
         return (

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from patrac_native import _core
 from patrac_native.choice import check_kernel, choose_kernel
+from patrac_native.device import choose_device
 from patrac_native.draws import PER_DRAW, Draws
 from patrac_native.kernels import PCNL, Exact, Kernel, MGrad
 from patrac_native.likelihoods import Gaussian
@@ -79,8 +80,9 @@ def sample(
         Native threads; default all processors of this process (a quota of processor time is not seen: give the number
         where there is one). Each chain takes one. With k times as many threads as chains, k share the rows of a step,
         if there are enough rows for it to pay.
-    device : {"auto", "cpu"}
-        Where to run.
+    device : {"auto", "cpu", "cuda"}
+        Where to run. "cuda": one block of GPU threads for each chain, all chains in one launch; PCN, PCNL and MGrad
+        without `collapse`, fixed variances. "auto" is the CPU. `draws.settings["device_reason"]` says why.
     progress : bool, optional
         Whether to show a bar with acceptance rate and steps per second; by default only where stderr is a terminal.
 
@@ -93,7 +95,7 @@ def sample(
     TypeError, ValueError
         For arguments that do not fit, naming the argument.
     RuntimeError
-        For device="cuda", which this build has not.
+        For device="cuda" where it cannot be used: built without CUDA, no driver, no device.
 
     Warns
     -----
@@ -103,8 +105,8 @@ def sample(
     """
     if not isinstance(post, Posterior):
         raise TypeError(f"post must be a Posterior; got {type(post).__name__}.")
-    _check_device(device)
-    kernel, reason = _resolve_kernel(kernel, warmup, post)
+    device, device_reason = choose_device(device, post, kernel if isinstance(kernel, Kernel) else None)
+    kernel, reason = _resolve_kernel(kernel, warmup, post, device)
     schedule = _resolve_warmup(warmup, kernel, post)
     chains = check_count(chains, "chains")
     draws = check_count(draws, "draws")
@@ -154,7 +156,7 @@ def sample(
     fit = post.fit_quality
     started = time.perf_counter()
     with _ProgressBar(chains * (schedule.steps + draws * thin), progress) as report:
-        result = _run(post, kernel, config, start, report)
+        result = _run(post, kernel, device, config, start, report)
     seconds = time.perf_counter() - started
 
     kept = int(result["draws_done"].min())
@@ -196,7 +198,8 @@ def sample(
         "init": init if isinstance(init, str) else "given",
         "seconds": seconds,
         "completed": bool(result["completed"]),
-        "device": "cpu",
+        "device": device,
+        "device_reason": device_reason,
         "fit": fit.to_dict(),
     }
     return Draws(theta, stats, post.network, post.likelihood, settings)
@@ -205,11 +208,14 @@ def sample(
 def _run(
     post: Posterior,
     kernel: Kernel,
+    device: str,
     config: _core.RunConfig,
     start: npt.NDArray[Any],
     report: Callable[[int, int, float], None] | None,
 ) -> dict[str, Any]:
-    """Run the chains: on the sufficient statistics where l is quadratic, else on the data."""
+    """Run the chains: on the CPU on the sufficient statistics where l is quadratic, else on the data."""
+    if device != "cpu":
+        return dict(post.device_model(device).sample(config, start, post.prior_variance, report))
     form = post.quadratic
     if form is None:
         result: dict[str, Any] = post.core_model.sample(config, start, post.prior_variance, report)
@@ -268,15 +274,9 @@ def _core_phase(phase: Phase) -> _core.Phase:
     )
 
 
-def _check_device(device: str) -> None:
-    """Raise for a device that is not there."""
-    if device == "cuda":
-        raise RuntimeError('device="cuda": this build of patrac_native has no CUDA; use device="auto" or "cpu".')
-    if device not in ("auto", "cpu"):
-        raise ValueError(f'device must be "auto" or "cpu"; got {device!r}.')
-
-
-def _resolve_kernel(kernel: str | Kernel, warmup: str | int | Warmup | None, post: Posterior) -> tuple[Kernel, str]:
+def _resolve_kernel(
+    kernel: str | Kernel, warmup: str | int | Warmup | None, post: Posterior, device: str
+) -> tuple[Kernel, str]:
     """Return the kernel to run and why it was chosen."""
     if isinstance(kernel, Kernel):
         check_kernel(kernel, post)
@@ -284,7 +284,7 @@ def _resolve_kernel(kernel: str | Kernel, warmup: str | int | Warmup | None, pos
     if isinstance(kernel, str) and kernel == "auto":
         if isinstance(warmup, Warmup) and warmup.only_for == PCNL.name:
             return PCNL(), "the warm-up is a schedule for it"
-        return choose_kernel(post)
+        return choose_kernel(post, device)
     hint = f" Call it: {kernel.__name__}()." if isinstance(kernel, type) else ""
     raise TypeError(
         f'kernel must be "auto", PCN(...), PCNL(...), MGrad(...), EllipticalSlice() or Exact(); got {kernel!r}.{hint}'

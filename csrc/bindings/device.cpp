@@ -1,0 +1,104 @@
+// Bindings of devices: whether one is usable, and models whose chains run on it.
+#include "../cuda/device_model.hpp"
+#include "arrays.hpp"
+#include "bindings.hpp"
+#include "model_arguments.hpp"
+#include "run_chains.hpp"
+
+namespace patrac::bindings {
+namespace {
+
+py::dict status_dict(const std::string& device) {
+    const DeviceStatus status = device_status(device);
+    py::dict d;
+    d["usable"] = status.usable;
+    d["reason"] = status.reason;
+    d["name"] = status.name;
+    d["multiprocessors"] = status.multiprocessors;
+    d["memory_bytes"] = status.memory_bytes;
+    d["shared_bytes"] = status.shared_bytes;
+    return d;
+}
+
+py::dict layout_dict(const DeviceLayout& layout) {
+    py::dict d;
+    d["threads"] = layout.threads;
+    d["tile_rows"] = layout.tile_rows;
+    d["workspace_bytes"] = layout.workspace_bytes;
+    d["in_shared_memory"] = layout.in_shared_memory;
+    return d;
+}
+
+template <class T>
+Array<T> normals(const std::string& device, std::uint64_t seed, std::uint32_t chain, std::uint64_t step,
+                 Purpose purpose, py::ssize_t count) {
+    require(count > 0, "count is not positive");
+    Array<T> out(count);
+    T* const target = out.mutable_data();
+    const py::gil_scoped_release release;  // out is held by this frame
+    device_normals<T>(device, seed, chain, step, purpose, target, count);
+    return out;
+}
+
+template <class T>
+void bind_device_model_of(py::module_& m, const char* name) {
+    using Model = DeviceModel<T>;
+    py::class_<Model>(m, name)
+        .def(py::init([](const std::string& device, const std::string& activation, const Arrays& weights,
+                         const Arrays& biases, const Masks& weight_masks, const Masks& bias_masks,
+                         const std::optional<std::pair<Arrays, Arrays>>& companion, const std::string& likelihood,
+                         const Array<double>& variance, const py::array_t<T>& inputs, const Array<double>& targets,
+                         const Array<double>& row_weights) {
+                 const ModelArguments<T> model(activation, weights, biases, weight_masks, bias_masks, companion,
+                                               likelihood, variance, inputs, targets, row_weights, false);
+                 // The arguments are held by the caller; the model copies what it keeps.
+                 const py::gil_scoped_release release;
+                 return make_device_model<T>(device, model.network, model.companion, model.likelihood, model.data);
+             }),
+             py::kw_only(), py::arg("device"), py::arg("activation"), py::arg("weights"), py::arg("biases"),
+             py::arg("weight_masks"), py::arg("bias_masks"), py::arg("companion"), py::arg("likelihood"),
+             py::arg("variance"), py::arg("inputs").noconvert(), py::arg("targets").noconvert(),
+             py::arg("row_weights").noconvert())
+        .def(
+            "layout", [](const Model& model, bool persists) { return layout_dict(model.layout(persists)); },
+            py::arg("persists"))
+        .def(
+            "log_likelihood_and_grad",
+            [](Model& model, const Array<T>& theta) {
+                require(theta.ndim() == 2 && theta.shape(1) == model.dim(), "theta shape");
+                Array<double> value(theta.shape(0));
+                Array<T> gradient({theta.shape(0), theta.shape(1)});
+                double* const out = value.mutable_data();
+                T* const slope = gradient.mutable_data();
+                {
+                    const py::gil_scoped_release release;  // all three arrays are held by this frame
+                    model.evaluate(theta.data(), theta.shape(0), out, slope);
+                }
+                return py::make_tuple(value, gradient);
+            },
+            py::arg("theta").noconvert())
+        .def(
+            "sample",
+            [](Model& model, const RunConfig& config, const Array<T>& init, const Array<double>& prior_variance,
+               py::object progress) {
+                const auto run = [&model](auto&&... args) { return model.sample(args...); };
+                return run_chains<T>(run, model.dim(), config, init, prior_variance, std::move(progress));
+            },
+            py::arg("config"), py::arg("init").noconvert(), py::arg("prior_variance").noconvert(), py::arg("progress"));
+}
+
+}  // namespace
+
+void bind_device(py::module_& m) {
+    m.def("device_status", &status_dict, py::arg("device"));
+    const auto bind = [&m](const char* name, auto function) {
+        m.def(name, function, py::kw_only(), py::arg("device"), py::arg("seed"), py::arg("chain"), py::arg("step"),
+              py::arg("purpose"), py::arg("count"));
+    };
+    bind("device_normals32", &normals<float>);
+    bind("device_normals64", &normals<double>);
+    bind_device_model_of<float>(m, "DeviceModel32");
+    bind_device_model_of<double>(m, "DeviceModel64");
+}
+
+}  // namespace patrac::bindings

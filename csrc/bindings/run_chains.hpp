@@ -1,0 +1,108 @@
+// A run of chains as Python calls it: buffers, progress, Ctrl-C and the dictionary of results.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <functional>
+#include <utility>
+
+#include "../patrac.hpp"
+#include "arrays.hpp"
+
+namespace patrac::bindings {
+
+// Calls Python about every 50 ms: pending signals first, then the progress callback, unless it is None.
+class PythonMonitor {
+public:
+    explicit PythonMonitor(py::object progress) : progress_(std::move(progress)) {}
+
+    bool operator()(const Progress& progress) {
+        const py::gil_scoped_acquire gil;
+        try {
+            if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+            if (!stopped_ && !progress_.is_none())
+                progress_(progress.steps_done, progress.steps_total, progress.acceptance_rate);
+        } catch (py::error_already_set& error) {
+            // Ctrl-C, pressed once or more, ends the run and keeps its draws; any other exception is the caller's.
+            if (!error.matches(PyExc_KeyboardInterrupt)) error_ = std::current_exception();
+            stopped_ = true;
+        }
+        return !stopped_;
+    }
+    void rethrow() const {
+        if (error_) std::rethrow_exception(error_);
+    }
+
+private:
+    py::object progress_;
+    bool stopped_ = false;
+    std::exception_ptr error_;
+};
+
+// run(config, buffers, monitor) is called without the GIL.
+template <class T, class Run>
+py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Array<T>& init,
+                    const Array<double>& prior_variance, py::object progress) {
+    const py::ssize_t draws = config.draws, phases = std::ssize(config.warmup);
+    require(init.ndim() == 2 && init.shape(1) == dim && prior_variance.size() == dim, "init or prior_variance shape");
+    const py::ssize_t chains = config.chains = init.shape(0);
+
+    Array<T> theta({chains, draws, dim});
+    Array<double> log_likelihood({chains, draws}), log_prior({chains, draws});
+    Array<double> acceptance({chains, draws}), step_size({chains, draws});
+    Array<double> variance({config.variance.sampled ? chains : 0, draws});
+    Array<double> warmup_acceptance({chains, phases}), warmup_step_size({chains, phases});
+    Array<std::int64_t> nonfinite(chains), warmup_nonfinite(chains), draws_done(chains);
+    Array<std::int64_t> warmup_steps(phases), warmup_stable(phases);
+    for (auto* counts : {&nonfinite, &warmup_nonfinite, &draws_done}) std::fill_n(counts->mutable_data(), chains, 0);
+    std::fill_n(warmup_steps.mutable_data(), phases, 0);
+    std::fill_n(warmup_stable.mutable_data(), phases, -1);
+    std::fill_n(warmup_acceptance.mutable_data(), chains * phases, std::nan(""));
+    std::fill_n(warmup_step_size.mutable_data(), chains * phases, std::nan(""));
+
+    RunBuffers<T> buffers;
+    buffers.init = init.data();
+    buffers.prior_variance = prior_variance.data();
+    buffers.theta = theta.mutable_data();
+    buffers.log_likelihood = log_likelihood.mutable_data();
+    buffers.log_prior = log_prior.mutable_data();
+    buffers.acceptance_rate = acceptance.mutable_data();
+    buffers.step_size = step_size.mutable_data();
+    if (config.variance.sampled) buffers.variance = variance.mutable_data();
+    buffers.warmup_acceptance = warmup_acceptance.mutable_data();
+    buffers.warmup_step_size = warmup_step_size.mutable_data();
+    buffers.warmup_steps = warmup_steps.mutable_data();
+    buffers.warmup_stable = warmup_stable.mutable_data();
+    buffers.nonfinite = nonfinite.mutable_data();
+    buffers.warmup_nonfinite = warmup_nonfinite.mutable_data();
+    buffers.draws_done = draws_done.mutable_data();
+
+    PythonMonitor monitor(std::move(progress));
+    bool completed = false;
+    {
+        // The run touches only the arrays above, which this frame owns, so no Python object is reached without the GIL.
+        const py::gil_scoped_release release;
+        completed = run(config, buffers, std::ref(monitor));
+    }
+    monitor.rethrow();
+
+    py::dict result;
+    result["theta"] = theta;
+    result["log_likelihood"] = log_likelihood;
+    result["log_prior"] = log_prior;
+    result["acceptance_rate"] = acceptance;
+    result["step_size"] = step_size;
+    if (config.variance.sampled) result["variance"] = variance;
+    result["warmup_acceptance_rate"] = warmup_acceptance;
+    result["warmup_step_size"] = warmup_step_size;
+    result["warmup_steps"] = warmup_steps;
+    result["warmup_stable"] = warmup_stable;
+    result["nonfinite"] = nonfinite;
+    result["warmup_nonfinite"] = warmup_nonfinite;
+    result["draws_done"] = draws_done;
+    result["completed"] = completed;
+    return result;
+}
+
+}  // namespace patrac::bindings

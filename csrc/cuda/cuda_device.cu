@@ -1,0 +1,192 @@
+// The CUDA device: memory, streams, and one kernel for each kind of launch.
+#define PATRAC_LEVEL cuda
+#define PATRAC_VECTOR_BYTES 16
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <string>
+
+#include "cuda_device.hpp"
+#include "run.hpp"
+
+namespace patrac {
+namespace cuda {
+namespace {
+
+// Launches hold plans of up to 16 layers: large, but well below the 4 KB of kernel arguments.
+static_assert(sizeof(ChainLaunch<float>) <= 4096);
+
+extern __shared__ double shared_memory[];
+
+// The workspace in shared memory and the one in the device's are compiled apart, so that each is addressed as what it
+// is.
+template <class T, class Zeta>
+__global__ void __launch_bounds__(256, 2) run_in_shared_memory(const __grid_constant__ ChainLaunch<T> work) {
+    ChainBlock<T, Zeta>(ThreadBlock(), work, static_cast<int>(blockIdx.x), reinterpret_cast<T*>(shared_memory)).run();
+}
+template <class T, class Zeta>
+__global__ void __launch_bounds__(256, 2) run_in_device_memory(const __grid_constant__ ChainLaunch<T> work) {
+    ChainBlock<T, Zeta>(ThreadBlock(), work, static_cast<int>(blockIdx.x),
+                        work.workspace + static_cast<std::int64_t>(blockIdx.x) * work.layout.size)
+        .run();
+}
+template <class T>
+__global__ void write_normals_of(const NormalsLaunch<T> work) {
+    write_normals(ThreadBlock(), work.key, work.purpose, work.step, static_cast<int>(work.count), work.out);
+}
+
+void check(cudaError_t error, const char* what) {
+    if (error == cudaSuccess) return;
+    cudaGetLastError();  // so that the next call does not see it again
+    throw std::runtime_error(std::string("device=\"cuda\": ") + what + " failed: " + cudaGetErrorString(error) +
+                             (error == cudaErrorMemoryAllocation ? "; run fewer chains at a time" : ""));
+}
+
+class CudaDevice final : public Device {
+public:
+    CudaDevice() {
+        check(cudaGetDevice(&index_), "finding the current device");
+        check(cudaGetDeviceProperties(&properties_, index_), "asking for its properties");
+        check(cudaStreamCreateWithFlags(&compute_, cudaStreamNonBlocking), "making a stream");
+        if (const cudaError_t error = cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking);
+            error != cudaSuccess) {
+            cudaStreamDestroy(compute_);
+            check(error, "making a stream");
+        }
+    }
+    ~CudaDevice() override {
+        cudaStreamDestroy(compute_);
+        cudaStreamDestroy(copies_);
+    }
+
+    DeviceStatus status() const override {
+        DeviceStatus status;
+        status.usable = true;
+        status.name = properties_.name;
+        status.multiprocessors = properties_.multiProcessorCount;
+        status.memory_bytes = static_cast<std::int64_t>(properties_.totalGlobalMem);
+        status.shared_bytes = static_cast<int>(properties_.sharedMemPerBlockOptin);
+        return status;
+    }
+
+    // Enough threads that each has a tile of sums or two, see contract().
+    int block_threads(std::int64_t nodes, std::int64_t rows) const override {
+        const std::int64_t wanted = (nodes + 7) / 8 * ((rows + 3) / 4);
+        int threads = warp_size;
+        while (threads < 256 && threads < wanted) threads *= 2;
+        return threads;
+    }
+
+    void* allocate(std::size_t bytes) override {
+        void* memory = nullptr;
+        check(cudaMalloc(&memory, std::max<std::size_t>(bytes, 16)), "allocating memory");
+        if (const cudaError_t error = cudaMemsetAsync(memory, 0, bytes, compute_); error != cudaSuccess) {
+            cudaFree(memory);
+            check(error, "clearing memory");
+        }
+        return memory;
+    }
+    void release(void* memory) override { cudaFree(memory); }
+    void upload(void* to, const void* from, std::size_t bytes) override {
+        check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, compute_), "copying to the device");
+        wait();
+    }
+    void download(void* to, const void* from, std::size_t bytes) override {
+        check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, compute_), "copying from the device");
+        wait();
+    }
+    void download_beside(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
+                         std::size_t height) override {
+        check(cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, cudaMemcpyDeviceToHost, copies_),
+              "copying draws from the device");
+        check(cudaStreamSynchronize(copies_), "copying draws from the device");
+    }
+    void wait() override { check(cudaStreamSynchronize(compute_), "a kernel"); }
+
+    void launch(const ChainLaunch<float>& work, int blocks, int threads) override { run(work, blocks, threads); }
+    void launch(const ChainLaunch<double>& work, int blocks, int threads) override { run(work, blocks, threads); }
+    void launch(const NormalsLaunch<float>& work, int, int threads) override { write(work, threads); }
+    void launch(const NormalsLaunch<double>& work, int, int threads) override { write(work, threads); }
+
+private:
+    template <class T>
+    void run(const ChainLaunch<T>& work, int blocks, int threads) {
+        if (work.plan.activation == Activation::tanh)
+            run_with<TanhActivation>(work, blocks, threads);
+        else
+            run_with<AnyActivation>(work, blocks, threads);
+    }
+    template <class Zeta, class T>
+    void run_with(const ChainLaunch<T>& work, int blocks, int threads) {
+        if (work.workspace) {
+            run_in_device_memory<T, Zeta><<<blocks, threads, 0, compute_>>>(work);
+        } else {
+            const int bytes = work.layout.size * static_cast<int>(sizeof(T));
+            check(
+                cudaFuncSetAttribute(run_in_shared_memory<T, Zeta>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+                "asking for shared memory");
+            run_in_shared_memory<T, Zeta><<<blocks, threads, static_cast<std::size_t>(bytes), compute_>>>(work);
+        }
+        check(cudaGetLastError(), "launching a kernel");
+    }
+    template <class T>
+    void write(const NormalsLaunch<T>& work, int threads) {
+        write_normals_of<<<1, threads, 0, compute_>>>(work);
+        check(cudaGetLastError(), "launching a kernel");
+    }
+
+    int index_ = 0;
+    cudaDeviceProp properties_{};
+    cudaStream_t compute_ = nullptr, copies_ = nullptr;
+};
+
+}  // namespace
+
+DeviceStatus status() {
+    DeviceStatus status;
+    int driver = 0, count = 0;
+    if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
+        status.reason = "no NVIDIA driver is installed";
+        return status;
+    }
+    if (const cudaError_t error = cudaGetDeviceCount(&count); error == cudaErrorInsufficientDriver) {
+        status.reason = "the NVIDIA driver supports CUDA " + std::to_string(driver / 1000) + "." +
+                        std::to_string(driver % 1000 / 10) + ", and this build needs " +
+                        std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10) +
+                        "; update the driver";
+        return status;
+    } else if (error != cudaSuccess || count == 0) {
+        status.reason = error == cudaSuccess || error == cudaErrorNoDevice
+                            ? "no CUDA device is visible"
+                            : std::string("CUDA could not start: ") + cudaGetErrorString(error);
+        cudaGetLastError();
+        return status;
+    }
+    try {
+        return CudaDevice().status();
+    } catch (const std::runtime_error& error) {
+        status.reason = error.what();
+        return status;
+    }
+}
+
+template <class T>
+std::unique_ptr<DeviceModel<T>> make_model(const FlatModel<T>& flat) {
+    return std::make_unique<ResidentModel<T>>(std::make_shared<CudaDevice>(), flat);
+}
+
+template <class T>
+void normals(std::uint64_t seed, std::uint32_t chain, std::uint64_t step, Purpose purpose, T* out, std::int64_t count) {
+    CudaDevice device;
+    normals_on(device, seed, chain, step, purpose, out, count);
+}
+
+#define PATRAC_INSTANTIATE(T)                                                    \
+    template std::unique_ptr<DeviceModel<T>> make_model<T>(const FlatModel<T>&); \
+    template void normals<T>(std::uint64_t, std::uint32_t, std::uint64_t, Purpose, T*, std::int64_t);
+PATRAC_INSTANTIATE(float)
+PATRAC_INSTANTIATE(double)
+#undef PATRAC_INSTANTIATE
+
+}  // namespace cuda
+}  // namespace patrac

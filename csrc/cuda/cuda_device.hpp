@@ -1,0 +1,18 @@
+// The CUDA device, behind device_model.hpp; absent.cpp stands in for it in builds without CUDA.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "device_model.hpp"
+#include "flat_model.hpp"
+
+namespace patrac::cuda {
+
+DeviceStatus status();
+template <class T>
+std::unique_ptr<DeviceModel<T>> make_model(const FlatModel<T>& flat);
+template <class T>
+void normals(std::uint64_t seed, std::uint32_t chain, std::uint64_t step, Purpose purpose, T* out, std::int64_t count);
+
+}  // namespace patrac::cuda

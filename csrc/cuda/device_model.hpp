@@ -1,0 +1,55 @@
+// What the bindings see of a device: whether there is one, and a model whose chains run on it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "../patrac.hpp"
+
+namespace patrac {
+
+// A device, or why there is none.
+struct DeviceStatus {
+    bool usable = false;
+    std::string reason;  // if not usable: built without, no driver, no device
+    std::string name;
+    int multiprocessors = 0;
+    std::int64_t memory_bytes = 0;
+    int shared_bytes = 0;  // of a block, at most
+};
+
+// How a model's chains are laid over the device.
+struct DeviceLayout {
+    int threads = 0;                   // of each chain's block
+    int tile_rows = 0;                 // passed over at once
+    std::int64_t workspace_bytes = 0;  // of a chain
+    bool in_shared_memory = false;     // where they are
+};
+
+template <class T>
+class DeviceModel {
+public:
+    virtual ~DeviceModel() = default;
+
+    virtual std::int64_t dim() const = 0;
+    virtual DeviceLayout layout(bool persists) const = 0;
+    // As Model::evaluate and Model::sample do. Kernels: pcn, pcnl and mgrad; no collapsing, no sampled variance.
+    virtual void evaluate(const T* theta, std::int64_t batch, double* log_likelihood, T* gradient) = 0;
+    virtual bool sample(const RunConfig& config, const RunBuffers<T>& buffers, const Monitor& monitor) = 0;
+};
+
+// "cuda" or, for tests, "emulated:N", a device of blocks of N = 1, 2, 4 .. host threads. Throws std::runtime_error with
+// the reason where the device is not usable.
+DeviceStatus device_status(const std::string& device);
+template <class T>
+std::unique_ptr<DeviceModel<T>> make_device_model(const std::string& device, const Network& network,
+                                                  const std::optional<Network>& companion, const Likelihood& likelihood,
+                                                  const DataView<T>& data);
+// As standard_normals(), for one step, computed on the device.
+template <class T>
+void device_normals(const std::string& device, std::uint64_t seed, std::uint32_t chain, std::uint64_t step,
+                    Purpose purpose, T* out, std::int64_t count);
+
+}  // namespace patrac

@@ -1,0 +1,117 @@
+// A device whose blocks are host threads: the device functions as tests run them where there is no GPU.
+#define PATRAC_LEVEL emulated
+#define PATRAC_VECTOR_BYTES 16
+#include <cstdlib>
+#include <limits>
+#include <new>
+#include <cstring>
+#include <thread>
+
+#include "emulated.hpp"
+#include "run.hpp"
+
+namespace patrac {
+namespace emulated {
+namespace {
+
+class EmulatedDevice final : public Device {
+public:
+    explicit EmulatedDevice(int threads) : threads_(threads) {}
+
+    DeviceStatus status() const override {
+        DeviceStatus status;
+        status.usable = true;
+        status.name = "emulated";
+        status.multiprocessors = 1;
+        status.shared_bytes = 96 * 1024;  // little, so that tests meet both places of a workspace
+        return status;
+    }
+    int block_threads(std::int64_t, std::int64_t) const override { return threads_; }
+
+    void* allocate(std::size_t bytes) override {
+        constexpr std::size_t line = 64;
+        void* const memory = std::aligned_alloc(line, (bytes + line) / line * line);
+        if (!memory) throw std::bad_alloc();
+        return std::memset(memory, 0, bytes);
+    }
+    void release(void* memory) override { std::free(memory); }
+    void upload(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
+    void download(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
+    void download_beside(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
+                         std::size_t height) override {
+        for (std::size_t i = 0; i < height; ++i)
+            std::memcpy(static_cast<char*>(to) + i * to_pitch, static_cast<const char*>(from) + i * from_pitch, width);
+    }
+    void wait() override {}
+
+    void launch(const ChainLaunch<float>& work, int blocks, int) override { run_chains(work, blocks); }
+    void launch(const ChainLaunch<double>& work, int blocks, int) override { run_chains(work, blocks); }
+    void launch(const NormalsLaunch<float>& work, int, int) override { run_normals(work); }
+    void launch(const NormalsLaunch<double>& work, int, int) override { run_normals(work); }
+
+private:
+    // Calls body(block) on the threads of a block.
+    template <class Body>
+    void run_block(const Body& body) {
+        HostBlock host(threads_);
+        std::vector<std::thread> helpers;
+        for (int thread = 1; thread < threads_; ++thread)
+            helpers.emplace_back([&, thread] { body(ThreadBlock{thread, threads_, &host}); });
+        body(ThreadBlock{0, threads_, &host});
+        for (std::thread& helper : helpers) helper.join();
+    }
+
+    template <class T>
+    void run_chains(const ChainLaunch<T>& work, int blocks) {
+        for (int chain = 0; chain < blocks; ++chain) {
+            DeviceArray<T> shared(*this, work.workspace ? 0 : work.layout.size);
+            // What is in shared memory before must not matter.
+            std::fill_n(shared.data(), shared.size(), std::numeric_limits<T>::quiet_NaN());
+            T* const workspace =
+                work.workspace ? work.workspace + std::int64_t{chain} * work.layout.size : shared.data();
+            run_block([&](const ThreadBlock& block) {
+                if (work.plan.activation == Activation::tanh)
+                    ChainBlock<T, TanhActivation>(block, work, chain, workspace).run();
+                else
+                    ChainBlock<T, AnyActivation>(block, work, chain, workspace).run();
+            });
+        }
+    }
+
+    template <class T>
+    void run_normals(const NormalsLaunch<T>& work) {
+        run_block([&](const ThreadBlock& block) {
+            write_normals(block, work.key, work.purpose, work.step, static_cast<int>(work.count), work.out);
+        });
+    }
+
+    int threads_;
+};
+
+}  // namespace
+
+template <class T>
+std::unique_ptr<DeviceModel<T>> make_model(const FlatModel<T>& flat, int threads) {
+    return std::make_unique<ResidentModel<T>>(std::make_shared<EmulatedDevice>(threads), flat);
+}
+
+template <class T>
+void normals(int threads, std::uint64_t seed, std::uint32_t chain, std::uint64_t step, Purpose purpose, T* out,
+             std::int64_t count) {
+    EmulatedDevice device(threads);
+    normals_on(device, seed, chain, step, purpose, out, count);
+}
+
+DeviceStatus status(int threads) {
+    return EmulatedDevice(threads).status();
+}
+
+#define PATRAC_INSTANTIATE(T)                                                         \
+    template std::unique_ptr<DeviceModel<T>> make_model<T>(const FlatModel<T>&, int); \
+    template void normals<T>(int, std::uint64_t, std::uint32_t, std::uint64_t, Purpose, T*, std::int64_t);
+PATRAC_INSTANTIATE(float)
+PATRAC_INSTANTIATE(double)
+#undef PATRAC_INSTANTIATE
+
+}  // namespace emulated
+}  // namespace patrac

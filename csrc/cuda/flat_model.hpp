@@ -1,0 +1,67 @@
+// A model in flat arrays: what goes to a device's memory as it is.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "../patrac.hpp"
+
+namespace patrac {
+
+// Where the arrays of a gradient block lie in FlatModel::indices, see GradientBlock.
+struct FlatGradientBlock {
+    int n_rows, n_sources;
+    int rows;     // (n_rows,) positions in the layer's rows
+    int sources;  // (n_sources,) positions in its sources; one past the last is the 1 that biases multiply
+    int theta;    // (n_rows, n_sources) index of theta, -1 where the entry is fixed
+};
+
+// One layer, see PlanLayer. A row of packed weights holds the varying sources, up to a whole four, then the constants.
+struct FlatLayer {
+    int n_rows, n_varying, n_constant;
+    int constant_column;  // of packed weights, where the constants begin
+    int pitch;            // of packed weights, a multiple of four
+    int weights, biases;  // in the packed parameters
+    int value;            // first row of the layer among all layers' rows
+    int constants;        // in a tile: (n_constant, stride)
+    int offsets;          // in a tile: (offset rows, stride)
+    int offset_of_row;    // in indices: (n_rows,) which offset, -1 for none
+    int first_block, n_blocks;
+};
+
+template <class T>
+struct FlatModel {
+    Activation activation = Activation::tanh;
+    LikelihoodKind likelihood = LikelihoodKind::gaussian;
+    int dim = 0;  // K
+    int n_outputs = 0;
+    int n_value_rows = 0;    // rows of all layers
+    bool keeps_pre = false;  // the activation's derivative needs its argument
+    std::vector<FlatLayer> layers;
+    std::vector<FlatGradientBlock> blocks;
+    std::vector<int> indices;
+    std::vector<int> position;  // (K,) of theta in the packed parameters
+    std::vector<T> packed;      // fixed parameters, Bayesian entries zero
+    std::vector<T> precision;   // (m,) Gaussian
+    double constant = 0.0;      // what l holds beside its sum over rows
+
+    int n_rows = 0;  // n
+    int n_tiles = 0, tile_size = 0, stride = 0;
+    int targets = 0, row_weights = 0;  // in a tile
+    std::vector<T> tiles;              // (n_tiles, tile_size)
+
+    FlatModel() = default;
+    FlatModel(FlatModel&&) noexcept;
+    ~FlatModel();
+
+    // Elements of T that one chain works on, beside those for each row of a tile, see WorkspaceLayout.
+    std::int64_t chain_elements() const { return static_cast<std::int64_t>(packed.size()) + 4LL * dim; }
+};
+
+// Tiles hold as many rows as let a chain's work fit `workspace_bytes`, if any number does.
+template <class T>
+FlatModel<T> flatten(const Network& network, const std::optional<Network>& companion, const Likelihood& likelihood,
+                     const DataView<T>& data, std::int64_t workspace_bytes);
+
+}  // namespace patrac

@@ -1,0 +1,399 @@
+// Runs chains on a device: launches of pieces, the warm-up's events, draws copied out while the next piece runs.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <numbers>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../sampling/schedule.hpp"
+#include "device.hpp"
+#include "flat_model.hpp"
+
+namespace patrac::PATRAC_LEVEL {
+
+// The draws of one piece, on the device.
+template <class T>
+struct DrawBuffers {
+    DeviceArray<T> theta;
+    DeviceArray<double> log_likelihood, log_prior, acceptance_rate, step_size;
+    std::int64_t draws = 0;  // of each chain, in use
+    std::int64_t first = 0;  // the first one's place in the run
+
+    DrawBuffers(Device& device, std::int64_t chains, std::int64_t draws_at_most, std::int64_t dim)
+        : theta(device, chains * draws_at_most * dim),
+          log_likelihood(device, chains * draws_at_most),
+          log_prior(device, chains * draws_at_most),
+          acceptance_rate(device, chains * draws_at_most),
+          step_size(device, chains * draws_at_most) {}
+};
+
+// The memory of chains on a device, and the launch that points into it.
+template <class T>
+class DeviceChains {
+public:
+    // prior_variance (K,), start (chains, K).
+    DeviceChains(Device& device, const DevicePlan<T>& plan, std::int64_t n_chains, const double* prior_variance,
+                 const T* start, bool persists)
+        : launch{} {
+        const std::int64_t row = (plan.dim + 3) / 4 * 4;
+        std::vector<T> variance(static_cast<std::size_t>(row), T(1)), deviation(variance);
+        double constants[2];
+        device.download(constants, plan.constants, sizeof(constants));
+        for (int k = 0; k < plan.dim; ++k) {
+            variance[static_cast<std::size_t>(k)] = static_cast<T>(prior_variance[k]);
+            deviation[static_cast<std::size_t>(k)] = static_cast<T>(std::sqrt(prior_variance[k]));
+            constants[1] -= 0.5 * std::log(2.0 * std::numbers::pi * prior_variance[k]);
+        }
+        std::vector<T> theta(static_cast<std::size_t>(n_chains * row));
+        for (std::int64_t c = 0; c < n_chains; ++c) std::copy_n(start + c * plan.dim, plan.dim, theta.data() + c * row);
+
+        variance_ = DeviceArray<T>(device, variance);
+        deviation_ = DeviceArray<T>(device, deviation);
+        constants_ = DeviceArray<double>(device, std::vector<double>{constants[0], constants[1]});
+        theta_ = DeviceArray<T>(device, theta);
+        gradient_ = DeviceArray<T>(device, n_chains * row);
+        momentum_ = DeviceArray<T>(device, persists ? n_chains * row : 1);
+        chains = DeviceArray<DeviceChain>(device, n_chains);
+
+        launch.plan = plan;
+        launch.plan.prior_variance = variance_.data();
+        launch.plan.prior_deviation = deviation_.data();
+        launch.plan.constants = constants_.data();
+        launch.layout = WorkspaceLayout::of(plan, persists);
+        if (!fits_shared(device, launch.layout)) workspace_ = DeviceArray<T>(device, n_chains * launch.layout.size);
+        launch.workspace = workspace_.data();
+        launch.chains_of_set = static_cast<int>(n_chains);
+        launch.theta = theta_.data();
+        launch.gradient = gradient_.data();
+        launch.momentum = momentum_.data();
+        launch.row = static_cast<int>(row);
+        launch.chains = chains.data();
+    }
+
+    static bool fits_shared(const Device& device, const WorkspaceLayout& layout) {
+        return layout.size * static_cast<std::int64_t>(sizeof(T)) <= device.status().shared_bytes;
+    }
+    // (chains, K) of the chains' gradients.
+    void download_gradient(Device& device, T* to, std::int64_t n_chains) const {
+        const std::size_t dim = static_cast<std::size_t>(launch.plan.dim);
+        device.download_beside(to, dim * sizeof(T), gradient_.data(), static_cast<std::size_t>(launch.row) * sizeof(T),
+                               dim * sizeof(T), static_cast<std::size_t>(n_chains));
+    }
+
+    ChainLaunch<T> launch;
+    DeviceArray<DeviceChain> chains;
+
+private:
+    DeviceArray<T> variance_, deviation_, workspace_, theta_, gradient_, momentum_;
+    DeviceArray<double> constants_;
+};
+
+// Many chains of one model, all at the same step, each a block.
+template <class T>
+class DeviceRun {
+public:
+    DeviceRun(Device& device, const DevicePlan<T>& plan, const RunConfig& config, const RunBuffers<T>& buffers,
+              int threads)
+        : device_(device),
+          config_(config),
+          out_(buffers),
+          threads_(threads),
+          memory_(device, plan, config.chains, buffers.prior_variance, buffers.init, config.persistence > 0.0),
+          launch_(memory_.launch),
+          seeds_(device, std::vector<std::uint64_t>{config.seed}),
+          blocks_(device, std::max<std::int64_t>(1, config.chains * blocks_at_most(config))),
+          chains_(static_cast<std::size_t>(config.chains)),
+          schedules_(static_cast<std::size_t>(config.chains), Schedule(config)) {
+        launch_.kernel = config.kernel;
+        launch_.persistence = config.persistence;
+        launch_.adapt_window = config.adapt_window;
+        launch_.step_size_max = config.step_size_max;
+        launch_.seeds = seeds_.data();
+        launch_.thin = config.thin;
+        launch_.most_blocks = static_cast<int>(blocks_at_most(config));
+        launch_.blocks = blocks_.data();
+    }
+
+    bool run(const Monitor& monitor) {
+        send_progress();
+        launch_.start = true;
+        launch_.steps = 1;
+        launch();
+        fetch_chains();
+        for (std::size_t c = 0; c < chains_.size(); ++c)
+            if (!chains_[c].starts)
+                throw std::invalid_argument(
+                    "init: the log-likelihood or its gradient is not finite at the starting point of chain " +
+                    std::to_string(c) + "; start from another point" +
+                    (std::is_same_v<T, float> ? " or use dtype=\"float64\"" : ""));
+        launch_.start = false;
+        while (!schedule().sampling()) {
+            launch_.phase = schedule().phase();
+            launch_.steps = std::min(schedule().steps_to_event(), piece_);
+            timed([&] { launch(); });
+            advance(launch_.steps);
+            fetch_chains();
+            take_over();
+            if (!keep_on(monitor)) return finish(false);
+        }
+        return sample(monitor);
+    }
+
+private:
+    const Schedule& schedule() const { return schedules_.front(); }
+
+    static std::int64_t blocks_at_most(const RunConfig& config) {
+        std::int64_t most = 0;
+        for (const Phase& phase : config.warmup)
+            if (phase.first_look > 0)
+                most = std::max(most, phase.steps / (phase.first_look / blocks_to_first_look) + 1);
+        return most;
+    }
+
+    void launch() {
+        launch_.first_step = step_;
+        device_.launch(launch_, static_cast<int>(config_.chains), threads_);
+    }
+    void advance(std::int64_t steps) { step_ += steps; }
+
+    // Pieces of about a fifth of a second, so that progress, Ctrl-C and a display's watchdog never wait long.
+    template <class Work>
+    void timed(const Work& work) {
+        using Clock = std::chrono::steady_clock;
+        const auto begin = Clock::now();
+        work();
+        device_.wait();
+        const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+        constexpr double wanted = 0.2;
+        const double factor = std::clamp(wanted / std::max(seconds, 1e-6), 0.25, 4.0);
+        piece_ = std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(launch_.steps) * factor));
+    }
+
+    void send_progress() {
+        for (std::size_t c = 0; c < chains_.size(); ++c) {
+            chains_[c].progress = schedules_[c].progress();
+            chains_[c].blocks = std::ssize(schedules_[c].blocks());
+        }
+        memory_.chains.upload(chains_.data());
+    }
+    void fetch_chains() { memory_.chains.download(chains_.data()); }
+
+    // The events of the warm-up, as run_schedule() and Chain treat them.
+    void take_over() {
+        std::vector<LogLikelihoodBlock> blocks(static_cast<std::size_t>(blocks_.size()));
+        if (launch_.most_blocks > 0) blocks_.download(blocks.data());
+        Event event = Event::none;
+        for (std::size_t c = 0; c < chains_.size(); ++c) {
+            const auto first = blocks.begin() + static_cast<std::int64_t>(c) * launch_.most_blocks;
+            event = schedules_[c].take_over(chains_[c].progress, {first, first + chains_[c].blocks});
+        }
+        if (event == Event::none) return;
+        bool end = true;
+        if (event == Event::look) {
+            std::vector<const std::vector<LogLikelihoodBlock>*> all;
+            for (const Schedule& chain : schedules_) all.push_back(&chain.blocks());
+            const bool stable = is_stable(all);
+            end = stable || schedule().phase_is_over();
+            if (end) out_.warmup_stable[schedule().phase_index()] = stable;
+        }
+        for (std::size_t c = 0; c < schedules_.size(); ++c) end ? end_phase(c) : schedules_[c].after_look();
+        if (end) send_progress();
+    }
+
+    void end_phase(std::size_t c) {
+        Schedule& schedule = schedules_[c];
+        const std::int64_t phase = schedule.phase_index();
+        const std::size_t at = c * config_.warmup.size() + static_cast<std::size_t>(phase);
+        out_.warmup_acceptance[at] = schedule.phase_acceptance();
+        if (c == 0) out_.warmup_steps[phase] = schedule.phase_steps();
+        schedule.next_phase();
+        out_.warmup_step_size[at] = schedule.step_size();
+    }
+
+    bool keep_on(const Monitor& monitor) const {
+        Progress progress;
+        progress.steps_done = step_ * config_.chains;
+        progress.steps_total = progress.steps_done + (schedule().warmup_steps_left() + config_.draws * config_.thin -
+                                                      (schedule().sampling() ? step_ - first_sampling_step_ : 0)) *
+                                                         config_.chains;
+        std::int64_t accepted = 0;
+        for (const DeviceChain& chain : chains_) accepted += chain.accepted;
+        progress.acceptance_rate =
+            static_cast<double>(accepted) / static_cast<double>(std::max<std::int64_t>(1, progress.steps_done));
+        return monitor(progress);
+    }
+
+    // Two buffers in turn: while a piece writes to one, the other is copied out.
+    bool sample(const Monitor& monitor) {
+        first_sampling_step_ = step_;
+        launch_.sampling = true;
+        launch_.phase = config_.sampling;
+        const std::int64_t each = config_.chains * launch_.plan.dim * static_cast<std::int64_t>(sizeof(T));
+        constexpr std::int64_t most_bytes = std::int64_t{256} << 20;
+        const std::int64_t room = std::clamp<std::int64_t>(most_bytes / each, 1, config_.draws);
+        DrawBuffers<T> buffers[2] = {{device_, config_.chains, room, launch_.plan.dim},
+                                     {device_, config_.chains, room, launch_.plan.dim}};
+        launch_.draws = room;
+        const std::int64_t last_step = step_ + config_.draws * config_.thin;
+        std::int64_t draws = 0;
+        DrawBuffers<T>* copied = nullptr;
+        bool going = true;
+        for (int turn = 0; going && step_ < last_step; turn = 1 - turn) {
+            DrawBuffers<T>& into = buffers[turn];
+            const std::int64_t since = step_ - first_sampling_step_ - draws * config_.thin;
+            launch_.steps = std::min({piece_, last_step - step_, room * config_.thin - since});
+            into.first = draws;
+            into.draws = (since + launch_.steps) / config_.thin;
+            launch_.out_theta = into.theta.data();
+            launch_.out_log_likelihood = into.log_likelihood.data();
+            launch_.out_log_prior = into.log_prior.data();
+            launch_.out_acceptance_rate = into.acceptance_rate.data();
+            launch_.out_step_size = into.step_size.data();
+            timed([&] {
+                launch();
+                if (copied) copy_out(*copied);
+            });
+            copied = &into;
+            draws += into.draws;
+            advance(launch_.steps);
+            fetch_chains();
+            going = keep_on(monitor);
+        }
+        if (copied) copy_out(*copied);
+        std::fill_n(out_.draws_done, config_.chains, draws);
+        return finish(step_ == last_step);
+    }
+
+    void copy_out(const DrawBuffers<T>& from) {
+        const auto copy = [&](auto* to, const auto& array, std::int64_t width) {
+            const std::size_t size = sizeof(*to), w = static_cast<std::size_t>(width);
+            device_.download_beside(to + from.first * width, size * w * static_cast<std::size_t>(config_.draws),
+                                    array.data(), size * w * static_cast<std::size_t>(launch_.draws),
+                                    size * w * static_cast<std::size_t>(from.draws),
+                                    static_cast<std::size_t>(config_.chains));
+        };
+        if (from.draws == 0) return;
+        copy(out_.theta, from.theta, launch_.plan.dim);
+        copy(out_.log_likelihood, from.log_likelihood, 1);
+        copy(out_.log_prior, from.log_prior, 1);
+        copy(out_.acceptance_rate, from.acceptance_rate, 1);
+        copy(out_.step_size, from.step_size, 1);
+    }
+
+    bool finish(bool completed) {
+        for (std::size_t c = 0; c < chains_.size(); ++c) {
+            out_.nonfinite[c] = chains_[c].nonfinite;
+            out_.warmup_nonfinite[c] = chains_[c].warmup_nonfinite;
+        }
+        return completed;
+    }
+
+    Device& device_;
+    const RunConfig& config_;
+    const RunBuffers<T>& out_;
+    int threads_;
+    DeviceChains<T> memory_;
+    ChainLaunch<T>& launch_;
+    DeviceArray<std::uint64_t> seeds_;
+    DeviceArray<LogLikelihoodBlock> blocks_;
+    std::vector<DeviceChain> chains_;
+    std::vector<Schedule> schedules_;
+    std::int64_t step_ = 0, first_sampling_step_ = 0;
+    std::int64_t piece_ = 64;
+};
+
+// A flattened model in a device's memory.
+template <class T>
+class ResidentModel final : public DeviceModel<T> {
+public:
+    ResidentModel(std::shared_ptr<Device> device, const FlatModel<T>& flat)
+        : device_(std::move(device)),
+          blocks_(*device_, flat.blocks),
+          indices_(*device_, flat.indices),
+          position_(*device_, flat.position),
+          packed_(*device_, flat.packed),
+          tiles_(*device_, flat.tiles),
+          precision_(*device_, flat.precision.empty() ? std::vector<T>(1) : flat.precision),
+          constants_(*device_, std::vector<double>{flat.constant, 0.0}),
+          plan_{} {
+        if (flat.layers.size() > most_layers)
+            throw std::invalid_argument("device: at most " + std::to_string(most_layers) +
+                                        " layers run on a device; use device=\"cpu\"");
+        plan_.activation = flat.activation;
+        plan_.likelihood = flat.likelihood;
+        plan_.dim = flat.dim;
+        plan_.n_layers = static_cast<int>(flat.layers.size());
+        plan_.n_outputs = flat.n_outputs;
+        plan_.n_packed = static_cast<int>(flat.packed.size());
+        plan_.n_value_rows = flat.n_value_rows;
+        plan_.keeps_pre = flat.keeps_pre;
+        std::copy(flat.layers.begin(), flat.layers.end(), plan_.layers);
+        plan_.blocks = blocks_.data();
+        plan_.indices = indices_.data();
+        plan_.position = position_.data();
+        plan_.packed = packed_.data();
+        plan_.tiles = tiles_.data();
+        plan_.precision = precision_.data();
+        plan_.constants = constants_.data();
+        plan_.n_rows = flat.n_rows;
+        plan_.n_tiles = flat.n_tiles;
+        plan_.tile_size = flat.tile_size;
+        plan_.stride = flat.stride;
+        plan_.targets = flat.targets;
+        plan_.row_weights = flat.row_weights;
+        std::int64_t widest = 1;
+        for (const FlatLayer& layer : flat.layers) widest = std::max<std::int64_t>(widest, layer.n_rows);
+        threads_ = device_->block_threads(widest, std::min(flat.n_rows, flat.stride));
+    }
+
+    std::int64_t dim() const override { return plan_.dim; }
+    DeviceLayout layout(bool persists) const override {
+        const WorkspaceLayout layout = WorkspaceLayout::of(plan_, persists);
+        return {threads_, plan_.stride, layout.size * static_cast<std::int64_t>(sizeof(T)),
+                DeviceChains<T>::fits_shared(*device_, layout)};
+    }
+
+    void evaluate(const T* theta, std::int64_t batch, double* log_likelihood, T* gradient) override {
+        const std::vector<double> ones(static_cast<std::size_t>(plan_.dim), 1.0);
+        DeviceChains<T> memory(*device_, plan_, batch, ones.data(), theta, false);
+        const DeviceArray<std::uint64_t> seeds(*device_, std::int64_t{1});
+        memory.launch.kernel = gradient ? KernelKind::pcnl : KernelKind::pcn;
+        memory.launch.seeds = seeds.data();
+        memory.launch.start = true;
+        memory.launch.steps = 1;
+        device_->launch(memory.launch, static_cast<int>(batch), threads_);
+        std::vector<DeviceChain> chains(static_cast<std::size_t>(batch));
+        memory.chains.download(chains.data());
+        for (std::size_t b = 0; b < chains.size(); ++b) log_likelihood[b] = chains[b].log_likelihood;
+        if (gradient) memory.download_gradient(*device_, gradient, batch);
+    }
+
+    bool sample(const RunConfig& config, const RunBuffers<T>& buffers, const Monitor& monitor) override {
+        return DeviceRun<T>(*device_, plan_, config, buffers, threads_).run(monitor);
+    }
+
+private:
+    std::shared_ptr<Device> device_;
+    DeviceArray<FlatGradientBlock> blocks_;
+    DeviceArray<int> indices_, position_;
+    DeviceArray<T> packed_, tiles_, precision_;
+    DeviceArray<double> constants_;
+    DevicePlan<T> plan_;
+    int threads_;
+};
+
+template <class T>
+void normals_on(Device& device, std::uint64_t seed, std::uint32_t chain, std::uint64_t step, Purpose purpose, T* out,
+                std::int64_t count) {
+    DeviceArray<T> normals(device, count);
+    device.launch(NormalsLaunch<T>{stream_key(seed, chain), purpose, step, count, normals.data()}, 1, 128);
+    normals.download(out);
+}
+
+}  // namespace patrac::PATRAC_LEVEL

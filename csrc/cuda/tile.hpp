@@ -1,0 +1,246 @@
+// Forward, likelihood and reverse of a tile of rows by one block (twin of cpu/tile_pass.hpp and cpu/likelihood.hpp).
+#pragma once
+
+#include "../shared/activation.hpp"
+#include "contraction.hpp"
+#include "device_plan.hpp"
+
+namespace patrac::PATRAC_LEVEL {
+
+// The activation of the plan: tanh compiled in, any other looked up for each four values.
+struct AnyActivation {
+    Activation activation;
+
+    template <class F>
+    PATRAC_DEVICE static auto with(Activation activation, const F& f) {
+        switch (activation) {
+            case Activation::relu: return f(Relu{});
+            case Activation::gelu: return f(Gelu{});
+            case Activation::silu: return f(Silu{});
+            case Activation::sigmoid: return f(Sigmoid{});
+            case Activation::tanh: break;
+        }
+        return f(Tanh{});
+    }
+    template <class T>
+    PATRAC_DEVICE void values(Four<T>& z) const {
+        with(activation, [&](auto zeta) {
+#pragma unroll
+            for (int r = 0; r < 4; ++r) z.x[r] = zeta.value(z.x[r]);
+        });
+    }
+    template <class T>
+    PATRAC_DEVICE void times_derivatives(const Four<T>& of, Four<T>& sum) const {
+        with(activation, [&](auto zeta) {
+#pragma unroll
+            for (int r = 0; r < 4; ++r) sum.x[r] *= zeta.derivative(of.x[r]);
+        });
+    }
+};
+struct TanhActivation {
+    PATRAC_DEVICE explicit TanhActivation(Activation) {}
+
+    template <class T>
+    PATRAC_DEVICE void values(Four<T>& z) const {
+#pragma unroll
+        for (int r = 0; r < 4; ++r) z.x[r] = Tanh::value(z.x[r]);
+    }
+    template <class T>
+    PATRAC_DEVICE void times_derivatives(const Four<T>& of, Four<T>& sum) const {
+#pragma unroll
+        for (int r = 0; r < 4; ++r) sum.x[r] *= Tanh::derivative(of.x[r]);
+    }
+};
+
+// One block's view of the plan, its data and its workspace. Every thread of the block calls every function; each ends
+// with all of its results visible to the block.
+template <class T, class Zeta>
+struct TileBlock {
+    ThreadBlock block;
+    const DevicePlan<T>& plan;
+    const T* tiles;  // of the block's data set
+    T* packed;       // (n_packed,) parameters
+    T* value;        // (n_value_rows, stride): activations, which the reverse pass turns into dl/d(pre-activation)
+    T* pre;          // the same before the activation, where plan.keeps_pre
+    const T* ones;   // (stride,)
+
+    // This thread's part of the sum of l over all tiles, without its constant; the gradient (K,) of the block is
+    // overwritten unless null.
+    PATRAC_DEVICE double evaluate(T* gradient) const {
+        double log_likelihood = 0.0;
+#pragma unroll 1
+        for (int t = 0; t < plan.n_tiles; ++t) {
+            forward(t);
+            log_likelihood += likelihood(t);
+            block.sync();
+            if (gradient) reverse(t, gradient);
+        }
+        return log_likelihood;
+    }
+
+private:
+    PATRAC_DEVICE T* value_row(int layer, int row) const {
+        return value + (plan.layers[layer].value + row) * plan.stride;
+    }
+    PATRAC_DEVICE const T* tile(int t) const { return tiles + static_cast<std::int64_t>(t) * plan.tile_size; }
+
+    struct ForwardEnds {
+        Zeta zeta;
+        bool is_output;
+        const T *bias, *offsets;  // of the tile
+        const int* offset_of_row;
+        T *value, *pre;  // pre: null where it is not needed
+        int stride;
+
+        PATRAC_DEVICE Four<T> start(int o, int row) const {
+            const int offset = offset_of_row[o];
+            Four<T> sum = {};
+            if (offset >= 0) sum = load_four(offsets + offset * stride + row);
+#pragma unroll
+            for (int r = 0; r < 4; ++r) sum.x[r] += bias[o];
+            return sum;
+        }
+        PATRAC_DEVICE void finish(int o, int row, Four<T> z) const {
+            if (!is_output) {
+                if (pre) store_four(pre + o * stride + row, z);
+                zeta.values(z);
+            }
+            store_four(value + o * stride + row, z);
+        }
+    };
+
+    struct ReverseEnds {
+        Zeta zeta;
+        T* value;
+        const T* of;  // what the derivative is a function of
+        int stride;
+
+        PATRAC_DEVICE Four<T> start(int, int) const { return {}; }
+        PATRAC_DEVICE void finish(int node, int row, Four<T> sum) const {
+            zeta.times_derivatives(load_four(of + node * stride + row), sum);
+            store_four(value + node * stride + row, sum);
+        }
+    };
+
+    PATRAC_DEVICE T* pre_rows(int l) const {
+        return plan.keeps_pre ? pre + plan.layers[l].value * plan.stride : nullptr;
+    }
+
+    PATRAC_DEVICE void forward(int t) const {
+#pragma unroll 1
+        for (int l = 0; l < plan.n_layers; ++l) {
+            const FlatLayer& layer = plan.layers[l];
+            const bool is_output = l + 1 == plan.n_layers;
+            contract<false>(
+                block,
+                DeviceContraction<T>{layer.n_rows,
+                                     {value_row(l > 0 ? l - 1 : 0, 0), layer.n_varying, plan.stride},
+                                     packed + layer.weights,
+                                     layer.pitch,
+                                     plan.padded_rows(t)},
+                DeviceSources<T>{tile(t) + layer.constants, layer.n_constant, plan.stride}, layer.constant_column,
+                ForwardEnds{Zeta{plan.activation}, is_output, packed + layer.biases, tile(t) + layer.offsets,
+                            plan.indices + layer.offset_of_row, value_row(l, 0), pre_rows(l), plan.stride});
+            block.sync();
+        }
+    }
+
+    // Turns f of the tile into dl/df; returns this thread's part of l.
+    PATRAC_DEVICE double likelihood(int t) const {
+        T* const f = value_row(plan.n_layers - 1, 0);
+        const T* const target = tile(t) + plan.targets;
+        const T* const weight = tile(t) + plan.row_weights;
+        double sum = 0.0;
+        for (int row = block.thread; row < plan.padded_rows(t); row += block.threads) switch (plan.likelihood) {
+                case LikelihoodKind::gaussian: sum += gaussian(f + row, target + row, weight[row]); break;
+                case LikelihoodKind::categorical: sum += categorical(f + row, target[row], weight[row]); break;
+                case LikelihoodKind::bernoulli: sum += bernoulli(f + row, target + row, weight[row]); break;
+            }
+        return sum;
+    }
+
+    PATRAC_DEVICE double gaussian(T* f, const T* target, T weight) const {
+        double sum = 0.0;
+        for (int c = 0; c < plan.n_outputs; ++c) {
+            const T residual = target[c * plan.stride] - f[c * plan.stride];
+            const T slope = weight * plan.precision[c] * residual;
+            f[c * plan.stride] = slope;
+            sum += static_cast<double>(T(-0.5) * residual * slope);
+        }
+        return sum;
+    }
+
+    PATRAC_DEVICE double categorical(T* f, T label, T weight) const {
+        T top = f[0];
+        for (int c = 1; c < plan.n_outputs; ++c) top = maximum(f[c * plan.stride], top);
+        T sum = 0, chosen = 0;
+        for (int c = 0; c < plan.n_outputs; ++c) {
+            const T centred = f[c * plan.stride] - top, e = exp(centred);
+            if (label == static_cast<T>(c)) chosen = centred;
+            f[c * plan.stride] = e;
+            sum += e;
+        }
+        const T inverse = T(1) / sum;
+        for (int c = 0; c < plan.n_outputs; ++c) {
+            const T hit = label == static_cast<T>(c) ? T(1) : T(0);
+            f[c * plan.stride] = weight * (hit - f[c * plan.stride] * inverse);
+        }
+        return static_cast<double>(weight * (chosen - log(sum)));
+    }
+
+    PATRAC_DEVICE double bernoulli(T* f, const T* target, T weight) const {
+        double sum = 0.0;
+        for (int c = 0; c < plan.n_outputs; ++c) {
+            const T sign = T(1) - T(2) * target[c * plan.stride], x = sign * f[c * plan.stride];
+            sum += static_cast<double>(-weight * softplus(x));
+            f[c * plan.stride] = -weight * sign * sigmoid(x);
+        }
+        return sum;
+    }
+
+    // The gradient of a layer, then dl/d(pre-activation) below. The first tile starts the sums.
+    PATRAC_DEVICE void reverse(int t, T* gradient) const {
+        const int rows = plan.padded_rows(t);
+#pragma unroll 1
+        for (int l = plan.n_layers; l-- > 0;) {
+            const FlatLayer& layer = plan.layers[l];
+#pragma unroll 1
+            for (int b = layer.first_block; b < layer.first_block + layer.n_blocks; ++b) {
+                const FlatGradientBlock& entries = plan.blocks[b];
+                const int* const theta = plan.indices + entries.theta;
+                outer<T>(
+                    block, entries.n_rows, entries.n_sources, rows,
+                    [&](int i) { return value_row(l, plan.indices[entries.rows + i]); },
+                    [&](int j) { return source(l, t, plan.indices[entries.sources + j]); },
+                    [&](int i, int j, T sum) {
+                        const int k = theta[i * entries.n_sources + j];
+                        if (k >= 0) gradient[k] = t == 0 ? sum : gradient[k] + sum;
+                    });
+            }
+            block.sync();  // the activations below are read no more
+            if (layer.n_varying == 0) break;
+            T* const below = value_row(l - 1, 0);
+            contract<true>(
+                block,
+                DeviceContraction<T>{layer.n_varying,
+                                     {value_row(l, 0), layer.n_rows, plan.stride},
+                                     packed + layer.weights,
+                                     layer.pitch,
+                                     rows},
+                DeviceSources<T>{}, 0,
+                ReverseEnds{Zeta{plan.activation}, below, plan.keeps_pre ? pre_rows(l - 1) : below, plan.stride});
+            block.sync();
+        }
+    }
+
+    // The values of a source of layer l.
+    PATRAC_DEVICE const T* source(int l, int t, int s) const {
+        const FlatLayer& layer = plan.layers[l];
+        if (s < layer.n_varying) return value_row(l - 1, s);
+        if (s < layer.n_varying + layer.n_constant)
+            return tile(t) + layer.constants + (s - layer.n_varying) * plan.stride;
+        return ones;
+    }
+};
+
+}  // namespace patrac::PATRAC_LEVEL

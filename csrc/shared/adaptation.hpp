@@ -1,0 +1,98 @@
+// What a chain books of each step within a phase: acceptance, step size and log-likelihood (docs/method.md, section 7).
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "../patrac.hpp"
+#include "host_device.hpp"
+
+namespace patrac {
+
+// Moments of the log-likelihood over consecutive steps of one chain.
+struct LogLikelihoodBlock {
+    std::int64_t count = 0;
+    double mean = 0.0;
+    double squares = 0.0;   // sum of squared distances from the mean
+    double log_step = 0.0;  // mean
+
+    // Welford's update.
+    PATRAC_HOST_DEVICE void add(double log_likelihood, double log_step_size) {
+        ++count;
+        const double n = static_cast<double>(count), away = log_likelihood - mean;
+        mean += away / n;
+        squares += away * (log_likelihood - mean);
+        log_step += (log_step_size - log_step) / n;
+    }
+    // Chan, Golub & LeVeque (1979).
+    PATRAC_HOST_DEVICE void add(const LogLikelihoodBlock& other) {
+        if (other.count == 0) return;
+        const double a = static_cast<double>(count), b = static_cast<double>(other.count), away = other.mean - mean;
+        count += other.count;
+        squares += other.squares + away * away * a * b / (a + b);
+        mean += away * b / (a + b);
+        log_step += (other.log_step - log_step) * b / (a + b);
+    }
+};
+
+// Blocks up to the first look.
+inline constexpr std::int64_t blocks_to_first_look = 8;
+// Steps whose mean acceptance probability moves the step size once, in phases with a target.
+inline constexpr std::int64_t target_window = 10;
+
+// Copied as it is between host and device.
+struct PhaseProgress {
+    double step_size = 0.0;
+    std::int64_t steps = 0, accepted = 0;
+    std::int64_t window_steps = 0, window_accepted = 0;
+    double window_probability = 0.0;
+    std::int64_t updates = 0;
+    double log_step_sum = 0.0;
+    std::int64_t log_step_count = 0;
+    LogLikelihoodBlock block = {};  // under way, in phases that may end early
+
+    // Books one step. True if `block` is full: the caller stores it and empties it.
+    PATRAC_HOST_DEVICE bool record(const Phase& phase, std::int64_t adapt_window, double step_size_max,
+                                   bool step_accepted, double probability, double log_likelihood) {
+        ++steps;
+        accepted += step_accepted;
+        window_accepted += step_accepted;
+        window_probability += probability;
+        if (++window_steps == (phase.target > 0.0 ? target_window : adapt_window)) {
+            if (phase.adapt) {
+                if (phase.target > 0.0)
+                    approach_target(phase.target, step_size_max);
+                else
+                    stay_in_band(phase, step_size_max);
+            }
+            if (phase.average && 2 * steps > phase.steps) {
+                log_step_sum += std::log(step_size);
+                ++log_step_count;
+            }
+            window_steps = window_accepted = 0;
+            window_probability = 0.0;
+        }
+        if (phase.first_look <= 0) return false;
+        block.add(log_likelihood, phase.adapt ? std::log(step_size) : 0.0);
+        return block.count == phase.first_look / blocks_to_first_look;
+    }
+
+private:
+    PATRAC_HOST_DEVICE void stay_in_band(const Phase& phase, double step_size_max) {
+        const double rate = static_cast<double>(window_accepted) / static_cast<double>(window_steps);
+        if (rate <= phase.accept_low)
+            step_size /= 2.0;
+        else if (rate >= phase.accept_high)
+            step_size = std::fmin(step_size * 4.0 / 3.0, step_size_max);
+    }
+
+    // Stochastic approximation (Robbins & Monro 1951) of the step size whose mean acceptance probability is the target.
+    // The gain starts at one, where a step size wrong by 1e4 is mended in some 300 steps, and falls as k^-0.6.
+    PATRAC_HOST_DEVICE void approach_target(double target, double step_size_max) {
+        const double rate = window_probability / static_cast<double>(window_steps);
+        const double gain = std::pow(1.0 + static_cast<double>(updates++) / 20.0, -0.6);
+        step_size = std::fmin(step_size * std::exp(gain * (rate - target)), step_size_max);
+    }
+};
+
+}  // namespace patrac
