@@ -1,10 +1,11 @@
 // A chain of one block: pCN, pCNL and mGrad with their warm-up (twin of sampling/crank_nicolson.hpp and chain.hpp).
 #pragma once
 
-#include <cmath>
+#include <type_traits>
 
 #include "../shared/adaptation.hpp"
 #include "../shared/kernels.hpp"
+#include "collapsed.hpp"
 #include "noise.hpp"
 #include "tile.hpp"
 
@@ -13,8 +14,9 @@ namespace patrac::PATRAC_LEVEL {
 // What a chain keeps between launches beside its arrays.
 struct DeviceChain {
     PhaseProgress progress;
-    double log_likelihood = 0.0;
-    double threshold = 0.0;  // of the accept test, where the noise persists
+    double log_likelihood = 0.0;  // collapsed: at the conditional mean of the output weights
+    double marginal = 0.0;        // what the density has beside it
+    double threshold = 0.0;       // of the accept test, where the noise persists
     std::int64_t accepted = 0, nonfinite = 0, warmup_nonfinite = 0;
     std::int64_t steps_since_draw = 0, accepted_since_draw = 0;
     std::int64_t blocks = 0;  // full ones of the phase under way
@@ -25,6 +27,8 @@ struct DeviceChain {
 template <class T>
 struct ChainLaunch {
     DevicePlan<T> plan;
+    DeviceCollapse collapse;  // no groups where nothing is collapsed
+    int dim;                  // coordinates of the chain: K, or K_h where the output weights are integrated out
     WorkspaceLayout layout;
     T* workspace;  // (chains, layout.size), or null: in shared memory
     KernelKind kernel;
@@ -39,7 +43,7 @@ struct ChainLaunch {
     const std::uint64_t* seeds;      // one for each data set
     int chains_of_set;               // chain c runs on data set c / chains_of_set
     T *theta, *gradient, *momentum;  // (chains, row)
-    int row;                         // K up to a whole four
+    int row;                         // dim up to a whole four
     DeviceChain* chains;
     LogLikelihoodBlock* blocks;  // (chains, most_blocks)
     int most_blocks;
@@ -68,7 +72,7 @@ struct MoveCoefficients {
     PATRAC_DEVICE T ratio() const { return shrink / (T(2) - shrink); }
 };
 
-template <class T, class Zeta>
+template <class T, class Zeta, template <class, class> class Target>
 class ChainBlock {
 public:
     // `workspace` has layout.size elements that the block alone uses.
@@ -87,13 +91,7 @@ public:
           momentum_(workspace + launch.layout.momentum),
           variance_(launch.plan.prior_variance + set_ * launch.plan.prior_step),
           deviation_(launch.plan.prior_deviation + set_ * launch.plan.prior_step),
-          tile_{block,
-                launch.plan,
-                launch.plan.tiles + set_ * launch.plan.tiles_step,
-                packed_,
-                workspace + launch.layout.value,
-                workspace + launch.layout.pre,
-                workspace + launch.layout.ones} {
+          target_(make_target(workspace)) {
         const DevicePlan<T>& plan = launch.plan;
         const T* const fixed = plan.packed + set_ * plan.packed_step;
         for (int i = block.thread; i < plan.n_packed; i += block.threads) packed_[i] = fixed[i];
@@ -105,6 +103,7 @@ public:
             if (persists()) momentum_[k] = launch.momentum[row() + k];
         }
         log_likelihood_ = chain_.log_likelihood;
+        marginal_ = chain_.marginal;
         threshold_ = chain_.threshold;
         block.sync();
     }
@@ -121,11 +120,34 @@ public:
         }
         if (block_.thread != 0) return;
         chain_.log_likelihood = log_likelihood_;
+        chain_.marginal = marginal_;
         chain_.threshold = threshold_;
     }
 
 private:
     static constexpr int group = normals_of_block<T>;
+
+    PATRAC_DEVICE Target<T, Zeta> make_target(T* workspace) const {
+        const DevicePlan<T>& plan = launch_.plan;
+        const TileBlock<T, Zeta> tile{block_,
+                                      plan,
+                                      plan.tiles + set_ * plan.tiles_step,
+                                      packed_,
+                                      workspace + launch_.layout.value,
+                                      workspace + launch_.layout.pre,
+                                      workspace + launch_.layout.ones};
+        if constexpr (std::is_same_v<Target<T, Zeta>, PlainTarget<T, Zeta>>) {
+            return {tile};
+        } else {
+            const std::int64_t kept = launch_.collapse.factor_size + launch_.collapse.alpha_size;
+            return {tile,
+                    launch_.collapse,
+                    launch_.layout.collapse,
+                    workspace,
+                    sums_,
+                    launch_.collapse.kept + index_ * kept};
+        }
+    }
 
     PATRAC_DEVICE bool persists() const { return launch_.persistence > 0.0; }
     PATRAC_DEVICE bool uses_gradient() const { return launch_.kernel != KernelKind::pcn; }
@@ -148,9 +170,9 @@ private:
         step_size_ = chain_.progress.step_size;
         propose(static_cast<std::uint64_t>(step));
         block_.sync();
-        double sum[3] = {tile_.evaluate(uses_gradient() ? proposed_gradient_ : nullptr), 0.0, 0.0};
+        double sum[3] = {target_.evaluate(uses_gradient() ? proposed_gradient_ : nullptr), 0.0, 0.0};
         // The sums of CrankNicolson::log_ratio.
-        for (int k = block_.thread; k < launch_.plan.dim; k += block_.threads) {
+        for (int k = block_.thread; k < launch_.dim; k += block_.threads) {
             const double from = static_cast<double>(theta_[k]), to = static_cast<double>(proposed(k));
             const double at_from = static_cast<double>(gradient_[k]);
             const double at_to = static_cast<double>(proposed_gradient_[k]), both = at_to + at_from;
@@ -160,13 +182,17 @@ private:
             sum[2] = fma(at_to - at_from, pull, sum[2]);
         }
         sum_over_block(block_, sum, sums_);
-        const double log_likelihood = launch_.plan.constants[2 * set_] + sum[0];
-        const double ratio = log_likelihood - log_likelihood_ + 0.5 * (sum[2] - sum[1]);
+        const double log_likelihood = launch_.plan.constants[2 * set_] + sum[0], marginal = target_.marginal();
+        const double ratio = (log_likelihood + marginal) - (log_likelihood_ + marginal_) + 0.5 * (sum[2] - sum[1]);
         const bool finite = is_finite(ratio);
         const bool moved =
             launch_.start || (finite && (launch_.phase.accept_all || accepts(ratio, static_cast<std::uint64_t>(step))));
         take(moved);
-        if (moved) log_likelihood_ = log_likelihood;
+        if (moved) {
+            log_likelihood_ = log_likelihood;
+            marginal_ = marginal;
+            target_.accepted();
+        }
         if (block_.thread == 0) {
             if (launch_.start)
                 chain_.starts = finite;
@@ -174,24 +200,24 @@ private:
                 book(moved, finite, ratio);
         }
         block_.sync();
-        if (launch_.sampling && chain_.steps_since_draw == launch_.thin) keep_draw();
+        if (launch_.sampling && chain_.steps_since_draw == launch_.thin) keep_draw(step);
     }
 
     // v into packed_; the noise that persists is refreshed first.
     PATRAC_DEVICE void propose(std::uint64_t step) {
         if (launch_.start) {
-            for (int k = block_.thread; k < launch_.plan.dim; k += block_.threads)
+            for (int k = block_.thread; k < launch_.dim; k += block_.threads)
                 packed_[launch_.plan.position[k]] = theta_[k];
             return;
         }
 #pragma unroll 1
-        for (int b = block_.thread; b * group < launch_.plan.dim; b += block_.threads) {
+        for (int b = block_.thread; b * group < launch_.dim; b += block_.threads) {
             T w[group];
             block_normals(key_, static_cast<std::uint64_t>(b), Purpose::proposal, step, w);
 #pragma unroll
             for (int i = 0; i < group; ++i) {
                 const int k = b * group + i;
-                if (k >= launch_.plan.dim) continue;
+                if (k >= launch_.dim) continue;
                 const MoveCoefficients<T> c = move(k);
                 if (persists()) {
                     const T kept = static_cast<T>(launch_.persistence) * (T(1) - c.shrink);
@@ -222,7 +248,7 @@ private:
 
     // The proposal becomes the state, or the noise that persists is turned round. CrankNicolson::turn().
     PATRAC_DEVICE void take(bool moved) {
-        for (int k = block_.thread; k < launch_.plan.dim; k += block_.threads) {
+        for (int k = block_.thread; k < launch_.dim; k += block_.threads) {
             if (persists() && !launch_.start) {
                 const T p = momentum_[k];
                 if (moved) {
@@ -251,25 +277,27 @@ private:
         const double probability = !finite ? 0.0 : sure ? 1.0 : exp(ratio);
         PhaseProgress& progress = chain_.progress;
         if (!progress.record(launch_.phase, launch_.adapt_window, launch_.step_size_max, moved, probability,
-                             log_likelihood_))
+                             log_likelihood_ + marginal_))
             return;
         launch_.blocks[static_cast<std::int64_t>(index_) * launch_.most_blocks + chain_.blocks++] = progress.block;
         progress.block = {};
     }
 
-    PATRAC_DEVICE void keep_draw() {
-        double square[1] = {0.0};
+    PATRAC_DEVICE void keep_draw(std::int64_t step) {
+        double sum[2] = {0.0, 0.0};  // theta' C^-1 theta, and l beyond that of the state
         const std::int64_t at = index_ * launch_.draws + kept_;
-        for (int k = block_.thread; k < launch_.plan.dim; k += block_.threads) {
+        T* const out = launch_.out_theta + at * launch_.plan.dim;
+        for (int k = block_.thread; k < launch_.dim; k += block_.threads) {
             const double x = static_cast<double>(theta_[k]);
-            square[0] = fma(x * x, 1.0 / static_cast<double>(variance_[k]), square[0]);
-            launch_.out_theta[at * launch_.plan.dim + k] = theta_[k];
+            sum[0] = fma(x * x, 1.0 / static_cast<double>(variance_[k]), sum[0]);
+            out[k] = theta_[k];
         }
-        sum_over_block(block_, square, sums_);
+        target_.complete(key_, static_cast<std::uint64_t>(step), variance_, out, sum[0], sum[1]);
+        sum_over_block(block_, sum, sums_);
         ++kept_;
         if (block_.thread == 0) {
-            launch_.out_log_likelihood[at] = log_likelihood_;
-            launch_.out_log_prior[at] = launch_.plan.constants[2 * set_ + 1] - 0.5 * square[0];
+            launch_.out_log_likelihood[at] = log_likelihood_ + sum[1];
+            launch_.out_log_prior[at] = launch_.plan.constants[2 * set_ + 1] - 0.5 * sum[0];
             launch_.out_acceptance_rate[at] =
                 static_cast<double>(chain_.accepted_since_draw) / static_cast<double>(launch_.thin);
             launch_.out_step_size[at] = chain_.progress.step_size;
@@ -288,9 +316,9 @@ private:
     double* sums_;
     T *packed_, *theta_, *gradient_, *proposed_gradient_, *momentum_;
     const T *variance_, *deviation_;
-    TileBlock<T, Zeta> tile_;
+    Target<T, Zeta> target_;
     // The same in every thread:
-    double step_size_ = 0.0, log_likelihood_, threshold_;
+    double step_size_ = 0.0, log_likelihood_, marginal_, threshold_;
     std::int64_t kept_ = 0;
 };
 

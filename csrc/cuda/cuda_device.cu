@@ -20,14 +20,15 @@ extern __shared__ double shared_memory[];
 
 // The workspace in shared memory and the one in the device's are compiled apart, so that each is addressed as what it
 // is.
-template <class T, class Zeta>
+template <class T, class Zeta, template <class, class> class Target>
 __global__ void __launch_bounds__(256, 2) run_in_shared_memory(const __grid_constant__ ChainLaunch<T> work) {
-    ChainBlock<T, Zeta>(ThreadBlock(), work, static_cast<int>(blockIdx.x), reinterpret_cast<T*>(shared_memory)).run();
+    ChainBlock<T, Zeta, Target>(ThreadBlock(), work, static_cast<int>(blockIdx.x), reinterpret_cast<T*>(shared_memory))
+        .run();
 }
-template <class T, class Zeta>
+template <class T, class Zeta, template <class, class> class Target>
 __global__ void __launch_bounds__(256, 2) run_in_device_memory(const __grid_constant__ ChainLaunch<T> work) {
-    ChainBlock<T, Zeta>(ThreadBlock(), work, static_cast<int>(blockIdx.x),
-                        work.workspace + static_cast<std::int64_t>(blockIdx.x) * work.layout.size)
+    ChainBlock<T, Zeta, Target>(ThreadBlock(), work, static_cast<int>(blockIdx.x),
+                                work.workspace + static_cast<std::int64_t>(blockIdx.x) * work.layout.size)
         .run();
 }
 template <class T>
@@ -111,21 +112,24 @@ public:
 private:
     template <class T>
     void run(const ChainLaunch<T>& work, int blocks, int threads) {
-        if (work.plan.activation == Activation::tanh)
-            run_with<TanhActivation>(work, blocks, threads);
+        const bool tanh = work.plan.activation == Activation::tanh;
+        if (work.collapse.n_groups > 0)
+            tanh ? run_with<TanhActivation, CollapsedTarget>(work, blocks, threads)
+                 : run_with<AnyActivation, CollapsedTarget>(work, blocks, threads);
         else
-            run_with<AnyActivation>(work, blocks, threads);
+            tanh ? run_with<TanhActivation, PlainTarget>(work, blocks, threads)
+                 : run_with<AnyActivation, PlainTarget>(work, blocks, threads);
     }
-    template <class Zeta, class T>
+    template <class Zeta, template <class, class> class Target, class T>
     void run_with(const ChainLaunch<T>& work, int blocks, int threads) {
         if (work.workspace) {
-            run_in_device_memory<T, Zeta><<<blocks, threads, 0, compute_>>>(work);
+            run_in_device_memory<T, Zeta, Target><<<blocks, threads, 0, compute_>>>(work);
         } else {
             const int bytes = work.layout.size * static_cast<int>(sizeof(T));
-            check(
-                cudaFuncSetAttribute(run_in_shared_memory<T, Zeta>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
-                "asking for shared memory");
-            run_in_shared_memory<T, Zeta><<<blocks, threads, static_cast<std::size_t>(bytes), compute_>>>(work);
+            check(cudaFuncSetAttribute(run_in_shared_memory<T, Zeta, Target>,
+                                       cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+                  "asking for shared memory");
+            run_in_shared_memory<T, Zeta, Target><<<blocks, threads, static_cast<std::size_t>(bytes), compute_>>>(work);
         }
         check(cudaGetLastError(), "launching a kernel");
     }
@@ -171,8 +175,8 @@ DeviceStatus status() {
 }
 
 template <class T>
-std::unique_ptr<DeviceModel<T>> make_model(const FlatModel<T>& flat) {
-    return std::make_unique<ResidentModel<T>>(std::make_shared<CudaDevice>(), flat);
+std::unique_ptr<DeviceModel<T>> make_model(FlatModel<T> flat) {
+    return std::make_unique<ResidentModel<T>>(std::make_shared<CudaDevice>(), std::move(flat));
 }
 
 template <class T>
@@ -181,8 +185,8 @@ void normals(std::uint64_t seed, std::uint32_t chain, std::uint64_t step, Purpos
     normals_on(device, seed, chain, step, purpose, out, count);
 }
 
-#define PATRAC_INSTANTIATE(T)                                                    \
-    template std::unique_ptr<DeviceModel<T>> make_model<T>(const FlatModel<T>&); \
+#define PATRAC_INSTANTIATE(T)                                             \
+    template std::unique_ptr<DeviceModel<T>> make_model<T>(FlatModel<T>); \
     template void normals<T>(std::uint64_t, std::uint32_t, std::uint64_t, Purpose, T*, std::int64_t);
 PATRAC_INSTANTIATE(float)
 PATRAC_INSTANTIATE(double)

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "flat_collapse.hpp"
 #include "flat_model.hpp"
 #include "thread_block.hpp"
 
@@ -40,16 +41,36 @@ struct DevicePlan {
     }
 };
 
+// FlatCollapse's numbers, with pointers to its arrays on the device and to what each chain keeps.
+struct DeviceCollapse {
+    int n_features, n_groups, factor_size, alpha_size;
+    const FlatCollapseGroup* groups;
+    const int *sources, *indices;
+    const double* deviation;
+    double* kept;  // (chains, factor_size + alpha_size) of the chain's point
+};
+
+// Where a collapsed target works, in elements of T; 0 elements where nothing is collapsed.
+struct CollapseLayout {
+    int moments;          // (P, P) and (m, P) doubles: Phi'W Phi, and W (y - o) times Phi
+    int factor;           // factor_size doubles, then alpha_size: as kept
+    int solved;           // alpha_size doubles
+    int reverse_weights;  // (n_varying, pitch): of the outputs and, from `feature_column` on, of the features
+    int weighted;         // (P, stride) features times row weights
+    int pitch, feature_column;
+};
+
 // What one chain works on, in shared memory or, where it does not fit, in its own part of the device's: offsets in
 // elements of T.
 struct WorkspaceLayout {
     int sums = 0;  // reduction_values doubles
     int packed, theta, gradient, proposed_gradient, momentum, ones, value, pre;
+    CollapseLayout collapse;
     int size;
 
-    // `persists`: the noise is kept from step to step.
+    // Of chains of `dim` coordinates; `persists`: the noise is kept from step to step; `collapse`: null for none.
     template <class T>
-    static WorkspaceLayout of(const DevicePlan<T>& plan, bool persists) {
+    static WorkspaceLayout of(const DevicePlan<T>& plan, int dim, bool persists, const FlatCollapse* collapse) {
         WorkspaceLayout layout{};
         int next = reduction_values * static_cast<int>(sizeof(double) / sizeof(T));
         const auto reserve = [&next](int elements) {
@@ -58,13 +79,24 @@ struct WorkspaceLayout {
             return start;
         };
         layout.packed = reserve(plan.n_packed);
-        layout.theta = reserve(plan.dim);
-        layout.gradient = reserve(plan.dim);
-        layout.proposed_gradient = reserve(plan.dim);
-        layout.momentum = reserve(persists ? plan.dim : 0);
+        layout.theta = reserve(dim);
+        layout.gradient = reserve(dim);
+        layout.proposed_gradient = reserve(dim);
+        layout.momentum = reserve(persists ? dim : 0);
         layout.ones = reserve(plan.stride);
         layout.value = reserve(plan.n_value_rows * plan.stride);
         layout.pre = reserve(plan.keeps_pre ? plan.n_value_rows * plan.stride : 0);
+        if (collapse) {
+            const int P = collapse->n_features, doubled = static_cast<int>(sizeof(double) / sizeof(T));
+            CollapseLayout& own = layout.collapse;
+            own.feature_column = (plan.n_outputs + 3) / 4 * 4;
+            own.pitch = own.feature_column + (P + 3) / 4 * 4;
+            own.moments = reserve(doubled * (P + plan.n_outputs) * P);
+            own.factor = reserve(doubled * (collapse->factor_size + collapse->alpha_size));
+            own.solved = reserve(doubled * collapse->alpha_size);
+            own.reverse_weights = reserve(plan.layers[plan.n_layers - 1].n_varying * own.pitch);
+            own.weighted = reserve(P * plan.stride);
+        }
         layout.size = next;
         return layout;
     }

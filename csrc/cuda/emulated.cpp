@@ -70,10 +70,13 @@ private:
             T* const workspace =
                 work.workspace ? work.workspace + std::int64_t{chain} * work.layout.size : shared.data();
             run_block([&](const ThreadBlock& block) {
-                if (work.plan.activation == Activation::tanh)
-                    ChainBlock<T, TanhActivation>(block, work, chain, workspace).run();
+                const bool tanh = work.plan.activation == Activation::tanh;
+                if (work.collapse.n_groups > 0)
+                    tanh ? ChainBlock<T, TanhActivation, CollapsedTarget>(block, work, chain, workspace).run()
+                         : ChainBlock<T, AnyActivation, CollapsedTarget>(block, work, chain, workspace).run();
                 else
-                    ChainBlock<T, AnyActivation>(block, work, chain, workspace).run();
+                    tanh ? ChainBlock<T, TanhActivation, PlainTarget>(block, work, chain, workspace).run()
+                         : ChainBlock<T, AnyActivation, PlainTarget>(block, work, chain, workspace).run();
             });
         }
     }
@@ -91,8 +94,8 @@ private:
 }  // namespace
 
 template <class T>
-std::unique_ptr<DeviceModel<T>> make_model(const FlatModel<T>& flat, int threads) {
-    return std::make_unique<ResidentModel<T>>(std::make_shared<EmulatedDevice>(threads), flat);
+std::unique_ptr<DeviceModel<T>> make_model(FlatModel<T> flat, int threads) {
+    return std::make_unique<ResidentModel<T>>(std::make_shared<EmulatedDevice>(threads), std::move(flat));
 }
 
 template <class T>
@@ -106,8 +109,8 @@ DeviceStatus status(int threads) {
     return EmulatedDevice(threads).status();
 }
 
-#define PATRAC_INSTANTIATE(T)                                                         \
-    template std::unique_ptr<DeviceModel<T>> make_model<T>(const FlatModel<T>&, int); \
+#define PATRAC_INSTANTIATE(T)                                                  \
+    template std::unique_ptr<DeviceModel<T>> make_model<T>(FlatModel<T>, int); \
     template void normals<T>(int, std::uint64_t, std::uint32_t, std::uint64_t, Purpose, T*, std::int64_t);
 PATRAC_INSTANTIATE(float)
 PATRAC_INSTANTIATE(double)

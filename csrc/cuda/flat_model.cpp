@@ -103,8 +103,9 @@ template <class T>
 FlatModel<T> flatten(const Network& network, const std::optional<Network>& companion, const Likelihood& likelihood,
                      const DataView<T>& data, std::int64_t workspace_bytes) {
     using namespace flattening;
-    const Plan plan = Plan::make(network, companion.has_value());
-    FlatModel<T> flat;
+    FlatModel<T> flat(Plan::make(network, companion.has_value()));
+    flat.variance = likelihood.variance;
+    const Plan& plan = flat.plan;
     flat.activation = plan.activation;
     flat.likelihood = likelihood.kind;
     flat.dim = narrowed(plan.dim, "parameters");

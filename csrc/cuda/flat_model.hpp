@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "../model/plan.hpp"
 #include "../patrac.hpp"
 
 namespace patrac {
@@ -32,6 +34,8 @@ struct FlatLayer {
 
 template <class T>
 struct FlatModel {
+    Plan plan;                     // that was flattened
+    std::vector<double> variance;  // (m,) of the noise, Gaussian
     Activation activation = Activation::tanh;
     LikelihoodKind likelihood = LikelihoodKind::gaussian;
     int dim = 0;  // K
@@ -51,7 +55,7 @@ struct FlatModel {
     int targets = 0, row_weights = 0;  // in a tile
     std::vector<T> tiles;              // (n_tiles, tile_size)
 
-    FlatModel() = default;
+    explicit FlatModel(Plan of) : plan(std::move(of)) {}
     FlatModel(FlatModel&&) noexcept;
     ~FlatModel();
 

@@ -37,12 +37,13 @@ struct DrawBuffers {
 template <class T>
 class DeviceChains {
 public:
-    // prior_variance (K,), start (chains, K).
+    // prior_variance (K,), start (chains, K); `collapse`: null for none.
     DeviceChains(Device& device, const DevicePlan<T>& plan, std::int64_t n_chains, const double* prior_variance,
-                 const T* start, bool persists)
+                 const T* start, bool persists, const FlatCollapse* collapse)
         : launch{} {
-        const std::int64_t row = (plan.dim + 3) / 4 * 4;
-        std::vector<T> variance(static_cast<std::size_t>(row), T(1)), deviation(variance);
+        launch.dim = collapse ? collapse->hidden_dim : plan.dim;
+        const std::int64_t row = (launch.dim + 3) / 4 * 4, prior_row = (plan.dim + 3) / 4 * 4;
+        std::vector<T> variance(static_cast<std::size_t>(prior_row), T(1)), deviation(variance);
         double constants[2];
         device.download(constants, plan.constants, sizeof(constants));
         for (int k = 0; k < plan.dim; ++k) {
@@ -51,7 +52,8 @@ public:
             constants[1] -= 0.5 * std::log(2.0 * std::numbers::pi * prior_variance[k]);
         }
         std::vector<T> theta(static_cast<std::size_t>(n_chains * row));
-        for (std::int64_t c = 0; c < n_chains; ++c) std::copy_n(start + c * plan.dim, plan.dim, theta.data() + c * row);
+        for (std::int64_t c = 0; c < n_chains; ++c)
+            std::copy_n(start + c * plan.dim, launch.dim, theta.data() + c * row);
 
         variance_ = DeviceArray<T>(device, variance);
         deviation_ = DeviceArray<T>(device, deviation);
@@ -65,9 +67,21 @@ public:
         launch.plan.prior_variance = variance_.data();
         launch.plan.prior_deviation = deviation_.data();
         launch.plan.constants = constants_.data();
-        launch.layout = WorkspaceLayout::of(plan, persists);
+        launch.layout = WorkspaceLayout::of(plan, launch.dim, persists, collapse);
         if (!fits_shared(device, launch.layout)) workspace_ = DeviceArray<T>(device, n_chains * launch.layout.size);
         launch.workspace = workspace_.data();
+        if (collapse) {
+            groups_ = DeviceArray<FlatCollapseGroup>(device, collapse->groups);
+            sources_ = DeviceArray<int>(device, collapse->sources);
+            indices_ = DeviceArray<int>(device, collapse->indices);
+            group_deviation_ = DeviceArray<double>(device, collapse->deviation);
+            kept_ = DeviceArray<double>(device, n_chains * (collapse->factor_size + collapse->alpha_size));
+            launch.collapse = {collapse->n_features,  static_cast<int>(collapse->groups.size()),
+                               collapse->factor_size, collapse->alpha_size,
+                               groups_.data(),        sources_.data(),
+                               indices_.data(),       group_deviation_.data(),
+                               kept_.data()};
+        }
         launch.chains_of_set = static_cast<int>(n_chains);
         launch.theta = theta_.data();
         launch.gradient = gradient_.data();
@@ -92,6 +106,9 @@ public:
 private:
     DeviceArray<T> variance_, deviation_, workspace_, theta_, gradient_, momentum_;
     DeviceArray<double> constants_;
+    DeviceArray<FlatCollapseGroup> groups_;
+    DeviceArray<int> sources_, indices_;
+    DeviceArray<double> group_deviation_, kept_;
 };
 
 // Many chains of one model, all at the same step, each a block.
@@ -99,12 +116,13 @@ template <class T>
 class DeviceRun {
 public:
     DeviceRun(Device& device, const DevicePlan<T>& plan, const RunConfig& config, const RunBuffers<T>& buffers,
-              int threads)
+              const FlatCollapse* collapse, int threads)
         : device_(device),
           config_(config),
           out_(buffers),
           threads_(threads),
-          memory_(device, plan, config.chains, buffers.prior_variance, buffers.init, config.persistence > 0.0),
+          memory_(device, plan, config.chains, buffers.prior_variance, buffers.init, config.persistence > 0.0,
+                  collapse),
           launch_(memory_.launch),
           seeds_(device, std::vector<std::uint64_t>{config.seed}),
           blocks_(device, std::max<std::int64_t>(1, config.chains * blocks_at_most(config))),
@@ -312,8 +330,10 @@ private:
 template <class T>
 class ResidentModel final : public DeviceModel<T> {
 public:
-    ResidentModel(std::shared_ptr<Device> device, const FlatModel<T>& flat)
+    ResidentModel(std::shared_ptr<Device> device, FlatModel<T> flat)
         : device_(std::move(device)),
+          host_plan_(std::move(flat.plan)),
+          variance_(flat.variance),
           blocks_(*device_, flat.blocks),
           indices_(*device_, flat.indices),
           position_(*device_, flat.position),
@@ -354,14 +374,14 @@ public:
 
     std::int64_t dim() const override { return plan_.dim; }
     DeviceLayout layout(bool persists) const override {
-        const WorkspaceLayout layout = WorkspaceLayout::of(plan_, persists);
+        const WorkspaceLayout layout = WorkspaceLayout::of(plan_, plan_.dim, persists, nullptr);
         return {threads_, plan_.stride, layout.size * static_cast<std::int64_t>(sizeof(T)),
                 DeviceChains<T>::fits_shared(*device_, layout)};
     }
 
     void evaluate(const T* theta, std::int64_t batch, double* log_likelihood, T* gradient) override {
         const std::vector<double> ones(static_cast<std::size_t>(plan_.dim), 1.0);
-        DeviceChains<T> memory(*device_, plan_, batch, ones.data(), theta, false);
+        DeviceChains<T> memory(*device_, plan_, batch, ones.data(), theta, false, nullptr);
         const DeviceArray<std::uint64_t> seeds(*device_, std::int64_t{1});
         memory.launch.kernel = gradient ? KernelKind::pcnl : KernelKind::pcn;
         memory.launch.seeds = seeds.data();
@@ -375,11 +395,15 @@ public:
     }
 
     bool sample(const RunConfig& config, const RunBuffers<T>& buffers, const Monitor& monitor) override {
-        return DeviceRun<T>(*device_, plan_, config, buffers, threads_).run(monitor);
+        if (!config.collapse) return DeviceRun<T>(*device_, plan_, config, buffers, nullptr, threads_).run(monitor);
+        const FlatCollapse collapse = FlatCollapse::make(host_plan_, buffers.prior_variance, variance_);
+        return DeviceRun<T>(*device_, plan_, config, buffers, &collapse, threads_).run(monitor);
     }
 
 private:
     std::shared_ptr<Device> device_;
+    Plan host_plan_;
+    std::vector<double> variance_;  // (m,) of the noise, Gaussian
     DeviceArray<FlatGradientBlock> blocks_;
     DeviceArray<int> indices_, position_;
     DeviceArray<T> packed_, tiles_, precision_;

@@ -70,20 +70,102 @@ struct TileBlock {
         double log_likelihood = 0.0;
 #pragma unroll 1
         for (int t = 0; t < plan.n_tiles; ++t) {
-            forward(t);
+            forward(t, 0);
             log_likelihood += likelihood(t);
             block.sync();
-            if (gradient) reverse(t, gradient);
+            if (gradient) reverse(t, gradient, plan.n_layers);
         }
         return log_likelihood;
     }
 
-private:
     PATRAC_DEVICE T* value_row(int layer, int row) const {
         return value + (plan.layers[layer].value + row) * plan.stride;
     }
     PATRAC_DEVICE const T* tile(int t) const { return tiles + static_cast<std::int64_t>(t) * plan.tile_size; }
 
+    // From layer `first` on.
+    PATRAC_DEVICE void forward(int t, int first) const {
+#pragma unroll 1
+        for (int l = first; l < plan.n_layers; ++l) {
+            const FlatLayer& layer = plan.layers[l];
+            const bool is_output = l + 1 == plan.n_layers;
+            contract<false>(
+                block,
+                DeviceContraction<T>{layer.n_rows,
+                                     {value_row(l > 0 ? l - 1 : 0, 0), layer.n_varying, plan.stride},
+                                     packed + layer.weights,
+                                     layer.pitch,
+                                     plan.padded_rows(t)},
+                DeviceSources<T>{tile(t) + layer.constants, layer.n_constant, plan.stride}, layer.constant_column,
+                ForwardEnds{Zeta{plan.activation}, is_output, packed + layer.biases, tile(t) + layer.offsets,
+                            plan.indices + layer.offset_of_row, value_row(l, 0), pre_rows(l), plan.stride});
+            block.sync();
+        }
+    }
+
+    // Turns f of the tile into dl/df; returns this thread's part of l.
+    PATRAC_DEVICE double likelihood(int t) const {
+        T* const f = value_row(plan.n_layers - 1, 0);
+        const T* const target = tile(t) + plan.targets;
+        const T* const weight = tile(t) + plan.row_weights;
+        double sum = 0.0;
+        for (int row = block.thread; row < plan.padded_rows(t); row += block.threads) switch (plan.likelihood) {
+                case LikelihoodKind::gaussian: sum += gaussian(f + row, target + row, weight[row]); break;
+                case LikelihoodKind::categorical: sum += categorical(f + row, target[row], weight[row]); break;
+                case LikelihoodKind::bernoulli: sum += bernoulli(f + row, target + row, weight[row]); break;
+            }
+        return sum;
+    }
+
+    // From layer top - 1 down: the gradient of a layer, then dl/d(pre-activation) below. The first tile starts the
+    // sums.
+    PATRAC_DEVICE void reverse(int t, T* gradient, int top) const {
+        const int rows = plan.padded_rows(t);
+#pragma unroll 1
+        for (int l = top; l-- > 0;) {
+            const FlatLayer& layer = plan.layers[l];
+#pragma unroll 1
+            for (int b = layer.first_block; b < layer.first_block + layer.n_blocks; ++b) {
+                const FlatGradientBlock& entries = plan.blocks[b];
+                const int* const theta = plan.indices + entries.theta;
+                outer<T>(
+                    block, entries.n_rows, entries.n_sources, rows,
+                    [&](int i) { return value_row(l, plan.indices[entries.rows + i]); },
+                    [&](int j) { return source(l, t, plan.indices[entries.sources + j]); },
+                    [&](int i, int j, T sum) {
+                        const int k = theta[i * entries.n_sources + j];
+                        if (k >= 0) gradient[k] = t == 0 ? sum : gradient[k] + sum;
+                    });
+            }
+            block.sync();  // the activations below are read no more
+            if (layer.n_varying == 0) break;
+            const DeviceContraction<T> transposed{layer.n_varying,
+                                                  {value_row(l, 0), layer.n_rows, plan.stride},
+                                                  packed + layer.weights,
+                                                  layer.pitch,
+                                                  rows};
+            contract<true>(block, transposed, DeviceSources<T>{}, 0, reverse_ends(l));
+            block.sync();
+        }
+    }
+
+    // Turns the activations below layer l into dl/d(pre-activation), by other weights than the layer's.
+    PATRAC_DEVICE void reverse_from(int l, const DeviceContraction<T>& sources, const DeviceSources<T>& further,
+                                    int further_column) const {
+        contract<false>(block, sources, further, further_column, reverse_ends(l));
+        block.sync();
+    }
+
+    // The values of a source of layer l.
+    PATRAC_DEVICE const T* source(int l, int t, int s) const {
+        const FlatLayer& layer = plan.layers[l];
+        if (s < layer.n_varying) return value_row(l - 1, s);
+        if (s < layer.n_varying + layer.n_constant)
+            return tile(t) + layer.constants + (s - layer.n_varying) * plan.stride;
+        return ones;
+    }
+
+private:
     struct ForwardEnds {
         Zeta zeta;
         bool is_output;
@@ -126,37 +208,9 @@ private:
         return plan.keeps_pre ? pre + plan.layers[l].value * plan.stride : nullptr;
     }
 
-    PATRAC_DEVICE void forward(int t) const {
-#pragma unroll 1
-        for (int l = 0; l < plan.n_layers; ++l) {
-            const FlatLayer& layer = plan.layers[l];
-            const bool is_output = l + 1 == plan.n_layers;
-            contract<false>(
-                block,
-                DeviceContraction<T>{layer.n_rows,
-                                     {value_row(l > 0 ? l - 1 : 0, 0), layer.n_varying, plan.stride},
-                                     packed + layer.weights,
-                                     layer.pitch,
-                                     plan.padded_rows(t)},
-                DeviceSources<T>{tile(t) + layer.constants, layer.n_constant, plan.stride}, layer.constant_column,
-                ForwardEnds{Zeta{plan.activation}, is_output, packed + layer.biases, tile(t) + layer.offsets,
-                            plan.indices + layer.offset_of_row, value_row(l, 0), pre_rows(l), plan.stride});
-            block.sync();
-        }
-    }
-
-    // Turns f of the tile into dl/df; returns this thread's part of l.
-    PATRAC_DEVICE double likelihood(int t) const {
-        T* const f = value_row(plan.n_layers - 1, 0);
-        const T* const target = tile(t) + plan.targets;
-        const T* const weight = tile(t) + plan.row_weights;
-        double sum = 0.0;
-        for (int row = block.thread; row < plan.padded_rows(t); row += block.threads) switch (plan.likelihood) {
-                case LikelihoodKind::gaussian: sum += gaussian(f + row, target + row, weight[row]); break;
-                case LikelihoodKind::categorical: sum += categorical(f + row, target[row], weight[row]); break;
-                case LikelihoodKind::bernoulli: sum += bernoulli(f + row, target + row, weight[row]); break;
-            }
-        return sum;
+    PATRAC_DEVICE ReverseEnds reverse_ends(int l) const {
+        T* const below = value_row(l - 1, 0);
+        return {Zeta{plan.activation}, below, plan.keeps_pre ? pre_rows(l - 1) : below, plan.stride};
     }
 
     PATRAC_DEVICE double gaussian(T* f, const T* target, T weight) const {
@@ -196,50 +250,6 @@ private:
             f[c * plan.stride] = -weight * sign * sigmoid(x);
         }
         return sum;
-    }
-
-    // The gradient of a layer, then dl/d(pre-activation) below. The first tile starts the sums.
-    PATRAC_DEVICE void reverse(int t, T* gradient) const {
-        const int rows = plan.padded_rows(t);
-#pragma unroll 1
-        for (int l = plan.n_layers; l-- > 0;) {
-            const FlatLayer& layer = plan.layers[l];
-#pragma unroll 1
-            for (int b = layer.first_block; b < layer.first_block + layer.n_blocks; ++b) {
-                const FlatGradientBlock& entries = plan.blocks[b];
-                const int* const theta = plan.indices + entries.theta;
-                outer<T>(
-                    block, entries.n_rows, entries.n_sources, rows,
-                    [&](int i) { return value_row(l, plan.indices[entries.rows + i]); },
-                    [&](int j) { return source(l, t, plan.indices[entries.sources + j]); },
-                    [&](int i, int j, T sum) {
-                        const int k = theta[i * entries.n_sources + j];
-                        if (k >= 0) gradient[k] = t == 0 ? sum : gradient[k] + sum;
-                    });
-            }
-            block.sync();  // the activations below are read no more
-            if (layer.n_varying == 0) break;
-            T* const below = value_row(l - 1, 0);
-            contract<true>(
-                block,
-                DeviceContraction<T>{layer.n_varying,
-                                     {value_row(l, 0), layer.n_rows, plan.stride},
-                                     packed + layer.weights,
-                                     layer.pitch,
-                                     rows},
-                DeviceSources<T>{}, 0,
-                ReverseEnds{Zeta{plan.activation}, below, plan.keeps_pre ? pre_rows(l - 1) : below, plan.stride});
-            block.sync();
-        }
-    }
-
-    // The values of a source of layer l.
-    PATRAC_DEVICE const T* source(int l, int t, int s) const {
-        const FlatLayer& layer = plan.layers[l];
-        if (s < layer.n_varying) return value_row(l - 1, s);
-        if (s < layer.n_varying + layer.n_constant)
-            return tile(t) + layer.constants + (s - layer.n_varying) * plan.stride;
-        return ones;
     }
 };
 

@@ -20,9 +20,9 @@ def choose_kernel(post: Posterior, device: str = "cpu") -> tuple[Kernel, str]:
     `Exact()` where the posterior is that of Bayesian linear regression; else `MGrad(persistence=0.9)`, with
     `collapse=True` where a Gaussian likelihood lets Bayesian output weights be integrated out.
     """
-    if device != "cpu":
-        return MGrad(persistence=PERSISTENCE), f"the fastest of the kernels that run on {device}"
     if is_last_layer_gaussian(post):
+        if device != "cpu":
+            return MGrad(persistence=PERSISTENCE), f'{device} runs chains; Exact() is there with device="cpu"'
         return Exact(), "Gaussian likelihood and no Bayesian parameter below the last layer: independent draws"
     if post.likelihood.name != "gaussian":
         return MGrad(

@@ -70,12 +70,11 @@ def choose_device(device: str, post: Posterior, kernel: Kernel | None) -> tuple[
 
 def check_kernel_on_device(device: str, kernel: Kernel) -> None:
     """Raise ValueError for a kernel that runs on the CPU alone."""
-    if isinstance(kernel, (PCN, PCNL, MGrad)) and not kernel.collapse:
-        return
-    raise ValueError(
-        f'device="{device}" runs PCN(), PCNL() and MGrad() without collapse=True; got {short_name(kernel.to_dict())}. '
-        'Use one of them, or device="cpu".'
-    )
+    if not isinstance(kernel, (PCN, PCNL, MGrad)):
+        raise ValueError(
+            f'device="{device}" runs PCN(), PCNL() and MGrad(); got {short_name(kernel.to_dict())}. Use one of them, or '
+            'device="cpu".'
+        )
 
 
 def _why_not_cuda() -> str:

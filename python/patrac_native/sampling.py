@@ -81,8 +81,8 @@ def sample(
         where there is one). Each chain takes one. With k times as many threads as chains, k share the rows of a step,
         if there are enough rows for it to pay.
     device : {"auto", "cpu", "cuda"}
-        Where to run. "cuda": one block of GPU threads for each chain, all chains in one launch; PCN, PCNL and MGrad
-        without `collapse`, fixed variances. "auto" is the CPU. `draws.settings["device_reason"]` says why.
+        Where to run. "cuda": one block of GPU threads for each chain, all chains in one launch; PCN, PCNL and MGrad,
+        fixed variances. "auto" is the CPU. `draws.settings["device_reason"]` says why.
     progress : bool, optional
         Whether to show a bar with acceptance rate and steps per second; by default only where stderr is a terminal.
 
