@@ -5,6 +5,7 @@
 #pragma once
 
 #include "lanes.hpp"
+#include "tanh_table.hpp"
 
 namespace patrac::PATRAC_LEVEL {
 
@@ -81,7 +82,7 @@ PATRAC_FN V exp(V x) {
 // slope 1 - tanh^2 x. Beyond the bound s + 1 and s - 1 round to the same number and the quotient is exactly +-1; it is
 // never larger, and exactly odd. -0 and subnormals are kept (hence 1 - s: -0 in, -0 out), NaN gives NaN.
 template <class V>
-PATRAC_FN V tanh(V x) {
+PATRAC_FN V tanh_by_exponent(V x) {
     using T = scalar_t<V>;
     using enum Rounding;
     constexpr int bias = is_float_v<V> ? 127 : 1023;
@@ -102,6 +103,15 @@ PATRAC_FN V tanh(V x) {
     const V t = r * fma(z, w, one);
     const V sum = s + one, difference = one - s;
     return fma(t, sum, -difference) / fma(t, -difference, sum);
+}
+
+// By whichever way the level has.
+template <class V>
+PATRAC_FN V tanh(V x) {
+    if constexpr (is_float_v<V> && has_tanh_table)
+        return tanh_by_table(x);
+    else
+        return tanh_by_exponent(x);
 }
 
 // 1 / (1 + e^-x); 2.4 / 2.4 ulp. From e^-|x| so that neither tail overflows; the left tail keeps its subnormals.
