@@ -120,6 +120,18 @@ def test_gradient_at_every_depth(architecture: str, n_layers: int) -> None:
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("n_hidden", [1, 2, 3])
+def test_gradient_of_narrow_networks(n_hidden: int, level: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal hidden layers, narrower and wider than those that have a loop of their own; one tile and several."""
+    monkeypatch.setenv("PATRAC_SIMD", level)
+    for width in range(1, 8):
+        for n in (5, 33, 300):
+            rng = problems.rng_of("narrow", n_hidden, width, n)
+            check(problems.problem(rng, (1 + width % 3, *[width] * n_hidden, 1), n, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("level", LEVELS)
 def test_gradient_at_every_width(level: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """d, m and the hidden widths each go through 1..20: every remainder of the register blocks."""
     monkeypatch.setenv("PATRAC_SIMD", level)

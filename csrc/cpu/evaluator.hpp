@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "narrow_pass.hpp"
 #include "packed.hpp"
 #include "../sampling/threads.hpp"
 #include "tile_pass.hpp"
@@ -70,10 +71,14 @@ public:
     Evaluator(const Plan& plan, const PackedData<T>& data, std::int64_t threads)
         : plan_(&plan), data_(&data), team_(plan, data, threads) {
         for (std::int64_t s = 0; s < team_.n_sums(); ++s) totals_.emplace_back(plan);
+        // Where there is enough work for several threads, a pass that shares it out.
+        if (data.n_slabs == 1 && NarrowPass<T>::serves(plan)) narrow_ = std::make_unique<NarrowPass<T>>(plan, data);
     }
 
     // l(theta), and g (K,) unless null.
     double evaluate(const T* theta, const LikelihoodTerms<T>& likelihood, T* gradient) {
+        if (narrow_ && likelihood.kind == LikelihoodKind::gaussian)
+            return likelihood.constant + narrow_->evaluate(theta, likelihood.precision.front(), gradient);
         team_.sum(
             totals_, [&](TilePass<T>& pass) { pass.set_theta(theta); },
             [&](TilePass<T>& pass, std::int64_t first, std::int64_t end, Totals& totals) {
@@ -89,6 +94,7 @@ private:
     const PackedData<T>* data_;
     SlabTeam<T> team_;
     std::vector<Totals> totals_;
+    std::unique_ptr<NarrowPass<T>> narrow_;
 };
 
 }  // namespace patrac::PATRAC_LEVEL
