@@ -28,6 +28,7 @@ template <class T>
 class CollapsedTarget {
 public:
     using Kept = ConditionalWeights;
+    static constexpr std::int64_t side_by_side = 1;
 
     // As TileTarget's; prior_variance (K,).
     CollapsedTarget(const Plan& plan, const PackedData<T>& data, const LikelihoodTerms<T>& likelihood,

@@ -2,6 +2,7 @@
 //
 // A target serves one thread at a time. It has
 //   Kept                      what it keeps with a point beside l and g
+//   side_by_side              chains that one thread had better step in turn
 //   evaluate(state, gradient) l and, if asked, g of state.theta
 //   make_kept()               room for it
 //   dim(), full_dim()         of the chain and of a kept draw
@@ -29,6 +30,7 @@ template <class T>
 class PlainTarget {
 public:
     using Kept = Nothing;
+    static constexpr std::int64_t side_by_side = 1;
 
     PlainTarget(std::int64_t dim, double terms, double variance) : dim_(dim), terms_{terms}, variance_(variance) {}
 
@@ -89,6 +91,8 @@ private:
 template <class T>
 class FormTarget : public PlainTarget<T> {
 public:
+    static constexpr std::int64_t side_by_side = 4;
+
     explicit FormTarget(const Quadratic& form)
         : PlainTarget<T>(std::ssize(form.slope), form.terms, form.variance),
           form_variance_(form.variance),

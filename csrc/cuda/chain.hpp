@@ -1,6 +1,7 @@
 // A chain of one block: pCN, pCNL and mGrad with their warm-up (twin of sampling/crank_nicolson.hpp and chain.hpp).
 #pragma once
 
+#include <cmath>
 #include <type_traits>
 
 #include "../shared/adaptation.hpp"
@@ -273,10 +274,9 @@ private:
             ++chain_.steps_since_draw;
             chain_.accepted_since_draw += moved;
         }
-        const double sure = launch_.phase.accept_all || ratio >= 0.0;
-        const double probability = !finite ? 0.0 : sure ? 1.0 : exp(ratio);
+        const double log_acceptance = !finite ? -HUGE_VAL : launch_.phase.accept_all ? 0.0 : ratio;
         PhaseProgress& progress = chain_.progress;
-        if (!progress.record(launch_.phase, launch_.adapt_window, launch_.step_size_max, moved, probability,
+        if (!progress.record(launch_.phase, launch_.adapt_window, launch_.step_size_max, moved, log_acceptance,
                              log_likelihood_ + marginal_))
             return;
         launch_.blocks[static_cast<std::int64_t>(index_) * launch_.most_blocks + chain_.blocks++] = progress.block;

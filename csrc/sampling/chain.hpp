@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <numbers>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -36,8 +37,7 @@ public:
           index_(index),
           schedule_(config),
           transition_(config.kernel, target_.prior_variance(buffers.prior_variance), target_.dim(), config.persistence),
-          current_(target_.dim(), target_.make_kept()),
-          proposed_(target_.dim(), target_.make_kept()),
+          states_{{target_.dim(), target_.make_kept()}, {target_.dim(), target_.make_kept()}},
           noise_(stream_key(config.seed, static_cast<std::uint32_t>(index)), target_.dim()),
           output_noise_(noise_size<T>(1, std::max<std::int64_t>(1, target_.output_normals()))),
           full_theta_(target_.full_dim()),
@@ -47,10 +47,10 @@ public:
             prior_precision_[i] = 1.0 / buffers.prior_variance[i];
             log_prior_constant_ -= 0.5 * std::log(2.0 * std::numbers::pi * buffers.prior_variance[i]);
         }
-        std::copy_n(buffers.init + index * target_.full_dim(), target_.dim(), current_.theta.data());
+        std::copy_n(buffers.init + index * target_.full_dim(), target_.dim(), current().theta.data());
         transition_.set_step_size(schedule_.step_size());
-        if (config.variance.sampled) target_.set_variance(current_, variance_, transition_.uses_gradient());
-        if (!transition_.start(current_, target_, noise_.keys()))
+        if (config.variance.sampled) target_.set_variance(current(), variance_, transition_.uses_gradient());
+        if (!transition_.start(current(), target_, noise_.keys()))
             throw std::invalid_argument(
                 "init: the log-likelihood or its gradient is not finite at the starting point "
                 "of chain " +
@@ -73,20 +73,35 @@ public:
         return schedule_.warmup_steps_left() + (config_.draws - draws_) * config_.thin - steps_since_draw_;
     }
 
-    void advance(double seconds, const std::atomic<bool>& stop) override {
+    std::int64_t side_by_side() const override { return Target::side_by_side; }
+
+    void advance(std::span<ChainTask* const> group, double seconds, const std::atomic<bool>& stop) override {
         using Clock = std::chrono::steady_clock;
         auto last_look = Clock::now();
         const auto end = last_look + std::chrono::duration<double>(seconds);
-        while (!finished() && !at_look_ && !stop.load(std::memory_order_relaxed)) {
-            step();
+        for (std::int64_t rounds = 1; !stop.load(std::memory_order_relaxed); ++rounds) {
+            bool stepped = false;
+            for (ChainTask* const task : group) stepped |= static_cast<Chain*>(task)->step_unless_done();
+            if (!stepped) break;
             // A clock reading costs about as much as a few hundred flops: look every 16 steps of a small model.
-            if ((step_ & 15) == 0 || slow_) {
+            if ((rounds & 15) == 0 || slow_) {
                 const auto now = Clock::now();
                 slow_ = (now - last_look) > std::chrono::milliseconds(1);
                 last_look = now;
                 if (now >= end) break;
             }
         }
+        for (ChainTask* const task : group) static_cast<Chain*>(task)->publish();
+    }
+
+private:
+    bool step_unless_done() {
+        if (finished() || at_look_) return false;
+        step();
+        return true;
+    }
+
+    void publish() {
         steps_done.store(step_, std::memory_order_relaxed);
         accepted.store(accepted_, std::memory_order_relaxed);
         out_.draws_done[index_] = draws_;
@@ -94,11 +109,13 @@ public:
         out_.warmup_nonfinite[index_] = warmup_nonfinite_;
     }
 
-private:
+    StateOf<T, Target>& current() { return states_[at_]; }
+
     void step() {
         const bool sampling = schedule_.sampling();
         const Outcome outcome =
-            transition_.step(current_, proposed_, target_, noise_, step_, schedule_.phase().accept_all);
+            transition_.step(current(), states_[1 - at_], target_, noise_, step_, schedule_.phase().accept_all);
+        at_ ^= static_cast<unsigned>(outcome.moved);
         if (!outcome.finite) ++(sampling ? nonfinite_ : warmup_nonfinite_);
         bool complete = false;
         if (config_.variance.sampled) {
@@ -112,7 +129,7 @@ private:
             evaluated_since_draw_ += outcome.moved + outcome.rejections;
             if (++steps_since_draw_ == config_.thin) keep_draw(complete);
         }
-        switch (schedule_.record(outcome.moved, outcome.acceptance_probability, current_.log_likelihood)) {
+        switch (schedule_.record(outcome.moved, outcome.log_acceptance, current().log_likelihood)) {
             case Event::look: at_look_ = true; break;
             case Event::phase_end: end_phase(); break;
             case Event::none:
@@ -126,7 +143,7 @@ private:
         if (normals > 0)
             fill_steps(noise_.keys(), Purpose::output_weights, static_cast<std::uint64_t>(step), 1, normals,
                        output_noise_.data());
-        full_log_likelihood_ = target_.complete(current_, output_noise_.data(), full_theta_.data());
+        full_log_likelihood_ = target_.complete(current(), output_noise_.data(), full_theta_.data());
     }
 
     // theta was moved given the variance (collapsed: with the output weights integrated out); now the output weights
@@ -136,7 +153,7 @@ private:
         if (target_.output_normals() > 0)
             complete_draw(step_);
         else
-            full_log_likelihood_ = current_.log_likelihood;
+            full_log_likelihood_ = current().log_likelihood;
         const auto terms = target_.terms();
         const double squares = terms.sum_of_squares(full_log_likelihood_, variance_);
         const double drawn =
@@ -144,7 +161,7 @@ private:
                           config_.variance.rate + 0.5 * squares);
         full_log_likelihood_ = terms.rescaled(full_log_likelihood_, variance_, drawn);
         variance_ = drawn;
-        target_.set_variance(current_, variance_, transition_.uses_gradient());
+        target_.set_variance(current(), variance_, transition_.uses_gradient());
     }
 
     double log_prior() const {
@@ -185,7 +202,8 @@ private:
     const std::int64_t index_;
     Schedule schedule_;
     Transition transition_;
-    StateOf<T, Target> current_, proposed_;
+    StateOf<T, Target> states_[2];  // where the chain is, and where it may go
+    unsigned at_ = 0;               // which of them it is at
     StepNoise<T> noise_;
     AlignedArray<T> output_noise_;
     AlignedArray<T> full_theta_;  // (full_dim,): the draw that goes with the state, once completed

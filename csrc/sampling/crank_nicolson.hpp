@@ -12,7 +12,7 @@
 
 #include <cmath>
 #include <cstdint>
-#include <utility>
+#include <limits>
 
 #include "../cpu/noise.hpp"
 #include "../patrac.hpp"
@@ -76,9 +76,10 @@ public:
         return std::isfinite(log_ratio(state, state));
     }
 
-    // `noise` is that of `step`. `current` and `proposed` are swapped by an accepted move.
+    // `noise` is that of `step`. Nobody can predict whether a step moves: no branch asks, and the next step need not
+    // start anew where a guess was wrong.
     template <class Target>
-    Outcome step(StateOf<T, Target>& current, StateOf<T, Target>& proposed, Target& target, StepNoise<T>& noise,
+    Outcome step(const StateOf<T, Target>& current, StateOf<T, Target>& proposed, Target& target, StepNoise<T>& noise,
                  std::int64_t step, bool accept_all) {
         const bool persists = persistence_ > 0.0;
         const T* const w = noise.normals(step);
@@ -87,12 +88,15 @@ public:
         target.evaluate(proposed, uses_gradient());
         const double ratio = log_ratio(current, proposed);
         const bool finite = std::isfinite(ratio);
-        const bool moved = finite && (accept_all || (persists ? below_threshold(ratio, noise.log_uniform(step))
-                                                              : ratio >= 0.0 || noise.log_uniform(step) < ratio));
-        if (persists) turn(moved, current, proposed);
-        if (!finite) return {false, false, 0.0, 1};
-        if (moved) std::swap(current, proposed);
-        return {moved, true, accept_all || ratio >= 0.0 ? 1.0 : std::exp(ratio), !moved};
+        const double log_uniform = noise.log_uniform(step);
+        const double log_acceptance = !finite ? -std::numeric_limits<double>::infinity() : accept_all ? 0.0 : ratio;
+        if (!persists) {
+            const bool moved = finite & (accept_all | (ratio >= 0.0) | (log_uniform < ratio));
+            return {moved, finite, log_acceptance, !moved};
+        }
+        const bool moved = finite && (accept_all || below_threshold(ratio, log_uniform));
+        turn(moved, current, proposed);
+        return {moved, finite, log_acceptance, !moved};
     }
 
     // Of pi(v) q(v, u) / (pi(u) q(u, v)). An entry of v or g(v) that is not finite leaves its mark in a sum: infinity,
@@ -109,7 +113,7 @@ public:
             along = fma(to - from, both, along);
             bend = fma(at_to - at_from, pull, bend);
         }
-        return v.log_likelihood - u.log_likelihood + 0.5 * (reduce_add(bend) - reduce_add(along));
+        return v.log_likelihood - u.log_likelihood + 0.5 * reduce_add(bend - along);
     }
 
 private:

@@ -3,8 +3,8 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <numbers>
-#include <utility>
 
 #include "../cpu/noise.hpp"
 #include "../patrac.hpp"
@@ -31,7 +31,7 @@ public:
 
     // The ellipse through u and a prior draw; the bracket of its angle shrinks towards u until a point is in the slice.
     template <class Target>
-    Outcome step(StateOf<T, Target>& current, StateOf<T, Target>& proposed, Target& target, StepNoise<T>& noise,
+    Outcome step(const StateOf<T, Target>& current, StateOf<T, Target>& proposed, Target& target, StepNoise<T>& noise,
                  std::int64_t step, bool) {
         using V = Vec<T>;
         const T* const w = noise.normals(step);
@@ -46,14 +46,13 @@ public:
             point(current.theta, angle, proposed.theta);
             target.evaluate(proposed, false);
             if (proposed.log_likelihood > slice && all_finite(proposed.theta)) {
-                std::swap(current, proposed);
-                return {true, finite, 1.0 / static_cast<double>(rejected + 1), rejected};
+                return {true, finite, -std::log(static_cast<double>(rejected + 1)), rejected};
             }
             finite = finite && std::isfinite(proposed.log_likelihood);
             (angle < 0.0 ? low : high) = angle;
             angle = low + (high - low) * uniforms.next();
         }
-        return {false, finite, 0.0, most_points};
+        return {false, finite, -std::numeric_limits<double>::infinity(), most_points};
     }
 
 private:

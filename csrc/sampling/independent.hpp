@@ -24,10 +24,10 @@ public:
     }
 
     template <class Target>
-    Outcome step(StateOf<T, Target>& current, StateOf<T, Target>&, Target& target, StepNoise<T>& noise,
+    Outcome step(const StateOf<T, Target>&, StateOf<T, Target>& proposed, Target& target, StepNoise<T>& noise,
                  std::int64_t step, bool) const {
-        target.draw(current, noise.normals(step));
-        return {true, true, 1.0};
+        target.draw(proposed, noise.normals(step));
+        return {true, true, 0.0};
     }
 };
 

@@ -57,9 +57,9 @@ public:
         return end - progress_.steps;
     }
 
-    // Books one step with its acceptance probability.
-    Event record(bool accepted, double probability, double log_likelihood) {
-        if (progress_.record(phase(), config_->adapt_window, config_->step_size_max, accepted, probability,
+    // Books one step with the logarithm of its acceptance probability, capped later at 0.
+    Event record(bool accepted, double log_acceptance, double log_likelihood) {
+        if (progress_.record(phase(), config_->adapt_window, config_->step_size_max, accepted, log_acceptance,
                              log_likelihood)) {
             blocks_.push_back(progress_.block);
             progress_.block = {};

@@ -27,11 +27,12 @@ struct State {
 template <class T, class Target>
 using StateOf = State<T, typename Target::Kept>;
 
+// What a step leaves behind: when it moved, the new point in `proposed`, which then takes the place of `current`.
 struct Outcome {
     bool moved;
-    bool finite;                    // of the proposal
-    double acceptance_probability;  // what the adaptation of the step size looks at
-    std::int64_t rejections = 0;    // points evaluated and left behind
+    bool finite;                  // of the proposal
+    double log_acceptance;        // its exponential, at most 1, is what the adaptation of the step size looks at
+    std::int64_t rejections = 0;  // points evaluated and left behind
 };
 
 // The sums below are in float64 over whole vectors: the arrays end in zeros (AlignedArray).

@@ -167,24 +167,30 @@ bool run_chains(const ChainTasks& chains, std::int64_t threads, const Monitor& m
     std::atomic<bool> stop{false};
     FirstError error;
 
+    const std::int64_t together =
+        waiting.empty() ? 1
+                        : std::clamp<std::int64_t>(std::ssize(waiting) / workers, 1, waiting.front()->side_by_side());
+
     // At most one worker for each unfinished chain: whoever finds none waiting goes home.
     const auto work = [&] {
+        std::vector<ChainTask*> group;
         std::unique_lock lock(mutex);
         while (!stop && !waiting.empty()) {
-            const auto behind = std::min_element(waiting.begin(), waiting.end(), [](auto* a, auto* b) {
-                return a->steps_done.load() < b->steps_done.load();
-            });
-            ChainTask* const chain = *behind;
-            waiting.erase(behind);
+            const auto end = waiting.begin() + std::min(together, std::ssize(waiting));
+            std::partial_sort(waiting.begin(), end, waiting.end(),
+                              [](auto* a, auto* b) { return a->steps_done.load() < b->steps_done.load(); });
+            group.assign(waiting.begin(), end);
+            waiting.erase(waiting.begin(), end);
             lock.unlock();
             try {
-                chain->advance(slice_seconds, stop);
+                group.front()->advance(group, slice_seconds, stop);
             } catch (...) {
                 error.capture();
                 stop = true;
             }
             lock.lock();
-            if (!chain->finished() && !chain->waits()) waiting.push_back(chain);
+            for (ChainTask* const chain : group)
+                if (!chain->finished() && !chain->waits()) waiting.push_back(chain);
         }
         --active;
         changed.notify_all();

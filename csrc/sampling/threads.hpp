@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -49,8 +50,12 @@ private:
 class ChainTask {
 public:
     virtual ~ChainTask() = default;
-    // Runs steps until about `seconds` have passed, the chain is finished or waits, or `stop` is set.
-    virtual void advance(double seconds, const std::atomic<bool>& stop) = 0;
+    // How many chains of a run a thread had better step in turn: several where a step is a few dependent operations,
+    // which leave the processor time for those of another chain.
+    virtual std::int64_t side_by_side() const = 0;
+    // Steps the chains of `group`, this one and others of its run, in turn until about `seconds` have passed, all are
+    // finished or wait, or `stop` is set.
+    virtual void advance(std::span<ChainTask* const> group, double seconds, const std::atomic<bool>& stop) = 0;
     virtual bool finished() const = 0;
     virtual bool waits() const = 0;  // at the end of a stretch of warm-up, for the others
     virtual void resume(bool end_phase) = 0;
@@ -64,7 +69,7 @@ public:
 
 using ChainTasks = std::vector<std::unique_ptr<ChainTask>>;
 
-// Runs all chains to their end on worker threads while this thread polls the monitor. Slices go to the chain that is
+// Runs all chains to their end on worker threads while this thread polls the monitor. Slices go to the chains that are
 // furthest behind, so an interrupted run has chains of nearly equal length; slicing never changes a chain's numbers.
 // At each look of a phase that may end early the chains are compared; warmup_stable (P,) gets 1 or 0 where one ended.
 // Returns false when the monitor stopped the run.

@@ -51,13 +51,14 @@ struct PhaseProgress {
     std::int64_t log_step_count = 0;
     LogLikelihoodBlock block = {};  // under way, in phases that may end early
 
-    // Books one step. True if `block` is full: the caller stores it and empties it.
+    // Books one step with the logarithm of its acceptance probability, capped here at 0. True if `block` is full: the
+    // caller stores it and empties it.
     PATRAC_HOST_DEVICE bool record(const Phase& phase, std::int64_t adapt_window, double step_size_max,
-                                   bool step_accepted, double probability, double log_likelihood) {
+                                   bool step_accepted, double log_acceptance, double log_likelihood) {
         ++steps;
         accepted += step_accepted;
         window_accepted += step_accepted;
-        window_probability += probability;
+        if (phase.adapt) window_probability += std::exp(std::fmin(0.0, log_acceptance));
         if (++window_steps == (phase.target > 0.0 ? target_window : adapt_window)) {
             if (phase.adapt) {
                 if (phase.target > 0.0)

@@ -72,8 +72,8 @@ def check_kernel_on_device(device: str, kernel: Kernel) -> None:
     """Raise ValueError for a kernel that runs on the CPU alone."""
     if not isinstance(kernel, (PCN, PCNL, MGrad)):
         raise ValueError(
-            f'device="{device}" runs PCN(), PCNL() and MGrad(); got {short_name(kernel.to_dict())}. Use one of them, or '
-            'device="cpu".'
+            f'device="{device}" runs PCN(), PCNL() and MGrad(); got {short_name(kernel.to_dict())}. Use one of them, '
+            'or device="cpu".'
         )
 
 
