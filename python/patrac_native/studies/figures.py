@@ -95,16 +95,23 @@ def autocorrelation_figure(outcomes: Sequence[Outcome]) -> Figure:
 
     fig, axes = _panels(len(outcomes), (4.4, 2.5))
     for ax, outcome in zip(axes, outcomes, strict=True):
-        plots.autocorrelation_plot(outcome.autocorrelation, ax, legend=False)
+        last = _last_lag_to_see(outcome.autocorrelation)
+        plots.autocorrelation_plot(outcome.autocorrelation, ax, max_lag=last, legend=False)
         # The axis counts kept draws; its ticks say steps, so that panels of unequal thinning compare.
         thin = outcome.record.ess_thin
-        last = outcome.autocorrelation.shape[1] - 1
         steps = [step for step in MaxNLocator(4, integer=True).tick_values(0, last * thin) if step <= last * thin]
         ax.set_xticks([step / thin for step in steps], [f"{step:,.0f}" for step in steps])
         ax.set_xlabel("lag (steps)")
         ax.set_ylim(-0.15, 1.02)
         ax.set_title(outcome.record.architecture)
     return fig
+
+
+def _last_lag_to_see(rho: npt.NDArray[np.float64]) -> int:
+    """Three times the lag at which every chain's autocorrelation (chain, lag) has fallen below 0.05, at least ten."""
+    small = np.all(np.abs(rho) < 0.05, axis=0)
+    fallen = int(np.argmax(small)) if small.any() else rho.shape[1]
+    return min(max(10, 3 * fallen), rho.shape[1] - 1)
 
 
 def pit_figure(pits: Mapping[str, npt.ArrayLike], *, of: str) -> Figure:
