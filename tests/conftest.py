@@ -5,6 +5,21 @@ from pathlib import Path
 
 import pytest
 
+from patrac_native import _core
+
+# Blocks of one and of four host threads stand in for the GPU's; the device itself takes part where there is one.
+DEVICES = ("emulated:1", "emulated:4", "cuda")
+
+
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest) -> str:
+    """Each device in turn; "cuda" is skipped, with the reason, where it cannot be used."""
+    name: str = request.param
+    status = _core.device_status(name)
+    if not status["usable"]:
+        pytest.skip(f'device="{name}": {status["reason"]}')
+    return name
+
 
 @pytest.fixture(scope="session")
 def data_dir() -> Path:

@@ -18,6 +18,7 @@ from types import ModuleType
 import pytest
 
 import patrac_native as pn
+from patrac_native import _core
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAVY = ("torch", "matplotlib", "scipy", "pandas", "arviz_stats", "arviz", "jinja2", "tqdm", "sklearn", "jax")
@@ -71,18 +72,25 @@ def test_the_package_says_that_it_is_typed() -> None:
     assert (files / "_core.pyi").is_file()
 
 
-def test_the_stub_names_what_the_compiled_core_has() -> None:
-    from patrac_native import _core
+def methods(module: ModuleType, name: str) -> set[str]:
+    return {entry for entry in dir(getattr(module, name)) if not entry.startswith("_")}
 
+
+def declared_methods(body: str) -> set[str]:
+    return {entry for entry in re.findall(r"def (\w+)", body) if not entry.startswith("_")}
+
+
+def test_the_stub_names_what_the_compiled_core_has() -> None:
     stub = (importlib.resources.files("patrac_native") / "_core.pyi").read_text()
     declared = set(re.findall(r"^(?:def|class) ([A-Za-z]\w*)", stub, re.M)) | set(
         re.findall(r"^([A-Z_]\w+): ", stub, re.M)
     )
     assert declared == {name for name in dir(_core) if not name.startswith("__")}
     for name in ("Model32", "Model64"):
-        model = {entry for entry in dir(getattr(_core, name)) if not entry.startswith("_")}
-        body = stub.split("class _Model")[1].split("class Model32")[0]
-        assert model == {entry for entry in re.findall(r"def (\w+)", body) if not entry.startswith("_")}
+        assert methods(_core, name) == declared_methods(stub.split("class _Model")[1].split("class Model32")[0])
+    for name in ("DeviceModel32", "DeviceModel64"):
+        body = stub.split("class _DeviceModel")[1].split("class DeviceModel32")[0]
+        assert methods(_core, name) == declared_methods(body)
     testing = {name for name in dir(_core.testing) if not name.startswith("__")}
     assert testing == set(re.findall(r"def (\w+)", stub.split("class testing")[1]))
 
@@ -129,7 +137,7 @@ def test_build_info_names_compiler_flags_levels_and_cuda() -> None:
     assert "fast-math" not in info["flags"] and "march=native" not in info["flags"]
     assert info["compiler"].split()[0] in ("GNU", "Clang", "AppleClang")
     assert info["SIMD level in use"].split()[0] in info["SIMD levels"].split(", ")
-    assert info["CUDA"].startswith("no")
+    assert info["CUDA"].startswith(f"built with {_core.CUDA}, " if _core.CUDA else "no (built without)")
 
 
 def tracked_text() -> dict[str, str]:
@@ -137,7 +145,22 @@ def tracked_text() -> dict[str, str]:
     places = ("python", "csrc", "tests", "docs", "bench", ".ci")
     files = [path for place in places for path in (ROOT / place).rglob("*") if path.is_file()]
     files += [path for path in ROOT.iterdir() if path.is_file()]
-    endings = {".py", ".pyi", ".hpp", ".cpp", ".md", ".toml", ".txt", ".json", ".j2", ".yml", ".yaml", ".css", ""}
+    endings = {
+        ".py",
+        ".pyi",
+        ".hpp",
+        ".cpp",
+        ".cu",
+        ".md",
+        ".toml",
+        ".txt",
+        ".json",
+        ".j2",
+        ".yml",
+        ".yaml",
+        ".css",
+        "",
+    }
     caches = re.compile(r"(^|/)(__pycache__|\.[a-z]+_cache)/")
     names = {path.relative_to(ROOT).as_posix(): path for path in files if path.suffix in endings}
     return {name: path.read_text(errors="replace") for name, path in names.items() if not caches.search(name)}

@@ -19,6 +19,7 @@ from importlib.metadata import version as _version
 from patrac_native import diagnostics, plots
 from patrac_native.architectures import Architecture, Custom, Full, Mix, Out, Sep, rank_nodes
 from patrac_native.build_info import build_info
+from patrac_native.device import device_status
 from patrac_native.draws import Draws
 from patrac_native.kernels import PCN, PCNL, EllipticalSlice, Exact, Kernel, MGrad
 from patrac_native.last_layer import ExactPosterior
@@ -63,6 +64,7 @@ __all__ = [
     "Warmup",
     "build_info",
     "default_warmup",
+    "device_status",
     "diagnostics",
     "paper_warmup",
     "plots",
