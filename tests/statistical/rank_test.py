@@ -94,20 +94,29 @@ class Problem:
         return theta, f + np.sqrt(variance) * rng.standard_normal(f.shape)
 
 
-def native_chain(kernel: pn.Kernel, thin: int) -> Chain:
+def native_chain(kernel: pn.Kernel, thin: int, device: str = "cpu") -> Chain:
     """Chain run by `pn.sample` without warm-up, every `thin`-th state kept."""
 
     def run(post: pn.Posterior, theta: Array, states: int, rng: np.random.Generator) -> Array:
         seed = int(rng.integers(2**63))
         draws = pn.sample(
-            post, kernel, chains=1, draws=states, thin=thin, warmup=None, init=theta[None], seed=seed, progress=False
+            post,
+            kernel,
+            chains=1,
+            draws=states,
+            thin=thin,
+            warmup=None,
+            init=theta[None],
+            seed=seed,
+            device=device,
+            progress=False,
         )
         return np.asarray(draws.theta[0])
 
     return run
 
 
-def native_blocks(kernel: pn.Kernel, thin: int) -> Chain:
+def native_blocks(kernel: pn.Kernel, thin: int, device: str = "cpu") -> Chain:
     """Chain of runs of `thin` steps by `pn.sample`, each with noise and accept threshold of its own.
 
     A step whose noise persists is not reversible; the block is. The step's reverse is itself with the noise turned
@@ -127,6 +136,7 @@ def native_blocks(kernel: pn.Kernel, thin: int) -> Chain:
                 init=kept[-1][None],
                 seed=int(seed),
                 threads=1,
+                device=device,
                 progress=False,
             )
             kept.append(draws.theta[0, 0])

@@ -74,7 +74,9 @@ def twin(kernel: str, fault: str | None = None) -> Twin:
     return Twin(kernel, step_size, THIN, fault=fault)
 
 
-def accept_all_chain(post: pn.Posterior, theta: npt.NDArray[Any], states: int, rng: np.random.Generator) -> Any:
+def accept_all_chain(
+    post: pn.Posterior, theta: npt.NDArray[Any], states: int, rng: np.random.Generator, device: str = "cpu"
+) -> Any:
     """The compiled accept-all phase in place of a kernel: right proposals, no rejections."""
     warmup, kept = pn.Warmup((pn.Phase(THIN, accept_all=True),)), [theta]
     for _ in range(states):
@@ -82,7 +84,15 @@ def accept_all_chain(post: pn.Posterior, theta: npt.NDArray[Any], states: int, r
         seed = int(rng.integers(2**63))
         kernel = pn.PCNL(PCNL_DELTA["gaussian"])
         draws = pn.sample(
-            post, kernel, chains=1, draws=1, warmup=warmup, init=kept[-1][None], seed=seed, progress=False
+            post,
+            kernel,
+            chains=1,
+            draws=1,
+            warmup=warmup,
+            init=kept[-1][None],
+            seed=seed,
+            device=device,
+            progress=False,
         )
         kept.append(draws.theta[0, 0])
     return np.asarray(kept[1:])

@@ -1,0 +1,47 @@
+"""Exact rank tests of the chains on a device; the same chains without their accept test must be rejected."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+from rank_test import QUANTITIES, native_blocks, native_chain, p_values, ranks
+from test_rank import MGRAD_DELTA, N_STATES, PCNL_DELTA, PROBLEMS, REPLICATES, THIN, accept_all_chain, gaussian
+
+import patrac_native as pn
+
+# False-alarm probability of one test; shared among the test quantities (Bonferroni).
+LEVEL = 1e-4 / len(QUANTITIES)
+# Runs with noise that persists are blocks, see native_blocks(); test_persistence.py has their power.
+BLOCK_STEPS, BLOCK_STATES, BLOCK_REPLICATES = 6, 8, 400
+
+# One thread a block: more give the same chains but for the order of sums (tests/test_device_chains.py).
+one_thread_and_cuda = pytest.mark.parametrize("device", ["emulated:1", "cuda"], indirect=True)
+
+
+@pytest.mark.slow
+@one_thread_and_cuda
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_pcnl_passes(name: str, dtype: str, device: str) -> None:
+    chain = native_chain(pn.PCNL(PCNL_DELTA[name]), THIN, device)
+    found = ranks(PROBLEMS[name](dtype), chain, replicates=REPLICATES, n_states=N_STATES, seed=41)
+    assert (p_values(found, N_STATES) > LEVEL).all()
+
+
+@pytest.mark.slow
+@one_thread_and_cuda
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_persistent_mgrad_passes(name: str, dtype: str, device: str) -> None:
+    chain = native_blocks(pn.MGrad(MGRAD_DELTA[name], persistence=0.9), BLOCK_STEPS, device)
+    found = ranks(PROBLEMS[name](dtype), chain, replicates=BLOCK_REPLICATES, n_states=BLOCK_STATES, seed=42)
+    assert (p_values(found, BLOCK_STATES) > LEVEL).all()
+
+
+@pytest.mark.slow
+@one_thread_and_cuda
+def test_accept_all_is_rejected(device: str) -> None:
+    chain = partial(accept_all_chain, device=device)
+    found = ranks(gaussian("float64"), chain, replicates=REPLICATES // 2, n_states=N_STATES, seed=43)
+    assert p_values(found, N_STATES).min() < LEVEL
