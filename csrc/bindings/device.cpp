@@ -24,8 +24,10 @@ py::dict layout_dict(const DeviceLayout& layout) {
     py::dict d;
     d["threads"] = layout.threads;
     d["tile_rows"] = layout.tile_rows;
+    d["blocks_of_chain"] = layout.blocks_of_chain;
     d["workspace_bytes"] = layout.workspace_bytes;
     d["in_shared_memory"] = layout.in_shared_memory;
+    d["parameters_in_shared"] = layout.parameters_in_shared;
     return d;
 }
 
@@ -60,8 +62,11 @@ void bind_device_model_of(py::module_& m, const char* name) {
              py::arg("variance"), py::arg("inputs").noconvert(), py::arg("targets").noconvert(),
              py::arg("row_weights").noconvert())
         .def(
-            "layout", [](const Model& model, bool persists) { return layout_dict(model.layout(persists)); },
-            py::arg("persists"))
+            "layout",
+            [](const Model& model, bool persists, std::int64_t chains) {
+                return layout_dict(model.layout(persists, chains));
+            },
+            py::arg("persists"), py::arg("chains") = 1)
         .def(
             "log_likelihood_and_grad",
             [](Model& model, const Array<T>& theta) {

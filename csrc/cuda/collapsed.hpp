@@ -17,7 +17,7 @@ template <class T, class Zeta>
 struct PlainTarget {
     TileBlock<T, Zeta> tile;
 
-    PATRAC_DEVICE double evaluate(T* gradient) const { return tile.evaluate(gradient); }
+    PATRAC_DEVICE double evaluate(T* gradient) const { return tile.evaluate(0, 1, gradient); }
     PATRAC_DEVICE double marginal() const { return 0.0; }
     PATRAC_DEVICE void accepted() const {}
     PATRAC_DEVICE void complete(PhiloxKey, std::uint64_t, const T*, T*, double&, double&) const {}
@@ -248,7 +248,7 @@ private:
                                                layout.pitch,
                                                tile.plan.padded_rows(t)},
                           DeviceSources<T>{weighted_row(0), n_features(), tile.plan.stride}, layout.feature_column);
-        tile.reverse(t, gradient, last);
+        tile.reverse(t, t == 0, gradient, last);
     }
 };
 

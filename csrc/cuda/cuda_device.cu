@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <string>
 
+#include "cuda_check.hpp"
 #include "cuda_device.hpp"
-#include "run.hpp"
+#include "resident_model.hpp"
+#include "slab_steps.hpp"
 
 namespace patrac {
 namespace cuda {
@@ -34,13 +36,6 @@ __global__ void __launch_bounds__(256, 2) run_in_device_memory(const __grid_cons
 template <class T>
 __global__ void write_normals_of(const NormalsLaunch<T> work) {
     write_normals(ThreadBlock(), work.key, work.purpose, work.step, static_cast<int>(work.count), work.out);
-}
-
-void check(cudaError_t error, const char* what) {
-    if (error == cudaSuccess) return;
-    cudaGetLastError();  // so that the next call does not see it again
-    throw std::runtime_error(std::string("device=\"cuda\": ") + what + " failed: " + cudaGetErrorString(error) +
-                             (error == cudaErrorMemoryAllocation ? "; run fewer chains at a time" : ""));
 }
 
 class CudaDevice final : public Device {
@@ -106,6 +101,12 @@ public:
 
     void launch(const ChainLaunch<float>& work, int blocks, int threads) override { run(work, blocks, threads); }
     void launch(const ChainLaunch<double>& work, int blocks, int threads) override { run(work, blocks, threads); }
+    void launch(const SlabLaunch<float>& work, int chains, int threads) override {
+        slab_steps_.launch(work, chains, threads, compute_);
+    }
+    void launch(const SlabLaunch<double>& work, int chains, int threads) override {
+        slab_steps_.launch(work, chains, threads, compute_);
+    }
     void launch(const NormalsLaunch<float>& work, int, int threads) override { write(work, threads); }
     void launch(const NormalsLaunch<double>& work, int, int threads) override { write(work, threads); }
 
@@ -142,6 +143,7 @@ private:
     int index_ = 0;
     cudaDeviceProp properties_{};
     cudaStream_t compute_ = nullptr, copies_ = nullptr;
+    SlabSteps slab_steps_;
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "chain.hpp"
 #include "device_model.hpp"
+#include "slabs.hpp"
 
 namespace patrac::PATRAC_LEVEL {
 
@@ -75,6 +76,8 @@ public:
 
     virtual void launch(const ChainLaunch<float>& work, int blocks, int threads) = 0;
     virtual void launch(const ChainLaunch<double>& work, int blocks, int threads) = 0;
+    virtual void launch(const SlabLaunch<float>& work, int chains, int threads) = 0;
+    virtual void launch(const SlabLaunch<double>& work, int chains, int threads) = 0;
     virtual void launch(const NormalsLaunch<float>& work, int blocks, int threads) = 0;
     virtual void launch(const NormalsLaunch<double>& work, int blocks, int threads) = 0;
 };

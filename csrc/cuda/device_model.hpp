@@ -22,10 +22,12 @@ struct DeviceStatus {
 
 // How a model's chains are laid over the device.
 struct DeviceLayout {
-    int threads = 0;                   // of each chain's block
-    int tile_rows = 0;                 // passed over at once
-    std::int64_t workspace_bytes = 0;  // of a chain
-    bool in_shared_memory = false;     // where they are
+    int threads = 0;                    // of a block
+    int tile_rows = 0;                  // passed over at once
+    int blocks_of_chain = 0;            // that share an evaluation of l
+    std::int64_t workspace_bytes = 0;   // of a block
+    bool in_shared_memory = false;      // where they are
+    bool parameters_in_shared = false;  // among them, or else read from the device's memory
 };
 
 template <class T>
@@ -34,7 +36,7 @@ public:
     virtual ~DeviceModel() = default;
 
     virtual std::int64_t dim() const = 0;
-    virtual DeviceLayout layout(bool persists) const = 0;
+    virtual DeviceLayout layout(bool persists, std::int64_t chains) const = 0;
     // As Model::evaluate and Model::sample do. Kernels: pcn, pcnl and mgrad; no collapsing, no sampled variance.
     virtual void evaluate(const T* theta, std::int64_t batch, double* log_likelihood, T* gradient) = 0;
     virtual bool sample(const RunConfig& config, const RunBuffers<T>& buffers, const Monitor& monitor) = 0;

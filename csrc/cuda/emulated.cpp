@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "emulated.hpp"
-#include "run.hpp"
+#include "resident_model.hpp"
 
 namespace patrac {
 namespace emulated {
@@ -46,6 +46,8 @@ public:
 
     void launch(const ChainLaunch<float>& work, int blocks, int) override { run_chains(work, blocks); }
     void launch(const ChainLaunch<double>& work, int blocks, int) override { run_chains(work, blocks); }
+    void launch(const SlabLaunch<float>& work, int chains, int) override { run_steps(work, chains); }
+    void launch(const SlabLaunch<double>& work, int chains, int) override { run_steps(work, chains); }
     void launch(const NormalsLaunch<float>& work, int, int) override { run_normals(work); }
     void launch(const NormalsLaunch<double>& work, int, int) override { run_normals(work); }
 
@@ -79,6 +81,43 @@ private:
                          : ChainBlock<T, AnyActivation, PlainTarget>(block, work, chain, workspace).run();
             });
         }
+    }
+
+    // The launches of slab_steps.cu, one block after the other.
+    template <class T>
+    void run_steps(const SlabLaunch<T>& work, int chains) {
+        for (int chain = 0; chain < chains; ++chain) {
+            const auto advance_all = [&](bool takes, bool proposes) {
+                for (int part = 0; part < work.advance_blocks; ++part)
+                    run_block([&](const ThreadBlock& block) { advance(block, work, chain, part, takes, proposes); });
+            };
+            std::vector<double> sums(reduce_items + reduction_values);
+            for (std::int64_t step = 0; step < work.steps; ++step) {
+                advance_all(step > 0, true);
+                for (int slab = 0; slab < work.n_slabs; ++slab) run_slab(work, chain, slab);
+                for (int part = 0; part < work.reduce_blocks; ++part)
+                    run_block([&](const ThreadBlock& block) { reduce(block, work, chain, part, sums.data()); });
+                run_block([&](const ThreadBlock& block) { decide(block, work, chain, sums.data()); });
+            }
+            advance_all(true, false);
+        }
+    }
+
+    template <class T>
+    void run_slab(const SlabLaunch<T>& work, int chain, int slab) {
+        DeviceArray<T> shared(*this, work.slab_workspace ? 0 : work.slab.size);
+        std::fill_n(shared.data(), shared.size(), std::numeric_limits<T>::quiet_NaN());
+        T* const workspace = work.slab_workspace
+                                 ? work.slab_workspace + (std::int64_t{chain} * work.n_slabs + slab) * work.slab.size
+                                 : shared.data();
+        run_block([&](const ThreadBlock& block) {
+            const auto evaluate = [&]<class Zeta>() {
+                work.slab.packed < 0 ? evaluate_slab<T, Zeta, false>(block, work, chain, slab, workspace)
+                                     : evaluate_slab<T, Zeta, true>(block, work, chain, slab, workspace);
+            };
+            work.plan.activation == Activation::tanh ? evaluate.template operator()<TanhActivation>()
+                                                     : evaluate.template operator()<AnyActivation>();
+        });
     }
 
     template <class T>

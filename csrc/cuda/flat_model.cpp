@@ -124,10 +124,13 @@ FlatModel<T> flatten(const Network& network, const std::optional<Network>& compa
 
     // All rows in one tile if they fit, else in the fewest tiles that do.
     const std::int64_t each_row = flat.n_value_rows * (flat.keeps_pre ? 2 : 1) + 1;
-    const std::int64_t room = workspace_bytes / static_cast<std::int64_t>(sizeof(T)) - flat.chain_elements();
-    constexpr std::int64_t fewest = 28, most = 252;
-    const std::int64_t fits = std::clamp(room / each_row - 8, fewest, most);
-    const std::int64_t tiles = (data.n_rows + fits - 1) / fits;
+    const std::int64_t room = workspace_bytes / static_cast<std::int64_t>(sizeof(T));
+    constexpr std::int64_t fewest = 28, most = 252, most_of_wide = 124;
+    std::int64_t fits = (room - flat.chain_elements()) / each_row - 8;
+    if (fits < fewest) fits = std::min(room / each_row - 8, most_of_wide);  // see SlabWorkspace
+    fits = std::clamp(fits, fewest, most);
+    std::int64_t tiles = (data.n_rows + fits - 1) / fits;
+    if (tiles > most_slabs) tiles = (tiles + most_slabs - 1) / most_slabs * most_slabs;  // as many in each slab
     const TileLayout layout(plan, tile_stride((data.n_rows + tiles - 1) / tiles),
                             targets_per_row(likelihood.kind, plan.n_outputs), false);
     constexpr std::int64_t lanes = 4;  // what a thread takes at once

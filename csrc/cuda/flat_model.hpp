@@ -32,6 +32,10 @@ struct FlatLayer {
     int first_block, n_blocks;
 };
 
+// Stretches of tiles that are summed apart where blocks share an evaluation, at most: twice the multiprocessors of the
+// largest devices today, and the same on every device.
+inline constexpr int most_slabs = 264;
+
 template <class T>
 struct FlatModel {
     Plan plan;                     // that was flattened
@@ -63,7 +67,8 @@ struct FlatModel {
     std::int64_t chain_elements() const { return static_cast<std::int64_t>(packed.size()) + 4LL * dim; }
 };
 
-// Tiles hold as many rows as let a chain's work fit `workspace_bytes`, if any number does.
+// Tiles hold as many rows as let a chain's work fit `workspace_bytes`, if any number does, else as many as let the
+// activations fit.
 template <class T>
 FlatModel<T> flatten(const Network& network, const std::optional<Network>& companion, const Likelihood& likelihood,
                      const DataView<T>& data, std::int64_t workspace_bytes);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <memory>
 #include <numbers>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "../sampling/schedule.hpp"
 #include "device.hpp"
 #include "flat_model.hpp"
+#include "slab_memory.hpp"
 
 namespace patrac::PATRAC_LEVEL {
 
@@ -111,7 +113,7 @@ private:
     DeviceArray<double> group_deviation_, kept_;
 };
 
-// Many chains of one model, all at the same step, each a block.
+// Chains of one model, all at the same step: each a block, or few that many blocks share.
 template <class T>
 class DeviceRun {
 public:
@@ -136,6 +138,8 @@ public:
         launch_.thin = config.thin;
         launch_.most_blocks = static_cast<int>(blocks_at_most(config));
         launch_.blocks = blocks_.data();
+        if (!collapse && shares_evaluations(config.chains, plan.n_tiles))
+            slabs_.emplace(device, launch_, config.chains);
     }
 
     bool run(const Monitor& monitor) {
@@ -176,7 +180,10 @@ private:
 
     void launch() {
         launch_.first_step = step_;
-        device_.launch(launch_, static_cast<int>(config_.chains), threads_);
+        if (slabs_)
+            slabs_->launch(device_, launch_, threads_);
+        else
+            device_.launch(launch_, static_cast<int>(config_.chains), threads_);
     }
     void advance(std::int64_t steps) { step_ += steps; }
 
@@ -318,6 +325,7 @@ private:
     int threads_;
     DeviceChains<T> memory_;
     ChainLaunch<T>& launch_;
+    std::optional<SlabMemory<T>> slabs_;  // where blocks share evaluations
     DeviceArray<std::uint64_t> seeds_;
     DeviceArray<LogLikelihoodBlock> blocks_;
     std::vector<DeviceChain> chains_;
@@ -325,99 +333,5 @@ private:
     std::int64_t step_ = 0, first_sampling_step_ = 0;
     std::int64_t piece_ = 64;
 };
-
-// A flattened model in a device's memory.
-template <class T>
-class ResidentModel final : public DeviceModel<T> {
-public:
-    ResidentModel(std::shared_ptr<Device> device, FlatModel<T> flat)
-        : device_(std::move(device)),
-          host_plan_(std::move(flat.plan)),
-          variance_(flat.variance),
-          blocks_(*device_, flat.blocks),
-          indices_(*device_, flat.indices),
-          position_(*device_, flat.position),
-          packed_(*device_, flat.packed),
-          tiles_(*device_, flat.tiles),
-          precision_(*device_, flat.precision.empty() ? std::vector<T>(1) : flat.precision),
-          constants_(*device_, std::vector<double>{flat.constant, 0.0}),
-          plan_{} {
-        if (flat.layers.size() > most_layers)
-            throw std::invalid_argument("device: at most " + std::to_string(most_layers) +
-                                        " layers run on a device; use device=\"cpu\"");
-        plan_.activation = flat.activation;
-        plan_.likelihood = flat.likelihood;
-        plan_.dim = flat.dim;
-        plan_.n_layers = static_cast<int>(flat.layers.size());
-        plan_.n_outputs = flat.n_outputs;
-        plan_.n_packed = static_cast<int>(flat.packed.size());
-        plan_.n_value_rows = flat.n_value_rows;
-        plan_.keeps_pre = flat.keeps_pre;
-        std::copy(flat.layers.begin(), flat.layers.end(), plan_.layers);
-        plan_.blocks = blocks_.data();
-        plan_.indices = indices_.data();
-        plan_.position = position_.data();
-        plan_.packed = packed_.data();
-        plan_.tiles = tiles_.data();
-        plan_.precision = precision_.data();
-        plan_.constants = constants_.data();
-        plan_.n_rows = flat.n_rows;
-        plan_.n_tiles = flat.n_tiles;
-        plan_.tile_size = flat.tile_size;
-        plan_.stride = flat.stride;
-        plan_.targets = flat.targets;
-        plan_.row_weights = flat.row_weights;
-        std::int64_t widest = 1;
-        for (const FlatLayer& layer : flat.layers) widest = std::max<std::int64_t>(widest, layer.n_rows);
-        threads_ = device_->block_threads(widest, std::min(flat.n_rows, flat.stride));
-    }
-
-    std::int64_t dim() const override { return plan_.dim; }
-    DeviceLayout layout(bool persists) const override {
-        const WorkspaceLayout layout = WorkspaceLayout::of(plan_, plan_.dim, persists, nullptr);
-        return {threads_, plan_.stride, layout.size * static_cast<std::int64_t>(sizeof(T)),
-                DeviceChains<T>::fits_shared(*device_, layout)};
-    }
-
-    void evaluate(const T* theta, std::int64_t batch, double* log_likelihood, T* gradient) override {
-        const std::vector<double> ones(static_cast<std::size_t>(plan_.dim), 1.0);
-        DeviceChains<T> memory(*device_, plan_, batch, ones.data(), theta, false, nullptr);
-        const DeviceArray<std::uint64_t> seeds(*device_, std::int64_t{1});
-        memory.launch.kernel = gradient ? KernelKind::pcnl : KernelKind::pcn;
-        memory.launch.seeds = seeds.data();
-        memory.launch.start = true;
-        memory.launch.steps = 1;
-        device_->launch(memory.launch, static_cast<int>(batch), threads_);
-        std::vector<DeviceChain> chains(static_cast<std::size_t>(batch));
-        memory.chains.download(chains.data());
-        for (std::size_t b = 0; b < chains.size(); ++b) log_likelihood[b] = chains[b].log_likelihood;
-        if (gradient) memory.download_gradient(*device_, gradient, batch);
-    }
-
-    bool sample(const RunConfig& config, const RunBuffers<T>& buffers, const Monitor& monitor) override {
-        if (!config.collapse) return DeviceRun<T>(*device_, plan_, config, buffers, nullptr, threads_).run(monitor);
-        const FlatCollapse collapse = FlatCollapse::make(host_plan_, buffers.prior_variance, variance_);
-        return DeviceRun<T>(*device_, plan_, config, buffers, &collapse, threads_).run(monitor);
-    }
-
-private:
-    std::shared_ptr<Device> device_;
-    Plan host_plan_;
-    std::vector<double> variance_;  // (m,) of the noise, Gaussian
-    DeviceArray<FlatGradientBlock> blocks_;
-    DeviceArray<int> indices_, position_;
-    DeviceArray<T> packed_, tiles_, precision_;
-    DeviceArray<double> constants_;
-    DevicePlan<T> plan_;
-    int threads_;
-};
-
-template <class T>
-void normals_on(Device& device, std::uint64_t seed, std::uint32_t chain, std::uint64_t step, Purpose purpose, T* out,
-                std::int64_t count) {
-    DeviceArray<T> normals(device, count);
-    device.launch(NormalsLaunch<T>{stream_key(seed, chain), purpose, step, count, normals.data()}, 1, 128);
-    normals.download(out);
-}
 
 }  // namespace patrac::PATRAC_LEVEL

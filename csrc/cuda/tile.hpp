@@ -64,16 +64,16 @@ struct TileBlock {
     T* pre;          // the same before the activation, where plan.keeps_pre
     const T* ones;   // (stride,)
 
-    // This thread's part of the sum of l over all tiles, without its constant; the gradient (K,) of the block is
-    // overwritten unless null.
-    PATRAC_DEVICE double evaluate(T* gradient) const {
+    // This thread's part of the sum of l, without its constant, over tiles first, first + step ..; the gradient (K,) of
+    // the block is overwritten unless null.
+    PATRAC_DEVICE double evaluate(int first, int step, T* gradient) const {
         double log_likelihood = 0.0;
 #pragma unroll 1
-        for (int t = 0; t < plan.n_tiles; ++t) {
+        for (int t = first; t < plan.n_tiles; t += step) {
             forward(t, 0);
             log_likelihood += likelihood(t);
             block.sync();
-            if (gradient) reverse(t, gradient, plan.n_layers);
+            if (gradient) reverse(t, t == first, gradient, plan.n_layers);
         }
         return log_likelihood;
     }
@@ -117,9 +117,9 @@ struct TileBlock {
         return sum;
     }
 
-    // From layer top - 1 down: the gradient of a layer, then dl/d(pre-activation) below. The first tile starts the
-    // sums.
-    PATRAC_DEVICE void reverse(int t, T* gradient, int top) const {
+    // From layer top - 1 down: the gradient of a layer, then dl/d(pre-activation) below. The tile starts the sums or
+    // adds to them.
+    PATRAC_DEVICE void reverse(int t, bool starts, T* gradient, int top) const {
         const int rows = plan.padded_rows(t);
 #pragma unroll 1
         for (int l = top; l-- > 0;) {
@@ -134,7 +134,7 @@ struct TileBlock {
                     [&](int j) { return source(l, t, plan.indices[entries.sources + j]); },
                     [&](int i, int j, T sum) {
                         const int k = theta[i * entries.n_sources + j];
-                        if (k >= 0) gradient[k] = t == 0 ? sum : gradient[k] + sum;
+                        if (k >= 0) gradient[k] = starts ? sum : gradient[k] + sum;
                     });
             }
             block.sync();  // the activations below are read no more

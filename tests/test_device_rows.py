@@ -1,0 +1,194 @@
+"""Evaluations that blocks of a device share: values, gradients and whole chains against the CPU engine.
+
+The device is emulated by host threads, so this holds the logic of the device functions, not their speed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import patrac_native as pn
+import problems
+
+EPS = {"float32": float(np.finfo(np.float32).eps), "float64": float(np.finfo(np.float64).eps)}
+MOST_SLABS = 264  # csrc/cuda/flat_model.hpp
+
+
+def many_rows(
+    likelihood: str,
+    architecture: str,
+    dtype: str,
+    *,
+    n: int = 1100,
+    sizes: tuple[int, ...] = (3, 8, 6, 3),
+    activation: str = "tanh",
+) -> problems.Problem:
+    """A problem of several tiles."""
+    return problems.problem(
+        problems.rng_of(likelihood, architecture, n, sizes),
+        sizes,
+        n,
+        architecture_name=architecture,
+        likelihood=likelihood,
+        activation=activation,
+        dtype=dtype,
+    )
+
+
+def check_against_reference(problem: problems.Problem, device: str) -> dict[str, Any]:
+    """Compare l and its gradient with the oracle's, and the layout's claim that blocks shared the evaluation."""
+    theta = np.stack([problem.theta, problem.theta / 2])
+    model = problem.post.device_model(device)
+    value, gradient = model.log_likelihood_and_grad(theta.astype(problem.post.dtype))
+    # Rounding errors of sums over sources and over the rows of a tile grow like the root of their number, hundreds.
+    bound = 50 * EPS[problem.post.dtype.name]
+    for i in range(len(theta)):
+        right, slope = problem.reference_value(theta[i]), problem.reference_gradient(theta[i])
+        assert abs(value[i] - right) <= bound * abs(right)
+        assert np.linalg.norm(gradient[i] - slope) <= bound * np.linalg.norm(slope)
+    layout: dict[str, Any] = model.layout(False)
+    assert layout["blocks_of_chain"] >= 4
+    return layout
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("likelihood", problems.LIKELIHOODS)
+@pytest.mark.parametrize("architecture", problems.ARCHITECTURES)
+def test_every_model(architecture: str, likelihood: str, dtype: str) -> None:
+    """Several tiles, a block each, for all architectures and likelihoods."""
+    check_against_reference(many_rows(likelihood, architecture, dtype), "emulated:2")
+
+
+@pytest.mark.parametrize("activation", problems.ACTIVATIONS)
+def test_every_activation(activation: str) -> None:
+    """Some keep values before the activation."""
+    check_against_reference(many_rows("gaussian", "full", "float64", activation=activation), "emulated:4")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_parameters_beyond_shared_memory(dtype: str) -> None:
+    """A wide first layer: its weights stay in the device's memory, the activations do not."""
+    problem = many_rows("categorical", "full", dtype, n=600, sizes=(700, 30, 5, 3))
+    layout = check_against_reference(problem, "emulated:4")
+    assert layout["in_shared_memory"] and not layout["parameters_in_shared"]
+
+
+def test_activations_beyond_shared_memory() -> None:
+    """A layer too wide for even the smallest tile works in the device's memory."""
+    problem = many_rows("gaussian", "full", "float64", n=120, sizes=(2, 900, 1))
+    assert not check_against_reference(problem, "emulated:4")["in_shared_memory"]
+
+
+def test_more_tiles_than_slabs() -> None:
+    """Blocks that pass over several tiles add them up."""
+    problem = many_rows("gaussian", "full", "float64", n=80_000, sizes=(2, 3, 1))
+    layout = check_against_reference(problem, "emulated:1")
+    assert layout["blocks_of_chain"] == MOST_SLABS
+    assert layout["blocks_of_chain"] * layout["tile_rows"] < 80_000
+
+
+def test_who_shares() -> None:
+    """Evaluations are shared where chains are few and tiles several, whatever the device's size."""
+    model = many_rows("gaussian", "full", "float32").post.device_model("emulated:1")
+    assert model.layout(False, 1)["blocks_of_chain"] == model.layout(False, 32)["blocks_of_chain"] >= 4
+    assert model.layout(False, 33)["blocks_of_chain"] == 1
+    small = many_rows("gaussian", "full", "float32", n=100).post.device_model("emulated:1")
+    assert small.layout(False, 1)["blocks_of_chain"] == 1
+
+
+KERNELS = (pn.PCN(0.02), pn.PCNL(0.0005), pn.MGrad(0.0002), pn.MGrad(0.0002, persistence=0.9))
+WARMUPS = {
+    "none": None,
+    "band": pn.Warmup((pn.warmup.Phase(5, accept_all=True), pn.warmup.Phase(220, accept=(0.2, 0.4)))),
+    "target": pn.Warmup((pn.warmup.Phase(100, target=0.6, first_look=40, average=True),)),
+}
+
+
+def two_starts(post: pn.Posterior) -> npt.NDArray[Any]:
+    """The trained values, and a point beside them."""
+    return np.stack([post.theta_map, 0.9 * post.theta_map]).astype(post.dtype)
+
+
+def run(post: pn.Posterior, device: str, **changes: Any) -> pn.Draws:
+    """A short run from starting points that differ from chain to chain."""
+    arguments: dict[str, Any] = {
+        "chains": 2,
+        "draws": 12,
+        "thin": 3,
+        "warmup": None,
+        "seed": 4,
+        "progress": False,
+        "threads": 1,
+        "device": device,
+    }
+    return pn.sample(post, **(arguments | changes))
+
+
+@pytest.mark.filterwarnings("ignore:the warm-up ended")
+@pytest.mark.parametrize("warmup", WARMUPS)
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_chains_are_the_cpus(kernel: Any, warmup: str) -> None:
+    """float64 chains agree with the CPU's step by step: the same noise, and sums that differ by rounding alone."""
+    post = many_rows("gaussian", "mix", "float64").post
+    cpu, device = (
+        run(post, name, kernel=kernel, warmup=WARMUPS[warmup], init=two_starts(post)) for name in ("cpu", "emulated:2")
+    )
+    assert cpu.settings["warmup_steps"] == device.settings["warmup_steps"]
+    accepted = cpu.stats["acceptance_rate"]
+    assert accepted.max() > 0 and (warmup != "none" or accepted.min() < 1)
+    # These chains are short and their maps tame: differences stay near those of rounding.
+    np.testing.assert_allclose(device.theta, cpu.theta, rtol=0, atol=1e-11)
+    for name in cpu.stats:
+        np.testing.assert_allclose(device.stats[name], cpu.stats[name], rtol=1e-10, err_msg=name)
+
+
+def test_float32_chains_start_like_the_cpus() -> None:
+    """float32 and the kept coordinates of a categorical model, as far as rounding lets chains agree."""
+    post = many_rows("categorical", "full", "float32").post
+    kernel = pn.PCNL(0.001)
+    cpu, device = (run(post, name, kernel=kernel, draws=4, thin=1) for name in ("cpu", "emulated:2"))
+    np.testing.assert_allclose(device.theta, cpu.theta, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("threads", [2, 8])
+def test_threads_of_a_block_do_not_matter(threads: int) -> None:
+    """Chains of blocks of one thread and of several differ by rounding alone."""
+    post = many_rows("bernoulli", "full", "float64").post
+    one, several = (
+        run(post, f"emulated:{count}", kernel=pn.PCNL(0.0005), init=two_starts(post)) for count in (1, threads)
+    )
+    np.testing.assert_allclose(several.theta, one.theta, rtol=0, atol=1e-11)
+
+
+def test_runs_repeat() -> None:
+    """The same run twice, bit for bit."""
+    post = many_rows("gaussian", "full", "float32").post
+    first, second = (run(post, "emulated:4", kernel=pn.MGrad(0.01)) for _ in range(2))
+    assert np.array_equal(first.theta, second.theta)
+
+
+def test_flat_likelihood_always_accepts() -> None:
+    """With no weight on any row, pCNL leaves the prior as it is: every proposal is taken."""
+    rng = problems.rng_of("flat")
+    net = problems.random_network(rng, (2, 5, 1))
+    data = problems.random_data("gaussian", rng, 1100, 2, 1)
+    post = pn.Posterior(
+        net,
+        pn.Full(),
+        pn.TraceClassPrior(1.5, 1.0, 1.0),
+        data.likelihood,
+        data.X,
+        data.y,
+        sample_weight=np.full(1100, 1e-12),
+        dtype="float64",
+    )
+    assert post.device_model("emulated:2").layout(False)["blocks_of_chain"] >= 4
+    draws = run(post, "emulated:2", kernel=pn.PCNL(1.0), init="prior")
+    assert (draws.stats["acceptance_rate"] == 1).all()
+    square = draws.theta**2 / post.prior_variance
+    normaliser = -0.5 * np.log(2 * np.pi * post.prior_variance).sum()
+    np.testing.assert_allclose(draws.stats["log_prior"], normaliser - 0.5 * square.sum(axis=-1), rtol=1e-10)
