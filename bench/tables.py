@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import one_core
 from cases import ARCHITECTURES, NETWORKS, REQUIRED, Key
 from timing import CLOCKS
 
@@ -50,6 +49,7 @@ class Table:
 def about() -> dict[str, Any]:
     """What a table must say of where it was measured."""
     import jax
+    import one_core  # which pins the process: not for those who want the table alone
 
     return {
         "core": one_core.CORE,

@@ -1,0 +1,227 @@
+"""Steps on one GPU: thousands of small chains, one chain alone, and one chain on 50,000 images, beside their floors.
+
+`python bench/gpu.py --json FILE` checks noise, gradients and first steps against the CPU, then times, in at most eight
+minutes; `--device emulated:4 --quick` runs the same logic on host threads in seconds, to try the script.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gpu_checks import check_chains, check_gradients, check_normals
+from gpu_floor import Rates, large_floor, measure_rates, small_floor
+from gpu_problems import (
+    LARGE,
+    LEAST_OVER_JAX,
+    LEAST_RATE,
+    MOST_ALONE,
+    MOST_LARGE,
+    QUICK,
+    RATE_CHAINS,
+    SIZES,
+    SMALL,
+    large_case,
+    small_case,
+)
+from gpu_sides import jax_reason, on_device, on_jax, wall_microseconds
+from tables import Table, verdict
+
+import patrac_native as pn
+from patrac_native.studies.tables import number
+
+SMALL_HEADERS = ["float32", "chains", "us/step", "chain-steps/s", "floor", "of the floor", "best JAX", "JAX/ours"]
+SMALL_WIDTHS = [10, 7, 20, 28, 8, 12, 18, 20]
+LARGE_HEADERS = ["float32", "us/step", "memory", "fma", "tensor", "of the floor", "error of g"]
+LARGE_WIDTHS = [10, 26, 9, 9, 9, 12, 11]
+
+
+class Run:
+    """Options, rates and results of one run; what fails a check is named and not timed, and the run exits with 1."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.status = pn.device_status(options.device)
+        self.sizes = QUICK if options.quick else SIZES
+        self.repeats, self.seconds = (1, 0.05) if options.quick else (options.repeats, options.seconds)
+        self.started = time.perf_counter()
+        self.rates: Rates = measure_rates(options.device, options.quick)
+        self.jax = jax_reason(options.peers)
+        self.results: dict[str, Any] = {"small": {}, "large": {}, "checks": {}, "failed": [], "left_out": []}
+
+    def has_time(self, what: str) -> bool:
+        """Whether the budget lasts; else the case is noted as left out."""
+        if time.perf_counter() - self.started < self.options.budget:
+            return True
+        self.results["left_out"].append(what)
+        return False
+
+    def passes(self, what: str, check: Callable[[], Any]) -> bool:
+        """Run a check; keep what it found, or print what failed."""
+        try:
+            self.results["checks"][what] = check()
+        except (AssertionError, RuntimeError) as error:
+            print(f"FAILED: {what}: {error}", flush=True)
+            self.results["failed"].append(what)
+            return False
+        return True
+
+    def required(self, value: float | None) -> float | None:
+        """What is asked for, of the full sizes on a GPU alone."""
+        return None if self.options.quick or self.options.device != "cuda" else value
+
+
+def at_most(value: float, required: float | None) -> str:
+    """Value, with the most that is allowed and whether it is kept.
+
+    Examples
+    --------
+    >>> at_most(12.34, 15.0), at_most(12.34, 10.0), at_most(1.0, None)
+    ('12.3 (<= 15 ok)', '12.3 (<= 10 NOT MET)', '1.00')
+    """
+    shown = number(value)
+    return shown if required is None else f"{shown} (<= {required:g} {'ok' if value <= required else 'NOT MET'})"
+
+
+def small_chains(run: Run) -> None:
+    """Chains of the sine problem by number of chains."""
+    device, sizes = run.options.device, run.sizes
+    table = Table(SMALL_HEADERS, SMALL_WIDTHS)
+    for name in SMALL:
+        if not run.has_time(f"small {name}"):
+            continue
+        case, exact = small_case(name, sizes), small_case(name, sizes, "float64")
+        right = [
+            run.passes(f"gradients of {case.key}", partial(check_gradients, case, exact.post, device)),
+            run.passes(f"gradients of {exact.key}", partial(check_gradients, exact, exact.post, device)),
+            run.passes(f"chains of {exact.key}", partial(check_chains, exact, device)),
+        ]
+        if not all(right):
+            continue
+        for chains in sizes.chains:
+            if not run.has_time(f"small {name} x {chains}"):
+                continue
+            times, accepted = wall_microseconds(on_device(case, chains, device), run.repeats, run.seconds)
+            step = statistics.median(times)
+            floor = small_floor(case, chains, run.rates, run.status["multiprocessors"])
+            found = {
+                "microseconds": times,
+                "median": step,
+                "chain_steps_per_second": 1e6 * chains / step,
+                "floor": floor,
+                "acceptance_rate": accepted,
+                "layout": case.post.device_model(device).layout(False),
+            }
+            if not run.jax and chains in sizes.jax_chains and run.has_time(f"JAX {name} x {chains}"):
+                sides = on_jax(case, chains, run.options.quick)
+                found["jax"] = {side: wall_microseconds(sides[side], run.repeats, run.seconds)[0] for side in sides}
+            run.results["small"].setdefault(name, {})[chains] = found
+            table.row(small_row(run, name, chains, found))
+
+
+def small_row(run: Run, name: str, chains: int, found: dict[str, Any]) -> list[str]:
+    """Cells of `SMALL_HEADERS`."""
+    step, rate = found["median"], found["chain_steps_per_second"]
+    medians = {side: statistics.median(times) for side, times in found.get("jax", {}).items()}
+    best = min(medians, key=medians.__getitem__, default=None)
+    return [
+        name,
+        str(chains),
+        at_most(step, run.required(MOST_ALONE.get(name) if chains == 1 else None)),
+        verdict(rate, run.required(LEAST_RATE[name] if chains >= RATE_CHAINS else None)),
+        number(found["floor"]),
+        number(found["floor"] / step),
+        f"{number(medians[best])} {best}" if best else "-",
+        verdict(medians[best] / step if best else None, run.required(LEAST_OVER_JAX.get((name, chains)))),
+    ]
+
+
+def large_chain(run: Run) -> None:
+    """One chain on many rows."""
+    device, sizes = run.options.device, run.sizes
+    table = Table(LARGE_HEADERS, LARGE_WIDTHS)
+    for name in LARGE:
+        if not run.has_time(f"large {name}"):
+            continue
+        case = large_case(name, sizes)
+        what = f"gradients of {case.key}"
+        # The reference takes gigabytes: it is held no longer than the check.
+        if not run.passes(what, lambda: check_gradients(case, large_case(name, sizes, "float64").post, device)):  # noqa: B023
+            continue
+        times, accepted = wall_microseconds(on_device(case, 1, device), run.repeats, run.seconds)
+        step, floors = statistics.median(times), large_floor(case, run.rates)
+        # First layers as wide as these run on the tensor units.
+        bound = "memory" if floors["memory"] > floors["tensor"] else "tensor"
+        run.results["large"][name] = {
+            "microseconds": times,
+            "median": step,
+            "floors": floors,
+            "bound": bound,
+            "acceptance_rate": accepted,
+            "layout": case.post.device_model(device).layout(False),
+        }
+        table.row(
+            [
+                name,
+                at_most(step, run.required(MOST_LARGE[name])),
+                *(number(floors[kind]) for kind in ("memory", "fma", "tensor")),
+                f"{number(floors[bound] / step)} {bound}",
+                f"{run.results['checks'][what]['gradient']:.1e}",
+            ]
+        )
+
+
+def main() -> None:
+    """Check, time, print, write; the exit status is 1 where a check failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda", help='"cuda" or, to try the script, "emulated:4"')
+    parser.add_argument("--quick", action="store_true", help="small sizes and single short timings")
+    parser.add_argument("--only", choices=["small", "large"], help="half of the tables")
+    parser.add_argument(
+        "--peers", choices=["auto", "any", "none"], default="auto", help="JAX: on a GPU, anywhere, never"
+    )
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=0.4, help="wall time of one timing")
+    parser.add_argument("--budget", type=float, default=400, help="seconds after which no further case is begun")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything here")
+    options = parser.parse_args()
+    status = pn.device_status(options.device)
+    if not status["usable"]:
+        sys.exit(f'device="{options.device}": {status["reason"]}')
+    run = Run(options)
+    rates = run.rates
+    print(
+        f"{status['name']}, {status['multiprocessors']} multiprocessors; CUDA: {pn.build_info()['CUDA']}\n"
+        f"torch measures on {rates.where}: copies {rates.bytes / 1e9:,.0f} GB/s, "
+        f"multiply-adds {rates.fma / 1e12:.3g}e12/s in float32, {rates.tensor / 1e12:.3g}e12/s with TF32 allowed"
+    )
+    print("JAX: " + (run.jax or "pCNL under vmap and scan, in the same run"))
+    run.passes("normals", partial(check_normals, options.device))
+    what = "-".join(map(str, run.sizes.small))
+    if options.only != "large":
+        print(f"\nmany chains, {what}, n={run.sizes.rows}, pCNL; us/step: of all chains together, wall time")
+        small_chains(run)
+    if options.only != "small":
+        what = "-".join(map(str, run.sizes.large))
+        print(f"\none chain, {what}, n={run.sizes.large_rows:,} of bytes, pCNL, classes; floors in us")
+        large_chain(run)
+    for left_out in run.results["left_out"]:
+        print(f"left out, the budget of {options.budget:g} s was spent: {left_out}")
+    seconds = time.perf_counter() - run.started
+    print(f"\n{len(run.results['checks'])} checks passed, {len(run.results['failed'])} failed; {seconds:.0f} s")
+    if options.json:
+        about = {"status": status, "build": pn.build_info(), "rates": rates.to_dict(), "jax": run.jax or "timed"}
+        about |= {"quick": options.quick, "device": options.device, "seconds": seconds}
+        options.json.write_text(json.dumps({"about": about} | run.results, indent=1, default=str) + "\n")
+    sys.exit(1 if run.results["failed"] else 0)
+
+
+if __name__ == "__main__":
+    main()

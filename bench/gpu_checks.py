@@ -1,0 +1,80 @@
+"""What must be right before `gpu.py` times it: noise, log-likelihoods and gradients, and the first steps of chains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from cases import Case
+
+import patrac_native as pn
+from patrac_native import _core
+
+# Errors of a gradient relative to its norm, and of l relative to l, against the CPU in float64.
+MOST_ERROR = {"float32": 1e-5, "float64": 1e-11}
+POINTS = 3
+
+
+def check_normals(device: str) -> int:
+    """Compare the device's normals with the CPU's, bit by bit; returns how many."""
+    compared = 0
+    for bits in (32, 64):
+        for seed, chain, step in ((0, 0, 0), (1, 4095, 17), (2**40 + 9, 2, 2**63), (2**64 - 1, 7, 2**32 + 5)):
+            where: dict[str, Any] = {"seed": seed, "chain": chain, "step": step, "purpose": _core.Purpose.proposal}
+            count = 2**16 + 3
+            ours = getattr(_core, f"device_normals{bits}")(**where, device=device, count=count)
+            level = _core.default_simd_level()
+            expected = getattr(_core, f"standard_normals{bits}")(**where, steps=1, count=count, level=level)[0]
+            if not np.array_equal(ours, expected):
+                raise AssertionError(
+                    f"normals of float{bits}, seed {seed}, step {step}: the device's are not the CPU's"
+                )
+            compared += count
+    return compared
+
+
+def check_gradients(case: Case, reference: pn.Posterior, device: str) -> dict[str, float]:
+    """Compare l and g of a case on the device with `reference`, the same posterior in float64, on the CPU.
+
+    Returns
+    -------
+    dict
+        The largest error of l relative to l, and of g relative to its norm.
+    """
+    post, rng = case.post, np.random.default_rng(2)
+    theta = (case.start * (1 + 0.05 * rng.standard_normal((POINTS, post.dim)))).astype(post.dtype)
+    value, gradient = post.device_model(device).log_likelihood_and_grad(theta)
+    expected_value, expected = reference.log_likelihood_and_grad(theta.astype(np.float64))
+    error = np.linalg.norm(gradient - expected, axis=1) / np.linalg.norm(expected, axis=1)
+    found = {
+        "log_likelihood": float(np.abs(value / expected_value - 1).max()),
+        "gradient": float(error.max()),
+    }
+    most = MOST_ERROR[post.dtype.name]
+    if not max(found.values()) <= most:
+        raise AssertionError(f"{case.key}: errors {found} on {device}, more than {most:g}")
+    return found
+
+
+def check_chains(case: Case, device: str) -> float:
+    """Compare the first steps of chains with the CPU's: the same moves, the same states; returns the largest error."""
+    found = [
+        pn.sample(
+            case.post,
+            pn.PCNL(case.delta),
+            chains=4,
+            draws=5,
+            warmup=None,
+            init=np.tile(case.start, (4, 1)),
+            seed=3,
+            device=where,
+            progress=False,
+        )
+        for where in (device, "cpu")
+    ]
+    moves = [draws.stats["acceptance_rate"] for draws in found]
+    error = float(np.abs(found[0].theta - found[1].theta).max() / np.abs(found[1].theta).max())
+    most = {"float32": 1e-4, "float64": 1e-9}[case.post.dtype.name]
+    if not (np.array_equal(*moves) and error <= most):
+        raise AssertionError(f"{case.key}: chains on {device} leave the CPU's, by {error:.1e} of the largest entry")
+    return error

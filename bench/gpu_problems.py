@@ -1,0 +1,112 @@
+"""What `gpu.py` times: the sine problem for many small chains, images at random for one large one; what is required.
+
+Nothing here needs more than NumPy and torch: a machine with a GPU may have no SciPy and no network.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from cases import Case, Key
+
+import patrac_native as pn
+
+SMALL: dict[str, pn.Architecture] = {"Full": pn.Full(), "Mix(5)": pn.Mix(5), "Sep(2)": pn.Sep(2)}
+LARGE: dict[str, pn.Architecture] = {"Full": pn.Full(), "Mix(4)": pn.Mix(4), "Sep(4)": pn.Sep(4), "Out(24)": pn.Out(24)}
+PRIOR = pn.TraceClassPrior(1.5, 2.0, 0.5)
+# Of the large problem, small enough that most moves are accepted: a step takes as long with any other.
+LARGE_STEP_SIZE = 1e-12
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large the problems are."""
+
+    small: tuple[int, ...]
+    rows: int
+    chains: tuple[int, ...]
+    jax_chains: tuple[int, ...]
+    large: tuple[int, ...]
+    large_rows: int
+
+
+SIZES = Sizes((1, 50, 50, 1), 100, (1, 32, 132, 264, 1024, 4096), (1, 1024), (3072, 50, 50, 10), 50_000)
+# The same logic in seconds, on an emulated device.
+QUICK = Sizes((1, 30, 30, 1), 40, (1, 3), (1, 2), (48, 26, 26, 4), 300)
+
+# At the full sizes alone. Chain-steps a second with at least 1,000 chains:
+LEAST_RATE, RATE_CHAINS = {"Full": 12e6, "Mix(5)": 60e6, "Sep(2)": 300e6}, 1000
+# Microseconds a step of one chain alone, and of one large chain.
+MOST_ALONE = {"Full": 12.0}
+MOST_LARGE = {"Full": 300.0, "Mix(4)": 200.0, "Sep(4)": 150.0, "Out(24)": 60.0}
+# Best JAX over the device, by (architecture, chains).
+LEAST_OVER_JAX = {("Full", 1): 15.0, ("Full", 1024): 3.0}
+
+
+@cache
+def sine_network(sizes: tuple[int, ...], n: int) -> tuple[pn.Network, npt.NDArray[Any], npt.NDArray[Any]]:
+    """A network trained on a noisy sine by a few hundred steps of torch's Adam, with its data."""
+    import torch
+
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-5, 5, (n, sizes[0]))
+    y = np.sin(X[:, 0]) + rng.standard_normal(n)
+    torch.manual_seed(0)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # so small that more only wait for each other
+    layers: list[torch.nn.Module] = []
+    for width_in, width_out in pairwise(sizes):
+        layers += [torch.nn.Linear(width_in, width_out, dtype=torch.float64), torch.nn.Tanh()]
+    module = torch.nn.Sequential(*layers[:-1])
+    inputs, targets = torch.from_numpy(X), torch.from_numpy(y[:, None])
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.01)
+    for _ in range(500):
+        optimizer.zero_grad()
+        ((module(inputs) - targets) ** 2).mean().backward()
+        optimizer.step()
+    torch.set_num_threads(threads)
+    return pn.Network.from_torch(module), X, y
+
+
+@cache
+def images(sizes: tuple[int, ...], n: int) -> tuple[pn.Network, npt.NDArray[np.uint8], npt.NDArray[Any]]:
+    """Random bytes with random classes, and a network of random weights."""
+    rng = np.random.default_rng(1)
+    X = rng.integers(0, 256, (n, sizes[0]), dtype=np.uint8)
+    # The first layer takes bytes of mean 127.5 and standard deviation 74 to activations of the order of one.
+    scales = [74.0, *(1.0 for _ in sizes[2:])]
+    weights = [
+        rng.standard_normal((rows, columns)) / (np.sqrt(columns) * scale)
+        for rows, columns, scale in zip(sizes[1:], sizes[:-1], scales, strict=True)
+    ]
+    biases = [0.1 * rng.standard_normal(rows) for rows in sizes[1:]]
+    biases[0] -= 127.5 * weights[0].sum(axis=1)
+    net = pn.Network(weights, biases)
+    return net, X, rng.integers(0, sizes[-1], n)
+
+
+def small_case(name: str, sizes: Sizes, dtype: str = "float32") -> Case:
+    """Start and step size from the default warm-up on the CPU."""
+    net, X, y = sine_network(sizes.small, sizes.rows)
+    post = pn.Posterior(net, SMALL[name], PRIOR, pn.Gaussian(1.0), X, y, dtype=dtype)
+    warmup = 20_000 if sizes is SIZES else 400
+    warm = pn.sample(post, pn.PCNL(), chains=1, draws=1, warmup=warmup, seed=1, threads=1, device="cpu", progress=False)
+    key = Key(name, "-".join(map(str, sizes.small)), sizes.rows, dtype)
+    return Case(key, post, warm.theta[0, -1], float(warm.stats["step_size"][0, -1]))
+
+
+def large_case(name: str, sizes: Sizes, dtype: str = "float32") -> Case:
+    """Started at the trained values; Sep at a draw from the prior that is small enough for bytes as inputs."""
+    net, X, y = images(sizes.large, sizes.large_rows)
+    post = pn.Posterior(net, LARGE[name], PRIOR, pn.Categorical(), X, y, dtype=dtype, copy=False)
+    start = post.theta_map.astype(post.dtype)
+    if post.network.separate:
+        start = np.where(post.parameters["layer"] == 1, 2e-4, 0.3) * post.sample_prior(1, seed=1)[0]
+    return Case(
+        Key(name, "-".join(map(str, sizes.large)), sizes.large_rows, dtype), post, start.astype(dtype), LARGE_STEP_SIZE
+    )

@@ -1,0 +1,76 @@
+"""The sides of `gpu.py`: chains on the device, and JAX's compiled scan under vmap on the same card."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import numpy as np
+from cases import Case
+from timing import Side, steps_for
+
+import patrac_native as pn
+
+# Steps of one call of a compiled JAX run, and normals that it draws at once: more than `peers` has for a CPU.
+JAX_STEPS, JAX_NOISE = {True: 20, False: 500}, 2**26
+
+
+def on_device(case: Case, chains: int, device: str) -> Side:
+    """`pn.sample` keeping the last states alone; times are of a step of all chains."""
+    init = np.tile(case.start, (chains, 1))
+    fixed: dict[str, Any] = {"chains": chains, "draws": 1, "warmup": None, "device": device, "progress": False}
+
+    def run(steps: int, seed: int) -> float:
+        draws = pn.sample(case.post, pn.PCNL(case.delta), thin=steps, init=init, seed=seed, **fixed)
+        return float(draws.stats["acceptance_rate"].mean())
+
+    return Side(run)
+
+
+def jax_reason(peers: str) -> str:
+    """Why JAX takes no part, or nothing. It must not take all of the card's memory, nor be asked where not wanted."""
+    if peers == "none":
+        return "not asked for"
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    try:
+        import jax
+    except ImportError:
+        return "JAX is not installed"
+    backend = jax.default_backend()
+    return "" if backend == "gpu" or peers == "any" else f"JAX sees no GPU; its backend is {backend}"
+
+
+def on_jax(case: Case, chains: int, quick: bool) -> dict[str, Side]:
+    """The plain scan and the one that exploits the structure by hand, `chains` of them under vmap."""
+    import peers
+    from peers_by_hand import expert
+
+    peers.NOISE_VALUES = JAX_NOISE
+    targets = {"by hand": expert(case.post)}
+    if case.key.architecture == "Full":
+        targets["plain"] = peers.in_theta(case.post, peers.masked(case.post))
+    chunk = JAX_STEPS[quick]
+
+    def side(target: peers.Target) -> Side:
+        start, advance = peers.jax_chain(target, case.post.dtype, case.delta, chunk, chains if chains > 1 else None)
+
+        def run(steps: int, seed: int) -> float:
+            carry = start(case.start, seed)
+            for _ in range(steps // chunk):
+                carry = advance(carry)
+            return float(np.mean(carry[3])) / steps
+
+        return Side(run, chunk)
+
+    return {name: side(target) for name, target in targets.items()}
+
+
+def wall_microseconds(side: Side, repeats: int, seconds: float) -> tuple[list[float], float]:
+    """Wall time of a step in each repeat, and the acceptance rate of the last."""
+    steps, found, rate = steps_for(side, seconds, "wall"), [], 0.0
+    for repeat in range(repeats):
+        started = time.perf_counter()
+        rate = side.run(steps, repeat)
+        found.append((time.perf_counter() - started) / steps * 1e6)
+    return found, rate

@@ -1,0 +1,100 @@
+"""bench/gpu.py on an emulated device: it checks, times, prints, writes, and fails where a check does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from patrac_native import _core
+
+SCRIPT = Path(__file__).resolve().parents[1] / "bench" / "gpu.py"
+BROKEN = """
+import sys
+sys.path.insert(0, {folder!r})
+import gpu_checks
+gpu_checks.MOST_ERROR["float32"] = 1e-12
+sys.argv = ["gpu.py", "--device", "emulated:1", "--quick", "--peers", "none", "--only", "large"]
+import gpu
+gpu.main()
+"""
+
+
+def run(*options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(SCRIPT), *options], capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def test_the_whole_script_runs_on_an_emulated_device(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    done = run("--device", "emulated:1", "--quick", "--peers", "none", "--json", str(tmp_path / "gpu.json"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, Any] = json.loads((tmp_path / "gpu.json").read_text())
+    assert found["about"]["status"]["name"] == "emulated" and found["about"]["jax"] == "not asked for"
+    assert found["failed"] == found["left_out"] == []
+    assert list(found["small"]) == ["Full", "Mix(5)", "Sep(2)"]
+    assert list(found["large"]) == ["Full", "Mix(4)", "Sep(4)", "Out(24)"]
+    # Noise; two gradients and a chain of each small case, a gradient of each large one.
+    assert len(found["checks"]) == 1 + 3 * 3 + 4
+    for cases in found["small"].values():
+        assert list(cases) == ["1", "3"]
+        for chains, case in cases.items():
+            rate = case["chain_steps_per_second"]
+            assert rate == pytest.approx(1e6 * int(chains) / case["median"]) and case["floor"] > 0
+            assert 0 < case["acceptance_rate"] <= 1
+    for case in found["large"].values():
+        assert case["bound"] in ("memory", "tensor") and min(case["floors"].values()) > 0
+        assert case["acceptance_rate"] > 0
+        assert case["microseconds"][0] > 0
+    # Every row is printed; nothing is held against requirements that are for a GPU.
+    lines = [line.split()[0] for line in done.stdout.splitlines() if line]
+    assert [lines.count(name) for name in ("Full", "Mix(5)", "Sep(2)", "Mix(4)", "Out(24)")] == [3, 2, 2, 1, 1]
+    assert "NOT MET" not in done.stdout and " ok)" not in done.stdout
+    assert "14 checks passed, 0 failed" in done.stdout
+
+
+def test_a_failing_check_is_printed_not_timed_and_fails_the_run() -> None:
+    pytest.importorskip("torch")
+    done = subprocess.run(
+        [sys.executable, "-c", BROKEN.format(folder=str(SCRIPT.parent))],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    for name in ("Full", "Mix(4)", "Sep(4)", "Out(24)"):
+        assert f"FAILED: gradients of {name}, 48-26-26-4, n=300, float32: " in done.stdout
+    assert "1 checks passed, 4 failed" in done.stdout
+
+
+def test_nothing_begins_after_the_budget() -> None:
+    pytest.importorskip("torch")
+    done = run("--device", "emulated:1", "--quick", "--peers", "none", "--budget", "0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("left out, the budget of 0 s was spent: ") == 3 + 4
+    assert "1 checks passed, 0 failed" in done.stdout
+
+
+@pytest.mark.skipif(_core.device_status("cuda")["usable"], reason="there is a device")
+def test_without_a_gpu_it_says_why() -> None:
+    done = run()
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.strip() == f'device="cuda": {_core.device_status("cuda")["reason"]}'
+
+
+@pytest.mark.slow
+def test_jax_takes_part_where_it_is_asked(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("jax")
+    file = tmp_path / "gpu.json"
+    done = run("--device", "emulated:1", "--quick", "--peers", "any", "--only", "small", "--json", str(file))
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(file.read_text())
+    assert set(found["small"]["Full"]["1"]["jax"]) == {"plain", "by hand"}
+    assert found["large"] == {} and (" plain" in done.stdout or " by hand" in done.stdout)
