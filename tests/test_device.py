@@ -136,3 +136,9 @@ def test_the_test_of_gradients_can_fail(device: str) -> None:
     gradient = problem.post.device_model(device).log_likelihood_and_grad(rounded)[1][0]
     expected = problem.reference_gradient()
     assert np.linalg.norm(gradient - expected) > GRADIENT_ERROR_32 * np.linalg.norm(expected)
+
+
+def test_a_device_model_is_made_once() -> None:
+    post = problems.problem(problems.rng_of("once"), (2, 3, 1), 5).post
+    assert post.device_model("emulated:1") is post.device_model("emulated:1")
+    assert isinstance(post.device_model("emulated:1"), _core.DeviceModel64)

@@ -11,7 +11,7 @@ import pytest
 
 import patrac_native as pn
 import problems
-from patrac_native import _core, sampling
+from patrac_native import sampling
 from test_runs import overflowing
 
 # Step sizes at which about half of the moves are accepted on `posterior`.
@@ -246,9 +246,3 @@ def test_draws_of_a_device_are_saved_and_predict_as_any_other(device: str, tmp_p
     np.testing.assert_array_equal(again.predict(X), draws.predict(X))
     kept = draws.stats["log_likelihood"].ravel()
     np.testing.assert_allclose(kept, posterior().log_likelihood(theta), rtol=1e-12)
-
-
-def test_a_device_model_is_made_once() -> None:
-    post = posterior()
-    assert post.device_model("emulated:1") is post.device_model("emulated:1")
-    assert isinstance(post.device_model("emulated:1"), _core.DeviceModel64)
