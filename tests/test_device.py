@@ -112,6 +112,14 @@ def test_wide_layers(likelihood: str, dtype: str, device: str) -> None:
     check(problems.problem(rng, (18, 50, 37, 3), 101, likelihood=likelihood, dtype=dtype), device)
 
 
+@pytest.mark.parametrize("threads", [1, 2, 8, 32])
+@pytest.mark.parametrize("rows", [5, 90])
+def test_blocks_of_every_size(rows: int, threads: int) -> None:
+    """More threads than sums: they share the rows of one; fewer: each takes several."""
+    problem = problems.problem(problems.rng_of("blocks", rows), (3, 17, 5, 2), rows, dtype="float32")
+    check(problem, f"emulated:{threads}")
+
+
 @pytest.mark.parametrize(
     ("sizes", "in_shared_memory"), [((5, 20, 10, 1), True), ((80, 80, 40, 1), False)], ids=["shared", "not shared"]
 )
