@@ -92,11 +92,13 @@ def test_float32_chains_follow_the_cpus(likelihood: str, architecture: str, devi
     assert_same_chains(run(post, kernel, device, **few), run(post, kernel, "cpu", **few), ERROR_32)
 
 
-def test_adapting_while_sampling_is_the_cpus(device: str) -> None:
-    post, kernel = posterior(), pn.PCNL(1e-4, adapt="always")
-    expected = run(post, kernel, "cpu", draws=6, thin=70)
+@pytest.mark.parametrize("thin", [70, 100])
+def test_adapting_while_sampling_is_the_cpus(thin: int, device: str) -> None:
+    """Each draw with the step size that led to it: of 200 steps, the last is made before the step size changes."""
+    post, kernel, few = posterior(), pn.PCNL(1e-4, adapt="always"), {"chains": 1, "draws": 4, "thin": thin}
+    expected = run(post, kernel, "cpu", **few)
     assert len(np.unique(expected.stats["step_size"])) > 1
-    assert_same_chains(run(post, kernel, device, draws=6, thin=70), expected, ERROR_64)
+    assert_same_chains(run(post, kernel, device, **few), expected, ERROR_64)
 
 
 def test_a_workspace_outside_shared_memory_gives_the_cpus_chains(device: str) -> None:
