@@ -130,9 +130,9 @@ def test_the_workspace_is_in_shared_memory_where_it_fits(
     """9,761 parameters in float64, each four or five times, are 312 KB: more than any device shares in a block."""
     problem = problems.problem(problems.rng_of("workspace", sizes), sizes, 40)
     check(problem, device)
-    layout, status = problem.post.device_model(device).layout(persists), _core.device_status(device)
+    layout, status = problem.post.device_model(device).layout(persists, 1), _core.device_status(device)
     assert layout["in_shared_memory"] == in_shared_memory == (layout["workspace_bytes"] <= status["shared_bytes"])
-    without = problem.post.device_model(device).layout(False)["workspace_bytes"]
+    without = problem.post.device_model(device).layout(False, 1)["workspace_bytes"]
     # Up to a whole four.
     assert layout["workspace_bytes"] - without == (8 * -(-problem.post.dim // 4) * 4 if persists else 0)
 

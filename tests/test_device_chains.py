@@ -104,7 +104,7 @@ def test_adapting_while_sampling_is_the_cpus(thin: int, device: str) -> None:
 def test_a_workspace_outside_shared_memory_gives_the_cpus_chains(device: str) -> None:
     rng = problems.rng_of("large chains")
     post = problems.problem(rng, (80, 80, 40, 1), 12).post
-    assert not post.device_model(device).layout(True)["in_shared_memory"]
+    assert not post.device_model(device).layout(True, 1)["in_shared_memory"]
     kernel, few = pn.MGrad(1e-3, persistence=0.9), {"chains": 2, "draws": 3}
     assert_same_chains(run(post, kernel, device, **few), run(post, kernel, "cpu", **few), ERROR_64)
 
@@ -248,3 +248,50 @@ def test_draws_of_a_device_are_saved_and_predict_as_any_other(device: str, tmp_p
     np.testing.assert_array_equal(again.predict(X), draws.predict(X))
     kept = draws.stats["log_likelihood"].ravel()
     np.testing.assert_allclose(kept, posterior().log_likelihood(theta), rtol=1e-12)
+
+
+def replicates(n: tuple[int, ...] = (30, 30, 30)) -> list[pn.Posterior]:
+    """Data sets of one shape, each with its own trained network, data and prior."""
+    posts = []
+    for index, rows in enumerate(n):
+        rng = problems.rng_of("replicates", index)
+        net = problems.random_network(rng, (3, 9, 6, 2))
+        data = problems.random_data("gaussian", rng, rows, 3, 2)
+        prior = pn.TraceClassPrior(1.5, 1.0 + index, 0.5)
+        variance = 0.5 + 0.1 * index
+        posts.append(pn.Posterior(net, pn.Mix(3), prior, pn.Gaussian(variance), data.X, data.y, dtype="float64"))
+    return posts
+
+
+@pytest.mark.parametrize("kernel", [pn.PCNL(0.02), pn.MGrad(0.02, collapse=True, persistence=0.9)], ids=str)
+@pytest.mark.parametrize("where", ["cpu", "device"])
+def test_posteriors_run_together_as_alone(kernel: pn.Kernel, where: str, device: str) -> None:
+    posts = replicates()
+    device = "cpu" if where == "cpu" else device
+    arguments: dict[str, Any] = {"chains": 2, "draws": 6, "thin": 2, "warmup": WARMUPS["fixed"]}
+    together = pn.sample_many(posts, kernel, seed=2**64 - 2, device=device, progress=False, **arguments)
+    assert [draws.settings["seed"] for draws in together] == [2**64 - 2, 2**64 - 1, 0]
+    for draws, post in zip(together, posts, strict=True):
+        alone = run(post, kernel, "cpu", seed=draws.settings["seed"], **arguments)
+        assert_same_chains(draws, alone, ERROR_64)
+
+
+def test_posteriors_of_one_run_on_a_device_must_be_alike(device: str) -> None:
+    arguments: dict[str, Any] = {"draws": 2, "warmup": None, "device": device, "progress": False}
+    with pytest.raises(ValueError, match="posts: data set 2 differs from the first in its number of rows"):
+        pn.sample_many(replicates((30, 30, 29)), pn.PCNL(0.02), **arguments)
+    with pytest.raises(ValueError, match="posts must hold at least one Posterior"):
+        pn.sample_many([], pn.PCNL(0.02), **arguments)
+
+
+def test_each_posterior_of_a_run_ends_its_warmup_by_its_own_chains() -> None:
+    """All end at the same step: where the last of them is stable, or at the longest."""
+    warmup = pn.Warmup((pn.Phase(640, target=0.6, first_look=80, average=True),))
+    posts = replicates()
+    arguments: dict[str, Any] = {"chains": 2, "draws": 2, "warmup": warmup, "device": "emulated:1"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        alone = [run(post, pn.MGrad(), seed=9 + i, **arguments) for i, post in enumerate(posts)]
+        together = pn.sample_many(posts, pn.MGrad(), seed=9, progress=False, **arguments)
+    steps = max(draws.settings["warmup_steps"] for draws in alone)
+    assert {draws.settings["warmup_steps"] for draws in together} == {steps}

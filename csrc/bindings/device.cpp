@@ -1,5 +1,6 @@
 // Bindings of devices: whether one is usable, and models whose chains run on it.
 #include "../cuda/device_model.hpp"
+#include "../cuda/flat_model.hpp"
 #include "arrays.hpp"
 #include "bindings.hpp"
 #include "model_arguments.hpp"
@@ -43,24 +44,38 @@ Array<T> normals(const std::string& device, std::uint64_t seed, std::uint32_t ch
 }
 
 template <class T>
+void bind_data_set_of(py::module_& m, const char* name) {
+    using DataSet = FlatModel<T>;
+    py::class_<DataSet, std::shared_ptr<DataSet>>(m, name).def(
+        py::init([](const std::string& device, const std::string& activation, const Arrays& weights,
+                    const Arrays& biases, const Masks& weight_masks, const Masks& bias_masks,
+                    const std::optional<std::pair<Arrays, Arrays>>& companion, const std::string& likelihood,
+                    const Array<double>& variance, const py::array_t<T>& inputs, const Array<double>& targets,
+                    const Array<double>& row_weights) {
+            const ModelArguments<T> model(activation, weights, biases, weight_masks, bias_masks, companion, likelihood,
+                                          variance, inputs, targets, row_weights, false);
+            // The arguments are held by the caller; the data set copies what it keeps.
+            const py::gil_scoped_release release;
+            return std::const_pointer_cast<DataSet>(
+                flatten_for_device<T>(device, model.network, model.companion, model.likelihood, model.data));
+        }),
+        py::kw_only(), py::arg("device"), py::arg("activation"), py::arg("weights"), py::arg("biases"),
+        py::arg("weight_masks"), py::arg("bias_masks"), py::arg("companion"), py::arg("likelihood"),
+        py::arg("variance"), py::arg("inputs").noconvert(), py::arg("targets").noconvert(),
+        py::arg("row_weights").noconvert());
+}
+
+template <class T>
 void bind_device_model_of(py::module_& m, const char* name) {
     using Model = DeviceModel<T>;
     py::class_<Model>(m, name)
-        .def(py::init([](const std::string& device, const std::string& activation, const Arrays& weights,
-                         const Arrays& biases, const Masks& weight_masks, const Masks& bias_masks,
-                         const std::optional<std::pair<Arrays, Arrays>>& companion, const std::string& likelihood,
-                         const Array<double>& variance, const py::array_t<T>& inputs, const Array<double>& targets,
-                         const Array<double>& row_weights) {
-                 const ModelArguments<T> model(activation, weights, biases, weight_masks, bias_masks, companion,
-                                               likelihood, variance, inputs, targets, row_weights, false);
-                 // The arguments are held by the caller; the model copies what it keeps.
-                 const py::gil_scoped_release release;
-                 return make_device_model<T>(device, model.network, model.companion, model.likelihood, model.data);
+        .def(py::init([](const std::string& device, const std::vector<std::shared_ptr<FlatModel<T>>>& data_sets) {
+                 require(!data_sets.empty(), "no data set");
+                 const DataSets<T> held(data_sets.begin(), data_sets.end());
+                 const py::gil_scoped_release release;  // touches no Python object
+                 return make_device_model<T>(device, held);
              }),
-             py::kw_only(), py::arg("device"), py::arg("activation"), py::arg("weights"), py::arg("biases"),
-             py::arg("weight_masks"), py::arg("bias_masks"), py::arg("companion"), py::arg("likelihood"),
-             py::arg("variance"), py::arg("inputs").noconvert(), py::arg("targets").noconvert(),
-             py::arg("row_weights").noconvert())
+             py::arg("device"), py::arg("data_sets"))
         .def(
             "layout",
             [](const Model& model, bool persists, std::int64_t chains) {
@@ -84,12 +99,17 @@ void bind_device_model_of(py::module_& m, const char* name) {
             py::arg("theta").noconvert())
         .def(
             "sample",
-            [](Model& model, const RunConfig& config, const Array<T>& init, const Array<double>& prior_variance,
-               py::object progress) {
-                const auto run = [&model](auto&&... args) { return model.sample(args...); };
+            [](Model& model, const RunConfig& config, const std::vector<std::uint64_t>& seeds, const Array<T>& init,
+               const Array<double>& prior_variance, py::object progress) {
+                require(std::ssize(seeds) == model.data_sets() &&
+                            prior_variance.size() == model.data_sets() * model.dim() && init.ndim() == 2 &&
+                            init.shape(0) > 0 && init.shape(0) % model.data_sets() == 0,
+                        "a seed and prior_variance (K,) for each data set, and as many chains for each");
+                const auto run = [&](const RunConfig& c, auto&&... args) { return model.sample(c, seeds, args...); };
                 return run_chains<T>(run, model.dim(), config, init, prior_variance, std::move(progress));
             },
-            py::arg("config"), py::arg("init").noconvert(), py::arg("prior_variance").noconvert(), py::arg("progress"));
+            py::arg("config"), py::arg("seeds"), py::arg("init").noconvert(), py::arg("prior_variance").noconvert(),
+            py::arg("progress"));
 }
 
 }  // namespace
@@ -102,6 +122,8 @@ void bind_device(py::module_& m) {
     };
     bind("device_normals32", &normals<float>);
     bind("device_normals64", &normals<double>);
+    bind_data_set_of<float>(m, "DataSet32");
+    bind_data_set_of<double>(m, "DataSet64");
     bind_device_model_of<float>(m, "DeviceModel32");
     bind_device_model_of<double>(m, "DeviceModel64");
 }

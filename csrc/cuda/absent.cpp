@@ -12,7 +12,7 @@ DeviceStatus status() {
 }
 
 template <class T>
-std::unique_ptr<DeviceModel<T>> make_model(FlatModel<T>) {
+std::unique_ptr<DeviceModel<T>> make_model(const DataSets<T>&) {
     throw std::runtime_error(status().reason);
 }
 
@@ -21,8 +21,8 @@ void normals(std::uint64_t, std::uint32_t, std::uint64_t, Purpose, T*, std::int6
     throw std::runtime_error(status().reason);
 }
 
-#define PATRAC_INSTANTIATE(T)                                             \
-    template std::unique_ptr<DeviceModel<T>> make_model<T>(FlatModel<T>); \
+#define PATRAC_INSTANTIATE(T)                                                   \
+    template std::unique_ptr<DeviceModel<T>> make_model<T>(const DataSets<T>&); \
     template void normals<T>(std::uint64_t, std::uint32_t, std::uint64_t, Purpose, T*, std::int64_t);
 PATRAC_INSTANTIATE(float)
 PATRAC_INSTANTIATE(double)

@@ -61,6 +61,7 @@ private:
         const TileBlock<T, Zeta> tile{block_,
                                       plan,
                                       plan.tiles + moves_.set * plan.tiles_step,
+                                      plan.precision + moves_.set * plan.n_outputs,
                                       moves_.packed,
                                       workspace + launch_.layout.value,
                                       workspace + launch_.layout.pre,
@@ -69,12 +70,8 @@ private:
             return {tile};
         } else {
             const std::int64_t kept = launch_.collapse.factor_size + launch_.collapse.alpha_size;
-            return {tile,
-                    launch_.collapse,
-                    launch_.layout.collapse,
-                    workspace,
-                    sums_,
-                    launch_.collapse.kept + moves_.index * kept};
+            return {tile,  launch_.collapse.of_set(moves_.set),        launch_.layout.collapse, workspace,
+                    sums_, launch_.collapse.kept + moves_.index * kept};
         }
     }
 
@@ -130,7 +127,7 @@ private:
         target_.complete(moves_.key, static_cast<std::uint64_t>(step), moves_.variance, out, sum[0], sum[1]);
         sum_over_block(block_, sum, sums_);
         ++kept_;
-        if (block_.thread == 0) moves_.keep_numbers(chain_, at, log_likelihood_ + sum[1], sum[0]);
+        if (block_.thread == 0) moves_.keep_numbers(chain_, at, step_size_, log_likelihood_ + sum[1], sum[0]);
         block_.sync();
     }
 

@@ -26,7 +26,7 @@ struct PlainTarget {
 template <class T, class Zeta>
 struct CollapsedTarget {
     TileBlock<T, Zeta> tile;
-    const DeviceCollapse& collapse;
+    DeviceCollapse collapse;  // of the block's data set
     const CollapseLayout& layout;
     T* workspace;
     double* sums;  // reduction_values

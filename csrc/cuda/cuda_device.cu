@@ -18,7 +18,7 @@ namespace {
 // Launches hold plans of up to 16 layers: large, but well below the 4 KB of kernel arguments.
 static_assert(sizeof(ChainLaunch<float>) <= 4096);
 
-extern __shared__ double shared_memory[];
+extern __shared__ __align__(16) double shared_memory[];
 
 // The workspace in shared memory and the one in the device's are compiled apart, so that each is addressed as what it
 // is.
@@ -130,6 +130,10 @@ private:
             check(cudaFuncSetAttribute(run_in_shared_memory<T, Zeta, Target>,
                                        cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
                   "asking for shared memory");
+            // As many chains on a multiprocessor as its memory holds.
+            check(cudaFuncSetAttribute(run_in_shared_memory<T, Zeta, Target>,
+                                       cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared),
+                  "asking for shared memory");
             run_in_shared_memory<T, Zeta, Target><<<blocks, threads, static_cast<std::size_t>(bytes), compute_>>>(work);
         }
         check(cudaGetLastError(), "launching a kernel");
@@ -177,8 +181,8 @@ DeviceStatus status() {
 }
 
 template <class T>
-std::unique_ptr<DeviceModel<T>> make_model(FlatModel<T> flat) {
-    return std::make_unique<ResidentModel<T>>(std::make_shared<CudaDevice>(), std::move(flat));
+std::unique_ptr<DeviceModel<T>> make_model(const DataSets<T>& data_sets) {
+    return std::make_unique<ResidentModel<T>>(std::make_shared<CudaDevice>(), data_sets);
 }
 
 template <class T>
@@ -187,8 +191,8 @@ void normals(std::uint64_t seed, std::uint32_t chain, std::uint64_t step, Purpos
     normals_on(device, seed, chain, step, purpose, out, count);
 }
 
-#define PATRAC_INSTANTIATE(T)                                             \
-    template std::unique_ptr<DeviceModel<T>> make_model<T>(FlatModel<T>); \
+#define PATRAC_INSTANTIATE(T)                                                   \
+    template std::unique_ptr<DeviceModel<T>> make_model<T>(const DataSets<T>&); \
     template void normals<T>(std::uint64_t, std::uint32_t, std::uint64_t, Purpose, T*, std::int64_t);
 PATRAC_INSTANTIATE(float)
 PATRAC_INSTANTIATE(double)

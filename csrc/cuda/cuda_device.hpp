@@ -11,7 +11,7 @@ namespace patrac::cuda {
 
 DeviceStatus status();
 template <class T>
-std::unique_ptr<DeviceModel<T>> make_model(FlatModel<T> flat);
+std::unique_ptr<DeviceModel<T>> make_model(const DataSets<T>& data_sets);
 template <class T>
 void normals(std::uint64_t seed, std::uint32_t chain, std::uint64_t step, Purpose purpose, T* out, std::int64_t count);
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "../patrac.hpp"
 
@@ -31,24 +32,38 @@ struct DeviceLayout {
 };
 
 template <class T>
+struct FlatModel;
+
+// One data set, or several of one plan, in a device's memory.
+template <class T>
 class DeviceModel {
 public:
     virtual ~DeviceModel() = default;
 
     virtual std::int64_t dim() const = 0;
+    virtual std::int64_t data_sets() const = 0;
     virtual DeviceLayout layout(bool persists, std::int64_t chains) const = 0;
-    // As Model::evaluate and Model::sample do. Kernels: pcn, pcnl and mgrad; no collapsing, no sampled variance.
+    // As Model::evaluate does, of the first data set.
     virtual void evaluate(const T* theta, std::int64_t batch, double* log_likelihood, T* gradient) = 0;
-    virtual bool sample(const RunConfig& config, const RunBuffers<T>& buffers, const Monitor& monitor) = 0;
+    // As Model::sample does, with pcn, pcnl and mgrad and without a sampled variance. The chains of each data set
+    // follow those of the one before; each has its seed, in place of config.seed, and its prior_variance (data sets,
+    // K). All are at the same step at any time: a phase of the warm-up that may end early ends where each data set's
+    // chains agree.
+    virtual bool sample(const RunConfig& config, const std::vector<std::uint64_t>& seeds, const RunBuffers<T>& buffers,
+                        const Monitor& monitor) = 0;
 };
 
 // "cuda" or, for tests, "emulated:N", a device of blocks of N = 1, 2, 4 .. host threads. Throws std::runtime_error with
 // the reason where the device is not usable.
 DeviceStatus device_status(const std::string& device);
+// A data set for the device, and those of one plan joined. Throws std::invalid_argument where plans differ.
 template <class T>
-std::unique_ptr<DeviceModel<T>> make_device_model(const std::string& device, const Network& network,
-                                                  const std::optional<Network>& companion, const Likelihood& likelihood,
-                                                  const DataView<T>& data);
+std::shared_ptr<const FlatModel<T>> flatten_for_device(const std::string& device, const Network& network,
+                                                       const std::optional<Network>& companion,
+                                                       const Likelihood& likelihood, const DataView<T>& data);
+template <class T>
+std::unique_ptr<DeviceModel<T>> make_device_model(const std::string& device,
+                                                  const std::vector<std::shared_ptr<const FlatModel<T>>>& data_sets);
 // As standard_normals(), for one step, computed on the device.
 template <class T>
 void device_normals(const std::string& device, std::uint64_t seed, std::uint32_t chain, std::uint64_t step,

@@ -27,7 +27,7 @@ struct DevicePlan {
     std::int64_t packed_step;
     const T* tiles;  // (n_tiles, tile_size)
     std::int64_t tiles_step;
-    const T* precision;  // (m,)
+    const T* precision;  // (m,) for each data set
     // (K,), and ones up to a whole four: C and its root.
     const T *prior_variance, *prior_deviation;
     std::int64_t prior_step;
@@ -48,6 +48,15 @@ struct DeviceCollapse {
     const int *sources, *indices;
     const double* deviation;
     double* kept;  // (chains, factor_size + alpha_size) of the chain's point
+    int deviations;
+
+    // Groups and deviations are those of one data set after the other, the rest serves all.
+    PATRAC_DEVICE DeviceCollapse of_set(int set) const {
+        DeviceCollapse own = *this;
+        own.groups += set * n_groups;
+        own.deviation += set * deviations;
+        return own;
+    }
 };
 
 // Where a collapsed target works, in elements of T; 0 elements where nothing is collapsed.

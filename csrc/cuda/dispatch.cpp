@@ -39,14 +39,20 @@ DeviceStatus device_status(const std::string& device) {
 }
 
 template <class T>
-std::unique_ptr<DeviceModel<T>> make_device_model(const std::string& device, const Network& network,
-                                                  const std::optional<Network>& companion, const Likelihood& likelihood,
-                                                  const DataView<T>& data) {
+std::shared_ptr<const FlatModel<T>> flatten_for_device(const std::string& device, const Network& network,
+                                                       const std::optional<Network>& companion,
+                                                       const Likelihood& likelihood, const DataView<T>& data) {
     check_usable(device);
-    if (is_emulated(device))
-        return emulated::make_model(flatten(network, companion, likelihood, data, emulated_workspace_bytes),
-                                    emulated_threads(device));
-    return cuda::make_model(flatten(network, companion, likelihood, data, workspace_bytes));
+    const std::int64_t bytes = is_emulated(device) ? emulated_workspace_bytes : workspace_bytes;
+    return std::make_shared<FlatModel<T>>(flatten(network, companion, likelihood, data, bytes));
+}
+
+template <class T>
+std::unique_ptr<DeviceModel<T>> make_device_model(const std::string& device,
+                                                  const std::vector<std::shared_ptr<const FlatModel<T>>>& data_sets) {
+    check_usable(device);
+    if (is_emulated(device)) return emulated::make_model(data_sets, emulated_threads(device));
+    return cuda::make_model(data_sets);
 }
 
 template <class T>
@@ -60,8 +66,10 @@ void device_normals(const std::string& device, std::uint64_t seed, std::uint32_t
 }
 
 #define PATRAC_INSTANTIATE(T)                                                                                      \
-    template std::unique_ptr<DeviceModel<T>> make_device_model<T>(                                                 \
+    template std::shared_ptr<const FlatModel<T>> flatten_for_device<T>(                                            \
         const std::string&, const Network&, const std::optional<Network>&, const Likelihood&, const DataView<T>&); \
+    template std::unique_ptr<DeviceModel<T>> make_device_model<T>(                                                 \
+        const std::string&, const std::vector<std::shared_ptr<const FlatModel<T>>>&);                              \
     template void device_normals<T>(const std::string&, std::uint64_t, std::uint32_t, std::uint64_t, Purpose, T*,  \
                                     std::int64_t);
 PATRAC_INSTANTIATE(float)

@@ -133,8 +133,8 @@ private:
 }  // namespace
 
 template <class T>
-std::unique_ptr<DeviceModel<T>> make_model(FlatModel<T> flat, int threads) {
-    return std::make_unique<ResidentModel<T>>(std::make_shared<EmulatedDevice>(threads), std::move(flat));
+std::unique_ptr<DeviceModel<T>> make_model(const DataSets<T>& data_sets, int threads) {
+    return std::make_unique<ResidentModel<T>>(std::make_shared<EmulatedDevice>(threads), data_sets);
 }
 
 template <class T>
@@ -148,8 +148,8 @@ DeviceStatus status(int threads) {
     return EmulatedDevice(threads).status();
 }
 
-#define PATRAC_INSTANTIATE(T)                                                  \
-    template std::unique_ptr<DeviceModel<T>> make_model<T>(FlatModel<T>, int); \
+#define PATRAC_INSTANTIATE(T)                                                        \
+    template std::unique_ptr<DeviceModel<T>> make_model<T>(const DataSets<T>&, int); \
     template void normals<T>(int, std::uint64_t, std::uint32_t, std::uint64_t, Purpose, T*, std::int64_t);
 PATRAC_INSTANTIATE(float)
 PATRAC_INSTANTIATE(double)

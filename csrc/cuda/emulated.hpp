@@ -11,7 +11,7 @@ namespace patrac::emulated {
 
 DeviceStatus status(int threads);
 template <class T>
-std::unique_ptr<DeviceModel<T>> make_model(FlatModel<T> flat, int threads);
+std::unique_ptr<DeviceModel<T>> make_model(const DataSets<T>& data_sets, int threads);
 template <class T>
 void normals(int threads, std::uint64_t seed, std::uint32_t chain, std::uint64_t step, Purpose purpose, T* out,
              std::int64_t count);

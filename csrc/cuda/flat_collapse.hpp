@@ -28,6 +28,11 @@ struct FlatCollapse {
     std::vector<int> indices;
     std::vector<double> deviation;  // S^(1/2)
 
+    // The same groups of the same features; only their numbers may differ.
+    bool is_alike(const FlatCollapse& other) const {
+        return groups.size() == other.groups.size() && sources == other.sources && indices == other.indices;
+    }
+
     // prior_variance (K,), variance (m,) of the noise.
     static FlatCollapse make(const Plan& plan, const double* prior_variance, const std::vector<double>& variance);
 };

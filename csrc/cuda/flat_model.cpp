@@ -105,7 +105,7 @@ FlatModel<T> flatten(const Network& network, const std::optional<Network>& compa
     using namespace flattening;
     FlatModel<T> flat(Plan::make(network, companion.has_value()));
     flat.variance = likelihood.variance;
-    const Plan& plan = flat.plan;
+    const Plan& plan = *flat.plan;
     flat.activation = plan.activation;
     flat.likelihood = likelihood.kind;
     flat.dim = narrowed(plan.dim, "parameters");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -38,8 +39,8 @@ inline constexpr int most_slabs = 264;
 
 template <class T>
 struct FlatModel {
-    Plan plan;                     // that was flattened
-    std::vector<double> variance;  // (m,) of the noise, Gaussian
+    std::shared_ptr<const Plan> plan;  // that was flattened
+    std::vector<double> variance;      // (m,) of the noise, Gaussian
     Activation activation = Activation::tanh;
     LikelihoodKind likelihood = LikelihoodKind::gaussian;
     int dim = 0;  // K
@@ -59,13 +60,16 @@ struct FlatModel {
     int targets = 0, row_weights = 0;  // in a tile
     std::vector<T> tiles;              // (n_tiles, tile_size)
 
-    explicit FlatModel(Plan of) : plan(std::move(of)) {}
+    explicit FlatModel(Plan of) : plan(std::make_shared<Plan>(std::move(of))) {}
     FlatModel(FlatModel&&) noexcept;
     ~FlatModel();
 
     // Elements of T that one chain works on, beside those for each row of a tile, see WorkspaceLayout.
     std::int64_t chain_elements() const { return static_cast<std::int64_t>(packed.size()) + 4LL * dim; }
 };
+
+template <class T>
+using DataSets = std::vector<std::shared_ptr<const FlatModel<T>>>;
 
 // Tiles hold as many rows as let a chain's work fit `workspace_bytes`, if any number does, else as many as let the
 // activations fit.

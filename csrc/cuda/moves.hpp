@@ -197,13 +197,15 @@ struct ChainMoves {
     PATRAC_DEVICE bool keeps_draw(const DeviceChain& chain) const {
         return launch.sampling && chain.steps_since_draw == launch.thin;
     }
-    // Of one thread: the numbers of a draw that goes to place `at`; squares is the sum of squared() over coordinates.
-    PATRAC_DEVICE void keep_numbers(DeviceChain& chain, std::int64_t at, double log_likelihood, double squares) const {
+    // Of one thread: the numbers of a draw that goes to place `at`, made by a step of this size; squares is the sum of
+    // squared() over coordinates.
+    PATRAC_DEVICE void keep_numbers(DeviceChain& chain, std::int64_t at, double step_size, double log_likelihood,
+                                    double squares) const {
         launch.out_log_likelihood[at] = log_likelihood;
         launch.out_log_prior[at] = launch.plan.constants[2 * set + 1] - 0.5 * squares;
         launch.out_acceptance_rate[at] =
             static_cast<double>(chain.accepted_since_draw) / static_cast<double>(launch.thin);
-        launch.out_step_size[at] = chain.progress.step_size;
+        launch.out_step_size[at] = step_size;
         chain.steps_since_draw = chain.accepted_since_draw = 0;
     }
 

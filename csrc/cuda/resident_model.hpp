@@ -16,18 +16,24 @@ namespace patrac::PATRAC_LEVEL {
 template <class T>
 class ResidentModel final : public DeviceModel<T> {
 public:
-    ResidentModel(std::shared_ptr<Device> device, FlatModel<T> flat)
-        : device_(std::move(device)),
-          host_plan_(std::move(flat.plan)),
-          variance_(flat.variance),
-          blocks_(*device_, flat.blocks),
-          indices_(*device_, flat.indices),
-          position_(*device_, flat.position),
-          packed_(*device_, flat.packed),
-          tiles_(*device_, flat.tiles),
-          precision_(*device_, flat.precision.empty() ? std::vector<T>(1) : flat.precision),
-          constants_(*device_, std::vector<double>{flat.constant, 0.0}),
-          plan_{} {
+    // At least one data set; all of one plan.
+    ResidentModel(std::shared_ptr<Device> device, const DataSets<T>& data_sets)
+        : device_(std::move(device)), data_sets_(std::ssize(data_sets)), plan_{} {
+        const FlatModel<T>& flat = *data_sets.front();
+        for (std::size_t d = 1; d < data_sets.size(); ++d) check_alike(flat, *data_sets[d], d);
+        host_plan_ = flat.plan;
+        blocks_ = DeviceArray<FlatGradientBlock>(*device_, flat.blocks);
+        indices_ = DeviceArray<int>(*device_, flat.indices);
+        position_ = DeviceArray<int>(*device_, flat.position);
+        packed_ = joined(data_sets, &FlatModel<T>::packed);
+        tiles_ = joined(data_sets, &FlatModel<T>::tiles);
+        precision_ = joined(data_sets, &FlatModel<T>::precision);
+        std::vector<double> constants;
+        for (const auto& data_set : data_sets) {
+            constants.insert(constants.end(), {data_set->constant, 0.0});
+            variances_.push_back(data_set->variance);
+        }
+        constants_ = DeviceArray<double>(*device_, constants);
         if (flat.layers.size() > most_layers)
             throw std::invalid_argument("device: at most " + std::to_string(most_layers) +
                                         " layers run on a device; use device=\"cpu\"");
@@ -44,7 +50,9 @@ public:
         plan_.indices = indices_.data();
         plan_.position = position_.data();
         plan_.packed = packed_.data();
+        plan_.packed_step = std::ssize(flat.packed);
         plan_.tiles = tiles_.data();
+        plan_.tiles_step = std::ssize(flat.tiles);
         plan_.precision = precision_.data();
         plan_.constants = constants_.data();
         plan_.n_rows = flat.n_rows;
@@ -59,6 +67,7 @@ public:
     }
 
     std::int64_t dim() const override { return plan_.dim; }
+    std::int64_t data_sets() const override { return data_sets_; }
     DeviceLayout layout(bool persists, std::int64_t chains) const override {
         constexpr auto bytes = static_cast<std::int64_t>(sizeof(T));
         if (shares_evaluations(chains, plan_.n_tiles)) {
@@ -73,7 +82,7 @@ public:
 
     void evaluate(const T* theta, std::int64_t batch, double* log_likelihood, T* gradient) override {
         const std::vector<double> ones(static_cast<std::size_t>(plan_.dim), 1.0);
-        DeviceChains<T> memory(*device_, plan_, batch, ones.data(), theta, false, nullptr);
+        DeviceChains<T> memory(*device_, plan_, 1, batch, ones.data(), theta, false, {});
         const DeviceArray<std::uint64_t> seeds(*device_, std::int64_t{1});
         memory.launch.kernel = gradient ? KernelKind::pcnl : KernelKind::pcn;
         memory.launch.seeds = seeds.data();
@@ -89,16 +98,53 @@ public:
         if (gradient) memory.download_gradient(*device_, gradient, batch);
     }
 
-    bool sample(const RunConfig& config, const RunBuffers<T>& buffers, const Monitor& monitor) override {
-        if (!config.collapse) return DeviceRun<T>(*device_, plan_, config, buffers, nullptr, threads_).run(monitor);
-        const FlatCollapse collapse = FlatCollapse::make(host_plan_, buffers.prior_variance, variance_);
-        return DeviceRun<T>(*device_, plan_, config, buffers, &collapse, threads_).run(monitor);
+    bool sample(const RunConfig& config, const std::vector<std::uint64_t>& seeds, const RunBuffers<T>& buffers,
+                const Monitor& monitor) override {
+        std::vector<FlatCollapse> collapse;
+        for (std::size_t d = 0; config.collapse && d < variances_.size(); ++d) {
+            const double* const prior_variance = buffers.prior_variance + static_cast<std::int64_t>(d) * plan_.dim;
+            collapse.push_back(FlatCollapse::make(*host_plan_, prior_variance, variances_[d]));
+            if (!collapse.back().is_alike(collapse.front()))
+                throw std::invalid_argument("posts: data set " + std::to_string(d) +
+                                            " shares its output weights' priors in another way than the first; sample "
+                                            "it alone or without collapse=True");
+        }
+        return DeviceRun<T>(*device_, plan_, config, seeds, buffers, collapse, threads_).run(monitor);
     }
 
 private:
+    static void check_alike(const FlatModel<T>& a, const FlatModel<T>& b, std::size_t index) {
+        const auto layers_alike = [](const FlatLayer& x, const FlatLayer& y) {
+            return x.n_rows == y.n_rows && x.n_varying == y.n_varying && x.n_constant == y.n_constant &&
+                   x.weights == y.weights && x.n_blocks == y.n_blocks;
+        };
+        const char* differs = nullptr;
+        if (a.n_rows != b.n_rows)
+            differs = "number of rows";
+        else if (a.likelihood != b.likelihood || a.activation != b.activation)
+            differs = "likelihood or activation";
+        else if (a.dim != b.dim || a.indices != b.indices || a.position != b.position ||
+                 !std::equal(a.layers.begin(), a.layers.end(), b.layers.begin(), b.layers.end(), layers_alike))
+            differs = "network or architecture";
+        if (differs)
+            throw std::invalid_argument("posts: data set " + std::to_string(index) + " differs from the first in its " +
+                                        differs + "; those of one run must be alike");
+    }
+
+    DeviceArray<T> joined(const DataSets<T>& data_sets, std::vector<T> FlatModel<T>::* values) const {
+        if (data_sets.size() == 1 && !(*data_sets.front().*values).empty())
+            return DeviceArray<T>(*device_, *data_sets.front().*values);
+        std::vector<T> all;
+        for (const auto& data_set : data_sets)
+            all.insert(all.end(), ((*data_set).*values).begin(), ((*data_set).*values).end());
+        if (all.empty()) all.resize(1);
+        return DeviceArray<T>(*device_, all);
+    }
+
     std::shared_ptr<Device> device_;
-    Plan host_plan_;
-    std::vector<double> variance_;  // (m,) of the noise, Gaussian
+    std::int64_t data_sets_;
+    std::shared_ptr<const Plan> host_plan_;
+    std::vector<std::vector<double>> variances_;  // by data set: (m,) of the noise, Gaussian
     DeviceArray<FlatGradientBlock> blocks_;
     DeviceArray<int> indices_, position_;
     DeviceArray<T> packed_, tiles_, precision_;

@@ -39,27 +39,32 @@ struct DrawBuffers {
 template <class T>
 class DeviceChains {
 public:
-    // prior_variance (K,), start (chains, K); `collapse`: null for none.
-    DeviceChains(Device& device, const DevicePlan<T>& plan, std::int64_t n_chains, const double* prior_variance,
-                 const T* start, bool persists, const FlatCollapse* collapse)
+    // The chains of each data set follow those of the one before. prior_variance (sets, K), start (chains, K);
+    // `collapse`: one for each data set, or none.
+    DeviceChains(Device& device, const DevicePlan<T>& plan, std::int64_t sets, std::int64_t n_chains,
+                 const double* prior_variance, const T* start, bool persists, const std::vector<FlatCollapse>& collapse)
         : launch{} {
-        launch.dim = collapse ? collapse->hidden_dim : plan.dim;
+        const FlatCollapse* const shape = collapse.empty() ? nullptr : &collapse.front();
+        launch.dim = shape ? shape->hidden_dim : plan.dim;
         const std::int64_t row = (launch.dim + 3) / 4 * 4, prior_row = (plan.dim + 3) / 4 * 4;
-        std::vector<T> variance(static_cast<std::size_t>(prior_row), T(1)), deviation(variance);
-        double constants[2];
-        device.download(constants, plan.constants, sizeof(constants));
-        for (int k = 0; k < plan.dim; ++k) {
-            variance[static_cast<std::size_t>(k)] = static_cast<T>(prior_variance[k]);
-            deviation[static_cast<std::size_t>(k)] = static_cast<T>(std::sqrt(prior_variance[k]));
-            constants[1] -= 0.5 * std::log(2.0 * std::numbers::pi * prior_variance[k]);
-        }
+        std::vector<T> variance(static_cast<std::size_t>(sets * prior_row), T(1)), deviation(variance);
+        std::vector<double> constants(static_cast<std::size_t>(2 * sets));
+        device.download(constants.data(), plan.constants, constants.size() * sizeof(double));
+        for (std::int64_t d = 0; d < sets; ++d)
+            for (int k = 0; k < plan.dim; ++k) {
+                const auto at = static_cast<std::size_t>(d * prior_row + k);
+                const double c = prior_variance[d * plan.dim + k];
+                variance[at] = static_cast<T>(c);
+                deviation[at] = static_cast<T>(std::sqrt(c));
+                constants[static_cast<std::size_t>(2 * d + 1)] -= 0.5 * std::log(2.0 * std::numbers::pi * c);
+            }
         std::vector<T> theta(static_cast<std::size_t>(n_chains * row));
         for (std::int64_t c = 0; c < n_chains; ++c)
             std::copy_n(start + c * plan.dim, launch.dim, theta.data() + c * row);
 
         variance_ = DeviceArray<T>(device, variance);
         deviation_ = DeviceArray<T>(device, deviation);
-        constants_ = DeviceArray<double>(device, std::vector<double>{constants[0], constants[1]});
+        constants_ = DeviceArray<double>(device, constants);
         theta_ = DeviceArray<T>(device, theta);
         gradient_ = DeviceArray<T>(device, n_chains * row);
         momentum_ = DeviceArray<T>(device, persists ? n_chains * row : 1);
@@ -68,23 +73,13 @@ public:
         launch.plan = plan;
         launch.plan.prior_variance = variance_.data();
         launch.plan.prior_deviation = deviation_.data();
+        launch.plan.prior_step = prior_row;
         launch.plan.constants = constants_.data();
-        launch.layout = WorkspaceLayout::of(plan, launch.dim, persists, collapse);
+        launch.layout = WorkspaceLayout::of(plan, launch.dim, persists, shape);
         if (!fits_shared(device, launch.layout)) workspace_ = DeviceArray<T>(device, n_chains * launch.layout.size);
         launch.workspace = workspace_.data();
-        if (collapse) {
-            groups_ = DeviceArray<FlatCollapseGroup>(device, collapse->groups);
-            sources_ = DeviceArray<int>(device, collapse->sources);
-            indices_ = DeviceArray<int>(device, collapse->indices);
-            group_deviation_ = DeviceArray<double>(device, collapse->deviation);
-            kept_ = DeviceArray<double>(device, n_chains * (collapse->factor_size + collapse->alpha_size));
-            launch.collapse = {collapse->n_features,  static_cast<int>(collapse->groups.size()),
-                               collapse->factor_size, collapse->alpha_size,
-                               groups_.data(),        sources_.data(),
-                               indices_.data(),       group_deviation_.data(),
-                               kept_.data()};
-        }
-        launch.chains_of_set = static_cast<int>(n_chains);
+        if (shape) send_collapse(device, collapse, n_chains);
+        launch.chains_of_set = static_cast<int>(n_chains / sets);
         launch.theta = theta_.data();
         launch.gradient = gradient_.data();
         launch.momentum = momentum_.data();
@@ -106,6 +101,31 @@ public:
     DeviceArray<DeviceChain> chains;
 
 private:
+    void send_collapse(Device& device, const std::vector<FlatCollapse>& collapse, std::int64_t n_chains) {
+        const FlatCollapse& shape = collapse.front();
+        std::vector<FlatCollapseGroup> groups;
+        std::vector<double> deviations;
+        for (const FlatCollapse& one : collapse) {
+            groups.insert(groups.end(), one.groups.begin(), one.groups.end());
+            deviations.insert(deviations.end(), one.deviation.begin(), one.deviation.end());
+        }
+        groups_ = DeviceArray<FlatCollapseGroup>(device, groups);
+        sources_ = DeviceArray<int>(device, shape.sources);
+        indices_ = DeviceArray<int>(device, shape.indices);
+        group_deviation_ = DeviceArray<double>(device, deviations);
+        kept_ = DeviceArray<double>(device, n_chains * (shape.factor_size + shape.alpha_size));
+        launch.collapse = {.n_features = shape.n_features,
+                           .n_groups = static_cast<int>(shape.groups.size()),
+                           .factor_size = shape.factor_size,
+                           .alpha_size = shape.alpha_size,
+                           .groups = groups_.data(),
+                           .sources = sources_.data(),
+                           .indices = indices_.data(),
+                           .deviation = group_deviation_.data(),
+                           .kept = kept_.data(),
+                           .deviations = static_cast<int>(shape.deviation.size())};
+    }
+
     DeviceArray<T> variance_, deviation_, workspace_, theta_, gradient_, momentum_;
     DeviceArray<double> constants_;
     DeviceArray<FlatCollapseGroup> groups_;
@@ -117,16 +137,18 @@ private:
 template <class T>
 class DeviceRun {
 public:
-    DeviceRun(Device& device, const DevicePlan<T>& plan, const RunConfig& config, const RunBuffers<T>& buffers,
-              const FlatCollapse* collapse, int threads)
+    // A seed for each data set; see DeviceModel::sample().
+    DeviceRun(Device& device, const DevicePlan<T>& plan, const RunConfig& config,
+              const std::vector<std::uint64_t>& seeds, const RunBuffers<T>& buffers,
+              const std::vector<FlatCollapse>& collapse, int threads)
         : device_(device),
           config_(config),
           out_(buffers),
           threads_(threads),
-          memory_(device, plan, config.chains, buffers.prior_variance, buffers.init, config.persistence > 0.0,
-                  collapse),
+          memory_(device, plan, std::ssize(seeds), config.chains, buffers.prior_variance, buffers.init,
+                  config.persistence > 0.0, collapse),
           launch_(memory_.launch),
-          seeds_(device, std::vector<std::uint64_t>{config.seed}),
+          seeds_(device, seeds),
           blocks_(device, std::max<std::int64_t>(1, config.chains * blocks_at_most(config))),
           chains_(static_cast<std::size_t>(config.chains)),
           schedules_(static_cast<std::size_t>(config.chains), Schedule(config)) {
@@ -138,7 +160,7 @@ public:
         launch_.thin = config.thin;
         launch_.most_blocks = static_cast<int>(blocks_at_most(config));
         launch_.blocks = blocks_.data();
-        if (!collapse && shares_evaluations(config.chains, plan.n_tiles))
+        if (collapse.empty() && shares_evaluations(config.chains, plan.n_tiles))
             slabs_.emplace(device, launch_, config.chains);
     }
 
@@ -151,9 +173,8 @@ public:
         for (std::size_t c = 0; c < chains_.size(); ++c)
             if (!chains_[c].starts)
                 throw std::invalid_argument(
-                    "init: the log-likelihood or its gradient is not finite at the starting point of chain " +
-                    std::to_string(c) + "; start from another point" +
-                    (std::is_same_v<T, float> ? " or use dtype=\"float64\"" : ""));
+                    "init: the log-likelihood or its gradient is not finite at the starting point of " + name_of(c) +
+                    "; start from another point" + (std::is_same_v<T, float> ? " or use dtype=\"float64\"" : ""));
         launch_.start = false;
         while (!schedule().sampling()) {
             launch_.phase = schedule().phase();
@@ -176,6 +197,12 @@ private:
             if (phase.first_look > 0)
                 most = std::max(most, phase.steps / (phase.first_look / blocks_to_first_look) + 1);
         return most;
+    }
+
+    std::string name_of(std::size_t c) const {
+        const auto of_set = static_cast<std::size_t>(launch_.chains_of_set);
+        const std::string chain = "chain " + std::to_string(c % of_set);
+        return schedules_.size() == of_set ? chain : chain + " of data set " + std::to_string(c / of_set);
     }
 
     void launch() {
@@ -221,14 +248,23 @@ private:
         if (event == Event::none) return;
         bool end = true;
         if (event == Event::look) {
-            std::vector<const std::vector<LogLikelihoodBlock>*> all;
-            for (const Schedule& chain : schedules_) all.push_back(&chain.blocks());
-            const bool stable = is_stable(all);
+            const bool stable = all_sets_stable();
             end = stable || schedule().phase_is_over();
             if (end) out_.warmup_stable[schedule().phase_index()] = stable;
         }
         for (std::size_t c = 0; c < schedules_.size(); ++c) end ? end_phase(c) : schedules_[c].after_look();
         if (end) send_progress();
+    }
+
+    // Chains are compared with those on the same data.
+    bool all_sets_stable() const {
+        const auto of_set = static_cast<std::size_t>(launch_.chains_of_set);
+        for (std::size_t first = 0; first < schedules_.size(); first += of_set) {
+            std::vector<const std::vector<LogLikelihoodBlock>*> blocks;
+            for (std::size_t c = first; c < first + of_set; ++c) blocks.push_back(&schedules_[c].blocks());
+            if (!is_stable(blocks)) return false;
+        }
+        return true;
     }
 
     void end_phase(std::size_t c) {

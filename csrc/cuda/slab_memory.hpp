@@ -36,10 +36,13 @@ public:
         work_.reduce_blocks = blocks(chains_of.dim, reduce_items / parts);
         work_.advance_blocks = blocks(chains_of.row / normals_of_block<T>, reduce_items);
 
-        std::vector<T> packed(static_cast<std::size_t>(n_chains * plan.n_packed));
-        device.download(packed.data(), plan.packed, static_cast<std::size_t>(plan.n_packed) * sizeof(T));
-        for (std::int64_t c = 1; c < n_chains; ++c)
-            std::copy_n(packed.begin(), plan.n_packed, packed.begin() + c * plan.n_packed);
+        const std::int64_t sets = n_chains / chains_of.chains_of_set;
+        std::vector<T> fixed(static_cast<std::size_t>(sets * plan.n_packed)), packed;
+        device.download(fixed.data(), plan.packed, fixed.size() * sizeof(T));
+        for (std::int64_t c = 0; c < n_chains; ++c) {
+            const auto own = fixed.begin() + c / chains_of.chains_of_set * plan.n_packed;
+            packed.insert(packed.end(), own, own + plan.n_packed);
+        }
         packed_ = DeviceArray<T>(device, packed);
         const std::int64_t slabs = n_chains * work_.n_slabs;
         if (!work_.slab.is_shared) workspace_ = DeviceArray<T>(device, slabs * work_.slab.size);

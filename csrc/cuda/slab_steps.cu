@@ -12,7 +12,7 @@ namespace {
 
 static_assert(sizeof(SlabLaunch<float>) <= 4096);  // of kernel arguments
 
-extern __shared__ double shared_memory[];
+extern __shared__ __align__(16) double shared_memory[];
 
 // Grids are (blocks of a chain, chains).
 PATRAC_DEVICE int chain_of_block() {

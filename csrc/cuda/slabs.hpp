@@ -138,6 +138,7 @@ PATRAC_DEVICE void evaluate_slab(const ThreadBlock& block, const SlabLaunch<T>& 
     const TileBlock<T, Zeta> tile{block,
                                   plan,
                                   plan.tiles + moves.set * plan.tiles_step,
+                                  plan.precision + moves.set * plan.n_outputs,
                                   packed,
                                   workspace + launch.slab.value,
                                   workspace + launch.slab.pre,
@@ -226,7 +227,7 @@ PATRAC_DEVICE void decide(const ThreadBlock& block, const SlabLaunch<T>& launch,
     ++slabs.step;
     if (!moves.keeps_draw(state)) return;
     slabs.keep_at = chain * launch.draws + slabs.kept++;
-    moves.keep_numbers(state, slabs.keep_at, state.log_likelihood, slabs.squares);
+    moves.keep_numbers(state, slabs.keep_at, slabs.step_size, state.log_likelihood, slabs.squares);
 }
 
 }  // namespace patrac::PATRAC_LEVEL

@@ -58,11 +58,11 @@ template <class T, class Zeta>
 struct TileBlock {
     ThreadBlock block;
     const DevicePlan<T>& plan;
-    const T* tiles;  // of the block's data set
-    T* packed;       // (n_packed,) parameters
-    T* value;        // (n_value_rows, stride): activations, which the reverse pass turns into dl/d(pre-activation)
-    T* pre;          // the same before the activation, where plan.keeps_pre
-    const T* ones;   // (stride,)
+    const T *tiles, *precision;  // of the block's data set
+    T* packed;                   // (n_packed,) parameters
+    T* value;       // (n_value_rows, stride): activations, which the reverse pass turns into dl/d(pre-activation)
+    T* pre;         // the same before the activation, where plan.keeps_pre
+    const T* ones;  // (stride,)
 
     // This thread's part of the sum of l, without its constant, over tiles first, first + step ..; the gradient (K,) of
     // the block is overwritten unless null.
@@ -217,7 +217,7 @@ private:
         double sum = 0.0;
         for (int c = 0; c < plan.n_outputs; ++c) {
             const T residual = target[c * plan.stride] - f[c * plan.stride];
-            const T slope = weight * plan.precision[c] * residual;
+            const T slope = weight * precision[c] * residual;
             f[c * plan.stride] = slope;
             sum += static_cast<double>(T(-0.5) * residual * slope);
         }

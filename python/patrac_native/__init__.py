@@ -28,7 +28,7 @@ from patrac_native.network import Network, TrainingHistory
 from patrac_native.partial_network import PartialNetwork
 from patrac_native.posterior import Posterior
 from patrac_native.prior import TraceClassPrior
-from patrac_native.sampling import sample
+from patrac_native.sampling import sample, sample_many
 from patrac_native.summary import Summary
 from patrac_native.training import train
 from patrac_native.warmup import Phase, Warmup, default_warmup, paper_warmup
@@ -70,6 +70,7 @@ __all__ = [
     "plots",
     "rank_nodes",
     "sample",
+    "sample_many",
     "train",
 ]
 

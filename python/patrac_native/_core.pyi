@@ -159,8 +159,8 @@ def device_normals32(
 ) -> npt.NDArray[np.float32]: ...
 def device_normals64(*, device: str, seed: int, chain: int, step: int, purpose: Purpose, count: int) -> _Float64: ...
 
-class _DeviceModel(Generic[T]):
-    """DeviceModel32 or DeviceModel64: a plan with its packed data in a device's memory."""
+class _DataSet(Generic[T]):
+    """DataSet32 or DataSet64: a plan with its packed data, laid out for a device."""
 
     def __init__(
         self,
@@ -178,11 +178,20 @@ class _DeviceModel(Generic[T]):
         targets: _Float64,
         row_weights: _Float64,
     ) -> None: ...
+
+class DataSet32(_DataSet[np.float32]): ...
+class DataSet64(_DataSet[np.float64]): ...
+
+class _DeviceModel(Generic[T]):
+    """DeviceModel32 or DeviceModel64: data sets of one plan in a device's memory."""
+
+    def __init__(self, device: str, data_sets: Sequence[_DataSet[T]]) -> None: ...
     def layout(self, persists: bool, chains: int = 1) -> dict[str, Any]: ...
     def log_likelihood_and_grad(self, theta: npt.NDArray[T]) -> tuple[_Float64, npt.NDArray[T]]: ...
     def sample(
         self,
         config: RunConfig,
+        seeds: Sequence[int],
         init: npt.NDArray[T],
         prior_variance: _Float64,
         progress: Callable[[int, int, float], None] | None,

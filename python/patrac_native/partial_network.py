@@ -19,7 +19,7 @@ from patrac_native.validation import FloatArray, as_real_array, cast_checked, ch
 
 DTYPES = ("float32", "float64")
 CoreModel = _core.Model32 | _core.Model64
-DeviceModel = _core.DeviceModel32 | _core.DeviceModel64
+DataSet = _core.DataSet32 | _core.DataSet64
 
 # One entry of theta; `column` is -1 for a bias. Layers count from 1, nodes from 0 in ranked order.
 PARAMETER_DTYPE = np.dtype([("layer", np.int32), ("row", np.int32), ("column", np.int32)])
@@ -214,15 +214,15 @@ class PartialNetwork:
         )
         return model
 
-    def device_model(
+    def data_set(
         self, device: str, likelihood: Likelihood, X: npt.NDArray[Any], targets: FloatArray, row_weights: FloatArray
-    ) -> DeviceModel:
-        """Compile the same for a device; see `core_model`."""
-        build: Any = _core.DeviceModel32 if self.dtype == np.float32 else _core.DeviceModel64
-        model: DeviceModel = build(
+    ) -> DataSet:
+        """Lay plan and data out for a device; see `core_model`."""
+        build: Any = _core.DataSet32 if self.dtype == np.float32 else _core.DataSet64
+        data_set: DataSet = build(
             **self._core_arguments(likelihood, X, targets, row_weights, self.dtype), device=device
         )
-        return model
+        return data_set
 
     def _core_arguments(
         self,

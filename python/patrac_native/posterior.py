@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native import _core
 from patrac_native.architectures import Architecture
 from patrac_native.choice import check_kernel
 from patrac_native.fit_quality import FitQuality, fit_quality
@@ -391,12 +393,14 @@ class Posterior:
         """The compiled model, for the sampler and for tests."""
         return self._model
 
+    def data_set(self, device: str) -> Any:
+        """Plan and data as a device takes them, for the sampler."""
+        return self.network.data_set(device, self.reference_likelihood, self.X, self._targets, self.row_weights)
+
     def device_model(self, device: str) -> Any:
         """The model in a device's memory, for the sampler and for tests; made once."""
         if device not in self._device_models:
-            self._device_models[device] = self.network.device_model(
-                device, self.reference_likelihood, self.X, self._targets, self.row_weights
-            )
+            self._device_models[device] = join_data_sets(device, [self])
         return self._device_models[device]
 
     def __repr__(self) -> str:
@@ -404,3 +408,9 @@ class Posterior:
             f"Posterior({self.architecture.label()}, {self.likelihood!r}, n={len(self.X)}, K={self.dim}, "
             f"dtype={self.dtype.name})"
         )
+
+
+def join_data_sets(device: str, posts: Sequence[Posterior]) -> Any:
+    """The models of several posteriors of one type in a device's memory, for runs of all of them together."""
+    build: Any = _core.DeviceModel32 if posts[0].dtype == np.float32 else _core.DeviceModel64
+    return build(device, [post.data_set(device) for post in posts])

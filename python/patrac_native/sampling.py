@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-import math
-import secrets
 import sys
 import time
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from patrac_native import _core
-from patrac_native.choice import check_kernel, choose_kernel
-from patrac_native.device import choose_device
-from patrac_native.draws import PER_DRAW, Draws
-from patrac_native.kernels import PCNL, Exact, Kernel, MGrad
-from patrac_native.likelihoods import Gaussian
-from patrac_native.posterior import Posterior
-from patrac_native.threads import thread_count
-from patrac_native.validation import as_real_array, cast_checked, check_count, check_finite, check_seed
-from patrac_native.warmup import SETTLE_STEPS, TARGET_WINDOW, WINDOW, Phase, Warmup, default_warmup
-
-# The paper keeps adapting to these acceptance rates while sampling (Appendix B).
-ALWAYS_BAND = (0.4, 0.9)
-# How far chains start from the trained values, 1 being a draw from the prior.
-DISPERSION = 0.5
-# Of all chains together.
-MOST_STEPS = 2**62
+from patrac_native.draws import Draws
+from patrac_native.kernels import Kernel, MGrad
+from patrac_native.posterior import Posterior, join_data_sets
+from patrac_native.prepared_run import PreparedRun, prepare_run, resolve_seed
+from patrac_native.warmup import Warmup
 
 
 def sample(
@@ -103,124 +89,156 @@ def sample(
         If the run was interrupted, the warm-up ended at its longest with the chains still moving, proposals were not
         finite, or the step size adapts while sampling.
     """
-    if not isinstance(post, Posterior):
-        raise TypeError(f"post must be a Posterior; got {type(post).__name__}.")
-    device, device_reason = choose_device(device, post, kernel if isinstance(kernel, Kernel) else None)
-    kernel, reason = _resolve_kernel(kernel, warmup, post, device)
-    schedule = _resolve_warmup(warmup, kernel, post)
-    chains = check_count(chains, "chains")
-    draws = check_count(draws, "draws")
-    thin = check_count(thin, "thin")
-    if chains * (schedule.steps + draws * thin) >= MOST_STEPS:
-        raise ValueError(
-            f"chains, warmup, draws and thin ask for {chains * (schedule.steps + draws * thin)} steps in all; "
-            "ask for fewer than 2^62."
-        )
-    if kernel.adapts and schedule.step_size is None and not schedule.adapts:
-        warnings.warn(
-            f"no phase of the warm-up adapts for {WINDOW} steps ({TARGET_WINDOW} with a target) or more, so the "
-            f"step size stays at its first value; "
-            f"warm up longer or give one, such as {type(kernel).__name__}(0.1).",
-            stacklevel=2,
-        )
-    seed = _resolve_seed(seed)
-    start = _starting_points(post, init, chains, seed)
-    step_size = schedule.step_size if kernel.adapts and schedule.step_size else kernel.starting_step_size
-    if step_size > kernel.step_size_max:
-        raise ValueError(
-            f"step_size of the warm-up must be in (0, {kernel.step_size_max:g}] for {type(kernel).__name__}; "
-            f"got {step_size:g}."
-        )
-    if kernel.adapt_always:
-        warnings.warn(
-            "the step size adapts while sampling, so the chain is not exactly invariant; use it to reproduce the "
-            'paper, and adapt="warmup" for inference.',
-            stacklevel=2,
-        )
-
-    config = _core.RunConfig(
-        kernel=kernel.name,
-        collapse=kernel.collapse,
-        persistence=kernel.persistence,
-        variance=_core_variance(post),
-        step_size=step_size,
-        # Far above every prior variance mGrad redraws all from the prior, and a larger delta changes nothing.
-        step_size_max=min(kernel.step_size_max, 1e3 * float(post.prior_variance.max()) + step_size),
-        warmup=[_core_phase(phase) for phase in schedule.phases],
-        sampling=_core_phase(Phase(0, ALWAYS_BAND if kernel.adapt_always else None)),
+    run = prepare_run(
+        post,
+        kernel,
+        chains=chains,
         draws=draws,
         thin=thin,
+        warmup=warmup,
+        init=init,
         seed=seed,
-        threads=thread_count(threads),
+        threads=threads,
+        device=device,
     )
-    fit = post.fit_quality
     started = time.perf_counter()
-    with _ProgressBar(chains * (schedule.steps + draws * thin), progress) as report:
-        result = _run(post, kernel, device, config, start, report)
+    with _ProgressBar(run.steps, progress) as report:
+        result = _run(run, report)
+    return run.draws_from(result, time.perf_counter() - started)
+
+
+def sample_many(
+    posts: Sequence[Posterior],
+    kernel: str | Kernel = "auto",
+    *,
+    chains: int = 1,
+    draws: int = 1000,
+    thin: int = 1,
+    warmup: str | int | Warmup | None = "auto",
+    init: str = "auto",
+    seed: int | None = None,
+    threads: int | None = None,
+    device: str = "auto",
+    progress: bool | None = None,
+) -> list[Draws]:
+    """Run chains on several posteriors, such as the replicates of a study: on a GPU all of them in one launch.
+
+    On a device the posteriors must be alike: the same network shape, architecture, likelihood, number of rows and
+    dtype. Their data, trained networks and priors are their own. All are at the same step at any time, so a warm-up
+    that ends by itself ends where the chains of each posterior agree. On the CPU they run one after the other.
+
+    Parameters
+    ----------
+    posts : sequence of Posterior
+        At least one.
+    kernel, draws, thin, warmup, threads, device, progress
+        As in `sample`.
+    chains : int
+        On each posterior.
+    init : "auto", "map" or "prior"
+        As in `sample`.
+    seed : int, optional
+        Of the first posterior; the next ones take seed + 1, seed + 2 ... modulo 2^64.
+
+    Returns
+    -------
+    list of Draws
+        One for each posterior, on the CPU up to the one that an interrupt met; `settings["seconds"]` is the time of the
+        whole run.
+
+    Raises
+    ------
+    TypeError, ValueError, RuntimeError
+        As `sample`; ValueError also for posteriors that are not alike, naming the first that differs.
+    """
+    posts = list(posts)
+    if not posts:
+        raise ValueError("posts must hold at least one Posterior; got none.")
+    if not isinstance(init, str):
+        raise TypeError(f'init must be "auto", "map" or "prior"; got {type(init).__name__}.')
+    first_seed = resolve_seed(seed)
+    runs = [
+        prepare_run(
+            post,
+            kernel,
+            chains=chains,
+            draws=draws,
+            thin=thin,
+            warmup=warmup,
+            init=init,
+            seed=(first_seed + index) % 2**64,
+            threads=threads,
+            device=device,
+        )
+        for index, post in enumerate(posts)
+    ]
+    first = runs[0]
+    started = time.perf_counter()
+    with _ProgressBar(first.steps * len(runs), progress) as report:
+        results = _run_in_turn(runs, report) if first.device == "cpu" else _run_together(runs, report)
     seconds = time.perf_counter() - started
-
-    kept = int(result["draws_done"].min())
-    if not result["completed"]:
-        warnings.warn(
-            f"interrupted: {kept} of {draws} draws of each chain are returned"
-            + (" (the warm-up was not over)." if kept == 0 and schedule.phases else "."),
-            stacklevel=2,
-        )
-    nonfinite = result["nonfinite"] + result["warmup_nonfinite"]
-    if nonfinite.any():
-        warnings.warn(
-            f"{int(nonfinite.sum())} proposals had a log-likelihood or gradient that is not finite and were rejected "
-            f"(by chain: {nonfinite.tolist()}; {int(result['warmup_nonfinite'].sum())} of them in warm-up, where a few "
-            'are harmless); if there are many, scale X and y or use dtype="float64".',
-            stacklevel=2,
-        )
-    stable = _stability(result["warmup_stable"])
-    if stable is False:
-        warnings.warn(
-            f"the warm-up ended after {int(result['warmup_steps'].sum())} steps with step size or log-likelihood still "
-            "moving, or differing between chains; give more steps, such as warmup=200_000, and look at the verdict of "
-            "the summary.",
-            stacklevel=2,
-        )
-    theta = result["theta"][:, :kept]
-    stats = {name: result[name][:, :kept] for name in PER_DRAW if name in result}
-    for name in ("warmup_acceptance_rate", "warmup_step_size", "nonfinite", "warmup_nonfinite"):
-        stats[name] = result[name]
-    settings = {
-        "kernel": kernel.to_dict(),
-        "kernel_reason": reason,
-        "warmup": schedule.to_dict(),
-        "warmup_steps": int(result["warmup_steps"].sum()),
-        "warmup_stable": stable,
-        "seed": seed,
-        "thin": thin,
-        "draws_asked": draws,
-        "init": init if isinstance(init, str) else "given",
-        "seconds": seconds,
-        "completed": bool(result["completed"]),
-        "device": device,
-        "device_reason": device_reason,
-        "fit": fit.to_dict(),
-    }
-    return Draws(theta, stats, post.network, post.likelihood, settings)
+    return [run.draws_from(result, seconds) for run, result in zip(runs, results, strict=False)]
 
 
-def _run(
-    post: Posterior,
-    kernel: Kernel,
-    device: str,
-    config: _core.RunConfig,
-    start: npt.NDArray[Any],
-    report: Callable[[int, int, float], None] | None,
-) -> dict[str, Any]:
+def _run_in_turn(runs: Sequence[PreparedRun], report: Callable[[int, int, float], None] | None) -> list[dict[str, Any]]:
+    """Run one after the other, up to the first that was interrupted."""
+    results: list[dict[str, Any]] = []
+    for index, run in enumerate(runs):
+        results.append(_run(run, _shifted(report, index, len(runs))))
+        if not results[-1]["completed"]:
+            break
+    return results
+
+
+def _shifted(
+    report: Callable[[int, int, float], None] | None, index: int, count: int
+) -> Callable[[int, int, float], None] | None:
+    """The report of run `index` of `count` like ones that run one after the other."""
+    if report is None:
+        return None
+    return lambda done, total, rate: report(index * total + done, count * total, rate)
+
+
+def _run_together(
+    runs: Sequence[PreparedRun], report: Callable[[int, int, float], None] | None
+) -> list[dict[str, Any]]:
+    """Run alike posteriors in one launch of a device and give each its part of the result."""
+    first = runs[0]
+    for index, run in enumerate(runs):
+        if run.post.dtype != first.post.dtype or run.kernel != first.kernel:
+            raise ValueError(
+                f"posts must be of one dtype, and one kernel must serve them; posts[{index}] has {run.post.dtype.name} "
+                f"and {run.kernel}, the first {first.post.dtype.name} and {first.kernel}."
+            )
+    model = join_data_sets(first.device, [run.post for run in runs])
+    together = model.sample(
+        first.config,
+        [run.seed for run in runs],
+        np.concatenate([run.start for run in runs]),
+        np.stack([run.post.prior_variance for run in runs]),
+        report,
+    )
+    chains = len(first.start)
+    of_all = ("warmup_steps", "warmup_stable", "completed")
+    return [
+        {
+            name: value if name in of_all else value[index * chains : (index + 1) * chains]
+            for name, value in together.items()
+        }
+        for index in range(len(runs))
+    ]
+
+
+def _run(run: PreparedRun, report: Callable[[int, int, float], None] | None) -> dict[str, Any]:
     """Run the chains: on the CPU on the sufficient statistics where l is quadratic, else on the data."""
-    if device != "cpu":
-        return dict(post.device_model(device).sample(config, start, post.prior_variance, report))
+    post, config, start = run.post, run.config, run.start
+    if run.device != "cpu":
+        return dict(post.device_model(run.device).sample(config, [run.seed], start, post.prior_variance, report))
     form = post.quadratic
     if form is None:
         result: dict[str, Any] = post.core_model.sample(config, start, post.prior_variance, report)
         return result
-    run: Any = _core.sample_quadratic32 if post.dtype == np.float32 else _core.sample_quadratic64
+    native: Any = _core.sample_quadratic32 if post.dtype == np.float32 else _core.sample_quadratic64
     common = {
         "constant": form.constant,
         "terms": post.gaussian_terms,
@@ -230,11 +248,11 @@ def _run(
         "progress": report,
         "level": post.level,
     }
-    if isinstance(kernel, MGrad):  # a rotation would change it
+    if isinstance(run.kernel, MGrad):  # a rotation would change it
         plain = form.plain
-        return dict(run(slope=plain.slope, matrix=plain.hessian, to_theta=np.empty((0, 0)), init=start, **common))
+        return dict(native(slope=plain.slope, matrix=plain.hessian, to_theta=np.empty((0, 0)), init=start, **common))
     return dict(
-        run(
+        native(
             slope=form.slope,
             matrix=form.curvature,
             to_theta=np.ascontiguousarray(form.to_theta),
@@ -242,117 +260,6 @@ def _run(
             **common,
         )
     )
-
-
-def _stability(judged: npt.NDArray[np.int64]) -> bool | None:
-    """Whether the phases that may end early ended with stable chains; None where there was none."""
-    known = judged[judged >= 0]
-    return bool(known.all()) if len(known) else None
-
-
-def _core_variance(post: Posterior) -> _core.SampledVariance | None:
-    """Prior and start of a sampled noise variance."""
-    likelihood = post.likelihood
-    if not (isinstance(likelihood, Gaussian) and likelihood.is_sampled):
-        return None
-    assert likelihood.a is not None and likelihood.b is not None
-    return _core.SampledVariance(shape=likelihood.a, rate=likelihood.b, initial=post.starting_variance)
-
-
-def _core_phase(phase: Phase) -> _core.Phase:
-    """Phase of the compiled core."""
-    low, high = phase.accept if phase.accept else (0.0, 1.0)
-    return _core.Phase(
-        steps=phase.steps,
-        adapt=phase.accept is not None or phase.target is not None,
-        accept_low=low,
-        accept_high=high,
-        accept_all=phase.accept_all,
-        average=phase.average,
-        target=phase.target or 0.0,
-        first_look=phase.first_look or 0,
-    )
-
-
-def _resolve_kernel(
-    kernel: str | Kernel, warmup: str | int | Warmup | None, post: Posterior, device: str
-) -> tuple[Kernel, str]:
-    """Return the kernel to run and why it was chosen."""
-    if isinstance(kernel, Kernel):
-        check_kernel(kernel, post)
-        return kernel, "given"
-    if isinstance(kernel, str) and kernel == "auto":
-        if isinstance(warmup, Warmup) and warmup.only_for == PCNL.name:
-            return PCNL(), "the warm-up is a schedule for it"
-        return choose_kernel(post, device)
-    hint = f" Call it: {kernel.__name__}()." if isinstance(kernel, type) else ""
-    raise TypeError(
-        f'kernel must be "auto", PCN(...), PCNL(...), MGrad(...), EllipticalSlice() or Exact(); got {kernel!r}.{hint}'
-    )
-
-
-_WARMUPS = '"auto", a number of steps, a Warmup or None'
-
-
-def _resolve_warmup(warmup: str | int | Warmup | None, kernel: Kernel, post: Posterior) -> Warmup:
-    """Return the schedule to run."""
-    if warmup is None:
-        if kernel.adapts:
-            raise ValueError(
-                f"warmup=None leaves nobody to find a step size; give one, such as {type(kernel).__name__}(0.1), or a "
-                "warm-up."
-            )
-        return Warmup(())
-    if isinstance(warmup, Warmup):
-        if warmup.only_for not in (None, kernel.name):
-            raise ValueError(f"warmup is a schedule for {warmup.only_for} only; got the kernel {kernel}.")
-        if kernel.default_step_size is None and (warmup.adapts or any(phase.accept_all for phase in warmup.phases)):
-            raise ValueError(
-                f'warmup adapts a step size or takes every move, which {kernel} cannot; use warmup="auto" or a number.'
-            )
-        return warmup
-    if isinstance(warmup, str):
-        if warmup != "auto":
-            raise ValueError(f"warmup must be {_WARMUPS}; got {warmup!r}.")
-        if isinstance(kernel, Exact) and _core_variance(post) is not None:
-            return Warmup((Phase(SETTLE_STEPS),))  # the variance starts at one point and is soon forgotten
-        return default_warmup(kernel)
-    if isinstance(warmup, Phase):
-        raise TypeError(f"warmup must be {_WARMUPS}; got a Phase. Write Warmup((Phase(...),)).")
-    return default_warmup(kernel, check_count(warmup, "warmup"))
-
-
-def _resolve_seed(seed: int | None) -> int:
-    """Return the given seed or a new one."""
-    if seed is None:
-        return secrets.randbits(63)
-    return check_seed(seed)
-
-
-def _starting_points(post: Posterior, init: str | npt.ArrayLike, chains: int, seed: int) -> npt.NDArray[Any]:
-    """Return the first states, (chains, K) of the posterior's dtype."""
-    if isinstance(init, str):
-        if init not in ("auto", "map", "prior"):
-            raise ValueError(f'init must be "auto", "map", "prior" or an array of shape (chains, K); got {init!r}.')
-        trained = np.tile(post.theta_map.astype(post.dtype), (chains, 1))
-        if init == "map" or (init == "auto" and chains == 1 and not post.network.separate):
-            return trained
-        prior = np.concatenate(
-            [
-                post.network.sample_prior(1, seed=seed, chain=chain, purpose=_core.Purpose.init)
-                for chain in range(chains)
-            ]
-        )
-        if init == "prior" or post.network.separate:
-            return prior
-        # A move of pCN with beta = 1/2.
-        trained[1:] = (math.sqrt(1 - DISPERSION**2) * trained[1:] + DISPERSION * prior[1:]).astype(post.dtype)
-        return trained
-    values = as_real_array(init, "init")
-    if values.shape != (chains, post.dim):
-        raise ValueError(f"init must have shape (chains, K) = ({chains}, {post.dim}); got {values.shape}.")
-    check_finite(values, "init", "Rows count chains, columns the entries of theta.")
-    return cast_checked(values, post.dtype, "init")
 
 
 class _ProgressBar:

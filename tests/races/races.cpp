@@ -63,7 +63,8 @@ void run(const Case& c) {
     data.row_weights = weights.data();
     Likelihood likelihood{c.likelihood, {}};
     if (c.likelihood == LikelihoodKind::gaussian) likelihood.variance.assign(static_cast<std::size_t>(m), 0.5);
-    const auto model = make_device_model<T>("emulated:4", network, std::nullopt, likelihood, data);
+    const auto model = make_device_model<T>(
+        "emulated:4", {flatten_for_device<T>("emulated:4", network, std::nullopt, likelihood, data)});
 
     RunConfig config;
     config.kernel = c.kernel;
@@ -96,7 +97,7 @@ void run(const Case& c) {
     buffers.nonfinite = counts.data() + 4;
     buffers.warmup_nonfinite = counts.data() + 6;
     buffers.draws_done = counts.data() + 8;
-    model->sample(config, buffers, [](const Progress&) { return true; });
+    model->sample(config, {config.seed}, buffers, [](const Progress&) { return true; });
     std::printf("%s, float%zu: ran\n", c.name, 8 * sizeof(T));
 }
 

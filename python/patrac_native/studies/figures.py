@@ -111,7 +111,7 @@ def _last_lag_to_see(rho: npt.NDArray[np.float64]) -> int:
     """Three times the lag at which every chain's autocorrelation (chain, lag) has fallen below 0.05, at least ten."""
     small = np.all(np.abs(rho) < 0.05, axis=0)
     fallen = int(np.argmax(small)) if small.any() else rho.shape[1]
-    return min(max(10, 3 * fallen), rho.shape[1] - 1)
+    return int(min(max(10, 3 * fallen), rho.shape[1] - 1))
 
 
 def pit_figure(pits: Mapping[str, npt.ArrayLike], *, of: str) -> Figure:

@@ -125,8 +125,8 @@ def settings_text(study: Study) -> str:
         f"{training['l2']:g}, patience {training['patience']}, at most {training['max_epochs'] or 'any number of'} "
         f"epochs (the paper: 1e-6, patience 20). Sampling: {kernels}, one chain, {record.warmup_steps:,} steps of "
         f"warm-up and {record.steps:,} more (the paper: 650,000 and 500,000); the step size {adapt}. "
-        f"{record.draws} draws for the scores; ESS from {every}, that of Appendix C with lags to 1000 steps. Seconds: the "
-        "sampler's clock, warm-up included, one thread."
+        f"{record.draws} draws for the scores; ESS from {every}, that of Appendix C with lags to 1000 steps. Seconds: "
+        "the sampler's clock, warm-up included, one thread."
     )
 
 
