@@ -250,6 +250,25 @@ def test_draws_of_a_device_are_saved_and_predict_as_any_other(device: str, tmp_p
     np.testing.assert_allclose(kept, posterior().log_likelihood(theta), rtol=1e-12)
 
 
+@pytest.mark.parametrize("n", [9, 300])
+@pytest.mark.parametrize("likelihood", ["gaussian", "gaussian_by_output"])
+@pytest.mark.parametrize("architecture", ["full", "mix", "sep", "custom"])
+def test_collapsed_chains_are_the_cpus(architecture: str, likelihood: str, n: int, device: str) -> None:
+    """One group of outputs or several, in one tile or several; the output weights of kept draws included."""
+    rng = problems.rng_of("collapsed", architecture, likelihood)
+    post = problems.problem(
+        rng, (3, 9, 6, 3), n, likelihood=likelihood, dtype="float64", architecture_name=architecture
+    ).post
+    init = rng.normal(size=(2, post.dim)) * np.sqrt(post.prior_variance)
+    warmup = pn.Warmup((pn.Phase(20, target=0.6),))
+    for kernel in (pn.PCNL(1e-3, collapse=True), pn.MGrad(1e-2, collapse=True, persistence=0.9)):
+        found, expected = (
+            run(post, kernel, where, chains=2, draws=8, warmup=warmup, init=init) for where in (device, "cpu")
+        )
+        assert_same_chains(found, expected, ERROR_64)
+        assert 0 < expected.stats["acceptance_rate"].mean()
+
+
 def replicates(n: tuple[int, ...] = (30, 30, 30)) -> list[pn.Posterior]:
     """Data sets of one shape, each with its own trained network, data and prior."""
     posts = []

@@ -45,8 +45,7 @@ template <class T, class Run>
 py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Array<T>& init,
                     const Array<double>& prior_variance, py::object progress) {
     const py::ssize_t draws = config.draws, phases = std::ssize(config.warmup);
-    require(init.ndim() == 2 && init.shape(1) == dim && prior_variance.size() >= dim,
-            "init or prior_variance shape");
+    require(init.ndim() == 2 && init.shape(1) == dim && prior_variance.size() >= dim, "init or prior_variance shape");
     const py::ssize_t chains = config.chains = init.shape(0);
 
     Array<T> theta({chains, draws, dim});
