@@ -13,6 +13,7 @@ import pytest
 
 import patrac_native as pn
 import problems
+import reference
 
 EPS = {"float32": float(np.finfo(np.float32).eps), "float64": float(np.finfo(np.float64).eps)}
 MOST_SLABS = 264  # csrc/cuda/flat_model.hpp
@@ -192,3 +193,76 @@ def test_flat_likelihood_always_accepts() -> None:
     square = draws.theta**2 / post.prior_variance
     normaliser = -0.5 * np.log(2 * np.pi * post.prior_variance).sum()
     np.testing.assert_allclose(draws.stats["log_prior"], normaliser - 0.5 * square.sum(axis=-1), rtol=1e-10)
+
+
+# A first layer on the matrix units: the gradient's error, relative to its norm, that "float32" stands for.
+WIDE_ERROR = 5e-6
+
+
+def wide_problem(architecture: str, sizes: tuple[int, ...], n: int, inputs: str) -> problems.Problem:
+    """Inputs of whole bytes and weights as small as they then have to be, or any inputs."""
+    rng = problems.rng_of(architecture, sizes, n, inputs)
+    net = problems.random_network(rng, sizes)
+    chosen = problems.architecture(architecture, rng, net)
+    data = problems.random_data("categorical", rng, n, sizes[0], sizes[-1])
+    if inputs == "bytes":
+        data.X = rng.integers(0, 256, data.X.shape).astype(np.float64)
+        net = pn.Network([net.weights[0] / 128, *net.weights[1:]], net.biases, net.activation)
+    post = pn.Posterior(
+        net,
+        chosen,
+        problems.PRIOR,
+        data.likelihood,
+        data.X,
+        data.y,
+        sample_weight=data.sample_weight,
+        dtype="float32",
+    )
+    theta = post.theta_map.astype(np.float32).astype(np.float64)
+    return problems.Problem(post, reference.partial(net, chosen), data, theta)
+
+
+@pytest.mark.parametrize("inputs", ["bytes", "floats"])
+@pytest.mark.parametrize(
+    ("architecture", "sizes"),
+    # Nodes beyond one group of 64 columns, features that end within a depth, one layer alone, and a custom mask.
+    [
+        ("full", (700, 30, 5, 3)),
+        ("mix", (300, 70, 3)),
+        ("sep", (301, 90, 3)),
+        ("custom", (257, 40, 4)),
+        ("full", (400, 70)),
+    ],
+)
+def test_wide_first_layer(architecture: str, sizes: tuple[int, ...], inputs: str) -> None:
+    """Split into bfloat16, products of a wide first layer are as good as float32 ones."""
+    problem = wide_problem(architecture, sizes, 1100, inputs)
+    theta = problem.theta[None].astype(np.float32)
+    found = []
+    for device in ("emulated:1", "emulated:4"):
+        model = problem.post.device_model(device)
+        assert model.layout(False)["wide_inputs"] == inputs
+        value, gradient = model.log_likelihood_and_grad(theta)
+        right, slope = problem.reference_value(), problem.reference_gradient()
+        assert abs(value[0] - right) <= 1e-6 * abs(right)
+        assert np.linalg.norm(gradient[0] - slope) <= WIDE_ERROR * np.linalg.norm(slope)
+        found.append(gradient[0])
+    assert np.linalg.norm(found[0] - found[1]) <= 1e-6 * np.linalg.norm(found[0])
+
+
+def test_wide_layers_are_chosen() -> None:
+    """Neither float64 nor few features go through the matrix units."""
+    assert (
+        many_rows("gaussian", "full", "float32").post.device_model("emulated:1").layout(False)["wide_inputs"] == "none"
+    )
+    wide = many_rows("categorical", "full", "float64", n=600, sizes=(700, 30, 5, 3)).post.device_model("emulated:1")
+    assert wide.layout(False)["wide_inputs"] == "none"
+
+
+@pytest.mark.parametrize("kernel", [pn.PCN(0.01), pn.PCNL(1e-4)], ids=repr)
+def test_wide_chains_are_the_cpus(kernel: Any) -> None:
+    """A few steps from the trained values, in float32 on both sides."""
+    post = wide_problem("full", (300, 20, 3), 1100, "bytes").post
+    cpu, device = (run(post, name, kernel=kernel, draws=4, thin=2) for name in ("cpu", "emulated:2"))
+    assert cpu.stats["acceptance_rate"].max() > 0
+    np.testing.assert_allclose(device.theta, cpu.theta, rtol=0, atol=1e-5)

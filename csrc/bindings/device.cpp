@@ -29,6 +29,7 @@ py::dict layout_dict(const DeviceLayout& layout) {
     d["workspace_bytes"] = layout.workspace_bytes;
     d["in_shared_memory"] = layout.in_shared_memory;
     d["parameters_in_shared"] = layout.parameters_in_shared;
+    d["wide_inputs"] = layout.wide_inputs;
     return d;
 }
 

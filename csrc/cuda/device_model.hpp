@@ -29,6 +29,7 @@ struct DeviceLayout {
     std::int64_t workspace_bytes = 0;   // of a block
     bool in_shared_memory = false;      // where they are
     bool parameters_in_shared = false;  // among them, or else read from the device's memory
+    const char* wide_inputs = "none";   // of a first layer on the matrix units: "bytes" or "floats"
 };
 
 template <class T>

@@ -5,11 +5,23 @@
 
 #include "flat_collapse.hpp"
 #include "flat_model.hpp"
+#include "../shared/host_device.hpp"
 #include "thread_block.hpp"
 
 namespace patrac::PATRAC_LEVEL {
 
 inline constexpr int most_layers = 16;
+
+// The inputs of a wide first layer, see wide_layer.hpp: X (n, padded_features) and X' (features + 1, padded_rows), zero
+// beyond the data, the last row of X' ones. Null where the first layer is not wide.
+struct WideInputs {
+    const void *by_row, *by_feature;
+    bool bytes;  // or else floats
+    int features, padded_features, padded_rows;
+    const int* entry;  // (K,) of each entry of theta among the layer's sums (nodes, sums_pitch), -1 for other layers'
+
+    PATRAC_HOST_DEVICE int sums_pitch() const { return features + 1; }
+};
 
 // FlatModel's numbers, and pointers to its arrays in memory that every block reads and none writes. Several data sets
 // of one plan lie one after the other: what belongs to set d begins at d times the step beside it.
@@ -31,6 +43,7 @@ struct DevicePlan {
     // (K,), and ones up to a whole four: C and its root.
     const T *prior_variance, *prior_deviation;
     std::int64_t prior_step;
+    WideInputs wide;
     const double* constants;  // (2,) for each data set: what l and the log prior hold beside their sums
     int n_rows, n_tiles, tile_size, stride, targets, row_weights;
 

@@ -94,13 +94,35 @@ private:
             std::vector<double> sums(reduce_items + reduction_values);
             for (std::int64_t step = 0; step < work.steps; ++step) {
                 advance_all(step > 0, true);
+                if constexpr (std::is_same_v<T, float>)
+                    if (work.first_layer) run_wide(work, chain, true);
                 for (int slab = 0; slab < work.n_slabs; ++slab) run_slab(work, chain, slab);
+                if constexpr (std::is_same_v<T, float>)
+                    if (work.first_layer && work.kernel != KernelKind::pcn) run_wide(work, chain, false);
                 for (int part = 0; part < work.reduce_blocks; ++part)
                     run_block([&](const ThreadBlock& block) { reduce(block, work, chain, part, sums.data()); });
                 run_block([&](const ThreadBlock& block) { decide(block, work, chain, sums.data()); });
             }
             advance_all(true, false);
         }
+    }
+
+    void run_wide(const SlabLaunch<float>& work, int chain, bool forward) {
+        work.plan.wide.bytes ? run_wide_with<ByteInputs>(work, chain, forward)
+                             : run_wide_with<FloatInputs>(work, chain, forward);
+    }
+    template <class Inputs>
+    void run_wide_with(const SlabLaunch<float>& work, int chain, bool forward) {
+        alignas(8) std::uint32_t words[wide_words];
+        const int rows_of_block = threads_ * Inputs::tiles * 16;
+        const int end = forward ? work.plan.n_rows : work.plan.wide.features + 1;
+        for (int part = 0; part * rows_of_block < end; ++part)
+            for (int n = 0; n < work.plan.layers[0].n_rows; n += wide_columns)
+                for (int split = 0; split < (forward ? 1 : work.n_splits); ++split)
+                    run_block([&](const ThreadBlock& block) {
+                        forward ? forward_slabs<Inputs>(block, work, chain, part, n, words)
+                                : gradient_slabs<Inputs>(block, work, chain, part, split, n, words);
+                    });
     }
 
     template <class T>

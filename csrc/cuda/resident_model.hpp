@@ -6,10 +6,12 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "run.hpp"
+#include "wide_inputs.hpp"
 
 namespace patrac::PATRAC_LEVEL {
 
@@ -61,6 +63,11 @@ public:
         plan_.stride = flat.stride;
         plan_.targets = flat.targets;
         plan_.row_weights = flat.row_weights;
+        if constexpr (std::is_same_v<T, float>)
+            if (data_sets_ == 1) {
+                wide_ = WideMemory(*device_, flat);
+                plan_.wide = wide_.inputs;
+            }
         std::int64_t widest = 1;
         for (const FlatLayer& layer : flat.layers) widest = std::max<std::int64_t>(widest, layer.n_rows);
         threads_ = device_->block_threads(widest, std::min(flat.n_rows, flat.stride));
@@ -73,11 +80,12 @@ public:
         if (shares_evaluations(chains, plan_.n_tiles)) {
             const SlabWorkspace slab = SlabWorkspace::of(plan_, device_->status().shared_bytes);
             return {threads_,          plan_.stride,   std::min(plan_.n_tiles, most_slabs),
-                    slab.size * bytes, slab.is_shared, slab.packed >= 0};
+                    slab.size * bytes, slab.is_shared, slab.packed >= 0,
+                    wide_inputs()};
         }
         const WorkspaceLayout layout = WorkspaceLayout::of(plan_, plan_.dim, persists, nullptr);
         const bool shared = DeviceChains<T>::fits_shared(*device_, layout);
-        return {threads_, plan_.stride, 1, layout.size * bytes, shared, shared};
+        return {threads_, plan_.stride, 1, layout.size * bytes, shared, shared, "none"};
     }
 
     void evaluate(const T* theta, std::int64_t batch, double* log_likelihood, T* gradient) override {
@@ -141,6 +149,8 @@ private:
         return DeviceArray<T>(*device_, all);
     }
 
+    const char* wide_inputs() const { return !plan_.wide.by_row ? "none" : plan_.wide.bytes ? "bytes" : "floats"; }
+
     std::shared_ptr<Device> device_;
     std::int64_t data_sets_;
     std::shared_ptr<const Plan> host_plan_;
@@ -149,6 +159,7 @@ private:
     DeviceArray<int> indices_, position_;
     DeviceArray<T> packed_, tiles_, precision_;
     DeviceArray<double> constants_;
+    WideMemory wide_;
     DevicePlan<T> plan_;
     int threads_;
 };

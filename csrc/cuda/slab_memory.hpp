@@ -51,6 +51,16 @@ public:
         slab_log_likelihood_ = DeviceArray<double>(device, slabs);
         ratio_sums_ = DeviceArray<double>(device, n_chains * work_.reduce_blocks * 3);
         states_ = DeviceArray<SlabState>(device, n_chains);
+        if (plan.wide.by_row) {
+            const FlatLayer& layer = plan.layers[0];
+            constexpr int features_of_block = 256;
+            const int blocks_of_split = (plan.wide.features + features_of_block) / features_of_block;
+            work_.n_splits = std::clamp(most_slabs / blocks_of_split, 1, plan.wide.padded_rows / wide_depth);
+            first_layer_ = DeviceArray<T>(device, n_chains * plan.n_tiles * layer.n_rows * plan.stride);
+            wide_sums_ = DeviceArray<T>(device, n_chains * work_.n_splits * layer.n_rows * plan.wide.sums_pitch());
+        }
+        work_.first_layer = first_layer_.data();
+        work_.wide_sums = wide_sums_.data();
         work_.slab_workspace = workspace_.data();
         work_.packed = packed_.data();
         work_.proposed_gradient = proposed_gradient_.data();
@@ -69,7 +79,7 @@ public:
 private:
     std::int64_t n_chains_;
     SlabLaunch<T> work_;
-    DeviceArray<T> packed_, workspace_, proposed_gradient_, slab_gradient_;
+    DeviceArray<T> first_layer_, wide_sums_, packed_, workspace_, proposed_gradient_, slab_gradient_;
     DeviceArray<double> slab_log_likelihood_, ratio_sums_;
     DeviceArray<SlabState> states_;
 };

@@ -3,6 +3,7 @@
 #define PATRAC_VECTOR_BYTES 16
 #include "slab_steps.hpp"
 
+#include <type_traits>
 #include <utility>
 
 #include "cuda_check.hpp"
@@ -41,6 +42,24 @@ __global__ void __launch_bounds__(256, 2) evaluate_slabs(const __grid_constant__
                                                        workspace);
 }
 
+// Grids of a wide first layer are (parts, chains, columns) and (parts, chains, splits and columns).
+inline constexpr int wide_threads = 256;
+
+template <class Inputs>
+__global__ void __launch_bounds__(wide_threads, 2) forward_wide(const __grid_constant__ SlabLaunch<float> work) {
+    __shared__ alignas(8) std::uint32_t words[wide_words];
+    forward_slabs<Inputs>(ThreadBlock(), work, chain_of_block(), part_of_block(),
+                          static_cast<int>(blockIdx.z) * wide_columns, words);
+}
+template <class Inputs>
+__global__ void __launch_bounds__(wide_threads, 2) gradient_wide(const __grid_constant__ SlabLaunch<float> work) {
+    __shared__ alignas(8) std::uint32_t words[wide_words];
+    const int split = static_cast<int>(blockIdx.z) % work.n_splits,
+              columns = static_cast<int>(blockIdx.z) / work.n_splits;
+    gradient_slabs<Inputs>(ThreadBlock(), work, chain_of_block(), part_of_block(), split, columns * wide_columns,
+                           words);
+}
+
 template <class T>
 __global__ void __launch_bounds__(reduce_items) reduce_gradients(const __grid_constant__ SlabLaunch<T> work) {
     __shared__ double sums[reduce_items + reduction_values];
@@ -62,7 +81,9 @@ struct Launches {
     void steps(std::int64_t count) const {
         for (std::int64_t step = 0; step < count; ++step) {
             advance_coordinates<<<chains(work.advance_blocks), reduce_items, 0, stream>>>(work, step > 0, true);
+            if (work.first_layer) wide(true);
             evaluate();
+            if (work.first_layer && work.kernel != KernelKind::pcn) wide(false);
             reduce_gradients<<<chains(work.reduce_blocks), reduce_items, 0, stream>>>(work);
             decide_steps<<<chains(1), reduce_items, 0, stream>>>(work);
         }
@@ -72,6 +93,23 @@ struct Launches {
 
 private:
     dim3 chains(int blocks) const { return {static_cast<unsigned>(blocks), static_cast<unsigned>(n_chains)}; }
+    void wide(bool forward) const {
+        if constexpr (std::is_same_v<T, float>)
+            work.plan.wide.bytes ? wide_with<ByteInputs>(forward) : wide_with<FloatInputs>(forward);
+    }
+    template <class Inputs>
+    void wide_with(bool forward) const {
+        constexpr int rows_of_block = wide_threads / warp_size * Inputs::tiles * 16;
+        const int end = forward ? work.plan.n_rows : work.plan.wide.features + 1;
+        dim3 grid = chains((end + rows_of_block - 1) / rows_of_block);
+        grid.z = static_cast<unsigned>((work.plan.layers[0].n_rows + wide_columns - 1) / wide_columns);
+        if (forward) {
+            forward_wide<Inputs><<<grid, wide_threads, 0, stream>>>(work);
+        } else {
+            grid.z *= static_cast<unsigned>(work.n_splits);
+            gradient_wide<Inputs><<<grid, wide_threads, 0, stream>>>(work);
+        }
+    }
     void evaluate() const {
         if (work.plan.activation == Activation::tanh)
             evaluate_with<TanhActivation>();

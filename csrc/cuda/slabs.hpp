@@ -3,7 +3,9 @@
 // Few chains on many rows would leave most of a device idle if each were one block. Here a step is a few short
 // launches, all of whose state stays in the device's memory:
 //   advance   v of the next proposal, coordinates over the grid
+//   (forward)  the sums of a wide first layer over its inputs, on the matrix units: wide_layer.hpp
 //   evaluate  l and its gradient over the tiles of one slab, a block for each slab
+//   (gradient) that of a wide first layer
 //   reduce    the slabs' gradients added in order, with the sums of the log ratio, coordinates over the grid
 //   decide    accept or reject, and what the schedule books: one block a chain
 //   advance   the proposal becomes the state; in the same pass over the coordinates, the next proposal
@@ -13,6 +15,7 @@
 
 #include "moves.hpp"
 #include "tile.hpp"
+#include "wide_layer.hpp"
 
 namespace patrac::PATRAC_LEVEL {
 
@@ -51,7 +54,8 @@ struct SlabWorkspace {
         work.pre = reserve(plan.keeps_pre ? plan.n_value_rows * plan.stride : 0);
         const auto bytes = [](std::int64_t elements) { return elements * static_cast<std::int64_t>(sizeof(T)); };
         constexpr std::int64_t taken_by_the_device = 1024;  // of each block
-        if (bytes(std::int64_t{next} + plan.n_packed) <= shared_bytes / 2 - taken_by_the_device)
+        // Those of a wide first layer are not read by the tiles.
+        if (!plan.wide.by_row && bytes(std::int64_t{next} + plan.n_packed) <= shared_bytes / 2 - taken_by_the_device)
             work.packed = reserve(plan.n_packed);
         work.size = next;
         work.is_shared = bytes(work.size) <= shared_bytes;
@@ -72,6 +76,9 @@ struct SlabLaunch : ChainLaunch<T> {
     T* slab_gradient;             // (chains, n_slabs, row)
     double* slab_log_likelihood;  // (chains, n_slabs)
     double* ratio_sums;           // (chains, reduce_blocks, 3)
+    T* first_layer;               // (chains, n_tiles, nodes, stride) of a wide first layer, or null
+    T* wide_sums;                 // (chains, n_splits, nodes, sums_pitch): its gradient
+    int n_splits;                 // stretches of rows that it is summed over apart
     SlabState* states;            // (chains,)
 };
 
@@ -85,6 +92,12 @@ PATRAC_DEVICE ChainMoves<T> slab_moves(const SlabLaunch<T>& launch, int chain) {
             launch.gradient + row,
             launch.proposed_gradient + row,
             launch.momentum ? launch.momentum + row : nullptr};
+}
+
+template <class T>
+PATRAC_DEVICE T* first_layer_of(const SlabLaunch<T>& launch, int chain) {
+    const std::int64_t size = static_cast<std::int64_t>(launch.plan.n_tiles) * launch.plan.layers[0].n_rows;
+    return launch.first_layer ? launch.first_layer + chain * size * launch.plan.stride : nullptr;
 }
 
 // Part `part` of the coordinates: with `takes`, what the last step decided; with `proposes`, the next proposal.
@@ -142,12 +155,48 @@ PATRAC_DEVICE void evaluate_slab(const ThreadBlock& block, const SlabLaunch<T>& 
                                   packed,
                                   workspace + launch.slab.value,
                                   workspace + launch.slab.pre,
-                                  ones};
+                                  ones,
+                                  first_layer_of(launch, chain)};
     const std::int64_t at = static_cast<std::int64_t>(chain) * launch.n_slabs + slab;
     double sum[1] = {
         tile.evaluate(slab, launch.n_slabs, moves.uses_gradient() ? launch.slab_gradient + at * launch.row : nullptr)};
     sum_over_block(block, sum, reinterpret_cast<double*>(workspace + launch.slab.sums));
     if (block.thread == 0) launch.slab_log_likelihood[at] = sum[0];
+}
+
+// The sums that make up an entry of the gradient.
+template <class T>
+struct PartialSums {
+    const T* first;
+    std::int64_t step;
+    int count;
+};
+template <class T>
+PATRAC_DEVICE PartialSums<T> partial_sums(const SlabLaunch<T>& launch, int chain, int k) {
+    const std::int64_t index = chain;
+    if (const int entry = launch.first_layer ? launch.plan.wide.entry[k] : -1; entry >= 0) {
+        const std::int64_t size =
+            static_cast<std::int64_t>(launch.plan.layers[0].n_rows) * launch.plan.wide.sums_pitch();
+        return {launch.wide_sums + index * launch.n_splits * size + entry, size, launch.n_splits};
+    }
+    return {launch.slab_gradient + index * launch.n_slabs * launch.row + k, launch.row, launch.n_slabs};
+}
+
+// Columns first_n .. of a wide first layer; `shared` holds wide_words words.
+template <class Inputs>
+PATRAC_DEVICE void forward_slabs(const ThreadBlock& block, const SlabLaunch<float>& launch, int chain, int part,
+                                 int first_n, std::uint32_t* shared) {
+    wide_forward<Inputs>(block, launch.plan, part, first_n,
+                         launch.packed + static_cast<std::int64_t>(chain) * launch.plan.n_packed,
+                         first_layer_of(launch, chain), shared);
+}
+template <class Inputs>
+PATRAC_DEVICE void gradient_slabs(const ThreadBlock& block, const SlabLaunch<float>& launch, int chain, int part,
+                                  int split, int first_n, std::uint32_t* shared) {
+    const std::int64_t size = static_cast<std::int64_t>(launch.plan.layers[0].n_rows) * launch.plan.wide.sums_pitch();
+    wide_gradient<Inputs>(block, launch.plan, part, split, launch.n_splits, first_n, first_layer_of(launch, chain),
+                          launch.wide_sums + (static_cast<std::int64_t>(chain) * launch.n_splits + split) * size,
+                          shared);
 }
 
 // The sums of the slabs' gradients in float64, for coordinates that stay with one block. reduce_parts sums lie side by
@@ -156,7 +205,6 @@ template <class T>
 PATRAC_DEVICE void reduce(const ThreadBlock& block, const SlabLaunch<T>& launch, int chain, int part, double* shared) {
     const ChainMoves<T> moves = slab_moves(launch, chain);
     const double step_size = launch.chains[chain].progress.step_size;
-    const T* const gradients = launch.slab_gradient + static_cast<std::int64_t>(chain) * launch.n_slabs * launch.row;
     const int parts = launch.reduce_parts, columns = reduce_items / parts;
     double sum[3] = {0.0, 0.0, 0.0};  // along, bend, v' C^-1 v
 #pragma unroll 1
@@ -166,9 +214,10 @@ PATRAC_DEVICE void reduce(const ThreadBlock& block, const SlabLaunch<T>& launch,
                 const int k = first + item % columns;
                 double total = 0.0;
                 if (k < launch.dim) {
+                    const PartialSums<T> partial = partial_sums(launch, chain, k);
 #pragma unroll 8
-                    for (int s = item / columns; s < launch.n_slabs; s += parts)
-                        total += static_cast<double>(gradients[static_cast<std::int64_t>(s) * launch.row + k]);
+                    for (int s = item / columns; s < partial.count; s += parts)
+                        total += static_cast<double>(partial.first[s * partial.step]);
                 }
                 shared[item] = total;
             }

@@ -63,6 +63,9 @@ struct TileBlock {
     T* value;       // (n_value_rows, stride): activations, which the reverse pass turns into dl/d(pre-activation)
     T* pre;         // the same before the activation, where plan.keeps_pre
     const T* ones;  // (stride,)
+    // (n_tiles, nodes, stride) of the first layer, where its sums over the inputs are found elsewhere, else null: it is
+    // read as those sums, and the reverse pass leaves dl/d(pre-activation) there instead of the layer's gradient.
+    T* first_layer = nullptr;
 
     // This thread's part of the sum of l, without its constant, over tiles first, first + step ..; the gradient (K,) of
     // the block is overwritten unless null.
@@ -89,6 +92,7 @@ struct TileBlock {
         for (int l = first; l < plan.n_layers; ++l) {
             const FlatLayer& layer = plan.layers[l];
             const bool is_output = l + 1 == plan.n_layers;
+            const T* const given = l == 0 ? given_rows(t) : nullptr;
             contract<false>(
                 block,
                 DeviceContraction<T>{layer.n_rows,
@@ -96,9 +100,10 @@ struct TileBlock {
                                      packed + layer.weights,
                                      layer.pitch,
                                      plan.padded_rows(t)},
-                DeviceSources<T>{tile(t) + layer.constants, layer.n_constant, plan.stride}, layer.constant_column,
+                DeviceSources<T>{tile(t) + layer.constants, given ? 0 : layer.n_constant, plan.stride},
+                layer.constant_column,
                 ForwardEnds{Zeta{plan.activation}, is_output, packed + layer.biases, tile(t) + layer.offsets,
-                            plan.indices + layer.offset_of_row, value_row(l, 0), pre_rows(l), plan.stride});
+                            plan.indices + layer.offset_of_row, value_row(l, 0), pre_rows(l), given, plan.stride});
             block.sync();
         }
     }
@@ -124,6 +129,15 @@ struct TileBlock {
 #pragma unroll 1
         for (int l = top; l-- > 0;) {
             const FlatLayer& layer = plan.layers[l];
+            if (l == 0 && first_layer) {
+                T* const delta = given_rows(t);
+                for (int i = block.thread; i < layer.n_rows * rows; i += block.threads) {
+                    const int at = i / rows * plan.stride + i % rows;
+                    delta[at] = value_row(0, 0)[at];
+                }
+                block.sync();
+                break;
+            }
 #pragma unroll 1
             for (int b = layer.first_block; b < layer.first_block + layer.n_blocks; ++b) {
                 const FlatGradientBlock& entries = plan.blocks[b];
@@ -172,6 +186,7 @@ private:
         const T *bias, *offsets;  // of the tile
         const int* offset_of_row;
         T *value, *pre;  // pre: null where it is not needed
+        const T* given;  // sums over the sources that are not among them here, or null
         int stride;
 
         PATRAC_DEVICE Four<T> start(int o, int row) const {
@@ -180,6 +195,11 @@ private:
             if (offset >= 0) sum = load_four(offsets + offset * stride + row);
 #pragma unroll
             for (int r = 0; r < 4; ++r) sum.x[r] += bias[o];
+            if (given) {
+                const Four<T> more = load_four(given + o * stride + row);
+#pragma unroll
+                for (int r = 0; r < 4; ++r) sum.x[r] += more.x[r];
+            }
             return sum;
         }
         PATRAC_DEVICE void finish(int o, int row, Four<T> z) const {
@@ -204,6 +224,9 @@ private:
         }
     };
 
+    PATRAC_DEVICE T* given_rows(int t) const {
+        return first_layer ? first_layer + static_cast<std::int64_t>(t) * plan.layers[0].n_rows * plan.stride : nullptr;
+    }
     PATRAC_DEVICE T* pre_rows(int l) const {
         return plan.keeps_pre ? pre + plan.layers[l].value * plan.stride : nullptr;
     }
