@@ -1,4 +1,5 @@
 // Compiled once for each level, in the namespace PATRAC_LEVEL: fills the level's table of functions.
+#include "../sampling/diagonal_crank_nicolson.hpp"
 #include "elementary_testing.hpp"
 #include "level.hpp"
 #include "model.hpp"
@@ -24,6 +25,8 @@ LevelFunctions<T> functions() {
             const auto target = [&form] { return DiagonalTarget<T>(form); };
             if (config.kernel == KernelKind::exact)
                 return run_transition<T, Independent<T>>(target, config, buffers, monitor);
+            if (DiagonalCrankNicolson<T>::serves(config))
+                return run_transition<T, DiagonalCrankNicolson<T>>(target, config, buffers, monitor);
             return run_targets(target, config, buffers, monitor);
         },
         [](std::uint64_t seed, std::uint32_t chain, std::uint64_t step, Purpose purpose, T* out, std::int64_t steps,

@@ -225,8 +225,13 @@ public:
     const PhiloxRoundKeys& keys() const { return keys_; }
 
 private:
-    // Enough steps to fill all lanes several times, at most what log_uniforms_ holds.
-    static std::int64_t batch(std::int64_t dim) { return std::clamp<std::int64_t>(512 / dim, 1, max_steps); }
+    // Enough steps to fill all lanes several times, at most what log_uniforms_ holds, and then as many as the last
+    // group of blocks has room for.
+    static std::int64_t batch(std::int64_t dim) {
+        constexpr std::int64_t per_block = normals_per_block<T>;
+        const std::int64_t steps = std::clamp<std::int64_t>(512 / dim, 1, max_steps);
+        return std::min(noise_size<T>(steps, dim) / ((dim + per_block - 1) / per_block * per_block), max_steps);
+    }
 
     [[gnu::noinline]] void refill(std::int64_t step) {
         first_ = step;

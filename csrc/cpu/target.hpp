@@ -11,6 +11,8 @@
 //   complete(state, w, theta) writes a kept draw, (full_dim,), and returns its log-likelihood; w: output_normals()
 //                             standard normals
 //   set_variance(state, ..)   another noise variance, with what it changes of the state
+// A transition written for one target may do without evaluate(), which then serves those who look at l alone
+// (Transition::finds_log_likelihood): sampling/diagonal_crank_nicolson.hpp.
 #pragma once
 
 #include <algorithm>
@@ -156,6 +158,11 @@ public:
     }
 
     const double* prior_variance(const double*) const { return ones_.data(); }
+
+    // l(x) = constant + scale (slope . x - x' diag(curvature) x / 2).
+    double scale() const { return this->scale_; }
+    const AlignedArray<double>& slope() const { return this->slope_; }
+    const AlignedArray<double>& curvature() const { return curvature_; }
 
     // theta = to_theta z, in the chain's type: a few dozen terms to a sum, and no acceptance ratio rests on it.
     double complete(const State<T, Nothing>& state, const T*, T* theta) {

@@ -53,6 +53,21 @@ PATRAC_FN void narrow(const double* source, std::int64_t count, T* target) {
     for (; i < count; ++i) target[i] = static_cast<T>(source[i]);
 }
 
+// Part `Part` of the lanes of a vector, in float64: of float32 there are two.
+template <class T>
+inline constexpr int wide_parts = sizeof(double) / sizeof(T);
+
+template <int Part>
+PATRAC_FN Vec<double> widened_part(Vec<float> x) {
+    HalfFloats half[2];
+    __builtin_memcpy(half, &x, sizeof(x));
+    return widened(half[Part]);
+}
+template <int Part>
+PATRAC_FN Vec<double> widened_part(Vec<double> x) {
+    return x;
+}
+
 // Adds every lane of values in T into float64 lanes.
 template <class T>
 class WideSum {
@@ -61,9 +76,7 @@ public:
         if constexpr (std::is_same_v<T, double>) {
             sum_ += value;
         } else {
-            HalfFloats half[2];
-            __builtin_memcpy(half, &value, sizeof(value));
-            sum_ += widened(half[0]) + widened(half[1]);
+            sum_ += widened_part<0>(value) + widened_part<1>(value);
         }
     }
     PATRAC_FN double total() const { return reduce_add(sum_); }

@@ -129,12 +129,18 @@ private:
             evaluated_since_draw_ += outcome.moved + outcome.rejections;
             if (++steps_since_draw_ == config_.thin) keep_draw(complete);
         }
+        if (schedule_.compares()) find_log_likelihood();
         switch (schedule_.record(outcome.moved, outcome.log_acceptance, current().log_likelihood)) {
             case Event::look: at_look_ = true; break;
             case Event::phase_end: end_phase(); break;
             case Event::none:
                 if (schedule_.phase().adapt) transition_.set_step_size(schedule_.step_size());
         }
+    }
+
+    // Of the state, where a transition that has no need of it leaves it to those who look.
+    void find_log_likelihood() {
+        if constexpr (!Transition::finds_log_likelihood) target_.evaluate(current(), false);
     }
 
     // The full draw that goes with the state, whose parameters beyond the chain's own are drawn at the step just made.
@@ -149,6 +155,7 @@ private:
     // theta was moved given the variance (collapsed: with the output weights integrated out); now the output weights
     // given theta and the variance, then the variance given all of theta. In this order each step keeps the posterior.
     void draw_variance() {
+        find_log_likelihood();
         // Without output weights of its own the draw is left to keep_draw().
         if (target_.output_normals() > 0)
             complete_draw(step_);
@@ -176,7 +183,10 @@ private:
 
     void keep_draw(bool complete) {
         const std::int64_t at = index_ * config_.draws + draws_++;
-        if (!complete) complete_draw(step_ - 1);
+        if (!complete) {
+            find_log_likelihood();
+            complete_draw(step_ - 1);
+        }
         std::copy_n(full_theta_.data(), full_theta_.size(), out_.theta + at * full_theta_.size());
         out_.log_likelihood[at] = full_log_likelihood_;
         out_.log_prior[at] = log_prior();

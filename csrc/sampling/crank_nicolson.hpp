@@ -24,6 +24,8 @@ namespace patrac::PATRAC_LEVEL {
 template <class T>
 class CrankNicolson {
 public:
+    static constexpr bool finds_log_likelihood = true;
+
     // prior_variance (dim,) is read when the step size changes.
     CrankNicolson(KernelKind kernel, const double* prior_variance, std::int64_t dim, double persistence = 0.0)
         : kernel_(kernel),

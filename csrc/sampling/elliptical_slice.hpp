@@ -15,6 +15,8 @@ namespace patrac::PATRAC_LEVEL {
 template <class T>
 class EllipticalSlice {
 public:
+    static constexpr bool finds_log_likelihood = true;
+
     EllipticalSlice(KernelKind, const double* prior_variance, std::int64_t dim, double)
         : prior_deviation_(dim), direction_(dim) {
         for (std::int64_t i = 0; i < dim; ++i) prior_deviation_[i] = static_cast<T>(std::sqrt(prior_variance[i]));

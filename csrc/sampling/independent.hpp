@@ -12,6 +12,8 @@ namespace patrac::PATRAC_LEVEL {
 template <class T>
 class Independent {
 public:
+    static constexpr bool finds_log_likelihood = true;
+
     Independent(KernelKind, const double*, std::int64_t, double) {}
 
     bool uses_gradient() const { return false; }

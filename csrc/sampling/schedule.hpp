@@ -34,6 +34,8 @@ public:
     const Phase& phase() const {
         return sampling() ? config_->sampling : config_->warmup[static_cast<std::size_t>(phase_)];
     }
+    // Whether record() looks at the log-likelihood.
+    bool compares() const { return phase().first_look > 0; }
     bool phase_is_over() const { return !sampling() && progress_.steps == phase().steps; }
 
     // Acceptance rate of the current phase so far.
