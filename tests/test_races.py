@@ -58,4 +58,4 @@ def test_device_functions_have_no_race(broken: bool, tmp_path: Path) -> None:
         assert result.returncode != 0 and "data race" in result.stderr
     else:
         assert result.returncode == 0, result.stderr
-        assert result.stdout.count("ran") == 12
+        assert result.stdout.count("ran") == 14
