@@ -74,6 +74,7 @@ public:
     }
 
     void* allocate(std::size_t bytes) override {
+        choose();
         void* memory = nullptr;
         check(cudaMalloc(&memory, std::max<std::size_t>(bytes, 16)), "allocating memory");
         if (const cudaError_t error = cudaMemsetAsync(memory, 0, bytes, compute_); error != cudaSuccess) {
@@ -93,26 +94,43 @@ public:
     }
     void download_beside(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
                          std::size_t height) override {
-        check(cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, cudaMemcpyDeviceToHost, copies_),
-              "copying draws from the device");
-        check(cudaStreamSynchronize(copies_), "copying draws from the device");
+        constexpr const char* what = "copying draws from the device";
+        // A copy in two dimensions has rows that are less than 2 GiB apart.
+        if (std::max(to_pitch, from_pitch) <= properties_.memPitch) {
+            check(cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, cudaMemcpyDeviceToHost, copies_),
+                  what);
+        } else {
+            for (std::size_t i = 0; i < height; ++i)
+                check(cudaMemcpyAsync(static_cast<char*>(to) + i * to_pitch,
+                                      static_cast<const char*>(from) + i * from_pitch, width, cudaMemcpyDeviceToHost,
+                                      copies_),
+                      what);
+        }
+        check(cudaStreamSynchronize(copies_), what);
     }
     void wait() override { check(cudaStreamSynchronize(compute_), "a kernel"); }
 
     void launch(const ChainLaunch<float>& work, int blocks, int threads) override { run(work, blocks, threads); }
     void launch(const ChainLaunch<double>& work, int blocks, int threads) override { run(work, blocks, threads); }
     void launch(const SlabLaunch<float>& work, int chains, int threads) override {
-        slab_steps_.launch(work, chains, threads, compute_);
+        choose();
+        slab_steps_.launch(work, chains, threads, shared_limit(), compute_);
     }
     void launch(const SlabLaunch<double>& work, int chains, int threads) override {
-        slab_steps_.launch(work, chains, threads, compute_);
+        choose();
+        slab_steps_.launch(work, chains, threads, shared_limit(), compute_);
     }
     void launch(const NormalsLaunch<float>& work, int, int threads) override { write(work, threads); }
     void launch(const NormalsLaunch<double>& work, int, int threads) override { write(work, threads); }
 
 private:
+    // Memory and launches are the current device's of the calling thread, which may have chosen another since.
+    void choose() const { check(cudaSetDevice(index_), "choosing the device"); }
+    int shared_limit() const { return static_cast<int>(properties_.sharedMemPerBlockOptin); }
+
     template <class T>
     void run(const ChainLaunch<T>& work, int blocks, int threads) {
+        choose();
         const bool tanh = work.plan.activation == Activation::tanh;
         if (work.collapse.n_groups > 0)
             tanh ? run_with<TanhActivation, CollapsedTarget>(work, blocks, threads)
@@ -127,8 +145,9 @@ private:
             run_in_device_memory<T, Zeta, Target><<<blocks, threads, 0, compute_>>>(work);
         } else {
             const int bytes = work.layout.size * static_cast<int>(sizeof(T));
+            // The limit belongs to the kernel: always the device's, since another model's launch may be on its way.
             check(cudaFuncSetAttribute(run_in_shared_memory<T, Zeta, Target>,
-                                       cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+                                       cudaFuncAttributeMaxDynamicSharedMemorySize, shared_limit()),
                   "asking for shared memory");
             // As many chains on a multiprocessor as its memory holds.
             check(cudaFuncSetAttribute(run_in_shared_memory<T, Zeta, Target>,
@@ -140,6 +159,7 @@ private:
     }
     template <class T>
     void write(const NormalsLaunch<T>& work, int threads) {
+        choose();
         write_normals_of<<<1, threads, 0, compute_>>>(work);
         check(cudaGetLastError(), "launching a kernel");
     }

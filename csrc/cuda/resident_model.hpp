@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -89,6 +90,7 @@ public:
     }
 
     void evaluate(const T* theta, std::int64_t batch, double* log_likelihood, T* gradient) override {
+        const std::lock_guard lock(busy_);
         const std::vector<double> ones(static_cast<std::size_t>(plan_.dim), 1.0);
         DeviceChains<T> memory(*device_, plan_, 1, batch, ones.data(), theta, false, {});
         const DeviceArray<std::uint64_t> seeds(*device_, std::int64_t{1});
@@ -108,6 +110,7 @@ public:
 
     bool sample(const RunConfig& config, const std::vector<std::uint64_t>& seeds, const RunBuffers<T>& buffers,
                 const Monitor& monitor) override {
+        const std::lock_guard lock(busy_);
         std::vector<FlatCollapse> collapse;
         for (std::size_t d = 0; config.collapse && d < variances_.size(); ++d) {
             const double* const prior_variance = buffers.prior_variance + static_cast<std::int64_t>(d) * plan_.dim;
@@ -151,6 +154,7 @@ private:
 
     const char* wide_inputs() const { return !plan_.wide.by_row ? "none" : plan_.wide.bytes ? "bytes" : "floats"; }
 
+    std::mutex busy_;  // the device's stream takes one run at a time
     std::shared_ptr<Device> device_;
     std::int64_t data_sets_;
     std::shared_ptr<const Plan> host_plan_;

@@ -179,10 +179,11 @@ public:
         while (!schedule().sampling()) {
             launch_.phase = schedule().phase();
             launch_.steps = std::min(schedule().steps_to_event(), piece_);
+            const bool at_event = launch_.steps == schedule().steps_to_event();
             timed([&] { launch(); });
             advance(launch_.steps);
             fetch_chains();
-            take_over();
+            take_over(at_event);
             if (!keep_on(monitor)) return finish(false);
         }
         return sample(monitor);
@@ -236,14 +237,22 @@ private:
     }
     void fetch_chains() { memory_.chains.download(chains_.data()); }
 
-    // The events of the warm-up, as run_schedule() and Chain treat them.
-    void take_over() {
-        std::vector<LogLikelihoodBlock> blocks(static_cast<std::size_t>(blocks_.size()));
-        if (launch_.most_blocks > 0) blocks_.download(blocks.data());
+    // What the chains booked; the blocks of log-likelihoods, which the device keeps, only where they are looked at.
+    // Then the events of the warm-up, as run_schedule() and Chain treat them.
+    void take_over(bool at_event) {
+        std::vector<LogLikelihoodBlock> blocks;
+        if (at_event && launch_.most_blocks > 0) {
+            blocks.resize(static_cast<std::size_t>(blocks_.size()));
+            blocks_.download(blocks.data());
+        }
         Event event = Event::none;
         for (std::size_t c = 0; c < chains_.size(); ++c) {
-            const auto first = blocks.begin() + static_cast<std::int64_t>(c) * launch_.most_blocks;
-            event = schedules_[c].take_over(chains_[c].progress, {first, first + chains_[c].blocks});
+            std::vector<LogLikelihoodBlock> own;
+            if (!blocks.empty()) {
+                const auto first = blocks.begin() + static_cast<std::int64_t>(c) * launch_.most_blocks;
+                own.assign(first, first + chains_[c].blocks);
+            }
+            event = schedules_[c].take_over(chains_[c].progress, std::move(own));
         }
         if (event == Event::none) return;
         bool end = true;

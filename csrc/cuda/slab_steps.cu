@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(reduce_items) decide_steps(const __grid_consta
 template <class T>
 struct Launches {
     const SlabLaunch<T>& work;
-    int n_chains, threads;
+    int n_chains, threads, shared_limit;
     cudaStream_t stream;
 
     void steps(std::int64_t count) const {
@@ -128,7 +128,8 @@ private:
     template <class Zeta, Place place>
     void evaluate_in(int shared_bytes) const {
         const auto kernel = evaluate_slabs<T, Zeta, place>;
-        check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
+        // See CudaDevice::run_with().
+        check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_limit),
               "asking for shared memory");
         kernel<<<chains(work.n_slabs), threads, static_cast<std::size_t>(shared_bytes), stream>>>(work);
     }
@@ -141,8 +142,8 @@ SlabSteps::~SlabSteps() {
 }
 
 template <class T>
-void SlabSteps::launch(const SlabLaunch<T>& work, int chains, int threads, cudaStream_t stream) {
-    const Launches<T> launches{work, chains, threads, stream};
+void SlabSteps::launch(const SlabLaunch<T>& work, int chains, int threads, int shared_limit, cudaStream_t stream) {
+    const Launches<T> launches{work, chains, threads, shared_limit, stream};
     constexpr std::int64_t batch = 16;
     const std::int64_t batches = work.steps / batch;
     if (batches > 1) {
@@ -157,6 +158,7 @@ void SlabSteps::launch(const SlabLaunch<T>& work, int chains, int threads, cudaS
         } catch (...) {
             cudaStreamEndCapture(stream, &recorded);
             if (recorded) cudaGraphDestroy(recorded);
+            cudaGetLastError();  // so that the next launch does not see it again
             throw;
         }
         check(cudaStreamEndCapture(stream, &recorded), "recording steps");
@@ -170,7 +172,7 @@ void SlabSteps::launch(const SlabLaunch<T>& work, int chains, int threads, cudaS
     }
 }
 
-template void SlabSteps::launch<float>(const SlabLaunch<float>&, int, int, cudaStream_t);
-template void SlabSteps::launch<double>(const SlabLaunch<double>&, int, int, cudaStream_t);
+template void SlabSteps::launch<float>(const SlabLaunch<float>&, int, int, int, cudaStream_t);
+template void SlabSteps::launch<double>(const SlabLaunch<double>&, int, int, int, cudaStream_t);
 
 }  // namespace patrac::cuda

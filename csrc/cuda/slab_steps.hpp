@@ -17,7 +17,7 @@ public:
     ~SlabSteps();
 
     template <class T>
-    void launch(const SlabLaunch<T>& work, int chains, int threads, cudaStream_t stream);
+    void launch(const SlabLaunch<T>& work, int chains, int threads, int shared_limit, cudaStream_t stream);
 
 private:
     cudaGraphExec_t graph_ = nullptr;  // of the last launch, which may still run
