@@ -1,8 +1,11 @@
-"""Which device runs the chains, and why: what device="auto" means and what a device must not be asked for."""
+"""Which device runs the chains, and why: what device="auto" means, what it must not be asked for, and its models."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from patrac_native import _core
 from patrac_native.kernels import PCN, PCNL, Kernel, MGrad, short_name
@@ -75,6 +78,12 @@ def check_kernel_on_device(device: str, kernel: Kernel) -> None:
             f'device="{device}" runs PCN(), PCNL() and MGrad(); got {short_name(kernel.to_dict())}. Use one of them, '
             'or device="cpu".'
         )
+
+
+def join_data_sets(device: str, posts: Sequence[Posterior]) -> Any:
+    """The models of several posteriors of one type in a device's memory, for runs of all of them together."""
+    build: Any = _core.DeviceModel32 if posts[0].dtype == np.float32 else _core.DeviceModel64
+    return build(device, [post.data_set(device) for post in posts])
 
 
 def _why_not_cuda() -> str:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native import _core
 from patrac_native.architectures import Architecture
 from patrac_native.choice import check_kernel
+from patrac_native.device import join_data_sets
 from patrac_native.fit_quality import FitQuality, fit_quality
 from patrac_native.kernels import Exact, MGrad
 from patrac_native.last_layer import ExactPosterior, WhitenedQuadratic, is_last_layer_gaussian, whiten
@@ -408,9 +407,3 @@ class Posterior:
             f"Posterior({self.architecture.label()}, {self.likelihood!r}, n={len(self.X)}, K={self.dim}, "
             f"dtype={self.dtype.name})"
         )
-
-
-def join_data_sets(device: str, posts: Sequence[Posterior]) -> Any:
-    """The models of several posteriors of one type in a device's memory, for runs of all of them together."""
-    build: Any = _core.DeviceModel32 if posts[0].dtype == np.float32 else _core.DeviceModel64
-    return build(device, [post.data_set(device) for post in posts])

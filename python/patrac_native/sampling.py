@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native import _core
+from patrac_native.device import join_data_sets
 from patrac_native.draws import Draws
 from patrac_native.kernels import Kernel, MGrad
-from patrac_native.posterior import Posterior, join_data_sets
+from patrac_native.posterior import Posterior
 from patrac_native.prepared_run import PreparedRun, prepare_run, resolve_seed
 from patrac_native.warmup import Warmup
 
@@ -67,8 +68,9 @@ def sample(
         where there is one). Each chain takes one. With k times as many threads as chains, k share the rows of a step,
         if there are enough rows for it to pay.
     device : {"auto", "cpu", "cuda"}
-        Where to run. "cuda": one block of GPU threads for each chain, all chains in one launch; PCN, PCNL and MGrad,
-        fixed variances. "auto" is the CPU. `draws.settings["device_reason"]` says why.
+        Where to run. "cuda": one block of GPU threads for each chain, all chains in one launch, or the rows of few
+        chains over all of the GPU; PCN, PCNL and MGrad, fixed variances. "auto" is the CPU;
+        `draws.settings["device_reason"]` says why.
     progress : bool, optional
         Whether to show a bar with acceptance rate and steps per second; by default only where stderr is a terminal.
 
