@@ -144,6 +144,50 @@ def test_gradient_at_every_width(level: str, dtype: str, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("level", LEVELS)
+def test_gradient_of_wide_neighbours(level: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients of layers of 16 nodes and more between each other: either side the longer, every remainder of it.
+
+    Rows around one vector and several, and more than one tile.
+    """
+    monkeypatch.setenv("PATRAC_SIMD", level)
+    for width in (*range(15, 34), 50, 64, 65, 81):
+        rng = problems.rng_of("neighbours", width)
+        for sizes in ((17, width, 1), (width, 23, 2)):
+            for n in (7, 100, 300):
+                check(problems.problem(rng, sizes, n, architecture_name="full", dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("k", range(1, 7))
+def test_gradient_through_a_wide_last_hidden_layer(
+    k: int, level: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mix with up to five Bayesian nodes below a wide last layer, and with six, which takes the usual way."""
+    monkeypatch.setenv("PATRAC_SIMD", level)
+    for width in (k, 8, 9, 20):
+        if width < k:
+            continue
+        rng = problems.rng_of("last hidden", k, width)
+        net = problems.random_network(rng, (2, 7, width, 1))
+        for n in (*range(1, 41), 100, 300):
+            data = problems.random_data("bernoulli" if n % 2 else "gaussian_by_output", rng, n, 2, 1)
+            post = pn.Posterior(
+                net,
+                pn.Mix(k),
+                problems.PRIOR,
+                data.likelihood,
+                data.X,
+                data.y,
+                sample_weight=data.sample_weight,
+                dtype=dtype,
+            )
+            theta = (post.theta_map + 0.3 * rng.normal(size=post.dim)).astype(dtype).astype(np.float64)
+            check(Problem(post, reference.partial(net, pn.Mix(k)), data, theta))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("level", LEVELS)
 def test_gradient_at_every_number_of_rows(level: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """n from 1 to 72: every remainder of the vector width and of the blocks of vectors."""
     monkeypatch.setenv("PATRAC_SIMD", level)

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
-#include <utility>
 
 #include "../shared/lanes.hpp"
+#include "half_vector.hpp"
 
 namespace patrac::PATRAC_LEVEL {
 
@@ -45,21 +45,28 @@ struct Contraction {
     T* out;
     std::int64_t stride;     // of out
     std::int64_t n_vectors;  // of rows
+    // Whether the last of them need be right in its lower half alone (has_halves).
+    bool ends_in_half = false;
 };
 
 // Every contraction computes out[o][r] = finish(result(o, r, start(o, r) + sum_s w[o][s] source[s][r])). `Ends` is
 //   at(o)                  what belongs to node o, with start(row) and result(row, sum)
 //   finishes, finish(x)    whether there is a last step, elementwise and dear, that is better a loop of its own.
 
-// N nodes, M vectors of rows, without the last step.
-template <class T, int N, int M, class Ends>
+// N nodes, M vectors of rows, the last of them a half one if `Half`, without the last step.
+template <class T, int N, int M, bool Half, class Ends>
 PATRAC_FN void contract_block(const Contraction<T>& c, std::int64_t node, std::int64_t row, const Ends& ends) {
     using V = Vec<T>;
-    constexpr int lanes = lanes_v<V>;
+    using H = HalfVec<T>;
+    constexpr int lanes = lanes_v<V>, whole = M - Half;
     V sum[N][M];
+    H tail[N];
+    const std::int64_t tail_row = row + whole * lanes;
     unrolled<N>([&](auto i) __attribute__((always_inline)) {
         const auto at = ends.at(node + i);
-        unrolled<M>([&](auto k) __attribute__((always_inline)) { sum[i][k] = at.start(row + k * lanes); });
+        unrolled<whole>([&](auto k)
+                            __attribute__((always_inline)) { sum[i][k] = at.template start<V>(row + k * lanes); });
+        if constexpr (Half) tail[i] = at.template start<H>(tail_row);
     });
     const T* weight = c.weights + node * c.out_step;
     const std::int64_t out_step = c.out_step, source_step = c.source_step;
@@ -68,31 +75,53 @@ PATRAC_FN void contract_block(const Contraction<T>& c, std::int64_t node, std::i
         const T* value = c.sources[group].base + row;
         for (std::int64_t s = 0; s < count; ++s, value += stride, weight += source_step) {
             V x[M];
-            unrolled<M>([&](auto k) __attribute__((always_inline)) { x[k] = load<V>(value + k * lanes); });
+            H x_tail;
+            unrolled<whole>([&](auto k) __attribute__((always_inline)) { x[k] = load<V>(value + k * lanes); });
+            if constexpr (Half) x_tail = load<H>(value + whole * lanes);
             unrolled<N>([&](auto i) __attribute__((always_inline)) {
                 const V wi = broadcast<V>(weight[i * out_step]);
-                unrolled<M>([&](auto k) __attribute__((always_inline)) { sum[i][k] = fma(wi, x[k], sum[i][k]); });
+                unrolled<whole>([&](auto k) __attribute__((always_inline)) { sum[i][k] = fma(wi, x[k], sum[i][k]); });
+                if constexpr (Half) tail[i] = fma(broadcast<H>(weight[i * out_step]), x_tail, tail[i]);
             });
         }
     }
     unrolled<N>([&](auto i) __attribute__((always_inline)) {
         const auto at = ends.at(node + i);
-        T* const out = c.out + (node + i) * c.stride + row;
-        unrolled<M>([&](auto k) __attribute__((always_inline)) {
-            store<V>(out + k * lanes, at.result(row + k * lanes, sum[i][k]));
+        T* const out = c.out + (node + i) * c.stride;
+        unrolled<whole>([&](auto k) __attribute__((always_inline)) {
+            store<V>(out + row + k * lanes, at.result(row + k * lanes, sum[i][k]));
         });
+        if constexpr (Half) store<H>(out + tail_row, at.result(tail_row, tail[i]));
     });
 }
 
-template <class T, int N, int M, class Ends>
+template <class T, int N, int M, bool Half, class Ends>
 PATRAC_FN void contract_vectors(int vectors, const Contraction<T>& c, std::int64_t node, std::int64_t row,
                                 const Ends& ends) {
     if constexpr (M > 0) {
         if (vectors == M)
-            contract_block<T, N, M>(c, node, row, ends);
+            contract_block<T, N, M, Half>(c, node, row, ends);
         else
-            contract_vectors<T, N, M - 1>(vectors, c, node, row, ends);
+            contract_vectors<T, N, M - 1, Half>(vectors, c, node, row, ends);
     }
+}
+
+// The last step of nodes first .. first + N - 1.
+template <class T, int N, class Ends>
+PATRAC_FN void finish_nodes(const Contraction<T>& c, std::int64_t first, const Ends& ends, bool half) {
+    using V = Vec<T>;
+    const std::int64_t end = (c.n_vectors - half) * lanes_v<V>;
+    T* const out = c.out + first * c.stride;
+    for (T* node = out; node < out + N * c.stride; node += c.stride)
+        for (std::int64_t row = 0; row < end; row += lanes_v<V>) store<V>(node + row, ends.finish(load<V>(node + row)));
+    if constexpr (has_halves<T> && N % 2 == 0)
+        if (half)
+            unrolled<N / 2>([&](auto pair) __attribute__((always_inline)) {
+                T* const tail = out + 2 * pair * c.stride + end;
+                const V both = ends.finish(concatenated<V>(load<HalfVec<T>>(tail), load<HalfVec<T>>(tail + c.stride)));
+                store<HalfVec<T>>(tail, half_of<0>(both));
+                store<HalfVec<T>>(tail + c.stride, half_of<1>(both));
+            });
 }
 
 // N nodes over all rows: the rows are cut into blocks of nearly equal width.
@@ -100,19 +129,22 @@ template <class T, int N, class Ends>
 void contract_nodes(const Contraction<T>& c, std::int64_t node, const Ends& ends) {
     using V = Vec<T>;
     constexpr std::int64_t most = max_vectors<N>;
+    // What four nodes at a time leave over is not worth code of its own.
+    const bool half = has_halves<T> && N == 4 && c.ends_in_half;
     const std::int64_t n_blocks = (c.n_vectors + most - 1) / most;
     std::int64_t done = 0;
-    for (std::int64_t block = 0; block < n_blocks; ++block) {
-        const std::int64_t end = (block + 1) * c.n_vectors / n_blocks;
-        contract_vectors<T, N, most>(static_cast<int>(end - done), c, node, done * lanes_v<V>, ends);
+    for (std::int64_t block = 1; block <= n_blocks; ++block) {
+        const std::int64_t end = block * c.n_vectors / n_blocks, row = done * lanes_v<V>;
+        const int vectors = static_cast<int>(end - done);
         done = end;
+        if constexpr (has_halves<T> && N == 4)
+            if (half && block == n_blocks) {
+                contract_vectors<T, N, most, true>(vectors, c, node, row, ends);
+                continue;
+            }
+        contract_vectors<T, N, most, false>(vectors, c, node, row, ends);
     }
-    if constexpr (Ends::finishes)
-        for (std::int64_t i = node; i < node + N; ++i) {  // while it is in L1
-            T* const out = c.out + i * c.stride;
-            for (std::int64_t row = 0; row < c.n_vectors * lanes_v<V>; row += lanes_v<V>)
-                store<V>(out + row, ends.finish(load<V>(out + row)));
-        }
+    if constexpr (Ends::finishes) finish_nodes<T, N>(c, node, ends, half);  // while they are in L1
 }
 
 // Up to this many sources are read anew for every node: a block's accumulators would not repay what they cost to set
@@ -135,7 +167,7 @@ void contract_few(const Contraction<T>& c, const Ends& ends) {
         const auto at = ends.at(node);
         T* const out = c.out + node * c.stride;
         for (std::int64_t row = 0; row < c.n_vectors * lanes_v<V>; row += lanes_v<V>) {
-            V sum = at.start(row);
+            V sum = at.template start<V>(row);
             unrolled<S>([&](auto s)
                             __attribute__((always_inline)) { sum = fma(weight[s], load<V>(source[s] + row), sum); });
             sum = at.result(row, sum);
@@ -166,157 +198,6 @@ void contract(const Contraction<T>& c, const Ends& ends) {
     if (c.count - node == 3) contract_nodes<T, 3>(c, node, ends);
     if (c.count - node == 2) contract_nodes<T, 2>(c, node, ends);
     if (c.count - node == 1) contract_nodes<T, 1>(c, node, ends);
-}
-
-// Four lanes of T.
-template <class T>
-struct FourOf {
-    typedef T type __attribute__((vector_size(4 * sizeof(T))));
-};
-template <class T>
-using Four = typename FourOf<T>::type;
-
-// In each group of four lanes the pair sums a01, a23, b01, b23: two shuffles of one instruction each, and an addition.
-template <class V, int... L>
-PATRAC_FN V pair_sums(V a, V b, std::integer_sequence<int, L...>) {
-    constexpr int n = sizeof...(L);
-    return shuffle(a, b, std::integer_sequence<int, ((L & 2) / 2 * n + (L & ~3) + (L & 1) * 2)...>{}) +
-           shuffle(a, b, std::integer_sequence<int, ((L & 2) / 2 * n + (L & ~3) + (L & 1) * 2 + 1)...>{});
-}
-
-// Sums over lanes of four vectors, as (a, b, c, d).
-template <class V, class T = std::remove_cvref_t<decltype(V{}[0])>>
-PATRAC_FN Four<T> four_sums(V a, V b, V c, V d) {
-    constexpr int n = sizeof(V) / sizeof(T);
-    if constexpr (n == 2) {
-        return Four<T>{a[0] + a[1], b[0] + b[1], c[0] + c[1], d[0] + d[1]};
-    } else {
-        constexpr auto lanes = std::make_integer_sequence<int, n>{};
-        // Each group of four lanes holds one partial sum of each.
-        const V groups = pair_sums(pair_sums(a, b, lanes), pair_sums(c, d, lanes), lanes);
-        if constexpr (n == 4)
-            return groups;
-        else
-            return folded(groups);
-    }
-}
-
-// Where a block of sums goes: entry (i, j) at total[i * row_step + j * column_step], added to what is there or, when
-// `first`, in its place.
-struct OuterTarget {
-    double* total;
-    std::int64_t row_step, column_step;
-    bool first;
-
-    PATRAC_FN OuterTarget at(std::int64_t i, std::int64_t j) const {
-        return {total + i * row_step + j * column_step, row_step, column_step, first};
-    }
-    PATRAC_FN OuterTarget transposed() const { return {total, column_step, row_step, first}; }
-
-    // Four neighbouring sums of a row; column_step is 1.
-    template <class Sums>
-    PATRAC_FN void put(Sums narrow) const {
-        Four<double> sums = __builtin_convertvector(narrow, Four<double>), before;
-        if (!first) {
-            __builtin_memcpy(&before, total, sizeof(before));
-            sums += before;
-        }
-        __builtin_memcpy(total, &sums, sizeof(sums));
-    }
-    // `used` <= 4 of them, at any step.
-    template <class Sums>
-    PATRAC_FN void put(Sums sums, int used) const {
-        for (int j = 0; j < used; ++j)
-            total[j * column_step] = static_cast<double>(sums[j]) + (first ? 0.0 : total[j * column_step]);
-    }
-};
-
-// Vectors of an outer product: 32 bytes where registers hold 64, since sums over lanes then cost half as much, and rows
-// are rounded up to fewer.
-#if defined(__AVX512F__)
-template <class T>
-struct OuterVectorOf {
-    typedef T type __attribute__((vector_size(32)));
-};
-template <class T>
-using OuterVec = typename OuterVectorOf<T>::type;
-
-PATRAC_FN OuterVec<float> outer_fma(OuterVec<float> a, OuterVec<float> b, OuterVec<float> c) {
-    return OuterVec<float>(_mm256_fmadd_ps(a, b, c));
-}
-PATRAC_FN OuterVec<double> outer_fma(OuterVec<double> a, OuterVec<double> b, OuterVec<double> c) {
-    return OuterVec<double>(_mm256_fmadd_pd(a, b, c));
-}
-#else
-template <class T>
-using OuterVec = Vec<T>;
-
-template <class V>
-PATRAC_FN V outer_fma(V a, V b, V c) {
-    return fma(a, b, c);
-}
-#endif
-template <class T>
-inline constexpr std::int64_t outer_lanes = sizeof(OuterVec<T>) / sizeof(T);
-
-// target(i, j) += sum_r row[i][r] * column[j][r], i < N, j < `used` <= J, over n_rows tile rows rounded up to vectors.
-template <class T, int N, int J>
-void outer_block(const T* const* rows, const T* const* columns, std::int64_t n_rows, int used,
-                 const OuterTarget& target) {
-    using V = OuterVec<T>;
-    const T *row[N], *column[J];
-    unrolled<N>([&](auto i) __attribute__((always_inline)) { row[i] = rows[i]; });
-    unrolled<J>([&](auto j) __attribute__((always_inline)) { column[j] = columns[j < used ? j : 0]; });
-    V sum[N][J];
-    unrolled<N>([&](auto i) __attribute__((always_inline)) {
-        unrolled<J>([&](auto j) __attribute__((always_inline)) { sum[i][j] = V{}; });
-    });
-    for (std::int64_t k = 0; k < n_rows; k += outer_lanes<T>) {
-        V x[J];
-        unrolled<J>([&](auto j) __attribute__((always_inline)) { __builtin_memcpy(&x[j], column[j] + k, sizeof(V)); });
-        unrolled<N>([&](auto i) __attribute__((always_inline)) {
-            V d;
-            __builtin_memcpy(&d, row[i] + k, sizeof(d));
-            unrolled<J>([&](auto j) __attribute__((always_inline)) { sum[i][j] = outer_fma(d, x[j], sum[i][j]); });
-        });
-    }
-    const bool dense = used == J && target.column_step == 1;
-    unrolled<N>([&](auto i) __attribute__((always_inline)) {
-        unrolled<J / 4>([&](auto quad) __attribute__((always_inline)) {
-            constexpr int j = 4 * quad;
-            const auto sums = four_sums<V>(sum[i][j], sum[i][j + 1], sum[i][j + 2], sum[i][j + 3]);
-            if (dense)
-                target.at(i, j).put(sums);
-            else
-                target.at(i, j).put(sums, std::min(4, used - j));
-        });
-    });
-}
-
-// The weight gradient of a tile: all pairs of rows and columns, lists of pointers to tile_rows values each. Sums of one
-// tile are in T over lanes, sums over tiles in double.
-template <class T>
-void accumulate_outer(const T* const* rows, std::int64_t n_rows, const T* const* columns, std::int64_t n_columns,
-                      std::int64_t tile_rows, const OuterTarget& target) {
-    // The shorter side, and what four columns at a time leave over, run along the rows of a block.
-    if (n_columns < 4 && n_rows > n_columns)
-        return accumulate_outer(columns, n_columns, rows, n_rows, tile_rows, target.transposed());
-    if (const std::int64_t left = n_columns % 4; left > 0 && n_rows > 3) {
-        n_columns -= left;
-        accumulate_outer(columns + n_columns, left, rows, n_rows, tile_rows, target.at(0, n_columns).transposed());
-    }
-    const std::int64_t width = n_rows == 1 && n_columns > 4 ? 8 : 4;
-    for (std::int64_t j = 0; j < n_columns; j += width) {
-        const int used = static_cast<int>(std::min(width, n_columns - j));
-        if (width == 8) {
-            outer_block<T, 1, 8>(rows, columns + j, tile_rows, used, target.at(0, j));
-            continue;
-        }
-        std::int64_t i = 0;
-        for (; i + 3 <= n_rows; i += 3) outer_block<T, 3, 4>(rows + i, columns + j, tile_rows, used, target.at(i, j));
-        if (n_rows - i == 2) outer_block<T, 2, 4>(rows + i, columns + j, tile_rows, used, target.at(i, j));
-        if (n_rows - i == 1) outer_block<T, 1, 4>(rows + i, columns + j, tile_rows, used, target.at(i, j));
-    }
 }
 
 }  // namespace patrac::PATRAC_LEVEL

@@ -40,14 +40,20 @@ struct FixedMap {
     struct Ends {
         using V = Vec<double>;
         struct Node {
-            V bias;
+            double bias;
 
-            PATRAC_FN V start(std::int64_t) const { return bias; }
-            PATRAC_FN V result(std::int64_t, V z) const { return z; }
+            template <class W>
+            PATRAC_FN W start(std::int64_t) const {
+                return broadcast<W>(bias);
+            }
+            template <class W>
+            PATRAC_FN W result(std::int64_t, W z) const {
+                return z;
+            }
         };
         const double* bias;
 
-        PATRAC_FN Node at(std::int64_t o) const { return {broadcast<V>(bias[o])}; }
+        PATRAC_FN Node at(std::int64_t o) const { return {bias[o]}; }
         static constexpr bool finishes = !std::is_void_v<Zeta>;
         PATRAC_FN V finish(V z) const {
             if constexpr (finishes)

@@ -59,9 +59,7 @@ inline constexpr int wide_parts = sizeof(double) / sizeof(T);
 
 template <int Part>
 PATRAC_FN Vec<double> widened_part(Vec<float> x) {
-    HalfFloats half[2];
-    __builtin_memcpy(half, &x, sizeof(x));
-    return widened(half[Part]);
+    return widened(half_of<Part>(x));
 }
 template <int Part>
 PATRAC_FN Vec<double> widened_part(Vec<double> x) {

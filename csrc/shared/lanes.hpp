@@ -215,25 +215,54 @@ PATRAC_FN void unrolled(const F& f) {
     }(std::make_integer_sequence<int, N>{});
 }
 
-// The sum of the two halves of a vector.
-#if __has_builtin(__builtin_shufflevector)
-template <class V, int... L>
-PATRAC_FN auto folded(V x, std::integer_sequence<int, L...>) {
-    return __builtin_shufflevector(x, x, L...) + __builtin_shufflevector(x, x, (L + int(sizeof...(L)))...);
-}
+// A vector of half the lanes.
 template <class V>
-PATRAC_FN auto folded(V x) {
-    return folded(x, std::make_integer_sequence<int, sizeof(V) / sizeof(x[0]) / 2>{});
+struct HalfOf {
+    typedef std::remove_cvref_t<decltype(V{}[0])> type __attribute__((vector_size(sizeof(V) / 2)));
+};
+template <class V>
+using Half = typename HalfOf<V>::type;
+
+// The lower (0) or upper (1) half of the lanes, and two vectors side by side. Through memory, which is slow, where the
+// compiler has no operation for it.
+#if __has_builtin(__builtin_shufflevector)
+template <int Part, class V, int... L>
+PATRAC_FN Half<V> half_of(V x, std::integer_sequence<int, L...>) {
+    return __builtin_shufflevector(x, x, (L + Part * int(sizeof...(L)))...);
+}
+template <class V, class H, int... L>
+PATRAC_FN V concatenated(H a, H b, std::integer_sequence<int, L...>) {
+    return __builtin_shufflevector(a, b, L...);
 }
 #else
-template <class V>
-PATRAC_FN auto folded(V x) {
-    typedef std::remove_cvref_t<decltype(x[0])> Half __attribute__((vector_size(sizeof(V) / 2)));
-    Half half[2];
-    __builtin_memcpy(half, &x, sizeof(x));
-    return half[0] + half[1];
+template <int Part, class V, int... L>
+PATRAC_FN Half<V> half_of(V x, std::integer_sequence<int, L...>) {
+    Half<V> parts[2];
+    __builtin_memcpy(parts, &x, sizeof(x));
+    return parts[Part];
+}
+template <class V, class H, int... L>
+PATRAC_FN V concatenated(H a, H b, std::integer_sequence<int, L...>) {
+    const H parts[2] = {a, b};
+    V x;
+    __builtin_memcpy(&x, parts, sizeof(x));
+    return x;
 }
 #endif
+template <int Part, class V>
+PATRAC_FN Half<V> half_of(V x) {
+    return half_of<Part>(x, std::make_integer_sequence<int, sizeof(V) / sizeof(x[0]) / 2>{});
+}
+template <class V>
+PATRAC_FN V concatenated(Half<V> a, Half<V> b) {
+    return concatenated<V>(a, b, std::make_integer_sequence<int, sizeof(V) / sizeof(a[0])>{});
+}
+
+// The sum of the two halves of a vector.
+template <class V>
+PATRAC_FN auto folded(V x) {
+    return half_of<0>(x) + half_of<1>(x);
+}
 
 // Sum over lanes in a fixed order (halves added pairwise), the same for a given lane count on every processor.
 template <class V>
