@@ -113,7 +113,7 @@ template <class T>
 struct RunBuffers {
     const T* init = nullptr;                   // (chains, K)
     const double* prior_variance = nullptr;    // (K,)
-    T* theta = nullptr;                        // (chains, draws, K)
+    T* theta = nullptr;                        // (chains, draws, K), or null where a device keeps them
     double* log_likelihood = nullptr;          // (chains, draws)
     double* log_prior = nullptr;               // (chains, draws), normalised
     double* acceptance_rate = nullptr;         // (chains, draws): over the `thin` steps that end in the draw

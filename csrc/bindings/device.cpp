@@ -3,6 +3,7 @@
 #include "../cuda/flat_model.hpp"
 #include "arrays.hpp"
 #include "bindings.hpp"
+#include "device_tensor.hpp"
 #include "model_arguments.hpp"
 #include "run_chains.hpp"
 
@@ -101,16 +102,26 @@ void bind_device_model_of(py::module_& m, const char* name) {
         .def(
             "sample",
             [](Model& model, const RunConfig& config, const std::vector<std::uint64_t>& seeds, const Array<T>& init,
-               const Array<double>& prior_variance, py::object progress) {
+               const Array<double>& prior_variance, py::object progress, bool keep_on_device) {
                 require(std::ssize(seeds) == model.data_sets() &&
                             prior_variance.size() == model.data_sets() * model.dim() && init.ndim() == 2 &&
                             init.shape(0) > 0 && init.shape(0) % model.data_sets() == 0,
                         "a seed and prior_variance (K,) for each data set, and as many chains for each");
-                const auto run = [&](const RunConfig& c, auto&&... args) { return model.sample(c, seeds, args...); };
-                return run_chains<T>(run, model.dim(), config, init, prior_variance, std::move(progress));
+                std::shared_ptr<const DeviceMemory> theta;
+                const auto run = [&](const RunConfig& c, auto&&... args) {
+                    return model.sample(c, seeds, args..., keep_on_device ? &theta : nullptr);
+                };
+                py::dict result =
+                    run_chains<T>(run, model.dim(), config, init, prior_variance, std::move(progress), keep_on_device);
+                if (keep_on_device)
+                    result["theta"] = DeviceTensor{.memory = std::move(theta),
+                                                   .element_bytes = sizeof(T),
+                                                   .shape = {init.shape(0), config.draws, model.dim()},
+                                                   .pitch = config.draws * model.dim()};
+                return result;
             },
             py::arg("config"), py::arg("seeds"), py::arg("init").noconvert(), py::arg("prior_variance").noconvert(),
-            py::arg("progress"));
+            py::arg("progress"), py::arg("keep_on_device") = false);
 }
 
 }  // namespace

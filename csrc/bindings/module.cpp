@@ -13,6 +13,7 @@ PYBIND11_MODULE(_core, m) {
     m.attr("FLAGS") = PATRAC_FLAGS;
     m.attr("CUDA") = PATRAC_CUDA_VERSION;
     patrac::bindings::bind_model(m);
+    patrac::bindings::bind_device_tensor(m);
     patrac::bindings::bind_device(m);
     patrac::bindings::bind_noise(m);
     patrac::bindings::bind_testing(m);

@@ -40,15 +40,15 @@ private:
     std::exception_ptr error_;
 };
 
-// run(config, buffers, monitor) is called without the GIL.
+// run(config, buffers, monitor) is called without the GIL. Where `theta_stays` on a device, the result is without it.
 template <class T, class Run>
 py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Array<T>& init,
-                    const Array<double>& prior_variance, py::object progress) {
+                    const Array<double>& prior_variance, py::object progress, bool theta_stays = false) {
     const py::ssize_t draws = config.draws, phases = std::ssize(config.warmup);
     require(init.ndim() == 2 && init.shape(1) == dim && prior_variance.size() >= dim, "init or prior_variance shape");
     const py::ssize_t chains = config.chains = init.shape(0);
 
-    Array<T> theta({chains, draws, dim});
+    Array<T> theta({theta_stays ? 0 : chains, draws, dim});
     Array<double> log_likelihood({chains, draws}), log_prior({chains, draws});
     Array<double> acceptance({chains, draws}), step_size({chains, draws});
     Array<double> variance({config.variance.sampled ? chains : 0, draws});
@@ -64,7 +64,7 @@ py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Arr
     RunBuffers<T> buffers;
     buffers.init = init.data();
     buffers.prior_variance = prior_variance.data();
-    buffers.theta = theta.mutable_data();
+    buffers.theta = theta_stays ? nullptr : theta.mutable_data();
     buffers.log_likelihood = log_likelihood.mutable_data();
     buffers.log_prior = log_prior.mutable_data();
     buffers.acceptance_rate = acceptance.mutable_data();
@@ -88,7 +88,7 @@ py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Arr
     monitor.rethrow();
 
     py::dict result;
-    result["theta"] = theta;
+    if (!theta_stays) result["theta"] = theta;
     result["log_likelihood"] = log_likelihood;
     result["log_prior"] = log_prior;
     result["acceptance_rate"] = acceptance;

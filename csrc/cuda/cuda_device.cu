@@ -65,6 +65,8 @@ public:
         return status;
     }
 
+    DevicePlace place() const override { return {.kind = 2, .index = index_}; }
+
     // Enough threads that each has a tile of sums or two, see contract().
     int block_threads(std::int64_t nodes, std::int64_t rows) const override {
         const std::int64_t wanted = (nodes + 7) / 8 * ((rows + 3) / 4);

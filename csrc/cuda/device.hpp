@@ -62,6 +62,7 @@ public:
     virtual ~Device() = default;
 
     virtual DeviceStatus status() const = 0;
+    virtual DevicePlace place() const = 0;
     // Threads of a block that works on `nodes` nodes at a time over `rows` rows.
     virtual int block_threads(std::int64_t nodes, std::int64_t rows) const = 0;
 

@@ -1,6 +1,7 @@
 // What the bindings see of a device: whether there is one, and a model whose chains run on it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -32,6 +33,24 @@ struct DeviceLayout {
     const char* wide_inputs = "none";   // of a first layer on the matrix units: "bytes" or "floats"
 };
 
+// Whose memory an array is in, as DLPack numbers it.
+struct DevicePlace {
+    int kind = 0;  // 1: the host's, where devices are emulated; 2: CUDA's
+    int index = 0;
+};
+
+// Memory of a device that a run left to its caller. It outlives the model.
+class DeviceMemory {
+public:
+    virtual ~DeviceMemory() = default;
+
+    virtual void* data() const = 0;
+    virtual DevicePlace place() const = 0;
+    // `height` rows of `width` bytes, `pitch` bytes apart from `from` on, to rows without gaps.
+    virtual void download(void* to, const void* from, std::size_t pitch, std::size_t width,
+                          std::size_t height) const = 0;
+};
+
 template <class T>
 struct FlatModel;
 
@@ -49,9 +68,10 @@ public:
     // As Model::sample does, with pcn, pcnl and mgrad and without a sampled variance. The chains of each data set
     // follow those of the one before; each has its seed, in place of config.seed, and its prior_variance (data sets,
     // K). All are at the same step at any time: a phase of the warm-up that may end early ends where each data set's
-    // chains agree.
+    // chains agree. Where `theta` is not null it gets the array (chains, draws, K), which stays on the device, and
+    // buffers.theta is not written.
     virtual bool sample(const RunConfig& config, const std::vector<std::uint64_t>& seeds, const RunBuffers<T>& buffers,
-                        const Monitor& monitor) = 0;
+                        const Monitor& monitor, std::shared_ptr<const DeviceMemory>* theta = nullptr) = 0;
 };
 
 // "cuda" or, for tests, "emulated:N", a device of blocks of N = 1, 2, 4 .. host threads. Throws std::runtime_error with

@@ -26,6 +26,7 @@ public:
         status.shared_bytes = 96 * 1024;  // little, so that tests meet both places of a workspace
         return status;
     }
+    DevicePlace place() const override { return {.kind = 1, .index = 0}; }
     int block_threads(std::int64_t, std::int64_t) const override { return threads_; }
 
     void* allocate(std::size_t bytes) override {

@@ -16,6 +16,24 @@
 
 namespace patrac::PATRAC_LEVEL {
 
+// An array that a run left on its device; all work on it is done.
+template <class T>
+class LeftArray final : public DeviceMemory {
+public:
+    LeftArray(std::shared_ptr<Device> device, DeviceArray<T> array)
+        : device_(std::move(device)), array_(std::move(array)) {}
+
+    void* data() const override { return array_.data(); }
+    DevicePlace place() const override { return device_->place(); }
+    void download(void* to, const void* from, std::size_t pitch, std::size_t width, std::size_t height) const override {
+        device_->download_beside(to, width, from, pitch, width, height);
+    }
+
+private:
+    std::shared_ptr<Device> device_;  // outlives the array
+    DeviceArray<T> array_;
+};
+
 template <class T>
 class ResidentModel final : public DeviceModel<T> {
 public:
@@ -109,7 +127,7 @@ public:
     }
 
     bool sample(const RunConfig& config, const std::vector<std::uint64_t>& seeds, const RunBuffers<T>& buffers,
-                const Monitor& monitor) override {
+                const Monitor& monitor, std::shared_ptr<const DeviceMemory>* theta) override {
         const std::lock_guard lock(busy_);
         std::vector<FlatCollapse> collapse;
         for (std::size_t d = 0; config.collapse && d < variances_.size(); ++d) {
@@ -120,7 +138,10 @@ public:
                                             " shares its output weights' priors in another way than the first; sample "
                                             "it alone or without collapse=True");
         }
-        return DeviceRun<T>(*device_, plan_, config, seeds, buffers, collapse, threads_).run(monitor);
+        DeviceRun<T> run(*device_, plan_, config, seeds, buffers, theta != nullptr, collapse, threads_);
+        const bool completed = run.run(monitor);
+        if (theta) *theta = std::make_shared<LeftArray<T>>(device_, run.take_theta());
+        return completed;
     }
 
 private:

@@ -14,26 +14,11 @@
 
 #include "../sampling/schedule.hpp"
 #include "device.hpp"
+#include "draw_buffers.hpp"
 #include "flat_model.hpp"
 #include "slab_memory.hpp"
 
 namespace patrac::PATRAC_LEVEL {
-
-// The draws of one piece, on the device.
-template <class T>
-struct DrawBuffers {
-    DeviceArray<T> theta;
-    DeviceArray<double> log_likelihood, log_prior, acceptance_rate, step_size;
-    std::int64_t draws = 0;  // of each chain, in use
-    std::int64_t first = 0;  // the first one's place in the run
-
-    DrawBuffers(Device& device, std::int64_t chains, std::int64_t draws_at_most, std::int64_t dim)
-        : theta(device, chains * draws_at_most * dim),
-          log_likelihood(device, chains * draws_at_most),
-          log_prior(device, chains * draws_at_most),
-          acceptance_rate(device, chains * draws_at_most),
-          step_size(device, chains * draws_at_most) {}
-};
 
 // The memory of chains on a device, and the launch that points into it.
 template <class T>
@@ -137,9 +122,9 @@ private:
 template <class T>
 class DeviceRun {
 public:
-    // A seed for each data set; see DeviceModel::sample().
+    // A seed for each data set; see DeviceModel::sample(). Where theta stays on the device, take_theta() has it.
     DeviceRun(Device& device, const DevicePlan<T>& plan, const RunConfig& config,
-              const std::vector<std::uint64_t>& seeds, const RunBuffers<T>& buffers,
+              const std::vector<std::uint64_t>& seeds, const RunBuffers<T>& buffers, bool theta_stays,
               const std::vector<FlatCollapse>& collapse, int threads)
         : device_(device),
           config_(config),
@@ -150,6 +135,7 @@ public:
           launch_(memory_.launch),
           seeds_(device, seeds),
           blocks_(device, std::max<std::int64_t>(1, config.chains * blocks_at_most(config))),
+          draws_(device, config, plan.dim, theta_stays),
           chains_(static_cast<std::size_t>(config.chains)),
           schedules_(static_cast<std::size_t>(config.chains), Schedule(config)) {
         launch_.kernel = config.kernel;
@@ -189,7 +175,11 @@ public:
         return sample(monitor);
     }
 
+    DeviceArray<T> take_theta() { return draws_.take_theta(); }
+
 private:
+    using Piece = typename DrawBuffers<T>::Piece;
+
     const Schedule& schedule() const { return schedules_.front(); }
 
     static std::int64_t blocks_at_most(const RunConfig& config) {
@@ -299,61 +289,33 @@ private:
         return monitor(progress);
     }
 
-    // Two buffers in turn: while a piece writes to one, the other is copied out.
+    // While a piece runs, the draws of the one before are copied out.
     bool sample(const Monitor& monitor) {
         first_sampling_step_ = step_;
         launch_.sampling = true;
         launch_.phase = config_.sampling;
-        const std::int64_t each = config_.chains * launch_.plan.dim * static_cast<std::int64_t>(sizeof(T));
-        constexpr std::int64_t most_bytes = std::int64_t{256} << 20;
-        const std::int64_t room = std::clamp<std::int64_t>(most_bytes / each, 1, config_.draws);
-        DrawBuffers<T> buffers[2] = {{device_, config_.chains, room, launch_.plan.dim},
-                                     {device_, config_.chains, room, launch_.plan.dim}};
-        launch_.draws = room;
         const std::int64_t last_step = step_ + config_.draws * config_.thin;
         std::int64_t draws = 0;
-        DrawBuffers<T>* copied = nullptr;
+        std::optional<Piece> copied;
         bool going = true;
         for (int turn = 0; going && step_ < last_step; turn = 1 - turn) {
-            DrawBuffers<T>& into = buffers[turn];
             const std::int64_t since = step_ - first_sampling_step_ - draws * config_.thin;
-            launch_.steps = std::min({piece_, last_step - step_, room * config_.thin - since});
-            into.first = draws;
-            into.draws = (since + launch_.steps) / config_.thin;
-            launch_.out_theta = into.theta.data();
-            launch_.out_log_likelihood = into.log_likelihood.data();
-            launch_.out_log_prior = into.log_prior.data();
-            launch_.out_acceptance_rate = into.acceptance_rate.data();
-            launch_.out_step_size = into.step_size.data();
+            launch_.steps = std::min({piece_, last_step - step_, draws_.room() * config_.thin - since});
+            const Piece piece = draws_.piece(turn, draws, (since + launch_.steps) / config_.thin);
+            draws_.receive(piece, launch_);
             timed([&] {
                 launch();
-                if (copied) copy_out(*copied);
+                if (copied) draws_.copy_out(device_, *copied, out_);
             });
-            copied = &into;
-            draws += into.draws;
+            copied = piece;
+            draws += piece.draws;
             advance(launch_.steps);
             fetch_chains();
             going = keep_on(monitor);
         }
-        if (copied) copy_out(*copied);
+        if (copied) draws_.copy_out(device_, *copied, out_);
         std::fill_n(out_.draws_done, config_.chains, draws);
         return finish(step_ == last_step);
-    }
-
-    void copy_out(const DrawBuffers<T>& from) {
-        const auto copy = [&](auto* to, const auto& array, std::int64_t width) {
-            const std::size_t size = sizeof(*to), w = static_cast<std::size_t>(width);
-            device_.download_beside(to + from.first * width, size * w * static_cast<std::size_t>(config_.draws),
-                                    array.data(), size * w * static_cast<std::size_t>(launch_.draws),
-                                    size * w * static_cast<std::size_t>(from.draws),
-                                    static_cast<std::size_t>(config_.chains));
-        };
-        if (from.draws == 0) return;
-        copy(out_.theta, from.theta, launch_.plan.dim);
-        copy(out_.log_likelihood, from.log_likelihood, 1);
-        copy(out_.log_prior, from.log_prior, 1);
-        copy(out_.acceptance_rate, from.acceptance_rate, 1);
-        copy(out_.step_size, from.step_size, 1);
     }
 
     bool finish(bool completed) {
@@ -373,6 +335,7 @@ private:
     std::optional<SlabMemory<T>> slabs_;  // where blocks share evaluations
     DeviceArray<std::uint64_t> seeds_;
     DeviceArray<LogLikelihoodBlock> blocks_;
+    DrawBuffers<T> draws_;
     std::vector<DeviceChain> chains_;
     std::vector<Schedule> schedules_;
     std::int64_t step_ = 0, first_sampling_step_ = 0;

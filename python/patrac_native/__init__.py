@@ -20,6 +20,7 @@ from patrac_native import diagnostics, plots
 from patrac_native.architectures import Architecture, Custom, Full, Mix, Out, Sep, rank_nodes
 from patrac_native.build_info import build_info
 from patrac_native.device import device_status
+from patrac_native.device_array import DeviceArray
 from patrac_native.draws import Draws
 from patrac_native.kernels import PCN, PCNL, EllipticalSlice, Exact, Kernel, MGrad
 from patrac_native.last_layer import ExactPosterior
@@ -42,6 +43,7 @@ __all__ = [
     "Bernoulli",
     "Categorical",
     "Custom",
+    "DeviceArray",
     "Draws",
     "EllipticalSlice",
     "Exact",

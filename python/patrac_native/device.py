@@ -80,6 +80,16 @@ def check_kernel_on_device(device: str, kernel: Kernel) -> None:
         )
 
 
+def check_keeps(device: str, reason: str) -> None:
+    """Raise ValueError where draws are to stay on a device and the run goes to the CPU, for `reason`."""
+    if device == "cpu":
+        why = "" if reason == "given" else f" ({reason})"
+        raise ValueError(
+            f'keep_on_device=True needs device="cuda"; this run goes to the CPU{why}. Give a device or leave '
+            "keep_on_device out."
+        )
+
+
 def join_data_sets(device: str, posts: Sequence[Posterior]) -> Any:
     """The models of several posteriors of one type in a device's memory, for runs of all of them together."""
     build: Any = _core.DeviceModel32 if posts[0].dtype == np.float32 else _core.DeviceModel64

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.device_array import DeviceArray
 from patrac_native.likelihoods import Likelihood, likelihood_from_dict
 from patrac_native.network import Network
 from patrac_native.partial_network import PartialNetwork
@@ -30,7 +31,10 @@ class Draws:
     Attributes
     ----------
     theta : ndarray of the posterior's dtype, shape (chain, draw, K)
-        The kept states, in the order of `network.parameters`.
+        The kept states, in the order of `network.parameters`. Where they stayed on a device, the first use of `theta`
+        copies them to the host.
+    device_theta : DeviceArray
+        The same on the device, after `sample(..., keep_on_device=True)`.
     stats : dict of str to ndarray
         (chain, draw): log_likelihood, log_prior (both normalised), acceptance_rate (over the `thin` steps that end in
         the draw; for the elliptical slice steps over points evaluated), step_size, and variance where the noise
@@ -47,27 +51,51 @@ class Draws:
 
     def __init__(
         self,
-        theta: npt.NDArray[Any],
+        theta: npt.NDArray[Any] | DeviceArray,
         stats: Mapping[str, npt.NDArray[Any]],
         network: PartialNetwork,
         likelihood: Likelihood,
         settings: Mapping[str, Any],
     ) -> None:
-        self.theta = theta
+        self._device_theta = theta if isinstance(theta, DeviceArray) else None
+        self._theta = None if isinstance(theta, DeviceArray) else theta
+        self._shape = theta.shape
         self.stats = dict(stats)
         self.network = network
         self.likelihood = likelihood
         self.settings = dict(settings)
 
     @property
+    def theta(self) -> npt.NDArray[Any]:
+        """The kept states on the host, shape (chain, draw, K)."""
+        if self._theta is None:
+            self._theta = np.asarray(self._device_theta)
+        return self._theta
+
+    @property
+    def device_theta(self) -> DeviceArray:
+        """The kept states on the device, shape (chain, draw, K).
+
+        Raises
+        ------
+        ValueError
+            Where the run did not keep them there.
+        """
+        if self._device_theta is None:
+            raise ValueError(
+                'device_theta: these draws are on the host alone; run sample(..., device="cuda", keep_on_device=True).'
+            )
+        return self._device_theta
+
+    @property
     def n_chains(self) -> int:
         """Number of chains."""
-        return int(self.theta.shape[0])
+        return int(self._shape[0])
 
     @property
     def n_draws(self) -> int:
         """Kept states of each chain."""
-        return int(self.theta.shape[1])
+        return int(self._shape[1])
 
     @property
     def steps_per_second(self) -> float:
@@ -234,6 +262,10 @@ class Draws:
         stats = {name: arrays[f"stat_{name}"] for name in header["stats"]}
         likelihood = likelihood_from_dict(header["likelihood"])
         return cls(arrays["theta"], stats, network, likelihood, header["settings"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies and pickles hold the draws on the host alone."""
+        return {**self.__dict__, "_theta": self.theta, "_device_theta": None}
 
     def _flat_theta(self) -> npt.NDArray[Any]:
         return self.theta.reshape(-1, self.theta.shape[-1])

@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from patrac_native import _core
 from patrac_native.choice import check_kernel, choose_kernel
-from patrac_native.device import choose_device
+from patrac_native.device import check_keeps, choose_device
+from patrac_native.device_array import DeviceArray
 from patrac_native.draws import PER_DRAW, Draws
 from patrac_native.fit_quality import FitQuality
 from patrac_native.kernels import PCNL, Exact, Kernel
@@ -41,6 +42,7 @@ class PreparedRun:
     schedule: Warmup
     device: str
     device_reason: str
+    keep_on_device: bool
     config: _core.RunConfig
     start: npt.NDArray[Any]
     seed: int
@@ -79,7 +81,8 @@ class PreparedRun:
                 "verdict of the summary.",
                 stacklevel=3,
             )
-        theta = result["theta"][:, :kept]
+        whole = result["theta"]
+        theta = whole.part(0, len(self.start), kept) if isinstance(whole, DeviceArray) else whole[:, :kept]
         stats = {name: result[name][:, :kept] for name in PER_DRAW if name in result}
         for name in ("warmup_acceptance_rate", "warmup_step_size", "nonfinite", "warmup_nonfinite"):
             stats[name] = result[name]
@@ -114,11 +117,14 @@ def prepare_run(
     seed: int | None,
     threads: int | None,
     device: str,
+    keep_on_device: bool,
 ) -> PreparedRun:
     """Check and resolve the arguments of `patrac_native.sample`, with its errors."""
     if not isinstance(post, Posterior):
         raise TypeError(f"post must be a Posterior; got {type(post).__name__}.")
     device, device_reason = choose_device(device, post, kernel if isinstance(kernel, Kernel) else None)
+    if keep_on_device:
+        check_keeps(device, device_reason)
     kernel, reason = _resolve_kernel(kernel, warmup, post, device)
     schedule = _resolve_warmup(warmup, kernel, post)
     chains = check_count(chains, "chains")
@@ -173,6 +179,7 @@ def prepare_run(
         schedule=schedule,
         device=device,
         device_reason=device_reason,
+        keep_on_device=keep_on_device,
         config=config,
         start=start,
         seed=seed,

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from patrac_native import _core
 from patrac_native.device import join_data_sets
+from patrac_native.device_array import DeviceArray
 from patrac_native.draws import Draws
 from patrac_native.kernels import Kernel, MGrad
 from patrac_native.posterior import Posterior
@@ -31,6 +32,7 @@ def sample(
     seed: int | None = None,
     threads: int | None = None,
     device: str = "auto",
+    keep_on_device: bool = False,
     progress: bool | None = None,
 ) -> Draws:
     """Run Markov chains on a posterior.
@@ -71,6 +73,9 @@ def sample(
         Where to run. "cuda": one block of GPU threads for each chain, all chains in one launch, or the rows of few
         chains over all of the GPU; PCN, PCNL and MGrad, fixed variances. "auto" is the CPU;
         `draws.settings["device_reason"]` says why.
+    keep_on_device : bool
+        Whether theta stays on the device, where `draws.device_theta` hands it to other libraries (`DeviceArray`); the
+        first use of `draws.theta` copies it to the host. Not for the CPU.
     progress : bool, optional
         Whether to show a bar with acceptance rate and steps per second; by default only where stderr is a terminal.
 
@@ -102,6 +107,7 @@ def sample(
         seed=seed,
         threads=threads,
         device=device,
+        keep_on_device=keep_on_device,
     )
     started = time.perf_counter()
     with _ProgressBar(run.steps, progress) as report:
@@ -121,6 +127,7 @@ def sample_many(
     seed: int | None = None,
     threads: int | None = None,
     device: str = "auto",
+    keep_on_device: bool = False,
     progress: bool | None = None,
 ) -> list[Draws]:
     """Run chains on several posteriors, such as the replicates of a study: on a GPU all of them in one launch.
@@ -133,7 +140,7 @@ def sample_many(
     ----------
     posts : sequence of Posterior
         At least one.
-    kernel, draws, thin, warmup, threads, device, progress
+    kernel, draws, thin, warmup, threads, device, keep_on_device, progress
         As in `sample`.
     chains : int
         On each posterior.
@@ -171,6 +178,7 @@ def sample_many(
             seed=(first_seed + index) % 2**64,
             threads=threads,
             device=device,
+            keep_on_device=keep_on_device,
         )
         for index, post in enumerate(posts)
     ]
@@ -219,27 +227,40 @@ def _run_together(
         np.concatenate([run.start for run in runs]),
         np.stack([run.post.prior_variance for run in runs]),
         report,
+        first.keep_on_device,
     )
     chains = len(first.start)
+    theta = together.pop("theta")
     of_all = ("warmup_steps", "warmup_stable", "completed")
     return [
         {
             name: value if name in of_all else value[index * chains : (index + 1) * chains]
             for name, value in together.items()
         }
+        | {"theta": _chains_of(theta, index * chains, chains)}
         for index in range(len(runs))
     ]
+
+
+def _chains_of(theta: Any, first: int, chains: int) -> npt.NDArray[Any] | DeviceArray:
+    """Of (chains, draws, K) on the host or on a device."""
+    if isinstance(theta, _core.DeviceTensor):
+        return DeviceArray(theta.part(first, chains, theta.shape[1]))
+    part: npt.NDArray[Any] = theta[first : first + chains]
+    return part
 
 
 def _run(run: PreparedRun, report: Callable[[int, int, float], None] | None) -> dict[str, Any]:
     """Run the chains: on the CPU on the sufficient statistics where l is quadratic, else on the data."""
     post, config, start = run.post, run.config, run.start
     if run.device != "cpu":
-        return dict(post.device_model(run.device).sample(config, [run.seed], start, post.prior_variance, report))
+        model = post.device_model(run.device)
+        result = dict(model.sample(config, [run.seed], start, post.prior_variance, report, run.keep_on_device))
+        result["theta"] = _chains_of(result["theta"], 0, len(start))
+        return result
     form = post.quadratic
     if form is None:
-        result: dict[str, Any] = post.core_model.sample(config, start, post.prior_variance, report)
-        return result
+        return dict(post.core_model.sample(config, start, post.prior_variance, report))
     native: Any = _core.sample_quadratic32 if post.dtype == np.float32 else _core.sample_quadratic64
     common = {
         "constant": form.constant,

@@ -1,0 +1,315 @@
+"""Draws that stay on a device: those of any other run, handed to other libraries where they are, and their lifetime."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import patrac_native as pn
+import problems
+from patrac_native import sampling
+from patrac_native.device_array import DeviceArray
+from test_device_chains import KERNELS, WARMUPS, posterior, replicates, run
+from test_device_rows import many_rows
+
+DTYPES = ("float32", "float64")
+
+
+def kept_run(device: str, post: pn.Posterior | None = None, **more: Any) -> pn.Draws:
+    """Three chains of twelve draws that stay on the device."""
+    return run(posterior() if post is None else post, KERNELS["pcnl"], device, keep_on_device=True, **more)
+
+
+@pytest.fixture(params=["emulated:1", "emulated:4"])
+def emulated(request: pytest.FixtureRequest) -> str:
+    """Devices whose memory is the host's."""
+    name: str = request.param
+    return name
+
+
+# The same draws
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_draws_are_those_of_any_run(kernel: str, dtype: str, device: str) -> None:
+    """Bit by bit, in theta and all that is told of it, over several launches."""
+    post = posterior(dtype=dtype)
+    arguments: dict[str, Any] = {"draws": 400, "warmup": WARMUPS["fixed"]}
+    found = run(post, KERNELS[kernel], device, keep_on_device=True, **arguments)
+    expected = run(post, KERNELS[kernel], device, **arguments)
+    assert found.device_theta.shape == expected.theta.shape and found.theta.dtype == expected.theta.dtype
+    np.testing.assert_array_equal(found.theta, expected.theta)
+    assert set(found.stats) == set(expected.stats)
+    for name, values in expected.stats.items():
+        np.testing.assert_array_equal(found.stats[name], values, err_msg=name)
+
+
+def test_draws_of_collapsed_chains(device: str) -> None:
+    kernel = pn.MGrad(0.02, collapse=True)
+    found, expected = (run(posterior(), kernel, device, keep_on_device=keep) for keep in (True, False))
+    np.testing.assert_array_equal(found.theta, expected.theta)
+
+
+def test_draws_of_chains_that_share_blocks(device: str) -> None:
+    post = many_rows("gaussian", "mix", "float64").post
+    assert post.device_model(device).layout(False, 2)["blocks_of_chain"] > 1
+    found, expected = (
+        run(post, pn.PCNL(0.0005), device, chains=2, draws=6, keep_on_device=keep) for keep in (True, False)
+    )
+    np.testing.assert_array_equal(found.theta, expected.theta)
+    np.testing.assert_array_equal(found.stats["log_prior"], expected.stats["log_prior"])
+
+
+def test_draws_of_several_posteriors(device: str) -> None:
+    """Each has its own chains of the one array."""
+    arguments: dict[str, Any] = {"chains": 2, "draws": 6, "warmup": None, "seed": 3, "progress": False}
+    found, expected = (
+        pn.sample_many(replicates(), pn.PCNL(0.02), device=device, keep_on_device=keep, **arguments)
+        for keep in (True, False)
+    )
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.device_theta.shape == theirs.theta.shape
+        np.testing.assert_array_equal(ours.theta, theirs.theta)
+
+
+# Handed to others
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_numpy_takes_the_memory_over(dtype: str, emulated: str) -> None:
+    draws = kept_run(emulated, posterior(dtype=dtype))
+    array = draws.device_theta
+    assert (array.shape, array.ndim, array.dtype.name, array.device) == (draws.theta.shape, 3, dtype, "cpu")
+    first, second = np.from_dlpack(array), np.from_dlpack(array)
+    np.testing.assert_array_equal(first, draws.theta)
+    assert first.ctypes.data == second.ctypes.data != draws.theta.ctypes.data
+    assert first.strides == array.strides == draws.theta.strides
+    assert array.__dlpack_device__() == (1, 0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_torch_takes_the_memory_over(dtype: str, device: str) -> None:
+    torch = pytest.importorskip("torch")
+    draws = kept_run(device, posterior(dtype=dtype))
+    tensor = torch.from_dlpack(draws.device_theta)
+    assert tensor.dtype == getattr(torch, dtype)
+    assert tensor.device == torch.device(draws.device_theta.device)
+    np.testing.assert_array_equal(tensor.cpu().numpy(), draws.theta)
+    # One memory: what is written there is seen by the next to take it.
+    tensor[1, 2, 3] = 7.0
+    assert torch.from_dlpack(draws.device_theta)[1, 2, 3] == 7.0
+
+
+def test_both_forms_of_the_capsule_are_handed_out(emulated: str) -> None:
+    """Takers that know no version get the old one; what nobody takes is freed with the capsule."""
+    array = kept_run(emulated).device_theta
+    for version, name in ((None, "dltensor"), ((0, 8), "dltensor"), ((1, 0), "dltensor_versioned")):
+        assert f'"{name}"' in repr(array.__dlpack__(max_version=version))
+
+    def through(version: tuple[int, int] | None) -> np.ndarray[Any, Any]:
+        taken = SimpleNamespace(
+            __dlpack__=lambda **_: array.__dlpack__(max_version=version), __dlpack_device__=array.__dlpack_device__
+        )
+        return np.from_dlpack(taken)  # type: ignore[arg-type]
+
+    np.testing.assert_array_equal(through(None), through((1, 0)))
+    np.testing.assert_array_equal(through(None), np.asarray(array))
+
+
+def test_the_host_gets_copies(device: str) -> None:
+    array = kept_run(device).device_theta
+    host = np.asarray(array)
+    host[:] = 0.0
+    assert np.asarray(array).any() and np.asarray(array, dtype=np.float32).dtype == np.float32
+    copied = np.from_dlpack(array, device="cpu", copy=True)
+    np.testing.assert_array_equal(copied, np.asarray(array))
+    assert copied.ctypes.data != array._tensor.pointer
+    with pytest.raises(ValueError, match="copy=False: an array on a device comes to the host as a copy"):
+        array.__array__(copy=False)
+
+
+def test_no_other_device_gets_it(emulated: str) -> None:
+    array = kept_run(emulated).device_theta
+    with pytest.raises(BufferError, match="theta is on cpu: take it there"):
+        array.__dlpack__(dl_device=(2, 0))
+
+
+def test_the_cuda_interface_is_of_cuda_alone(emulated: str) -> None:
+    assert not hasattr(kept_run(emulated).device_theta, "__cuda_array_interface__")
+
+
+def test_what_the_cuda_interface_says() -> None:
+    """Its content, for memory that says it is the second GPU's."""
+    tensor: Any = SimpleNamespace(
+        shape=(2, 3, 5),
+        strides=(80, 20, 4),
+        element_bytes=4,
+        place=(2, 1),
+        pointer=4096,
+        fetch=lambda: np.ones((2, 3, 5)),
+    )
+    array = DeviceArray(tensor)
+    assert array.device == "cuda:1" and array.__dlpack_device__() == (2, 1)
+    assert array.__cuda_array_interface__ == {
+        "shape": (2, 3, 5),
+        "typestr": "<f4",
+        "data": (4096, False),
+        "strides": (80, 20, 4),
+        "stream": None,
+        "version": 3,
+    }
+    # The host may have a copy, and nothing else.
+    assert np.from_dlpack(array, device="cpu").sum() == 30
+    with pytest.raises(BufferError, match="theta is on cuda:1, and comes to the host as a copy"):
+        array.__dlpack__(dl_device=(1, 0), copy=False)
+    with pytest.raises(BufferError, match="theta is on cuda:1: take it there"):
+        array.__dlpack__(copy=True)
+
+
+# Lifetime
+
+
+def test_what_was_taken_outlives_draws_and_model(emulated: str) -> None:
+    post = problems.problem(problems.rng_of("lifetime"), (3, 9, 6, 3), 30).post
+    draws = kept_run(emulated, post, draws=2000)
+    expected, taken, capsule = draws.theta, np.from_dlpack(draws.device_theta), draws.device_theta.__dlpack__()
+    array = draws.device_theta
+    del draws, post
+    gc.collect()
+    # New memory of the same size would lie where freed memory did.
+    others = [np.full(expected.shape, np.nan) for _ in range(8)]
+    np.testing.assert_array_equal(taken, expected)
+    np.testing.assert_array_equal(np.asarray(array), expected)
+    del array, taken, others
+    gc.collect()
+    assert capsule is not None
+
+
+def test_a_part_outlives_the_others(emulated: str) -> None:
+    arguments: dict[str, Any] = {"chains": 2, "draws": 500, "warmup": None, "progress": False}
+    several = pn.sample_many(replicates(), pn.PCNL(0.02), device=emulated, keep_on_device=True, **arguments)
+    expected, last = several[2].theta, several[2].device_theta
+    del several
+    gc.collect()
+    np.testing.assert_array_equal(np.from_dlpack(last), expected)
+
+
+# The draws around it
+
+
+def test_draws_work_as_any_other(device: str, tmp_path: Path) -> None:
+    draws, expected = kept_run(device), run(posterior(), KERNELS["pcnl"], device)
+    assert (draws.n_chains, draws.n_draws) == (3, 12) and draws._theta is None
+    X = posterior().X[:4]
+    draws.save(tmp_path / "run.npz")
+    np.testing.assert_array_equal(pn.Draws.load(tmp_path / "run.npz").theta, expected.theta)
+    np.testing.assert_array_equal(draws.predict(X), expected.predict(X))
+    np.testing.assert_array_equal(draws.thinned(3).theta, expected.thinned(3).theta)
+    np.testing.assert_array_equal(draws.summary(X).mean, expected.summary(X).mean)
+    for again in (copy.deepcopy(draws), pickle.loads(pickle.dumps(draws))):
+        np.testing.assert_array_equal(again.theta, expected.theta)
+        with pytest.raises(ValueError, match="these draws are on the host alone"):
+            again.device_theta  # noqa: B018
+
+
+def test_theta_is_fetched_once(device: str) -> None:
+    draws = kept_run(device)
+    assert draws.theta is draws.theta
+
+
+@pytest.mark.parametrize("calls", [1, 3])
+def test_interrupted_runs_have_the_kept_draws_alone(calls: int, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def interrupt(*progress: float) -> None:
+        seen.append(progress)
+        if len(seen) == calls:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(sampling._ProgressBar, "_report", lambda _, *progress: interrupt(*progress))
+    with pytest.warns(UserWarning, match="interrupted"):
+        draws = pn.sample(
+            posterior(),
+            KERNELS["pcnl"],
+            chains=2,
+            draws=100_000,
+            warmup=None,
+            seed=4,
+            device=device,
+            keep_on_device=True,
+            progress=True,
+        )
+    kept = draws.n_draws
+    assert 0 < kept < 100_000 and draws.device_theta.shape == draws.theta.shape == (2, kept, posterior().dim)
+    assert draws.device_theta.strides[0] == 100_000 * draws.device_theta.strides[1]
+    few = min(kept, 100)
+    first = run(posterior(), KERNELS["pcnl"], device, chains=2, draws=few, thin=1)
+    np.testing.assert_array_equal(draws.theta[:, :few], first.theta)
+    if not device.startswith("cuda"):
+        np.testing.assert_array_equal(np.from_dlpack(draws.device_theta), draws.theta)
+
+
+def test_a_run_interrupted_in_warmup_has_none(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sampling._ProgressBar, "_report", interrupt)
+    with pytest.warns(UserWarning, match="interrupted: 0 of 5 draws"):
+        draws = pn.sample(
+            posterior(),
+            KERNELS["pcnl"],
+            draws=5,
+            warmup=pn.Warmup((pn.Phase(10**6),)),
+            device=device,
+            keep_on_device=True,
+            progress=True,
+        )
+    assert draws.device_theta.shape == draws.theta.shape == (4, 0, posterior().dim)
+
+
+# Messages
+
+
+@pytest.mark.parametrize(
+    ("device", "why"),
+    [("cpu", "this run goes to the CPU. Give"), ("auto", r"this run goes to the CPU \(.*CUDA.*\)\. Give")],
+)
+def test_the_cpu_keeps_nothing_on_a_device(device: str, why: str) -> None:
+    for sample in (pn.sample, lambda post, *rest, **more: pn.sample_many([post], *rest, **more)):
+        with pytest.raises(ValueError, match=rf'^keep_on_device=True needs device="cuda"; {why}'):
+            sample(posterior(), pn.PCNL(0.1), device=device, keep_on_device=True)
+
+
+def test_draws_of_other_runs_have_no_device_theta(device: str) -> None:
+    for where in ("cpu", device):
+        draws = run(posterior(), KERNELS["pcnl"], where)
+        with pytest.raises(ValueError, match=r'device_theta: these draws .* device="cuda", keep_on_device=True\)'):
+            draws.device_theta  # noqa: B018
+
+
+def test_draws_that_the_device_cannot_hold_are_refused_at_once(device: str) -> None:
+    """A million parameters and 20 million draws: 160 TB, more than an address can say."""
+    X = np.ones((2, 10**6), dtype=np.float32)
+    net = pn.Network([np.full((1, 10**6), 1e-6)], [np.zeros(1)])
+    post = pn.Posterior(net, pn.Full(), problems.PRIOR, pn.Gaussian(1.0), X, np.zeros(2), dtype="float64")
+    with pytest.raises(
+        RuntimeError, match=r"keep_on_device: the draws take 1525\d{5} MiB, which the device has not left"
+    ):
+        pn.sample(
+            post,
+            pn.PCNL(0.1),
+            chains=1,
+            draws=20_000_000,
+            warmup=None,
+            device=device,
+            keep_on_device=True,
+            progress=False,
+        )
