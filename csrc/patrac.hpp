@@ -49,7 +49,8 @@ struct Likelihood {
 template <class T>
 struct DataView {
     std::int64_t n_rows = 0;
-    const T* inputs = nullptr;  // (n, d): entry (r, j) at inputs[r * row_step + j * column_step]
+    const T* inputs = nullptr;                  // (n, d): entry (r, j) at inputs[r * row_step + j * column_step]
+    const std::uint8_t* byte_inputs = nullptr;  // in place of `inputs`, where they came as bytes
     std::int64_t row_step = 0;
     std::int64_t column_step = 0;
     const double* targets = nullptr;      // (n, m); class labels (n,) for Categorical; null when only f is wanted

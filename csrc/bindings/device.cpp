@@ -52,7 +52,7 @@ void bind_data_set_of(py::module_& m, const char* name) {
         py::init([](const std::string& device, const std::string& activation, const Arrays& weights,
                     const Arrays& biases, const Masks& weight_masks, const Masks& bias_masks,
                     const std::optional<std::pair<Arrays, Arrays>>& companion, const std::string& likelihood,
-                    const Array<double>& variance, const py::array_t<T>& inputs, const Array<double>& targets,
+                    const Array<double>& variance, const py::array& inputs, const Array<double>& targets,
                     const Array<double>& row_weights) {
             const ModelArguments<T> model(activation, weights, biases, weight_masks, bias_masks, companion, likelihood,
                                           variance, inputs, targets, row_weights, false);
@@ -78,6 +78,7 @@ void bind_device_model_of(py::module_& m, const char* name) {
                  return make_device_model<T>(device, held);
              }),
              py::arg("device"), py::arg("data_sets"))
+        .def_property_readonly("bytes", &Model::bytes)
         .def(
             "layout",
             [](const Model& model, bool persists, std::int64_t chains) {

@@ -30,7 +30,7 @@ void bind_model_of(py::module_& m, const char* name) {
         .def(py::init([](const std::string& activation, const Arrays& weights, const Arrays& biases,
                          const Masks& weight_masks, const Masks& bias_masks,
                          const std::optional<std::pair<Arrays, Arrays>>& companion, const std::string& likelihood,
-                         const Array<double>& variance, const py::array_t<T>& inputs, const Array<double>& targets,
+                         const Array<double>& variance, const py::array& inputs, const Array<double>& targets,
                          const Array<double>& row_weights, const std::string& level, bool in_place) {
                  const ModelArguments<T> model(activation, weights, biases, weight_masks, bias_masks, companion,
                                                likelihood, variance, inputs, targets, row_weights, in_place);

@@ -86,7 +86,7 @@ struct ModelArguments {
     ModelArguments(const std::string& activation, const Arrays& weights, const Arrays& biases,
                    const Masks& weight_masks, const Masks& bias_masks,
                    const std::optional<std::pair<Arrays, Arrays>>& fixed, const std::string& likelihood_name,
-                   const Array<double>& variance, const py::array_t<T>& inputs, const Array<double>& targets,
+                   const Array<double>& variance, const py::array& inputs, const Array<double>& targets,
                    const Array<double>& row_weights, bool in_place)
         : network(make_network(activation, weights, biases, &weight_masks, &bias_masks)),
           likelihood{named(likelihoods, likelihood_name), to_vector(variance)} {
@@ -96,15 +96,18 @@ struct ModelArguments {
                 "companion of the same inputs and outputs");
         require(inputs.ndim() == 2 && inputs.shape(1) == network.n_inputs(), "inputs shape");
         require(row_weights.size() == inputs.shape(0), "row_weights shape");
-        constexpr py::ssize_t size = sizeof(T);
+        const bool bytes = py::isinstance<py::array_t<std::uint8_t>>(inputs);
+        require(bytes || py::isinstance<py::array_t<T>>(inputs), "inputs of the model's type or bytes");
+        const py::ssize_t size = inputs.itemsize();
         require(inputs.strides(0) % size == 0 && inputs.strides(1) % size == 0, "aligned inputs");
         data = {.n_rows = inputs.shape(0),
-                .inputs = inputs.data(),
+                .inputs = bytes ? nullptr : static_cast<const T*>(inputs.data()),
+                .byte_inputs = bytes ? static_cast<const std::uint8_t*>(inputs.data()) : nullptr,
                 .row_step = inputs.strides(0) / size,
                 .column_step = inputs.strides(1) / size,
                 .targets = targets.data(),
                 .row_weights = row_weights.data(),
-                .owner = in_place ? hold(inputs) : nullptr};
+                .owner = in_place && !bytes ? hold(inputs) : nullptr};
         require(targets.size() == inputs.shape(0) * targets_per_row(likelihood.kind, network.n_outputs()),
                 "targets shape");
         require(likelihood.kind != LikelihoodKind::gaussian || variance.size() == network.n_outputs(),

@@ -28,6 +28,13 @@ PATRAC_FN auto with_activation(Activation activation, F&& f) {
     return f(Tanh{});
 }
 
+// Input `column` of row `row`.
+template <class T>
+PATRAC_FN T input_of(const DataView<T>& data, std::int64_t row, std::int64_t column) {
+    const std::int64_t at = row * data.row_step + column * data.column_step;
+    return data.byte_inputs ? static_cast<T>(data.byte_inputs[at]) : data.inputs[at];
+}
+
 // Dense affine maps over constant nodes: out = bias + weights * below, float64, node-major.
 struct FixedMap {
     std::vector<std::int32_t> nodes;  // which nodes of the layer the rows of `weights` are
@@ -187,8 +194,7 @@ private:
 
         for (std::int64_t r = 0; r < padded(filled); ++r)
             for (std::int64_t j = 0; j < plan_.n_inputs; ++j)
-                work.below[j * work.stride + r] =
-                    static_cast<double>(data.inputs[source_row(r) * data.row_step + j * data.column_step]);
+                work.below[j * work.stride + r] = static_cast<double>(input_of(data, source_row(r), j));
         const double* companion_output = run_companion(work, vectors);
 
         for (std::size_t l = 0; l < plan_.layers.size(); ++l) {
@@ -196,7 +202,8 @@ private:
             const bool is_output = l + 1 == plan_.layers.size();
             const bool stay = l == 0 && packed.inputs;
             T* const constants = stay ? packed.last_inputs.data() : tile + packed.layout.constants[l];
-            const std::int64_t n_constant = stay && t + 1 < packed.n_tiles ? 0 : layer.n_constant();
+            const bool elsewhere = (l == 0 && packed.inputs_elsewhere) || (stay && t + 1 < packed.n_tiles);
+            const std::int64_t n_constant = elsewhere ? 0 : layer.n_constant();
             for (std::int64_t s = 0; s < n_constant; ++s) {
                 const double* value =
                     work.below.data() + layer.constant_sources[static_cast<std::size_t>(s)] * work.stride;

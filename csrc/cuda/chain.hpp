@@ -61,6 +61,7 @@ private:
         const TileBlock<T, Zeta> tile{block_,
                                       plan,
                                       plan.tiles + moves_.set * plan.tiles_step,
+                                      plan.inputs + moves_.set * plan.inputs_step,
                                       plan.precision + moves_.set * plan.n_outputs,
                                       moves_.packed,
                                       workspace + launch_.layout.value,

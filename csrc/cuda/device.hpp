@@ -29,8 +29,11 @@ public:
 
     T* data() const { return data_; }
     std::int64_t size() const { return size_; }
+    std::int64_t bytes() const { return size_ * static_cast<std::int64_t>(sizeof(T)); }
     void upload(const T* from);
+    void upload(std::int64_t first, const std::vector<T>& values);  // from element `first` on
     void download(T* to) const;
+    void download(std::int64_t first, std::vector<T>& values) const;
 
 private:
     void swap(DeviceArray& other) {
@@ -38,7 +41,6 @@ private:
         std::swap(data_, other.data_);
         std::swap(size_, other.size_);
     }
-    std::size_t bytes() const { return static_cast<std::size_t>(size_) * sizeof(T); }
 
     Device* device_ = nullptr;  // outlives the array
     T* data_ = nullptr;
@@ -85,7 +87,7 @@ public:
 
 template <class T>
 DeviceArray<T>::DeviceArray(Device& device, std::int64_t size) : device_(&device), size_(size) {
-    data_ = static_cast<T*>(device.allocate(bytes()));
+    data_ = static_cast<T*>(device.allocate(static_cast<std::size_t>(bytes())));
 }
 template <class T>
 DeviceArray<T>::DeviceArray(Device& device, const std::vector<T>& values) : DeviceArray(device, std::ssize(values)) {
@@ -97,11 +99,20 @@ DeviceArray<T>::~DeviceArray() {
 }
 template <class T>
 void DeviceArray<T>::upload(const T* from) {
-    device_->upload(data_, from, bytes());
+    device_->upload(data_, from, static_cast<std::size_t>(bytes()));
+}
+template <class T>
+void DeviceArray<T>::upload(std::int64_t first, const std::vector<T>& values) {
+    device_->upload(data_ + first, values.data(), values.size() * sizeof(T));
 }
 template <class T>
 void DeviceArray<T>::download(T* to) const {
-    device_->download(to, data_, bytes());
+    device_->download(to, data_, static_cast<std::size_t>(bytes()));
+}
+
+template <class T>
+void DeviceArray<T>::download(std::int64_t first, std::vector<T>& values) const {
+    device_->download(values.data(), data_ + first, values.size() * sizeof(T));
 }
 
 }  // namespace patrac::PATRAC_LEVEL

@@ -62,6 +62,7 @@ public:
 
     virtual std::int64_t dim() const = 0;
     virtual std::int64_t data_sets() const = 0;
+    virtual std::int64_t bytes() const = 0;  // of the device's memory, between runs
     virtual DeviceLayout layout(bool persists, std::int64_t chains) const = 0;
     // As Model::evaluate does, of the first data set.
     virtual void evaluate(const T* theta, std::int64_t batch, double* log_likelihood, T* gradient) = 0;

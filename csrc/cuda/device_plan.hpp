@@ -39,6 +39,8 @@ struct DevicePlan {
     std::int64_t packed_step;
     const T* tiles;  // (n_tiles, tile_size)
     std::int64_t tiles_step;
+    const T* inputs;  // (n_tiles, n_constant, stride) of the first layer; null where no tile reads them
+    std::int64_t inputs_step;
     const T* precision;  // (m,) for each data set
     // (K,), and ones up to a whole four: C and its root.
     const T *prior_variance, *prior_deviation;

@@ -92,6 +92,31 @@ void flatten_layer(const PlanLayer& layer, FlatModel<T>& flat) {
     flat.layers.push_back(out);
 }
 
+// Whether the constants of the first layer are whole numbers of a byte.
+template <class T>
+bool are_bytes(const PlanLayer& layer, const DataView<T>& data) {
+    if (data.byte_inputs) return true;
+    for (std::int64_t r = 0; r < data.n_rows; ++r)
+        for (const std::int32_t j : layer.constant_sources)
+            if (const T x = flattening::input_of(data, r, j); !(x >= T(0) && x <= T(255) && x == std::floor(x)))
+                return false;
+    return true;
+}
+
+// See FlatModel::inputs.
+template <class T, class X>
+std::vector<X> tiled_inputs(const PlanLayer& layer, const DataView<T>& data, const FlatModel<T>& flat) {
+    std::vector<X> tiled(static_cast<std::size_t>(flat.n_tiles * layer.n_constant() * flat.stride));
+    auto to = tiled.begin();
+    for (int t = 0; t < flat.n_tiles; ++t)
+        for (const std::int32_t j : layer.constant_sources)
+            for (int r = 0; r < flat.stride; ++r) {
+                const std::int64_t row = std::min<std::int64_t>(std::int64_t{t} * flat.stride + r, data.n_rows - 1);
+                *to++ = static_cast<X>(flattening::input_of(data, row, j));
+            }
+    return tiled;
+}
+
 }  // namespace
 
 template <class T>
@@ -132,9 +157,10 @@ FlatModel<T> flatten(const Network& network, const std::optional<Network>& compa
     std::int64_t tiles = (data.n_rows + fits - 1) / fits;
     if (tiles > most_slabs) tiles = (tiles + most_slabs - 1) / most_slabs * most_slabs;  // as many in each slab
     const TileLayout layout(plan, tile_stride((data.n_rows + tiles - 1) / tiles),
-                            targets_per_row(likelihood.kind, plan.n_outputs), false);
+                            targets_per_row(likelihood.kind, plan.n_outputs), true);
     constexpr std::int64_t lanes = 4;  // what a thread takes at once
     PackedData<T> packed(plan, layout, data.n_rows, lanes);
+    packed.inputs_elsewhere = true;
     Packer(plan, network, companion).fill(data, likelihood.kind, packed);
     flat.n_rows = narrowed(data.n_rows, "rows");
     flat.n_tiles = narrowed(packed.n_tiles, "tiles");
@@ -147,6 +173,12 @@ FlatModel<T> flatten(const Network& network, const std::optional<Network>& compa
         flat.layers[l].offsets = static_cast<int>(layout.offsets[l]);
     }
     flat.tiles.assign(packed.values.data(), packed.values.data() + packed.values.size());
+    const PlanLayer& first = plan.layers.front();
+    narrowed(first.n_constant() * layout.stride, "inputs of a tile");
+    if (are_bytes(first, data))
+        flat.byte_inputs = tiled_inputs<T, std::uint8_t>(first, data, flat);
+    else
+        flat.inputs = tiled_inputs<T, T>(first, data, flat);
     return flat;
 }
 

@@ -27,7 +27,7 @@ struct FlatLayer {
     int pitch;            // of packed weights, a multiple of four
     int weights, biases;  // in the packed parameters
     int value;            // first row of the layer among all layers' rows
-    int constants;        // in a tile: (n_constant, stride)
+    int constants;        // in a tile: (n_constant, stride); of the first layer see FlatModel::inputs
     int offsets;          // in a tile: (offset rows, stride)
     int offset_of_row;    // in indices: (n_rows,) which offset, -1 for none
     int first_block, n_blocks;
@@ -59,6 +59,10 @@ struct FlatModel {
     int n_tiles = 0, tile_size = 0, stride = 0;
     int targets = 0, row_weights = 0;  // in a tile
     std::vector<T> tiles;              // (n_tiles, tile_size)
+    // (n_tiles, n_constant, stride), the constants of the first layer: in one of the two, in bytes where all are whole
+    // numbers of a byte. Padding rows repeat the last one.
+    std::vector<T> inputs;
+    std::vector<std::uint8_t> byte_inputs;
 
     explicit FlatModel(Plan of) : plan(std::make_shared<Plan>(std::move(of))) {}
     FlatModel(FlatModel&&) noexcept;
@@ -67,6 +71,15 @@ struct FlatModel {
     // Elements of T that one chain works on, beside those for each row of a tile, see WorkspaceLayout.
     std::int64_t chain_elements() const { return static_cast<std::int64_t>(packed.size()) + 4LL * dim; }
 };
+
+// Calls f with the array of the inputs.
+template <class T, class F>
+void with_inputs(const FlatModel<T>& flat, const F& f) {
+    if (flat.byte_inputs.empty())
+        f(flat.inputs);
+    else
+        f(flat.byte_inputs);
+}
 
 template <class T>
 using DataSets = std::vector<std::shared_ptr<const FlatModel<T>>>;

@@ -74,6 +74,7 @@ public:
         plan_.packed_step = std::ssize(flat.packed);
         plan_.tiles = tiles_.data();
         plan_.tiles_step = std::ssize(flat.tiles);
+        plan_.inputs_step = std::int64_t{flat.n_tiles} * flat.layers.front().n_constant * flat.stride;
         plan_.precision = precision_.data();
         plan_.constants = constants_.data();
         plan_.n_rows = flat.n_rows;
@@ -87,6 +88,7 @@ public:
                 wide_ = WideMemory(*device_, flat);
                 plan_.wide = wide_.inputs;
             }
+        if (!plan_.wide.by_row) send_inputs(data_sets);
         std::int64_t widest = 1;
         for (const FlatLayer& layer : flat.layers) widest = std::max<std::int64_t>(widest, layer.n_rows);
         threads_ = device_->block_threads(widest, std::min(flat.n_rows, flat.stride));
@@ -94,6 +96,10 @@ public:
 
     std::int64_t dim() const override { return plan_.dim; }
     std::int64_t data_sets() const override { return data_sets_; }
+    std::int64_t bytes() const override {
+        return blocks_.bytes() + indices_.bytes() + position_.bytes() + packed_.bytes() + tiles_.bytes() +
+               inputs_.bytes() + precision_.bytes() + constants_.bytes() + wide_.bytes();
+    }
     DeviceLayout layout(bool persists, std::int64_t chains) const override {
         constexpr auto bytes = static_cast<std::int64_t>(sizeof(T));
         if (shares_evaluations(chains, plan_.n_tiles)) {
@@ -109,6 +115,8 @@ public:
 
     void evaluate(const T* theta, std::int64_t batch, double* log_likelihood, T* gradient) override {
         const std::lock_guard lock(busy_);
+        const bool shares = shares_evaluations(batch, plan_.n_tiles);
+        if (!shares) need_tiles();
         const std::vector<double> ones(static_cast<std::size_t>(plan_.dim), 1.0);
         DeviceChains<T> memory(*device_, plan_, 1, batch, ones.data(), theta, false, {});
         const DeviceArray<std::uint64_t> seeds(*device_, std::int64_t{1});
@@ -116,7 +124,7 @@ public:
         memory.launch.seeds = seeds.data();
         memory.launch.start = true;
         memory.launch.steps = 1;
-        if (shares_evaluations(batch, plan_.n_tiles))
+        if (shares)
             SlabMemory<T>(*device_, memory.launch, batch).launch(*device_, memory.launch, threads_);
         else
             device_->launch(memory.launch, static_cast<int>(batch), threads_);
@@ -138,6 +146,7 @@ public:
                                             " shares its output weights' priors in another way than the first; sample "
                                             "it alone or without collapse=True");
         }
+        if (config.collapse || !shares_evaluations(config.chains, plan_.n_tiles)) need_tiles();
         DeviceRun<T> run(*device_, plan_, config, seeds, buffers, theta != nullptr, collapse, threads_);
         const bool completed = run.run(monitor);
         if (theta) *theta = std::make_shared<LeftArray<T>>(device_, run.take_theta());
@@ -163,6 +172,30 @@ private:
                                         differs + "; those of one run must be alike");
     }
 
+    // The inputs of all data sets as tiles of T, a tile at a time where they are bytes.
+    void send_inputs(const DataSets<T>& data_sets) {
+        inputs_ = DeviceArray<T>(*device_, std::max<std::int64_t>(1, data_sets_ * plan_.inputs_step));
+        const std::int64_t tile = plan_.inputs_step / plan_.n_tiles;
+        for (std::int64_t d = 0; d < data_sets_; ++d)
+            with_inputs(*data_sets[static_cast<std::size_t>(d)], [&](const auto& values) {
+                std::vector<T> block(static_cast<std::size_t>(tile));
+                for (std::int64_t t = 0; t < plan_.n_tiles && tile > 0; ++t) {
+                    std::copy_n(values.begin() + t * tile, tile, block.begin());
+                    inputs_.upload(d * plan_.inputs_step + t * tile, block);
+                }
+            });
+        plan_.inputs = inputs_.data();
+    }
+
+    // Blocks that evaluate alone read the inputs of a wide first layer from tiles, made when they are first needed.
+    void need_tiles() {
+        if constexpr (std::is_same_v<T, float>)
+            if (plan_.wide.by_row && !plan_.inputs) {
+                inputs_ = wide_.tiles(*device_, plan_.n_rows, plan_.n_tiles, plan_.stride);
+                plan_.inputs = inputs_.data();
+            }
+    }
+
     DeviceArray<T> joined(const DataSets<T>& data_sets, std::vector<T> FlatModel<T>::* values) const {
         if (data_sets.size() == 1 && !(*data_sets.front().*values).empty())
             return DeviceArray<T>(*device_, *data_sets.front().*values);
@@ -182,7 +215,7 @@ private:
     std::vector<std::vector<double>> variances_;  // by data set: (m,) of the noise, Gaussian
     DeviceArray<FlatGradientBlock> blocks_;
     DeviceArray<int> indices_, position_;
-    DeviceArray<T> packed_, tiles_, precision_;
+    DeviceArray<T> packed_, tiles_, inputs_, precision_;
     DeviceArray<double> constants_;
     WideMemory wide_;
     DevicePlan<T> plan_;

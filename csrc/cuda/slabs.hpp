@@ -151,6 +151,7 @@ PATRAC_DEVICE void evaluate_slab(const ThreadBlock& block, const SlabLaunch<T>& 
     const TileBlock<T, Zeta> tile{block,
                                   plan,
                                   plan.tiles + moves.set * plan.tiles_step,
+                                  plan.inputs + moves.set * plan.inputs_step,
                                   plan.precision + moves.set * plan.n_outputs,
                                   packed,
                                   workspace + launch.slab.value,

@@ -58,8 +58,8 @@ template <class T, class Zeta>
 struct TileBlock {
     ThreadBlock block;
     const DevicePlan<T>& plan;
-    const T *tiles, *precision;  // of the block's data set
-    T* packed;                   // (n_packed,) parameters
+    const T *tiles, *inputs, *precision;  // of the block's data set
+    T* packed;                            // (n_packed,) parameters
     T* value;       // (n_value_rows, stride): activations, which the reverse pass turns into dl/d(pre-activation)
     T* pre;         // the same before the activation, where plan.keeps_pre
     const T* ones;  // (stride,)
@@ -100,8 +100,7 @@ struct TileBlock {
                                      packed + layer.weights,
                                      layer.pitch,
                                      plan.padded_rows(t)},
-                DeviceSources<T>{tile(t) + layer.constants, given ? 0 : layer.n_constant, plan.stride},
-                layer.constant_column,
+                DeviceSources<T>{constants(l, t), given ? 0 : layer.n_constant, plan.stride}, layer.constant_column,
                 ForwardEnds{Zeta{plan.activation}, is_output, packed + layer.biases, tile(t) + layer.offsets,
                             plan.indices + layer.offset_of_row, value_row(l, 0), pre_rows(l), given, plan.stride});
             block.sync();
@@ -174,8 +173,7 @@ struct TileBlock {
     PATRAC_DEVICE const T* source(int l, int t, int s) const {
         const FlatLayer& layer = plan.layers[l];
         if (s < layer.n_varying) return value_row(l - 1, s);
-        if (s < layer.n_varying + layer.n_constant)
-            return tile(t) + layer.constants + (s - layer.n_varying) * plan.stride;
+        if (s < layer.n_varying + layer.n_constant) return constants(l, t) + (s - layer.n_varying) * plan.stride;
         return ones;
     }
 
@@ -224,6 +222,11 @@ private:
         }
     };
 
+    // The constant sources of layer l, see PackedData::constants().
+    PATRAC_DEVICE const T* constants(int l, int t) const {
+        if (l > 0) return tile(t) + plan.layers[l].constants;
+        return inputs + static_cast<std::int64_t>(t) * plan.layers[0].n_constant * plan.stride;
+    }
     PATRAC_DEVICE T* given_rows(int t) const {
         return first_layer ? first_layer + static_cast<std::int64_t>(t) * plan.layers[0].n_rows * plan.stride : nullptr;
     }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -23,16 +22,11 @@ public:
         inputs.features = layer.n_constant;
         inputs.padded_features = up(layer.n_constant, wide_depth);
         inputs.padded_rows = up(flat.n_rows, wide_depth);
-        inputs.bytes = true;
-        for (int r = 0; inputs.bytes && r < flat.n_rows; ++r)
-            for (int j = 0; inputs.bytes && j < inputs.features; ++j) inputs.bytes = is_byte(input(flat, r, j));
-        if (inputs.bytes) {
-            inputs.by_row = by_row(device, flat, bytes_by_row_);
-            inputs.by_feature = by_feature(device, flat, bytes_by_feature_);
-        } else {
-            inputs.by_row = by_row(device, flat, floats_by_row_);
-            inputs.by_feature = by_feature(device, flat, floats_by_feature_);
-        }
+        inputs.bytes = !flat.byte_inputs.empty();
+        if (inputs.bytes)
+            fill(device, flat, flat.byte_inputs, bytes_by_row_, bytes_by_feature_);
+        else
+            fill(device, flat, flat.inputs, floats_by_row_, floats_by_feature_);
         std::vector<int> entry(static_cast<std::size_t>(flat.dim), -1);
         for (int b = layer.first_block; b < layer.first_block + layer.n_blocks; ++b) {
             const FlatGradientBlock& block = flat.blocks[static_cast<std::size_t>(b)];
@@ -47,6 +41,16 @@ public:
         inputs.entry = entry_.data();
     }
 
+    // The inputs again as tiles that blocks alone read, (n_tiles, features, stride).
+    DeviceArray<float> tiles(Device& device, std::int64_t n, std::int64_t n_tiles, std::int64_t stride) const {
+        return inputs.bytes ? tiles_of(device, bytes_by_row_, n, n_tiles, stride)
+                            : tiles_of(device, floats_by_row_, n, n_tiles, stride);
+    }
+    std::int64_t bytes() const {
+        return bytes_by_row_.bytes() + bytes_by_feature_.bytes() + floats_by_row_.bytes() + floats_by_feature_.bytes() +
+               entry_.bytes();
+    }
+
     WideInputs inputs{};
 
 private:
@@ -55,37 +59,55 @@ private:
         constexpr int fewest_features = 256;
         return flat.layers.front().n_constant >= fewest_features;
     }
-    static bool is_byte(float x) { return x >= 0.0f && x <= 255.0f && x == std::floor(x); }
-    static float input(const FlatModel<float>& flat, int row, int feature) {
-        return flat.tiles[static_cast<std::size_t>(std::int64_t{row / flat.stride} * flat.tile_size +
-                                                   flat.layers.front().constants + std::int64_t{feature} * flat.stride +
-                                                   row % flat.stride)];
-    }
     // A warp reads up to 31 rows beyond the last.
     static constexpr int beyond = 32;
 
-    // (n + beyond, padded_features), zero beyond the data.
+    // `values` as FlatModel::inputs. A tile or a feature at a time, so that the host holds no second copy of all; what
+    // is not written is zero.
     template <class X>
-    const void* by_row(Device& device, const FlatModel<float>& flat, DeviceArray<X>& to) const {
-        std::vector<X> values(static_cast<std::size_t>(std::int64_t{flat.n_rows + beyond} * inputs.padded_features));
-        for (int r = 0; r < flat.n_rows; ++r)
-            for (int j = 0; j < inputs.features; ++j)
-                values[static_cast<std::size_t>(std::int64_t{r} * inputs.padded_features + j)] =
-                    static_cast<X>(input(flat, r, j));
-        to = DeviceArray<X>(device, values);
-        return to.data();
+    void fill(Device& device, const FlatModel<float>& flat, const std::vector<X>& values, DeviceArray<X>& by_row,
+              DeviceArray<X>& by_feature) {
+        const std::int64_t features = inputs.features, stride = flat.stride, n = flat.n_rows;
+        const auto tile = [&](std::int64_t t) { return values.data() + t * features * stride; };
+        by_row = DeviceArray<X>(device, (n + beyond) * inputs.padded_features);
+        for (std::int64_t t = 0; t < flat.n_tiles; ++t) {
+            const std::int64_t rows = std::min(stride, n - t * stride);
+            std::vector<X> block(static_cast<std::size_t>(rows * inputs.padded_features));
+            for (std::int64_t j = 0; j < features; ++j)
+                for (std::int64_t r = 0; r < rows; ++r)
+                    block[static_cast<std::size_t>(r * inputs.padded_features + j)] = tile(t)[j * stride + r];
+            by_row.upload(t * stride * inputs.padded_features, block);
+        }
+        // After the features the ones that biases multiply.
+        by_feature = DeviceArray<X>(device, (features + 1 + beyond) * inputs.padded_rows);
+        for (std::int64_t j = 0; j <= features; ++j) {
+            std::vector<X> row(static_cast<std::size_t>(n), X(1));
+            for (std::int64_t t = 0; j < features && t < flat.n_tiles; ++t)
+                std::copy_n(tile(t) + j * stride, std::min(stride, n - t * stride), row.begin() + t * stride);
+            by_feature.upload(j * inputs.padded_rows, row);
+        }
+        inputs.by_row = by_row.data();
+        inputs.by_feature = by_feature.data();
     }
-    // (features + 1 + beyond, padded_rows): after the features the ones that biases multiply.
+
+    // See DevicePlan::inputs, of rows (n + beyond, padded_features).
     template <class X>
-    const void* by_feature(Device& device, const FlatModel<float>& flat, DeviceArray<X>& to) const {
-        std::vector<X> values(
-            static_cast<std::size_t>(std::int64_t{inputs.features + 1 + beyond} * inputs.padded_rows));
-        for (int j = 0; j <= inputs.features; ++j)
-            for (int r = 0; r < flat.n_rows; ++r)
-                values[static_cast<std::size_t>(std::int64_t{j} * inputs.padded_rows + r)] =
-                    j < inputs.features ? static_cast<X>(input(flat, r, j)) : X(1);
-        to = DeviceArray<X>(device, values);
-        return to.data();
+    DeviceArray<float> tiles_of(Device& device, const DeviceArray<X>& by_row, std::int64_t n, std::int64_t n_tiles,
+                                std::int64_t stride) const {
+        DeviceArray<float> tiles(device, n_tiles * inputs.features * stride);
+        std::vector<X> rows;
+        std::vector<float> tile(static_cast<std::size_t>(inputs.features * stride));
+        for (std::int64_t t = 0; t < n_tiles; ++t) {
+            const std::int64_t count = std::min(stride, n - t * stride);
+            rows.resize(static_cast<std::size_t>(count * inputs.padded_features));
+            by_row.download(t * stride * inputs.padded_features, rows);
+            for (std::int64_t j = 0; j < inputs.features; ++j)
+                for (std::int64_t r = 0; r < stride; ++r)
+                    tile[static_cast<std::size_t>(j * stride + r)] = static_cast<float>(
+                        rows[static_cast<std::size_t>(std::min(r, count - 1) * inputs.padded_features + j)]);
+            tiles.upload(t * inputs.features * stride, tile);
+        }
+        return tiles;
     }
 
     DeviceArray<std::uint8_t> bytes_by_row_, bytes_by_feature_;

@@ -81,7 +81,7 @@ class _Model(Generic[T]):
         companion: tuple[Sequence[_Float64], Sequence[_Float64]] | None,
         likelihood: str,
         variance: _Float64,
-        inputs: npt.NDArray[T],
+        inputs: npt.NDArray[T] | npt.NDArray[np.uint8],
         targets: _Float64,
         row_weights: _Float64,
         level: str,
@@ -191,7 +191,7 @@ class _DataSet(Generic[T]):
         companion: tuple[Sequence[_Float64], Sequence[_Float64]] | None,
         likelihood: str,
         variance: _Float64,
-        inputs: npt.NDArray[T],
+        inputs: npt.NDArray[T] | npt.NDArray[np.uint8],
         targets: _Float64,
         row_weights: _Float64,
     ) -> None: ...
@@ -203,6 +203,8 @@ class _DeviceModel(Generic[T]):
     """DeviceModel32 or DeviceModel64: data sets of one plan in a device's memory."""
 
     def __init__(self, device: str, data_sets: Sequence[_DataSet[T]]) -> None: ...
+    @property
+    def bytes(self) -> int: ...
     def layout(self, persists: bool, chains: int = 1) -> dict[str, Any]: ...
     def log_likelihood_and_grad(self, theta: npt.NDArray[T]) -> tuple[_Float64, npt.NDArray[T]]: ...
     def sample(

@@ -242,7 +242,7 @@ class PartialNetwork:
             "companion": (list(self.ranked.weights), list(self.ranked.biases)) if self.separate else None,
             "likelihood": likelihood.name,
             "variance": likelihood.variance_vector(self.n_outputs) if isinstance(likelihood, Gaussian) else np.empty(0),
-            "inputs": X if X.dtype == dtype and _is_strided(X) else cast_checked(X, dtype, "X"),
+            "inputs": X if X.dtype in (dtype, np.uint8) and _is_strided(X) else cast_checked(X, dtype, "X"),
             "targets": targets,
             "row_weights": row_weights,
         }

@@ -39,7 +39,7 @@ class Posterior:
     likelihood : Likelihood
         `Gaussian(variance)`, `Gaussian("sampled")`, `Categorical(scale)` or `Bernoulli()`.
     X : array_like, shape (n, d)
-        Finite inputs, n >= 1. Those of type float32 and float64 keep it.
+        Finite inputs, n >= 1. Those of type uint8, float32 and float64 keep it.
     y : array_like
         (n,) or (n, m) numbers, labels 0..m-1 of shape (n,), or zeros and ones, as the likelihood wants.
     sample_weight : array_like, shape (n,), optional

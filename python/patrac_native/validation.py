@@ -137,9 +137,9 @@ def check_inputs(X: npt.ArrayLike, d: int, name: str = "X") -> FloatArray:
 
 
 def check_inputs_as_they_are(X: npt.ArrayLike, d: int, name: str = "X") -> npt.NDArray[Any]:
-    """Validate network inputs as `check_inputs`, leaving float32 and float64 arrays in their type and memory order."""
+    """Validate network inputs as `check_inputs`, leaving bytes, float32 and float64 in their type and order."""
     array = _as_numbers(X, name, "Encode it as numbers first.")
-    if array.dtype not in (np.float32, np.float64):
+    if array.dtype not in (np.uint8, np.float32, np.float64):
         array = array.astype(np.float64)
     if array.ndim != 2:
         hint = f" Use {name}[:, None] for a single input." if array.ndim == 1 and d == 1 else ""
@@ -150,7 +150,8 @@ def check_inputs_as_they_are(X: npt.ArrayLike, d: int, name: str = "X") -> npt.N
         raise ValueError(f"{name} must have {d} columns, one for each input of the network; got {array.shape[1]}.")
     # A data frame knows what its columns are called.
     columns = getattr(X, "columns", None)
-    check_finite(array, name, columns=None if columns is None else list(columns))
+    if array.dtype != np.uint8:
+        check_finite(array, name, columns=None if columns is None else list(columns))
     return array
 
 
