@@ -163,6 +163,19 @@ def test_a_wide_layer_is_kept_by_rows_and_by_features_alone(kind: str, most: flo
     assert 0 < post.device_model(device).bytes - most * X.nbytes <= 0.1 * most * X.nbytes + parameters * 4 + rows
 
 
+def test_few_rows_are_kept_as_tiles_alone(device: str) -> None:
+    """No run shares their evaluations, so none reads them by rows or by features."""
+    X = random_bytes(20, 640)
+    post = posterior(X, "categorical")
+    model = post.device_model(device)
+    assert model.layout(False, 1)["wide_inputs"] == "none"
+    padded = 28 * 640 * 4  # the least that a tile has
+    before = model.bytes
+    assert padded <= before <= 1.1 * padded + 16 * post.dim
+    model.log_likelihood_and_grad(post.theta_map[None].astype(np.float32))
+    assert model.bytes == before
+
+
 MEMORY = """
     import sys
     import numpy as np

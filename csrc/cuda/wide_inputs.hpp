@@ -7,6 +7,7 @@
 
 #include "device.hpp"
 #include "flat_model.hpp"
+#include "slab_memory.hpp"
 #include "wide_layer.hpp"
 
 namespace patrac::PATRAC_LEVEL {
@@ -54,10 +55,10 @@ public:
     WideInputs inputs{};
 
 private:
-    // Fewer features are as well read by the tiles themselves.
+    // Fewer features are as well read by the tiles themselves, as are those that no run would share.
     static bool pays(const FlatModel<float>& flat) {
         constexpr int fewest_features = 256;
-        return flat.layers.front().n_constant >= fewest_features;
+        return flat.layers.front().n_constant >= fewest_features && shares_evaluations(1, flat.n_tiles);
     }
     // A warp reads up to 31 rows beyond the last.
     static constexpr int beyond = 32;
