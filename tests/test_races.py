@@ -1,4 +1,4 @@
-"""The device functions under the thread sanitizer: no race, and a race where a barrier is taken away."""
+"""The device functions under sanitizers: no race and no fault of memory, and what a sanitizer says of mistakes."""
 
 from __future__ import annotations
 
@@ -10,52 +10,101 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-# The activations below a layer are read by its gradient and written by the reverse pass that follows.
-BARRIER = "block.sync();  // the activations below are read no more"
+# (file of csrc/cuda, text, what takes its place)
+Mistake = tuple[str, str, str]
+
+# Barriers taken away, and warps of how many threads show it.
+BARRIERS: dict[str, tuple[Mistake, int]] = {
+    # The activations below a layer are read by its gradient and written by the reverse pass that follows.
+    "reverse pass": (("tile.hpp", "block.sync();  // the activations below are read no more", ""), 32),
+    # A chain's numbers are read by all threads before the sums of a kept draw, and written by one after them.
+    "sums of one warp": (
+        ("thread_block.hpp", "block.sync();  // whoever still reads the sums of the last call", ""),
+        32,
+    ),
+    "sums of several warps": (("thread_block.hpp", "block.sync();  // the sums of the warps are there", ""), 2),
+}
+MEMORY: dict[str, Mistake] = {
+    # A warp reads whole groups of rows.
+    "rows beyond the last": ("wide_inputs.hpp", "(n + beyond) * inputs.padded_features", "n * inputs.padded_features"),
+    # Four values are read at once, from where a device can.
+    "weights where four do not begin": ("flat_model.cpp", "return (count + 3) / 4 * 4;", "return count;"),
+}
 
 
-def run_sanitized(source: Path, out: Path) -> subprocess.CompletedProcess[str]:
-    """Compile tests/races/races.cpp against a copy of csrc, and run it until the first race."""
+def run_sanitized(folder: Path, *flags: str, mistake: Mistake | None = None) -> subprocess.CompletedProcess[str]:
+    """Compile tests/races/races.cpp with a copy of the sources, perhaps with a mistake, and run it."""
     compiler = shutil.which(os.environ.get("CXX", "g++"))
     if compiler is None:
         pytest.skip("no C++ compiler")
+    shutil.copytree(ROOT / "csrc", folder / "csrc")
+    shutil.copytree(ROOT / "tests" / "races", folder / "tests" / "races")
+    if mistake is not None:
+        file, right, wrong = folder / "csrc" / "cuda" / mistake[0], *mistake[1:]
+        text = file.read_text()
+        assert text.count(right) == 1
+        file.write_text(text.replace(right, wrong))
     sources = [
-        str(path) for folder in ("cuda", "model", "sampling") for path in sorted((source / folder).glob("*.cpp"))
+        str(path) for name in ("cuda", "model", "sampling") for path in sorted((folder / "csrc" / name).glob("*.cpp"))
     ]
-    flags = ["-std=c++20", "-O1", "-g", "-fsanitize=thread", "-ffp-contract=off", "-w", "-pthread"]
-    program = source.parent / "tests" / "races" / "races.cpp"
+    program, out = folder / "tests" / "races" / "races.cpp", folder / "races"
+    common = ["-std=c++20", "-O1", "-g", "-ffp-contract=off", "-w", "-pthread"]
     built = subprocess.run(
-        [compiler, *flags, "-o", str(out), str(program), *sources], capture_output=True, text=True, check=False
+        [compiler, *common, *flags, "-o", str(out), str(program), *sources], capture_output=True, text=True, check=False
     )
-    if "cannot find" in built.stderr and "tsan" in built.stderr:
-        pytest.skip("the compiler has no thread sanitizer")
+    if "cannot find" in built.stderr and "san" in built.stderr:
+        pytest.skip("the compiler has no such sanitizer")
     assert built.returncode == 0, built.stderr
-    # The sanitizer needs memory where address randomisation may put something else.
+    # The thread sanitizer needs memory where address randomisation may put something else.
     fixed = ["setarch", "-R"] if shutil.which("setarch") else []
-    return subprocess.run(
+    result = subprocess.run(
         [*fixed, str(out)],
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "TSAN_OPTIONS": "halt_on_error=1"},
+        env={**os.environ, "TSAN_OPTIONS": "halt_on_error=1", "ASAN_OPTIONS": "detect_leaks=0"},
     )
+    if "unexpected memory mapping" in result.stderr:
+        pytest.skip("the thread sanitizer does not run on this kernel")
+    return result
+
+
+def run_threads(folder: Path, warp: int, mistake: Mistake | None = None) -> subprocess.CompletedProcess[str]:
+    """Under the thread sanitizer, blocks of four threads: one warp, or two of `warp` = 2."""
+    return run_sanitized(folder, "-fsanitize=thread", f"-DPATRAC_SANITIZED_WARP={warp}", mistake=mistake)
+
+
+def run_memory(folder: Path, mistake: Mistake | None = None) -> subprocess.CompletedProcess[str]:
+    """Under those of addresses and of undefined behaviour, which see reads beyond an array and pointers out of step."""
+    return run_sanitized(folder, "-fsanitize=address,undefined", "-fno-sanitize-recover=all", mistake=mistake)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("broken", [False, True], ids=["as it is", "a barrier taken away"])
-def test_device_functions_have_no_race(broken: bool, tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "csrc", tmp_path / "csrc")
-    shutil.copytree(ROOT / "tests" / "races", tmp_path / "tests" / "races")
-    if broken:
-        tile = tmp_path / "csrc" / "cuda" / "tile.hpp"
-        text = tile.read_text()
-        assert text.count(BARRIER) == 1
-        tile.write_text(text.replace(BARRIER, ""))
-    result = run_sanitized(tmp_path / "csrc", tmp_path / "races")
-    if "unexpected memory mapping" in result.stderr:
-        pytest.skip("the thread sanitizer does not run on this kernel")
-    if broken:
-        assert result.returncode != 0 and "data race" in result.stderr
-    else:
-        assert result.returncode == 0, result.stderr
-        assert result.stdout.count("ran") == 14
+@pytest.mark.parametrize("warp", [32, 2], ids=["one warp", "two warps"])
+def test_device_functions_have_no_race(warp: int, tmp_path: Path) -> None:
+    result = run_threads(tmp_path, warp)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("ran") == 14
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("barrier", BARRIERS)
+def test_a_missing_barrier_is_found(barrier: str, tmp_path: Path) -> None:
+    mistake, warp = BARRIERS[barrier]
+    result = run_threads(tmp_path, warp, mistake)
+    assert result.returncode != 0 and "data race" in result.stderr
+
+
+@pytest.mark.slow
+def test_device_functions_stay_within_their_memory(tmp_path: Path) -> None:
+    result = run_memory(tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("ran") == 14
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mistake", MEMORY)
+def test_faults_of_memory_are_found(mistake: str, tmp_path: Path) -> None:
+    result = run_memory(tmp_path, MEMORY[mistake])
+    assert result.returncode != 0
+    assert "heap-buffer-overflow" in result.stderr or "misaligned address" in result.stderr

@@ -18,8 +18,8 @@ int emulated_threads(const std::string& device) {
     int threads = 0;
     const char* const end = device.data() + device.size();
     const auto [stop, error] = std::from_chars(device.data() + emulated_prefix.size(), end, threads);
-    if (error != std::errc{} || stop != end || threads < 1 || threads > 32 || (threads & (threads - 1)) != 0)
-        throw std::invalid_argument("device: an emulated block has 1, 2, 4 .. 32 threads; got '" + device + "'");
+    if (error != std::errc{} || stop != end || threads < 1 || threads > 128 || (threads & (threads - 1)) != 0)
+        throw std::invalid_argument("device: an emulated block has 1, 2, 4 .. 128 threads; got '" + device + "'");
     return threads;
 }
 

@@ -1,10 +1,9 @@
 // A device whose blocks are host threads: the device functions as tests run them where there is no GPU.
 #define PATRAC_LEVEL emulated
 #define PATRAC_VECTOR_BYTES 16
-#include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <new>
-#include <cstring>
 #include <thread>
 
 #include "emulated.hpp"
@@ -30,12 +29,9 @@ public:
     int block_threads(std::int64_t, std::int64_t) const override { return threads_; }
 
     void* allocate(std::size_t bytes) override {
-        constexpr std::size_t line = 64;
-        void* const memory = std::aligned_alloc(line, (bytes + line) / line * line);
-        if (!memory) throw std::bad_alloc();
-        return std::memset(memory, 0, bytes);
+        return std::memset(::operator new(bytes, line), 0, bytes);  // no more, so that a sanitizer sees what is beyond
     }
-    void release(void* memory) override { std::free(memory); }
+    void release(void* memory) override { ::operator delete(memory, line); }
     void upload(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
     void download(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
     void download_beside(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
@@ -53,6 +49,8 @@ public:
     void launch(const NormalsLaunch<double>& work, int, int) override { run_normals(work); }
 
 private:
+    static constexpr std::align_val_t line{64};
+
     // Calls body(block) on the threads of a block.
     template <class Body>
     void run_block(const Body& body) {

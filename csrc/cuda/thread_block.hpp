@@ -9,8 +9,11 @@
 #include <cstdint>
 
 #if !defined(__CUDACC__)
+#include <algorithm>
+#include <atomic>
 #include <barrier>
-#include <vector>
+#include <deque>
+#include <thread>
 #endif
 
 #include "../shared/lanes.hpp"
@@ -24,9 +27,15 @@
 namespace patrac::PATRAC_LEVEL {
 
 // Threads that exchange values in registers.
+#if defined(PATRAC_SANITIZED_WARP)  // in tests/test_races.py, whose blocks have four
+inline constexpr int exchange_size = PATRAC_SANITIZED_WARP;
+#else
+inline constexpr int exchange_size = 32;
+#endif
+// Threads that work on a matrix product together; one host thread plays all of them where blocks are emulated.
 inline constexpr int warp_size = 32;
 // Doubles that sum_over_block() needs of shared memory, for blocks of at most 1,024 threads and up to three sums.
-inline constexpr int reduction_values = 3 * 1024 / warp_size;
+inline constexpr int reduction_values = 3 * 1024 / 32;
 
 #if defined(__CUDACC__)
 
@@ -38,7 +47,7 @@ struct ThreadBlock {
     PATRAC_DEVICE void sync() const { __syncthreads(); }
 
     // x of all lanes of an aligned group of `lanes` = 1, 2, 4 .. 32 threads, summed in the same order for each. All
-    // threads of the warp must call it.
+    // threads of the warp must call it. It orders no other memory and does not wait for other warps.
     template <class T>
     PATRAC_DEVICE T sum_over_lanes(T x, int lanes) const {
         for (int distance = lanes / 2; distance > 0; distance /= 2) x += __shfl_xor_sync(0xffffffffu, x, distance);
@@ -48,11 +57,50 @@ struct ThreadBlock {
 
 #else
 
+// What the threads of an emulated warp share: they exchange a value each, and wait for each other alone. For the thread
+// sanitizer its atomics order nothing else, so that an exchange does not pass for a barrier.
+class HostWarp {
+public:
+    explicit HostWarp(int threads) : threads_(threads) {}
+
+    double exchange(double x, int lane, int other) {
+        values_[lane].store(x, order);
+        wait();
+        const double found = values_[other].load(order);
+        wait();
+        return found;
+    }
+
+private:
+#if defined(PATRAC_SANITIZED_WARP)
+    static constexpr std::memory_order order = std::memory_order_relaxed;
+#else
+    static constexpr std::memory_order order = std::memory_order_seq_cst;
+#endif
+
+    void wait() {
+        const int round = round_.load(order);
+        if (arrived_.fetch_add(1, order) + 1 == threads_) {
+            arrived_.store(0, order);
+            round_.store(round + 1, order);
+        } else {
+            while (round_.load(order) == round) std::this_thread::yield();
+        }
+    }
+
+    int threads_;
+    std::atomic<int> arrived_ = 0, round_ = 0;
+    std::atomic<double> values_[exchange_size] = {};
+};
+
 // What the threads of an emulated block share.
 struct HostBlock {
-    explicit HostBlock(int count) : barrier(count), exchange(static_cast<std::size_t>(count)) {}
+    explicit HostBlock(int threads) : barrier(threads) {
+        for (int first = 0; first < threads; first += exchange_size)
+            warps.emplace_back(std::min(threads, exchange_size));
+    }
     std::barrier<> barrier;
-    std::vector<double> exchange;
+    std::deque<HostWarp> warps;
 };
 
 struct ThreadBlock {
@@ -66,32 +114,29 @@ struct ThreadBlock {
     // The tree of additions is the device's. `lanes` is at most the number of threads, which is a power of two.
     template <class T>
     T sum_over_lanes(T x, int lanes) const {
-        for (int distance = lanes / 2; distance > 0; distance /= 2) {
-            host->exchange[static_cast<std::size_t>(thread)] = static_cast<double>(x);
-            sync();
-            const T other = static_cast<T>(host->exchange[static_cast<std::size_t>(thread ^ distance)]);
-            sync();
-            x += other;
-        }
+        HostWarp& warp = host->warps[static_cast<std::size_t>(thread / exchange_size)];
+        const int lane = thread % exchange_size;
+        for (int distance = lanes / 2; distance > 0; distance /= 2)
+            x += static_cast<T>(warp.exchange(static_cast<double>(x), lane, lane ^ distance));
         return x;
     }
 };
 
 #endif
 
-// x[i] of all threads, summed in the same order whoever asks; every thread gets the sums. `shared` holds
-// reduction_values doubles that no thread uses at the same time.
+// x[i] of all threads, summed in the same order whoever asks; every thread gets the sums. Orders memory as sync() does,
+// in blocks of one warp too. `shared` holds reduction_values doubles that no thread uses at the same time.
 template <int N>
 PATRAC_DEVICE void sum_over_block(const ThreadBlock& block, double (&x)[N], double* shared) {
     static_assert(N <= 3);
-    const int lanes = block.threads < warp_size ? block.threads : warp_size;
+    const int lanes = block.threads < exchange_size ? block.threads : exchange_size;
     for (int i = 0; i < N; ++i) x[i] = block.sum_over_lanes(x[i], lanes);
     const int warps = block.threads / lanes;
-    if (warps == 1) return;
     block.sync();  // whoever still reads the sums of the last call
+    if (warps == 1) return;
     if (block.thread % lanes == 0)
         for (int i = 0; i < N; ++i) shared[block.thread / lanes * N + i] = x[i];
-    block.sync();
+    block.sync();  // the sums of the warps are there
     for (int i = 0; i < N; ++i) {
         x[i] = 0.0;
         for (int w = 0; w < warps; ++w) x[i] += shared[w * N + i];
