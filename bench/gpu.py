@@ -1,4 +1,5 @@
-"""Steps on one GPU: thousands of small chains, one chain alone, and one chain on 50,000 images, beside their floors.
+"""Steps on one GPU: thousands of small chains, one chain alone, and one chain on 50,000 images, beside their floors;
+and from how many chains or rows on it is faster than the CPU.
 
 `python bench/gpu.py --json FILE` checks noise, gradients and first steps against the CPU, then times, in at most eight
 minutes; `--device emulated:4 --quick` runs the same logic on host threads in seconds, to try the script.
@@ -11,11 +12,12 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from cases import Case
 from gpu_checks import check_chains, check_gradients, check_normals
 from gpu_floor import Rates, large_floor, measure_rates, small_floor
 from gpu_problems import (
@@ -32,6 +34,7 @@ from gpu_problems import (
     small_case,
 )
 from gpu_sides import jax_reason, on_device, on_jax, wall_microseconds
+from gpu_thresholds import TABLE, Threshold
 from tables import Table, verdict
 
 import patrac_native as pn
@@ -54,7 +57,8 @@ class Run:
         self.started = time.perf_counter()
         self.rates: Rates = measure_rates(options.device, options.quick)
         self.jax = jax_reason(options.peers)
-        self.results: dict[str, Any] = {"small": {}, "large": {}, "checks": {}, "failed": [], "left_out": []}
+        self.results: dict[str, Any] = {"small": {}, "large": {}, "thresholds": [], "checks": {}, "failed": []}
+        self.results["left_out"] = []
 
     def has_time(self, what: str) -> bool:
         """Whether the budget lasts; else the case is noted as left out."""
@@ -64,7 +68,9 @@ class Run:
         return False
 
     def passes(self, what: str, check: Callable[[], Any]) -> bool:
-        """Run a check; keep what it found, or print what failed."""
+        """Run a check, once; keep what it found, or print what failed."""
+        if what in self.results["checks"] or what in self.results["failed"]:
+            return what in self.results["checks"]
         try:
             self.results["checks"][what] = check()
         except (AssertionError, RuntimeError) as error:
@@ -178,12 +184,52 @@ def large_chain(run: Run) -> None:
         )
 
 
+def threshold(
+    run: Run, name: str, counted: str, counts: Sequence[int], case_of: Callable[[int, str], Case]
+) -> Threshold | None:
+    """Compare device and CPU, with all its threads, at each count; None where a check failed or time ran out."""
+    found = []
+    for count in counts:
+        if not run.has_time(f"threshold {name} x {count} {counted}"):
+            return None
+        case = case_of(count, "float32")
+        # As in large_chain(), the reference is held no longer than the check.
+        check = partial(lambda c, n: check_gradients(c, case_of(n, "float64").post, run.options.device), case, count)
+        if not run.passes(f"gradients of {case.key}", check):
+            return None
+        times = [
+            wall_microseconds(on_device(case, count if counted == "chains" else 1, where), run.repeats, run.seconds)[0]
+            for where in (run.options.device, "cpu")
+        ]
+        found.append((count, *map(statistics.median, times)))
+    return Threshold.of(case, counted, found)
+
+
+def thresholds(run: Run) -> None:
+    """From how many chains of the small problem, and rows of one chain of the large one, the device is faster."""
+    sizes = run.sizes
+    print(TABLE)
+    for name in SMALL:
+        of_chains = partial(lambda n, _, dtype: small_case(n, sizes, dtype), name)
+        keep_threshold(run, threshold(run, name, "chains", sizes.chains, of_chains))
+    for name in LARGE:
+        of_rows = partial(lambda n, rows, dtype: large_case(n, sizes, dtype, rows), name)
+        keep_threshold(run, threshold(run, name, "rows", sizes.rows_of_one, of_rows))
+
+
+def keep_threshold(run: Run, found: Threshold | None) -> None:
+    """Print and keep what was found."""
+    if found is not None:
+        print(found.row(), flush=True)
+        run.results["thresholds"].append(found.to_dict())
+
+
 def main() -> None:
     """Check, time, print, write; the exit status is 1 where a check failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda", help='"cuda" or, to try the script, "emulated:4"')
     parser.add_argument("--quick", action="store_true", help="small sizes and single short timings")
-    parser.add_argument("--only", choices=["small", "large"], help="half of the tables")
+    parser.add_argument("--only", choices=["small", "large", "thresholds"], help="one of the tables")
     parser.add_argument(
         "--peers", choices=["auto", "any", "none"], default="auto", help="JAX: on a GPU, anywhere, never"
     )
@@ -205,13 +251,16 @@ def main() -> None:
     print("JAX: " + (run.jax or "pCNL under vmap and scan, in the same run"))
     run.passes("normals", partial(check_normals, options.device))
     what = "-".join(map(str, run.sizes.small))
-    if options.only != "large":
+    if options.only in (None, "small"):
         print(f"\nmany chains, {what}, n={run.sizes.rows}, pCNL; us/step: of all chains together, wall time")
         small_chains(run)
-    if options.only != "small":
+    if options.only in (None, "large"):
         what = "-".join(map(str, run.sizes.large))
         print(f"\none chain, {what}, n={run.sizes.large_rows:,} of bytes, pCNL, classes; floors in us")
         large_chain(run)
+    if options.only in (None, "thresholds"):
+        print("\nfrom where the device is faster than the CPU with all its threads, wall time; pCNL, float32\n")
+        thresholds(run)
     for left_out in run.results["left_out"]:
         print(f"left out, the budget of {options.budget:g} s was spent: {left_out}")
     seconds = time.perf_counter() - run.started

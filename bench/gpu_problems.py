@@ -33,11 +33,20 @@ class Sizes:
     jax_chains: tuple[int, ...]
     large: tuple[int, ...]
     large_rows: int
+    rows_of_one: tuple[int, ...]  # of the large problem, where device and CPU are compared
 
 
-SIZES = Sizes((1, 50, 50, 1), 100, (1, 32, 132, 264, 1024, 4096), (1, 1024), (3072, 50, 50, 10), 50_000)
+SIZES = Sizes(
+    small=(1, 50, 50, 1),
+    rows=100,
+    chains=(1, 32, 132, 264, 1024, 4096),
+    jax_chains=(1, 1024),
+    large=(3072, 50, 50, 10),
+    large_rows=50_000,
+    rows_of_one=(100, 1_000, 10_000, 50_000),
+)
 # The same logic in seconds, on an emulated device.
-QUICK = Sizes((1, 30, 30, 1), 40, (1, 3), (1, 2), (48, 26, 26, 4), 300)
+QUICK = Sizes((1, 30, 30, 1), 40, (1, 3), (1, 2), (48, 26, 26, 4), 300, (30, 300))
 
 # At the full sizes alone. Chain-steps a second with at least 1,000 chains:
 LEAST_RATE, RATE_CHAINS = {"Full": 12e6, "Mix(5)": 60e6, "Sep(2)": 300e6}, 1000
@@ -90,6 +99,7 @@ def images(sizes: tuple[int, ...], n: int) -> tuple[pn.Network, npt.NDArray[np.u
     return net, X, rng.integers(0, sizes[-1], n)
 
 
+@cache
 def small_case(name: str, sizes: Sizes, dtype: str = "float32") -> Case:
     """Start and step size from the default warm-up on the CPU."""
     net, X, y = sine_network(sizes.small, sizes.rows)
@@ -100,13 +110,13 @@ def small_case(name: str, sizes: Sizes, dtype: str = "float32") -> Case:
     return Case(key, post, warm.theta[0, -1], float(warm.stats["step_size"][0, -1]))
 
 
-def large_case(name: str, sizes: Sizes, dtype: str = "float32") -> Case:
+def large_case(name: str, sizes: Sizes, dtype: str = "float32", rows: int | None = None) -> Case:
     """Started at the trained values; Sep at a draw from the prior that is small enough for bytes as inputs."""
+    rows = sizes.large_rows if rows is None else rows
     net, X, y = images(sizes.large, sizes.large_rows)
-    post = pn.Posterior(net, LARGE[name], PRIOR, pn.Categorical(), X, y, dtype=dtype, copy=False)
+    post = pn.Posterior(net, LARGE[name], PRIOR, pn.Categorical(), X[:rows], y[:rows], dtype=dtype, copy=False)
     start = post.theta_map.astype(post.dtype)
     if post.network.separate:
         start = np.where(post.parameters["layer"] == 1, 2e-4, 0.3) * post.sample_prior(1, seed=1)[0]
-    return Case(
-        Key(name, "-".join(map(str, sizes.large)), sizes.large_rows, dtype), post, start.astype(dtype), LARGE_STEP_SIZE
-    )
+    key = Key(name, "-".join(map(str, sizes.large)), rows, dtype)
+    return Case(key, post, start.astype(dtype), LARGE_STEP_SIZE)

@@ -39,8 +39,8 @@ def test_the_whole_script_runs_on_an_emulated_device(tmp_path: Path) -> None:
     assert found["failed"] == found["left_out"] == []
     assert list(found["small"]) == ["Full", "Mix(5)", "Sep(2)"]
     assert list(found["large"]) == ["Full", "Mix(4)", "Sep(4)", "Out(24)"]
-    # Noise; two gradients and a chain of each small case, a gradient of each large one.
-    assert len(found["checks"]) == 1 + 3 * 3 + 4
+    # Noise; two gradients and a chain of each small case, a gradient of each large one, and of it with fewer rows.
+    assert len(found["checks"]) == 1 + 3 * 3 + 4 + 4
     for cases in found["small"].values():
         assert list(cases) == ["1", "3"]
         for chains, case in cases.items():
@@ -55,7 +55,40 @@ def test_the_whole_script_runs_on_an_emulated_device(tmp_path: Path) -> None:
     lines = [line.split()[0] for line in done.stdout.splitlines() if line]
     assert [lines.count(name) for name in ("Full", "Mix(5)", "Sep(2)", "Mix(4)", "Out(24)")] == [3, 2, 2, 1, 1]
     assert "NOT MET" not in done.stdout and " ok)" not in done.stdout
-    assert "14 checks passed, 0 failed" in done.stdout
+    assert "18 checks passed, 0 failed" in done.stdout
+    check_thresholds(found["thresholds"], done.stdout)
+
+
+def check_thresholds(thresholds: list[dict[str, Any]], printed: str) -> None:
+    """Each case at all its counts; where the device is faster follows from the times."""
+    names = [(t["architecture"], t["counted"]) for t in thresholds]
+    assert names == [
+        *((name, "chains") for name in ("Full", "Mix(5)", "Sep(2)")),
+        *((name, "rows") for name in ("Full", "Mix(4)", "Sep(4)", "Out(24)")),
+    ]
+    for t in thresholds:
+        assert t["counts"] == ([1, 3] if t["counted"] == "chains" else [30, 300])
+        assert t["network"] == ("1-30-30-1, n=40" if t["counted"] == "chains" else "48-26-26-4")
+        faster = [device < cpu for device, cpu in zip(t["device"], t["cpu"], strict=True)]
+        expected = None if not faster[1] else t["counts"][0] if faster[0] else t["counts"][1]
+        assert t["first"] == expected and min(*t["device"], *t["cpu"]) > 0
+        assert f"| {t['network']} | {t['architecture']} | " in printed
+
+
+@pytest.mark.parametrize("module", ["gpu_thresholds", "gpu"])
+def test_examples_of_the_scripts(module: str) -> None:
+    """Where a device is faster, among them."""
+    pytest.importorskip("torch")
+    done = subprocess.run(
+        [sys.executable, "-m", "doctest", "-v", str(SCRIPT.parent / f"{module}.py")],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        cwd=SCRIPT.parent,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 failed" in done.stdout and " passed" in done.stdout
 
 
 def test_a_failing_check_is_printed_not_timed_and_fails_the_run() -> None:
@@ -77,7 +110,7 @@ def test_nothing_begins_after_the_budget() -> None:
     pytest.importorskip("torch")
     done = run("--device", "emulated:1", "--quick", "--peers", "none", "--budget", "0")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("left out, the budget of 0 s was spent: ") == 3 + 4
+    assert done.stdout.count("left out, the budget of 0 s was spent: ") == 2 * (3 + 4)
     assert "1 checks passed, 0 failed" in done.stdout
 
 
