@@ -186,6 +186,50 @@ def test_gradient_through_a_wide_last_hidden_layer(
             check(Problem(post, reference.partial(net, pn.Mix(k)), data, theta))
 
 
+@pytest.mark.parametrize("level", LEVELS)
+def test_gradient_where_the_last_layer_reads_constants_beside_few_varying_nodes(
+    level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pruned node of the last hidden layer is a constant of the data, but its output weight may be Bayesian."""
+    monkeypatch.setenv("PATRAC_SIMD", level)
+    rng = problems.rng_of("pruned")
+    net = problems.random_network(rng, (2, 3, 6, 1))
+    weights = [w.copy() for w in net.weights]
+    weights[1][4, 0] = 0.0
+    net = pn.Network(weights, net.biases)
+    masks = [np.zeros(w.shape, bool) for w in weights], [np.zeros(len(b), bool) for b in net.biases]
+    masks[0][0][0] = masks[0][2][:] = True
+    architecture = pn.Custom(*masks)
+    data = problems.random_data("gaussian", rng, 21, 2, 1)
+    post = pn.Posterior(net, architecture, problems.PRIOR, data.likelihood, data.X, data.y, dtype="float64")
+    assert [layer["varying"] for layer in post.plan()] == [1, 5, 1]
+    check(Problem(post, reference.partial(net, architecture), data, post.theta_map + 0.3 * rng.normal(size=post.dim)))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("level", LEVELS)
+def test_an_overflow_leaves_nothing_behind(level: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An evaluation that is not finite, in its padding too, changes no bit of the next; every remainder of rows."""
+    monkeypatch.setenv("PATRAC_SIMD", level)
+    huge = 3e38 if dtype == "float32" else 1.7e308
+    for activation in ACTIVATIONS:
+        for sizes in ((20, 50, 1), (3, 18, 21, 1), (2, 5, 30, 6)):
+            rng = problems.rng_of("overflow", activation, *sizes)
+            net = problems.random_network(rng, sizes, activation)
+            for n in (3, 8, 9, 20, 24, 28, 32, 100):
+                data = problems.random_data("gaussian", rng, n, sizes[0], sizes[-1])
+                for architecture in (pn.Full(), pn.Mix(3)):
+                    post = pn.Posterior(net, architecture, problems.PRIOR, data.likelihood, data.X, data.y, dtype=dtype)
+                    theta = post.theta_map.astype(dtype)
+                    value, gradient = post.log_likelihood_and_grad(theta)
+                    assert np.isfinite(value)
+                    for bad in (np.full(post.dim, huge), np.full(post.dim, huge**0.66), -theta * huge):
+                        post.log_likelihood_and_grad(np.nan_to_num(bad, posinf=huge, neginf=-huge))
+                        again, gradient_again = post.log_likelihood_and_grad(theta)
+                        assert again == value == post.log_likelihood(theta)
+                        np.testing.assert_array_equal(gradient_again, gradient)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("level", LEVELS)
 def test_gradient_at_every_number_of_rows(level: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:

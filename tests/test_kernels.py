@@ -11,8 +11,11 @@ import pytest
 import patrac_native as pn
 import problems
 import reference
+from patrac_native import _core
 from patrac_native.kernels import kernel_from_dict
 from problems import ARCHITECTURES, LIKELIHOODS, Problem
+
+LEVELS: list[str] = list(_core.testing.levels())
 
 FloatArray = npt.NDArray[np.float64]
 DELTAS = (1e-5, 1e-3, 0.1, 0.7, 1.5, 2.0)
@@ -97,6 +100,24 @@ def test_the_papers_printed_sign_breaks_detailed_balance(delta: float) -> None:
         exact = pcnl_log_ratio(problem, u, v, delta)
         error = abs(pcnl_rho_difference(problem, u, v, delta, printed=True) - exact)
         assert error > 1e6 * 1e-10 * (1 + abs(exact))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_acceptance_in_float32_loses_no_more_than_its_roundings(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the engine's own l and g: each coordinate's part within eight roundings of float32, their sum in float64."""
+    monkeypatch.setenv("PATRAC_SIMD", level)
+    for delta in DELTAS:
+        problem = problems.problem(problems.rng_of("float32 ratio", delta), (3, 20, 20, 1), 40, dtype="float32")
+        u, v = (x.astype(np.float32) for x in points(problem, problems.rng_of("float32 points", delta), np.sqrt(delta)))
+        C = np.asarray(problem.post.prior_variance)
+        (from_value, at_from), (to_value, at_to) = (problem.post.log_likelihood_and_grad(x) for x in (u, v))
+        gu, gv, a, b = (x.astype(np.float64) for x in (at_from, at_to, u, v))
+        bend, pull, both = gv - gu, 0.5 * delta * (b + a), gv + gu
+        parts = bend * (pull - 0.5 * delta * C * both) - (b - a) * both
+        sizes = np.abs(bend) * (np.abs(pull) + 0.5 * delta * C * np.abs(both)) + np.abs((b - a) * both)
+        exact = to_value - from_value + 0.5 * parts.sum()
+        got = problem.post.core_model.log_acceptance(u, v, C, "pcnl", delta)
+        assert abs(got - exact) <= 0.5 * 8 * 2.0**-24 * sizes.sum()
 
 
 def test_acceptance_is_antisymmetric_and_zero_for_no_move() -> None:

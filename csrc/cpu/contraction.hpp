@@ -45,7 +45,8 @@ struct Contraction {
     T* out;
     std::int64_t stride;     // of out
     std::int64_t n_vectors;  // of rows
-    // Whether the last of them need be right in its lower half alone (has_halves).
+    // Whether the last of them need be right in its lower half alone (has_halves): the upper half may then be left as
+    // it was, so nobody may sum it over lanes.
     bool ends_in_half = false;
 };
 

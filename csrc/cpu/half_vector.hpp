@@ -1,5 +1,5 @@
-// Half a vector, where the processor works on a whole one in two halves (64 bytes, see docs/performance.md): what a row
-// of values ends with then takes half the time, if it fits in one. Elsewhere it is the same as a whole one.
+// Half a vector at the level of 64 bytes: what a row of values ends with takes half the time if it fits in one, on
+// processors that work on 64 bytes in two halves (docs/performance.md). Elsewhere it is the same as a whole one.
 #pragma once
 
 #include <cstdint>

@@ -29,7 +29,8 @@ public:
     LastHidden(const Plan& plan, std::int64_t stride) {
         if (plan.activation != Activation::tanh || plan.n_outputs != 1 || plan.layers.size() < 3) return;
         const PlanLayer &layer = plan.layers[plan.layers.size() - 2], &output = plan.layers.back();
-        if (layer.n_varying() == 0 || layer.n_varying() > most_below || layer.n_constant() != 0) return;
+        if (layer.n_varying() == 0 || layer.n_varying() > most_below) return;
+        if (layer.n_constant() != 0 || output.n_constant() != 0) return;
         is_kept_.assign(layer.rows.size(), 0);
         for (const GradientBlock& block : layer.gradient)
             for (const std::int32_t row : block.rows) is_kept_[static_cast<std::size_t>(row)] = 1;

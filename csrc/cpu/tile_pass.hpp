@@ -232,6 +232,12 @@ private:
     // Turns f of the tile into dl/df.
     double likelihood_of_tile(const PackedData<T>& data, const LikelihoodTerms<T>& likelihood) {
         T* const f = work_.layers.back().value.data();
+        if (work_.ends_in_half) {  // sums over lanes come next: no infinity of another evaluation may be in them
+            T* const tail = f + work_.n_vectors * lanes_v<V> - lanes_v<HalfVec<T>>;
+            for (std::int64_t c = 0; c < work_.plan.n_outputs; ++c)
+                store<HalfVec<T>>(tail + c * work_.stride,
+                                  load<HalfVec<T>>(tail + c * work_.stride - lanes_v<HalfVec<T>>));
+        }
         const OutputTile<T> output{f,
                                    f,
                                    work_.tile + data.layout.targets,

@@ -83,7 +83,8 @@ struct TileWorkspace {
     void bind(const PackedData<T>& data, std::int64_t t) {
         n_rows = data.rows_in_tile(t);
         n_vectors = data.vectors_in_tile(t);
-        // With several tiles the upper half would hold what another one left there, perhaps infinite.
+        // Rows end in the lower half of a vector. What the upper half holds is then of no tile or evaluation in
+        // particular, perhaps infinite; it stays in its lanes but for the sums of the likelihood, which see to it.
         ends_in_half = data.n_tiles == 1 && rest_fits_half<T>(n_rows);
         if (tile == data.tile(t)) return;
         tile = data.tile(t);

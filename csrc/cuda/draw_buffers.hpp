@@ -86,13 +86,15 @@ private:
         const double bytes = static_cast<double>(chains_) * static_cast<double>(draws_) * static_cast<double>(dim_) *
                              static_cast<double>(sizeof(T));
         constexpr double most = 0x1p62;  // what a size can say
+        std::string reason = "more than any device has";
         try {
             if (bytes < most) return DeviceArray<T>(device, chains_ * draws_ * dim_);
-        } catch (const std::exception&) {  // of the device: no memory
+        } catch (const std::exception& error) {
+            reason = error.what();
         }
-        throw std::runtime_error("keep_on_device: the draws take " +
-                                 std::to_string(static_cast<std::int64_t>(bytes / 0x1p20)) +
-                                 " MiB, which the device has not left; ask for fewer draws, or leave them on the host");
+        throw std::runtime_error(
+            "keep_on_device: the draws take " + std::to_string(static_cast<std::int64_t>(bytes / 0x1p20)) +
+            " MiB, which the device has not left; ask for fewer draws, or leave them on the host (" + reason + ")");
     }
 
     std::int64_t chains_, draws_, dim_, room_;

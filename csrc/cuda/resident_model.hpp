@@ -97,6 +97,7 @@ public:
     std::int64_t dim() const override { return plan_.dim; }
     std::int64_t data_sets() const override { return data_sets_; }
     std::int64_t bytes() const override {
+        const std::lock_guard lock(busy_);  // a run may make tiles of inputs
         return blocks_.bytes() + indices_.bytes() + position_.bytes() + packed_.bytes() + tiles_.bytes() +
                inputs_.bytes() + precision_.bytes() + constants_.bytes() + wide_.bytes();
     }
@@ -208,7 +209,7 @@ private:
 
     const char* wide_inputs() const { return !plan_.wide.by_row ? "none" : plan_.wide.bytes ? "bytes" : "floats"; }
 
-    std::mutex busy_;  // the device's stream takes one run at a time
+    mutable std::mutex busy_;  // the device's stream takes one run at a time
     std::shared_ptr<Device> device_;
     std::int64_t data_sets_;
     std::shared_ptr<const Plan> host_plan_;

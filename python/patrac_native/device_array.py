@@ -12,6 +12,9 @@ from patrac_native import _core
 # As DLPack numbers them.
 _HOST, _CUDA = 1, 2
 
+# Before 2.1 NumPy's arrays knew one version of DLPack.
+_OLD_NUMPY = np.lib.NumpyVersion(np.__version__) < "2.1.0"
+
 
 class DeviceArray:
     """Draws theta in a device's memory, shape (chain, draw, K), which `Draws.device_theta` gives.
@@ -19,7 +22,8 @@ class DeviceArray:
     `torch.from_dlpack`, `cupy.from_dlpack`, `jax.dlpack.from_dlpack` and what else reads DLPack or, on a GPU,
     `__cuda_array_interface__` take it over where it is: they share the memory, so what one writes there the others see.
     The memory stays until the last of them is gone, after the draws and the model too. All work on it is done when
-    `sample` returns, so any stream may read it at once. `numpy.asarray` copies it to the host.
+    `sample` returns, so any stream may read it at once; who writes there waits for the writing to end before others
+    read. `numpy.asarray` copies it to the host.
 
     Attributes
     ----------
@@ -70,7 +74,9 @@ class DeviceArray:
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         """Copy to the host."""
         if copy is False:
-            raise ValueError("copy=False: an array on a device comes to the host as a copy; use numpy.from_dlpack.")
+            raise ValueError(
+                "copy=False: an array on a device comes to the host as a copy; take it there (torch.from_dlpack)."
+            )
         return self._tensor.fetch().astype(self.dtype if dtype is None else dtype, copy=False)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -109,7 +115,7 @@ class DeviceArray:
             if copy is False:
                 raise BufferError(f"copy=False: theta is on {self.device}, and comes to the host as a copy.")
             host = self._tensor.fetch()
-            return host.__dlpack__() if max_version is None else host.__dlpack__(max_version=max_version)
+            return host.__dlpack__() if max_version is None or _OLD_NUMPY else host.__dlpack__(max_version=max_version)
         if wanted != here or copy:
             raise BufferError(
                 f"theta is on {self.device}: take it there, or on the host with numpy.asarray, and copy what you took."

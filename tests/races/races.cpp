@@ -1,5 +1,6 @@
-// Runs the device functions on emulated blocks of several threads under the thread sanitizer: a barrier that is missing
-// between a write to shared memory and a read of it by another thread shows as a race. Ends with 0 where there is none.
+// Runs the device functions on emulated blocks of several threads, for the sanitizers of threads (a barrier that is
+// missing between a write to shared memory and a read of it by another thread shows as a race), of addresses and of
+// undefined behaviour. Ends with 0 where they find nothing.
 #include <cstdio>
 #include <random>
 #include <string>
