@@ -104,7 +104,7 @@ def test_the_papers_printed_sign_breaks_detailed_balance(delta: float) -> None:
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_acceptance_in_float32_loses_no_more_than_its_roundings(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the engine's own l and g: each coordinate's part within eight roundings of float32, their sum in float64."""
+    """From the engine's own l and g: within eight roundings of float32 in each coordinate's part, none in their sum."""
     monkeypatch.setenv("PATRAC_SIMD", level)
     for delta in DELTAS:
         problem = problems.problem(problems.rng_of("float32 ratio", delta), (3, 20, 20, 1), 40, dtype="float32")

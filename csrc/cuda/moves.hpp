@@ -133,8 +133,7 @@ struct ChainMoves {
         }
     }
 
-    // A coordinate's part of CrankNicolson::log_ratio, in float64 as two sums: products that float32 could not hold are
-    // not finite on the CPU alone.
+    // A coordinate's terms of the two sums of CrankNicolson::log_ratio.
     PATRAC_DEVICE void add_to_ratio(int k, double step_size, double& along, double& bend) const {
         const double from = static_cast<double>(theta[k]), to = static_cast<double>(proposed(k));
         const double at_from = static_cast<double>(gradient[k]);

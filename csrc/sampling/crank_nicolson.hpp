@@ -101,21 +101,21 @@ public:
         return {moved, finite, log_acceptance, !moved};
     }
 
-    // Of pi(v) q(v, u) / (pi(u) q(u, v)): each coordinate's part in T, their sum in float64. An entry of v or g(v) that
-    // is not finite leaves its mark in a sum: infinity, or NaN from infinity times zero. So do products too large for
-    // T.
+    // Of pi(v) q(v, u) / (pi(u) q(u, v)). An entry of v or g(v) that is not finite leaves its mark in a sum: infinity,
+    // or NaN from infinity times zero. So do, in float64, products too large for the ratio to be computed.
     template <class Point>
     double log_ratio(const Point& u, const Point& v) const {
-        using V = Vec<T>;
-        WideSum<T> sum;
-        for (std::int64_t i = 0; i < u.theta.size(); i += lanes_v<V>) {
-            const V from = load<V>(u.theta.data() + i), to = load<V>(v.theta.data() + i);
-            const V at_from = load<V>(u.gradient.data() + i), at_to = load<V>(v.gradient.data() + i);
-            const V both = at_to + at_from;
-            const V pull = load<V>(ratio_.data() + i) * (to + from) - load<V>(ratio_variance_.data() + i) * both;
-            sum.add((at_to - at_from) * pull - (to - from) * both);
+        using D = Vec<double>;
+        D along = {}, bend = {};
+        for (std::int64_t i = 0; i < u.theta.size(); i += lanes_v<D>) {
+            const D from = load_wide(u.theta.data() + i), to = load_wide(v.theta.data() + i);
+            const D at_from = load_wide(u.gradient.data() + i), at_to = load_wide(v.gradient.data() + i);
+            const D both = at_to + at_from;
+            const D pull = load_wide(ratio_.data() + i) * (to + from) - load_wide(ratio_variance_.data() + i) * both;
+            along = fma(to - from, both, along);
+            bend = fma(at_to - at_from, pull, bend);
         }
-        return v.log_likelihood - u.log_likelihood + 0.5 * sum.total();
+        return v.log_likelihood - u.log_likelihood + 0.5 * reduce_add(bend - along);
     }
 
 private:

@@ -14,10 +14,10 @@ import patrac_native as pn
 Array = npt.NDArray[Any]
 
 # A batch is 50,000 steps, 25 autocorrelation times of the slowest f below (pCNL on Mix(2), measured once).
-CHAINS, DRAWS, THIN, BATCHES = 8, 1_500, 100, 3
+CHAINS, DRAWS, THIN, BATCHES = 8, 3_000, 100, 6
 GRID = np.linspace(-4.5, 4.5, 7)[:, None]
 QUANTILES = (0.05, 0.5, 0.95)
-# Combined standard errors. With 24 batches a run, the largest of 28 numbers exceeds it in 1 of 150 comparisons.
+# Combined standard errors. With 24 batches the largest of 28 numbers exceeds it in 1 of 150 comparisons; these are 48.
 LIMIT = 4.0
 KERNELS = {
     "pcn": pn.PCN(),
