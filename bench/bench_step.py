@@ -14,7 +14,7 @@ import one_core  # noqa: F401 - pins the process, before anything below starts t
 # isort: split
 import pytest
 from cases import ARCHITECTURES, Case, Key, prepare
-from sides import MANY_NATIVE_CHAINS, VMAP_CHAINS, jax_side, jax_targets, native, torch_side
+from sides import MANY_NATIVE_CHAINS, VMAP_CHAINS, floor_side, jax_side, jax_targets, native, torch_side
 from tables import Table, add_arguments, chosen, print_about, verdict, write_json
 from timing import Side, time_beside_native
 from verify import verify, verify_gradients
@@ -46,12 +46,10 @@ def compare(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     if with_torch:
         sides["torch"] = torch_side(case)
     verify(case, targets, sides)
+    sides["floor"] = floor_side(case)
     found = time_beside_native(sides, options.repeats, options.seconds, options.clock)
-    floor = floor_microseconds(case.post)
     return found | {
         "best": min(targets, key=found["ratios"].__getitem__, default=None),
-        "floor": floor,
-        "fraction": floor / found["median"]["native"],
         "operations": operations(case.post),
         "required": case.required._asdict(),
         "delta": case.delta,
@@ -65,8 +63,8 @@ def step_row(case: Case, found: dict[str, Any]) -> list[str]:
     return [
         str(case.key),
         number(found["median"]["native"]),
-        number(found["floor"]),
-        verdict(found["fraction"], required.floor),
+        number(found["median"]["floor"]),
+        verdict(ratios["floor"], required.floor),
         f"{number(found['median'][best])} {best.removeprefix('jax ')}" if best else "-",
         verdict(min((ratios[name] for name in PLAIN if name in ratios), default=None), required.plain),
         verdict(ratios.get(best), required.one),
@@ -80,27 +78,24 @@ def compare_many(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     if "jax lean" in targets:
         del targets["jax masked"]  # lean is never slower
     verify_gradients(case, targets)
-    sides: dict[str, Side] = {"native": native(case, chains=MANY_NATIVE_CHAINS)}
+    sides: dict[str, Side] = {"native": native(case, chains=MANY_NATIVE_CHAINS), "floor": floor_side(case)}
     for name, target in targets.items():
         sides |= {f"{name} x {chains}": jax_side(case, target, chains) for chains in VMAP_CHAINS}
     found = time_beside_native(sides, options.repeats, options.seconds, options.clock)
-    return found | {
-        "best": min(found["ratios"], key=found["ratios"].__getitem__),
-        "floor": floor_microseconds(case.post),
-        "required": case.required.many,
-    }
+    peers = [name for name in sides if name.startswith("jax")]
+    return found | {"best": min(peers, key=found["ratios"].__getitem__), "required": case.required.many}
 
 
 def many_row(case: Case, found: dict[str, Any]) -> list[str]:
     """Cells of `MANY_HEADERS`."""
-    native_time, best = found["median"]["native"], found["best"]
+    median, ratios, best = found["median"], found["ratios"], found["best"]
     return [
         str(case.key),
-        number(native_time),
-        number(found["floor"]),
-        number(found["floor"] / native_time),
-        f"{number(found['median'][best])} {best.removeprefix('jax ')}",
-        verdict(found["ratios"][best], found["required"]),
+        number(median["native"]),
+        number(median["floor"]),
+        number(ratios["floor"]),
+        f"{number(median[best])} {best.removeprefix('jax ')}",
+        verdict(ratios[best], found["required"]),
     ]
 
 

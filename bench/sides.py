@@ -1,7 +1,8 @@
-"""The sides of a case: native, the JAX variants and eager PyTorch, one chain or many."""
+"""The sides of a case: native, its floor, the JAX variants and eager PyTorch, one chain or many."""
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -12,6 +13,8 @@ from peers_by_hand import by_hand, expert
 from timing import Side
 
 import patrac_native as pn
+from patrac_native import _core
+from patrac_native.floor import operations
 
 # One call of a compiled JAX run takes about this long, so that what the call costs vanishes.
 CALL_SECONDS, MOST_CALL_STEPS = 0.05, 2000
@@ -29,6 +32,24 @@ def native(case: Case, chains: int = 1, threads: int = 1) -> Side:
         return float(draws.stats["acceptance_rate"].mean())
 
     return Side(run, chains=chains)
+
+
+def floor_side(case: Case) -> Side:
+    """The operations of so many steps, each kind alone in the first-level cache: the floor, timed as a side is.
+
+    A core whose speed changes within a run, as a shared one's does, is then slow for both sides of a ratio.
+    """
+    post, testing = case.post, _core.testing
+    where = post.dtype.name, post.level
+    counts = operations(post)
+    of_one_call = {name: testing.repeat_operation(name, where[0], 1, where[1]) for name in counts}
+
+    def run(steps: int, seed: int) -> float:
+        for name, count in counts.items():
+            testing.repeat_operation(name, where[0], math.ceil(count * steps / of_one_call[name]), where[1])
+        return math.nan  # nothing is accepted
+
+    return Side(run)
 
 
 def jax_targets(case: Case, variants: bool = False) -> dict[str, peers.Target]:

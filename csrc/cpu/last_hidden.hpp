@@ -81,7 +81,7 @@ private:
         const bool half = work.ends_in_half && is_kept_.size() % 2 == 0;
         const std::int64_t whole = work.n_vectors - half;
         std::int64_t k = 0;
-        for (; k + 2 <= whole; k += 2) forward_rows<S, 2, 1>(work, k * lanes);
+        for (; k + 3 <= whole; k += 3) forward_rows<S, 3, 1>(work, k * lanes);
         for (; k < whole; ++k) forward_rows<S, 1, 1>(work, k * lanes);
         if constexpr (has_halves<T>)
             if (half) forward_rows<S, 1, 2>(work, k * lanes);
@@ -137,35 +137,60 @@ private:
                 x[s][k] = load_rows<Nodes>(source, source);
             });
         });
-        const T *weight = layer.weights.data(), *const bias = layer.biases.data(), *const out = output.weights.data();
+        const T *const weight = layer.weights.data(), *const bias = layer.biases.data(),
+                       *const out = output.weights.data();
         const T* const* const offset = layer.start.data();
         const unsigned char* const is_kept = is_kept_.data();
-        for (std::size_t node = 0; node < is_kept_.size(); node += Nodes, weight += Nodes * S) {
-            V z[M], a[M];
+        // The pre-activation of a node.
+        const auto before = [&](std::size_t node, V(&z)[M]) __attribute__((always_inline)) {
+            const T* const of_node = weight + node * S;
             const V start = spread<Nodes>(bias + node, 1);
             unrolled<M>([&](auto k) __attribute__((always_inline)) {
                 const std::int64_t at = row + k * lanes;
                 z[k] = start + load_rows<Nodes>(offset[node] + at, offset[node + Nodes - 1] + at);
             });
             unrolled<S>([&](auto s) __attribute__((always_inline)) {
-                const V w = spread<Nodes>(weight + s, S);
+                const V w = spread<Nodes>(of_node + s, S);
                 unrolled<M>([&](auto k) __attribute__((always_inline)) { z[k] = fma(w, x[s][k], z[k]); });
             });
-            unrolled<M>([&](auto k) __attribute__((always_inline)) { a[k] = Tanh::value(z[k]); });
+        };
+        // What its activation goes into, forward and backward.
+        const auto after = [&](std::size_t node, const V(&a)[M]) __attribute__((always_inline)) {
+            const T* const of_node = weight + node * S;
             const V w_out = spread<Nodes>(out + node, 1);
-            unrolled<M>([&](auto k) __attribute__((always_inline)) { f[k] = fma(w_out, a[k], f[k]); });
+            V delta[M];
+            unrolled<M>([&](auto k) __attribute__((always_inline)) {
+                f[k] = fma(w_out, a[k], f[k]);
+                delta[k] = w_out * Tanh::derivative(a[k]);
+            });
             if (is_kept[node] | is_kept[node + Nodes - 1]) {
                 T* const value = layer.value.data() + static_cast<std::int64_t>(node) * work.stride + row;
                 unrolled<M>([&](auto k) __attribute__((always_inline)) {
                     store_rows<Nodes>(value + k * lanes, value + k * lanes + work.stride, a[k]);
                 });
             }
-            unrolled<M>([&](auto k) __attribute__((always_inline)) { a[k] = w_out * Tanh::derivative(a[k]); });
             unrolled<S>([&](auto s) __attribute__((always_inline)) {
-                const V w = spread<Nodes>(weight + s, S);
-                unrolled<M>([&](auto k) __attribute__((always_inline)) { sum[s][k] = fma(w, a[k], sum[s][k]); });
+                const V w = spread<Nodes>(of_node + s, S);
+                unrolled<M>([&](auto k) __attribute__((always_inline)) { sum[s][k] = fma(w, delta[k], sum[s][k]); });
             });
+        };
+        // tanh of one node is one long chain of operations. The products of its two neighbours, which wait for none of
+        // them, stand right behind it, within the processor's sight.
+        V z[M], a[M], next[M];
+        const auto activate = [&](V(&activation)[M]) __attribute__((always_inline)) {
+            unrolled<M>([&](auto k) __attribute__((always_inline)) { activation[k] = Tanh::value(z[k]); });
+        };
+        const std::size_t n_nodes = is_kept_.size();
+        before(0, z);
+        activate(a);
+        if (n_nodes > Nodes) before(Nodes, z);
+        for (std::size_t node = Nodes; node < n_nodes; node += Nodes) {
+            activate(next);
+            if (node + Nodes < n_nodes) before(node + Nodes, z);
+            after(node - Nodes, a);
+            unrolled<M>([&](auto k) __attribute__((always_inline)) { a[k] = next[k]; });
         }
+        after(n_nodes - Nodes, a);
         unrolled<M>([&](auto k) __attribute__((always_inline)) {
             const std::int64_t at = row + k * lanes;
             const R start = broadcast<R>(*output.biases.data()) + load<R>(output.start.front() + at);
