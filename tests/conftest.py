@@ -1,11 +1,12 @@
 """Fixtures that several test files share."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from patrac_native import _core
+from patrac_native import _core, sampling
 
 # Blocks of one and of four host threads stand in for the GPU's; the device itself takes part where there is one.
 DEVICES = ("emulated:1", "emulated:4", "cuda")
@@ -19,6 +20,27 @@ def device(request: pytest.FixtureRequest) -> str:
     if not status["usable"]:
         pytest.skip(f'device="{name}": {status["reason"]}')
     return name
+
+
+Interrupt = Callable[[int], list[tuple[float, ...]]]
+
+
+@pytest.fixture
+def interrupt(monkeypatch: pytest.MonkeyPatch) -> Interrupt:
+    """Make the so-many-th report of progress a Ctrl-C: `interrupt(calls)` returns the list that reports go to."""
+
+    def after(calls: int) -> list[tuple[float, ...]]:
+        seen: list[tuple[float, ...]] = []
+
+        def report(_: object, *progress: float) -> None:
+            seen.append(progress)
+            if len(seen) == calls:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(sampling._ProgressBar, "_report", report)
+        return seen
+
+    return after
 
 
 @pytest.fixture(scope="session")

@@ -128,6 +128,17 @@ class Problem:
 PRIOR = pn.TraceClassPrior(1.5, 1.0, 0.5)
 
 
+def posed(
+    net: pn.Network, chosen: pn.Architecture, data: Data, rng: np.random.Generator, dtype: str = "float64"
+) -> Problem:
+    """Posterior and oracle of a network, theta around its `theta_map`."""
+    post = pn.Posterior(
+        net, chosen, PRIOR, data.likelihood, data.X, data.y, sample_weight=data.sample_weight, dtype=dtype
+    )
+    theta = (post.theta_map + 0.3 * rng.normal(size=post.dim)).astype(post.dtype).astype(np.float64)
+    return Problem(post, reference.partial(net, chosen), data, theta)
+
+
 def problem(
     rng: np.random.Generator,
     sizes: Sequence[int],
@@ -141,9 +152,4 @@ def problem(
     """A random problem: theta lies around the trained values, or for Sep around zero."""
     net = random_network(rng, sizes, activation)
     chosen = architecture(architecture_name, rng, net)
-    data = random_data(likelihood, rng, n, sizes[0], sizes[-1])
-    post = pn.Posterior(
-        net, chosen, PRIOR, data.likelihood, data.X, data.y, sample_weight=data.sample_weight, dtype=dtype
-    )
-    theta = (post.theta_map + 0.3 * rng.normal(size=post.dim)).astype(post.dtype).astype(np.float64)
-    return Problem(post, reference.partial(net, chosen), data, theta)
+    return posed(net, chosen, random_data(likelihood, rng, n, sizes[0], sizes[-1]), rng, dtype)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
-import textwrap
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +11,7 @@ import pytest
 
 import patrac_native as pn
 import problems
+from scripts import printed_numbers
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -203,14 +201,5 @@ MEMORY = """
 def test_memory_in_sizes_of_the_bytes() -> None:
     """The engine's tiles are floats, 4, and some numbers a row; the device holds the inputs twice, and the host once
     more while they go there. Inputs that became floats on their way would add 4 or 8."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(MEMORY)],
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parent,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    engine, going, staying = (float(word) for word in done.stdout.split())
+    engine, going, staying = printed_numbers(MEMORY)
     assert engine <= 5.0 and going <= 3.5 and staying <= 2.5

@@ -15,7 +15,7 @@ import pytest
 
 import patrac_native as pn
 import problems
-from patrac_native import sampling
+from conftest import Interrupt
 from patrac_native.device_array import DeviceArray
 from test_device_chains import KERNELS, WARMUPS, posterior, replicates, run
 from test_device_rows import many_rows
@@ -256,15 +256,8 @@ def test_theta_is_fetched_once(device: str) -> None:
 
 
 @pytest.mark.parametrize("calls", [1, 3])
-def test_interrupted_runs_have_the_kept_draws_alone(calls: int, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = []
-
-    def interrupt(*progress: float) -> None:
-        seen.append(progress)
-        if len(seen) == calls:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(sampling._ProgressBar, "_report", lambda _, *progress: interrupt(*progress))
+def test_interrupted_runs_have_the_kept_draws_alone(calls: int, device: str, interrupt: Interrupt) -> None:
+    interrupt(calls)
     with pytest.warns(UserWarning, match="interrupted"):
         draws = pn.sample(
             posterior(),
@@ -287,11 +280,8 @@ def test_interrupted_runs_have_the_kept_draws_alone(calls: int, device: str, mon
         np.testing.assert_array_equal(np.from_dlpack(draws.device_theta), draws.theta)
 
 
-def test_a_run_interrupted_in_warmup_has_none(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(sampling._ProgressBar, "_report", interrupt)
+def test_a_run_interrupted_in_warmup_has_none(device: str, interrupt: Interrupt) -> None:
+    interrupt(1)
     with pytest.warns(UserWarning, match="interrupted: 0 of 5 draws"):
         draws = pn.sample(
             posterior(),

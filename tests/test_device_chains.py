@@ -11,6 +11,7 @@ import pytest
 
 import patrac_native as pn
 import problems
+from conftest import Interrupt
 from patrac_native import sampling
 from test_runs import overflowing
 
@@ -189,16 +190,9 @@ def test_a_start_that_is_not_finite_is_refused_naming_the_chain(device: str) -> 
 
 
 @pytest.mark.parametrize("calls", [1, 3])
-def test_ctrl_c_returns_what_there_is(calls: int, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_returns_what_there_is(calls: int, device: str, interrupt: Interrupt) -> None:
     """The interrupt is noticed between two launches; what they kept are the first draws of a whole run."""
-    seen = []
-
-    def interrupt(*progress: float) -> None:
-        seen.append(progress)
-        if len(seen) == calls:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(sampling._ProgressBar, "_report", lambda _, *progress: interrupt(*progress))
+    seen = interrupt(calls)
     post, kernel, asked = posterior(dtype="float32"), KERNELS["pcnl"], 100_000
     with pytest.warns(UserWarning, match=rf"interrupted: \d+ of {asked} draws of each chain are returned\."):
         draws = pn.sample(post, kernel, chains=2, draws=asked, warmup=None, seed=4, device=device, progress=True)
@@ -210,11 +204,8 @@ def test_ctrl_c_returns_what_there_is(calls: int, device: str, monkeypatch: pyte
     np.testing.assert_array_equal(draws.theta[:, :100], first.theta)
 
 
-def test_ctrl_c_in_warmup_returns_no_draws(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(sampling._ProgressBar, "_report", interrupt)
+def test_ctrl_c_in_warmup_returns_no_draws(device: str, interrupt: Interrupt) -> None:
+    interrupt(1)
     with pytest.warns(UserWarning, match=r"interrupted: 0 of 5 draws .*the warm-up was not over"):
         draws = pn.sample(
             posterior(), KERNELS["pcnl"], draws=5, warmup=pn.Warmup((pn.Phase(10**6),)), device=device, progress=True

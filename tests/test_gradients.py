@@ -172,18 +172,7 @@ def test_gradient_through_a_wide_last_hidden_layer(
         net = problems.random_network(rng, (2, 7, width, 1))
         for n in (*range(1, 41), 100, 300):
             data = problems.random_data("bernoulli" if n % 2 else "gaussian_by_output", rng, n, 2, 1)
-            post = pn.Posterior(
-                net,
-                pn.Mix(k),
-                problems.PRIOR,
-                data.likelihood,
-                data.X,
-                data.y,
-                sample_weight=data.sample_weight,
-                dtype=dtype,
-            )
-            theta = (post.theta_map + 0.3 * rng.normal(size=post.dim)).astype(dtype).astype(np.float64)
-            check(Problem(post, reference.partial(net, pn.Mix(k)), data, theta))
+            check(problems.posed(net, pn.Mix(k), data, rng, dtype))
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -201,9 +190,9 @@ def test_gradient_where_the_last_layer_reads_constants_beside_few_varying_nodes(
     masks[0][0][0] = masks[0][2][:] = True
     architecture = pn.Custom(*masks)
     data = problems.random_data("gaussian", rng, 21, 2, 1)
-    post = pn.Posterior(net, architecture, problems.PRIOR, data.likelihood, data.X, data.y, dtype="float64")
-    assert [layer["varying"] for layer in post.plan()] == [1, 5, 1]
-    check(Problem(post, reference.partial(net, architecture), data, post.theta_map + 0.3 * rng.normal(size=post.dim)))
+    problem = problems.posed(net, architecture, data, rng)
+    assert [layer["varying"] for layer in problem.post.plan()] == [1, 5, 1]
+    check(problem)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -239,17 +228,7 @@ def test_gradient_at_every_number_of_rows(level: str, dtype: str, monkeypatch: p
     for n in range(1, 73):
         rng = problems.rng_of("rows", n)
         data = problems.random_data("categorical" if n % 2 else "gaussian_by_output", rng, n, 2, 3)
-        post = pn.Posterior(
-            net,
-            pn.Mix(3),
-            problems.PRIOR,
-            data.likelihood,
-            data.X,
-            data.y,
-            sample_weight=data.sample_weight,
-            dtype=dtype,
-        )
-        check(Problem(post, reference.partial(net, pn.Mix(3)), data, post.theta_map.astype(dtype).astype(np.float64)))
+        check(problems.posed(net, pn.Mix(3), data, rng, dtype))
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

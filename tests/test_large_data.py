@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import gc
-import subprocess
 import sys
-import textwrap
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +11,7 @@ import pytest
 
 import patrac_native as pn
 import problems
+from scripts import printed_numbers
 
 PRIOR = pn.TraceClassPrior(1.5, 2.0, 0.5)
 
@@ -94,7 +92,7 @@ MEMORY = """
     prior, y = pn.TraceClassPrior(1.5, 2.0, 0.5), np.zeros(n, np.float32)
     before = peak()
     X = np.ones((n, d), np.float32, order=sys.argv[1])
-    post = pn.Posterior(net, {architecture}, prior, pn.Gaussian(1.0), X, y, copy=sys.argv[2] == "copy")
+    post = pn.Posterior(net, ARCHITECTURE, prior, pn.Gaussian(1.0), X, y, copy=sys.argv[2] == "copy")
     pn.sample(post, pn.PCNL(1e-6), chains=1, draws=1, thin=2, warmup=None, seed=0, threads=1, progress=False)
     offsets = sum(layer["offsets"] for layer in post.plan())
     print((peak() - before - 4 * n * offsets) / X.nbytes)
@@ -114,14 +112,5 @@ MEMORY = """
 def test_memory_in_sizes_of_the_inputs(architecture: str, order: str, copy: str, most: float) -> None:
     """The inputs themselves count once; tiles hold them again with a target and a weight a row (1.1), y and the
     weights as float64 are 0.2."""
-    script = textwrap.dedent(MEMORY).format(architecture=architecture)
-    done = subprocess.run(
-        [sys.executable, "-c", script, order, copy],
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parent,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    assert float(done.stdout) <= most
+    (found,) = printed_numbers(MEMORY.replace("ARCHITECTURE", architecture), order, copy)
+    assert found <= most

@@ -16,6 +16,7 @@ from patrac_native.kernels import Exact, MGrad
 from patrac_native.last_layer import ExactPosterior, WhitenedQuadratic, is_last_layer_gaussian, whiten
 from patrac_native.likelihoods import Gaussian, Likelihood
 from patrac_native.network import Network
+from patrac_native.noise_variance import at_variance, check_range, fixed_likelihood
 from patrac_native.partial_network import PartialNetwork
 from patrac_native.prior import TraceClassPrior
 from patrac_native.threads import thread_count
@@ -106,34 +107,14 @@ class Posterior:
         self.y = likelihood.check_targets(y, len(self.X), self.network.n_outputs)
         self.y.flags.writeable = False
         self.row_weights = likelihood.row_weights(sample_weight, len(self.X))
-        self.reference_likelihood = self._fixed_likelihood()
-        self._check_range()
+        self.reference_likelihood = fixed_likelihood(likelihood, self.net, self.X, self.y, self.row_weights)
+        check_range(self.reference_likelihood, self.row_weights, self.network.n_outputs, self.network.dtype)
         self._targets = np.ascontiguousarray(self.y, dtype=np.float64)
         cast_checked(self._targets, self.network.dtype, "y")  # the engine's own conversion would be silent
         self._model: Any = self.network.core_model(
             self.reference_likelihood, self.X, self._targets, self.row_weights, in_place=not copy
         )
         self._device_models: dict[str, Any] = {}
-
-    def _fixed_likelihood(self) -> Likelihood:
-        """The likelihood that is compiled: a sampled variance stands at its mode given the trained network."""
-        if not (isinstance(self.likelihood, Gaussian) and self.likelihood.is_sampled):
-            return self.likelihood
-        residuals = self.y - self.net.predict(self.X)
-        return self.likelihood.at(self.likelihood.starting_variance(residuals, self.row_weights))
-
-    def _check_range(self) -> None:
-        """Raise where the likelihood's own numbers do not survive in `dtype`."""
-        numbers = {"sample_weight": self.row_weights}
-        if isinstance(self.reference_likelihood, Gaussian):
-            numbers["variance of Gaussian"] = 1.0 / self.reference_likelihood.variance_vector(self.network.n_outputs)
-        for name, values in numbers.items():
-            with np.errstate(over="ignore", under="ignore"):
-                cast = values.astype(self.dtype)
-            if not np.isfinite(cast).all() or ((cast == 0) & (values > 0)).any():
-                raise ValueError(
-                    f'{name} is beyond what {self.dtype.name} holds; scale y and the variance or use dtype="float64".'
-                )
 
     @property
     def net(self) -> Network:
@@ -205,7 +186,7 @@ class Posterior:
         """
         batch, single = self.network.check_theta(theta)
         values: FloatArray = self._model.log_likelihood(batch, thread_count(threads))
-        values, _ = self._at_variance(values, variance)
+        values, _ = at_variance(self, values, variance)
         return float(values[0]) if single else values
 
     def log_likelihood_and_grad(
@@ -229,32 +210,10 @@ class Posterior:
         """
         batch, single = self.network.check_theta(theta)
         values, gradient = self._model.log_likelihood_and_grad(batch, thread_count(threads))
-        values, scale = self._at_variance(values, variance)
+        values, scale = at_variance(self, values, variance)
         if scale is not None:
             gradient = (gradient * scale[:, None]).astype(self.dtype)
         return (float(values[0]), gradient[0]) if single else (values, gradient)
-
-    def _at_variance(self, values: FloatArray, variance: npt.ArrayLike | None) -> tuple[FloatArray, FloatArray | None]:
-        """Move l (B,) from the compiled variance to the one asked for; and what its gradient is to be multiplied by."""
-        if self.reference_likelihood is self.likelihood:
-            if variance is not None:
-                raise ValueError(f"variance must be left out: {self.likelihood!r} has it fixed.")
-            return values, None
-        if variance is None:
-            raise ValueError(
-                "variance must be given, since it is sampled: a positive number or one for each theta, such as "
-                'draws.stats["variance"][0] for theta=draws.theta[0].'
-            )
-        given = np.asarray(variance, dtype=np.float64)
-        if given.shape not in ((), values.shape):
-            raise ValueError(f"variance must be a number or have shape {values.shape}, as theta; got {given.shape}.")
-        wanted = np.broadcast_to(given, values.shape)
-        if not (np.isfinite(wanted) & (wanted > 0)).all():
-            raise ValueError(f"variance must be positive and finite; got {wanted.min():g}.")
-        own = self.starting_variance
-        squares = -2 * own * (values + 0.5 * self.gaussian_terms * np.log(2 * np.pi * own))
-        moved = -0.5 * self.gaussian_terms * np.log(2 * np.pi * wanted) - squares / (2 * wanted)
-        return moved, own / wanted
 
     @property
     def starting_variance(self) -> float:
