@@ -40,13 +40,12 @@ def floor_side(case: Case) -> Side:
     A core whose speed changes within a run, as a shared one's does, is then slow for both sides of a ratio.
     """
     post, testing = case.post, _core.testing
-    where = post.dtype.name, post.level
-    counts = operations(post)
-    of_one_call = {name: testing.repeat_operation(name, where[0], 1, where[1]) for name in counts}
+    dtype, level, counts = post.dtype.name, post.level, operations(post)
+    of_one_repeat = {name: testing.repeat_operation(name, dtype, 1, level) for name in counts}
 
     def run(steps: int, seed: int) -> float:
         for name, count in counts.items():
-            testing.repeat_operation(name, where[0], math.ceil(count * steps / of_one_call[name]), where[1])
+            testing.repeat_operation(name, dtype, math.ceil(count * steps / of_one_repeat[name]), level)
         return math.nan  # nothing is accepted
 
     return Side(run)

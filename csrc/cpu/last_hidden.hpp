@@ -2,7 +2,7 @@
 //
 // In Mix all nodes of the last hidden layer vary, most of them through fixed weights from the few Bayesian nodes below.
 // dl/d(activation below) is dl/df times a sum that does not wait for f: node by node, that sum and f are made together,
-// and what no gradient block reads is never stored.
+// and what no gradient block reads is not stored, but beside one that is, in a vector of two.
 #pragma once
 
 #include <cstdint>

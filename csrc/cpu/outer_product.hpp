@@ -55,7 +55,7 @@ struct OuterTarget {
     }
     PATRAC_FN OuterTarget transposed() const { return {total, column_step, row_step, first}; }
 
-    // Four neighbouring sums of a row; column_step is 1.
+    // Four sums that are neighbours in memory.
     template <class Sums>
     PATRAC_FN void put(Sums narrow) const {
         Four<double> sums = __builtin_convertvector(narrow, Four<double>), before;

@@ -29,7 +29,7 @@ public:
 
     // With `collapse`, moments() and evaluate_collapsed() serve too; plan, layout and collapse outlive the pass.
     TilePass(const Plan& plan, const TileLayout& layout, const CollapsePlan* collapse = nullptr)
-        : work_(plan, layout.stride, collapse), last_hidden_(plan, layout.stride), collapse_(collapse) {
+        : work_(plan, layout.stride, collapse), last_hidden_(plan, layout.stride) {
         for (const PlanLayer& layer : plan.layers)
             for (const GradientBlock& block : layer.gradient) {
                 const auto n_rows = std::ssize(block.rows), n_sources = std::ssize(block.sources);
@@ -276,7 +276,7 @@ private:
     void moments_of_tile(const PackedData<T>& data, bool first, Moments& moments) {
         residuals_of_tile(data);
         weight_features(data);
-        const std::int64_t n_features = collapse_->n_features();
+        const std::int64_t n_features = work_.collapse->n_features();
         accumulate_outer<T>(output_rows_.data(), work_.plan.n_outputs, work_.features.data(), n_features, work_.n_rows,
                             {moments.cross.data(), n_features, 1, first});
         // On and above the diagonal, in stripes: what a stripe has below it is a small part.
@@ -291,7 +291,7 @@ private:
     template <class Zeta>
     void reverse_collapsed(const T* weights, std::int64_t n_read) {
         LayerWork<T>& below = work_.layers[work_.layers.size() - 2];
-        const std::int64_t n_varying = work_.plan.layers.back().n_varying(), n_features = collapse_->n_features();
+        const std::int64_t n_varying = work_.plan.layers.back().n_varying(), n_features = work_.collapse->n_features();
         const Sources<T> sources[2] = {{work_.layers.back().value.data(), work_.plan.n_outputs, work_.stride},
                                        {weighted_.data(), n_features, work_.stride}};
         const std::int64_t row = work_.plan.n_outputs + n_features;
@@ -357,7 +357,6 @@ private:
     LastHidden<T> last_hidden_;
     WideOuter<T> wide_outer_;
     // Of a collapsed output layer:
-    const CollapsePlan* collapse_;
     AlignedArray<T> weighted_;  // (P, stride): features times row weights
     std::vector<const T*> weighted_rows_, output_rows_;
 };

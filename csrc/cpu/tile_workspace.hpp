@@ -79,7 +79,7 @@ struct TileWorkspace {
     // It points into its own arrays, which moving leaves where they are.
     TileWorkspace(TileWorkspace&&) noexcept = default;
 
-    // Points the workspace at a tile.
+    // Points the workspace at a tile of the one PackedData that it ever serves.
     void bind(const PackedData<T>& data, std::int64_t t) {
         n_rows = data.rows_in_tile(t);
         n_vectors = data.vectors_in_tile(t);

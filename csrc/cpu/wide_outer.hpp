@@ -61,8 +61,8 @@ public:
         if (size > transposed_.size()) transposed_ = AlignedArray<T>(size);
     }
 
-    // target(i, j) += sum_r row[i][r] * column[j][r], as accumulate_outer(). The shorter side, which reserve() has
-    // heard of, is transposed.
+    // target(i, j) += sum_r row[i][r] * column[j][r], as accumulate_outer(), where one of the target's steps is 1. The
+    // shorter side, which reserve() has heard of, is transposed.
     void accumulate(const T* const* rows, std::int64_t n_rows, const T* const* columns, std::int64_t n_columns,
                     std::int64_t tile_rows, const OuterTarget& target) {
         if (n_rows < n_columns) return accumulate(columns, n_columns, rows, n_rows, tile_rows, target.transposed());

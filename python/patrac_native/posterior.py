@@ -10,13 +10,13 @@ import numpy.typing as npt
 
 from patrac_native.architectures import Architecture
 from patrac_native.choice import check_kernel
+from patrac_native.compiled_likelihood import at_variance, check_range, fixed_likelihood
 from patrac_native.device import join_data_sets
 from patrac_native.fit_quality import FitQuality, fit_quality
 from patrac_native.kernels import Exact, MGrad
 from patrac_native.last_layer import ExactPosterior, WhitenedQuadratic, is_last_layer_gaussian, whiten
 from patrac_native.likelihoods import Gaussian, Likelihood
 from patrac_native.network import Network
-from patrac_native.noise_variance import at_variance, check_range, fixed_likelihood
 from patrac_native.partial_network import PartialNetwork
 from patrac_native.prior import TraceClassPrior
 from patrac_native.threads import thread_count

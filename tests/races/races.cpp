@@ -73,7 +73,8 @@ void run(const Case& c) {
     config.persistence = c.persistence;
     config.step_size = c.kernel == KernelKind::pcn ? 0.1 : 0.01;
     config.step_size_max = 1.0;
-    config.warmup = {Phase{.steps = 8, .adapt = true, .target = 0.6, .first_look = 8}};
+    // Beyond the first look and the first window of adaptation, so that chains go on and their step sizes are written.
+    config.warmup = {Phase{.steps = 12, .adapt = true, .target = 0.6, .first_look = 8}};
     config.draws = 2;
     config.thin = 2;
     config.chains = 2;

@@ -1,4 +1,4 @@
-"""The likelihood as it is compiled, with one variance of the noise, and its values at others."""
+"""The likelihood as it is compiled, a sampled variance standing at one value, and l at other values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.likelihoods import Gaussian, Likelihood
+from patrac_native.likelihoods import Categorical, Gaussian, Likelihood
 from patrac_native.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -26,16 +26,17 @@ def fixed_likelihood(
 
 def check_range(likelihood: Likelihood, row_weights: FloatArray, n_outputs: int, dtype: np.dtype[Any]) -> None:
     """Raise where the likelihood's own numbers do not survive in `dtype`."""
-    numbers = {"sample_weight": row_weights}
-    if isinstance(likelihood, Gaussian):
-        numbers["variance of Gaussian"] = 1.0 / likelihood.variance_vector(n_outputs)
-    for name, values in numbers.items():
-        with np.errstate(over="ignore", under="ignore"):
+    of_rows = "sample_weight, or the scale of Categorical," if isinstance(likelihood, Categorical) else "sample_weight"
+    numbers = {of_rows: (row_weights, "bring it nearer to 1")}
+    with np.errstate(over="ignore", under="ignore"):
+        if isinstance(likelihood, Gaussian):
+            precision = 1.0 / likelihood.variance_vector(n_outputs)
+            numbers["variance of Gaussian"] = precision, "scale y and the variance"
+        for name, (values, advice) in numbers.items():
             cast = values.astype(dtype)
-        if not np.isfinite(cast).all() or ((cast == 0) & (values > 0)).any():
-            raise ValueError(
-                f'{name} is beyond what {dtype.name} holds; scale y and the variance or use dtype="float64".'
-            )
+            if not np.isfinite(cast).all() or ((cast == 0) & (values > 0)).any():
+                wider = ' or use dtype="float64"' if dtype == np.float32 else ""
+                raise ValueError(f"{name} is beyond what {dtype.name} holds; {advice}{wider}.")
 
 
 def at_variance(
