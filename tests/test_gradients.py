@@ -212,8 +212,8 @@ def test_an_overflow_leaves_nothing_behind(level: str, dtype: str, monkeypatch: 
                     theta = post.theta_map.astype(dtype)
                     value, gradient = post.log_likelihood_and_grad(theta)
                     assert np.isfinite(value)
-                    for bad in (np.full(post.dim, huge), np.full(post.dim, huge**0.66), -theta * huge):
-                        post.log_likelihood_and_grad(np.nan_to_num(bad, posinf=huge, neginf=-huge))
+                    for bad in (np.full(post.dim, huge), np.full(post.dim, huge**0.66), -np.sign(theta) * huge):
+                        post.log_likelihood_and_grad(bad)
                         again, gradient_again = post.log_likelihood_and_grad(theta)
                         assert again == value == post.log_likelihood(theta)
                         np.testing.assert_array_equal(gradient_again, gradient)
