@@ -76,14 +76,6 @@ def test_every_reason_reaches_the_caller(reason: str, monkeypatch: pytest.Monkey
     assert draws.settings["device_reason"] == f"no CUDA device: {reason}"
 
 
-def test_auto_stays_on_the_cpu_beside_a_usable_device_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_status(monkeypatch, usable=True, reason="", name="any")
-    draws = pn.sample(posterior(), pn.PCNL(0.1), chains=1, draws=1, warmup=None, progress=False)
-    assert draws.settings["device"] == "cpu"
-    assert "has not been measured" in draws.settings["device_reason"]
-    assert 'device="cuda"' in draws.settings["device_reason"]
-
-
 def test_a_given_cpu_is_given() -> None:
     draws = pn.sample(posterior(), pn.PCNL(0.1), chains=1, draws=1, warmup=None, device="cpu", progress=False)
     assert (draws.settings["device"], draws.settings["device_reason"]) == ("cpu", "given")

@@ -3,6 +3,7 @@
 #include "../cuda/flat_model.hpp"
 #include "arrays.hpp"
 #include "bindings.hpp"
+#include "device_inputs.hpp"
 #include "device_tensor.hpp"
 #include "model_arguments.hpp"
 #include "run_chains.hpp"
@@ -52,19 +53,20 @@ void bind_data_set_of(py::module_& m, const char* name) {
         py::init([](const std::string& device, const std::string& activation, const Arrays& weights,
                     const Arrays& biases, const Masks& weight_masks, const Masks& bias_masks,
                     const std::optional<std::pair<Arrays, Arrays>>& companion, const std::string& likelihood,
-                    const Array<double>& variance, const py::array& inputs, const Array<double>& targets,
+                    const Array<double>& variance, const py::object& inputs, const Array<double>& targets,
                     const Array<double>& row_weights) {
             const ModelArguments<T> model(activation, weights, biases, weight_masks, bias_masks, companion, likelihood,
-                                          variance, inputs, targets, row_weights, false);
-            // The arguments are held by the caller; the data set copies what it keeps.
+                                          variance, targets, row_weights);
+            InputSource source = source_of(inputs);
+            model.check_shape(source.n_rows, source.n_columns);
+            // The arguments are held by the caller; the data set copies what it keeps, or holds the inputs.
             const py::gil_scoped_release release;
-            return std::const_pointer_cast<DataSet>(
-                flatten_for_device<T>(device, model.network, model.companion, model.likelihood, model.data));
+            return std::const_pointer_cast<DataSet>(flatten_for_device<T>(
+                device, model.network, model.companion, model.likelihood, model.data, std::move(source)));
         }),
         py::kw_only(), py::arg("device"), py::arg("activation"), py::arg("weights"), py::arg("biases"),
         py::arg("weight_masks"), py::arg("bias_masks"), py::arg("companion"), py::arg("likelihood"),
-        py::arg("variance"), py::arg("inputs").noconvert(), py::arg("targets").noconvert(),
-        py::arg("row_weights").noconvert());
+        py::arg("variance"), py::arg("inputs"), py::arg("targets").noconvert(), py::arg("row_weights").noconvert());
 }
 
 template <class T>
@@ -129,6 +131,7 @@ void bind_device_model_of(py::module_& m, const char* name) {
 
 void bind_device(py::module_& m) {
     m.def("device_status", &status_dict, py::arg("device"));
+    m.attr("MOST_DEVICE_LAYERS") = most_layers;
     const auto bind = [&m](const char* name, auto function) {
         m.def(name, function, py::kw_only(), py::arg("device"), py::arg("seed"), py::arg("chain"), py::arg("step"),
               py::arg("purpose"), py::arg("count"));

@@ -12,7 +12,7 @@ struct Device {
 };
 
 struct DataType {
-    std::uint8_t code;  // 2: float
+    std::uint8_t code;  // 1: unsigned integer, 2: float
     std::uint8_t bits;
     std::uint16_t lanes;
 };

@@ -32,8 +32,9 @@ void bind_model_of(py::module_& m, const char* name) {
                          const std::optional<std::pair<Arrays, Arrays>>& companion, const std::string& likelihood,
                          const Array<double>& variance, const py::array& inputs, const Array<double>& targets,
                          const Array<double>& row_weights, const std::string& level, bool in_place) {
-                 const ModelArguments<T> model(activation, weights, biases, weight_masks, bias_masks, companion,
-                                               likelihood, variance, inputs, targets, row_weights, in_place);
+                 ModelArguments<T> model(activation, weights, biases, weight_masks, bias_masks, companion, likelihood,
+                                         variance, targets, row_weights);
+                 model.set_inputs(inputs, in_place);
                  // The arguments are held by the caller; the model copies what it keeps, or holds the inputs.
                  const py::gil_scoped_release release;
                  return make_model<T>(model.network, model.companion, model.likelihood, model.data, level);

@@ -75,7 +75,7 @@ inline std::shared_ptr<const void> hold(const py::object& object) {
             }};
 }
 
-// Network, data and likelihood; the views borrow from the arrays, which the caller holds.
+// Network, likelihood and data but for the inputs; the views borrow from the arrays, which the caller holds.
 template <class T>
 struct ModelArguments {
     Network network;
@@ -86,32 +86,37 @@ struct ModelArguments {
     ModelArguments(const std::string& activation, const Arrays& weights, const Arrays& biases,
                    const Masks& weight_masks, const Masks& bias_masks,
                    const std::optional<std::pair<Arrays, Arrays>>& fixed, const std::string& likelihood_name,
-                   const Array<double>& variance, const py::array& inputs, const Array<double>& targets,
-                   const Array<double>& row_weights, bool in_place)
+                   const Array<double>& variance, const Array<double>& targets, const Array<double>& row_weights)
         : network(make_network(activation, weights, biases, &weight_masks, &bias_masks)),
-          likelihood{named(likelihoods, likelihood_name), to_vector(variance)} {
+          likelihood{named(likelihoods, likelihood_name), to_vector(variance)},
+          data{.n_rows = row_weights.size(), .targets = targets.data(), .row_weights = row_weights.data()} {
         if (fixed) companion = make_network(activation, fixed->first, fixed->second, nullptr, nullptr);
         require(!companion ||
                     (companion->n_inputs() == network.n_inputs() && companion->n_outputs() == network.n_outputs()),
                 "companion of the same inputs and outputs");
-        require(inputs.ndim() == 2 && inputs.shape(1) == network.n_inputs(), "inputs shape");
-        require(row_weights.size() == inputs.shape(0), "row_weights shape");
+        require(targets.size() == data.n_rows * targets_per_row(likelihood.kind, network.n_outputs()), "targets shape");
+        require(likelihood.kind != LikelihoodKind::gaussian || variance.size() == network.n_outputs(),
+                "variance shape");
+    }
+
+    // Inputs (n, d) of the model's type or bytes; with `in_place` the model may hold them.
+    void set_inputs(const py::array& inputs, bool in_place) {
+        require(inputs.ndim() == 2, "inputs shape");
+        check_shape(inputs.shape(0), inputs.shape(1));
         const bool bytes = py::isinstance<py::array_t<std::uint8_t>>(inputs);
         require(bytes || py::isinstance<py::array_t<T>>(inputs), "inputs of the model's type or bytes");
         const py::ssize_t size = inputs.itemsize();
         require(inputs.strides(0) % size == 0 && inputs.strides(1) % size == 0, "aligned inputs");
-        data = {.n_rows = inputs.shape(0),
-                .inputs = bytes ? nullptr : static_cast<const T*>(inputs.data()),
-                .byte_inputs = bytes ? static_cast<const std::uint8_t*>(inputs.data()) : nullptr,
-                .row_step = inputs.strides(0) / size,
-                .column_step = inputs.strides(1) / size,
-                .targets = targets.data(),
-                .row_weights = row_weights.data(),
-                .owner = in_place && !bytes ? hold(inputs) : nullptr};
-        require(targets.size() == inputs.shape(0) * targets_per_row(likelihood.kind, network.n_outputs()),
-                "targets shape");
-        require(likelihood.kind != LikelihoodKind::gaussian || variance.size() == network.n_outputs(),
-                "variance shape");
+        if (bytes)
+            data.byte_inputs = static_cast<const std::uint8_t*>(inputs.data());
+        else
+            data.inputs = static_cast<const T*>(inputs.data());
+        data.row_step = inputs.strides(0) / size;
+        data.column_step = inputs.strides(1) / size;
+        if (in_place && !bytes) data.owner = hold(inputs);
+    }
+    void check_shape(std::int64_t rows, std::int64_t columns) const {
+        require(rows == data.n_rows && columns == network.n_inputs(), "inputs shape");
     }
 };
 

@@ -8,10 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "packed.hpp"
+#include "../model/fixed_part.hpp"
 #include "../patrac.hpp"
 #include "../shared/activation.hpp"
 #include "contraction.hpp"
+#include "packed.hpp"
 
 namespace patrac::PATRAC_LEVEL {
 
@@ -35,77 +36,68 @@ PATRAC_FN T input_of(const DataView<T>& data, std::int64_t row, std::int64_t col
     return data.byte_inputs ? static_cast<T>(data.byte_inputs[at]) : data.inputs[at];
 }
 
-// Dense affine maps over constant nodes: out = bias + weights * below, float64, node-major.
-struct FixedMap {
-    std::vector<std::int32_t> nodes;  // which nodes of the layer the rows of `weights` are
-    std::vector<double> weights;      // (nodes, n_in); zero where the weight is Bayesian or its source varies
-    std::vector<double> biases;       // (nodes,)
-    std::int64_t n_in = 0;
+// How a map of the fixed part starts and ends its sums, see contract(). `Zeta` is void where there is no activation.
+template <class Zeta>
+struct FixedMapEnds {
+    using V = Vec<double>;
+    struct Node {
+        double bias;
 
-    // See contract(). `Zeta` is void where there is no activation.
-    template <class Zeta>
-    struct Ends {
-        using V = Vec<double>;
-        struct Node {
-            double bias;
-
-            template <class W>
-            PATRAC_FN W start(std::int64_t) const {
-                return broadcast<W>(bias);
-            }
-            template <class W>
-            PATRAC_FN W result(std::int64_t, W z) const {
-                return z;
-            }
-        };
-        const double* bias;
-
-        PATRAC_FN Node at(std::int64_t o) const { return {bias[o]}; }
-        static constexpr bool finishes = !std::is_void_v<Zeta>;
-        PATRAC_FN V finish(V z) const {
-            if constexpr (finishes)
-                return Zeta::value(z);
-            else
-                return z;
+        template <class W>
+        PATRAC_FN W start(std::int64_t) const {
+            return broadcast<W>(bias);
+        }
+        template <class W>
+        PATRAC_FN W result(std::int64_t, W z) const {
+            return z;
         }
     };
+    const double* bias;
 
-    void apply(const double* below, double* out, std::int64_t stride, std::int64_t n_vectors,
-               std::optional<Activation> activation) const {
-        const Sources<double> sources{below, n_in, stride};
-        const Contraction<double> affine{
-            static_cast<std::int64_t>(nodes.size()), weights.data(), n_in, 1, &sources, 1, out, stride, n_vectors};
-        if (!activation) return contract(affine, Ends<void>{biases.data()});
-        with_activation(*activation, [&](auto zeta) { contract(affine, Ends<decltype(zeta)>{biases.data()}); });
+    PATRAC_FN Node at(std::int64_t o) const { return {bias[o]}; }
+    static constexpr bool finishes = !std::is_void_v<Zeta>;
+    PATRAC_FN V finish(V z) const {
+        if constexpr (finishes)
+            return Zeta::value(z);
+        else
+            return z;
     }
 };
 
-// The fixed part of a model: what the plan declared constant, and the companion network of Sep.
+// Applies a map of the fixed part to rows side by side, `below` (n_in, stride) to `out` (nodes, stride), in float64.
+inline void apply_map(const FixedMap& map, const double* below, double* out, std::int64_t stride,
+                      std::int64_t n_vectors, std::optional<Activation> activation) {
+    const Sources<double> sources{below, map.n_in, stride};
+    const Contraction<double> affine{static_cast<std::int64_t>(map.nodes.size()),
+                                     map.weights.data(),
+                                     map.n_in,
+                                     1,
+                                     &sources,
+                                     1,
+                                     out,
+                                     stride,
+                                     n_vectors};
+    if (!activation) return contract(affine, FixedMapEnds<void>{map.biases.data()});
+    with_activation(*activation, [&](auto zeta) { contract(affine, FixedMapEnds<decltype(zeta)>{map.biases.data()}); });
+}
+
+// Targets and row weights of the tile that begins at row `first` and has `rows` of its own: up to `filled` rows repeat
+// the last one's targets and have no weight.
+template <class T>
+void fill_targets(const DataView<T>& data, std::int64_t n_targets, const TileLayout& layout, std::int64_t first,
+                  std::int64_t rows, std::int64_t filled, T* tile) {
+    for (std::int64_t c = 0; c < n_targets; ++c)
+        for (std::int64_t r = 0; r < filled; ++r)
+            tile[layout.targets + c * layout.stride + r] =
+                static_cast<T>(data.targets[(first + std::min(r, rows - 1)) * n_targets + c]);
+    for (std::int64_t r = 0; r < rows; ++r) tile[layout.row_weights + r] = static_cast<T>(data.row_weights[first + r]);
+}
+
+// Runs the fixed part of a model over rows of data and fills their tiles.
 class Packer {
 public:
-    Packer(const Plan& plan, const Network& network, const std::optional<Network>& companion) : plan_(plan) {
-        std::vector<bool> below_varies(static_cast<std::size_t>(plan.n_inputs), false);
-        for (std::size_t l = 0; l < plan.layers.size(); ++l) {
-            const PlanLayer& planned = plan.layers[l];
-            const Layer& layer = network.layers[l];
-            std::vector<bool> is_row(static_cast<std::size_t>(layer.n_out), false);
-            for (const std::int32_t node : planned.rows) is_row[static_cast<std::size_t>(node)] = true;
-            FixedMap offset =
-                fixed_map(layer, below_varies, [&](std::int64_t i) { return is_row[static_cast<std::size_t>(i)]; });
-            keep_rows(offset, planned);
-            offsets_.push_back(std::move(offset));
-            constants_.push_back(
-                fixed_map(layer, below_varies, [&](std::int64_t i) { return !is_row[static_cast<std::size_t>(i)]; }));
-            // The plan's rows are the varying nodes, save in the output layer, which nothing reads.
-            below_varies = is_row;
-        }
-        if (!companion) return;
-        companion_activation_ = companion->activation;
-        for (const Layer& layer : companion->layers) {
-            const std::vector<bool> none(static_cast<std::size_t>(layer.n_in), false);
-            companion_.push_back(fixed_map(layer, none, [](std::int64_t) { return true; }));
-        }
-    }
+    Packer(const Plan& plan, const Network& network, const std::optional<Network>& companion)
+        : plan_(plan), fixed_(FixedPart::make(plan, network, companion)) {}
 
     // Fills all tiles; `likelihood` says how targets are laid out, and is not read when data.targets is null.
     template <class T>
@@ -127,19 +119,18 @@ private:
         AlignedArray<double> below, above, offset, companion_below, companion_above;
 
         Workspace(const Packer& packer, std::int64_t rows) : stride(rows) {
-            std::int64_t widest = packer.plan_.n_inputs;
-            for (std::size_t l = 0; l < packer.constants_.size(); ++l)
-                widest = std::max({widest, packer.constants_[l].n_in, packer.offsets_[l].n_in, packer.plan_.n_outputs});
-            std::int64_t companion_widest = packer.plan_.n_inputs;
-            for (const FixedMap& map : packer.companion_)
+            const FixedPart& fixed = packer.fixed_;
+            std::int64_t widest = packer.plan_.n_inputs, companion_widest = widest, most_offsets = 1;
+            for (std::size_t l = 0; l < fixed.constants.size(); ++l)
+                widest = std::max({widest, fixed.constants[l].n_in, fixed.offsets[l].n_in, packer.plan_.n_outputs});
+            for (const FixedMap& map : fixed.companion)
                 companion_widest = std::max(companion_widest, static_cast<std::int64_t>(map.nodes.size()));
-            std::int64_t most_offsets = 1;
-            for (const FixedMap& map : packer.offsets_)
+            for (const FixedMap& map : fixed.offsets)
                 most_offsets = std::max(most_offsets, static_cast<std::int64_t>(map.nodes.size()));
             below = AlignedArray<double>(widest * rows);
             above = AlignedArray<double>(widest * rows);
             offset = AlignedArray<double>(most_offsets * rows);
-            if (packer.companion_.empty()) return;
+            if (fixed.companion.empty()) return;
             companion_below = AlignedArray<double>(companion_widest * rows);
             companion_above = AlignedArray<double>(companion_widest * rows);
         }
@@ -148,36 +139,6 @@ private:
     static std::int64_t padded(std::int64_t rows) {
         constexpr std::int64_t lanes = lanes_v<Vec<double>>;
         return (rows + lanes - 1) / lanes * lanes;
-    }
-
-    template <class Keep>
-    static FixedMap fixed_map(const Layer& layer, const std::vector<bool>& below_varies, const Keep& keep) {
-        FixedMap map;
-        map.n_in = layer.n_in;
-        for (std::int64_t i = 0; i < layer.n_out; ++i) {
-            if (!keep(i)) continue;
-            map.nodes.push_back(static_cast<std::int32_t>(i));
-            map.biases.push_back(layer.biases[static_cast<std::size_t>(i)]);
-            for (std::int64_t j = 0; j < layer.n_in; ++j) {
-                const auto at = static_cast<std::size_t>(i * layer.n_in + j);
-                const bool fixed = !layer.weight_mask[at] && !below_varies[static_cast<std::size_t>(j)];
-                map.weights.push_back(fixed ? layer.weights[at] : 0.0);
-            }
-        }
-        return map;
-    }
-
-    // Only rows with an offset stay; their biases are the engine's, not the offset's.
-    static void keep_rows(FixedMap& map, const PlanLayer& planned) {
-        FixedMap kept;
-        kept.n_in = map.n_in;
-        for (const std::int32_t r : planned.offset_rows) {
-            kept.nodes.push_back(planned.rows[static_cast<std::size_t>(r)]);
-            kept.biases.push_back(0.0);
-            const auto first = map.weights.begin() + r * map.n_in;
-            kept.weights.insert(kept.weights.end(), first, first + map.n_in);
-        }
-        map = std::move(kept);
     }
 
     template <class T>
@@ -202,18 +163,17 @@ private:
             const bool is_output = l + 1 == plan_.layers.size();
             const bool stay = l == 0 && packed.inputs;
             T* const constants = stay ? packed.last_inputs.data() : tile + packed.layout.constants[l];
-            const bool elsewhere = (l == 0 && packed.inputs_elsewhere) || (stay && t + 1 < packed.n_tiles);
-            const std::int64_t n_constant = elsewhere ? 0 : layer.n_constant();
+            const std::int64_t n_constant = stay && t + 1 < packed.n_tiles ? 0 : layer.n_constant();
             for (std::int64_t s = 0; s < n_constant; ++s) {
                 const double* value =
                     work.below.data() + layer.constant_sources[static_cast<std::size_t>(s)] * work.stride;
                 std::transform(value, value + filled, constants + s * stride,
                                [](double x) { return static_cast<T>(x); });
             }
-            offsets_[l].apply(work.below.data(), work.offset.data(), work.stride, vectors, std::nullopt);
+            apply_map(fixed_.offsets[l], work.below.data(), work.offset.data(), work.stride, vectors, std::nullopt);
             T* const offsets = tile + packed.layout.offsets[l];
             for (std::size_t o = 0; o < layer.offset_rows.size(); ++o) {
-                const std::int64_t node = offsets_[l].nodes[o];
+                const std::int64_t node = fixed_.offsets[l].nodes[o];
                 for (std::int64_t r = 0; r < filled; ++r) {
                     double value = work.offset[static_cast<std::int64_t>(o) * work.stride + r];
                     if (is_output && companion_output) value += companion_output[node * work.stride + r];
@@ -222,41 +182,34 @@ private:
             }
             if (is_output) break;
             // Constant nodes to their places; a varying node's place is read with weight zero, so it must be finite.
-            constants_[l].apply(work.below.data(), work.above.data(), work.stride, vectors, plan_.activation);
+            const FixedMap& constant_nodes = fixed_.constants[l];
+            apply_map(constant_nodes, work.below.data(), work.above.data(), work.stride, vectors, plan_.activation);
             std::fill_n(work.below.data(), work.below.size(), 0.0);
-            for (std::size_t c = 0; c < constants_[l].nodes.size(); ++c)
+            for (std::size_t c = 0; c < constant_nodes.nodes.size(); ++c)
                 std::copy_n(work.above.data() + static_cast<std::int64_t>(c) * work.stride, filled,
-                            work.below.data() + constants_[l].nodes[c] * work.stride);
+                            work.below.data() + constant_nodes.nodes[c] * work.stride);
         }
 
-        if (!data.targets) return;
-        const std::int64_t n_targets = targets_per_row(likelihood, plan_.n_outputs);
-        for (std::int64_t c = 0; c < n_targets; ++c)
-            for (std::int64_t r = 0; r < filled; ++r)
-                tile[packed.layout.targets + c * stride + r] =
-                    static_cast<T>(data.targets[source_row(r) * n_targets + c]);
-        for (std::int64_t r = 0; r < rows; ++r)
-            tile[packed.layout.row_weights + r] = static_cast<T>(data.row_weights[first + r]);
+        if (data.targets)
+            fill_targets(data, targets_per_row(likelihood, plan_.n_outputs), packed.layout, first, rows, filled, tile);
     }
 
     // The companion's output (m, stride) at the inputs in work.below, or null.
     const double* run_companion(Workspace& work, std::int64_t vectors) const {
-        if (companion_.empty()) return nullptr;
+        const std::vector<FixedMap>& maps = fixed_.companion;
+        if (maps.empty()) return nullptr;
         std::copy_n(work.below.data(), plan_.n_inputs * work.stride, work.companion_below.data());
-        for (std::size_t l = 0; l < companion_.size(); ++l) {
-            const bool is_output = l + 1 == companion_.size();
-            companion_[l].apply(work.companion_below.data(), work.companion_above.data(), work.stride, vectors,
-                                is_output ? std::nullopt : std::optional(companion_activation_));
+        for (std::size_t l = 0; l < maps.size(); ++l) {
+            const bool is_output = l + 1 == maps.size();
+            apply_map(maps[l], work.companion_below.data(), work.companion_above.data(), work.stride, vectors,
+                      is_output ? std::nullopt : std::optional(fixed_.companion_activation));
             std::swap(work.companion_below, work.companion_above);
         }
         return work.companion_below.data();
     }
 
-    const Plan& plan_;                 // outlives the packer
-    std::vector<FixedMap> offsets_;    // by layer: the rows with an offset
-    std::vector<FixedMap> constants_;  // by layer: the constant nodes
-    std::vector<FixedMap> companion_;
-    Activation companion_activation_ = Activation::tanh;
+    const Plan& plan_;  // outlives the packer
+    FixedPart fixed_;
 };
 
 }  // namespace patrac::PATRAC_LEVEL

@@ -103,8 +103,7 @@ struct PackedData {
     const T* inputs = nullptr;
     std::int64_t input_step = 0;
     std::shared_ptr<const void> owner;
-    AlignedArray<T> last_inputs;    // the last tile's, whose whole vectors would end beyond the caller's array
-    bool inputs_elsewhere = false;  // the layout has no room for them, and the caller keeps them
+    AlignedArray<T> last_inputs;  // the last tile's, whose whole vectors would end beyond the caller's array
 
     PackedData(const Plan& plan, const TileLayout& tile_layout, std::int64_t rows, std::int64_t lane_count)
         : layout(tile_layout),

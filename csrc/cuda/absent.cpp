@@ -11,6 +11,10 @@ DeviceStatus status() {
     return status;
 }
 
+std::shared_ptr<const DeviceInputs> take_inputs(InputSource, bool) {
+    throw std::runtime_error(status().reason);
+}
+
 template <class T>
 std::unique_ptr<DeviceModel<T>> make_model(const DataSets<T>&) {
     throw std::runtime_error(status().reason);

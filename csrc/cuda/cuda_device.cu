@@ -4,10 +4,15 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
 #include <string>
+#include <variant>
 
 #include "cuda_check.hpp"
 #include "cuda_device.hpp"
+#include "resident_inputs.hpp"
 #include "resident_model.hpp"
 #include "slab_steps.hpp"
 
@@ -38,10 +43,21 @@ __global__ void write_normals_of(const NormalsLaunch<T> work) {
     write_normals(ThreadBlock(), work.key, work.purpose, work.step, static_cast<int>(work.count), work.out);
 }
 
+template <class Work>
+__global__ void set_up(const Work work) {
+    work.run(std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x, std::int64_t{gridDim.x} * blockDim.x);
+}
+
+int current_device() {
+    int index = 0;
+    check(cudaGetDevice(&index), "finding the current device");
+    return index;
+}
+
 class CudaDevice final : public Device {
 public:
-    CudaDevice() {
-        check(cudaGetDevice(&index_), "finding the current device");
+    explicit CudaDevice(int index) : index_(index) {
+        choose();
         check(cudaGetDeviceProperties(&properties_, index_), "asking for its properties");
         check(cudaStreamCreateWithFlags(&compute_, cudaStreamNonBlocking), "making a stream");
         if (const cudaError_t error = cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking);
@@ -65,7 +81,10 @@ public:
         return status;
     }
 
-    DevicePlace place() const override { return {.kind = 2, .index = index_}; }
+    DevicePlace place() const override { return {.kind = DevicePlace::cuda, .index = index_}; }
+    bool reads(const DevicePlace& memory) const override {
+        return memory.kind == DevicePlace::cuda && memory.index == index_;
+    }
 
     // Enough threads that each has a tile of sums or two, see contract().
     int block_threads(std::int64_t nodes, std::int64_t rows) const override {
@@ -124,6 +143,17 @@ public:
     }
     void launch(const NormalsLaunch<float>& work, int, int threads) override { write(work, threads); }
     void launch(const NormalsLaunch<double>& work, int, int threads) override { write(work, threads); }
+    void launch(const SetupWork& work) override {
+        choose();
+        std::visit(
+            [this](const auto& items) {
+                constexpr int threads = 256;
+                const auto blocks = static_cast<unsigned>(workers_of(items.items()) / threads);
+                set_up<<<blocks, threads, 0, compute_>>>(items);
+            },
+            work);
+        check(cudaGetLastError(), "laying out the inputs");
+    }
 
 private:
     // Memory and launches are the current device's of the calling thread, which may have chosen another since.
@@ -166,7 +196,7 @@ private:
         check(cudaGetLastError(), "launching a kernel");
     }
 
-    int index_ = 0;
+    int index_;
     cudaDeviceProp properties_{};
     cudaStream_t compute_ = nullptr, copies_ = nullptr;
     SlabSteps slab_steps_;
@@ -195,21 +225,49 @@ DeviceStatus status() {
         return status;
     }
     try {
-        return CudaDevice().status();
+        return CudaDevice(current_device()).status();
     } catch (const std::runtime_error& error) {
         status.reason = error.what();
         return status;
     }
 }
 
+std::shared_ptr<const DeviceInputs> take_inputs(InputSource source, bool copy) {
+    cudaPointerAttributes found{};
+    check(cudaPointerGetAttributes(&found, source.matrix.data), "finding the device of the inputs");
+    if (found.type != cudaMemoryTypeDevice && found.type != cudaMemoryTypeManaged)
+        throw std::invalid_argument("X: its memory is not that of a CUDA device; bring it to the host");
+    source.place = {.kind = DevicePlace::cuda, .index = found.device};
+    auto device = std::make_shared<CudaDevice>(found.device);
+    // Whatever stream they were written on, and whichever their library asked to be waited for.
+    check(cudaDeviceSynchronize(), "waiting for the inputs");
+    return std::make_shared<ResidentInputs>(std::move(device), std::move(source), copy);
+}
+
+// Where the inputs are, if some are on a device.
+template <class T>
+int device_of(const DataSets<T>& data_sets) {
+    std::optional<int> found;
+    for (std::size_t d = 0; d < data_sets.size(); ++d) {
+        const DevicePlace& place = data_sets[d]->inputs.place;
+        if (place.kind != DevicePlace::cuda) continue;
+        if (found && *found != place.index)
+            throw std::invalid_argument(
+                "posts: the inputs of data set " + std::to_string(d) + " are on cuda:" + std::to_string(place.index) +
+                ", those of one before on cuda:" + std::to_string(*found) + "; those of one run must be on one device");
+        found = place.index;
+    }
+    return found ? *found : current_device();
+}
+
 template <class T>
 std::unique_ptr<DeviceModel<T>> make_model(const DataSets<T>& data_sets) {
-    return std::make_unique<ResidentModel<T>>(std::make_shared<CudaDevice>(), data_sets);
+    return std::make_unique<ResidentModel<T>>(std::make_shared<CudaDevice>(device_of(data_sets)), data_sets);
 }
 
 template <class T>
 void normals(std::uint64_t seed, std::uint32_t chain, std::uint64_t step, Purpose purpose, T* out, std::int64_t count) {
-    CudaDevice device;
+    CudaDevice device(current_device());
     normals_on(device, seed, chain, step, purpose, out, count);
 }
 

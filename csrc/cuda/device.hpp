@@ -7,6 +7,7 @@
 
 #include "chain.hpp"
 #include "device_model.hpp"
+#include "setup.hpp"
 #include "slabs.hpp"
 
 namespace patrac::PATRAC_LEVEL {
@@ -33,7 +34,6 @@ public:
     void upload(const T* from);
     void upload(std::int64_t first, const std::vector<T>& values);  // from element `first` on
     void download(T* to) const;
-    void download(std::int64_t first, std::vector<T>& values) const;
 
 private:
     void swap(DeviceArray& other) {
@@ -65,6 +65,7 @@ public:
 
     virtual DeviceStatus status() const = 0;
     virtual DevicePlace place() const = 0;
+    virtual bool reads(const DevicePlace& memory) const = 0;
     // Threads of a block that works on `nodes` nodes at a time over `rows` rows.
     virtual int block_threads(std::int64_t nodes, std::int64_t rows) const = 0;
 
@@ -83,6 +84,7 @@ public:
     virtual void launch(const SlabLaunch<double>& work, int chains, int threads) = 0;
     virtual void launch(const NormalsLaunch<float>& work, int blocks, int threads) = 0;
     virtual void launch(const NormalsLaunch<double>& work, int blocks, int threads) = 0;
+    virtual void launch(const SetupWork& work) = 0;  // by workers_of() its items
 };
 
 template <class T>
@@ -108,11 +110,6 @@ void DeviceArray<T>::upload(std::int64_t first, const std::vector<T>& values) {
 template <class T>
 void DeviceArray<T>::download(T* to) const {
     device_->download(to, data_, static_cast<std::size_t>(bytes()));
-}
-
-template <class T>
-void DeviceArray<T>::download(std::int64_t first, std::vector<T>& values) const {
-    device_->download(values.data(), data_ + first, values.size() * sizeof(T));
 }
 
 }  // namespace patrac::PATRAC_LEVEL

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "../patrac.hpp"
+#include "device_place.hpp"
+#include "input_matrix.hpp"
 
 namespace patrac {
 
@@ -33,12 +35,6 @@ struct DeviceLayout {
     const char* wide_inputs = "none";   // of a first layer on the matrix units: "bytes" or "floats"
 };
 
-// Whose memory an array is in, as DLPack numbers it.
-struct DevicePlace {
-    int kind = 0;  // 1: the host's, where devices are emulated; 2: CUDA's
-    int index = 0;
-};
-
 // Memory of a device that a run left to its caller. It outlives the model.
 class DeviceMemory {
 public:
@@ -49,6 +45,17 @@ public:
     // `height` rows of `width` bytes, `pitch` bytes apart from `from` on, to rows without gaps.
     virtual void download(void* to, const void* from, std::size_t pitch, std::size_t width,
                           std::size_t height) const = 0;
+};
+
+// Inputs in a device's memory, for data sets to read there.
+class DeviceInputs {
+public:
+    virtual ~DeviceInputs() = default;
+
+    // Without an owner where the memory is its own: whoever reads the source keeps these inputs.
+    virtual const InputSource& source() const = 0;
+    virtual InputFindings inspect(double most) const = 0;  // `most`: that is allowed, in magnitude
+    virtual void download(void* to) const = 0;             // (n_rows, n_columns) of the source's type
 };
 
 template <class T>
@@ -78,11 +85,17 @@ public:
 // "cuda" or, for tests, "emulated:N", a device of blocks of N = 1, 2, 4 .. host threads. Throws std::runtime_error with
 // the reason where the device is not usable.
 DeviceStatus device_status(const std::string& device);
-// A data set for the device, and those of one plan joined. Throws std::invalid_argument where plans differ.
+// Takes inputs over where they are in the device's memory, whose owner the source holds, or copies them there and lets
+// go of them. The place of CUDA's is found out.
+std::shared_ptr<const DeviceInputs> take_inputs(const std::string& device, InputSource source, bool copy);
+// A data set for the device, and those of one plan joined. Throws std::invalid_argument where plans differ. Of `data`
+// targets and row weights are read; the data set holds on to `inputs`, which are without gaps where they are the
+// host's.
 template <class T>
 std::shared_ptr<const FlatModel<T>> flatten_for_device(const std::string& device, const Network& network,
                                                        const std::optional<Network>& companion,
-                                                       const Likelihood& likelihood, const DataView<T>& data);
+                                                       const Likelihood& likelihood, const DataView<T>& data,
+                                                       InputSource inputs);
 template <class T>
 std::unique_ptr<DeviceModel<T>> make_device_model(const std::string& device,
                                                   const std::vector<std::shared_ptr<const FlatModel<T>>>& data_sets);

@@ -10,8 +10,6 @@
 
 namespace patrac::PATRAC_LEVEL {
 
-inline constexpr int most_layers = 16;
-
 // The inputs of a wide first layer, see wide_layer.hpp: X (n, padded_features) and X' (features + 1, padded_rows), zero
 // beyond the data, the last row of X' ones. Null where the first layer is not wide.
 struct WideInputs {

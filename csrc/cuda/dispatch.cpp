@@ -1,6 +1,7 @@
 // Finds the device of a name.
 #include <charconv>
 #include <stdexcept>
+#include <utility>
 
 #include "cuda_device.hpp"
 #include "emulated.hpp"
@@ -38,13 +39,20 @@ DeviceStatus device_status(const std::string& device) {
     throw std::invalid_argument("device: no device '" + device + "'");
 }
 
+std::shared_ptr<const DeviceInputs> take_inputs(const std::string& device, InputSource source, bool copy) {
+    check_usable(device);
+    return is_emulated(device) ? emulated::take_inputs(std::move(source), copy)
+                               : cuda::take_inputs(std::move(source), copy);
+}
+
 template <class T>
 std::shared_ptr<const FlatModel<T>> flatten_for_device(const std::string& device, const Network& network,
                                                        const std::optional<Network>& companion,
-                                                       const Likelihood& likelihood, const DataView<T>& data) {
+                                                       const Likelihood& likelihood, const DataView<T>& data,
+                                                       InputSource inputs) {
     check_usable(device);
     const std::int64_t bytes = is_emulated(device) ? emulated_workspace_bytes : workspace_bytes;
-    return std::make_shared<FlatModel<T>>(flatten(network, companion, likelihood, data, bytes));
+    return std::make_shared<FlatModel<T>>(flatten(network, companion, likelihood, data, std::move(inputs), bytes));
 }
 
 template <class T>
@@ -65,12 +73,13 @@ void device_normals(const std::string& device, std::uint64_t seed, std::uint32_t
         cuda::normals(seed, chain, step, purpose, out, count);
 }
 
-#define PATRAC_INSTANTIATE(T)                                                                                      \
-    template std::shared_ptr<const FlatModel<T>> flatten_for_device<T>(                                            \
-        const std::string&, const Network&, const std::optional<Network>&, const Likelihood&, const DataView<T>&); \
-    template std::unique_ptr<DeviceModel<T>> make_device_model<T>(                                                 \
-        const std::string&, const std::vector<std::shared_ptr<const FlatModel<T>>>&);                              \
-    template void device_normals<T>(const std::string&, std::uint64_t, std::uint32_t, std::uint64_t, Purpose, T*,  \
+#define PATRAC_INSTANTIATE(T)                                                                                     \
+    template std::shared_ptr<const FlatModel<T>> flatten_for_device<T>(                                           \
+        const std::string&, const Network&, const std::optional<Network>&, const Likelihood&, const DataView<T>&, \
+        InputSource);                                                                                             \
+    template std::unique_ptr<DeviceModel<T>> make_device_model<T>(                                                \
+        const std::string&, const std::vector<std::shared_ptr<const FlatModel<T>>>&);                             \
+    template void device_normals<T>(const std::string&, std::uint64_t, std::uint32_t, std::uint64_t, Purpose, T*, \
                                     std::int64_t);
 PATRAC_INSTANTIATE(float)
 PATRAC_INSTANTIATE(double)

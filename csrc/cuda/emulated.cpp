@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "emulated.hpp"
+#include "resident_inputs.hpp"
 #include "resident_model.hpp"
 
 namespace patrac {
@@ -25,7 +26,8 @@ public:
         status.shared_bytes = 96 * 1024;  // little, so that tests meet both places of a workspace
         return status;
     }
-    DevicePlace place() const override { return {.kind = 1, .index = 0}; }
+    DevicePlace place() const override { return {.kind = DevicePlace::host, .index = 0}; }
+    bool reads(const DevicePlace& memory) const override { return memory.kind == DevicePlace::emulated; }
     int block_threads(std::int64_t, std::int64_t) const override { return threads_; }
 
     void* allocate(std::size_t bytes) override {
@@ -47,6 +49,17 @@ public:
     void launch(const SlabLaunch<double>& work, int chains, int) override { run_steps(work, chains); }
     void launch(const NormalsLaunch<float>& work, int, int) override { run_normals(work); }
     void launch(const NormalsLaunch<double>& work, int, int) override { run_normals(work); }
+    void launch(const SetupWork& work) override {
+        std::visit(
+            [this](const auto& items) {
+                const std::int64_t workers = workers_of(items.items());
+                run_block([&](const ThreadBlock& block) {
+                    for (std::int64_t worker = block.thread; worker < workers; worker += block.threads)
+                        items.run(worker, workers);
+                });
+            },
+            work);
+    }
 
 private:
     static constexpr std::align_val_t line{64};
@@ -163,6 +176,11 @@ void normals(int threads, std::uint64_t seed, std::uint32_t chain, std::uint64_t
              std::int64_t count) {
     EmulatedDevice device(threads);
     normals_on(device, seed, chain, step, purpose, out, count);
+}
+
+std::shared_ptr<const DeviceInputs> take_inputs(InputSource source, bool copy) {
+    source.place = {.kind = DevicePlace::emulated, .index = 0};
+    return std::make_shared<ResidentInputs>(std::make_shared<EmulatedDevice>(1), std::move(source), copy);
 }
 
 DeviceStatus status(int threads) {

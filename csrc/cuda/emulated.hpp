@@ -10,6 +10,7 @@
 namespace patrac::emulated {
 
 DeviceStatus status(int threads);
+std::shared_ptr<const DeviceInputs> take_inputs(InputSource source, bool copy);
 template <class T>
 std::unique_ptr<DeviceModel<T>> make_model(const DataSets<T>& data_sets, int threads);
 template <class T>

@@ -1,4 +1,4 @@
-// Flattens a plan and its packed data. The host's own vectors fold the constants, at the plainest width.
+// Flattens a plan and its data.
 #define PATRAC_LEVEL flattening
 #define PATRAC_VECTOR_BYTES 16
 #include "flat_model.hpp"
@@ -9,6 +9,8 @@
 #include <numbers>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "../cpu/pack.hpp"
 #include "../model/plan.hpp"
@@ -92,31 +94,6 @@ void flatten_layer(const PlanLayer& layer, FlatModel<T>& flat) {
     flat.layers.push_back(out);
 }
 
-// Whether the constants of the first layer are whole numbers of a byte.
-template <class T>
-bool are_bytes(const PlanLayer& layer, const DataView<T>& data) {
-    if (data.byte_inputs) return true;
-    for (std::int64_t r = 0; r < data.n_rows; ++r)
-        for (const std::int32_t j : layer.constant_sources)
-            if (const T x = flattening::input_of(data, r, j); !(x >= T(0) && x <= T(255) && x == std::floor(x)))
-                return false;
-    return true;
-}
-
-// See FlatModel::inputs.
-template <class T, class X>
-std::vector<X> tiled_inputs(const PlanLayer& layer, const DataView<T>& data, const FlatModel<T>& flat) {
-    std::vector<X> tiled(static_cast<std::size_t>(flat.n_tiles * layer.n_constant() * flat.stride));
-    auto to = tiled.begin();
-    for (int t = 0; t < flat.n_tiles; ++t)
-        for (const std::int32_t j : layer.constant_sources)
-            for (int r = 0; r < flat.stride; ++r) {
-                const std::int64_t row = std::min<std::int64_t>(std::int64_t{t} * flat.stride + r, data.n_rows - 1);
-                *to++ = static_cast<X>(flattening::input_of(data, row, j));
-            }
-    return tiled;
-}
-
 }  // namespace
 
 template <class T>
@@ -126,7 +103,7 @@ FlatModel<T>::~FlatModel() = default;
 
 template <class T>
 FlatModel<T> flatten(const Network& network, const std::optional<Network>& companion, const Likelihood& likelihood,
-                     const DataView<T>& data, std::int64_t workspace_bytes) {
+                     const DataView<T>& data, InputSource inputs, std::int64_t workspace_bytes) {
     using namespace flattening;
     FlatModel<T> flat(Plan::make(network, companion.has_value()));
     flat.variance = likelihood.variance;
@@ -158,12 +135,8 @@ FlatModel<T> flatten(const Network& network, const std::optional<Network>& compa
     if (tiles > most_slabs) tiles = (tiles + most_slabs - 1) / most_slabs * most_slabs;  // as many in each slab
     const TileLayout layout(plan, tile_stride((data.n_rows + tiles - 1) / tiles),
                             targets_per_row(likelihood.kind, plan.n_outputs), true);
-    constexpr std::int64_t lanes = 4;  // what a thread takes at once
-    PackedData<T> packed(plan, layout, data.n_rows, lanes);
-    packed.inputs_elsewhere = true;
-    Packer(plan, network, companion).fill(data, likelihood.kind, packed);
     flat.n_rows = narrowed(data.n_rows, "rows");
-    flat.n_tiles = narrowed(packed.n_tiles, "tiles");
+    flat.n_tiles = narrowed((data.n_rows + layout.stride - 1) / layout.stride, "tiles");
     flat.tile_size = narrowed(layout.size, "values of a tile");
     flat.stride = static_cast<int>(layout.stride);
     flat.targets = static_cast<int>(layout.targets);
@@ -172,20 +145,24 @@ FlatModel<T> flatten(const Network& network, const std::optional<Network>& compa
         flat.layers[l].constants = static_cast<int>(layout.constants[l]);
         flat.layers[l].offsets = static_cast<int>(layout.offsets[l]);
     }
-    flat.tiles.assign(packed.values.data(), packed.values.data() + packed.values.size());
-    const PlanLayer& first = plan.layers.front();
-    narrowed(first.n_constant() * layout.stride, "inputs of a tile");
-    if (are_bytes(first, data))
-        flat.byte_inputs = tiled_inputs<T, std::uint8_t>(first, data, flat);
-    else
-        flat.inputs = tiled_inputs<T, T>(first, data, flat);
+    flat.tiles.resize(static_cast<std::size_t>(flat.n_tiles * layout.size));
+    const std::int64_t n_targets = targets_per_row(likelihood.kind, plan.n_outputs);
+    for (std::int64_t t = 0; t < flat.n_tiles; ++t) {
+        const std::int64_t start = t * layout.stride, rows = std::min(layout.stride, data.n_rows - start);
+        fill_targets(data, n_targets, layout, start, rows, up_to_four(rows), flat.tiles.data() + t * layout.size);
+    }
+    narrowed(plan.layers.front().n_constant() * layout.stride, "inputs of a tile");
+    flat.fixed = FixedPart::make(plan, network, companion);
+    flat.inputs = std::move(inputs);
+    if (std::is_same_v<T, float> && flat.inputs.matrix.type == InputType::doubles)
+        flat.inputs.matrix.type = InputType::rounded_doubles;
     return flat;
 }
 
 #define PATRAC_INSTANTIATE(T)                                                                          \
     template struct FlatModel<T>;                                                                      \
     template FlatModel<T> flatten<T>(const Network&, const std::optional<Network>&, const Likelihood&, \
-                                     const DataView<T>&, std::int64_t);
+                                     const DataView<T>&, InputSource, std::int64_t);
 PATRAC_INSTANTIATE(float)
 PATRAC_INSTANTIATE(double)
 #undef PATRAC_INSTANTIATE

@@ -7,8 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "../model/fixed_part.hpp"
 #include "../model/plan.hpp"
 #include "../patrac.hpp"
+#include "input_matrix.hpp"
 
 namespace patrac {
 
@@ -27,7 +29,7 @@ struct FlatLayer {
     int pitch;            // of packed weights, a multiple of four
     int weights, biases;  // in the packed parameters
     int value;            // first row of the layer among all layers' rows
-    int constants;        // in a tile: (n_constant, stride); of the first layer see FlatModel::inputs
+    int constants;        // in a tile: (n_constant, stride); of the first layer see DevicePlan::inputs
     int offsets;          // in a tile: (offset rows, stride)
     int offset_of_row;    // in indices: (n_rows,) which offset, -1 for none
     int first_block, n_blocks;
@@ -36,6 +38,9 @@ struct FlatLayer {
 // Stretches of tiles that are summed apart where blocks share an evaluation, at most: twice the multiprocessors of the
 // largest devices today, and the same on every device.
 inline constexpr int most_slabs = 264;
+
+// Of a network that a device runs: its plan is an argument of every launch.
+inline constexpr int most_layers = 16;
 
 template <class T>
 struct FlatModel {
@@ -58,11 +63,9 @@ struct FlatModel {
     int n_rows = 0;  // n
     int n_tiles = 0, tile_size = 0, stride = 0;
     int targets = 0, row_weights = 0;  // in a tile
-    std::vector<T> tiles;              // (n_tiles, tile_size)
-    // (n_tiles, n_constant, stride), the constants of the first layer: in one of the two, in bytes where all are whole
-    // numbers of a byte. Padding rows repeat the last one.
-    std::vector<T> inputs;
-    std::vector<std::uint8_t> byte_inputs;
+    std::vector<T> tiles;              // (n_tiles, tile_size): targets and row weights; a device fills in the rest
+    FixedPart fixed;                   // what a device folds into constants and offsets
+    InputSource inputs;                // what it folds over
 
     explicit FlatModel(Plan of) : plan(std::make_shared<Plan>(std::move(of))) {}
     FlatModel(FlatModel&&) noexcept;
@@ -72,22 +75,15 @@ struct FlatModel {
     std::int64_t chain_elements() const { return static_cast<std::int64_t>(packed.size()) + 4LL * dim; }
 };
 
-// Calls f with the array of the inputs.
-template <class T, class F>
-void with_inputs(const FlatModel<T>& flat, const F& f) {
-    if (flat.byte_inputs.empty())
-        f(flat.inputs);
-    else
-        f(flat.byte_inputs);
-}
-
 template <class T>
 using DataSets = std::vector<std::shared_ptr<const FlatModel<T>>>;
 
+// Of `data` targets and row weights are read, and as many rows of `inputs`, which the flat model holds on to.
+//
 // Tiles hold as many rows as let a chain's work fit `workspace_bytes`, if any number does, else as many as let the
 // activations fit.
 template <class T>
 FlatModel<T> flatten(const Network& network, const std::optional<Network>& companion, const Likelihood& likelihood,
-                     const DataView<T>& data, std::int64_t workspace_bytes);
+                     const DataView<T>& data, InputSource inputs, std::int64_t workspace_bytes);
 
 }  // namespace patrac

@@ -83,12 +83,7 @@ public:
         plan_.stride = flat.stride;
         plan_.targets = flat.targets;
         plan_.row_weights = flat.row_weights;
-        if constexpr (std::is_same_v<T, float>)
-            if (data_sets_ == 1) {
-                wide_ = WideMemory(*device_, flat);
-                plan_.wide = wide_.inputs;
-            }
-        if (!plan_.wide.by_row) send_inputs(data_sets);
+        for (std::int64_t d = 0; d < data_sets_; ++d) lay_out(d, *data_sets[static_cast<std::size_t>(d)]);
         std::int64_t widest = 1;
         for (const FlatLayer& layer : flat.layers) widest = std::max<std::int64_t>(widest, layer.n_rows);
         threads_ = device_->block_threads(widest, std::min(flat.n_rows, flat.stride));
@@ -173,28 +168,36 @@ private:
                                         differs + "; those of one run must be alike");
     }
 
-    // The inputs of all data sets as tiles of T, a tile at a time where they are bytes.
-    void send_inputs(const DataSets<T>& data_sets) {
-        inputs_ = DeviceArray<T>(*device_, std::max<std::int64_t>(1, data_sets_ * plan_.inputs_step));
-        const std::int64_t tile = plan_.inputs_step / plan_.n_tiles;
-        for (std::int64_t d = 0; d < data_sets_; ++d)
-            with_inputs(*data_sets[static_cast<std::size_t>(d)], [&](const auto& values) {
-                std::vector<T> block(static_cast<std::size_t>(tile));
-                for (std::int64_t t = 0; t < plan_.n_tiles && tile > 0; ++t) {
-                    std::copy_n(values.begin() + t * tile, tile, block.begin());
-                    inputs_.upload(d * plan_.inputs_step + t * tile, block);
-                }
-            });
-        plan_.inputs = inputs_.data();
+    // What evaluations read of a data set's inputs.
+    void lay_out(std::int64_t d, const FlatModel<T>& flat) {
+        const ReadableInputs readable(*device_, flat.inputs);
+        Fold<T>(*device_, flat).fill(readable.matrix, tiles_.data() + d * plan_.tiles_step);
+        const DeviceArray<int> columns(*device_, flat.plan->layers.front().constant_sources);
+        if constexpr (std::is_same_v<T, float>)
+            if (data_sets_ == 1) {
+                wide_ = WideMemory(*device_, flat, readable.matrix, columns.data());
+                plan_.wide = wide_.inputs;
+            }
+        if (!plan_.wide.by_row) put_inputs(d, readable.matrix, columns.data());
+        device_->wait();  // what was sent is let go of
+    }
+
+    // The first layer's constants of data set d as tiles.
+    void put_inputs(std::int64_t d, const InputMatrix& from, const int* columns) {
+        if (!plan_.inputs) {
+            inputs_ = DeviceArray<T>(*device_, std::max<std::int64_t>(1, data_sets_ * plan_.inputs_step));
+            plan_.inputs = inputs_.data();
+        }
+        const FlatLayer& layer = plan_.layers[0];
+        if (layer.n_constant == 0) return;
+        device_->launch(tile_copy(from, plan_.n_rows, columns, layer.n_constant, plan_.stride, plan_.n_tiles,
+                                  std::int64_t{layer.n_constant} * plan_.stride,
+                                  inputs_.data() + d * plan_.inputs_step));
     }
 
     // Blocks that evaluate alone read the inputs of a wide first layer from tiles, made when they are first needed.
     void need_tiles() {
-        if constexpr (std::is_same_v<T, float>)
-            if (plan_.wide.by_row && !plan_.inputs) {
-                inputs_ = wide_.tiles(*device_, plan_.n_rows, plan_.n_tiles, plan_.stride);
-                plan_.inputs = inputs_.data();
-            }
+        if (plan_.wide.by_row && !plan_.inputs) put_inputs(0, wide_.by_row(), nullptr);
     }
 
     DeviceArray<T> joined(const DataSets<T>& data_sets, std::vector<T> FlatModel<T>::* values) const {

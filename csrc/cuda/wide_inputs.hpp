@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "device.hpp"
 #include "flat_model.hpp"
+#include "fold.hpp"
 #include "slab_memory.hpp"
 #include "wide_layer.hpp"
 
@@ -16,18 +18,21 @@ namespace patrac::PATRAC_LEVEL {
 class WideMemory {
 public:
     WideMemory() = default;
-    WideMemory(Device& device, const FlatModel<float>& flat) {
+    // `from` are the data set's inputs, of which the layer reads those of `columns` (device array).
+    WideMemory(Device& device, const FlatModel<float>& flat, const InputMatrix& from, const int* columns) {
         const FlatLayer& layer = flat.layers.front();
         if (!pays(flat)) return;
         const auto up = [](int count, int to) { return (count + to - 1) / to * to; };
         inputs.features = layer.n_constant;
         inputs.padded_features = up(layer.n_constant, wide_depth);
         inputs.padded_rows = up(flat.n_rows, wide_depth);
-        inputs.bytes = !flat.byte_inputs.empty();
+        inputs.bytes = from.type == InputType::bytes || inspect(device, {from, flat.n_rows, columns, layer.n_constant,
+                                                                         std::numeric_limits<double>::max(), nullptr})
+                                                            .bytes;
         if (inputs.bytes)
-            fill(device, flat, flat.byte_inputs, bytes_by_row_, bytes_by_feature_);
+            fill(device, from, flat.n_rows, columns, bytes_by_row_, bytes_by_feature_);
         else
-            fill(device, flat, flat.inputs, floats_by_row_, floats_by_feature_);
+            fill(device, from, flat.n_rows, columns, floats_by_row_, floats_by_feature_);
         std::vector<int> entry(static_cast<std::size_t>(flat.dim), -1);
         for (int b = layer.first_block; b < layer.first_block + layer.n_blocks; ++b) {
             const FlatGradientBlock& block = flat.blocks[static_cast<std::size_t>(b)];
@@ -42,10 +47,9 @@ public:
         inputs.entry = entry_.data();
     }
 
-    // The inputs again as tiles that blocks alone read, (n_tiles, features, stride).
-    DeviceArray<float> tiles(Device& device, std::int64_t n, std::int64_t n_tiles, std::int64_t stride) const {
-        return inputs.bytes ? tiles_of(device, bytes_by_row_, n, n_tiles, stride)
-                            : tiles_of(device, floats_by_row_, n, n_tiles, stride);
+    // The inputs again, as blocks that evaluate alone read them.
+    InputMatrix by_row() const {
+        return {inputs.by_row, inputs.bytes ? InputType::bytes : InputType::floats, inputs.padded_features, 1};
     }
     std::int64_t bytes() const {
         return bytes_by_row_.bytes() + bytes_by_feature_.bytes() + floats_by_row_.bytes() + floats_by_feature_.bytes() +
@@ -63,52 +67,20 @@ private:
     // A warp reads up to 31 rows beyond the last.
     static constexpr int beyond = 32;
 
-    // `values` as FlatModel::inputs. A tile or a feature at a time, so that the host holds no second copy of all; what
-    // is not written is zero.
+    // What is not written is zero.
     template <class X>
-    void fill(Device& device, const FlatModel<float>& flat, const std::vector<X>& values, DeviceArray<X>& by_row,
+    void fill(Device& device, const InputMatrix& from, std::int64_t n, const int* columns, DeviceArray<X>& by_row,
               DeviceArray<X>& by_feature) {
-        const std::int64_t features = inputs.features, stride = flat.stride, n = flat.n_rows;
-        const auto tile = [&](std::int64_t t) { return values.data() + t * features * stride; };
+        const int features = inputs.features;
         by_row = DeviceArray<X>(device, (n + beyond) * inputs.padded_features);
-        for (std::int64_t t = 0; t < flat.n_tiles; ++t) {
-            const std::int64_t rows = std::min(stride, n - t * stride);
-            std::vector<X> block(static_cast<std::size_t>(rows * inputs.padded_features));
-            for (std::int64_t j = 0; j < features; ++j)
-                for (std::int64_t r = 0; r < rows; ++r)
-                    block[static_cast<std::size_t>(r * inputs.padded_features + j)] = tile(t)[j * stride + r];
-            by_row.upload(t * stride * inputs.padded_features, block);
-        }
+        device.launch(row_copy(from, n, columns, features, inputs.padded_features, by_row.data()));
         // After the features the ones that biases multiply.
-        by_feature = DeviceArray<X>(device, (features + 1 + beyond) * inputs.padded_rows);
-        for (std::int64_t j = 0; j <= features; ++j) {
-            std::vector<X> row(static_cast<std::size_t>(n), X(1));
-            for (std::int64_t t = 0; j < features && t < flat.n_tiles; ++t)
-                std::copy_n(tile(t) + j * stride, std::min(stride, n - t * stride), row.begin() + t * stride);
-            by_feature.upload(j * inputs.padded_rows, row);
-        }
+        by_feature = DeviceArray<X>(device, (features + std::int64_t{1} + beyond) * inputs.padded_rows);
+        device.launch(column_copy(from, n, columns, features, inputs.padded_rows, by_feature.data()));
+        by_feature.upload(std::int64_t{features} * inputs.padded_rows,
+                          std::vector<X>(static_cast<std::size_t>(n), X(1)));
         inputs.by_row = by_row.data();
         inputs.by_feature = by_feature.data();
-    }
-
-    // See DevicePlan::inputs, of rows (n + beyond, padded_features).
-    template <class X>
-    DeviceArray<float> tiles_of(Device& device, const DeviceArray<X>& by_row, std::int64_t n, std::int64_t n_tiles,
-                                std::int64_t stride) const {
-        DeviceArray<float> tiles(device, n_tiles * inputs.features * stride);
-        std::vector<X> rows;
-        std::vector<float> tile(static_cast<std::size_t>(inputs.features * stride));
-        for (std::int64_t t = 0; t < n_tiles; ++t) {
-            const std::int64_t count = std::min(stride, n - t * stride);
-            rows.resize(static_cast<std::size_t>(count * inputs.padded_features));
-            by_row.download(t * stride * inputs.padded_features, rows);
-            for (std::int64_t j = 0; j < inputs.features; ++j)
-                for (std::int64_t r = 0; r < stride; ++r)
-                    tile[static_cast<std::size_t>(j * stride + r)] = static_cast<float>(
-                        rows[static_cast<std::size_t>(std::min(r, count - 1) * inputs.padded_features + j)]);
-            tiles.upload(t * inputs.features * stride, tile);
-        }
-        return tiles;
     }
 
     DeviceArray<std::uint8_t> bytes_by_row_, bytes_by_feature_;

@@ -176,6 +176,34 @@ class DeviceTensor:
     def fetch(self) -> npt.NDArray[Any]: ...
     def dlpack(self, versioned: bool) -> Any: ...
 
+MOST_DEVICE_LAYERS: int
+
+class DeviceInputs:
+    """Inputs in a device's memory: another library's, or a copy of them."""
+
+    @staticmethod
+    def from_dlpack(device: str, capsule: Any, copy: bool) -> DeviceInputs: ...
+    @staticmethod
+    def from_pointer(
+        *,
+        device: str,
+        owner: object,
+        pointer: int,
+        kind: str,
+        shape: tuple[int, int],
+        strides: tuple[int, int],
+        itemsize: int,
+        copy: bool,
+    ) -> DeviceInputs: ...
+    @property
+    def shape(self) -> tuple[int, int]: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def place(self) -> tuple[int, int]: ...
+    def bad_entries(self, most: float) -> int: ...
+    def fetch(self) -> npt.NDArray[Any]: ...
+
 class _DataSet(Generic[T]):
     """DataSet32 or DataSet64: a plan with its packed data, laid out for a device."""
 
@@ -191,7 +219,7 @@ class _DataSet(Generic[T]):
         companion: tuple[Sequence[_Float64], Sequence[_Float64]] | None,
         likelihood: str,
         variance: _Float64,
-        inputs: npt.NDArray[T] | npt.NDArray[np.uint8],
+        inputs: npt.NDArray[Any] | DeviceInputs,
         targets: _Float64,
         row_weights: _Float64,
     ) -> None: ...

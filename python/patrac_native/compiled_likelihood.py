@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,17 +12,19 @@ from patrac_native.likelihoods import Categorical, Gaussian, Likelihood
 from patrac_native.validation import FloatArray
 
 if TYPE_CHECKING:
-    from patrac_native.network import Network
     from patrac_native.posterior import Posterior
 
 
 def fixed_likelihood(
-    likelihood: Likelihood, net: Network, X: npt.NDArray[Any], y: npt.NDArray[Any], row_weights: FloatArray
+    likelihood: Likelihood, residuals: Callable[[], FloatArray], row_weights: FloatArray
 ) -> Likelihood:
-    """Give the likelihood that is compiled: a sampled variance stands at its mode given the trained network."""
+    """Give the likelihood that is compiled: a sampled variance stands at its mode given the trained network.
+
+    `residuals` gives those of the trained network, and is called for a sampled variance alone.
+    """
     if not (isinstance(likelihood, Gaussian) and likelihood.is_sampled):
         return likelihood
-    return likelihood.at(likelihood.starting_variance(y - net.predict(X), row_weights))
+    return likelihood.at(likelihood.starting_variance(residuals(), row_weights))
 
 
 def check_range(likelihood: Likelihood, row_weights: FloatArray, n_outputs: int, dtype: np.dtype[Any]) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def describe_posterior(post: Posterior) -> str:
     """Return several lines of text."""
-    network, model = post.network, post.core_model
+    network = post.network
     total = network.net.n_parameters
     share = post.dim / total
     sampled = (
@@ -25,7 +25,7 @@ def describe_posterior(post: Posterior) -> str:
     )
     lines = [
         f"{post.architecture.label()} posterior of a {list(network.net.layer_sizes)} {network.net.activation} network, "
-        f"n = {len(post.X)}, {post.likelihood!r}",
+        f"n = {post.n_rows}, {post.likelihood!r}",
         f"Bayesian: {sampled}",
         f"prior: alpha {network.prior.alpha:.6g}, sigma2_w {network.prior.sigma2_w:.6g}, sigma2_b "
         f"{network.prior.sigma2_b:.6g}, variances rescaled by {network.rescaling:.4g}",
@@ -46,17 +46,22 @@ def describe_posterior(post: Posterior) -> str:
         lines.append(text)
         if not network.separate and index < len(network.layer_sizes) - 1:
             lines.append(_named_nodes(post, index))
-    lines.append(
-        f"engine: {post.dtype.name}, level {post.level}, tiles of {model.tile_rows} rows, "
-        f"{model.cached_bytes / 2**20:.2f} MiB of cached data"
-    )
+    if post.device_inputs is None:
+        lines.append(
+            f"engine: {post.dtype.name}, level {post.level}, tiles of {post.core_model.tile_rows} rows, "
+            f"{post.core_model.cached_bytes / 2**20:.2f} MiB of cached data"
+        )
+    else:
+        lines.append(
+            f"engine: {post.dtype.name}; the inputs are on {post.device_inputs.place}, where runs on that device read "
+            "them; what runs on the host copies them there at its first use"
+        )
     if is_last_layer_gaussian(post):
         lines.append(
             "a step needs no pass over the data: the log-likelihood is quadratic in theta, so draws and chains come "
             "from its sufficient statistics"
         )
-    device, why = choose_device("auto", post, None)
-    lines.append(f'device="auto" means {device}: {why}')
+    lines.append(f'device="auto" means {choose_device("auto", post, None)}')
     kernel, reason = choose_kernel(post)
     lines.append(f'kernel="auto" means {short_name(kernel.to_dict())}: {reason}')
     return "\n".join(line for line in lines if line)

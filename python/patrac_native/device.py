@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from patrac_native import _core
+from patrac_native.choice import choose_kernel
 from patrac_native.kernels import PCN, PCNL, Kernel, MGrad, short_name
 
 if TYPE_CHECKING:
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
 
 # A device of host threads, for tests: "emulated:4" has blocks of four.
 EMULATED = "emulated:"
+# What device="auto" weighs against the CPU.
+RIVAL = "cuda"
+ON_DEVICES = (PCN, PCNL, MGrad)
 
 
 def device_status(device: str = "cuda") -> dict[str, Any]:
@@ -34,8 +39,43 @@ def device_status(device: str = "cuda") -> dict[str, Any]:
     return status
 
 
-def choose_device(device: str, post: Posterior, kernel: Kernel | None) -> tuple[str, str]:
-    """Return the device to run on and the reason in words.
+@dataclass(frozen=True)
+class DeviceChoice:
+    """Where a run goes.
+
+    Attributes
+    ----------
+    device, reason : str
+        `rival` being None, the device and why, in words; else the CPU.
+    rival : str, optional
+        A device that does the run as well, for `settle_device` to time both.
+    """
+
+    device: str
+    reason: str
+    rival: str | None = None
+
+    def to_keep(self) -> DeviceChoice:
+        """Return the choice for draws that are to stay on a device; ValueError where the run goes to the CPU."""
+        if self.rival is not None:
+            return DeviceChoice(self.rival, "the draws are to stay there")
+        if self.device == "cpu":
+            why = "" if self.reason == "given" else f" ({self.reason})"
+            raise ValueError(
+                f'keep_on_device=True needs device="cuda"; this run goes to the CPU{why}. Give a device or leave '
+                "keep_on_device out."
+            )
+        return self
+
+    def __str__(self) -> str:
+        if self.rival is None:
+            return f"{self.device}: {self.reason}"
+        name = device_status(self.rival)["name"]
+        return f"the faster of the CPU and {self.rival} ({name}), timed on the first steps of a run"
+
+
+def choose_device(device: str, post: Posterior, kernel: Kernel | None) -> DeviceChoice:
+    """Choose the device of a run.
 
     Parameters
     ----------
@@ -53,40 +93,48 @@ def choose_device(device: str, post: Posterior, kernel: Kernel | None) -> tuple[
         Where the device cannot be used, with the reason.
     """
     if device == "auto":
-        return "cpu", _why_not_cuda()
+        status = device_status(RIVAL)
+        why = f"no CUDA device: {status['reason']}" if not status["usable"] else _only_on_cpu(post, kernel)
+        return DeviceChoice("cpu", why or "", None if why else RIVAL)
     if device == "cpu":
-        return device, "given"
+        return DeviceChoice(device, "given")
     if not isinstance(device, str) or not (device == "cuda" or device.startswith(EMULATED)):
         raise ValueError(f'device must be "auto", "cpu" or "cuda"; got {device!r}.')
-    status = _core.device_status(device)
+    status = device_status(device)
     if not status["usable"]:
         raise RuntimeError(f'device="{device}": {status["reason"]}; use device="auto" or "cpu".')
     if kernel is not None:
         check_kernel_on_device(device, kernel)
-    if post.reference_likelihood is not post.likelihood:
+    if _is_variance_sampled(post):
         raise ValueError(
             f'device="{device}" runs likelihoods without a sampled variance; got {post.likelihood!r}. Fix it, as in '
             f'Gaussian({post.starting_variance:.3g}), or use device="cpu".'
         )
-    return device, "given"
+    return DeviceChoice(device, "given")
+
+
+def _only_on_cpu(post: Posterior, kernel: Kernel | None) -> str | None:
+    """Say what a device does not run; None where it runs all."""
+    chosen = choose_kernel(post)[0] if kernel is None else kernel
+    if not isinstance(chosen, ON_DEVICES):
+        return f"{short_name(chosen.to_dict())} runs there alone"
+    if _is_variance_sampled(post):
+        return "a sampled variance runs there alone"
+    if len(post.network.layer_sizes) - 1 > _core.MOST_DEVICE_LAYERS:
+        return f"networks of more than {_core.MOST_DEVICE_LAYERS} layers run there alone"
+    return None
+
+
+def _is_variance_sampled(post: Posterior) -> bool:
+    return post.reference_likelihood is not post.likelihood
 
 
 def check_kernel_on_device(device: str, kernel: Kernel) -> None:
     """Raise ValueError for a kernel that runs on the CPU alone."""
-    if not isinstance(kernel, (PCN, PCNL, MGrad)):
+    if not isinstance(kernel, ON_DEVICES):
         raise ValueError(
             f'device="{device}" runs PCN(), PCNL() and MGrad(); got {short_name(kernel.to_dict())}. Use one of them, '
             'or device="cpu".'
-        )
-
-
-def check_keeps(device: str, reason: str) -> None:
-    """Raise ValueError where draws are to stay on a device and the run goes to the CPU, for `reason`."""
-    if device == "cpu":
-        why = "" if reason == "given" else f" ({reason})"
-        raise ValueError(
-            f'keep_on_device=True needs device="cuda"; this run goes to the CPU{why}. Give a device or leave '
-            "keep_on_device out."
         )
 
 
@@ -94,14 +142,3 @@ def join_data_sets(device: str, posts: Sequence[Posterior]) -> Any:
     """The models of several posteriors of one type in a device's memory, for runs of all of them together."""
     build: Any = _core.DeviceModel32 if posts[0].dtype == np.float32 else _core.DeviceModel64
     return build(device, [post.data_set(device) for post in posts])
-
-
-def _why_not_cuda() -> str:
-    """Return why device="auto" is the CPU."""
-    status = device_status()
-    if status["usable"]:
-        return (
-            "from how many chains or rows on a CUDA device is faster has not been measured; ask for one with "
-            'device="cuda"'
-        )
-    return f"no CUDA device: {status['reason']}"

@@ -8,9 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native import _core
-
-# As DLPack numbers them.
-_HOST, _CUDA = 1, 2
+from patrac_native.dlpack import CUDA, HOST
 
 # Before 2.1 NumPy's arrays knew one version of DLPack.
 _OLD_NUMPY = np.lib.NumpyVersion(np.__version__) < "2.1.0"
@@ -65,7 +63,7 @@ class DeviceArray:
     def device(self) -> str:
         """Such as "cuda:0"; "cpu" where the device is emulated."""
         kind, index = self._tensor.place
-        return "cpu" if kind == _HOST else f"cuda:{index}"
+        return "cpu" if kind == HOST else f"cuda:{index}"
 
     def part(self, first_chain: int, chains: int, draws: int) -> DeviceArray:
         """The first `draws` draws of `chains` chains from `first_chain` on, in the same memory."""
@@ -111,7 +109,7 @@ class DeviceArray:
         """
         here = self._tensor.place
         wanted = here if dl_device is None else tuple(dl_device)
-        if wanted[0] == _HOST and (copy or here[0] != _HOST):
+        if wanted[0] == HOST and (copy or here[0] != HOST):
             if copy is False:
                 raise BufferError(f"copy=False: theta is on {self.device}, and comes to the host as a copy.")
             host = self._tensor.fetch()
@@ -125,7 +123,7 @@ class DeviceArray:
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """Version 3 of CUDA's array interface; an AttributeError where the device is emulated."""
-        if self._tensor.place[0] != _CUDA:
+        if self._tensor.place[0] != CUDA:
             raise AttributeError(f"__cuda_array_interface__: theta is on {self.device}")
         return {
             "shape": self.shape,

@@ -70,7 +70,7 @@ def fit_quality(post: Posterior) -> FitQuality:
             f = post.network.predict(post.theta_map, post.X, threads=1)
             network = _log_likelihood(likelihood, np.asarray(f, dtype=np.float64), y, weights)
         else:
-            network = float(post.log_likelihood(post.theta_map, threads=1))
+            network = _of_trained(post)
     return FitQuality(
         network=network if np.isfinite(network) else float("-inf"),
         constant=_constant_log_likelihood(likelihood, y, weights),
@@ -82,6 +82,15 @@ def fit_quality(post: Posterior) -> FitQuality:
 def _is_sampled(likelihood: Likelihood) -> bool:
     """Whether the likelihood is a Gaussian of unknown variance."""
     return isinstance(likelihood, Gaussian) and likelihood.is_sampled
+
+
+def _of_trained(post: Posterior) -> float:
+    """Evaluate l at the trained values, on the device that the inputs are on if they are on one."""
+    if post.device_inputs is None:
+        return float(post.log_likelihood(post.theta_map, threads=1))
+    model = post.device_model(post.device_inputs.device)
+    value, _ = model.log_likelihood_and_grad(post.theta_map.astype(post.dtype)[None])
+    return float(value[0])
 
 
 def _log_likelihood(likelihood: Likelihood, f: FloatArray, y: Targets, weights: FloatArray) -> float:

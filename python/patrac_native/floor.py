@@ -106,7 +106,7 @@ def operations(post: Posterior) -> dict[str, int]:
     """
     if post.quadratic is not None:
         return {MULTIPLY_ADD: 2 * post.dim, NORMAL: post.dim}
-    n, layers = len(post.X), post.plan()
+    n, layers = post.n_rows, post.plan()
     counts = {MULTIPLY_ADD: 0, NORMAL: post.dim}
     for position, layer in enumerate(layers):
         is_output = position + 1 == len(layers)

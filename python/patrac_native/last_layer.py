@@ -119,7 +119,7 @@ def _statistics(post: Posterior) -> tuple[float, FloatArray, FloatArray]:
     dim = post.dim
     points = np.concatenate([np.zeros((1, dim)), np.eye(dim)])
     value, gradients = 0.0, np.zeros((dim + 1, dim))
-    for first in range(0, len(post.X), _BLOCK_ROWS):
+    for first in range(0, post.n_rows, _BLOCK_ROWS):
         rows = slice(first, first + _BLOCK_ROWS)
         targets = np.ascontiguousarray(post.y[rows], dtype=np.float64)
         model: Any = post.network.core_model(

@@ -210,29 +210,32 @@ class PartialNetwork:
         dtype = self.dtype if dtype is None else dtype
         build: Any = _core.Model32 if dtype == np.float32 else _core.Model64
         model: CoreModel = build(
-            **self._core_arguments(likelihood, X, targets, row_weights, dtype), level=self.level, in_place=in_place
+            **self._core_arguments(likelihood, targets, row_weights),
+            inputs=X if X.dtype in (dtype, np.uint8) and _is_strided(X) else cast_checked(X, dtype, "X"),
+            level=self.level,
+            in_place=in_place,
         )
         return model
 
     def data_set(
-        self, device: str, likelihood: Likelihood, X: npt.NDArray[Any], targets: FloatArray, row_weights: FloatArray
+        self,
+        device: str,
+        likelihood: Likelihood,
+        X: npt.NDArray[Any] | _core.DeviceInputs,
+        targets: FloatArray,
+        row_weights: FloatArray,
     ) -> DataSet:
-        """Lay plan and data out for a device; see `core_model`."""
+        """Lay plan and data out for a device; see `core_model`. X is the host's or on that device."""
         build: Any = _core.DataSet32 if self.dtype == np.float32 else _core.DataSet64
         data_set: DataSet = build(
-            **self._core_arguments(likelihood, X, targets, row_weights, self.dtype), device=device
+            **self._core_arguments(likelihood, targets, row_weights),
+            inputs=X if isinstance(X, _core.DeviceInputs) or X.flags.forc else np.ascontiguousarray(X),
+            device=device,
         )
         return data_set
 
-    def _core_arguments(
-        self,
-        likelihood: Likelihood,
-        X: npt.NDArray[Any],
-        targets: FloatArray,
-        row_weights: FloatArray,
-        dtype: np.dtype[Any],
-    ) -> dict[str, Any]:
-        """What every compiled model is made of."""
+    def _core_arguments(self, likelihood: Likelihood, targets: FloatArray, row_weights: FloatArray) -> dict[str, Any]:
+        """What every compiled model is made of, beside its inputs."""
         return {
             "activation": self.net.activation,
             "weights": self._weights,
@@ -242,10 +245,19 @@ class PartialNetwork:
             "companion": (list(self.ranked.weights), list(self.ranked.biases)) if self.separate else None,
             "likelihood": likelihood.name,
             "variance": likelihood.variance_vector(self.n_outputs) if isinstance(likelihood, Gaussian) else np.empty(0),
-            "inputs": X if X.dtype in (dtype, np.uint8) and _is_strided(X) else cast_checked(X, dtype, "X"),
             "targets": targets,
             "row_weights": row_weights,
         }
+
+    def plan(self) -> list[dict[str, int]]:
+        """Return what the plan found in each layer; see `Posterior.plan`."""
+        layers: list[dict[str, int]] = self._predictor.layers
+        return layers
+
+    @property
+    def hidden_dim(self) -> int:
+        """K_h, the number of Bayesian parameters below the output layer."""
+        return int(self._predictor.hidden_dim)
 
     @cached_property
     def _predictor(self) -> CoreModel:

@@ -12,6 +12,7 @@ from patrac_native.architectures import Architecture
 from patrac_native.choice import check_kernel
 from patrac_native.compiled_likelihood import at_variance, check_range, fixed_likelihood
 from patrac_native.device import join_data_sets
+from patrac_native.device_inputs import take_inputs
 from patrac_native.fit_quality import FitQuality, fit_quality
 from patrac_native.kernels import Exact, MGrad
 from patrac_native.last_layer import ExactPosterior, WhitenedQuadratic, is_last_layer_gaussian, whiten
@@ -40,7 +41,9 @@ class Posterior:
     likelihood : Likelihood
         `Gaussian(variance)`, `Gaussian("sampled")`, `Categorical(scale)` or `Bernoulli()`.
     X : array_like, shape (n, d)
-        Finite inputs, n >= 1. Those of type uint8, float32 and float64 keep it.
+        Finite inputs, n >= 1. Those of type uint8, float32 and float64 keep it. What another library has on a CUDA
+        device in one of these types (DLPack or `__cuda_array_interface__`) stays there for runs with device="cuda" and
+        is checked there; what works on the host (evaluation, runs on the CPU) copies it at its first use.
     y : array_like
         (n,) or (n, m) numbers, labels 0..m-1 of shape (n,), or zeros and ones, as the likelihood wants.
     sample_weight : array_like, shape (n,), optional
@@ -61,6 +64,14 @@ class Posterior:
         See `PartialNetwork`, which is `network`.
     network : PartialNetwork
         The part that draws keep.
+    n_rows : int
+        n.
+    X : ndarray, shape (n, d)
+        The inputs on the host.
+    y, row_weights : ndarray
+        Targets and the factor of each row's term, as the likelihood's checks return them.
+    device_inputs : DeviceInputs or None
+        The inputs that came on a device.
     level : str
         Instruction-set level of the compiled code.
 
@@ -101,20 +112,25 @@ class Posterior:
             )
         self.network = PartialNetwork(net, architecture, prior, dtype=dtype, level=level)
         self.likelihood = likelihood
-        inputs = check_inputs_as_they_are(X, self.network.n_inputs)
-        self.X = inputs.copy(order="K") if copy else inputs.view()
-        self.X.flags.writeable = False
-        self.y = likelihood.check_targets(y, len(self.X), self.network.n_outputs)
+        self.device_inputs = take_inputs(X, self.network, copy=copy)
+        if self.device_inputs is None:
+            inputs = check_inputs_as_they_are(X, self.network.n_inputs)
+            self.X = inputs.copy(order="K") if copy else inputs.view()
+            self.X.flags.writeable = False
+        self.n_rows = len(self.X) if self.device_inputs is None else self.device_inputs.core.shape[0]
+        self.y = likelihood.check_targets(y, self.n_rows, self.network.n_outputs)
         self.y.flags.writeable = False
-        self.row_weights = likelihood.row_weights(sample_weight, len(self.X))
-        self.reference_likelihood = fixed_likelihood(likelihood, self.net, self.X, self.y, self.row_weights)
+        self.row_weights = likelihood.row_weights(sample_weight, self.n_rows)
+        self.reference_likelihood = fixed_likelihood(
+            likelihood, lambda: self.y - self.net.predict(self.X), self.row_weights
+        )
         check_range(self.reference_likelihood, self.row_weights, self.network.n_outputs, self.network.dtype)
         self._targets = np.ascontiguousarray(self.y, dtype=np.float64)
         cast_checked(self._targets, self.network.dtype, "y")  # the engine's own conversion would be silent
-        self._model: Any = self.network.core_model(
-            self.reference_likelihood, self.X, self._targets, self.row_weights, in_place=not copy
-        )
+        self._in_place = not copy
         self._device_models: dict[str, Any] = {}
+        if self.device_inputs is None:
+            self.core_model  # noqa: B018 - made at once, so that what it takes is taken here
 
     @property
     def net(self) -> Network:
@@ -164,7 +180,7 @@ class Posterior:
     @property
     def hidden_dim(self) -> int:
         """K_h, the number of Bayesian parameters below the output layer: theta[:K_h]."""
-        return int(self._model.hidden_dim)
+        return self.network.hidden_dim
 
     def log_likelihood(
         self, theta: npt.ArrayLike, *, variance: npt.ArrayLike | None = None, threads: int | None = None
@@ -185,7 +201,7 @@ class Posterior:
         float, or ndarray of float64 of shape (B,)
         """
         batch, single = self.network.check_theta(theta)
-        values: FloatArray = self._model.log_likelihood(batch, thread_count(threads))
+        values: FloatArray = self.core_model.log_likelihood(batch, thread_count(threads))
         values, _ = at_variance(self, values, variance)
         return float(values[0]) if single else values
 
@@ -209,7 +225,7 @@ class Posterior:
         gradient : ndarray of `dtype`, shape (K,) or (B, K)
         """
         batch, single = self.network.check_theta(theta)
-        values, gradient = self._model.log_likelihood_and_grad(batch, thread_count(threads))
+        values, gradient = self.core_model.log_likelihood_and_grad(batch, thread_count(threads))
         values, scale = at_variance(self, values, variance)
         if scale is not None:
             gradient = (gradient * scale[:, None]).astype(self.dtype)
@@ -267,7 +283,7 @@ class Posterior:
         if self.reference_likelihood is not self.likelihood:
             raise ValueError("the variance is sampled; make a posterior with a fixed one, Gaussian(variance).")
         batch, single = self.network.check_theta(theta_hidden, "theta_hidden", self.hidden_dim)
-        values, gradient = self._model.collapsed(batch, self.prior_variance, with_gradient)
+        values, gradient = self.core_model.collapsed(batch, self.prior_variance, with_gradient)
         return values, gradient, single
 
     def exact(self) -> ExactPosterior:
@@ -333,8 +349,7 @@ class Posterior:
             offsets (nodes with a cached offset a row); bayesian (parameters); gradient_block (entries of the dense
             block that covers the Bayesian weights).
         """
-        layers: list[dict[str, int]] = self._model.layers
-        return layers
+        return self.network.plan()
 
     @cached_property
     def fit_quality(self) -> FitQuality:
@@ -346,14 +361,26 @@ class Posterior:
         """Sufficient statistics in the whitened eigenbasis, or None where l is not quadratic in theta."""
         return whiten(self) if is_last_layer_gaussian(self) else None
 
-    @property
+    @cached_property
+    def X(self) -> npt.NDArray[Any]:
+        """The inputs on the host, shape (n, d); those that came on a device are copied at the first use."""
+        assert self.device_inputs is not None  # or else __init__ has set it
+        inputs = self.device_inputs.fetch()
+        inputs.flags.writeable = False
+        return inputs
+
+    @cached_property
     def core_model(self) -> Any:
-        """The compiled model, for the sampler and for tests."""
-        return self._model
+        """The compiled model, for the sampler and for tests; it reads the inputs on the host."""
+        return self.network.core_model(
+            self.reference_likelihood, self.X, self._targets, self.row_weights, in_place=self._in_place
+        )
 
     def data_set(self, device: str) -> Any:
         """Plan and data as a device takes them, for the sampler."""
-        return self.network.data_set(device, self.reference_likelihood, self.X, self._targets, self.row_weights)
+        stay = self.device_inputs is not None and self.device_inputs.are_read_by(device)
+        inputs = self.device_inputs.core if self.device_inputs is not None and stay else self.X
+        return self.network.data_set(device, self.reference_likelihood, inputs, self._targets, self.row_weights)
 
     def device_model(self, device: str) -> Any:
         """The model in a device's memory, for the sampler and for tests; made once."""
@@ -363,6 +390,6 @@ class Posterior:
 
     def __repr__(self) -> str:
         return (
-            f"Posterior({self.architecture.label()}, {self.likelihood!r}, n={len(self.X)}, K={self.dim}, "
+            f"Posterior({self.architecture.label()}, {self.likelihood!r}, n={self.n_rows}, K={self.dim}, "
             f"dtype={self.dtype.name})"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from patrac_native import _core
 from patrac_native.choice import check_kernel, choose_kernel
-from patrac_native.device import check_keeps, choose_device
+from patrac_native.device import choose_device
 from patrac_native.device_array import DeviceArray
 from patrac_native.draws import PER_DRAW, Draws
 from patrac_native.fit_quality import FitQuality
@@ -40,14 +40,16 @@ class PreparedRun:
     kernel: Kernel
     kernel_reason: str
     schedule: Warmup
+    step_size: float
     device: str
     device_reason: str
+    rival: str | None  # a device that may be faster, see `settle_device`
     keep_on_device: bool
-    config: _core.RunConfig
     start: npt.NDArray[Any]
     seed: int
     draws: int
     thin: int
+    threads: int
     init: str
     fit: FitQuality
 
@@ -55,6 +57,30 @@ class PreparedRun:
     def steps(self) -> int:
         """Of all chains, if no phase ends early."""
         return len(self.start) * (self.schedule.steps + self.draws * self.thin)
+
+    @property
+    def config(self) -> _core.RunConfig:
+        """The run as the core takes it."""
+        kernel, post = self.kernel, self.post
+        return _core.RunConfig(
+            kernel=kernel.name,
+            collapse=kernel.collapse,
+            persistence=kernel.persistence,
+            variance=_core_variance(post),
+            step_size=self.step_size,
+            # Far above every prior variance mGrad redraws all from the prior, and a larger delta changes nothing.
+            step_size_max=min(kernel.step_size_max, 1e3 * float(post.prior_variance.max()) + self.step_size),
+            warmup=[_core_phase(phase) for phase in self.schedule.phases],
+            sampling=_core_phase(Phase(0, ALWAYS_BAND if kernel.adapt_always else None)),
+            draws=self.draws,
+            thin=self.thin,
+            seed=self.seed,
+            threads=self.threads,
+        )
+
+    def trial(self, steps: int) -> PreparedRun:
+        """The first `steps` steps of each chain without a warm-up, for timing."""
+        return replace(self, schedule=Warmup(()), draws=1, thin=steps, keep_on_device=False)
 
     def draws_from(self, result: dict[str, Any], seconds: float) -> Draws:
         """Make the draws of the core's result, and warn of what went wrong."""
@@ -122,10 +148,10 @@ def prepare_run(
     """Check and resolve the arguments of `patrac_native.sample`, with its errors."""
     if not isinstance(post, Posterior):
         raise TypeError(f"post must be a Posterior; got {type(post).__name__}.")
-    device, device_reason = choose_device(device, post, kernel if isinstance(kernel, Kernel) else None)
+    choice = choose_device(device, post, kernel if isinstance(kernel, Kernel) else None)
     if keep_on_device:
-        check_keeps(device, device_reason)
-    kernel, reason = _resolve_kernel(kernel, warmup, post, device)
+        choice = choice.to_keep()
+    kernel, reason = _resolve_kernel(kernel, warmup, post, choice.device)
     schedule = _resolve_warmup(warmup, kernel, post)
     chains = check_count(chains, "chains")
     draws = check_count(draws, "draws")
@@ -157,34 +183,21 @@ def prepare_run(
             stacklevel=3,
         )
 
-    config = _core.RunConfig(
-        kernel=kernel.name,
-        collapse=kernel.collapse,
-        persistence=kernel.persistence,
-        variance=_core_variance(post),
-        step_size=step_size,
-        # Far above every prior variance mGrad redraws all from the prior, and a larger delta changes nothing.
-        step_size_max=min(kernel.step_size_max, 1e3 * float(post.prior_variance.max()) + step_size),
-        warmup=[_core_phase(phase) for phase in schedule.phases],
-        sampling=_core_phase(Phase(0, ALWAYS_BAND if kernel.adapt_always else None)),
-        draws=draws,
-        thin=thin,
-        seed=seed,
-        threads=thread_count(threads),
-    )
     return PreparedRun(
         post=post,
         kernel=kernel,
         kernel_reason=reason,
         schedule=schedule,
-        device=device,
-        device_reason=device_reason,
+        step_size=step_size,
+        device=choice.device,
+        device_reason=choice.reason,
+        rival=choice.rival,
         keep_on_device=keep_on_device,
-        config=config,
         start=start,
         seed=seed,
         draws=draws,
         thin=thin,
+        threads=thread_count(threads),
         init=init if isinstance(init, str) else "given",
         fit=post.fit_quality,
     )

@@ -145,13 +145,13 @@ def add_run_sections(
 
 
 def _kernel_words(draws: Draws) -> str:
-    """The kernel, why it was chosen, and how its warm-up ended."""
+    """The kernel and why it was chosen, how its warm-up ended, and the device."""
     settings = draws.settings
     text = f"kernel {short_name(settings['kernel'])} ({settings['kernel_reason']}), "
     text += f"{settings['warmup_steps']:,} steps of warm-up"
-    if settings["warmup_stable"] is None:
-        return f"{text}."
-    return f"{text}, which ended when the chains were stable." if settings["warmup_stable"] else f"{text}, not stable."
+    if settings["warmup_stable"] is not None:
+        text += ", which ended when the chains were stable" if settings["warmup_stable"] else ", not stable"
+    return f"{text}; device {settings['device']} ({settings['device_reason']})."
 
 
 def _trace_figure(draws: Draws, values: npt.NDArray[Any], label: str) -> Any:

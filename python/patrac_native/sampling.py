@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
-from patrac_native import _core
-from patrac_native.device import join_data_sets
-from patrac_native.device_array import DeviceArray
+from patrac_native.device_timing import settle_device
 from patrac_native.draws import Draws
-from patrac_native.kernels import Kernel, MGrad
+from patrac_native.execution import Report, execute
+from patrac_native.kernels import Kernel
 from patrac_native.posterior import Posterior
 from patrac_native.prepared_run import PreparedRun, prepare_run, resolve_seed
 from patrac_native.warmup import Warmup
@@ -71,8 +69,10 @@ def sample(
         if there are enough rows for it to pay.
     device : {"auto", "cpu", "cuda"}
         Where to run. "cuda": one block of GPU threads for each chain, all chains in one launch, or the rows of few
-        chains over all of the GPU; PCN, PCNL and MGrad, fixed variances. "auto" is the CPU;
-        `draws.settings["device_reason"]` says why.
+        chains over all of the GPU; PCN, PCNL and MGrad, fixed variances. "auto" is whichever of the two is faster,
+        timed on the run's own first steps, or the CPU where the run is short, needs it, or has no GPU beside it:
+        `draws.settings` has "device" and "device_reason". The two differ by rounding, so name one for a run that is to
+        be repeated to the bit.
     keep_on_device : bool
         Whether theta stays on the device, where `draws.device_theta` hands it to other libraries (`DeviceArray`); the
         first use of `draws.theta` copies it to the host. Not for the CPU.
@@ -109,10 +109,8 @@ def sample(
         device=device,
         keep_on_device=keep_on_device,
     )
-    started = time.perf_counter()
-    with _ProgressBar(run.steps, progress) as report:
-        result = _run(run, report)
-    return run.draws_from(result, time.perf_counter() - started)
+    [draws_of_run] = _carry_out([run], progress)
+    return draws_of_run
 
 
 def sample_many(
@@ -182,107 +180,17 @@ def sample_many(
         )
         for index, post in enumerate(posts)
     ]
-    first = runs[0]
+    return _carry_out(runs, progress)
+
+
+def _carry_out(runs: Sequence[PreparedRun], progress: bool | None) -> list[Draws]:
+    """Run all on the device that serves them; their draws, up to the first that was interrupted."""
+    runs = settle_device(runs)
     started = time.perf_counter()
-    with _ProgressBar(first.steps * len(runs), progress) as report:
-        results = _run_in_turn(runs, report) if first.device == "cpu" else _run_together(runs, report)
+    with _ProgressBar(sum(run.steps for run in runs), progress) as report:
+        results = execute(runs, report)
     seconds = time.perf_counter() - started
     return [run.draws_from(result, seconds) for run, result in zip(runs, results, strict=False)]
-
-
-def _run_in_turn(runs: Sequence[PreparedRun], report: Callable[[int, int, float], None] | None) -> list[dict[str, Any]]:
-    """Run one after the other, up to the first that was interrupted."""
-    results: list[dict[str, Any]] = []
-    for index, run in enumerate(runs):
-        results.append(_run(run, _shifted(report, index, len(runs))))
-        if not results[-1]["completed"]:
-            break
-    return results
-
-
-def _shifted(
-    report: Callable[[int, int, float], None] | None, index: int, count: int
-) -> Callable[[int, int, float], None] | None:
-    """The report of run `index` of `count` like ones that run one after the other."""
-    if report is None:
-        return None
-    return lambda done, total, rate: report(index * total + done, count * total, rate)
-
-
-def _run_together(
-    runs: Sequence[PreparedRun], report: Callable[[int, int, float], None] | None
-) -> list[dict[str, Any]]:
-    """Run alike posteriors in one launch of a device and give each its part of the result."""
-    first = runs[0]
-    for index, run in enumerate(runs):
-        if run.post.dtype != first.post.dtype or run.kernel != first.kernel:
-            raise ValueError(
-                f"posts must be of one dtype, and one kernel must serve them; posts[{index}] has {run.post.dtype.name} "
-                f"and {run.kernel}, the first {first.post.dtype.name} and {first.kernel}."
-            )
-    model = join_data_sets(first.device, [run.post for run in runs])
-    together = model.sample(
-        first.config,
-        [run.seed for run in runs],
-        np.concatenate([run.start for run in runs]),
-        np.stack([run.post.prior_variance for run in runs]),
-        report,
-        first.keep_on_device,
-    )
-    chains = len(first.start)
-    theta = together.pop("theta")
-    of_all = ("warmup_steps", "warmup_stable", "completed")
-    return [
-        {
-            name: value if name in of_all else value[index * chains : (index + 1) * chains]
-            for name, value in together.items()
-        }
-        | {"theta": _chains_of(theta, index * chains, chains)}
-        for index in range(len(runs))
-    ]
-
-
-def _chains_of(theta: Any, first: int, chains: int) -> npt.NDArray[Any] | DeviceArray:
-    """Of (chains, draws, K) on the host or on a device."""
-    if isinstance(theta, _core.DeviceTensor):
-        return DeviceArray(theta.part(first, chains, theta.shape[1]))
-    part: npt.NDArray[Any] = theta[first : first + chains]
-    return part
-
-
-def _run(run: PreparedRun, report: Callable[[int, int, float], None] | None) -> dict[str, Any]:
-    """Run the chains: on the CPU on the sufficient statistics where l is quadratic, else on the data."""
-    post, config, start = run.post, run.config, run.start
-    if run.device != "cpu":
-        model = post.device_model(run.device)
-        result = dict(model.sample(config, [run.seed], start, post.prior_variance, report, run.keep_on_device))
-        result["theta"] = _chains_of(result["theta"], 0, len(start))
-        return result
-    form = post.quadratic
-    if form is None:
-        return dict(post.core_model.sample(config, start, post.prior_variance, report))
-    native: Any = _core.sample_quadratic32 if post.dtype == np.float32 else _core.sample_quadratic64
-    common = {
-        "constant": form.constant,
-        "terms": post.gaussian_terms,
-        "variance": post.starting_variance,
-        "prior_variance": post.prior_variance,
-        "config": config,
-        "progress": report,
-        "level": post.level,
-    }
-    if isinstance(run.kernel, MGrad):  # a rotation would change it
-        plain = form.plain
-        return dict(native(slope=plain.slope, matrix=plain.hessian, to_theta=np.empty((0, 0)), init=start, **common))
-    return dict(
-        native(
-            slope=form.slope,
-            matrix=form.curvature,
-            to_theta=np.ascontiguousarray(form.to_theta),
-            init=form.whitened(start),
-            **common,
-        )
-    )
 
 
 class _ProgressBar:
@@ -293,7 +201,7 @@ class _ProgressBar:
         self._total = total
         self._bar: Any = None
 
-    def __enter__(self) -> Callable[[int, int, float], None] | None:
+    def __enter__(self) -> Report | None:
         if not self._wanted:
             return None
         from tqdm.auto import tqdm

@@ -216,7 +216,7 @@ def default_thin(post: Posterior) -> int:
         work += (
             3.0 * layer["varying"] * (layer["varying_sources"] + layer["constant_sources"]) + 30.0 * layer["varying"]
         )
-    return _two_digits(float(np.clip(_WORK_PER_DRAW / (work * len(post.X)), *_THIN)))
+    return _two_digits(float(np.clip(_WORK_PER_DRAW / (work * post.n_rows), *_THIN)))
 
 
 def default_warmup_steps(thin: int, draws: int) -> int:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.dlpack import HOST, place_of
+
 FloatArray = npt.NDArray[np.float64]
 
 _BLOCK_ROWS = 65_536  # of a large array looked at together, so that looking takes little memory
@@ -44,8 +46,10 @@ def _as_numbers(value: Any, name: str, advice: str) -> npt.NDArray[Any]:
     if hasattr(value, "detach") and hasattr(value, "cpu"):  # a torch tensor; NumPy refuses one that requires grad
         value = value.detach().cpu()
     try:
+        if (place_of(value) or (HOST, 0))[0] != HOST:
+            value = np.from_dlpack(value, device="cpu", copy=True)
         array = np.asarray(value)
-    except (ValueError, TypeError) as error:  # rows of unequal length, torch types that NumPy has not
+    except (ValueError, TypeError, BufferError) as error:  # rows of unequal length, torch types that NumPy has not
         raise TypeError(f"{name} must be a rectangular array of numbers; NumPy could not read it: {error}") from error
     if array.dtype.kind == "O":
         try:
@@ -141,18 +145,23 @@ def check_inputs_as_they_are(X: npt.ArrayLike, d: int, name: str = "X") -> npt.N
     array = _as_numbers(X, name, "Encode it as numbers first.")
     if array.dtype not in (np.uint8, np.float32, np.float64):
         array = array.astype(np.float64)
-    if array.ndim != 2:
-        hint = f" Use {name}[:, None] for a single input." if array.ndim == 1 and d == 1 else ""
-        raise ValueError(f"{name} must have shape (n, {d}); got {array.shape}.{hint}")
-    if array.shape[0] == 0:
-        raise ValueError(f"{name} has no rows (shape {array.shape}); give at least one.")
-    if array.shape[1] != d:
-        raise ValueError(f"{name} must have {d} columns, one for each input of the network; got {array.shape[1]}.")
+    check_matrix_shape(array.shape, d, name)
     # A data frame knows what its columns are called.
     columns = getattr(X, "columns", None)
     if array.dtype != np.uint8:
         check_finite(array, name, columns=None if columns is None else list(columns))
     return array
+
+
+def check_matrix_shape(shape: tuple[int, ...], d: int, name: str) -> None:
+    """Raise unless `shape` is (n, d) with n >= 1."""
+    if len(shape) != 2:
+        hint = f" Use {name}[:, None] for a single input." if len(shape) == 1 and d == 1 else ""
+        raise ValueError(f"{name} must have shape (n, {d}); got {shape}.{hint}")
+    if shape[0] == 0:
+        raise ValueError(f"{name} has no rows (shape {shape}); give at least one.")
+    if shape[1] != d:
+        raise ValueError(f"{name} must have {d} columns, one for each input of the network; got {shape[1]}.")
 
 
 def check_count(value: Any, name: str, least: int = 1) -> int:

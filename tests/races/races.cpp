@@ -2,6 +2,7 @@
 // missing between a write to shared memory and a read of it by another thread shows as a race), of addresses and of
 // undefined behaviour. Ends with 0 where they find nothing.
 #include <cstdio>
+#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
@@ -57,15 +58,23 @@ void run(const Case& c) {
         for (double& target : targets) target = target > 0.0;
     DataView<T> data;
     data.n_rows = c.rows;
-    data.inputs = inputs.data();
-    data.row_step = c.sizes.front();
-    data.column_step = 1;
     data.targets = targets.data();
     data.row_weights = weights.data();
     Likelihood likelihood{c.likelihood, {}};
     if (c.likelihood == LikelihoodKind::gaussian) likelihood.variance.assign(static_cast<std::size_t>(m), 0.5);
-    const auto model = make_device_model<T>(
-        "emulated:4", {flatten_for_device<T>("emulated:4", network, std::nullopt, likelihood, data)});
+    const InputSource host{{inputs.data(), sizeof(T) == 4 ? InputType::floats : InputType::doubles, c.sizes.front(), 1},
+                           c.rows,
+                           c.sizes.front(),
+                           {},
+                           nullptr};
+    // Sent to the device, or folded where they are there.
+    const auto there = take_inputs("emulated:4", host, true);
+    const auto model =
+        make_device_model<T>("emulated:4", {flatten_for_device<T>("emulated:4", network, std::nullopt, likelihood, data,
+                                                                  c.everything_bayesian ? there->source() : host)});
+    std::vector<T> back(inputs.size());
+    there->download(back.data());
+    if (there->inspect(1e6).bad != 0 || back != inputs) std::abort();
 
     RunConfig config;
     config.kernel = c.kernel;

@@ -1,0 +1,12 @@
+// Inputs as Python hands them over: arrays of NumPy, and what other libraries have on a device.
+#pragma once
+
+#include "../cuda/device_model.hpp"
+#include "arrays.hpp"
+
+namespace patrac::bindings {
+
+// Of a NumPy array without gaps or of DeviceInputs, either held by the source.
+InputSource source_of(const py::object& inputs);
+
+}  // namespace patrac::bindings

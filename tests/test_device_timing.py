@@ -1,0 +1,206 @@
+"""What device="auto" means: the faster of the CPU and a device for the run in question, and why."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import patrac_native as pn
+import problems
+from patrac_native import _core, device, device_timing
+
+KERNEL = pn.PCNL(0.02)
+RIVAL = "emulated:2"
+
+
+def posterior(**more: Any) -> pn.Posterior:
+    rng = problems.rng_of("device timing", more)
+    return problems.problem(rng, (2, 6, 5, 2), 23, architecture_name="mix", **more).post
+
+
+def sampled(post: pn.Posterior | None = None, kernel: Any = KERNEL, **more: Any) -> pn.Draws:
+    arguments: dict[str, Any] = {"chains": 2, "draws": 20, "warmup": None, "seed": 5, "progress": False, "threads": 1}
+    return pn.sample(posterior() if post is None else post, kernel, **(arguments | more))
+
+
+@pytest.fixture
+def rival(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An emulated device in the place of the GPU, tried for the shortest of runs."""
+    monkeypatch.setattr(device, "RIVAL", RIVAL)
+    monkeypatch.setattr(device_timing, "WORTH_TRYING", 0.0)
+
+
+class Clock:
+    """Seconds a step, by device, in the place of the time: what was timed is kept."""
+
+    def __init__(self, **seconds: float) -> None:
+        self.seconds = seconds
+        self.timed: list[str] = []
+
+    def __call__(self, runs: Any, steps: int) -> float:
+        where = runs[0].device.split(":")[0]
+        self.timed.append(where)
+        for run in runs:
+            trial = run.trial(steps)
+            assert trial.config is not None and trial.steps == steps * len(trial.start)
+        return steps * self.seconds[where]
+
+
+def with_clock(monkeypatch: pytest.MonkeyPatch, **seconds: float) -> Clock:
+    clock = Clock(**seconds)
+    monkeypatch.setattr(device_timing, "_seconds", clock)
+    return clock
+
+
+@pytest.mark.usefixtures("rival")
+def test_both_are_timed_and_the_cpu_beats_an_emulated_device() -> None:
+    """Blocks whose threads the host makes anew for each launch are slower by far."""
+    draws = sampled()
+    assert draws.settings["device"] == "cpu"
+    reason = draws.settings["device_reason"]
+    found = re.search(r"took (\S+) s on the CPU and (\S+) s on emulated", reason)
+    assert found is not None and 0 < float(found[1]) < float(found[2])
+    assert reason.startswith("timed on the run's first steps: a step of all chains took")
+    assert reason.endswith(f"on {RIVAL} (emulated)")
+    np.testing.assert_array_equal(draws.theta, sampled(device="cpu").theta)
+
+
+@pytest.mark.usefixtures("rival")
+@pytest.mark.parametrize(("cpu", "emulated", "chosen"), [(2e-3, 1e-3, RIVAL), (1e-3, 2e-3, "cpu"), (1e-3, 1e-3, "cpu")])
+def test_the_faster_one_runs(cpu: float, emulated: float, chosen: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the draws that it gives when it is named."""
+    with_clock(monkeypatch, cpu=cpu, emulated=emulated)
+    draws = sampled(warmup=pn.Warmup((pn.Phase(30),)))
+    assert draws.settings["device"] == chosen
+    assert f"took {cpu:.2g} s on the CPU and {emulated:.2g} s on {RIVAL}" in draws.settings["device_reason"]
+    named = sampled(warmup=pn.Warmup((pn.Phase(30),)), device=chosen)
+    np.testing.assert_array_equal(draws.theta, named.theta)
+    assert named.settings["device_reason"] == "given"
+
+
+@pytest.mark.usefixtures("rival")
+def test_enough_steps_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as take the time that can be told, or as the run has."""
+    for draws, least in ((100_000, device_timing.TIMED / 1e-6), (7, 7)):
+        steps: list[int] = []
+
+        def seconds(_: Any, count: int, seen: list[int] = steps) -> float:
+            seen.append(count)
+            return count * 1e-6
+
+        monkeypatch.setattr(device_timing, "_seconds", seconds)
+        device_timing.settle_device([prepared(posterior(), draws)])
+        of_cpu = steps[: len(steps) // 2]
+        assert steps == of_cpu * 2 and of_cpu[0] == of_cpu[1] == 1
+        assert least <= of_cpu[-1] <= 3 * least and of_cpu[1:] == sorted(of_cpu[1:])
+
+
+def prepared(post: pn.Posterior, draws: int) -> Any:
+    return pn.prepared_run.prepare_run(
+        post,
+        KERNEL,
+        chains=2,
+        draws=draws,
+        thin=1,
+        warmup=None,
+        init="auto",
+        seed=1,
+        threads=1,
+        device="auto",
+        keep_on_device=False,
+    )
+
+
+def test_short_runs_stay_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "RIVAL", RIVAL)
+    clock = with_clock(monkeypatch, cpu=1e-3, emulated=1e-9)
+    draws = sampled(draws=400)
+    assert draws.settings["device"] == "cpu" and "emulated" not in clock.timed
+    assert draws.settings["device_reason"] == (
+        "the run takes about 0.4 s there, and emulated:2 is tried for runs of 1 s or more"
+    )
+    assert sampled(draws=2000).settings["device"] == RIVAL
+
+
+@pytest.mark.usefixtures("rival")
+def test_timings_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a posterior, for the same kernel, chains and threads."""
+    clock, post = with_clock(monkeypatch, cpu=2.0, emulated=1.0), posterior()
+    first = sampled(post)
+    timed = len(clock.timed)
+    assert sampled(post, draws=300).settings["device_reason"] == first.settings["device_reason"]
+    assert len(clock.timed) == timed
+    for changed in ({"chains": 3}, {"kernel": pn.PCN(0.1)}, {"threads": 2}):
+        sampled(post, **changed)
+        assert len(clock.timed) > timed
+        timed = len(clock.timed)
+
+
+@pytest.mark.usefixtures("rival")
+def test_several_posteriors_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other on the CPU, together on a device; on the CPU if one of them must, or they are not alike."""
+    arguments: dict[str, Any] = {"draws": 5, "warmup": None, "seed": 3, "progress": False}
+    posts = [posterior(), posterior()]
+    with_clock(monkeypatch, cpu=1.0, emulated=1.5)
+    for device_of_all, some in ((RIVAL, posts), ("cpu", posts[:1])):
+        draws = pn.sample_many(some, KERNEL, **arguments)
+        assert {one.settings["device"] for one in draws} == {device_of_all}
+        for ours, theirs in zip(draws, pn.sample_many(some, KERNEL, device=device_of_all, **arguments), strict=True):
+            np.testing.assert_array_equal(ours.theta, theirs.theta)
+    monkeypatch.undo()
+    monkeypatch.setattr(device, "RIVAL", RIVAL)
+    monkeypatch.setattr(device_timing, "WORTH_TRYING", 0.0)
+    unlike = pn.sample_many([posterior(), posterior(dtype="float32")], KERNEL, **arguments)
+    reason = unlike[1].settings["device_reason"]
+    assert unlike[1].settings["device"] == "cpu" and reason.startswith(f"{RIVAL} does not run it: posts must be of one")
+
+
+@pytest.mark.usefixtures("rival")
+def test_what_the_cpu_alone_runs_says_so() -> None:
+    net = problems.random_network(problems.rng_of("auto"), (2, 5, 1))
+    X = np.linspace(-1, 1, 8).reshape(4, 2)
+    last = pn.Posterior(net, pn.Out(3), problems.PRIOR, pn.Gaussian(1.0), X, X[:, 0])
+    noise = pn.Posterior(net, pn.Mix(2), problems.PRIOR, pn.Gaussian("sampled", a=2.0, b=1.0), X, X[:, 0])
+    deep = problems.problem(problems.rng_of("deep"), (2,) * 18, 5).post
+    for post, kernel, reason in (
+        (posterior(), pn.EllipticalSlice(), "EllipticalSlice() runs there alone"),
+        (last, "auto", "Exact() runs there alone"),
+        (noise, KERNEL, "a sampled variance runs there alone"),
+        (deep, KERNEL, "networks of more than 16 layers run there alone"),
+    ):
+        draws = sampled(post, kernel, draws=1)
+        assert (draws.settings["device"], draws.settings["device_reason"]) == ("cpu", reason)
+    assert 'device="auto" means cpu: Exact() runs there alone' in last.describe()
+
+
+@pytest.mark.usefixtures("rival")
+def test_draws_that_are_to_stay_go_to_the_device() -> None:
+    draws = sampled(keep_on_device=True)
+    assert (draws.settings["device"], draws.settings["device_reason"]) == (RIVAL, "the draws are to stay there")
+    assert draws.device_theta.shape == (2, 20, posterior().dim)
+
+
+@pytest.mark.usefixtures("rival")
+def test_an_interrupt_while_timing_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_timing, "execute", lambda _: [{"completed": False}])
+    with pytest.raises(KeyboardInterrupt):
+        sampled()
+
+
+@pytest.mark.usefixtures("rival")
+def test_words() -> None:
+    assert (
+        f'device="auto" means the faster of the CPU and {RIVAL} (emulated), timed on the first steps of a run'
+        in posterior().describe()
+    )
+
+
+def test_without_a_gpu_nothing_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    status = _core.device_status("cuda") | {"usable": False, "reason": "no CUDA device is visible"}
+    monkeypatch.setattr(_core, "device_status", lambda _: status)
+    clock = with_clock(monkeypatch, cpu=1.0)
+    assert sampled().settings["device_reason"] == "no CUDA device: no CUDA device is visible"
+    assert not clock.timed
