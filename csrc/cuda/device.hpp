@@ -93,7 +93,7 @@ DeviceArray<T>::DeviceArray(Device& device, std::int64_t size) : device_(&device
 }
 template <class T>
 DeviceArray<T>::DeviceArray(Device& device, const std::vector<T>& values) : DeviceArray(device, std::ssize(values)) {
-    upload(values.data());
+    if (!values.empty()) upload(values.data());
 }
 template <class T>
 DeviceArray<T>::~DeviceArray() {
