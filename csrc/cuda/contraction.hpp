@@ -26,7 +26,7 @@ struct DeviceContraction {
 };
 
 // Adds the products of sources to the sums of N nodes and four rows. Transposed: weight(o, s) is at weights[s * pitch +
-// o], else at weights[o * pitch + s].
+// o], and several nodes follow on each other from a multiple of four on; else it is at weights[o * pitch + s].
 template <int N, bool Transposed, class T>
 PATRAC_DEVICE void add_products(const DeviceSources<T>& sources, const T* weights, int pitch, const int (&node)[N],
                                 int row, T (&sum)[N][4]) {
@@ -48,19 +48,26 @@ PATRAC_DEVICE void add_products(const DeviceSources<T>& sources, const T* weight
             }
         }
     }
-#pragma unroll 1
+    // The few that are left; of transposed weights, which are one load for each source, all.
+#pragma unroll Transposed ? 4 : 1
     for (; s < sources.count; ++s, value += sources.step) {
         const Four<T> x = load_four(value);
+        Four<T> weight;
+        if constexpr (Transposed && N == 4) {
+            weight = load_four(weights + s * pitch + node[0]);
+        } else {
 #pragma unroll
-        for (int k = 0; k < N; ++k) {
-            const T weight = Transposed ? weights[s * pitch + node[k]] : weights[node[k] * pitch + s];
-#pragma unroll
-            for (int r = 0; r < 4; ++r) sum[k][r] = fma(weight, x.x[r], sum[k][r]);
+            for (int k = 0; k < N; ++k) weight.x[k] = weights[Transposed ? s * pitch + node[k] : node[k] * pitch + s];
         }
+#pragma unroll
+        for (int k = 0; k < N; ++k)
+#pragma unroll
+            for (int r = 0; r < 4; ++r) sum[k][r] = fma(weight.x[k], x.x[r], sum[k][r]);
     }
 }
 
-// A thread's nodes are spread evenly over the layer: o = group + k * groups. `ends` has
+// A thread's nodes are spread evenly over the layer, o = group + k * groups, or transposed follow on each other. `ends`
+// has
 //   start(o, row)         the four sums to begin with
 //   finish(o, row, sums)  what becomes of them
 // `constants`: further sources, with weights further_column to the right of the first.
@@ -73,10 +80,12 @@ PATRAC_DEVICE void contract_by(const ThreadBlock& block, const DeviceContraction
         const int group = item / quads, row = item % quads * 4;
         int node[N];
         T sum[N][4];
+        const auto own = [&](int k) { return Transposed ? N * group + k : group + k * groups; };
 #pragma unroll
         for (int k = 0; k < N; ++k) {
-            // Beyond the last node the last one is computed again and not stored.
-            node[k] = group + k * groups < c.count ? group + k * groups : c.count - 1;
+            // Beyond the last node the last one is computed again and not stored, or, transposed, what the padding of
+            // the weights makes.
+            node[k] = Transposed || own(k) < c.count ? own(k) : c.count - 1;
             const Four<T> start = ends.start(node[k], row);
 #pragma unroll
             for (int r = 0; r < 4; ++r) sum[k][r] = start.x[r];
@@ -86,8 +95,7 @@ PATRAC_DEVICE void contract_by(const ThreadBlock& block, const DeviceContraction
             add_products<N, false>(constants, c.weights + further_column, c.pitch, node, row, sum);
 #pragma unroll
         for (int k = 0; k < N; ++k)
-            if (group + k * groups < c.count)
-                ends.finish(node[k], row, Four<T>{sum[k][0], sum[k][1], sum[k][2], sum[k][3]});
+            if (own(k) < c.count) ends.finish(node[k], row, Four<T>{sum[k][0], sum[k][1], sum[k][2], sum[k][3]});
     }
 }
 
