@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ import pytest
 
 import patrac_native as pn
 import problems
-from patrac_native import _core
-from patrac_native.device_inputs import DeviceInputs
+from patrac_native import _core, device, device_inputs
+from patrac_native.device_inputs import InputsOnDevice, take_inputs
+from patrac_native.partial_network import PartialNetwork
 from test_byte_inputs import network, random_bytes
 from test_device_chains import run
 
@@ -22,9 +24,11 @@ KERNEL = pn.MGrad(1e-5, persistence=0.9)
 
 
 class OnDevice:
-    """What another library hands out of an emulated device's memory."""
+    """What another library hands out of a device's memory, which is an emulated one's."""
 
-    def __init__(self, array: npt.NDArray[Any], *, newest: tuple[int, int] | None = (1, 0)) -> None:
+    emulated_device = "emulated:4"
+
+    def __init__(self, array: Any, *, newest: tuple[int, int] | None = (1, 0)) -> None:
         self.array = array
         self.newest = newest
         self.asked: list[dict[str, Any]] = []
@@ -33,7 +37,7 @@ class OnDevice:
     dtype = property(lambda self: self.array.dtype)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (12, 4)
+        return (2, 0)
 
     def __dlpack__(self, **asked: Any) -> Any:
         self.asked.append(asked)
@@ -44,13 +48,28 @@ class OnDevice:
         return self.array.__dlpack__(max_version=self.newest)
 
 
-def put(array: npt.NDArray[Any], device: str) -> Any:
+class ByPointer:
+    """The same without DLPack, as Numba has it."""
+
+    emulated_device = "emulated:4"
+
+    def __init__(self, array: npt.NDArray[Any], **more: Any) -> None:
+        self.array = array
+        self.more = more
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        own = self.array.__array_interface__
+        return {name: own[name] for name in ("shape", "typestr", "data", "strides")} | {"version": 3} | self.more
+
+
+def put(array: npt.NDArray[Any], where: str) -> Any:
     """The array on a device, with the strides that it has."""
-    if device.startswith("emulated"):
+    if where.startswith("emulated"):
         return OnDevice(array)
     torch = pytest.importorskip("torch")
     return torch.as_strided(
-        torch.from_numpy(np.array(array.base if array.base is not None else array)).to(device),
+        torch.from_numpy(np.array(array.base if array.base is not None else array)).to(where),
         array.shape,
         [stride // array.itemsize for stride in array.strides],
     )
@@ -79,7 +98,7 @@ def stays(monkeypatch: pytest.MonkeyPatch) -> None:
     def fetched(_: object) -> None:
         raise AssertionError("the inputs came to the host")
 
-    monkeypatch.setattr(DeviceInputs, "fetch", fetched)
+    monkeypatch.setattr(InputsOnDevice, "fetch", fetched)
 
 
 # Read where they are
@@ -111,6 +130,7 @@ def test_wide_layers_and_shared_blocks(kind: str, device: str) -> None:
     X = inputs(900, 300, kind)
     models = [posterior(x, "full").device_model(device) for x in (X, put(X, device))]
     theta = posterior(X, "full").theta_map.astype(np.float32)[None]
+    assert posterior(put(X, device), "full").device_inputs is not None
     assert models[1].layout(False, 1) == models[0].layout(False, 1)
     assert models[1].layout(False, 1)["wide_inputs"] == ("bytes" if kind == "uint8" else "floats")
     for found, expected in zip(*(model.log_likelihood_and_grad(theta) for model in models), strict=True):
@@ -146,9 +166,25 @@ def test_many_data_sets(device: str) -> None:
         pn.sample_many([posterior(x) for x in given], KERNEL, device=device, **arguments)
         for given in ([put(X, device) for X in sets], sets)
     )
+    assert posterior(put(sets[0], device)).device_inputs is not None
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_array_equal(ours.theta, theirs.theta)
     assert not np.array_equal(found[0].theta, found[1].theta)
+
+
+@pytest.mark.usefixtures("stays")
+def test_auto_goes_where_the_inputs_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "RIVAL", "emulated:4")
+    X = inputs(40, 4, "float32")
+    draws = run(posterior(OnDevice(X)), KERNEL, "auto")
+    assert (draws.settings["device"], draws.settings["device_reason"]) == ("emulated:4", "the inputs are there")
+    np.testing.assert_array_equal(draws.theta, run(posterior(X), KERNEL, "emulated:4").theta)
+
+
+def test_a_run_on_the_cpu_leaves_nothing_on_the_device() -> None:
+    post = posterior(OnDevice(inputs(40, 4, "float32")))
+    run(post, KERNEL, "cpu")
+    assert post.has_core_model and not post.has_device_model("emulated:4")
 
 
 # Whose memory
@@ -182,6 +218,27 @@ def test_memory_is_held_as_long_as_it_is_read(copy: bool, newest: tuple[int, int
     assert held() is None
 
 
+@pytest.mark.parametrize("copy", [True, False])
+@pytest.mark.parametrize("kind", TYPES)
+def test_capsules_of_torch(kind: str, copy: bool) -> None:
+    torch = pytest.importorskip("torch")
+    X = inputs(50, 6, kind)
+    rows, columns = torch.from_numpy(X), torch.from_numpy(X.T.copy()).T
+    for tensor in (rows, columns, torch.from_numpy(X.repeat(2, axis=0))[::2]):
+        post = posterior(OnDevice(tensor), copy=copy)
+        assert post.device_inputs is not None and post.device_inputs.core.dtype == kind
+        np.testing.assert_array_equal(post.X, X)
+
+
+@pytest.mark.parametrize("kind", ["uint8", "float32"])
+def test_capsules_of_jax(kind: str) -> None:
+    jax = pytest.importorskip("jax")
+    X = inputs(50, 6, kind)
+    post = posterior(OnDevice(jax.numpy.asarray(X)))
+    assert post.device_inputs is not None and post.device_inputs.core.dtype == kind
+    np.testing.assert_array_equal(post.X, X)
+
+
 def test_a_capsule_is_taken_once() -> None:
     capsule = inputs(5, 2, "float32").__dlpack__()
     _core.DeviceInputs.from_dlpack("emulated:4", capsule, True)
@@ -190,24 +247,77 @@ def test_a_capsule_is_taken_once() -> None:
         _core.DeviceInputs.from_dlpack("emulated:4", capsule, True)
 
 
+@pytest.mark.parametrize("copy", [True, False])
 @pytest.mark.parametrize("order", ["rows", "columns", "gaps", "columns apart"])
 @pytest.mark.parametrize("kind", TYPES)
-def test_a_pointer_is_read_with_its_strides(kind: str, order: str) -> None:
-    """As `__cuda_array_interface__` tells them."""
+def test_a_pointer_is_read_with_its_strides(kind: str, order: str, copy: bool) -> None:
     X = inputs(9, 5, kind)
-    array = orders(X)[order]
-    taken = _core.DeviceInputs.from_pointer(
-        device="emulated:4",
-        owner=array,
-        pointer=array.ctypes.data,
-        kind=array.dtype.kind,
-        shape=(9, 5),
-        strides=array.strides[:2],
-        itemsize=array.itemsize,
-        copy=False,
-    )
-    assert taken.shape == (9, 5) and taken.dtype == kind
+    array = ByPointer(orders(X)[order])
+    taken = take_inputs(array, PartialNetwork(network((5, 3, 1)), pn.Full(), problems.PRIOR), copy=copy)
+    assert taken is not None and taken.core.shape == (9, 5) and taken.core.dtype == kind
+    held = weakref.ref(array)
+    del array
+    assert (held() is None) is copy
     np.testing.assert_array_equal(taken.fetch(), X)
+
+
+def asked_of(X: Any, monkeypatch: pytest.MonkeyPatch, device: str = "cuda") -> tuple[Any, ...]:
+    """What the core is asked to take, of X on a GPU."""
+    asked: list[tuple[Any, ...]] = []
+    core = SimpleNamespace(
+        from_dlpack=lambda *arguments: asked.append(arguments),
+        from_pointer=lambda **arguments: asked.append((arguments["pointer"], arguments["stream"])),
+    )
+    monkeypatch.setattr(device_inputs._core, "DeviceInputs", core)
+    if hasattr(X, "__dlpack__"):
+        device_inputs._by_dlpack(X, device, False)
+    else:
+        device_inputs._by_pointer(X, X.__cuda_array_interface__, device, False)
+    return asked[0]
+
+
+def test_streams_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makers of capsules are told a stream; those of pointers tell one, or nothing, or are too old to."""
+    X = inputs(5, 2, "float32")
+    for newest in ((1, 0), None):
+        array = OnDevice(X, newest=newest)
+        assert asked_of(array, monkeypatch)[3] == 1
+        assert all(asked["stream"] == 1 for asked in array.asked)
+        assert array.asked[0]["max_version"] == (1, 0)
+    assert asked_of(OnDevice(X), monkeypatch, "emulated:4")[3] == 0
+    for told, stream in ({"stream": 7}, 7), ({"stream": None}, 0), ({"version": 2}, _core.ALL_STREAMS):
+        assert asked_of(ByPointer(X, **told), monkeypatch) == (X.ctypes.data, stream)
+
+
+def test_what_is_not_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch makes capsules on the current device alone, and none of sparse tensors."""
+
+    class Elsewhere(OnDevice):
+        def __dlpack__(self, **_: Any) -> Any:
+            raise BufferError("Can't export tensors on a different CUDA device index")
+
+    X = inputs(5, 2, "float32")
+    with pytest.raises(
+        TypeError, match=r"X: its library does not hand it out \(Can't export .*\)\. Make a dense array"
+    ):
+        posterior(Elsewhere(X))
+    both = Elsewhere(X)
+    both.__cuda_array_interface__ = ByPointer(X, version=2).__cuda_array_interface__  # type: ignore[attr-defined]
+    assert asked_of(both, monkeypatch) == (X.ctypes.data, _core.ALL_STREAMS)
+
+
+def test_masks_and_odd_addresses_are_refused() -> None:
+    X, of = inputs(6, 4, "float32"), PartialNetwork(network((4, 3, 1)), pn.Full(), problems.PRIOR)
+    raw = np.zeros(X.nbytes + 1, np.uint8)
+    odd = raw[1:].view(np.float32).reshape(X.shape)
+    fields = np.zeros(6, [("byte", np.uint8), ("values", np.float32, 4)])["values"]
+    for array, message in (
+        (ByPointer(X, mask=X), "X has a mask"),
+        (ByPointer(odd), "X must begin at a whole multiple of its entries' size; copy it"),
+        (ByPointer(fields, data=(X.ctypes.data, False)), "X must have strides that are whole multiples"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            take_inputs(array, of, copy=True)
 
 
 # By way of the host
@@ -252,10 +362,60 @@ def test_networks_that_are_too_deep_for_a_device() -> None:
 def test_arrays_of_the_host_are_no_device_inputs() -> None:
     torch = pytest.importorskip("torch")
     X = inputs(20, 4, "float32")
-    for same in (X, X.tolist(), torch.from_numpy(X), torch.from_numpy(X).requires_grad_()):
-        if isinstance(same, list):
-            same = np.asarray(same, np.float32)
+    for same in (X, torch.from_numpy(X), torch.from_numpy(X).requires_grad_()):
         assert posterior(same).device_inputs is None
+    net = network((4, 9, 8, 3))
+    listed = pn.Posterior(net, pn.Full(), problems.PRIOR, pn.Gaussian(1.0), X.tolist(), X[:, :3])
+    assert listed.device_inputs is None
+
+
+def test_arrays_that_numpy_reads_are_left_to_it() -> None:
+    """Whatever device they say that they are on, such as pinned memory, and whatever of DLPack they do not know."""
+
+    class Pinned:
+        def __init__(self, array: npt.NDArray[Any]) -> None:
+            self.array = array
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return (3, 0)
+
+        def __dlpack__(self) -> Any:
+            raise AssertionError
+
+        def __array__(self, *_: Any, **__: Any) -> npt.NDArray[Any]:
+            return self.array
+
+    X = inputs(20, 4, "float32")
+    np.testing.assert_array_equal(posterior(X).network.predict(posterior(X).theta_map, Pinned(X)).shape, (20, 3))
+    y = X[:, :3]
+    post = pn.Posterior(network((4, 9, 8, 3)), pn.Full(), problems.PRIOR, pn.Gaussian(1.0), X, Pinned(y))
+    np.testing.assert_array_equal(post.y, y)
+
+
+def test_doubles_of_a_float32_model_are_rounded_first() -> None:
+    """Before anything is computed of them, as on the host."""
+    X = inputs(70, 5, "float64") + np.linspace(0, 1e-3, 350).reshape(70, 5)
+    found, expected = (
+        run(posterior(x, architecture, dtype="float32"), KERNEL, "emulated:4").theta
+        for architecture in ("sep",)
+        for x in (X, X.astype(np.float32))
+    )
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_rows_that_are_folded_in_several_stretches() -> None:
+    """A companion so wide that the rows between its layers are too many for one."""
+    rng = problems.rng_of("stretches")
+    net, n = problems.random_network(rng, (2, 1500, 1)), 6000
+    X, y = rng.normal(size=(n, 2)), rng.normal(size=n)
+    post = pn.Posterior(net, pn.Sep(2), problems.PRIOR, pn.Gaussian(1.0), X, y, dtype="float64")
+    theta = rng.normal(size=(1, post.dim))
+    found, expected = (
+        post.device_model("emulated:4").log_likelihood_and_grad(theta),
+        post.log_likelihood_and_grad(theta),
+    )
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-12)
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-9)
 
 
 # Errors

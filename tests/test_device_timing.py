@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 
 import patrac_native as pn
 import problems
-from patrac_native import _core, device, device_timing
+from patrac_native import _core, device, device_timing, execution
+from patrac_native.execution import joined_model
+from patrac_native.prepared_run import prepare_run
 
 KERNEL = pn.PCNL(0.02)
 RIVAL = "emulated:2"
@@ -34,23 +37,30 @@ def rival(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Clock:
-    """Seconds a step, by device, in the place of the time: what was timed is kept."""
+    """Seconds by device in the place of the time: of the first step, and of any other. What was timed is kept."""
 
-    def __init__(self, **seconds: float) -> None:
+    def __init__(self, first: float, seconds: dict[str, float]) -> None:
+        self.first = first
         self.seconds = seconds
-        self.timed: list[str] = []
+        self.timed: list[tuple[str, int]] = []
 
-    def __call__(self, runs: Any, steps: int) -> float:
+    def __call__(self, runs: Any, steps: int, _: Any) -> float:
         where = runs[0].device.split(":")[0]
-        self.timed.append(where)
+        self.timed.append((where, steps))
         for run in runs:
             trial = run.trial(steps)
-            assert trial.config is not None and trial.steps == steps * len(trial.start)
-        return steps * self.seconds[where]
+            assert trial.config is not None and trial.steps_of_chain == trial.draws * trial.thin == steps
+            assert trial.thin <= run.steps_of_draw
+        return self.first + steps * self.seconds[where]
+
+    @property
+    def where(self) -> list[str]:
+        """The devices that were timed."""
+        return [where for where, _ in self.timed]
 
 
-def with_clock(monkeypatch: pytest.MonkeyPatch, **seconds: float) -> Clock:
-    clock = Clock(**seconds)
+def with_clock(monkeypatch: pytest.MonkeyPatch, *, first: float = 0.0, **seconds: float) -> Clock:
+    clock = Clock(first, seconds)
     monkeypatch.setattr(device_timing, "_seconds", clock)
     return clock
 
@@ -81,44 +91,65 @@ def test_the_faster_one_runs(cpu: float, emulated: float, chosen: str, monkeypat
     assert named.settings["device_reason"] == "given"
 
 
+@pytest.mark.parametrize("warmup", [0, 35])
+@pytest.mark.parametrize("first", [0.0, 0.3])
+@pytest.mark.parametrize(("step", "draws"), [(1e-6, 10_000_000), (0.2, 50), (1e-6, 7), (0.3, 2), (0.3, 1)])
+def test_what_is_done_once_is_not_counted_as_a_step(
+    step: float, draws: int, first: float, warmup: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long it takes; and as many steps are timed as can be told, or as the run has."""
+    clock = with_clock(monkeypatch, first=first, cpu=step)
+    run = replace(prepared(posterior(), draws), schedule=pn.Warmup((pn.Phase(warmup),) if warmup else ()))
+    found, most = device_timing._pace([run], None), run.steps_of_chain
+    assert found.seconds(most) == pytest.approx(first + most * step, rel=1e-6)
+    steps = [steps for _, steps in clock.timed]
+    assert steps[:3] == [1, 1, 1] and steps[1:] == sorted(steps[1:]) and steps[-1] <= most
+    if most > 1:
+        assert found.step == pytest.approx(step, rel=1e-6)
+        assert (steps[-1] - 1) * step >= device_timing.TIMED or steps[-1] > most - run.steps_of_draw
+        assert (steps[-1] - 1) * step <= max(3 * device_timing.TIMED, 2 * step)
+
+
 @pytest.mark.usefixtures("rival")
-def test_enough_steps_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as take the time that can be told, or as the run has."""
-    for draws, least in ((100_000, device_timing.TIMED / 1e-6), (7, 7)):
-        steps: list[int] = []
-
-        def seconds(_: Any, count: int, seen: list[int] = steps) -> float:
-            seen.append(count)
-            return count * 1e-6
-
-        monkeypatch.setattr(device_timing, "_seconds", seconds)
-        device_timing.settle_device([prepared(posterior(), draws)])
-        of_cpu = steps[: len(steps) // 2]
-        assert steps == of_cpu * 2 and of_cpu[0] == of_cpu[1] == 1
-        assert least <= of_cpu[-1] <= 3 * least and of_cpu[1:] == sorted(of_cpu[1:])
+def test_a_short_run_tells_nothing_of_long_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was timed of too few steps is not remembered."""
+    clock, post = with_clock(monkeypatch, first=1.0, cpu=1e-6, emulated=2e-6), posterior()
+    sampled(post, draws=1)
+    assert sampled(post, draws=3).settings["device"] == "cpu"
+    timed = len(clock.timed)
+    reason = sampled(post, draws=100_000).settings["device_reason"]
+    assert len(clock.timed) > timed and "took 1e-06 s on the CPU and 2e-06 s" in reason
 
 
-def prepared(post: pn.Posterior, draws: int) -> Any:
-    return pn.prepared_run.prepare_run(
-        post,
-        KERNEL,
-        chains=2,
-        draws=draws,
-        thin=1,
-        warmup=None,
-        init="auto",
-        seed=1,
-        threads=1,
-        device="auto",
-        keep_on_device=False,
-    )
+@pytest.mark.usefixtures("rival")
+def test_several_are_joined_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the timing and for the run."""
+    joined: list[int] = []
+
+    def join(runs: Any) -> Any:
+        joined.append(len(runs))
+        return joined_model(runs)
+
+    for module in (device_timing, execution):
+        monkeypatch.setattr(module, "joined_model", join)
+    monkeypatch.setattr(device_timing, "_pace", lambda runs, _: device_timing.Pace(0, 1.0 / (1 + len(runs))))
+    arguments: dict[str, Any] = {"draws": 5, "warmup": None, "seed": 3, "progress": False}
+    draws = pn.sample_many([posterior(), posterior()], KERNEL, **arguments)
+    assert draws[0].settings["device"] == RIVAL and joined == [2]
+
+
+def prepared(post: pn.Posterior, draws: int, **more: Any) -> Any:
+    """A run of two chains as `sample` prepares it."""
+    arguments: dict[str, Any] = {"kernel": KERNEL, "chains": 2, "thin": 1, "warmup": None, "init": "auto", "seed": 1}
+    arguments |= {"threads": 1, "device": "auto", "keep_on_device": False}
+    return prepare_run(post, draws=draws, **(arguments | more))
 
 
 def test_short_runs_stay_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "RIVAL", RIVAL)
     clock = with_clock(monkeypatch, cpu=1e-3, emulated=1e-9)
     draws = sampled(draws=400)
-    assert draws.settings["device"] == "cpu" and "emulated" not in clock.timed
+    assert draws.settings["device"] == "cpu" and "emulated" not in clock.where
     assert draws.settings["device_reason"] == (
         "the run takes about 0.4 s there, and emulated:2 is tried for runs of 1 s or more"
     )
@@ -128,7 +159,7 @@ def test_short_runs_stay_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("rival")
 def test_timings_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a posterior, for the same kernel, chains and threads."""
-    clock, post = with_clock(monkeypatch, cpu=2.0, emulated=1.0), posterior()
+    clock, post = with_clock(monkeypatch, cpu=2e-2, emulated=1e-2), posterior()
     first = sampled(post)
     timed = len(clock.timed)
     assert sampled(post, draws=300).settings["device_reason"] == first.settings["device_reason"]
@@ -165,6 +196,8 @@ def test_what_the_cpu_alone_runs_says_so() -> None:
     last = pn.Posterior(net, pn.Out(3), problems.PRIOR, pn.Gaussian(1.0), X, X[:, 0])
     noise = pn.Posterior(net, pn.Mix(2), problems.PRIOR, pn.Gaussian("sampled", a=2.0, b=1.0), X, X[:, 0])
     deep = problems.problem(problems.rng_of("deep"), (2,) * 18, 5).post
+    of_the_paper = prepared(last, 5, kernel="auto", warmup=pn.paper_warmup())
+    assert of_the_paper.kernel == pn.PCNL() and of_the_paper.rival == RIVAL
     for post, kernel, reason in (
         (posterior(), pn.EllipticalSlice(), "EllipticalSlice() runs there alone"),
         (last, "auto", "Exact() runs there alone"),
@@ -185,9 +218,20 @@ def test_draws_that_are_to_stay_go_to_the_device() -> None:
 
 @pytest.mark.usefixtures("rival")
 def test_an_interrupt_while_timing_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_timing, "execute", lambda _: [{"completed": False}])
+    monkeypatch.setattr(device_timing, "execute", lambda *_, **__: [{"completed": False}])
     with pytest.raises(KeyboardInterrupt):
         sampled()
+
+
+@pytest.mark.usefixtures("rival")
+def test_the_loser_leaves_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_clock(monkeypatch, cpu=1e-2, emulated=2e-2)
+    post = posterior()
+    sampled(post)
+    assert not post.has_device_model(RIVAL)
+    used = post.device_model(RIVAL)
+    sampled(post, chains=3)
+    assert post.device_model(RIVAL) is used
 
 
 @pytest.mark.usefixtures("rival")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -83,6 +84,15 @@ def test_a_start_that_is_not_finite_is_refused_naming_the_chain() -> None:
         match=r"init: the log-likelihood or its gradient is not finite at the starting point of chain 1; start",
     ):
         pn.sample(post, pn.PCNL(0.1), chains=3, draws=2, warmup=None, init=start)
+
+
+def test_warnings_of_a_run_name_the_line_that_ran_it() -> None:
+    few: dict[str, Any] = {"chains": 1, "draws": 200, "warmup": None, "init": "map", "seed": 1}
+    with pytest.warns(UserWarning, match="not finite") as alone:
+        pn.sample(overflowing(), pn.PCN(1.0), **few)
+    with pytest.warns(UserWarning, match="not finite") as together:
+        pn.sample_many([overflowing()], pn.PCN(1.0), **few)
+    assert {warning.filename for warning in [*alone, *together]} == {__file__}
 
 
 # Interruption and progress

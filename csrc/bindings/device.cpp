@@ -80,13 +80,30 @@ void bind_device_model_of(py::module_& m, const char* name) {
                  return make_device_model<T>(device, held);
              }),
              py::arg("device"), py::arg("data_sets"))
-        .def_property_readonly("bytes", &Model::bytes)
+        .def_property_readonly("bytes",
+                               [](const Model& model) {
+                                   const py::gil_scoped_release release;  // a run that is waited for may want it
+                                   return model.bytes();
+                               })
         .def(
             "layout",
             [](const Model& model, bool persists, std::int64_t chains) {
                 return layout_dict(model.layout(persists, chains));
             },
             py::arg("persists"), py::arg("chains") = 1)
+        .def(
+            "log_likelihood",
+            [](Model& model, const Array<T>& theta) {
+                require(theta.ndim() == 2 && theta.shape(1) == model.dim(), "theta shape");
+                Array<double> value(theta.shape(0));
+                double* const out = value.mutable_data();
+                {
+                    const py::gil_scoped_release release;  // both arrays are held by this frame
+                    model.evaluate(theta.data(), theta.shape(0), out, nullptr);
+                }
+                return value;
+            },
+            py::arg("theta").noconvert())
         .def(
             "log_likelihood_and_grad",
             [](Model& model, const Array<T>& theta) {

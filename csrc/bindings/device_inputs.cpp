@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <utility>
 
 #include "bindings.hpp"
@@ -27,13 +28,15 @@ const char* name_of(InputType type) {
     return type == InputType::bytes ? "uint8" : type == InputType::floats ? "float32" : "float64";
 }
 
-Taken take(const std::string& device, InputSource source, bool copy) {
+Taken take(const std::string& device, InputSource source, bool copy, std::uintptr_t stream) {
+    if (reinterpret_cast<std::uintptr_t>(source.matrix.data) % bytes_of(source.matrix.type) != 0)
+        throw std::invalid_argument("X must begin at a whole multiple of its entries' size; copy it");
     const py::gil_scoped_release release;  // what owns the memory takes the GIL to let go of it
-    return std::const_pointer_cast<DeviceInputs>(take_inputs(device, std::move(source), copy));
+    return std::const_pointer_cast<DeviceInputs>(take_inputs(device, std::move(source), copy, stream));
 }
 
 template <class Managed>
-Taken take_managed(const std::string& device, const py::capsule& capsule, bool copy) {
+Taken take_managed(const std::string& device, const py::capsule& capsule, bool copy, std::uintptr_t stream) {
     auto* const managed = capsule.get_pointer<Managed>();
     const dlpack::Tensor& tensor = managed->tensor;
     const auto type = type_of(tensor.dtype.code == 1 ? 'u' : tensor.dtype.code == 2 ? 'f' : '?', tensor.dtype.bits / 8);
@@ -49,26 +52,29 @@ Taken take_managed(const std::string& device, const py::capsule& capsule, bool c
         const py::gil_scoped_acquire gil;  // some libraries' deleters touch Python objects
         if (taken->deleter) taken->deleter(taken);
     });
-    return take(device, {matrix, rows, columns, {}, std::move(owner)}, copy);
+    return take(device, {matrix, rows, columns, {}, std::move(owner)}, copy, stream);
 }
 
-Taken from_dlpack(const std::string& device, const py::capsule& capsule, bool copy) {
+Taken from_dlpack(const std::string& device, const py::capsule& capsule, bool copy, std::uintptr_t stream) {
     if (PyCapsule_IsValid(capsule.ptr(), dlpack::ManagedTensorVersioned::name)) {
-        require(capsule.get_pointer<dlpack::ManagedTensorVersioned>()->major == 1, "a capsule of DLPack 1");
-        return take_managed<dlpack::ManagedTensorVersioned>(device, capsule, copy);
+        if (capsule.get_pointer<dlpack::ManagedTensorVersioned>()->major != 1)
+            throw std::invalid_argument("X comes by a version of DLPack that is not known here; copy it to the host");
+        return take_managed<dlpack::ManagedTensorVersioned>(device, capsule, copy, stream);
     }
     require(PyCapsule_IsValid(capsule.ptr(), dlpack::ManagedTensor::name), "a DLPack capsule that nobody took");
-    return take_managed<dlpack::ManagedTensor>(device, capsule, copy);
+    return take_managed<dlpack::ManagedTensor>(device, capsule, copy, stream);
 }
 
 Taken from_pointer(const std::string& device, const py::object& owner, std::uintptr_t pointer, char kind,
                    std::array<std::int64_t, 2> shape, std::array<std::int64_t, 2> strides, std::int64_t itemsize,
-                   bool copy) {
+                   bool copy, std::uintptr_t stream) {
     const auto type = type_of(kind, itemsize);
-    require(type && strides[0] % itemsize == 0 && strides[1] % itemsize == 0, "aligned uint8, float32 or float64");
+    require(type.has_value(), "uint8, float32 or float64");
+    if (strides[0] % itemsize != 0 || strides[1] % itemsize != 0)
+        throw std::invalid_argument("X must have strides that are whole multiples of its entries' size; copy it");
     const InputMatrix matrix{reinterpret_cast<const void*>(pointer), *type, strides[0] / itemsize,
                              strides[1] / itemsize};
-    return take(device, {matrix, shape[0], shape[1], {}, hold(owner)}, copy);
+    return take(device, {matrix, shape[0], shape[1], {}, hold(owner)}, copy, stream);
 }
 
 py::array fetch(const DeviceInputs& inputs) {
@@ -103,11 +109,13 @@ InputSource source_of(const py::object& inputs) {
 }
 
 void bind_device_inputs(py::module_& m) {
+    m.attr("ALL_STREAMS") = all_streams;
     py::class_<DeviceInputs, Taken>(m, "DeviceInputs")
-        .def_static("from_dlpack", &from_dlpack, py::arg("device"), py::arg("capsule"), py::arg("copy"))
+        .def_static("from_dlpack", &from_dlpack, py::arg("device"), py::arg("capsule"), py::arg("copy"),
+                    py::arg("stream") = 0)
         .def_static("from_pointer", &from_pointer, py::kw_only(), py::arg("device"), py::arg("owner"),
                     py::arg("pointer"), py::arg("kind"), py::arg("shape"), py::arg("strides"), py::arg("itemsize"),
-                    py::arg("copy"))
+                    py::arg("copy"), py::arg("stream") = 0)
         .def_property_readonly("shape",
                                [](const DeviceInputs& inputs) {
                                    return py::make_tuple(inputs.source().n_rows, inputs.source().n_columns);

@@ -11,7 +11,7 @@ DeviceStatus status() {
     return status;
 }
 
-std::shared_ptr<const DeviceInputs> take_inputs(InputSource, bool) {
+std::shared_ptr<const DeviceInputs> take_inputs(InputSource, bool, std::uintptr_t) {
     throw std::runtime_error(status().reason);
 }
 

@@ -48,6 +48,26 @@ __global__ void set_up(const Work work) {
     work.run(std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x, std::int64_t{gridDim.x} * blockDim.x);
 }
 
+// Makes a device the calling thread's current one, whose memory and launches are the device's, and gives back the one
+// that the caller had chosen.
+class ChosenDevice {
+public:
+    explicit ChosenDevice(int index) {
+        check(cudaGetDevice(&before_), "finding the current device");
+        if (before_ != index) check(cudaSetDevice(index), "choosing the device");
+        changed_ = before_ != index;
+    }
+    ChosenDevice(const ChosenDevice&) = delete;
+    ChosenDevice& operator=(const ChosenDevice&) = delete;
+    ~ChosenDevice() {
+        if (changed_) cudaSetDevice(before_);
+    }
+
+private:
+    int before_ = 0;
+    bool changed_ = false;
+};
+
 int current_device() {
     int index = 0;
     check(cudaGetDevice(&index), "finding the current device");
@@ -57,7 +77,7 @@ int current_device() {
 class CudaDevice final : public Device {
 public:
     explicit CudaDevice(int index) : index_(index) {
-        choose();
+        const ChosenDevice chosen(index_);
         check(cudaGetDeviceProperties(&properties_, index_), "asking for its properties");
         check(cudaStreamCreateWithFlags(&compute_, cudaStreamNonBlocking), "making a stream");
         if (const cudaError_t error = cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking);
@@ -95,7 +115,7 @@ public:
     }
 
     void* allocate(std::size_t bytes) override {
-        choose();
+        const ChosenDevice chosen(index_);
         void* memory = nullptr;
         check(cudaMalloc(&memory, std::max<std::size_t>(bytes, 16)), "allocating memory");
         if (const cudaError_t error = cudaMemsetAsync(memory, 0, bytes, compute_); error != cudaSuccess) {
@@ -134,17 +154,17 @@ public:
     void launch(const ChainLaunch<float>& work, int blocks, int threads) override { run(work, blocks, threads); }
     void launch(const ChainLaunch<double>& work, int blocks, int threads) override { run(work, blocks, threads); }
     void launch(const SlabLaunch<float>& work, int chains, int threads) override {
-        choose();
+        const ChosenDevice chosen(index_);
         slab_steps_.launch(work, chains, threads, shared_limit(), compute_);
     }
     void launch(const SlabLaunch<double>& work, int chains, int threads) override {
-        choose();
+        const ChosenDevice chosen(index_);
         slab_steps_.launch(work, chains, threads, shared_limit(), compute_);
     }
     void launch(const NormalsLaunch<float>& work, int, int threads) override { write(work, threads); }
     void launch(const NormalsLaunch<double>& work, int, int threads) override { write(work, threads); }
     void launch(const SetupWork& work) override {
-        choose();
+        const ChosenDevice chosen(index_);
         std::visit(
             [this](const auto& items) {
                 constexpr int threads = 256;
@@ -156,13 +176,11 @@ public:
     }
 
 private:
-    // Memory and launches are the current device's of the calling thread, which may have chosen another since.
-    void choose() const { check(cudaSetDevice(index_), "choosing the device"); }
     int shared_limit() const { return static_cast<int>(properties_.sharedMemPerBlockOptin); }
 
     template <class T>
     void run(const ChainLaunch<T>& work, int blocks, int threads) {
-        choose();
+        const ChosenDevice chosen(index_);
         const bool tanh = work.plan.activation == Activation::tanh;
         if (work.collapse.n_groups > 0)
             tanh ? run_with<TanhActivation, CollapsedTarget>(work, blocks, threads)
@@ -191,7 +209,7 @@ private:
     }
     template <class T>
     void write(const NormalsLaunch<T>& work, int threads) {
-        choose();
+        const ChosenDevice chosen(index_);
         write_normals_of<<<1, threads, 0, compute_>>>(work);
         check(cudaGetLastError(), "launching a kernel");
     }
@@ -232,15 +250,19 @@ DeviceStatus status() {
     }
 }
 
-std::shared_ptr<const DeviceInputs> take_inputs(InputSource source, bool copy) {
+std::shared_ptr<const DeviceInputs> take_inputs(InputSource source, bool copy, std::uintptr_t stream) {
     cudaPointerAttributes found{};
     check(cudaPointerGetAttributes(&found, source.matrix.data), "finding the device of the inputs");
     if (found.type != cudaMemoryTypeDevice && found.type != cudaMemoryTypeManaged)
         throw std::invalid_argument("X: its memory is not that of a CUDA device; bring it to the host");
     source.place = {.kind = DevicePlace::cuda, .index = found.device};
     auto device = std::make_shared<CudaDevice>(found.device);
-    // Whatever stream they were written on, and whichever their library asked to be waited for.
-    check(cudaDeviceSynchronize(), "waiting for the inputs");
+    if (stream != 0) {
+        const ChosenDevice chosen(found.device);
+        check(stream == all_streams ? cudaDeviceSynchronize()
+                                    : cudaStreamSynchronize(reinterpret_cast<cudaStream_t>(stream)),
+              "waiting for the inputs");
+    }
     return std::make_shared<ResidentInputs>(std::move(device), std::move(source), copy);
 }
 

@@ -10,7 +10,7 @@
 namespace patrac::cuda {
 
 DeviceStatus status();
-std::shared_ptr<const DeviceInputs> take_inputs(InputSource source, bool copy);
+std::shared_ptr<const DeviceInputs> take_inputs(InputSource source, bool copy, std::uintptr_t stream);
 template <class T>
 std::unique_ptr<DeviceModel<T>> make_model(const DataSets<T>& data_sets);
 template <class T>

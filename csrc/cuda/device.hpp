@@ -14,7 +14,7 @@ namespace patrac::PATRAC_LEVEL {
 
 class Device;
 
-// An array in the device's memory.
+// An array in the device's memory; null if it is empty.
 template <class T>
 class DeviceArray {
 public:
@@ -89,11 +89,11 @@ public:
 
 template <class T>
 DeviceArray<T>::DeviceArray(Device& device, std::int64_t size) : device_(&device), size_(size) {
-    data_ = static_cast<T*>(device.allocate(static_cast<std::size_t>(bytes())));
+    if (size > 0) data_ = static_cast<T*>(device.allocate(static_cast<std::size_t>(bytes())));
 }
 template <class T>
 DeviceArray<T>::DeviceArray(Device& device, const std::vector<T>& values) : DeviceArray(device, std::ssize(values)) {
-    if (!values.empty()) upload(values.data());
+    upload(values.data());
 }
 template <class T>
 DeviceArray<T>::~DeviceArray() {
@@ -101,7 +101,7 @@ DeviceArray<T>::~DeviceArray() {
 }
 template <class T>
 void DeviceArray<T>::upload(const T* from) {
-    device_->upload(data_, from, static_cast<std::size_t>(bytes()));
+    if (size_ > 0) device_->upload(data_, from, static_cast<std::size_t>(bytes()));
 }
 template <class T>
 void DeviceArray<T>::upload(std::int64_t first, const std::vector<T>& values) {
@@ -109,7 +109,7 @@ void DeviceArray<T>::upload(std::int64_t first, const std::vector<T>& values) {
 }
 template <class T>
 void DeviceArray<T>::download(T* to) const {
-    device_->download(to, data_, static_cast<std::size_t>(bytes()));
+    if (size_ > 0) device_->download(to, data_, static_cast<std::size_t>(bytes()));
 }
 
 }  // namespace patrac::PATRAC_LEVEL

@@ -85,9 +85,13 @@ public:
 // "cuda" or, for tests, "emulated:N", a device of blocks of N = 1, 2, 4 .. host threads. Throws std::runtime_error with
 // the reason where the device is not usable.
 DeviceStatus device_status(const std::string& device);
+// In place of a stream: all of a device's.
+inline constexpr std::uintptr_t all_streams = ~std::uintptr_t{0};
+
 // Takes inputs over where they are in the device's memory, whose owner the source holds, or copies them there and lets
-// go of them. The place of CUDA's is found out.
-std::shared_ptr<const DeviceInputs> take_inputs(const std::string& device, InputSource source, bool copy);
+// go of them. The place of CUDA's is found out; `stream`, as CUDA numbers it, is waited for unless it is 0.
+std::shared_ptr<const DeviceInputs> take_inputs(const std::string& device, InputSource source, bool copy,
+                                                std::uintptr_t stream = 0);
 // A data set for the device, and those of one plan joined. Throws std::invalid_argument where plans differ. Of `data`
 // targets and row weights are read; the data set holds on to `inputs`, which are without gaps where they are the
 // host's.

@@ -3,10 +3,10 @@
 
 namespace patrac {
 
-// As DLPack numbers them. Arrays that an emulated device hands out are the host's; those that it is given say that they
-// are an extension's, which is what DLPack has that kind for, so that tests tell them from the host's.
+// Host and CUDA as DLPack numbers them. What an emulated device hands out is the host's; what it is given has a number
+// of its own, so that tests tell it from the host's.
 struct DevicePlace {
-    static constexpr int host = 1, cuda = 2, emulated = 12;
+    static constexpr int host = 1, cuda = 2, emulated = -1;
 
     int kind = host;
     int index = 0;

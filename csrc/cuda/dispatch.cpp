@@ -39,10 +39,11 @@ DeviceStatus device_status(const std::string& device) {
     throw std::invalid_argument("device: no device '" + device + "'");
 }
 
-std::shared_ptr<const DeviceInputs> take_inputs(const std::string& device, InputSource source, bool copy) {
+std::shared_ptr<const DeviceInputs> take_inputs(const std::string& device, InputSource source, bool copy,
+                                                std::uintptr_t stream) {
     check_usable(device);
     return is_emulated(device) ? emulated::take_inputs(std::move(source), copy)
-                               : cuda::take_inputs(std::move(source), copy);
+                               : cuda::take_inputs(std::move(source), copy, stream);
 }
 
 template <class T>

@@ -56,13 +56,15 @@ public:
 
     // To tiles (n_tiles, tile_size).
     void fill(const InputMatrix& inputs, T* tiles) const {
-        const std::int64_t widest = std::max<std::int64_t>(1, widest_map());
+        const std::int64_t widest = widest_map();
+        if (widest == 0) return;  // nothing is constant but the inputs
         // Rows are folded some tiles at a time, so that what lies between the layers takes little memory.
-        constexpr std::int64_t most_values = 1 << 25;
+        constexpr std::int64_t most_values = 1 << 22;
         const std::int64_t together = std::clamp<std::int64_t>(most_values / widest / flat_.stride, 1, flat_.n_tiles);
         const std::int64_t rows = together * flat_.stride;
         Buffers buffers{rows, {}, DeviceArray<double>(device_, widest * rows)};
-        for (DeviceArray<double>& layer : buffers.layers) layer = DeviceArray<double>(device_, widest * rows);
+        for (std::size_t i = 0; i < (companion_.empty() ? 2 : 4); ++i)
+            buffers.layers[i] = DeviceArray<double>(device_, widest * rows);
         for (std::int64_t t = 0; t < flat_.n_tiles; t += together) {
             const Stretch stretch{std::min(rows, flat_.n_rows - t * flat_.stride),
                                   std::min(together, flat_.n_tiles - t), tiles + t * flat_.tile_size};
@@ -97,7 +99,7 @@ private:
     };
 
     std::int64_t widest_map() const {
-        std::int64_t widest = flat_.n_outputs;
+        std::int64_t widest = 0;
         for (const auto* maps : {&flat_.fixed.offsets, &flat_.fixed.constants, &flat_.fixed.companion})
             for (const FixedMap& map : *maps)
                 for (const std::int32_t node : map.nodes) widest = std::max<std::int64_t>(widest, node + 1);

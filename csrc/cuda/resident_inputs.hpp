@@ -27,7 +27,14 @@ public:
         return PATRAC_LEVEL::inspect(
             *device_, {source_.matrix, source_.n_rows, nullptr, static_cast<int>(source_.n_columns), most, nullptr});
     }
-    void download(void* to) const override { without_gaps().download(static_cast<std::uint8_t*>(to)); }
+    void download(void* to) const override {
+        const InputMatrix& matrix = source_.matrix;
+        if (matrix.column_step == 1 && matrix.row_step == source_.n_columns)
+            device_->download(to, matrix.data,
+                              static_cast<std::size_t>(source_.n_rows * source_.n_columns * bytes_of(matrix.type)));
+        else
+            without_gaps().download(static_cast<std::uint8_t*>(to));
+    }
 
 private:
     // (n_rows, n_columns) of the source's type.

@@ -1,8 +1,8 @@
 // What a device does with the inputs before any chain runs: looks at them, folds the fixed part of the network over
 // them, and lays them out as evaluations read them (twin of cpu/pack.hpp).
 //
-// Each piece of work is shared by any number of workers, of which worker w takes every so-manieth item; no worker waits
-// for another.
+// Each piece of work is shared by any number of workers W, of which worker w takes items w, w + W, w + 2 W ..; no
+// worker waits for another.
 #pragma once
 
 #include <algorithm>

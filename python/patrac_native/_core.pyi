@@ -177,12 +177,13 @@ class DeviceTensor:
     def dlpack(self, versioned: bool) -> Any: ...
 
 MOST_DEVICE_LAYERS: int
+ALL_STREAMS: int
 
 class DeviceInputs:
     """Inputs in a device's memory: another library's, or a copy of them."""
 
     @staticmethod
-    def from_dlpack(device: str, capsule: Any, copy: bool) -> DeviceInputs: ...
+    def from_dlpack(device: str, capsule: Any, copy: bool, stream: int = 0) -> DeviceInputs: ...
     @staticmethod
     def from_pointer(
         *,
@@ -194,6 +195,7 @@ class DeviceInputs:
         strides: tuple[int, int],
         itemsize: int,
         copy: bool,
+        stream: int = 0,
     ) -> DeviceInputs: ...
     @property
     def shape(self) -> tuple[int, int]: ...
@@ -234,6 +236,7 @@ class _DeviceModel(Generic[T]):
     @property
     def bytes(self) -> int: ...
     def layout(self, persists: bool, chains: int = 1) -> dict[str, Any]: ...
+    def log_likelihood(self, theta: npt.NDArray[T]) -> _Float64: ...
     def log_likelihood_and_grad(self, theta: npt.NDArray[T]) -> tuple[_Float64, npt.NDArray[T]]: ...
     def sample(
         self,

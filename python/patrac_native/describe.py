@@ -61,8 +61,8 @@ def describe_posterior(post: Posterior) -> str:
             "a step needs no pass over the data: the log-likelihood is quadratic in theta, so draws and chains come "
             "from its sufficient statistics"
         )
-    lines.append(f'device="auto" means {choose_device("auto", post, None)}')
     kernel, reason = choose_kernel(post)
+    lines.append(f'device="auto" means {choose_device("auto", post, kernel)}')
     lines.append(f'kernel="auto" means {short_name(kernel.to_dict())}: {reason}')
     return "\n".join(line for line in lines if line)
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from patrac_native import _core
-from patrac_native.choice import choose_kernel
 from patrac_native.kernels import PCN, PCNL, Kernel, MGrad, short_name
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ class DeviceChoice:
     Attributes
     ----------
     device, reason : str
-        `rival` being None, the device and why, in words; else the CPU.
+        The device and why, in words; "cpu" and no words while there is a rival.
     rival : str, optional
         A device that does the run as well, for `settle_device` to time both.
     """
@@ -74,7 +73,7 @@ class DeviceChoice:
         return f"the faster of the CPU and {self.rival} ({name}), timed on the first steps of a run"
 
 
-def choose_device(device: str, post: Posterior, kernel: Kernel | None) -> DeviceChoice:
+def choose_device(device: str, post: Posterior, kernel: Kernel) -> DeviceChoice:
     """Choose the device of a run.
 
     Parameters
@@ -82,8 +81,7 @@ def choose_device(device: str, post: Posterior, kernel: Kernel | None) -> Device
     device : str
         "auto", "cpu", "cuda" or, for tests, "emulated:N".
     post : Posterior
-    kernel : Kernel, optional
-        None where the choice of the kernel follows that of the device.
+    kernel : Kernel
 
     Raises
     ------
@@ -95,7 +93,11 @@ def choose_device(device: str, post: Posterior, kernel: Kernel | None) -> Device
     if device == "auto":
         status = device_status(RIVAL)
         why = f"no CUDA device: {status['reason']}" if not status["usable"] else _only_on_cpu(post, kernel)
-        return DeviceChoice("cpu", why or "", None if why else RIVAL)
+        if why:
+            return DeviceChoice("cpu", why)
+        if post.device_inputs is not None and post.device_inputs.are_read_by(RIVAL):
+            return DeviceChoice(RIVAL, "the inputs are there")
+        return DeviceChoice("cpu", "", RIVAL)
     if device == "cpu":
         return DeviceChoice(device, "given")
     if not isinstance(device, str) or not (device == "cuda" or device.startswith(EMULATED)):
@@ -103,8 +105,7 @@ def choose_device(device: str, post: Posterior, kernel: Kernel | None) -> Device
     status = device_status(device)
     if not status["usable"]:
         raise RuntimeError(f'device="{device}": {status["reason"]}; use device="auto" or "cpu".')
-    if kernel is not None:
-        check_kernel_on_device(device, kernel)
+    check_kernel_on_device(device, kernel)
     if _is_variance_sampled(post):
         raise ValueError(
             f'device="{device}" runs likelihoods without a sampled variance; got {post.likelihood!r}. Fix it, as in '
@@ -113,11 +114,10 @@ def choose_device(device: str, post: Posterior, kernel: Kernel | None) -> Device
     return DeviceChoice(device, "given")
 
 
-def _only_on_cpu(post: Posterior, kernel: Kernel | None) -> str | None:
+def _only_on_cpu(post: Posterior, kernel: Kernel) -> str | None:
     """Say what a device does not run; None where it runs all."""
-    chosen = choose_kernel(post)[0] if kernel is None else kernel
-    if not isinstance(chosen, ON_DEVICES):
-        return f"{short_name(chosen.to_dict())} runs there alone"
+    if not isinstance(kernel, ON_DEVICES):
+        return f"{short_name(kernel.to_dict())} runs there alone"
     if _is_variance_sampled(post):
         return "a sampled variance runs there alone"
     if len(post.network.layer_sizes) - 1 > _core.MOST_DEVICE_LAYERS:

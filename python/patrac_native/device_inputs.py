@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native import _core
-from patrac_native.device import EMULATED
-from patrac_native.dlpack import CUDA, EXTENSION, MANAGED, place_of
+from patrac_native.dlpack import CUDA, MANAGED, place_of
 from patrac_native.validation import cast_checked, check_finite, check_matrix_shape
 
 if TYPE_CHECKING:
@@ -19,9 +18,12 @@ if TYPE_CHECKING:
 # What a device reads as it is; other types come by way of the host.
 _TYPES = ("uint8", "float32", "float64")
 
+# CUDA's own number of its default stream.
+_LEGACY_STREAM = 1
+
 
 @dataclass(frozen=True)
-class DeviceInputs:
+class InputsOnDevice:
     """Inputs in a device's memory, shape (n, d)."""
 
     device: str
@@ -42,7 +44,7 @@ class DeviceInputs:
         return self.core.fetch()
 
 
-def take_inputs(X: Any, network: PartialNetwork, *, copy: bool) -> DeviceInputs | None:
+def take_inputs(X: Any, network: PartialNetwork, *, copy: bool) -> InputsOnDevice | None:
     """Take inputs over where they are on a device.
 
     Parameters
@@ -56,28 +58,29 @@ def take_inputs(X: Any, network: PartialNetwork, *, copy: bool) -> DeviceInputs 
 
     Returns
     -------
-    DeviceInputs, or None
+    InputsOnDevice, or None
         None for inputs on the host, of another type than uint8, float32 and float64, on a device that this build
         cannot use, or of a network that is too deep for one: those go by way of the host.
 
     Raises
     ------
     ValueError
-        If the shape is not (n, d), n is 0, or an entry is not finite or beyond the dtype, as for inputs on the host.
+        If the shape is not (n, d), n is 0, an entry is not finite or beyond the dtype, as for inputs on the host; if X
+        has a mask, or lies at addresses that are no multiples of its entries' size.
+    TypeError
+        If the other library does not hand X out, such as a sparse one.
     """
-    X = X.detach() if hasattr(X, "detach") else X  # torch hands out nothing that requires grad
+    if hasattr(X, "detach") and hasattr(X, "cpu"):
+        X = X.detach()  # torch hands out nothing that requires grad
     device = _device_of(X)
-    if device is None or _type_of(X) not in _TYPES or len(network.layer_sizes) - 1 > _core.MOST_DEVICE_LAYERS:
+    if device is None or len(network.layer_sizes) - 1 > _core.MOST_DEVICE_LAYERS:
         return None
-    if not _core.device_status(device)["usable"]:
+    interface = None if place_of(X) is not None else X.__cuda_array_interface__
+    if _type_of(X, interface) not in _TYPES or not _core.device_status(device)["usable"]:
         return None
-    check_matrix_shape(tuple(X.shape), network.n_inputs, "X")
-    inputs = (
-        _by_pointer(X, copy)
-        if place_of(X) is None
-        else _core.DeviceInputs.from_dlpack(device, _capsule(X, device), copy)
-    )
-    taken = DeviceInputs(device, inputs)
+    check_matrix_shape(tuple(X.shape if interface is None else interface["shape"]), network.n_inputs, "X")
+    inputs = _by_dlpack(X, device, copy) if interface is None else _by_pointer(X, interface, device, copy)
+    taken = InputsOnDevice(device, inputs)
     if inputs.dtype != "uint8" and inputs.bad_entries(float(np.finfo(network.dtype).max)):
         host = taken.fetch()
         check_finite(host, "X")
@@ -87,38 +90,46 @@ def take_inputs(X: Any, network: PartialNetwork, *, copy: bool) -> DeviceInputs 
 
 def _device_of(X: Any) -> str | None:
     """The device's name for `sample`, or None for the host and for devices that are none of ours."""
+    if hasattr(X, "emulated_device"):  # arrays of the tests, whose memory is the host's
+        return str(X.emulated_device)
     place = place_of(X)
     if place is None:
         return "cuda" if hasattr(X, "__cuda_array_interface__") else None
-    kind, index = place
-    if kind == EXTENSION:
-        return f"{EMULATED}{index}"
-    return "cuda" if kind in (CUDA, MANAGED) else None
+    return "cuda" if place[0] in (CUDA, MANAGED) else None
 
 
-def _type_of(X: Any) -> str:
+def _type_of(X: Any, interface: dict[str, Any] | None) -> str:
     """Such as "float32", of arrays of any library."""
-    if place_of(X) is not None:
+    if interface is None:
         return str(X.dtype).rsplit(".", maxsplit=1)[-1]  # torch says torch.float32
-    return str(np.dtype(X.__cuda_array_interface__["typestr"]).name)
+    return str(np.dtype(interface["typestr"]).name)
 
 
-def _capsule(X: Any, device: str) -> Any:
-    """X as a DLPack capsule, what was asked of it so far being done before the legacy default stream goes on."""
-    stream = {"stream": 1} if device == "cuda" else {}
+def _by_dlpack(X: Any, device: str, copy: bool) -> _core.DeviceInputs:
+    """X by its capsule: its library makes the stream that it is given wait for what was asked of X so far."""
+    stream = _LEGACY_STREAM if device == "cuda" else 0
+    asked = {"stream": stream} if stream else {}
     try:
-        return X.__dlpack__(max_version=(1, 0), **stream)
-    except TypeError:  # from before DLPack 1.0
-        return X.__dlpack__(**stream)
+        try:
+            capsule = X.__dlpack__(max_version=(1, 0), **asked)
+        except TypeError:  # from before DLPack 1.0
+            capsule = X.__dlpack__(**asked)
+    except (BufferError, RuntimeError) as error:
+        # torch hands capsules out of the current device alone.
+        if hasattr(X, "__cuda_array_interface__"):
+            return _by_pointer(X, X.__cuda_array_interface__, device, copy)
+        raise TypeError(f"X: its library does not hand it out ({error}). Make a dense array of it.") from error
+    return _core.DeviceInputs.from_dlpack(device, capsule, copy, stream)
 
 
-def _by_pointer(X: Any, copy: bool) -> _core.DeviceInputs:
-    """X by its `__cuda_array_interface__`."""
-    interface = X.__cuda_array_interface__
+def _by_pointer(X: Any, interface: dict[str, Any], device: str, copy: bool) -> _core.DeviceInputs:
+    """X by its `__cuda_array_interface__` (https://numba.readthedocs.io, version 3)."""
+    if interface.get("mask") is not None:
+        raise ValueError("X has a mask, which a device does not read; leave the masked rows out.")
     rows, columns = interface["shape"]
     dtype = np.dtype(interface["typestr"])
     return _core.DeviceInputs.from_pointer(
-        device="cuda",
+        device=device,
         owner=X,
         pointer=interface["data"][0],
         kind=dtype.kind,
@@ -126,4 +137,6 @@ def _by_pointer(X: Any, copy: bool) -> _core.DeviceInputs:
         strides=interface.get("strides") or (columns * dtype.itemsize, dtype.itemsize),
         itemsize=dtype.itemsize,
         copy=copy,
+        # None says that nothing is to be waited for. Before version 3 nothing was said, and torch says version 2.
+        stream=(interface.get("stream") or 0) if interface.get("version", 0) >= 3 else _core.ALL_STREAMS,
     )

@@ -4,80 +4,133 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from patrac_native import _core
-from patrac_native.execution import execute
+from patrac_native.execution import execute, joined_model
 from patrac_native.posterior import Posterior
 from patrac_native.prepared_run import PreparedRun
 
-# A run that the CPU ends within this many seconds stays there: it is not worth the start of a GPU.
+# A run that the CPU ends within this many seconds stays there: it is not worth the memory that a model takes on a GPU.
 WORTH_TRYING = 1.0
-# What is timed takes at least this many seconds, or is the whole run.
+# The steps that are timed take at least this many seconds, if the run has as many.
 TIMED = 0.05
 
-# Seconds a step of posteriors that are sampled again, by device, kernel, chains and threads.
-_known: WeakKeyDictionary[Posterior, dict[Hashable, float]] = WeakKeyDictionary()
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds of all chains of a run.
+
+    Attributes
+    ----------
+    first : float
+        With the first step: buffers, the starting points and what else is done once.
+    step : float
+        Of any other step, with its share of what draws cost.
+    """
+
+    first: float
+    step: float
+
+    def seconds(self, steps: int) -> float:
+        """Of a run of so many steps."""
+        return self.first + (steps - 1) * self.step
 
 
-def settle_device(runs: Sequence[PreparedRun]) -> list[PreparedRun]:
+# Of posteriors that may be sampled again, by what the pace depends on; only where enough was timed.
+_known: WeakKeyDictionary[Posterior, dict[Hashable, Pace]] = WeakKeyDictionary()
+
+
+def settle_device(runs: Sequence[PreparedRun]) -> tuple[list[PreparedRun], Any]:
     """Give runs that either may do, `rival` of them not None, to the CPU or to that device.
 
     Both are timed from the runs' own starting points, on steps that are thrown away: what is drawn does not depend on
-    it but for the device's rounding. Timings of one posterior are remembered.
+    it but for the device's rounding.
+
+    Returns
+    -------
+    runs : list of PreparedRun
+    model : object or None
+        The model of several runs together, where one was made, for `execute`.
     """
     rivals = [run.rival for run in runs]
     if not any(rivals):
-        return list(runs)
+        return list(runs), None
     if None in rivals:  # those of one call go together
         reason = next(run.device_reason for run in runs if run.rival is None)
-        return [replace(run, rival=None, device_reason=reason) for run in runs]
-    rival = str(rivals[0])
-    device, reason = _faster(runs, rival)
-    return [replace(run, device=device, device_reason=reason, rival=None) for run in runs]
+        return [replace(run, rival=None, device_reason=reason) for run in runs], None
+    device, reason, model = _faster(runs, str(rivals[0]))
+    return [replace(run, device=device, device_reason=reason, rival=None) for run in runs], model
 
 
-def _faster(runs: Sequence[PreparedRun], rival: str) -> tuple[str, str]:
-    """Return the faster device and the reason in words."""
-    steps = runs[0].steps // len(runs[0].start)
-    own = _seconds_a_step(runs[:1]) * len(runs)
-    if own * steps < WORTH_TRYING:
-        return "cpu", (
-            f"the run takes about {own * steps:.1g} s there, and {rival} is tried for runs of {WORTH_TRYING:g} s or "
-            "more"
+def _faster(runs: Sequence[PreparedRun], rival: str) -> tuple[str, str, Any]:
+    """Return the faster device, the reason in words, and the device's model if it is that."""
+    steps = runs[0].steps_of_chain
+    own = _pace(runs[:1], None)
+    whole = own.seconds(steps) * len(runs)
+    if whole < WORTH_TRYING:
+        return (
+            "cpu",
+            f"the run takes about {whole:.1g} s there, and {rival} is tried for runs of {WORTH_TRYING:g} s or more",
+            None,
         )
+    there = [replace(run, device=rival) for run in runs]
+    had_model = runs[0].post.has_device_model(rival)
     try:
-        other = _seconds_a_step([replace(run, device=rival) for run in runs])
+        model = joined_model(there)
+        other = _pace(there, model)
     except (RuntimeError, ValueError) as error:
-        return "cpu", f"{rival} does not run it: {error}"
+        return "cpu", f"{rival} does not run it: {error}", None
     name = _core.device_status(rival)["name"]
-    times = f"a step of all chains took {own:.2g} s on the CPU and {other:.2g} s on {rival} ({name})"
-    return (rival if other < own else "cpu"), f"timed on the run's first steps: {times}"
+    reason = (
+        f"timed on the run's first steps: a step of all chains took {own.step * len(runs):.2g} s on the CPU and "
+        f"{other.step:.2g} s on {rival} ({name})"
+    )
+    if other.seconds(steps) < whole:
+        return rival, reason, model
+    if not had_model:
+        runs[0].post.forget_device_model(rival)
+    return "cpu", reason, None
 
 
-def _seconds_a_step(runs: Sequence[PreparedRun]) -> float:
-    """Time steps of all chains of runs on their device, remembered where there is one run."""
+def _pace(runs: Sequence[PreparedRun], model: Any) -> Pace:
+    """Time steps of all chains of runs on their device, as far as that is not known of the one run."""
     first = runs[0]
     known = _known.setdefault(first.post, {}) if len(runs) == 1 else {}
-    key = (first.device, repr(first.kernel), len(first.start), first.threads)
-    if key not in known:
-        most = first.steps // len(first.start)
-        steps, seconds = 1, _seconds(runs, 1)  # lays the model out, and is not what a step takes
-        while True:
-            seconds = _seconds(runs, steps)
-            if seconds >= TIMED or steps == most:
-                break
-            steps = min(most, int(steps * min(16.0, max(2.0, 1.5 * TIMED / seconds))))
-        known[key] = seconds / steps
-    return known[key]
+    key = (first.device, repr(first.kernel), len(first.start), first.threads, first.steps_of_draw)
+    if key in known:
+        return known[key]
+    most, spacing = first.steps_of_chain, first.steps_of_draw
+    _seconds(runs, 1, model)  # lays out what is laid out at the first use
+    start = _shorter_seconds(runs, 1, model)
+    if most == 1:
+        return Pace(start, start)
+    steps, growth = 1, 2.0
+    while True:
+        wanted = min(most, int(steps * growth))
+        steps = wanted - wanted % spacing if wanted > spacing else wanted
+        more = _shorter_seconds(runs, steps, model) - start
+        if more >= TIMED or steps + spacing > most or steps == most:
+            break
+        growth = min(16.0, max(2.0, 1.5 * TIMED / more)) if more > 0 else 16.0
+    pace = Pace(start, max(0.0, more) / (steps - 1))
+    if more >= TIMED:
+        known[key] = pace
+    return pace
 
 
-def _seconds(runs: Sequence[PreparedRun], steps: int) -> float:
-    """Time `steps` steps of every chain; a Ctrl-C ends them as it would end the run."""
+def _shorter_seconds(runs: Sequence[PreparedRun], steps: int, model: Any) -> float:
+    """Time the steps twice: what else the machine does makes a time longer, never shorter."""
+    return min(_seconds(runs, steps, model) for _ in range(2))
+
+
+def _seconds(runs: Sequence[PreparedRun], steps: int, model: Any) -> float:
+    """Time `steps` steps of every chain; KeyboardInterrupt where a Ctrl-C ends them."""
     trials = [run.trial(steps) for run in runs]
     started = time.perf_counter()
-    results = execute(trials)
+    results = execute(trials, model=model)
     seconds = time.perf_counter() - started
     if not all(result["completed"] for result in results):
         raise KeyboardInterrupt

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-# Kinds of devices: the host, CUDA, memory that both share, and what is free for extensions, by which inputs of an
-# emulated device are told from the host's.
-HOST, CUDA, MANAGED, EXTENSION = 1, 2, 13, 12
+# Kinds of devices: the host, CUDA, and memory that both share.
+HOST, CUDA, MANAGED = 1, 2, 13
 
 
 def place_of(array: Any) -> tuple[int, int] | None:

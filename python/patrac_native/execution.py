@@ -18,13 +18,14 @@ from patrac_native.prepared_run import PreparedRun
 Report = Callable[[int, int, float], None]
 
 
-def execute(runs: Sequence[PreparedRun], report: Report | None = None) -> list[dict[str, Any]]:
+def execute(runs: Sequence[PreparedRun], report: Report | None = None, *, model: Any = None) -> list[dict[str, Any]]:
     """Run all, which are for one device: what the core returns for each.
 
-    On the CPU one after the other, up to the first that was interrupted; on a device together.
+    On the CPU one after the other, up to the first that was interrupted; on a device together, on their
+    `joined_model` if it is there already.
     """
     if runs[0].device != "cpu":
-        return _run_together(runs, report)
+        return _run_together(runs, joined_model(runs) if model is None else model, report)
     results: list[dict[str, Any]] = []
     for index, run in enumerate(runs):
         results.append(_run_on_cpu(run, _shifted(report, index, len(runs))))
@@ -40,8 +41,8 @@ def _shifted(report: Report | None, index: int, count: int) -> Report | None:
     return lambda done, total, rate: report(index * total + done, count * total, rate)
 
 
-def _run_together(runs: Sequence[PreparedRun], report: Report | None) -> list[dict[str, Any]]:
-    """Run alike posteriors in one launch of a device and give each its part of the result."""
+def joined_model(runs: Sequence[PreparedRun]) -> Any:
+    """Return the model of all runs in their device's memory; ValueError where they are not alike."""
     first = runs[0]
     for index, run in enumerate(runs):
         if run.post.dtype != first.post.dtype or run.kernel != first.kernel:
@@ -49,11 +50,14 @@ def _run_together(runs: Sequence[PreparedRun], report: Report | None) -> list[di
                 f"posts must be of one dtype, and one kernel must serve them; posts[{index}] has {run.post.dtype.name} "
                 f"and {run.kernel}, the first {first.post.dtype.name} and {first.kernel}."
             )
-    model: Any = (
-        first.post.device_model(first.device)
-        if len(runs) == 1
-        else join_data_sets(first.device, [run.post for run in runs])
-    )
+    if len(runs) == 1:
+        return first.post.device_model(first.device)
+    return join_data_sets(first.device, [run.post for run in runs])
+
+
+def _run_together(runs: Sequence[PreparedRun], model: Any, report: Report | None) -> list[dict[str, Any]]:
+    """Run alike posteriors in one launch of a device and give each its part of the result."""
+    first = runs[0]
     together = model.sample(
         first.config,
         [run.seed for run in runs],

@@ -85,12 +85,11 @@ def _is_sampled(likelihood: Likelihood) -> bool:
 
 
 def _of_trained(post: Posterior) -> float:
-    """Evaluate l at the trained values, on the device that the inputs are on if they are on one."""
-    if post.device_inputs is None:
+    """Evaluate l at the trained values, on the device of the inputs unless they have come to the host."""
+    if post.device_inputs is None or post.has_core_model:
         return float(post.log_likelihood(post.theta_map, threads=1))
     model = post.device_model(post.device_inputs.device)
-    value, _ = model.log_likelihood_and_grad(post.theta_map.astype(post.dtype)[None])
-    return float(value[0])
+    return float(model.log_likelihood(post.theta_map.astype(post.dtype)[None])[0])
 
 
 def _log_likelihood(likelihood: Likelihood, f: FloatArray, y: Targets, weights: FloatArray) -> float:

@@ -40,6 +40,14 @@ def _as_floats(theta: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
     return as_real_array(theta, name)
 
 
+def _check_level(level: str) -> str:
+    """Return an instruction-set level of this machine, else raise ValueError."""
+    known = _core.simd_levels()
+    if level not in known:
+        raise ValueError(f"level: no instruction-set level '{level}' on this machine; choose one of {', '.join(known)}")
+    return level
+
+
 class PartialNetwork:
     """What a posterior and its draws share: everything but the data and the likelihood.
 
@@ -97,7 +105,7 @@ class PartialNetwork:
         self.architecture = architecture
         self.prior = prior
         self.dtype = np.dtype(dtype_name)
-        self.level = _core.default_simd_level() if level is None else level
+        self.level = _core.default_simd_level() if level is None else _check_level(level)
 
         ranking = rank_nodes(net)
         self.ranked = net.permuted(ranking)
@@ -249,19 +257,9 @@ class PartialNetwork:
             "row_weights": row_weights,
         }
 
-    def plan(self) -> list[dict[str, int]]:
-        """Return what the plan found in each layer; see `Posterior.plan`."""
-        layers: list[dict[str, int]] = self._predictor.layers
-        return layers
-
-    @property
-    def hidden_dim(self) -> int:
-        """K_h, the number of Bayesian parameters below the output layer."""
-        return int(self._predictor.hidden_dim)
-
     @cached_property
-    def _predictor(self) -> CoreModel:
-        """A model without rows: the plan alone is needed to predict."""
+    def without_rows(self) -> CoreModel:
+        """A compiled model without rows: the plan alone is needed to predict."""
         return self.core_model(Gaussian(1.0), np.empty((0, self.n_inputs)), np.empty((0, self.n_outputs)), np.empty(0))
 
     def predict(self, theta: npt.ArrayLike, X: npt.ArrayLike, *, threads: int | None = None) -> npt.NDArray[Any]:
@@ -281,7 +279,7 @@ class PartialNetwork:
         """
         batch, single = self.check_theta(theta)
         inputs = cast_checked(check_inputs_as_they_are(X, self.n_inputs), self.dtype, "X")
-        model: Any = self._predictor
+        model: Any = self.without_rows
         f: npt.NDArray[Any] = model.predict(batch, inputs, thread_count(threads))
         return f[0] if single else f
 
@@ -298,7 +296,7 @@ class PartialNetwork:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the compiled model, which is made again when it is needed."""
-        return {name: value for name, value in self.__dict__.items() if name != "_predictor"}
+        return {name: value for name, value in self.__dict__.items() if name != "without_rows"}
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-able content; the network's arrays are saved beside it."""

@@ -180,7 +180,7 @@ class Posterior:
     @property
     def hidden_dim(self) -> int:
         """K_h, the number of Bayesian parameters below the output layer: theta[:K_h]."""
-        return self.network.hidden_dim
+        return int(self._planned.hidden_dim)
 
     def log_likelihood(
         self, theta: npt.ArrayLike, *, variance: npt.ArrayLike | None = None, threads: int | None = None
@@ -349,7 +349,13 @@ class Posterior:
             offsets (nodes with a cached offset a row); bayesian (parameters); gradient_block (entries of the dense
             block that covers the Bayesian weights).
         """
-        return self.network.plan()
+        layers: list[dict[str, int]] = self._planned.layers
+        return layers
+
+    @property
+    def _planned(self) -> Any:
+        """A compiled model that has the plan."""
+        return self.core_model if self.has_core_model else self.network.without_rows
 
     @cached_property
     def fit_quality(self) -> FitQuality:
@@ -369,6 +375,11 @@ class Posterior:
         inputs.flags.writeable = False
         return inputs
 
+    @property
+    def has_core_model(self) -> bool:
+        """Whether the compiled model has been made: from the start, unless the inputs are on a device."""
+        return "core_model" in vars(self)
+
     @cached_property
     def core_model(self) -> Any:
         """The compiled model, for the sampler and for tests; it reads the inputs on the host."""
@@ -378,8 +389,8 @@ class Posterior:
 
     def data_set(self, device: str) -> Any:
         """Plan and data as a device takes them, for the sampler."""
-        stay = self.device_inputs is not None and self.device_inputs.are_read_by(device)
-        inputs = self.device_inputs.core if self.device_inputs is not None and stay else self.X
+        there = self.device_inputs
+        inputs = there.core if there is not None and there.are_read_by(device) else self.X
         return self.network.data_set(device, self.reference_likelihood, inputs, self._targets, self.row_weights)
 
     def device_model(self, device: str) -> Any:
@@ -387,6 +398,14 @@ class Posterior:
         if device not in self._device_models:
             self._device_models[device] = join_data_sets(device, [self])
         return self._device_models[device]
+
+    def has_device_model(self, device: str) -> bool:
+        """Return whether the model is in a device's memory."""
+        return device in self._device_models
+
+    def forget_device_model(self, device: str) -> None:
+        """Free the memory that the model takes on a device, unless a run goes on there."""
+        self._device_models.pop(device, None)
 
     def __repr__(self) -> str:
         return (

@@ -56,7 +56,17 @@ class PreparedRun:
     @property
     def steps(self) -> int:
         """Of all chains, if no phase ends early."""
-        return len(self.start) * (self.schedule.steps + self.draws * self.thin)
+        return len(self.start) * self.steps_of_chain
+
+    @property
+    def steps_of_chain(self) -> int:
+        """Of each chain, if no phase ends early."""
+        return self.schedule.steps + self.draws * self.thin
+
+    @property
+    def steps_of_draw(self) -> int:
+        """From one kept state to the next on average, the warm-up among them, rounded up."""
+        return -(-self.steps_of_chain // self.draws)
 
     @property
     def config(self) -> _core.RunConfig:
@@ -79,17 +89,21 @@ class PreparedRun:
         )
 
     def trial(self, steps: int) -> PreparedRun:
-        """The first `steps` steps of each chain without a warm-up, for timing."""
-        return replace(self, schedule=Warmup(()), draws=1, thin=steps, keep_on_device=False)
+        """The first steps of each chain, for timing: without a warm-up, with draws as far apart as the run's.
+
+        `steps` is at most `steps_of_draw` or a multiple of it.
+        """
+        draws = max(1, steps // self.steps_of_draw)
+        return replace(self, schedule=Warmup(()), draws=draws, thin=steps // draws, keep_on_device=False)
 
     def draws_from(self, result: dict[str, Any], seconds: float) -> Draws:
-        """Make the draws of the core's result, and warn of what went wrong."""
+        """Make the draws of the core's result; warn of what went wrong, for the caller of the caller's caller."""
         kept = int(result["draws_done"].min())
         if not result["completed"]:
             warnings.warn(
                 f"interrupted: {kept} of {self.draws} draws of each chain are returned"
                 + (" (the warm-up was not over)." if kept == 0 and self.schedule.phases else "."),
-                stacklevel=3,
+                stacklevel=4,
             )
         nonfinite = result["nonfinite"] + result["warmup_nonfinite"]
         if nonfinite.any():
@@ -97,7 +111,7 @@ class PreparedRun:
                 f"{int(nonfinite.sum())} proposals had a log-likelihood or gradient that is not finite and were "
                 f"rejected (by chain: {nonfinite.tolist()}; {int(result['warmup_nonfinite'].sum())} of them in "
                 'warm-up, where a few are harmless); if there are many, scale X and y or use dtype="float64".',
-                stacklevel=3,
+                stacklevel=4,
             )
         stable = _stability(result["warmup_stable"])
         if stable is False:
@@ -105,7 +119,7 @@ class PreparedRun:
                 f"the warm-up ended after {int(result['warmup_steps'].sum())} steps with step size or log-likelihood "
                 "still moving, or differing between chains; give more steps, such as warmup=200_000, and look at the "
                 "verdict of the summary.",
-                stacklevel=3,
+                stacklevel=4,
             )
         whole = result["theta"]
         theta = whole.part(0, len(self.start), kept) if isinstance(whole, DeviceArray) else whole[:, :kept]
@@ -148,10 +162,12 @@ def prepare_run(
     """Check and resolve the arguments of `patrac_native.sample`, with its errors."""
     if not isinstance(post, Posterior):
         raise TypeError(f"post must be a Posterior; got {type(post).__name__}.")
-    choice = choose_device(device, post, kernel if isinstance(kernel, Kernel) else None)
+    kernel, reason = _resolve_kernel(kernel, warmup, post, "cpu" if device == "auto" else device)
+    choice = choose_device(device, post, kernel)
     if keep_on_device:
         choice = choice.to_keep()
-    kernel, reason = _resolve_kernel(kernel, warmup, post, choice.device)
+    if choice.device == "cpu" and choice.rival is None and post.device_inputs is not None:
+        post.core_model  # noqa: B018 - the run needs the inputs on the host, so nothing is asked of the device
     schedule = _resolve_warmup(warmup, kernel, post)
     chains = check_count(chains, "chains")
     draws = check_count(draws, "draws")

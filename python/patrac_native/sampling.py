@@ -185,12 +185,15 @@ def sample_many(
 
 def _carry_out(runs: Sequence[PreparedRun], progress: bool | None) -> list[Draws]:
     """Run all on the device that serves them; their draws, up to the first that was interrupted."""
-    runs = settle_device(runs)
+    runs, model = settle_device(runs)
     started = time.perf_counter()
     with _ProgressBar(sum(run.steps for run in runs), progress) as report:
-        results = execute(runs, report)
+        results = execute(runs, report, model=model)
     seconds = time.perf_counter() - started
-    return [run.draws_from(result, seconds) for run, result in zip(runs, results, strict=False)]
+    all_draws = []  # in a loop of this frame, which the warnings of draws_from() count
+    for run, result in zip(runs, results, strict=False):
+        all_draws.append(run.draws_from(result, seconds))
+    return all_draws
 
 
 class _ProgressBar:

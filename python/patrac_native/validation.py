@@ -46,9 +46,7 @@ def _as_numbers(value: Any, name: str, advice: str) -> npt.NDArray[Any]:
     if hasattr(value, "detach") and hasattr(value, "cpu"):  # a torch tensor; NumPy refuses one that requires grad
         value = value.detach().cpu()
     try:
-        if (place_of(value) or (HOST, 0))[0] != HOST:
-            value = np.from_dlpack(value, device="cpu", copy=True)
-        array = np.asarray(value)
+        array = _as_array(value)
     except (ValueError, TypeError, BufferError) as error:  # rows of unequal length, torch types that NumPy has not
         raise TypeError(f"{name} must be a rectangular array of numbers; NumPy could not read it: {error}") from error
     if array.dtype.kind == "O":
@@ -59,6 +57,19 @@ def _as_numbers(value: Any, name: str, advice: str) -> npt.NDArray[Any]:
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{name} must hold real numbers; got dtype {array.dtype}. {advice}")
     return array
+
+
+def _as_array(value: Any) -> npt.NDArray[Any]:
+    """Read an array by NumPy's own ways, or where they fail for one on a device, as CuPy's do, by DLPack."""
+    on_device = (place_of(value) or (HOST, 0))[0] != HOST
+    try:
+        array = np.asarray(value)
+        if not (on_device and array.dtype.kind == "O"):
+            return array
+    except TypeError:
+        if not on_device:
+            raise
+    return np.from_dlpack(value, device="cpu", copy=True)
 
 
 def check_finite(
