@@ -230,15 +230,6 @@ def test_capsules_of_torch(kind: str, copy: bool) -> None:
         np.testing.assert_array_equal(post.X, X)
 
 
-@pytest.mark.parametrize("kind", ["uint8", "float32"])
-def test_capsules_of_jax(kind: str) -> None:
-    jax = pytest.importorskip("jax")
-    X = inputs(50, 6, kind)
-    post = posterior(OnDevice(jax.numpy.asarray(X)))
-    assert post.device_inputs is not None and post.device_inputs.core.dtype == kind
-    np.testing.assert_array_equal(post.X, X)
-
-
 def test_a_capsule_is_taken_once() -> None:
     capsule = inputs(5, 2, "float32").__dlpack__()
     _core.DeviceInputs.from_dlpack("emulated:4", capsule, True)

@@ -68,14 +68,14 @@ def with_clock(monkeypatch: pytest.MonkeyPatch, *, first: float = 0.0, **seconds
 @pytest.mark.usefixtures("rival")
 def test_both_are_timed_and_the_cpu_beats_an_emulated_device() -> None:
     """Blocks whose threads the host makes anew for each launch are slower by far."""
-    draws = sampled()
+    draws = sampled(draws=50_000)
     assert draws.settings["device"] == "cpu"
     reason = draws.settings["device_reason"]
     found = re.search(r"took (\S+) s on the CPU and (\S+) s on emulated", reason)
     assert found is not None and 0 < float(found[1]) < float(found[2])
     assert reason.startswith("timed on the run's first steps: a step of all chains took")
     assert reason.endswith(f"on {RIVAL} (emulated)")
-    np.testing.assert_array_equal(draws.theta, sampled(device="cpu").theta)
+    np.testing.assert_array_equal(draws.theta, sampled(draws=50_000, device="cpu").theta)
 
 
 @pytest.mark.usefixtures("rival")
