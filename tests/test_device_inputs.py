@@ -179,6 +179,34 @@ def test_auto_goes_where_the_inputs_are(monkeypatch: pytest.MonkeyPatch) -> None
     draws = run(posterior(OnDevice(X)), KERNEL, "auto")
     assert (draws.settings["device"], draws.settings["device_reason"]) == ("emulated:4", "the inputs are there")
     np.testing.assert_array_equal(draws.theta, run(posterior(X), KERNEL, "emulated:4").theta)
+    assert 'device="auto" means emulated:4: the inputs are there' in posterior(OnDevice(X)).describe()
+
+
+@pytest.mark.parametrize("first", ["there", "here"])
+def test_auto_takes_several_to_one_place(first: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the device where some of the inputs are there, or all to the CPU with the reason of the one that must."""
+    monkeypatch.setattr(device, "RIVAL", "emulated:4")
+    X = inputs(40, 4, "float32")
+    arguments: dict[str, Any] = {"draws": 5, "warmup": None, "seed": 3, "progress": False}
+
+    def both(there: pn.Posterior, here: pn.Posterior) -> tuple[list[pn.Posterior], str, str]:
+        posts = [there, here] if first == "there" else [here, there]
+        settings = [draws.settings for draws in pn.sample_many(posts, KERNEL, device="auto", **arguments)]
+        [told] = {(one["device"], one["device_reason"]) for one in settings}
+        return posts, *told
+
+    posts, where, reason = both(posterior(OnDevice(X)), posterior(X))
+    assert (where, reason) == ("emulated:4", "the inputs are there")
+    _, where, reason = both(posterior(OnDevice(X)), posterior(X, dtype="float64"))
+    assert where == "cpu" and reason.startswith("emulated:4 does not run it: posts must be of one dtype")
+    fixed = posterior(OnDevice(X), likelihood="gaussian")
+    noise = pn.Posterior(
+        fixed.net, fixed.architecture, problems.PRIOR, pn.Gaussian("sampled", a=2.0, b=1.0), X, np.ones((40, 3))
+    )
+    posts, where, reason = both(fixed, noise)
+    assert (where, reason) == ("cpu", "a sampled variance runs there alone")
+    draws = pn.sample_many(posts, KERNEL, device="auto", **arguments)
+    assert ["variance" in one.stats for one in draws] == [post is noise for post in posts]
 
 
 def test_a_run_on_the_cpu_leaves_nothing_on_the_device() -> None:
@@ -289,7 +317,7 @@ def test_what_is_not_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
     X = inputs(5, 2, "float32")
     with pytest.raises(
-        TypeError, match=r"X: its library does not hand it out \(Can't export .*\)\. Make a dense array"
+        TypeError, match=r"X: its library does not hand it out \(Can't export .*\)\. Give a dense array"
     ):
         posterior(Elsewhere(X))
     both = Elsewhere(X)

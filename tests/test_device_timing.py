@@ -50,7 +50,7 @@ class Clock:
         for run in runs:
             trial = run.trial(steps)
             assert trial.config is not None and trial.steps_of_chain == trial.draws * trial.thin == steps
-            assert trial.thin <= run.steps_of_draw
+            assert trial.draws <= run.draws
         return self.first + steps * self.seconds[where]
 
     @property
@@ -71,10 +71,8 @@ def test_both_are_timed_and_the_cpu_beats_an_emulated_device() -> None:
     draws = sampled(draws=50_000)
     assert draws.settings["device"] == "cpu"
     reason = draws.settings["device_reason"]
-    found = re.search(r"took (\S+) s on the CPU and (\S+) s on emulated", reason)
+    found = re.search(r"takes about (\S+) s on the CPU and (\S+) s on emulated:2 \(emulated\), a step of", reason)
     assert found is not None and 0 < float(found[1]) < float(found[2])
-    assert reason.startswith("timed on the run's first steps: a step of all chains took")
-    assert reason.endswith(f"on {RIVAL} (emulated)")
     np.testing.assert_array_equal(draws.theta, sampled(draws=50_000, device="cpu").theta)
 
 
@@ -85,7 +83,10 @@ def test_the_faster_one_runs(cpu: float, emulated: float, chosen: str, monkeypat
     with_clock(monkeypatch, cpu=cpu, emulated=emulated)
     draws = sampled(warmup=pn.Warmup((pn.Phase(30),)))
     assert draws.settings["device"] == chosen
-    assert f"took {cpu:.2g} s on the CPU and {emulated:.2g} s on {RIVAL}" in draws.settings["device_reason"]
+    assert draws.settings["device_reason"] == (
+        f"by the time of its first steps, the run takes about {50 * cpu:.2g} s on the CPU and {50 * emulated:.2g} s on "
+        f"{RIVAL} (emulated), a step of all chains {cpu:.2g} s and {emulated:.2g} s"
+    )
     named = sampled(warmup=pn.Warmup((pn.Phase(30),)), device=chosen)
     np.testing.assert_array_equal(draws.theta, named.theta)
     assert named.settings["device_reason"] == "given"
@@ -106,7 +107,7 @@ def test_what_is_done_once_is_not_counted_as_a_step(
     assert steps[:3] == [1, 1, 1] and steps[1:] == sorted(steps[1:]) and steps[-1] <= most
     if most > 1:
         assert found.step == pytest.approx(step, rel=1e-6)
-        assert (steps[-1] - 1) * step >= device_timing.TIMED or steps[-1] > most - run.steps_of_draw
+        assert (steps[-1] - 1) * step >= device_timing.TIMED or steps[-1] > most - run.draws
         assert (steps[-1] - 1) * step <= max(3 * device_timing.TIMED, 2 * step)
 
 
@@ -118,7 +119,7 @@ def test_a_short_run_tells_nothing_of_long_ones(monkeypatch: pytest.MonkeyPatch)
     assert sampled(post, draws=3).settings["device"] == "cpu"
     timed = len(clock.timed)
     reason = sampled(post, draws=100_000).settings["device_reason"]
-    assert len(clock.timed) > timed and "took 1e-06 s on the CPU and 2e-06 s" in reason
+    assert len(clock.timed) > timed and "a step of all chains 1e-06 s and 2e-06 s" in reason
 
 
 @pytest.mark.usefixtures("rival")
@@ -157,17 +158,33 @@ def test_short_runs_stay_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("rival")
-def test_timings_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a posterior, for the same kernel, chains and threads."""
-    clock, post = with_clock(monkeypatch, cpu=2e-2, emulated=1e-2), posterior()
+@pytest.mark.parametrize("emulated", [1e-2, 3e-2])
+def test_timings_are_remembered(emulated: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a posterior, for the same kernel, chains, threads and thinning; no model is made for what is known."""
+    clock, post = with_clock(monkeypatch, cpu=2e-2, emulated=emulated), posterior()
     first = sampled(post)
-    timed = len(clock.timed)
-    assert sampled(post, draws=300).settings["device_reason"] == first.settings["device_reason"]
-    assert len(clock.timed) == timed
-    for changed in ({"chains": 3}, {"kernel": pn.PCN(0.1)}, {"threads": 2}):
+    timed, made = len(clock.timed), []
+    monkeypatch.setattr(device_timing, "joined_model", lambda runs: made.append(runs) or joined_model(runs))
+    again = sampled(post, draws=300, warmup=pn.Warmup((pn.Phase(100),)))
+    assert again.settings["device"] == first.settings["device"]
+    assert len(clock.timed) == timed and not made
+    for changed in ({"chains": 3}, {"kernel": pn.PCN(0.1)}, {"threads": 2}, {"thin": 3}):
         sampled(post, **changed)
-        assert len(clock.timed) > timed
+        assert len(clock.timed) > timed and made
         timed = len(clock.timed)
+
+
+@pytest.mark.usefixtures("rival")
+def test_what_is_done_once_decides_a_short_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the words have the times that decided."""
+    times = {"cpu": device_timing.Pace(0.0, 2e-2), RIVAL: device_timing.Pace(5.0, 1e-2)}
+    monkeypatch.setattr(device_timing, "_pace", lambda runs, _: times[runs[0].device])
+    for draws, device_of_run, words in (
+        (101, "cpu", "2 s on the CPU and 6 s on"),
+        (1001, RIVAL, "20 s on the CPU and 15 s on"),
+    ):
+        settings = sampled(draws=draws).settings
+        assert settings["device"] == device_of_run and words in settings["device_reason"]
 
 
 @pytest.mark.usefixtures("rival")
@@ -232,6 +249,24 @@ def test_the_loser_leaves_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     used = post.device_model(RIVAL)
     sampled(post, chains=3)
     assert post.device_model(RIVAL) is used
+
+
+@pytest.mark.usefixtures("rival")
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_trial_that_fails_leaves_no_model(error: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
+    def paces(runs: Any, _: Any) -> device_timing.Pace:
+        if runs[0].device == "cpu":
+            return device_timing.Pace(0.0, 1.0)
+        raise error("out of memory")
+
+    monkeypatch.setattr(device_timing, "_pace", paces)
+    post = posterior()
+    if error is RuntimeError:
+        assert sampled(post).settings["device_reason"] == f"{RIVAL} does not run it: out of memory"
+    else:
+        with pytest.raises(error):
+            sampled(post)
+    assert not post.has_device_model(RIVAL)
 
 
 @pytest.mark.usefixtures("rival")

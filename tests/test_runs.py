@@ -92,7 +92,10 @@ def test_warnings_of_a_run_name_the_line_that_ran_it() -> None:
         pn.sample(overflowing(), pn.PCN(1.0), **few)
     with pytest.warns(UserWarning, match="not finite") as together:
         pn.sample_many([overflowing()], pn.PCN(1.0), **few)
-    assert {warning.filename for warning in [*alone, *together]} == {__file__}
+    with pytest.warns(UserWarning, match="while sampling") as before:
+        pn.sample(overflowing(), pn.PCNL(0.1, adapt="always"), **few)
+        pn.sample_many([overflowing()], pn.PCNL(0.1, adapt="always"), **few)
+    assert {warning.filename for warning in [*alone, *together, *before]} == {__file__}
 
 
 # Interruption and progress

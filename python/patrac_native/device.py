@@ -45,9 +45,9 @@ class DeviceChoice:
     Attributes
     ----------
     device, reason : str
-        The device and why, in words; "cpu" and no words while there is a rival.
+        The device and why, in words. While there is a rival: "cpu", and why the rival is preferred, or nothing.
     rival : str, optional
-        A device that does the run as well, for `settle_device` to time both.
+        A device that does the run as well, for `settle_device` to decide.
     """
 
     device: str
@@ -69,6 +69,8 @@ class DeviceChoice:
     def __str__(self) -> str:
         if self.rival is None:
             return f"{self.device}: {self.reason}"
+        if self.reason:
+            return f"{self.rival}: {self.reason}"
         name = device_status(self.rival)["name"]
         return f"the faster of the CPU and {self.rival} ({name}), timed on the first steps of a run"
 
@@ -96,7 +98,7 @@ def choose_device(device: str, post: Posterior, kernel: Kernel) -> DeviceChoice:
         if why:
             return DeviceChoice("cpu", why)
         if post.device_inputs is not None and post.device_inputs.are_read_by(RIVAL):
-            return DeviceChoice(RIVAL, "the inputs are there")
+            return DeviceChoice("cpu", "the inputs are there", RIVAL)
         return DeviceChoice("cpu", "", RIVAL)
     if device == "cpu":
         return DeviceChoice(device, "given")

@@ -118,7 +118,10 @@ def _by_dlpack(X: Any, device: str, copy: bool) -> _core.DeviceInputs:
         # torch hands capsules out of the current device alone.
         if hasattr(X, "__cuda_array_interface__"):
             return _by_pointer(X, X.__cuda_array_interface__, device, copy)
-        raise TypeError(f"X: its library does not hand it out ({error}). Make a dense array of it.") from error
+        raise TypeError(
+            f"X: its library does not hand it out ({error}). Give a dense array of the current device, or copy it to "
+            "the host."
+        ) from error
     return _core.DeviceInputs.from_dlpack(device, capsule, copy, stream)
 
 

@@ -42,8 +42,8 @@ class Posterior:
         `Gaussian(variance)`, `Gaussian("sampled")`, `Categorical(scale)` or `Bernoulli()`.
     X : array_like, shape (n, d)
         Finite inputs, n >= 1. Those of type uint8, float32 and float64 keep it. What another library has on a CUDA
-        device in one of these types (DLPack or `__cuda_array_interface__`) stays there for runs with device="cuda" and
-        is checked there; what works on the host (evaluation, runs on the CPU) copies it at its first use.
+        device in one of these types (DLPack or `__cuda_array_interface__`) is checked there and stays there for runs
+        with device="cuda" or "auto"; what works on the host (evaluation, runs on the CPU) copies it at its first use.
     y : array_like
         (n,) or (n, m) numbers, labels 0..m-1 of shape (n,), or zeros and ones, as the likelihood wants.
     sample_weight : array_like, shape (n,), optional
@@ -70,7 +70,7 @@ class Posterior:
         The inputs on the host.
     y, row_weights : ndarray
         Targets and the factor of each row's term, as the likelihood's checks return them.
-    device_inputs : DeviceInputs or None
+    device_inputs : InputsOnDevice or None
         The inputs that came on a device.
     level : str
         Instruction-set level of the compiled code.

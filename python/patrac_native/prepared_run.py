@@ -64,11 +64,6 @@ class PreparedRun:
         return self.schedule.steps + self.draws * self.thin
 
     @property
-    def steps_of_draw(self) -> int:
-        """From one kept state to the next on average, the warm-up among them, rounded up."""
-        return -(-self.steps_of_chain // self.draws)
-
-    @property
     def config(self) -> _core.RunConfig:
         """The run as the core takes it."""
         kernel, post = self.kernel, self.post
@@ -89,11 +84,11 @@ class PreparedRun:
         )
 
     def trial(self, steps: int) -> PreparedRun:
-        """The first steps of each chain, for timing: without a warm-up, with draws as far apart as the run's.
+        """About the first `steps` steps of each chain, not more, for timing: no warm-up, the run's thinning and draws.
 
-        `steps` is at most `steps_of_draw` or a multiple of it.
+        Where more steps are asked for than the draws take, draws are further apart.
         """
-        draws = max(1, steps // self.steps_of_draw)
+        draws = min(self.draws, max(1, steps // self.thin))
         return replace(self, schedule=Warmup(()), draws=draws, thin=steps // draws, keep_on_device=False)
 
     def draws_from(self, result: dict[str, Any], seconds: float) -> Draws:

@@ -37,7 +37,8 @@ def sample(
 
     Every step of every chain is a function of (seed, chain, step, state): the draws do not depend on `threads`, and
     `thin=10, draws=100` gives every tenth state of `thin=1, draws=1000`. Ctrl-C ends the run at the next step; the
-    draws that all chains have by then are returned with a warning.
+    draws that all chains have by then are returned with a warning; while `device="auto"` times its first steps there
+    are none, and KeyboardInterrupt is raised.
 
     Parameters
     ----------
@@ -70,9 +71,9 @@ def sample(
     device : {"auto", "cpu", "cuda"}
         Where to run. "cuda": one block of GPU threads for each chain, all chains in one launch, or the rows of few
         chains over all of the GPU; PCN, PCNL and MGrad, fixed variances. "auto" is whichever of the two is faster,
-        timed on the run's own first steps, or the CPU where the run is short, needs it, or has no GPU beside it:
-        `draws.settings` has "device" and "device_reason". The two differ by rounding, so name one for a run that is to
-        be repeated to the bit.
+        timed on the run's own first steps; the GPU where the inputs are there; or the CPU where the run is short, needs
+        it, or has no GPU beside it: `draws.settings` has "device" and "device_reason". The two differ by rounding, so
+        name one for a run that is to be repeated to the bit.
     keep_on_device : bool
         Whether theta stays on the device, where `draws.device_theta` hands it to other libraries (`DeviceArray`); the
         first use of `draws.theta` copies it to the host. Not for the CPU.
@@ -164,8 +165,9 @@ def sample_many(
     if not isinstance(init, str):
         raise TypeError(f'init must be "auto", "map" or "prior"; got {type(init).__name__}.')
     first_seed = resolve_seed(seed)
-    runs = [
-        prepare_run(
+    runs = []
+    for index, post in enumerate(posts):  # in a loop of this frame, which the warnings of prepare_run() count
+        run = prepare_run(
             post,
             kernel,
             chains=chains,
@@ -178,8 +180,7 @@ def sample_many(
             device=device,
             keep_on_device=keep_on_device,
         )
-        for index, post in enumerate(posts)
-    ]
+        runs.append(run)
     return _carry_out(runs, progress)
 
 

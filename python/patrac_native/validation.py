@@ -69,6 +69,8 @@ def _as_array(value: Any) -> npt.NDArray[Any]:
     except TypeError:
         if not on_device:
             raise
+    if np.lib.NumpyVersion(np.__version__) < "2.1.0":
+        raise TypeError("it is on a device, from where NumPy brings arrays only since 2.1; copy it to the host")
     return np.from_dlpack(value, device="cpu", copy=True)
 
 
