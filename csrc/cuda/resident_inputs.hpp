@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "fold.hpp"
+#include "readable_inputs.hpp"
 
 namespace patrac::PATRAC_LEVEL {
 

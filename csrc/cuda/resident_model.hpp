@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "fold.hpp"
+#include "readable_inputs.hpp"
 #include "run.hpp"
 #include "wide_inputs.hpp"
 

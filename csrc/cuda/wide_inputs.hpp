@@ -1,4 +1,4 @@
-// The inputs of a wide first layer as the matrix units read them, made of a flattened model.
+// The inputs of a wide first layer as the matrix units read them, laid out on the device.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 #include "device.hpp"
 #include "flat_model.hpp"
-#include "fold.hpp"
+#include "readable_inputs.hpp"
 #include "slab_memory.hpp"
 #include "wide_layer.hpp"
 
