@@ -120,7 +120,9 @@ def test_draws_are_those_of_inputs_on_the_host(architecture: str, kind: str, dty
     assert there.plan() == here.plan() and there.hidden_dim == here.hidden_dim and there.n_rows == 70
     error = 1e-12 if dtype == "float64" else 1e-5
     np.testing.assert_allclose(there.fit_quality.network, here.fit_quality.network, rtol=error)
-    assert there.device_inputs is not None and f"the inputs are on {there.device_inputs.place}" in there.describe()
+    assert (
+        there.inputs.on_device is not None and f"the inputs are on {there.inputs.on_device.place}" in there.describe()
+    )
     assert repr(there) == repr(here)
 
 
@@ -130,7 +132,7 @@ def test_wide_layers_and_shared_blocks(kind: str, device: str) -> None:
     X = inputs(900, 300, kind)
     models = [posterior(x, "full").device_model(device) for x in (X, put(X, device))]
     theta = posterior(X, "full").theta_map.astype(np.float32)[None]
-    assert posterior(put(X, device), "full").device_inputs is not None
+    assert posterior(put(X, device), "full").inputs.on_device is not None
     assert models[1].layout(False, 1) == models[0].layout(False, 1)
     assert models[1].layout(False, 1)["wide_inputs"] == ("bytes" if kind == "uint8" else "floats")
     for found, expected in zip(*(model.log_likelihood_and_grad(theta) for model in models), strict=True):
@@ -166,7 +168,7 @@ def test_many_data_sets(device: str) -> None:
         pn.sample_many([posterior(x) for x in given], KERNEL, device=device, **arguments)
         for given in ([put(X, device) for X in sets], sets)
     )
-    assert posterior(put(sets[0], device)).device_inputs is not None
+    assert posterior(put(sets[0], device)).inputs.on_device is not None
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_array_equal(ours.theta, theirs.theta)
     assert not np.array_equal(found[0].theta, found[1].theta)
@@ -254,7 +256,7 @@ def test_capsules_of_torch(kind: str, copy: bool) -> None:
     rows, columns = torch.from_numpy(X), torch.from_numpy(X.T.copy()).T
     for tensor in (rows, columns, torch.from_numpy(X.repeat(2, axis=0))[::2]):
         post = posterior(OnDevice(tensor), copy=copy)
-        assert post.device_inputs is not None and post.device_inputs.core.dtype == kind
+        assert post.inputs.on_device is not None and post.inputs.on_device.core.dtype == kind
         np.testing.assert_array_equal(post.X, X)
 
 
@@ -364,7 +366,7 @@ def test_what_needs_the_host_at_once() -> None:
 def test_other_types_come_by_way_of_the_host() -> None:
     X = random_bytes(20, 4).astype(np.int32)
     post = posterior(OnDevice(X))
-    assert post.device_inputs is None and post.X.dtype == np.float64
+    assert post.inputs.on_device is None and post.X.dtype == np.float64
     np.testing.assert_array_equal(post.X, X)
     y = np.linspace(0, 1, 20)[:, None].repeat(3, axis=1)
     on_device = pn.Posterior(network((4, 9, 8, 3)), pn.Full(), problems.PRIOR, pn.Gaussian(1.0), X, OnDevice(y))
@@ -375,17 +377,17 @@ def test_networks_that_are_too_deep_for_a_device() -> None:
     X, sizes = inputs(9, 4, "float32"), (4, *[3] * _core.MOST_DEVICE_LAYERS, 1)
     for x in (X, OnDevice(X)):
         post = pn.Posterior(network(sizes), pn.Full(), problems.PRIOR, pn.Gaussian(1.0), x, X[:, 0])
-        assert post.device_inputs is None and np.isfinite(post.fit_quality.network)
+        assert post.inputs.on_device is None and np.isfinite(post.fit_quality.network)
 
 
 def test_arrays_of_the_host_are_no_device_inputs() -> None:
     torch = pytest.importorskip("torch")
     X = inputs(20, 4, "float32")
     for same in (X, torch.from_numpy(X), torch.from_numpy(X).requires_grad_()):
-        assert posterior(same).device_inputs is None
+        assert posterior(same).inputs.on_device is None
     net = network((4, 9, 8, 3))
     listed = pn.Posterior(net, pn.Full(), problems.PRIOR, pn.Gaussian(1.0), X.tolist(), X[:, :3])
-    assert listed.device_inputs is None
+    assert listed.inputs.on_device is None
 
 
 def test_arrays_that_numpy_reads_are_left_to_it() -> None:
@@ -464,7 +466,7 @@ def test_bad_inputs_are_told_as_on_the_host(case: str, device: str) -> None:
 def test_largest_floats_are_let_through() -> None:
     X = inputs(30, 4, "float64")
     X[5, 1] = float(np.finfo(np.float32).max) * (1 + 1e-9)  # rounds to the largest
-    assert posterior(OnDevice(X), dtype="float32").device_inputs is not None
+    assert posterior(OnDevice(X), dtype="float32").inputs.on_device is not None
 
 
 @pytest.mark.parametrize(

@@ -46,14 +46,15 @@ def describe_posterior(post: Posterior) -> str:
         lines.append(text)
         if not network.separate and index < len(network.layer_sizes) - 1:
             lines.append(_named_nodes(post, index))
-    if post.device_inputs is None:
+    there = post.inputs.on_device
+    if there is None:
         lines.append(
             f"engine: {post.dtype.name}, level {post.level}, tiles of {post.core_model.tile_rows} rows, "
             f"{post.core_model.cached_bytes / 2**20:.2f} MiB of cached data"
         )
     else:
         lines.append(
-            f"engine: {post.dtype.name}; the inputs are on {post.device_inputs.place}, where runs on that device read "
+            f"engine: {post.dtype.name}; the inputs are on {there.place}, where runs on that device read "
             "them; what runs on the host copies them there at its first use"
         )
     if is_last_layer_gaussian(post):

@@ -1,4 +1,4 @@
-"""Which device runs the chains, and why: what device="auto" means, what it must not be asked for, and its models."""
+"""Which devices may run the chains, and why: what device="auto" weighs, what is refused, and a device's models."""
 
 from __future__ import annotations
 
@@ -97,7 +97,8 @@ def choose_device(device: str, post: Posterior, kernel: Kernel) -> DeviceChoice:
         why = f"no CUDA device: {status['reason']}" if not status["usable"] else _only_on_cpu(post, kernel)
         if why:
             return DeviceChoice("cpu", why)
-        if post.device_inputs is not None and post.device_inputs.are_read_by(RIVAL):
+        there = post.inputs.on_device
+        if there is not None and there.are_read_by(RIVAL):
             return DeviceChoice("cpu", "the inputs are there", RIVAL)
         return DeviceChoice("cpu", "", RIVAL)
     if device == "cpu":

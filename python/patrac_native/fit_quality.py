@@ -86,9 +86,10 @@ def _is_sampled(likelihood: Likelihood) -> bool:
 
 def _of_trained(post: Posterior) -> float:
     """Evaluate l at the trained values, on the device of the inputs unless they have come to the host."""
-    if post.device_inputs is None or post.has_core_model:
+    there = post.inputs.on_device
+    if there is None or post.has_core_model:
         return float(post.log_likelihood(post.theta_map, threads=1))
-    model = post.device_model(post.device_inputs.device)
+    model = post.device_model(there.device)
     return float(model.log_likelihood(post.theta_map.astype(post.dtype)[None])[0])
 
 

@@ -12,8 +12,8 @@ from patrac_native.architectures import Architecture
 from patrac_native.choice import check_kernel
 from patrac_native.compiled_likelihood import at_variance, check_range, fixed_likelihood
 from patrac_native.device import join_data_sets
-from patrac_native.device_inputs import take_inputs
 from patrac_native.fit_quality import FitQuality, fit_quality
+from patrac_native.inputs import Inputs
 from patrac_native.kernels import Exact, MGrad
 from patrac_native.last_layer import ExactPosterior, WhitenedQuadratic, is_last_layer_gaussian, whiten
 from patrac_native.likelihoods import Gaussian, Likelihood
@@ -21,7 +21,7 @@ from patrac_native.network import Network
 from patrac_native.partial_network import PartialNetwork
 from patrac_native.prior import TraceClassPrior
 from patrac_native.threads import thread_count
-from patrac_native.validation import FloatArray, cast_checked, check_count, check_inputs_as_they_are, check_seed
+from patrac_native.validation import FloatArray, cast_checked, check_count, check_seed
 
 
 class Posterior:
@@ -64,14 +64,10 @@ class Posterior:
         See `PartialNetwork`, which is `network`.
     network : PartialNetwork
         The part that draws keep.
-    n_rows : int
-        n.
-    X : ndarray, shape (n, d)
-        The inputs on the host.
+    inputs : Inputs
+        X, where it is.
     y, row_weights : ndarray
         Targets and the factor of each row's term, as the likelihood's checks return them.
-    device_inputs : InputsOnDevice or None
-        The inputs that came on a device.
     level : str
         Instruction-set level of the compiled code.
 
@@ -112,12 +108,7 @@ class Posterior:
             )
         self.network = PartialNetwork(net, architecture, prior, dtype=dtype, level=level)
         self.likelihood = likelihood
-        self.device_inputs = take_inputs(X, self.network, copy=copy)
-        if self.device_inputs is None:
-            inputs = check_inputs_as_they_are(X, self.network.n_inputs)
-            self.X = inputs.copy(order="K") if copy else inputs.view()
-            self.X.flags.writeable = False
-        self.n_rows = len(self.X) if self.device_inputs is None else self.device_inputs.core.shape[0]
+        self.inputs = Inputs(X, self.network, copy=copy)
         self.y = likelihood.check_targets(y, self.n_rows, self.network.n_outputs)
         self.y.flags.writeable = False
         self.row_weights = likelihood.row_weights(sample_weight, self.n_rows)
@@ -127,9 +118,8 @@ class Posterior:
         check_range(self.reference_likelihood, self.row_weights, self.network.n_outputs, self.network.dtype)
         self._targets = np.ascontiguousarray(self.y, dtype=np.float64)
         cast_checked(self._targets, self.network.dtype, "y")  # the engine's own conversion would be silent
-        self._in_place = not copy
         self._device_models: dict[str, Any] = {}
-        if self.device_inputs is None:
+        if self.inputs.on_device is None:
             self.core_model  # noqa: B018 - made at once, so that what it takes is taken here
 
     @property
@@ -176,6 +166,16 @@ class Posterior:
     def permutation(self) -> list[npt.NDArray[np.intp]]:
         """Ranked node -> the trained network's own node, for each layer."""
         return self.network.permutation
+
+    @property
+    def n_rows(self) -> int:
+        """n, the number of rows of X."""
+        return self.inputs.n_rows
+
+    @property
+    def X(self) -> npt.NDArray[Any]:
+        """The inputs on the host, shape (n, d), read-only; those that came on a device are copied at the first use."""
+        return self.inputs.host
 
     @property
     def hidden_dim(self) -> int:
@@ -367,14 +367,6 @@ class Posterior:
         """Sufficient statistics in the whitened eigenbasis, or None where l is not quadratic in theta."""
         return whiten(self) if is_last_layer_gaussian(self) else None
 
-    @cached_property
-    def X(self) -> npt.NDArray[Any]:
-        """The inputs on the host, shape (n, d); those that came on a device are copied at the first use."""
-        assert self.device_inputs is not None  # or else __init__ has set it
-        inputs = self.device_inputs.fetch()
-        inputs.flags.writeable = False
-        return inputs
-
     @property
     def has_core_model(self) -> bool:
         """Whether the compiled model has been made: from the start, unless the inputs are on a device."""
@@ -384,13 +376,12 @@ class Posterior:
     def core_model(self) -> Any:
         """The compiled model, for the sampler and for tests; it reads the inputs on the host."""
         return self.network.core_model(
-            self.reference_likelihood, self.X, self._targets, self.row_weights, in_place=self._in_place
+            self.reference_likelihood, self.X, self._targets, self.row_weights, in_place=self.inputs.in_place
         )
 
     def data_set(self, device: str) -> Any:
         """Plan and data as a device takes them, for the sampler."""
-        there = self.device_inputs
-        inputs = there.core if there is not None and there.are_read_by(device) else self.X
+        inputs = self.inputs.for_device(device)
         return self.network.data_set(device, self.reference_likelihood, inputs, self._targets, self.row_weights)
 
     def device_model(self, device: str) -> Any:

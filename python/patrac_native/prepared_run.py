@@ -161,7 +161,7 @@ def prepare_run(
     choice = choose_device(device, post, kernel)
     if keep_on_device:
         choice = choice.to_keep()
-    if choice.device == "cpu" and choice.rival is None and post.device_inputs is not None:
+    if choice.device == "cpu" and choice.rival is None and post.inputs.on_device is not None:
         post.core_model  # noqa: B018 - the run needs the inputs on the host, so nothing is asked of the device
     schedule = _resolve_warmup(warmup, kernel, post)
     chains = check_count(chains, "chains")
