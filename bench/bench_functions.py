@@ -20,8 +20,8 @@ import numpy.typing as npt
 import pytest
 from tables import Table, write_json
 
-from patrac_native import _core
-from patrac_native.floor import MULTIPLY_ADD, NORMAL, measure_rate
+from patrac_native.engine import _core
+from patrac_native.studies.floor import MULTIPLY_ADD, NORMAL, measure_rate
 from patrac_native.studies.tables import number
 
 DTYPES = ("float32", "float64")

@@ -19,7 +19,7 @@ from tables import Table, add_arguments, chosen, print_about, verdict, write_jso
 from timing import Side, time_beside_native
 from verify import verify, verify_gradients
 
-from patrac_native.floor import floor_microseconds, measure_rates, operations
+from patrac_native.studies.floor import floor_microseconds, measure_rates, operations
 from patrac_native.studies.tables import number
 
 HEADERS = [

@@ -8,7 +8,7 @@ import numpy as np
 from cases import Case
 
 import patrac_native as pn
-from patrac_native import _core
+from patrac_native.engine import _core
 
 # Errors of a gradient relative to its norm, and of l relative to l, against the CPU in float64.
 MOST_ERROR = {"float32": 1e-5, "float64": 1e-11}

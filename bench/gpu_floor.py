@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 from cases import Case
 
-from patrac_native.floor import MULTIPLY_ADD, operations
+from patrac_native.studies.floor import MULTIPLY_ADD, operations
 
 
 @dataclass(frozen=True)

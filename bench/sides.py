@@ -13,8 +13,8 @@ from peers_by_hand import by_hand, expert
 from timing import Side
 
 import patrac_native as pn
-from patrac_native import _core
-from patrac_native.floor import operations
+from patrac_native.engine import _core
+from patrac_native.studies.floor import operations
 
 # One call of a compiled JAX run takes about this long, so that what the call costs vanishes.
 CALL_SECONDS, MOST_CALL_STEPS = 0.05, 2000

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from patrac_native import _core, sampling
+from patrac_native.engine import _core
+from patrac_native.sampling import sampler as sampling
 
 # Blocks of one and of four host threads stand in for the GPU's; the device itself takes part where there is one.
 DEVICES = ("emulated:1", "emulated:4", "cuda")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from patrac_native.architectures import (
+from patrac_native.model.architectures import (
     Architecture,
     Custom,
     Full,
@@ -19,7 +19,7 @@ from patrac_native.architectures import (
     architecture_from_dict,
     rank_nodes,
 )
-from patrac_native.network import Network
+from patrac_native.network.network import Network
 
 
 def make_network(sizes: tuple[int, ...], seed: int = 0) -> Network:

@@ -4,9 +4,17 @@ import numpy as np
 import pytest
 
 import patrac_native as pn
-from patrac_native import _core, bench
-from patrac_native.cli import main
-from patrac_native.floor import MULTIPLY_ADD, NORMAL, floor_microseconds, measure_rate, measure_rates, operations
+from patrac_native.cli.main import main
+from patrac_native.engine import _core
+from patrac_native.studies import bench
+from patrac_native.studies.floor import (
+    MULTIPLY_ADD,
+    NORMAL,
+    floor_microseconds,
+    measure_rate,
+    measure_rates,
+    operations,
+)
 
 
 def posterior(architecture: pn.Architecture, likelihood: pn.Likelihood, m: int = 1) -> pn.Posterior:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from patrac_native import _core
+from patrac_native.engine import _core
 
 SCRIPT = Path(__file__).resolve().parents[1] / "bench" / "gpu.py"
 BROKEN = """

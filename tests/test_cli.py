@@ -14,12 +14,12 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 import patrac_native as pn
-from patrac_native import cli
-from patrac_native.cli import main
-from patrac_native.evaluation import evaluate_regression, mixture_quantile
-from patrac_native.fit import FitData
-from patrac_native.predict import _shown, load_preprocessing
-from patrac_native.tuning import default_thin, default_warmup_steps
+from patrac_native.cli import main as cli
+from patrac_native.cli.main import main
+from patrac_native.tabular.evaluation import evaluate_regression, mixture_quantile
+from patrac_native.tabular.fit import FitData
+from patrac_native.tabular.predict import _shown, load_preprocessing
+from patrac_native.tabular.tuning import default_thin, default_warmup_steps
 
 # Small enough for a second a run; nothing below is about how well it fits.
 QUICK = ["--hidden", "6", "5", "--epochs", "60", "--l2", "1", "--chains", "2", "--draws", "20", "--thin", "5"]
@@ -182,7 +182,7 @@ def test_predictions_do_not_depend_on_the_blocks(
 ) -> None:
     table(33).drop(columns=["grade", "weight"]).to_csv(tmp_path / "new.csv", index=False)
     for name, block in (("a.csv", 2**26), ("b.csv", 4 * 40 * 7)):
-        monkeypatch.setattr("patrac_native.draws.BLOCK_BYTES", block)  # 7 rows of 40 float32 draws
+        monkeypatch.setattr("patrac_native.draws.draws.BLOCK_BYTES", block)  # 7 rows of 40 float32 draws
         assert main(["predict", str(fitted["numbers"]), str(tmp_path / "new.csv"), "--out", str(tmp_path / name)]) == 0
     a, b = (read_predictions(tmp_path / name).to_numpy() for name in ("a.csv", "b.csv"))
     # Means over draws are summed in another order for another block shape, which may turn over the last digit.
@@ -409,7 +409,8 @@ def test_a_command_that_cannot_be_loaded_does_not_stop_the_others(
 
 def test_help_and_info_load_nothing_heavy() -> None:
     code = (
-        "import sys; from patrac_native.cli import main; main(['info']); main(['--help']); main(['fit', '--help']); "
+        "import sys; from patrac_native.cli.main import main; "
+        "main(['info']); main(['--help']); main(['fit', '--help']); "
         "print('heavy:', [m for m in ('torch', 'pandas', 'matplotlib', 'scipy', 'jinja2') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

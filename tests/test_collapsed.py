@@ -12,7 +12,7 @@ import pytest
 import patrac_native as pn
 import problems
 import reference
-from patrac_native import _core
+from patrac_native.engine import _core
 from problems import Problem
 from rounding import assert_log_priors
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 import problems
-from patrac_native import _core
+from patrac_native.engine import _core
 from problems import ACTIVATIONS, ARCHITECTURES, LIKELIHOODS, NEEDS_HIDDEN, Problem
 from rounding import error_bounds
 

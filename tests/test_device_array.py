@@ -16,7 +16,7 @@ import pytest
 import patrac_native as pn
 import problems
 from conftest import Interrupt
-from patrac_native.device_array import DeviceArray
+from patrac_native.engine.device_array import DeviceArray
 from test_device_chains import KERNELS, WARMUPS, posterior, replicates, run
 from test_device_rows import many_rows
 

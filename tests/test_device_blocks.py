@@ -13,7 +13,7 @@ import pytest
 
 import patrac_native as pn
 import problems
-from patrac_native import _core
+from patrac_native.engine import _core
 from test_device import check
 from test_device_chains import ERROR_64, KERNELS, WARMUPS, assert_same_chains, posterior, run
 from test_device_rows import WIDE_ERROR, check_against_reference, many_rows, two_starts, wide_problem

@@ -12,7 +12,7 @@ import pytest
 import patrac_native as pn
 import problems
 from conftest import Interrupt
-from patrac_native import sampling
+from patrac_native.sampling import sampler as sampling
 from test_runs import overflowing
 
 # Step sizes at which about half of the moves are accepted on `posterior`.

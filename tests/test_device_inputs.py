@@ -13,9 +13,9 @@ import pytest
 
 import patrac_native as pn
 import problems
-from patrac_native import _core, device, device_inputs
-from patrac_native.device_inputs import InputsOnDevice, take_inputs
-from patrac_native.partial_network import PartialNetwork
+from patrac_native.engine import _core, device, device_inputs
+from patrac_native.engine.device_inputs import InputsOnDevice, take_inputs
+from patrac_native.model.partial_network import PartialNetwork
 from test_byte_inputs import network, random_bytes
 from test_device_chains import run
 

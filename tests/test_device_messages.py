@@ -9,8 +9,8 @@ import pytest
 
 import patrac_native as pn
 import problems
-from patrac_native import _core
-from patrac_native.device import device_status
+from patrac_native.engine import _core
+from patrac_native.engine.device import device_status
 
 CUDA: dict[str, Any] = _core.device_status("cuda")
 WITHOUT = "this build of patrac_native has no CUDA"

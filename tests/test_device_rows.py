@@ -104,8 +104,8 @@ def test_who_shares() -> None:
 KERNELS = (pn.PCN(0.02), pn.PCNL(0.0005), pn.MGrad(0.0002), pn.MGrad(0.0002, persistence=0.9))
 WARMUPS = {
     "none": None,
-    "band": pn.Warmup((pn.warmup.Phase(5, accept_all=True), pn.warmup.Phase(220, accept=(0.2, 0.4)))),
-    "target": pn.Warmup((pn.warmup.Phase(100, target=0.6, first_look=40, average=True),)),
+    "band": pn.Warmup((pn.Phase(5, accept_all=True), pn.Phase(220, accept=(0.2, 0.4)))),
+    "target": pn.Warmup((pn.Phase(100, target=0.6, first_look=40, average=True),)),
 }
 
 

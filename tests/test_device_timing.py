@@ -11,9 +11,10 @@ import pytest
 
 import patrac_native as pn
 import problems
-from patrac_native import _core, device, device_timing, execution
-from patrac_native.execution import joined_model
-from patrac_native.prepared_run import prepare_run
+from patrac_native.engine import _core, device
+from patrac_native.sampling import device_timing, execution
+from patrac_native.sampling.execution import joined_model
+from patrac_native.sampling.prepared_run import prepare_run
 
 KERNEL = pn.PCNL(0.02)
 RIVAL = "emulated:2"

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from patrac_native import _core
+from patrac_native.engine import _core
 
 FloatArray = npt.NDArray[Any]
 

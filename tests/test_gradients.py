@@ -15,7 +15,7 @@ import pytest
 import patrac_native as pn
 import problems
 import reference
-from patrac_native import _core
+from patrac_native.engine import _core
 from problems import ACTIVATIONS, ARCHITECTURES, LIKELIHOODS, NEEDS_HIDDEN, Problem
 from rounding import error_bounds
 

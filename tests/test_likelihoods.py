@@ -13,8 +13,8 @@ from scipy.optimize import minimize
 
 import patrac_native as pn
 import problems
-from patrac_native import _core
-from patrac_native.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, likelihood_from_dict
+from patrac_native.engine import _core
+from patrac_native.model.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, likelihood_from_dict
 
 torch = pytest.importorskip("torch")
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from patrac_native.network import ACTIVATIONS, Network, TrainingHistory
+from patrac_native.network.network import ACTIVATIONS, Network, TrainingHistory
 
 torch = pytest.importorskip("torch")
 nn = torch.nn

@@ -18,7 +18,7 @@ from types import ModuleType
 import pytest
 
 import patrac_native as pn
-from patrac_native import _core
+from patrac_native.engine import _core
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAVY = ("torch", "matplotlib", "scipy", "pandas", "arviz_stats", "arviz", "jinja2", "tqdm", "sklearn", "jax")
@@ -42,7 +42,7 @@ def test_dir_lists_the_public_names_alone() -> None:
 def test_import_loads_nothing_heavy() -> None:
     """What is heavy is loaded where it is used; so the import stays far below 0.4 s."""
     loaded = in_a_fresh_process("import sys, patrac_native; print(*sys.modules)").split()
-    assert "patrac_native._core" in loaded
+    assert "patrac_native.engine._core" in loaded
     assert [name for name in HEAVY if name in loaded] == []
 
 
@@ -69,7 +69,7 @@ def test_every_public_name_is_there_and_documented() -> None:
 def test_the_package_says_that_it_is_typed() -> None:
     files = importlib.resources.files("patrac_native")
     assert (files / "py.typed").is_file()
-    assert (files / "_core.pyi").is_file()
+    assert (files / "engine" / "_core.pyi").is_file()
 
 
 def methods(module: ModuleType, name: str) -> set[str]:
@@ -81,7 +81,7 @@ def declared_methods(body: str) -> set[str]:
 
 
 def test_the_stub_names_what_the_compiled_core_has() -> None:
-    stub = (importlib.resources.files("patrac_native") / "_core.pyi").read_text()
+    stub = (importlib.resources.files("patrac_native.engine") / "_core.pyi").read_text()
     declared = set(re.findall(r"^(?:def|class) ([A-Za-z]\w*)", stub, re.M)) | set(
         re.findall(r"^([A-Z_]\w+): ", stub, re.M)
     )

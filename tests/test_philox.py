@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 import noise_reference
-from patrac_native import _core
+from patrac_native.engine import _core
 
 LEVELS: list[str] = list(_core.testing.levels())
 DTYPES = ("float32", "float64")

@@ -12,7 +12,7 @@ from scipy import stats
 import patrac_native as pn
 import problems
 import reference
-from patrac_native import _core
+from patrac_native.engine import _core
 from problems import ARCHITECTURES, PRIOR
 from rounding import error_bounds
 

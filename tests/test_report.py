@@ -12,7 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import patrac_native as pn
-from patrac_native.report import Report, add_run_sections, format_number, write_json
+from patrac_native.reports.report import Report, add_run_sections, format_number, write_json
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -13,7 +13,7 @@ import pytest
 
 import patrac_native as pn
 import problems
-from patrac_native import sampling
+from patrac_native.sampling import sampler as sampling
 
 
 def small() -> pn.Posterior:

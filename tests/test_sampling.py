@@ -13,7 +13,7 @@ import noise_reference
 import patrac_native as pn
 import problems
 import reference
-from patrac_native import _core
+from patrac_native.engine import _core
 from problems import ARCHITECTURES, Problem
 from rounding import assert_log_priors
 

@@ -15,7 +15,7 @@ import pytest
 
 import patrac_native as pn
 import problems
-from patrac_native import store
+from patrac_native.network import files as store
 from problems import ARCHITECTURES, LIKELIHOODS
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import patrac_native as pn
+from patrac_native.sampling.warmup import paper_warmup
 from patrac_native.studies import abalone, demo, sine
 from patrac_native.studies.experiment import (
     KEPT_BYTES,
@@ -23,7 +24,6 @@ from patrac_native.studies.experiment import (
 from patrac_native.studies.problems import abalone_problem, sine_problem
 from patrac_native.studies.replicates import run_replicates
 from patrac_native.studies.tables import format_table, mean_sd, number
-from patrac_native.warmup import paper_warmup
 
 # Chains and training this short deserve these warnings; the tests are about what is done with the results.
 pytestmark = [

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from patrac_native.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
-from patrac_native.network import ACTIVATIONS, Network
-from patrac_native.training import OPTIMIZERS, PAPER_TRAINING, train
+from patrac_native.model.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
+from patrac_native.network.network import ACTIVATIONS, Network
+from patrac_native.training.training import OPTIMIZERS, PAPER_TRAINING, train
 
 torch = pytest.importorskip("torch")
 

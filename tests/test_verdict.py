@@ -13,9 +13,9 @@ import pytest
 
 import patrac_native as pn
 import problems
-from patrac_native.evidence import Evidence, longest_run
-from patrac_native.fit_quality import FitQuality, fit_quality
-from patrac_native.verdict import Finding, Verdict, judge
+from patrac_native.draws.evidence import Evidence, longest_run
+from patrac_native.draws.verdict import Finding, Verdict, judge
+from patrac_native.model.fit_quality import FitQuality, fit_quality
 
 GRID = np.linspace(-3, 3, 7)[:, None]
 SLOPES = np.array([[1.0], [0.9], [1.2], [0.7], [1.1], [0.8]])

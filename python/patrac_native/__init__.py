@@ -17,22 +17,22 @@ Train a network, rank its hidden nodes, make the top ones Bayesian under a trace
 from importlib.metadata import version as _version
 
 from patrac_native import diagnostics, plots
-from patrac_native.architectures import Architecture, Custom, Full, Mix, Out, Sep, rank_nodes
-from patrac_native.build_info import build_info
-from patrac_native.device import device_status
-from patrac_native.device_array import DeviceArray
-from patrac_native.draws import Draws
-from patrac_native.kernels import PCN, PCNL, EllipticalSlice, Exact, Kernel, MGrad
-from patrac_native.last_layer import ExactPosterior
-from patrac_native.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
-from patrac_native.network import Network, TrainingHistory
-from patrac_native.partial_network import PartialNetwork
-from patrac_native.posterior import Posterior
-from patrac_native.prior import TraceClassPrior
-from patrac_native.sampling import sample, sample_many
-from patrac_native.summary import Summary
-from patrac_native.training import train
-from patrac_native.warmup import Phase, Warmup, default_warmup, paper_warmup
+from patrac_native.draws.draws import Draws
+from patrac_native.draws.summary import Summary
+from patrac_native.engine.build_info import build_info
+from patrac_native.engine.device import device_status
+from patrac_native.engine.device_array import DeviceArray
+from patrac_native.model.architectures import Architecture, Custom, Full, Mix, Out, Sep, rank_nodes
+from patrac_native.model.kernels import PCN, PCNL, EllipticalSlice, Exact, Kernel, MGrad
+from patrac_native.model.last_layer import ExactPosterior
+from patrac_native.model.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
+from patrac_native.model.partial_network import PartialNetwork
+from patrac_native.model.posterior import Posterior
+from patrac_native.model.prior import TraceClassPrior
+from patrac_native.network.network import Network, TrainingHistory
+from patrac_native.sampling.sampler import sample, sample_many
+from patrac_native.sampling.warmup import Phase, Warmup, default_warmup, paper_warmup
+from patrac_native.training.training import train
 
 __version__ = _version("patrac_native")
 

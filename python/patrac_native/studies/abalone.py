@@ -12,7 +12,7 @@ import numpy as np
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from patrac_native.network import Network
+    from patrac_native.network.network import Network
     from patrac_native.studies.experiment import Outcome, Problem
 
 STEPS = 500_000
@@ -42,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the study, print its tables, write report.html, summary.json and replicates.csv; returns 0."""
-    from patrac_native.report import Report
+    from patrac_native.reports.report import Report
     from patrac_native.studies import figures
     from patrac_native.studies.options import sampling_settings
     from patrac_native.studies.problems import abalone_problem
@@ -184,7 +184,7 @@ def _typical_row(problem: Problem) -> int:
 
 def _train(problem: Problem, seed: int, args: argparse.Namespace) -> Network:
     """Train with early stopping, or with the paper's preset; the penalty is the paper's 0.01 in both."""
-    from patrac_native.training import train
+    from patrac_native.training.training import train
 
     return train(
         problem.layer_sizes,

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from patrac_native.findings import DO_NOT_USE, ESS_GOOD, GOOD, LOOK, RHAT_GOOD, RHAT_USABLE
+from patrac_native.draws.findings import DO_NOT_USE, ESS_GOOD, GOOD, LOOK, RHAT_GOOD, RHAT_USABLE
 
 if TYPE_CHECKING:
-    from patrac_native.network import Network
-    from patrac_native.prior import TraceClassPrior
+    from patrac_native.model.prior import TraceClassPrior
+    from patrac_native.network.network import Network
     from patrac_native.studies.experiment import NetworkScores, Outcome, Problem, Record, SamplingSettings
 
 # Full takes nine tenths of the time; this many steps of it give some thousands of effective draws in a quarter of a
@@ -42,9 +42,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train, sample four architectures, print the table and write report.html and summary.json; returns 0."""
-    from patrac_native.architectures import Full, Mix, Out, Sep
-    from patrac_native.prior import TraceClassPrior
-    from patrac_native.report import write_json
+    from patrac_native.engine.threads import thread_count
+    from patrac_native.model.architectures import Full, Mix, Out, Sep
+    from patrac_native.model.prior import TraceClassPrior
+    from patrac_native.reports.report import write_json
     from patrac_native.studies.experiment import (
         TAU,
         SamplingSettings,
@@ -54,8 +55,7 @@ def run(args: argparse.Namespace) -> int:
     )
     from patrac_native.studies.problems import sine_problem
     from patrac_native.studies.tables import format_table, record_rows, run_columns, wrapped
-    from patrac_native.threads import thread_count
-    from patrac_native.training import train
+    from patrac_native.training.training import train
 
     started = time.perf_counter()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -173,7 +173,7 @@ def _write_report(
     table: tuple[list[str], list[list[str]]],
 ) -> None:
     """Write the HTML page."""
-    from patrac_native.report import Report
+    from patrac_native.reports.report import Report
     from patrac_native.studies import figures
     from patrac_native.studies.problems import sine_mean
 

@@ -11,16 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native import diagnostics
-from patrac_native.architectures import Architecture, Full, Mix, Out, Sep
-from patrac_native.draws import Draws
-from patrac_native.kernels import PCNL, Kernel, short_name
-from patrac_native.likelihoods import Gaussian
-from patrac_native.network import Network
-from patrac_native.posterior import Posterior
-from patrac_native.prior import TraceClassPrior
-from patrac_native.sampling import sample
-from patrac_native.validation import FloatArray, check_count
-from patrac_native.warmup import Warmup
+from patrac_native.draws.draws import Draws
+from patrac_native.model.architectures import Architecture, Full, Mix, Out, Sep
+from patrac_native.model.kernels import PCNL, Kernel, short_name
+from patrac_native.model.likelihoods import Gaussian
+from patrac_native.model.posterior import Posterior
+from patrac_native.model.prior import TraceClassPrior
+from patrac_native.network.network import Network
+from patrac_native.sampling.sampler import sample
+from patrac_native.sampling.warmup import Warmup
+from patrac_native.validation.checks import FloatArray, check_count
 
 # The architectures of the paper's tables, the slowest first: where chains of several run side by side, the long one
 # should not start last.

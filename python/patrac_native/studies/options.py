@@ -70,9 +70,9 @@ def sampling_settings(
     quick_warmup : float
         Factor of the paper's warm-up with --quick.
     """
-    from patrac_native.kernels import PCNL
+    from patrac_native.model.kernels import PCNL
+    from patrac_native.sampling.warmup import paper_warmup
     from patrac_native.studies.experiment import SamplingSettings
-    from patrac_native.warmup import paper_warmup
 
     factor = args.warmup_factor or (quick_warmup if args.quick else 1.0)
     return SamplingSettings(

@@ -7,7 +7,7 @@ import os
 import numpy as np
 
 from patrac_native.studies.experiment import Problem
-from patrac_native.validation import FloatArray
+from patrac_native.validation.checks import FloatArray
 
 SINE_RANGE = (-5.0, 5.0)
 # The paper evaluates f on a regular grid without saying how fine; 21 points lie half a unit apart, well below the
@@ -70,8 +70,8 @@ def abalone_problem(path: str | os.PathLike[str], seed: int) -> Problem:
     ValueError
         If the table does not look like abalone's.
     """
-    from patrac_native.preprocessing import Preprocessor
-    from patrac_native.tabular import read_table
+    from patrac_native.tabular.preprocessing import Preprocessor
+    from patrac_native.tabular.tables import read_table
 
     frame, _ = read_table(path, header=False)
     rows = ABALONE_TRAIN + ABALONE_TEST

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
-from patrac_native.architectures import Architecture
-from patrac_native.network import Network
-from patrac_native.prior import TraceClassPrior
+from patrac_native.engine.threads import thread_count
+from patrac_native.model.architectures import Architecture
+from patrac_native.model.prior import TraceClassPrior
+from patrac_native.network.network import Network
 from patrac_native.studies.experiment import (
     ARCHITECTURES,
     NetworkScores,
@@ -24,7 +25,6 @@ from patrac_native.studies.experiment import (
     score_network,
 )
 from patrac_native.studies.tables import mean_sd, plural
-from patrac_native.threads import thread_count
 
 
 @dataclass(frozen=True)

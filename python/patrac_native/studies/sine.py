@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from patrac_native.network import Network
+    from patrac_native.network.network import Network
     from patrac_native.studies.experiment import Problem
 
 STEPS = 500_000
@@ -67,7 +67,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the study, print its tables, write report.html, summary.json and replicates.csv; returns 0."""
-    from patrac_native.report import Report
+    from patrac_native.reports.report import Report
     from patrac_native.studies import figures
     from patrac_native.studies.options import sampling_settings
     from patrac_native.studies.problems import sine_mean, sine_problem
@@ -155,7 +155,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _train(problem: Problem, seed: int, args: argparse.Namespace) -> Network:
     """Train with the default or the paper's preset, l2 = 1 in both."""
-    from patrac_native.training import train
+    from patrac_native.training.training import train
 
     return train(
         problem.layer_sizes,

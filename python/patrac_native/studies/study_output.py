@@ -10,14 +10,14 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from patrac_native.findings import DO_NOT_USE, RHAT_USABLE
-from patrac_native.kernels import Kernel
+from patrac_native.draws.findings import DO_NOT_USE, RHAT_USABLE
+from patrac_native.model.kernels import Kernel
 from patrac_native.studies.experiment import Record
 from patrac_native.studies.replicates import Study
 from patrac_native.studies.tables import Row, format_table, mean_sd, plural
 
 if TYPE_CHECKING:
-    from patrac_native.report import Report
+    from patrac_native.reports.report import Report
 
 # Heading to (field of Record, decimals), for `study_table`.
 MIXING = {
@@ -164,7 +164,7 @@ def add_chain_sections(report: Report, study: Study, point: Any, label: str) -> 
 
 def finish(study: Study, report: Report, command: str, args: argparse.Namespace) -> None:
     """Write report.html, summary.json and replicates.csv to --out and say so."""
-    from patrac_native.report import write_json
+    from patrac_native.reports.report import write_json
 
     report.write(args.out / "report.html")
     write_json(args.out / "summary.json", study_summary(study, command, args))

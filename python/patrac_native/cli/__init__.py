@@ -1,0 +1,1 @@
+"""The command line `patrac`, one module for each command."""

@@ -1,0 +1,149 @@
+"""The command `patrac`: demo, fit, predict, study, bench, info."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.metadata import version
+from typing import Any
+
+# Commands and the modules that offer configure(parser) and run(args) -> exit code, imported when called for.
+COMMANDS = {
+    "demo": (
+        "patrac_native.studies.demo",
+        "the paper's sine problem: train, sample, report; under two minutes, installation aside",
+    ),
+    "fit": ("patrac_native.tabular.fit", "train and sample on a table of data, and score held-out rows"),
+    "predict": ("patrac_native.tabular.predict", "predict new rows with what fit has stored"),
+    "study": (None, "the paper's experiments"),
+    "bench": ("patrac_native.studies.bench", "microseconds a step on this machine, beside the floor; under a minute"),
+    "info": (None, "versions, compiler, flags, SIMD level, CUDA"),
+}
+STUDIES = {
+    "sine": ("patrac_native.studies.sine", "the sine study of the paper's section 4"),
+    "abalone": ("patrac_native.studies.abalone", "the abalone study of the paper's section 5.2"),
+}
+USAGE_ERRORS = (ValueError, TypeError, OSError, RuntimeError)
+ERROR_CODE = 2
+INTERRUPTED_CODE = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Arguments without the program's name; by default those of the process.
+
+    Returns
+    -------
+    int
+        0; 2 after an error, which is one line on stderr (`--traceback` shows where it came from); 130 after Ctrl-C.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        parser, words = _parser(arguments)
+    except ImportError as error:
+        print(f"patrac: error: this command cannot be loaded: {error}", file=sys.stderr)
+        return ERROR_CODE
+    try:
+        args = parser.parse_args(arguments)
+    except SystemExit as stop:
+        # argparse ends the process after --help, --version and its own errors.
+        return stop.code if isinstance(stop.code, int) else ERROR_CODE
+    run: Callable[[argparse.Namespace], int] = args.run
+    try:
+        with _plain_warnings(words):
+            return run(args)
+    except USAGE_ERRORS as error:
+        if args.traceback:
+            traceback.print_exc()
+        print(f"{words}: error: {_message(error)}", file=sys.stderr)
+        return ERROR_CODE
+    except KeyboardInterrupt:
+        print(f"{words}: interrupted", file=sys.stderr)
+        return INTERRUPTED_CODE
+
+
+def _parser(arguments: Sequence[str]) -> tuple[argparse.ArgumentParser, str]:
+    """The parser, filled in for the command that is called, and its name for messages."""
+    parser = argparse.ArgumentParser(
+        prog="patrac", description="Markov chain Monte Carlo for partially Bayesian neural networks."
+    )
+    parser.add_argument("--version", action="version", version=f"patrac_native {version('patrac_native')}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    called = [word for word in arguments if not word.startswith("-")][:2]
+    words = "patrac"
+    for name, (module, text) in COMMANDS.items():
+        one = commands.add_parser(name, help=text, description=_sentence(text))
+        here = called[:1] == [name]
+        if here:
+            words += f" {name}"
+        if name == "study":
+            studies = one.add_subparsers(metavar="STUDY", required=True)
+            for study, (study_module, study_text) in STUDIES.items():
+                leaf = studies.add_parser(study, help=study_text, description=_sentence(study_text))
+                if here and called[1:] == [study]:
+                    words += f" {study}"
+                    _fill(leaf, study_module)
+        elif name == "info":
+            one.set_defaults(run=_info)
+            one.add_argument("--traceback", action="store_true", help=argparse.SUPPRESS)
+        elif here and module is not None:
+            _fill(one, module)
+    return parser, words
+
+
+def _fill(parser: argparse.ArgumentParser, module_name: str) -> None:
+    """Let the command's module add its arguments."""
+    module: Any = import_module(module_name)
+    module.configure(parser)
+    parser.add_argument("--traceback", action="store_true", help="after an error, show where it came from")
+    parser.set_defaults(run=module.run)
+
+
+def _info(args: argparse.Namespace) -> int:
+    from patrac_native.engine.build_info import build_info
+
+    info = build_info()
+    width = max(map(len, info))
+    for name, value in info.items():
+        print(f"{name:<{width}}  {value}")
+    return 0
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _message(error: BaseException) -> str:
+    """One line; the operating system's errors carry their file."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {os.fsdecode(error.filename)}" if error.filename is not None else error.strerror
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+@contextmanager
+def _plain_warnings(words: str) -> Iterator[None]:
+    """Show warnings as one line each, without the place in the code."""
+
+    def show(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
+        print(f"{words}: warning: {' '.join(str(message).split())}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        for quiet in (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ImportWarning, ResourceWarning):
+            warnings.simplefilter("ignore", quiet)
+        warnings.showwarning = show
+        yield
+
+
+if __name__ == "__main__":
+    sys.exit(main())

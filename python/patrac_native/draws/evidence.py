@@ -1,0 +1,140 @@
+"""The numbers of a run that its verdict rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.diagnostics import ConvergenceSummary
+from patrac_native.model.fit_quality import FitQuality
+from patrac_native.validation.checks import FloatArray
+
+if TYPE_CHECKING:
+    from patrac_native.draws.draws import Draws
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What `judge` looks at.
+
+    Attributes
+    ----------
+    quantity : str
+        "f" or "class probabilities".
+    architecture : str
+        Its name: "full", "mix", "out", "sep" or "custom".
+    kernel : mapping
+        As `Kernel.to_dict` returns it.
+    n_draws, thin : int
+        Kept states of a chain, and steps for each.
+    max_rhat, min_ess_bulk, max_mcse : float
+        Worst over the summarised inputs; NaN where they are not defined.
+    rhat_log_likelihood : float
+    acceptance_rate, step_size, log_likelihood : ndarray, shape (chain,)
+        Means over draws.
+    longest_still : ndarray of int, shape (chain,)
+        Longest stretch of sampled steps, in whole kept draws, in which every proposal was rejected.
+    spread : ndarray, shape (chain,)
+        Variance of the quantity over the chain's own draws, averaged over inputs and outputs.
+    nonfinite : ndarray, shape (chain,)
+        Share of the proposals of sampling that were rejected because a number was not finite.
+    init : str
+        "auto", "prior" or "given".
+    warmup_steps : int
+        Of each chain.
+    warmup_stable : bool or None
+        Whether the warm-up ended with a stable step size and log-likelihood; None where nobody judged it.
+    fit : FitQuality or None
+        Of the trained network; None for draws that do not hold it.
+    """
+
+    quantity: str
+    architecture: str
+    kernel: Mapping[str, Any]
+    n_draws: int
+    thin: int
+    max_rhat: float
+    min_ess_bulk: float
+    max_mcse: float
+    rhat_log_likelihood: float
+    acceptance_rate: FloatArray
+    step_size: FloatArray
+    log_likelihood: FloatArray
+    longest_still: npt.NDArray[np.int64]
+    spread: FloatArray
+    nonfinite: FloatArray
+    init: str
+    warmup_steps: int
+    warmup_stable: bool | None
+    fit: FitQuality | None
+
+    @property
+    def n_chains(self) -> int:
+        """Number of chains."""
+        return len(self.acceptance_rate)
+
+    @property
+    def steps(self) -> int:
+        """Sampled steps of each chain."""
+        return self.n_draws * self.thin
+
+
+def gather(
+    draws: Draws, values: npt.NDArray[Any], quantity: str, function: ConvergenceSummary, log_likelihood: float
+) -> Evidence:
+    """Collect the evidence of a run.
+
+    Parameters
+    ----------
+    draws : Draws
+    values : ndarray, shape (chain, draw, n, m)
+        Draws of the quantity.
+    quantity : str
+    function : ConvergenceSummary
+        Of `values`.
+    log_likelihood : float
+        R-hat of the log-likelihood.
+    """
+    stats, settings = draws.stats, draws.settings
+    thin = int(settings["thin"])
+    fit = settings.get("fit")
+    return Evidence(
+        quantity=quantity,
+        architecture=draws.network.architecture.name,
+        kernel=settings["kernel"],
+        n_draws=draws.n_draws,
+        thin=thin,
+        max_rhat=function.max_rhat,
+        min_ess_bulk=function.min_ess_bulk,
+        max_mcse=function.max_mcse,
+        rhat_log_likelihood=log_likelihood,
+        acceptance_rate=stats["acceptance_rate"].mean(axis=1),
+        step_size=stats["step_size"].mean(axis=1),
+        log_likelihood=stats["log_likelihood"].mean(axis=1),
+        longest_still=thin * longest_run(stats["acceptance_rate"] == 0),
+        spread=values.var(axis=1, dtype=np.float64).mean(axis=(1, 2)),
+        nonfinite=stats["nonfinite"] / (draws.n_draws * thin),
+        init=settings["init"],
+        warmup_steps=int(settings["warmup_steps"]),
+        warmup_stable=settings["warmup_stable"],
+        fit=None if fit is None else FitQuality.from_dict(fit),
+    )
+
+
+def longest_run(flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Length of the longest run of True along the last axis.
+
+    Examples
+    --------
+    >>> longest_run(np.array([[True, True, False, True], [False] * 4]))
+    array([2, 0])
+    """
+    draws = np.arange(flags.shape[-1])
+    # The last False at or before each place, -1 before the first: the run that ends there began just after it.
+    last_false = np.maximum.accumulate(np.where(flags, -1, draws), axis=-1)
+    runs: npt.NDArray[np.int64] = (draws - last_false).max(axis=-1, initial=0)
+    return runs

@@ -1,0 +1,296 @@
+"""What may be wrong with a run, in words: each check of its numbers returns findings with their remedies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.draws.evidence import Evidence
+from patrac_native.model.fit_quality import FitQuality
+from patrac_native.model.kernels import PCN, PCNL
+
+# From best to worst; the worst finding decides.
+GOOD, LOOK, DO_NOT_USE = GRADES = ("good", "look", "do not use")
+
+# R-hat up to 1.01 with a bulk ESS of 400 or more is the usual demand for reported quantiles (Vehtari, Gelman, Simpson,
+# Carpenter and Bürkner 2021, Rank-normalization, folding, and localization: an improved R-hat). At 1.05 the spread of
+# all draws exceeds that within chains by a tenth of the variance: no longer an error that a band forgives.
+RHAT_GOOD, RHAT_USABLE, ESS_GOOD = 1.01, 1.05, 400
+# No kernel is at its best with rates outside 0.2 to 0.8. Below 0.05 twenty steps make one move; above 0.98 a chain
+# follows a discretised diffusion and could take steps many times as large.
+ACCEPTANCE_LOW, ACCEPTANCE_HIGH = 0.05, 0.98
+# At an acceptance rate of 0.2, below what any warm-up aims at, 50 rejections in a row have probability 0.8^50 =
+# 1.4e-5. The stretch must also be a good part of the run: a tenth spoils tails, half a run is no sample.
+STILL_STEPS, STILL_LOOK, STILL_BAD = 50, 0.1, 0.5
+# A chain whose variance of f is a hundredth of the other chains' (a tenth of their sd): chance alone shows that only in
+# chains worth one or two independent draws.
+SPREAD_BAD = 0.01
+# Share of the proposals of a chain.
+NONFINITE_BAD = 0.01
+# Share of what the network gains on a constant: draws that gain more than so much on the network show that training
+# stopped short. A penalty that differs from the prior, or nodes that Sep adds, account for less.
+FIT_GAIN = 0.1
+# Kernels that accept or reject, with their names in this package and of their step size, and the largest it may be.
+_METROPOLIS = {
+    "pcn": ("PCN", "beta", PCN.step_size_max),
+    "pcnl": ("PCNL", "delta", PCNL.step_size_max),
+    "mgrad": ("MGrad", "delta", math.inf),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong, or may be, with a run.
+
+    Attributes
+    ----------
+    grade : str
+        "look" or "do not use".
+    what : str
+        The fact with its number.
+    remedy : str
+        What to do, in this package's terms.
+    """
+
+    grade: str
+    what: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.grade}: {self.what} Remedy: {self.remedy}"
+
+
+def facts_of(e: Evidence) -> str:
+    """R-hat and ESS; R-hat tests nothing where draws are independent by construction."""
+    ess = f"smallest bulk ESS {_number(e.min_ess_bulk)} of {e.quantity}"
+    if e.kernel["name"] == "exact":
+        return f"independent draws, {ess}"
+    return f"largest R-hat {_number(e.max_rhat, 3)}, {ess}"
+
+
+def _convergence_grade(e: Evidence) -> str:
+    """By R-hat and ESS alone."""
+    if e.kernel["name"] != "exact" and not e.max_rhat <= RHAT_GOOD:
+        return DO_NOT_USE if e.max_rhat > RHAT_USABLE else LOOK
+    return GOOD if e.min_ess_bulk >= ESS_GOOD else LOOK
+
+
+def move_findings(e: Evidence) -> list[Finding]:
+    """Chains that stand still, and step sizes far too large or far too small."""
+    kernel = _METROPOLIS.get(e.kernel["name"])
+    if kernel is None:
+        return []
+    still = (e.longest_still >= STILL_LOOK * e.steps) & (e.longest_still >= STILL_STEPS)
+    narrow = e.spread < SPREAD_BAD * np.median(e.spread)
+    low, stuck = e.acceptance_rate < ACCEPTANCE_LOW, still | narrow
+    # Most chains rejecting is the step size; one among others that move is that chain's place.
+    too_large = low if low.mean() > 0.5 else low & ~stuck
+    stuck &= ~too_large
+    too_small = (e.acceptance_rate > ACCEPTANCE_HIGH) & (e.step_size < kernel[2])
+    bad = (e.longest_still >= STILL_BAD * e.steps) & still | narrow
+    findings = []
+    if stuck.any():
+        findings.append(Finding(DO_NOT_USE if bad[stuck].any() else LOOK, *_stuck_words(e, stuck, still)))
+    if too_large.any():
+        grade = DO_NOT_USE if bad[too_large].any() else max(LOOK, _convergence_grade(e), key=GRADES.index)
+        what = (
+            f"{_chains(too_large)} almost no proposal ({_rates(e, too_large)}): the step size is far too large, and "
+            "the draws repeat a few states."
+        )
+        findings.append(Finding(grade, what, _step_remedy(e, "a far smaller one")))
+    # A chain that takes almost every step is no worse for it where it mixes, as it does on a flat likelihood.
+    if too_small.any() and _convergence_grade(e) != GOOD:
+        what = (
+            f"{_chains(too_small)} nearly every proposal ({_rates(e, too_small)}): the step size is far too small, and "
+            "the steps lead nowhere."
+        )
+        findings.append(Finding(_convergence_grade(e), what, _step_remedy(e, "a far larger one")))
+    return findings
+
+
+def _stuck_words(e: Evidence, stuck: npt.NDArray[np.bool_], still: npt.NDArray[np.bool_]) -> tuple[str, str]:
+    """Fact and remedy for stuck chains."""
+    who, others = _chains(stuck, "is stuck", "are stuck"), ~stuck
+    if (stuck & still).any():
+        longest = e.longest_still[stuck & still].max()
+        what = f"{who}: every proposal of {longest:,.0f} steps on end was rejected, {longest / e.steps:.0%} of the run"
+    else:
+        share = math.sqrt(e.spread[stuck].min() / np.median(e.spread))
+        what = f"{who}: the standard deviation of {e.quantity} along it is {share:.1%} of the other chains'"
+    if others.any():
+        what += (
+            f"; log-likelihood {e.log_likelihood[stuck].min():.4g} there, {np.median(e.log_likelihood[others]):.4g} in "
+            "the other chains"
+        )
+    return f"{what}.", f"{_better_start(e)}; a smaller step size lets a chain leave a bad start."
+
+
+def _step_remedy(e: Evidence, other: str) -> str:
+    """What to do about a step size; what exactly depends on who chose it."""
+    name, argument, _ = _METROPOLIS[e.kernel["name"]]
+    given = e.kernel.get(argument)
+    if given is not None:
+        return f"leave the step size to the warm-up, {name}(), or give {other} than {name}({given:g})."
+    return f"adapt the step size for longer, warmup={_longer_warmup(e)}; if that does not help, standardise X and y."
+
+
+def nonfinite_findings(e: Evidence) -> list[Finding]:
+    """Proposals whose log-likelihood or gradient overflowed."""
+    share = float(e.nonfinite.max())
+    if share == 0:
+        return []
+    what = (
+        f"up to {100 * share:.2g}% of a chain's proposals had a log-likelihood or gradient that is not finite and were "
+        "rejected for that."
+    )
+    remedy = 'scale X and y to unit variance, or compute with Posterior(..., dtype="float64").'
+    return [Finding(DO_NOT_USE if share > NONFINITE_BAD else LOOK, what, remedy)]
+
+
+def convergence_findings(e: Evidence, causes: Sequence[Finding]) -> list[Finding]:
+    """R-hat and effective sample size, of the summarised quantity and of the log-likelihood."""
+    exact, findings = e.kernel["name"] == "exact", []
+    first = "see the finding on step size or stuck chains; " if causes else ""
+    longer = min(100, max(2, math.ceil(ESS_GOOD / max(e.min_ess_bulk, 1.0)))) if e.min_ess_bulk > 0 else 100
+    more = f"draws={longer * e.n_draws}" if exact else f"thin={longer * e.thin}"
+    kernel = ', or kernel="auto", whose steps go further' if e.kernel["name"] in ("pcn", "pcnl") else ""
+    ess = f"the smallest bulk ESS of {e.quantity} is {_number(e.min_ess_bulk)}"
+    if not exact and e.max_rhat > RHAT_USABLE:
+        parts = "the chains disagree" if e.n_chains > 1 else "the parts of the chain disagree"
+        what = f"{parts}: the largest R-hat of {e.quantity} is {_number(e.max_rhat, 3)}, {ess}."
+        remedy = f"{first}run longer, {more}, after a longer warm-up, warmup={_longer_warmup(e)}{kernel}."
+        findings.append(Finding(DO_NOT_USE, what, remedy))
+    elif math.isnan(e.min_ess_bulk) or (math.isnan(e.max_rhat) and not exact):
+        # Chains that never moved have been named.
+        if all(cause.grade != DO_NOT_USE for cause in causes):
+            what = f"R-hat cannot be judged: too few draws, or {e.quantity} never changes at these inputs."
+            remedy = f"take more draws, draws={max(1000, 2 * e.n_draws)}, or look at other inputs."
+            findings.append(Finding(LOOK, what, remedy))
+    elif _convergence_grade(e) == LOOK:
+        rhat = f"the largest R-hat of {e.quantity} is {_number(e.max_rhat, 3)} (up to {RHAT_GOOD} is good), "
+        what = (
+            f"{'' if exact else rhat}{ess} ({ESS_GOOD} or more is good): means and bands serve, quantiles are rough; "
+            f"Monte Carlo errors of the means are up to {e.max_mcse:.2g}."
+        )
+        findings.append(Finding(LOOK, what, f"{first}run longer, {more}{kernel}."))
+    if e.n_chains == 1 and not exact:
+        what = "there is one chain: R-hat compares its parts, and cannot show whether other starts lead elsewhere."
+        findings.append(Finding(LOOK, what, "run several, chains=4."))
+    if not exact and e.rhat_log_likelihood > RHAT_USABLE >= e.max_rhat:
+        what = (
+            f"R-hat of the log-likelihood is {_number(e.rhat_log_likelihood, 3)}, though {e.quantity} agrees at these "
+            "inputs."
+        )
+        findings.append(Finding(LOOK, what, f"summarise at inputs like the training data; run longer, {more}."))
+    return findings
+
+
+def warmup_findings(e: Evidence) -> list[Finding]:
+    """A warm-up that did not settle, or never ended."""
+    findings = []
+    if e.warmup_stable is False:
+        what = (
+            f"step size and log-likelihood were not yet stable when the warm-up ended, after {e.warmup_steps:,} steps."
+        )
+        findings.append(Finding(LOOK, what, f"warm up longer, warmup={_longer_warmup(e)}."))
+    if e.kernel.get("adapt") == "always":
+        what = "the step size adapted while sampling, so the chain does not leave the posterior exactly invariant."
+        findings.append(Finding(LOOK, what, 'for inference, adapt="warmup".'))
+    return findings
+
+
+def fit_findings(e: Evidence) -> list[Finding]:
+    """A trained network, or draws, that fit the training data no better than a constant; or draws that fit far better.
+
+    Where y holds no signal, the log-likelihood of draws lies about the constant's, by chance on either side: squared
+    residuals are chi-square of as many degrees of freedom as there are values, so half of them has the standard
+    deviation sqrt(values / 2). Two of these are the slack before "no better" becomes "worse".
+    """
+    if e.fit is None:
+        return []
+    fit, draws = e.fit, float(np.median(e.log_likelihood))
+    slack = math.sqrt(2 * fit.values)
+    network_fits, draws_fit = fit.network > fit.constant, draws > fit.constant
+    network_far, draws_far = not fit.network >= fit.constant - slack, not draws >= fit.constant - slack
+    numbers = _fit_numbers(fit, draws)
+    kept = {
+        "full": "ranks and prior variances are taken from it",
+        "sep": "it is part of every draw of f, and prior variances are taken from it",
+    }.get(e.architecture, "fixed parameters, ranks and prior variances are taken from it")
+    train = f"train again (more epochs, another learning_rate, smaller l2, standardised X and y): {kept}."
+    if network_fits and draws_fit:
+        # A mode fits at least as well as draws around it, about as well under a penalty of its own.
+        if draws - fit.network <= max(slack, FIT_GAIN * (fit.network - fit.constant)):
+            return []
+        what = (
+            "the trained network fits the training data far worse than the draws do: it is undertrained, or held down "
+            f"by a large l2 {numbers}."
+        )
+        return [Finding(LOOK, what, train)]
+    if draws_fit:
+        what = f"the trained network fits the training data no better than a constant, though the draws do {numbers}."
+        # What Sep adds makes up for a wrong fixed part at the data alone: elsewhere f still follows that part.
+        return [Finding(DO_NOT_USE if network_far and e.architecture == "sep" else LOOK, what, train)]
+    if network_fits:
+        what = f"the draws fit the training data no better than a constant, though the trained network does {numbers}."
+        remedy = (
+            f"{_better_start(e)}; if the draws stay there, prior or noise variance do not suit: "
+            "TraceClassPrior.fit(net), post.prior_predict(X, 200)."
+        )
+        return [Finding(DO_NOT_USE if draws_far else LOOK, what, remedy)]
+    what = f"neither the trained network nor the draws fit the training data better than a constant {numbers}."
+    if network_far or draws_far:
+        return [Finding(DO_NOT_USE, what, train)]
+    return [Finding(LOOK, what, f"{train} If that changes nothing, the inputs may say nothing about y.")]
+
+
+def _fit_numbers(fit: FitQuality, of_draws: float) -> str:
+    """Log-likelihoods a row."""
+    network, draws, constant = (value / fit.rows for value in (fit.network, of_draws, fit.constant))
+    return f"(log-likelihood a row: network {network:.4g}, draws {draws:.4g}, constant {constant:.4g})"
+
+
+def _better_start(e: Evidence) -> str:
+    """What brings chains to the posterior that began or stayed far from it."""
+    start = "" if e.init == "map" or e.architecture == "sep" else 'start every chain at init="map" and '
+    return f"{start}warm up longer, warmup={_longer_warmup(e)}"
+
+
+def _longer_warmup(e: Evidence) -> int:
+    """Twice the steps, at least 20,000."""
+    return max(20_000, 2 * e.warmup_steps)
+
+
+def _chains(chosen: npt.NDArray[np.bool_], one: str = "accepts", several: str = "accept") -> str:
+    """The chosen chains as the subject of a sentence, counted from 1."""
+    numbers = [str(chain + 1) for chain in np.flatnonzero(chosen)]
+    if len(chosen) == 1:
+        return f"the chain {one}"
+    if len(numbers) == len(chosen):
+        return f"all {len(chosen)} chains {several}"
+    if len(numbers) == 1:
+        return f"chain {numbers[0]} of {len(chosen)} {one}"
+    return f"chains {', '.join(numbers[:-1])} and {numbers[-1]} of {len(chosen)} {several}"
+
+
+def _rates(e: Evidence, chosen: npt.NDArray[np.bool_]) -> str:
+    """Acceptance rates and step sizes of the chosen chains."""
+    rates = _range([f"{rate:.1%}" for rate in np.sort(e.acceptance_rate[chosen])])
+    sizes = _range([f"{size:.3g}" for size in np.sort(e.step_size[chosen])])
+    return f"acceptance rate {rates}, step size {sizes}"
+
+
+def _range(words: Sequence[str]) -> str:
+    """The first and last of sorted numbers, or the one that they are."""
+    return words[0] if words[0] == words[-1] else f"{words[0]} to {words[-1]}"
+
+
+def _number(value: float, digits: int = 0) -> str:
+    """A number that may be missing or infinite, in words then."""
+    if math.isnan(value):
+        return "undefined"
+    return f"{value:.{digits}f}" if math.isfinite(value) else "infinite"

@@ -1,0 +1,128 @@
+"""The summary of a run: function-space means, intervals and convergence in a few lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from patrac_native.diagnostics import ConvergenceSummary, convergence, credible_interval, ess_geyer, ess_paper
+from patrac_native.draws.evidence import Evidence, gather
+from patrac_native.draws.verdict import Verdict, judge
+from patrac_native.model.kernels import short_name
+from patrac_native.validation.checks import FloatArray
+
+if TYPE_CHECKING:
+    from patrac_native.draws.draws import Draws
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What `Draws.summary` returns; prints as a table.
+
+    Attributes
+    ----------
+    label : str
+        The architecture.
+    kernel : str
+        That was run, such as "MGrad(collapse=True)".
+    quantity : str
+        What is summarised: "f", or "class probabilities" for Categorical, whose logits are free up to a common shift.
+    n_chains, n_draws, thin : int
+    mean, sd, lower, upper : ndarray, shape (n, m)
+        Of the quantity at the summarised inputs; lower and upper bound the central interval.
+    coverage : float
+        Posterior probability of the interval.
+    function : ConvergenceSummary
+        R-hat, ESS and MCSE of the quantity at every input.
+    log_likelihood : ConvergenceSummary
+        The same of the log-likelihood.
+    ess_paper, ess_geyer : float
+        Effective draws of the quantity over the inputs by the paper's sum, over lags up to 1000 or a tenth of the
+        draws, and by Geyer's initial monotone sequence.
+    acceptance_rate, step_size : ndarray, shape (chain,)
+        Means over draws.
+    seconds, steps_per_second : float
+        Wall clock of the run, warm-up included.
+    evidence : Evidence
+        What the verdict rests on.
+    """
+
+    label: str
+    kernel: str
+    quantity: str
+    n_chains: int
+    n_draws: int
+    thin: int
+    mean: FloatArray
+    sd: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    coverage: float
+    function: ConvergenceSummary
+    log_likelihood: ConvergenceSummary
+    ess_paper: float
+    ess_geyer: float
+    acceptance_rate: FloatArray
+    step_size: FloatArray
+    seconds: float
+    steps_per_second: float
+    evidence: Evidence
+
+    def verdict(self) -> Verdict:
+        """Say in words whether the run serves: "good", "look" or "do not use", with each reason and its remedy."""
+        return judge(self.evidence)
+
+    def __str__(self) -> str:
+        spread = self.upper - self.lower
+        speed = f"; {self.steps_per_second:,.0f} steps/s" if np.isfinite(self.steps_per_second) else ""
+        acceptance = ", ".join(f"{rate:.2f}" for rate in self.acceptance_rate)
+        lines = [
+            f"{self.label} by {self.kernel}: {self.n_chains} chains x {self.n_draws} draws (thin {self.thin}), "
+            f"{self.seconds:.1f} s",
+            f"  {self.quantity} at {self.mean.shape[0]} inputs: posterior sd {self.sd.min():.3g} to "
+            f"{self.sd.max():.3g}, {self.coverage:.0%} interval width {spread.min():.3g} to {spread.max():.3g}",
+            f"  {self.quantity}: max R-hat {self.function.max_rhat:.3f}, min bulk ESS "
+            f"{self.function.min_ess_bulk:.0f}, min tail ESS {self.function.min_ess_tail:.0f}, "
+            f"max MCSE {self.function.max_mcse:.2g}",
+            f"  log-likelihood: R-hat {self.log_likelihood.max_rhat:.3f}, "
+            f"bulk ESS {self.log_likelihood.min_ess_bulk:.0f}",
+            f"  ESS averaged over inputs: {self.ess_geyer:.0f} (Geyer), {self.ess_paper:.0f} (the paper's sum of lags)",
+            f"  acceptance by chain: {acceptance}{speed}",
+            "  verdict: " + str(self.verdict()).replace("\n", "\n    "),
+        ]
+        return "\n".join(lines)
+
+
+def summarise(draws: Draws, X: FloatArray, coverage: float) -> Summary:
+    """Build the summary of function draws at X, shape (n, d)."""
+    classes = draws.likelihood.name == "categorical"
+    values = draws.predict_proba(X) if classes else draws.predict(X)
+    lower, upper = credible_interval(values, coverage)
+    quantity = "class probabilities" if classes else "f"
+    function, log_likelihood = convergence(values), convergence(draws.stats["log_likelihood"])
+    flat = values.reshape(-1, *values.shape[2:]).astype(np.float64)
+    return Summary(
+        label=draws.network.architecture.label(),
+        kernel=short_name(draws.settings["kernel"]),
+        quantity=quantity,
+        n_chains=draws.n_chains,
+        n_draws=draws.n_draws,
+        thin=draws.settings["thin"],
+        mean=flat.mean(axis=0),
+        sd=flat.std(axis=0),
+        lower=lower,
+        upper=upper,
+        coverage=coverage,
+        function=function,
+        log_likelihood=log_likelihood,
+        # Lags beyond a tenth of the draws are mostly noise, which the paper's plain sum does not survive.
+        ess_paper=ess_paper(values, max_lag=max(1, min(1000, draws.n_draws // 10))),
+        ess_geyer=ess_geyer(values),
+        acceptance_rate=draws.stats["acceptance_rate"].mean(axis=1),
+        step_size=draws.stats["step_size"].mean(axis=1),
+        seconds=draws.settings["seconds"],
+        steps_per_second=draws.steps_per_second,
+        evidence=gather(draws, values, quantity, function, log_likelihood.max_rhat),
+    )

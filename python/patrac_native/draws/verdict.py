@@ -1,0 +1,87 @@
+"""The verdict on a run in words: good, look or do not use, with every reason and its remedy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from patrac_native.draws.evidence import Evidence
+from patrac_native.draws.findings import (
+    GOOD,
+    GRADES,
+    Finding,
+    convergence_findings,
+    facts_of,
+    fit_findings,
+    move_findings,
+    nonfinite_findings,
+    warmup_findings,
+)
+from patrac_native.model.fit_quality import FitQuality, fit_quality
+
+__all__ = [
+    "Evidence",
+    "Finding",
+    "FitQuality",
+    "Verdict",
+    "fit_quality",
+    "judge",
+]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a run serves; prints as a sentence, or a line for each finding.
+
+    Attributes
+    ----------
+    grade : str
+        "good": nothing speaks against reporting means, bands and quantiles. "look": look at what is named before
+        anything is reported. "do not use": the draws do not stand for the posterior, or the model fails the data.
+    findings : tuple of Finding
+        Worst first; empty for "good".
+    facts : str
+        R-hat and ESS in words.
+    """
+
+    grade: str
+    findings: tuple[Finding, ...]
+    facts: str
+
+    def __str__(self) -> str:
+        if not self.findings:
+            return f"{self.grade}: {self.facts}."
+        if len(self.findings) == 1:
+            return str(self.findings[0])
+        return "\n".join(
+            [f"{self.grade}, {len(self.findings)} findings", *(f"- {finding}" for finding in self.findings)]
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-able content."""
+        findings = [{"grade": f.grade, "what": f.what, "remedy": f.remedy} for f in self.findings]
+        return {"grade": self.grade, "findings": findings}
+
+
+def judge(evidence: Evidence) -> Verdict:
+    """Judge a run by its numbers.
+
+    Parameters
+    ----------
+    evidence : Evidence
+
+    Returns
+    -------
+    Verdict
+        The worst finding decides. Causes stand before their symptoms.
+    """
+    causes = move_findings(evidence)
+    findings = [
+        *causes,
+        *nonfinite_findings(evidence),
+        *fit_findings(evidence),
+        *convergence_findings(evidence, causes),
+        *warmup_findings(evidence),
+    ]
+    findings.sort(key=lambda finding: -GRADES.index(finding.grade))
+    return Verdict(findings[0].grade if findings else GOOD, tuple(findings), facts_of(evidence))

@@ -1,0 +1,67 @@
+"""The likelihood as it is compiled, a sampled variance standing at one value, and l at other values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.model.likelihoods import Categorical, Gaussian, Likelihood
+from patrac_native.validation.checks import FloatArray
+
+if TYPE_CHECKING:
+    from patrac_native.model.posterior import Posterior
+
+
+def fixed_likelihood(
+    likelihood: Likelihood, residuals: Callable[[], FloatArray], row_weights: FloatArray
+) -> Likelihood:
+    """Give the likelihood that is compiled: a sampled variance stands at its mode given the trained network.
+
+    `residuals` gives those of the trained network, and is called for a sampled variance alone.
+    """
+    if not (isinstance(likelihood, Gaussian) and likelihood.is_sampled):
+        return likelihood
+    return likelihood.at(likelihood.starting_variance(residuals(), row_weights))
+
+
+def check_range(likelihood: Likelihood, row_weights: FloatArray, n_outputs: int, dtype: np.dtype[Any]) -> None:
+    """Raise where the likelihood's own numbers do not survive in `dtype`."""
+    of_rows = "sample_weight, or the scale of Categorical," if isinstance(likelihood, Categorical) else "sample_weight"
+    numbers = {of_rows: (row_weights, "bring it nearer to 1")}
+    with np.errstate(over="ignore", under="ignore"):
+        if isinstance(likelihood, Gaussian):
+            precision = 1.0 / likelihood.variance_vector(n_outputs)
+            numbers["variance of Gaussian"] = precision, "scale y and the variance"
+        for name, (values, advice) in numbers.items():
+            cast = values.astype(dtype)
+            if not np.isfinite(cast).all() or ((cast == 0) & (values > 0)).any():
+                wider = ' or use dtype="float64"' if dtype == np.float32 else ""
+                raise ValueError(f"{name} is beyond what {dtype.name} holds; {advice}{wider}.")
+
+
+def at_variance(
+    post: Posterior, values: FloatArray, variance: npt.ArrayLike | None
+) -> tuple[FloatArray, FloatArray | None]:
+    """Move l (B,) from the compiled variance to the one asked for; and what its gradient is to be multiplied by."""
+    if post.reference_likelihood is post.likelihood:
+        if variance is not None:
+            raise ValueError(f"variance must be left out: {post.likelihood!r} has it fixed.")
+        return values, None
+    if variance is None:
+        raise ValueError(
+            "variance must be given, since it is sampled: a positive number or one for each theta, such as "
+            'draws.stats["variance"][0] for theta=draws.theta[0].'
+        )
+    given = np.asarray(variance, dtype=np.float64)
+    if given.shape not in ((), values.shape):
+        raise ValueError(f"variance must be a number or have shape {values.shape}, as theta; got {given.shape}.")
+    wanted = np.broadcast_to(given, values.shape)
+    if not (np.isfinite(wanted) & (wanted > 0)).all():
+        raise ValueError(f"variance must be positive and finite; got {wanted.min():g}.")
+    own, terms = post.starting_variance, post.gaussian_terms
+    squares = -2 * own * (values + 0.5 * terms * np.log(2 * np.pi * own))
+    moved = -0.5 * terms * np.log(2 * np.pi * wanted) - squares / (2 * wanted)
+    return moved, own / wanted

@@ -1,0 +1,78 @@
+"""The words of `Posterior.describe`: what is sampled, what is cached, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from patrac_native.engine.device import choose_device
+from patrac_native.model.choice import choose_kernel
+from patrac_native.model.kernels import short_name
+from patrac_native.model.last_layer import is_last_layer_gaussian
+
+if TYPE_CHECKING:
+    from patrac_native.model.posterior import Posterior
+
+
+def describe_posterior(post: Posterior) -> str:
+    """Return several lines of text."""
+    network = post.network
+    total = network.net.n_parameters
+    share = post.dim / total
+    sampled = (
+        f"{post.dim} parameters of a separate network {list(network.layer_sizes)}, beside {total} fixed ones"
+        if network.separate
+        else f"{post.dim} of {total} parameters ({share:.1%})"
+    )
+    lines = [
+        f"{post.architecture.label()} posterior of a {list(network.net.layer_sizes)} {network.net.activation} network, "
+        f"n = {post.n_rows}, {post.likelihood!r}",
+        f"Bayesian: {sampled}",
+        f"prior: alpha {network.prior.alpha:.6g}, sigma2_w {network.prior.sigma2_w:.6g}, sigma2_b "
+        f"{network.prior.sigma2_b:.6g}, variances rescaled by {network.rescaling:.4g}",
+    ]
+    # The layers report in the engine's terms; say what each means for a step.
+    for index, layer in enumerate(post.plan(), start=1):
+        read = layer["varying_sources"] + layer["constant_sources"]
+        fixed = layer["nodes"] - layer["varying"]
+        text = (
+            f"layer {index}: {layer['bayesian']} Bayesian parameters; {layer['varying']} of {layer['nodes']} nodes "
+            f"vary, each reads {read} values a row ({layer['varying_sources']} varying, "
+            f"{layer['constant_sources']} constant)"
+        )
+        if layer["offsets"]:
+            text += f"; {layer['offsets']} cached offsets a row, the fixed weights out of constant nodes"
+        if fixed:
+            text += f"; {fixed} nodes are constants of the data and were evaluated once"
+        lines.append(text)
+        if not network.separate and index < len(network.layer_sizes) - 1:
+            lines.append(_named_nodes(post, index))
+    there = post.inputs.on_device
+    if there is None:
+        lines.append(
+            f"engine: {post.dtype.name}, level {post.level}, tiles of {post.core_model.tile_rows} rows, "
+            f"{post.core_model.cached_bytes / 2**20:.2f} MiB of cached data"
+        )
+    else:
+        lines.append(
+            f"engine: {post.dtype.name}; the inputs are on {there.place}, where runs on that device read "
+            "them; what runs on the host copies them there at its first use"
+        )
+    if is_last_layer_gaussian(post):
+        lines.append(
+            "a step needs no pass over the data: the log-likelihood is quadratic in theta, so draws and chains come "
+            "from its sufficient statistics"
+        )
+    kernel, reason = choose_kernel(post)
+    lines.append(f'device="auto" means {choose_device("auto", post, kernel)}')
+    lines.append(f'kernel="auto" means {short_name(kernel.to_dict())}: {reason}')
+    return "\n".join(line for line in lines if line)
+
+
+def _named_nodes(post: Posterior, layer: int) -> str:
+    """The user's own numbers of the nodes with a Bayesian parameter into them."""
+    rows = sorted({int(row) for row in post.parameters["row"][post.parameters["layer"] == layer]})
+    if not rows:
+        return ""
+    own = [int(post.permutation[layer][row]) for row in rows]
+    shown = ", ".join(str(node) for node in own[:12]) + (", ..." if len(own) > 12 else "")
+    return f"  Bayesian nodes, in rank order, by your numbering from 0: {shown}"

@@ -1,0 +1,136 @@
+"""A Gaussian likelihood of the last layer alone: its sufficient statistics in the whitened eigenbasis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.validation.checks import FloatArray
+
+if TYPE_CHECKING:
+    from patrac_native.model.posterior import Posterior
+
+# Rows whose statistics are summed at a time: bounds the memory of the float64 features.
+_BLOCK_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class DenseQuadratic:
+    """The log-likelihood constant + slope.theta - theta' hessian theta / 2.
+
+    Attributes
+    ----------
+    constant : float
+        Log-likelihood at theta = 0, normalised.
+    slope : ndarray of float64, shape (K,)
+    hessian : ndarray of float64, shape (K, K)
+        Phi' W Phi / sigma^2, symmetric.
+    """
+
+    constant: float
+    slope: FloatArray
+    hessian: FloatArray
+
+
+@dataclass(frozen=True)
+class ExactPosterior:
+    """The posterior of Bayesian linear regression in closed form.
+
+    Attributes
+    ----------
+    mean : ndarray of float64, shape (K,)
+    covariance : ndarray of float64, shape (K, K)
+    log_evidence : float
+        log p(y), normalised as the log-likelihood is.
+    """
+
+    mean: FloatArray
+    covariance: FloatArray
+    log_evidence: float
+
+
+@dataclass(frozen=True)
+class WhitenedQuadratic:
+    """The log-likelihood constant + slope.z - sum(curvature z^2) / 2 of z ~ N(0, I), theta = to_theta z.
+
+    Attributes
+    ----------
+    constant : float
+        Log-likelihood at theta = 0, normalised.
+    slope, curvature : ndarray of float64, shape (K,)
+        curvature >= 0 are the eigenvalues of C^(1/2) Phi' W Phi C^(1/2) / sigma^2.
+    to_theta, from_theta : ndarray of float64, shape (K, K)
+        C^(1/2) Q and its inverse, Q the eigenvectors.
+    plain : DenseQuadratic
+        The same in theta's own coordinates.
+    """
+
+    constant: float
+    slope: FloatArray
+    curvature: FloatArray
+    to_theta: FloatArray
+    from_theta: FloatArray
+    plain: DenseQuadratic
+
+    def exact(self) -> ExactPosterior:
+        """Mean, covariance and evidence: z_i ~ N(slope_i / (1 + curvature_i), 1 / (1 + curvature_i)), independent."""
+        variance = 1.0 / (1.0 + self.curvature)
+        log_evidence = self.constant + 0.5 * float(np.sum(self.slope**2 * variance - np.log1p(self.curvature)))
+        covariance = (self.to_theta * variance) @ self.to_theta.T
+        return ExactPosterior(self.to_theta @ (self.slope * variance), covariance, log_evidence)
+
+    def whitened(self, theta: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return z = from_theta theta for points (B, K), in their type.
+
+        Not by BLAS, whose rounding depends on how many points there are: a chain must not depend on the others.
+        """
+        z: npt.NDArray[Any] = np.einsum("bk,jk->bj", theta, self.from_theta).astype(theta.dtype)
+        return z
+
+
+def is_last_layer_gaussian(post: Posterior) -> bool:
+    """Return whether the log-likelihood is quadratic in theta: Gaussian, and no varying node below the last layer."""
+    return post.likelihood.name == "gaussian" and post.plan()[-1]["varying_sources"] == 0
+
+
+def whiten(post: Posterior) -> WhitenedQuadratic:
+    """Compute the statistics of a posterior for which `is_last_layer_gaussian` holds, in float64, block by block.
+
+    pCN and pCNL are unchanged by a rotation of whitened coordinates, so a chain in this basis is the same chain in law.
+    """
+    constant, slope, hessian = _statistics(post)
+    scale = np.sqrt(post.prior_variance)
+    eigenvalues, vectors = np.linalg.eigh(scale[:, None] * hessian * scale)
+    return WhitenedQuadratic(
+        constant=constant,
+        slope=vectors.T @ (scale * slope),
+        curvature=np.maximum(eigenvalues, 0.0),
+        to_theta=scale[:, None] * vectors,
+        from_theta=vectors.T / scale,
+        plain=DenseQuadratic(constant, slope, hessian),
+    )
+
+
+def _statistics(post: Posterior) -> tuple[float, FloatArray, FloatArray]:
+    """Return l(0), its gradient there and minus its Hessian, from the gradients at 0 and at the unit vectors."""
+    dim = post.dim
+    points = np.concatenate([np.zeros((1, dim)), np.eye(dim)])
+    value, gradients = 0.0, np.zeros((dim + 1, dim))
+    for first in range(0, post.n_rows, _BLOCK_ROWS):
+        rows = slice(first, first + _BLOCK_ROWS)
+        targets = np.ascontiguousarray(post.y[rows], dtype=np.float64)
+        model: Any = post.network.core_model(
+            post.reference_likelihood,
+            post.X[rows],
+            targets,
+            post.row_weights[rows],
+            dtype=np.dtype(np.float64),
+        )
+        values, slopes = model.log_likelihood_and_grad(points, 1)
+        value += float(values[0])
+        gradients += slopes
+    hessian = gradients[0] - gradients[1:]
+    return value, gradients[0], (hessian + hessian.T) / 2

@@ -1,0 +1,326 @@
+"""A trained network of which some parameters are Bayesian: ranks, masks, the order of theta, prior and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.engine import _core
+from patrac_native.engine.threads import thread_count
+from patrac_native.model.architectures import Architecture, architecture_from_dict, rank_nodes
+from patrac_native.model.likelihoods import Gaussian, Likelihood
+from patrac_native.model.prior import TraceClassPrior
+from patrac_native.network.network import Network
+from patrac_native.validation.checks import (
+    FloatArray,
+    as_real_array,
+    cast_checked,
+    check_finite,
+    check_inputs_as_they_are,
+)
+
+DTYPES = ("float32", "float64")
+CoreModel = _core.Model32 | _core.Model64
+DataSet = _core.DataSet32 | _core.DataSet64
+
+# One entry of theta; `column` is -1 for a bias. Layers count from 1, nodes from 0 in ranked order.
+PARAMETER_DTYPE = np.dtype([("layer", np.int32), ("row", np.int32), ("column", np.int32)])
+
+# Entries that log_prior turns into float64 at a time.
+_BLOCK_VALUES = 2**20
+
+
+def _is_strided(array: npt.NDArray[Any]) -> bool:
+    """Return whether entries lie at whole multiples of their size, as the engine reads them."""
+    return array.flags.aligned and all(stride % array.itemsize == 0 for stride in array.strides)
+
+
+def _as_floats(theta: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
+    """Return theta as it is if it is a float32 or float64 array, else as float64."""
+    if isinstance(theta, np.ndarray) and theta.dtype in (np.float32, np.float64):
+        return theta
+    return as_real_array(theta, name)
+
+
+def _check_level(level: str) -> str:
+    """Return an instruction-set level of this machine, else raise ValueError."""
+    known = _core.simd_levels()
+    if level not in known:
+        raise ValueError(f"level: no instruction-set level '{level}' on this machine; choose one of {', '.join(known)}")
+    return level
+
+
+class PartialNetwork:
+    """What a posterior and its draws share: everything but the data and the likelihood.
+
+    Parameters
+    ----------
+    net : Network
+        The trained network, nodes in any order.
+    architecture : Architecture
+        `Full()`, `Mix(k)`, `Out(k)`, `Sep(k)` or `Custom(...)`.
+    prior : TraceClassPrior
+        Before the rescaling of docs/method.md, section 4, which is done here.
+    dtype : {"float32", "float64"}
+        Type of theta and of all arithmetic inside the engine.
+    level : str, optional
+        Instruction-set level; by default PATRAC_SIMD or the processor's.
+
+    Attributes
+    ----------
+    dim : int
+        K, the number of Bayesian parameters.
+    theta_map : ndarray of float64, shape (K,)
+        Trained values of the Bayesian parameters; zeros for Sep.
+    prior_variance : ndarray of float64, shape (K,)
+        After rescaling.
+    rescaling : float
+        phi / phi_partial, the factor in `prior_variance`.
+    parameters : structured ndarray, shape (K,), fields layer, row, column
+        Where each entry of theta sits: layer from 1, ranked node and source from 0, column -1 for a bias.
+    permutation : list of L + 1 integer arrays
+        permutation[l][rank] = the trained network's own index of that node of layer l; identities for inputs and
+        outputs.
+    """
+
+    def __init__(
+        self,
+        net: Network,
+        architecture: Architecture,
+        prior: TraceClassPrior,
+        *,
+        dtype: str = "float32",
+        level: str | None = None,
+    ) -> None:
+        for argument, value, kind, wanted in (
+            ("net", net, Network, "a Network, such as train or Network.from_torch returns"),
+            ("architecture", architecture, Architecture, "an architecture such as Mix(5) or Full()"),
+            ("prior", prior, TraceClassPrior, "a TraceClassPrior, such as TraceClassPrior.fit(net)"),
+        ):
+            if not isinstance(value, kind):
+                got = value.__name__ if isinstance(value, type) else type(value).__name__
+                raise TypeError(f"{argument} must be {wanted}; got {got}.")
+        dtype_name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
+        if dtype_name not in DTYPES:
+            raise ValueError(f"dtype must be one of {', '.join(DTYPES)}; got {dtype!r}.")
+        self.net = net
+        self.architecture = architecture
+        self.prior = prior
+        self.dtype = np.dtype(dtype_name)
+        self.level = _core.default_simd_level() if level is None else _check_level(level)
+
+        ranking = rank_nodes(net)
+        self.ranked = net.permuted(ranking)
+        self.layer_sizes = architecture.sampled_layer_sizes(net)
+        self.weight_masks, self.bias_masks = architecture.masks(net, ranking)
+        self.permutation = [np.arange(net.layer_sizes[0]), *ranking, np.arange(net.layer_sizes[-1])]
+        self.separate = architecture.name == "sep"
+        if self.separate:
+            self.permutation = [np.arange(size) for size in self.layer_sizes]
+        shapes = list(zip(self.layer_sizes[1:], self.layer_sizes[:-1], strict=True))
+        self._weights = [np.zeros(shape) for shape in shapes] if self.separate else list(self.ranked.weights)
+        self._biases = [np.zeros(rows) for rows, _ in shapes] if self.separate else list(self.ranked.biases)
+
+        self.rescaling = prior.rescaling_factor(net.layer_sizes, self.layer_sizes, self.weight_masks, self.bias_masks)
+        weight_variances, bias_variances = prior.variances(self.layer_sizes)
+        self.theta_map = self._gather(self._weights, self._biases)
+        self.prior_variance = self.rescaling * self._gather(weight_variances, bias_variances)
+        self.parameters = self._locate()
+        for array in (self.theta_map, self.prior_variance, self.parameters):
+            array.flags.writeable = False
+        self.dim = len(self.theta_map)
+
+    @property
+    def n_inputs(self) -> int:
+        """d, the number of inputs."""
+        return self.layer_sizes[0]
+
+    @property
+    def n_outputs(self) -> int:
+        """m, the number of outputs."""
+        return self.layer_sizes[-1]
+
+    def _gather(self, weights: list[FloatArray], biases: list[FloatArray]) -> FloatArray:
+        """Bayesian entries in theta's order: layer by layer, weights row by row, then biases."""
+        parts = []
+        for w, b, wm, bm in zip(weights, biases, self.weight_masks, self.bias_masks, strict=True):
+            parts += [w[wm], b[bm]]
+        return np.concatenate(parts).astype(np.float64)
+
+    def _locate(self) -> npt.NDArray[np.void]:
+        """Build `parameters`."""
+        parts = []
+        for layer, (wm, bm) in enumerate(zip(self.weight_masks, self.bias_masks, strict=True), start=1):
+            rows, columns = np.nonzero(wm)
+            biases = np.flatnonzero(bm)
+            part = np.empty(len(rows) + len(biases), PARAMETER_DTYPE)
+            part["layer"] = layer
+            part["row"] = np.concatenate([rows, biases])
+            part["column"] = np.concatenate([columns, np.full(len(biases), -1)])
+            parts.append(part)
+        return np.concatenate(parts)
+
+    def first_output_weight(self) -> int | None:
+        """Return the position in theta of the first Bayesian weight of the output layer, or None."""
+        last = self.parameters["layer"] == len(self.layer_sizes) - 1
+        found = np.flatnonzero(last & (self.parameters["column"] >= 0))
+        return int(found[0]) if len(found) else None
+
+    def log_prior(self, theta: npt.ArrayLike) -> np.float64 | FloatArray:
+        """Evaluate log N(theta; 0, C), normalised, in float64.
+
+        Parameters
+        ----------
+        theta : array_like, shape (..., K)
+
+        Returns
+        -------
+        float64 or ndarray, shape (...)
+        """
+        values = _as_floats(theta, "theta")
+        if values.ndim == 0 or values.shape[-1] != self.dim:
+            raise ValueError(f"theta must have {self.dim} entries on its last axis; got shape {values.shape}.")
+        flat = values.reshape(-1, self.dim)
+        quadratic = np.empty(len(flat))
+        rows = max(1, _BLOCK_VALUES // self.dim)
+        for first in range(0, len(flat), rows):
+            block = flat[first : first + rows].astype(np.float64)
+            quadratic[first : first + rows] = (block**2 / self.prior_variance).sum(axis=-1)
+        total = -0.5 * (quadratic + np.log(2 * np.pi * self.prior_variance).sum()).reshape(values.shape[:-1])
+        result: np.float64 | FloatArray = total[()]
+        return result
+
+    def check_theta(
+        self, theta: npt.ArrayLike, name: str = "theta", dim: int | None = None
+    ) -> tuple[npt.NDArray[Any], bool]:
+        """Return theta as a finite C-contiguous (B, dim) array of `dtype`, and whether it came as (dim,); dim: K."""
+        dim = self.dim if dim is None else dim
+        values = _as_floats(theta, name)
+        single = values.ndim == 1
+        if values.ndim not in (1, 2) or values.shape[-1] != dim:
+            raise ValueError(f"{name} must have shape ({dim},) or (B, {dim}); got {values.shape}.")
+        batch = values.reshape(-1, dim)
+        check_finite(batch, name, "Rows count the points of the batch, columns the entries of theta.")
+        return cast_checked(batch, self.dtype, name), single
+
+    def core_model(
+        self,
+        likelihood: Likelihood,
+        X: npt.NDArray[Any],
+        targets: FloatArray,
+        row_weights: FloatArray,
+        dtype: np.dtype[Any] | None = None,
+        *,
+        in_place: bool = False,
+    ) -> CoreModel:
+        """Compile plan and data; arguments as the likelihood's checks return them, `dtype` by default its own.
+
+        With `in_place` the model holds X and reads it where it is, if its type and order allow that.
+        """
+        dtype = self.dtype if dtype is None else dtype
+        build: Any = _core.Model32 if dtype == np.float32 else _core.Model64
+        model: CoreModel = build(
+            **self._core_arguments(likelihood, targets, row_weights),
+            inputs=X if X.dtype in (dtype, np.uint8) and _is_strided(X) else cast_checked(X, dtype, "X"),
+            level=self.level,
+            in_place=in_place,
+        )
+        return model
+
+    def data_set(
+        self,
+        device: str,
+        likelihood: Likelihood,
+        X: npt.NDArray[Any] | _core.DeviceInputs,
+        targets: FloatArray,
+        row_weights: FloatArray,
+    ) -> DataSet:
+        """Lay plan and data out for a device; see `core_model`. X is the host's or on that device."""
+        build: Any = _core.DataSet32 if self.dtype == np.float32 else _core.DataSet64
+        data_set: DataSet = build(
+            **self._core_arguments(likelihood, targets, row_weights),
+            inputs=X if isinstance(X, _core.DeviceInputs) or X.flags.forc else np.ascontiguousarray(X),
+            device=device,
+        )
+        return data_set
+
+    def _core_arguments(self, likelihood: Likelihood, targets: FloatArray, row_weights: FloatArray) -> dict[str, Any]:
+        """What every compiled model is made of, beside its inputs."""
+        return {
+            "activation": self.net.activation,
+            "weights": self._weights,
+            "biases": self._biases,
+            "weight_masks": self.weight_masks,
+            "bias_masks": self.bias_masks,
+            "companion": (list(self.ranked.weights), list(self.ranked.biases)) if self.separate else None,
+            "likelihood": likelihood.name,
+            "variance": likelihood.variance_vector(self.n_outputs) if isinstance(likelihood, Gaussian) else np.empty(0),
+            "targets": targets,
+            "row_weights": row_weights,
+        }
+
+    @cached_property
+    def without_rows(self) -> CoreModel:
+        """A compiled model without rows: the plan alone is needed to predict."""
+        return self.core_model(Gaussian(1.0), np.empty((0, self.n_inputs)), np.empty((0, self.n_outputs)), np.empty(0))
+
+    def predict(self, theta: npt.ArrayLike, X: npt.ArrayLike, *, threads: int | None = None) -> npt.NDArray[Any]:
+        """Evaluate the outputs f at given parameters.
+
+        Parameters
+        ----------
+        theta : array_like, shape (K,) or (B, K)
+        X : array_like, shape (n, d)
+            Finite.
+        threads : int, optional
+            Native threads over parameters; default all processors of this process.
+
+        Returns
+        -------
+        ndarray of `dtype`, shape (n, m) or (B, n, m)
+        """
+        batch, single = self.check_theta(theta)
+        inputs = cast_checked(check_inputs_as_they_are(X, self.n_inputs), self.dtype, "X")
+        model: Any = self.without_rows
+        f: npt.NDArray[Any] = model.predict(batch, inputs, thread_count(threads))
+        return f[0] if single else f
+
+    def sample_prior(
+        self, draws: int, *, seed: int, chain: int = 0, purpose: _core.Purpose = _core.Purpose.prior
+    ) -> npt.NDArray[Any]:
+        """Draw theta from the prior, shape (draws, K); a Philox stream of its own for each `purpose`."""
+        normals: Any = _core.standard_normals32 if self.dtype == np.float32 else _core.standard_normals64
+        theta: npt.NDArray[Any] = normals(
+            seed=seed, chain=chain, step=0, purpose=purpose, steps=draws, count=self.dim, level=self.level
+        )
+        theta *= np.sqrt(self.prior_variance).astype(self.dtype)
+        return theta
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the compiled model, which is made again when it is needed."""
+        return {name: value for name, value in self.__dict__.items() if name != "without_rows"}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-able content; the network's arrays are saved beside it."""
+        return {
+            "architecture": self.architecture.to_dict(),
+            "prior": self.prior.to_dict(),
+            "dtype": self.dtype.name,
+            "level": self.level,
+        }
+
+    @classmethod
+    def from_dict(cls, net: Network, content: Mapping[str, Any]) -> PartialNetwork:
+        """Rebuild from `to_dict`; a level that this machine lacks is replaced by its own."""
+        level = content["level"] if content["level"] in _core.simd_levels() else None
+        return cls(
+            net,
+            architecture_from_dict(content["architecture"]),
+            TraceClassPrior.from_dict(content["prior"]),
+            dtype=content["dtype"],
+            level=level,
+        )

@@ -1,0 +1,305 @@
+"""The trace-class Gaussian prior, its fit to a trained network and its rescaling (docs/method.md, sections 2, 4)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.model.architectures import rank_nodes
+from patrac_native.network.network import Network
+from patrac_native.validation.checks import FloatArray, check_layer_sizes, check_positive
+
+ALPHA_BOUNDS = (1.001, 8.0)
+# The fitted variances are those of point estimates; the prior uses four times them (paper, Appendix A).
+VARIANCE_MULTIPLIER = 4.0
+
+# One layer's decay: (row factors, column factors); s_ij = row_i * column_j.
+Decay = tuple[FloatArray, FloatArray]
+
+
+@dataclass(frozen=True)
+class TraceClassPrior:
+    """Independent normal parameters whose variances fall along the ranking of the nodes (docs/method.md, section 2).
+
+    w^(1)_ij ~ N(0, sigma2_w / i^alpha); w^(l)_ij ~ N(0, sigma2_w / (ij)^alpha) for l >= 2;
+    b^(l)_i ~ N(0, sigma2_b / i^alpha); i and j count from 1 in rank order.
+
+    Parameters
+    ----------
+    alpha : float
+        Rate of decay, > 1.
+    sigma2_w : float
+        Variance scale of the weights, > 0.
+    sigma2_b : float
+        Variance scale of the biases, > 0.
+    output_decay : bool, optional
+        Whether the output index i decays in the last layer too (the paper's formula). False drops it there: sigma2_w /
+        j^alpha and sigma2_b, so that several outputs are exchangeable. None, the default, means m == 1.
+
+    Raises
+    ------
+    ValueError
+        If alpha <= 1 or a variance is not positive and finite.
+    TypeError
+        If a value is not a number, or output_decay not a bool or None.
+
+    Examples
+    --------
+    >>> weights, biases = TraceClassPrior(alpha=2.0, sigma2_w=4.0, sigma2_b=1.0).variances([1, 2, 1])
+    >>> weights
+    [array([[4.],
+           [1.]]), array([[4., 1.]])]
+    >>> biases
+    [array([1.  , 0.25]), array([1.])]
+    """
+
+    alpha: float
+    sigma2_w: float
+    sigma2_b: float
+    output_decay: bool | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("alpha", "sigma2_w", "sigma2_b"):
+            object.__setattr__(self, name, check_positive(getattr(self, name), name))
+        _check_alpha(self.alpha)
+        _check_output_decay(self.output_decay)
+        if self.output_decay is not None:
+            object.__setattr__(self, "output_decay", bool(self.output_decay))
+
+    def variances(self, layer_sizes: Sequence[int]) -> tuple[list[FloatArray], list[FloatArray]]:
+        """Evaluate the prior variances of a network in ranked order, before any rescaling.
+
+        Parameters
+        ----------
+        layer_sizes : sequence of int
+            Widths (N_0, ..., N_L).
+
+        Returns
+        -------
+        weight_variances : list of L arrays, shapes (N_{l+1}, N_l)
+        bias_variances : list of L arrays, shapes (N_{l+1},)
+        """
+        sizes = check_layer_sizes(layer_sizes)
+        weight_decay, bias_decay = _decays(sizes, self.alpha, self.output_decay, fit=False)
+        return (
+            [self.sigma2_w * np.outer(row, column) for row, column in weight_decay],
+            [self.sigma2_b * row for row in bias_decay],
+        )
+
+    def total_variance(self, layer_sizes: Sequence[int]) -> float:
+        """Return phi, the sum of the prior variances of all parameters of a network of these widths."""
+        weights, biases = self.variances(layer_sizes)
+        return float(sum(v.sum() for v in (*weights, *biases)))
+
+    def rescaling_factor(
+        self,
+        full_layer_sizes: Sequence[int],
+        sampled_layer_sizes: Sequence[int],
+        weight_masks: Sequence[npt.NDArray[np.bool_]],
+        bias_masks: Sequence[npt.NDArray[np.bool_]],
+    ) -> float:
+        """Return phi / phi_partial, by which a partial architecture multiplies its prior variances (paper, Appendix A).
+
+        Parameters
+        ----------
+        full_layer_sizes : sequence of int
+            Widths of the trained network: phi is its total prior variance.
+        sampled_layer_sizes : sequence of int
+            Widths of the sampled network, the same save for Sep.
+        weight_masks, bias_masks : sequences of L Boolean arrays
+            The Bayesian parameters of the sampled network in ranked order, as `Architecture.masks` gives them;
+            phi_partial sums over them.
+
+        Returns
+        -------
+        float
+            At least 1 for masks on the full network and exactly 1 for all of it.
+
+        Raises
+        ------
+        ValueError
+            If the masks do not have the sampled network's shapes or mark nothing.
+        """
+        weights, biases = self.variances(sampled_layer_sizes)
+        variances, masks = (*weights, *biases), (*weight_masks, *bias_masks)
+        if [mask.shape for mask in masks] != [variance.shape for variance in variances]:
+            raise ValueError(
+                f"weight_masks and bias_masks must have the shapes of a network {list(sampled_layer_sizes)}; "
+                f"got {[mask.shape for mask in masks]}."
+            )
+        # where() keeps the order of summation, so that a mask of everything gives exactly 1.
+        partial = float(sum(np.where(mask, v, 0.0).sum() for v, mask in zip(variances, masks, strict=True)))
+        if partial == 0.0:
+            raise ValueError("weight_masks and bias_masks mark no parameter; at least one must be Bayesian.")
+        return self.total_variance(full_layer_sizes) / partial
+
+    @classmethod
+    def fit(cls, net: Network, output_decay: bool | None = None, *, alpha: float | None = None) -> TraceClassPrior:
+        """Choose alpha and the variances from a trained network (paper, Appendix A; docs/method.md, section 4).
+
+        Minimises sum (w^2 - sigma2_w s)^2 + sum (b^2 - sigma2_b s)^2 over the ranked network, with s = i^-alpha in
+        layer 1, (ij)^-alpha between, j^-alpha in the last layer and i^-alpha for biases (1 for output biases without
+        `output_decay`). Given alpha both variances are linear least squares, which leaves a search over alpha in
+        [1.001, 8]. The prior gets **four times** the fitted variances.
+
+        Parameters
+        ----------
+        net : Network
+            The trained network in any order of nodes; it is ranked here.
+        output_decay : bool, optional
+            As for the class; also kept in the result.
+        alpha : float, optional
+            A rate of decay > 1 of your own: only the two variances are then fitted, in closed form, without a search
+            and without its warning.
+
+        Returns
+        -------
+        TraceClassPrior
+
+        Warns
+        -----
+        UserWarning
+            If alpha ends at a bound, or all biases are zero (sigma2_b is then set to sigma2_w).
+
+        Raises
+        ------
+        TypeError
+            If net is no Network, or alpha is not a number.
+        ValueError
+            If all weights are zero, or alpha <= 1.
+
+        Notes
+        -----
+        Without hidden layer and without output decay nothing depends on alpha; it is then set to 2 unless given.
+
+        The lower bound is a common result. Nodes are ranked by what comes into them, and in many trained networks
+        neither those weights nor the ones that leave fall off with that rank; the slowest decay then fits best.
+        """
+        if not isinstance(net, Network):
+            raise TypeError(
+                f"net must be a Network, such as patrac_native.train returns; got {type(net).__name__}. "
+                "A torch module becomes one by Network.from_torch(module)."
+            )
+        _check_output_decay(output_decay)
+        if alpha is not None:
+            alpha = _check_alpha(alpha)
+        ranked = net.permuted(rank_nodes(net))
+        weights, biases = [w**2 for w in ranked.weights], [b**2 for b in ranked.biases]
+        if not any(w.any() for w in weights):
+            raise ValueError("TraceClassPrior.fit: all weights of the network are zero; train it or give a prior.")
+        has_biases = any(b.any() for b in biases)
+        sizes = net.layer_sizes
+
+        def fitted(alpha: float) -> tuple[float, float, float]:
+            """Return (explained sum of squares, sigma2_w, sigma2_b) at alpha."""
+            weight_decay, bias_decay = _decays(sizes, alpha, output_decay, fit=True)
+            # Least squares through the origin on one regressor s: sigma2 = <target, s> / <s, s>, which explains
+            # <target, s>^2 / <s, s> of <target, target>. s is an outer product, so no matrix of it is formed.
+            w_dot = sum(float(row @ w @ column) for w, (row, column) in zip(weights, weight_decay, strict=True))
+            w_norm = sum(float(row @ row) * float(column @ column) for row, column in weight_decay)
+            b_dot = sum(float(row @ b) for b, row in zip(biases, bias_decay, strict=True))
+            b_norm = sum(float(row @ row) for row in bias_decay)
+            return w_dot**2 / w_norm + b_dot**2 / b_norm, w_dot / w_norm, b_dot / b_norm
+
+        if alpha is None and len(sizes) == 2 and not _resolve(output_decay, sizes):
+            alpha = 2.0
+        elif alpha is None:
+            alpha = _search_alpha(lambda value: fitted(value)[0])
+            if alpha in ALPHA_BOUNDS:
+                warnings.warn(_at_bound(alpha), UserWarning, stacklevel=2)
+        _, sigma2_w, sigma2_b = fitted(alpha)
+        if not has_biases:
+            sigma2_b = sigma2_w
+            warnings.warn(
+                "TraceClassPrior.fit: all biases of the network are zero, so they say nothing about sigma2_b; "
+                "sigma2_b is set to sigma2_w.",
+                UserWarning,
+                stacklevel=2,
+            )
+        return cls(alpha, VARIANCE_MULTIPLIER * sigma2_w, VARIANCE_MULTIPLIER * sigma2_b, output_decay)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the four fields as JSON-able values."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> TraceClassPrior:
+        """Inverse of `to_dict`."""
+        return cls(**content)
+
+
+def _check_alpha(value: Any) -> float:
+    """Return value as a float if it is a number > 1, else raise."""
+    alpha = check_positive(value, "alpha")
+    if alpha <= 1.0:
+        raise ValueError(
+            f"alpha must be greater than 1 (only then is the prior trace-class: its total variance stays finite as "
+            f"layers widen); got {alpha}."
+        )
+    return alpha
+
+
+def _search_alpha(explained: Callable[[float], float]) -> float:
+    """Return the alpha within ALPHA_BOUNDS at which `explained` is largest."""
+    from scipy.optimize import minimize_scalar
+
+    # There can be several local maxima: a grid finds the hill, a bounded search its top.
+    grid = np.linspace(*ALPHA_BOUNDS, 281)
+    best = int(np.argmax([explained(value) for value in grid]))
+    around = (grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)])
+    refined = minimize_scalar(
+        lambda value: -explained(float(value)), bounds=around, method="bounded", options={"xatol": 1e-10}
+    )
+    # The bounded search never tries its end points; keep the grid's where that is the better one.
+    return max((float(refined.x), float(grid[best])), key=explained)
+
+
+def _at_bound(alpha: float) -> str:
+    """Say what alpha at a bound of the search means and what to do."""
+    low, high = ALPHA_BOUNDS
+    if alpha == low:
+        meaning = (
+            "the trained weights do not fall off with the rank of their nodes, and the prior is the slowest-decaying "
+            "one allowed. Many networks end so, and sampling is as correct as with any other alpha. To put more of "
+            "the prior variance on the top nodes"
+        )
+    else:
+        meaning = (
+            "nearly all of the weight sits at the first nodes, and the prior leaves the others next to nothing. Check "
+            "that training went well. To spread the prior variance over more nodes"
+        )
+    return (
+        f"TraceClassPrior.fit: alpha ended at the bound {alpha} of [{low}, {high}]: {meaning}, choose alpha yourself, "
+        "as in TraceClassPrior.fit(net, alpha=2.0); that also silences this warning."
+    )
+
+
+def _check_output_decay(value: bool | None) -> None:
+    """Raise unless value is a bool or None."""
+    if not (value is None or isinstance(value, bool | np.bool_)):
+        raise TypeError(f"output_decay must be True, False or None (None: True for one output); got {value!r}.")
+
+
+def _resolve(output_decay: bool | None, sizes: Sequence[int]) -> bool:
+    """Return output_decay with its default, m == 1, filled in."""
+    return sizes[-1] == 1 if output_decay is None else bool(output_decay)
+
+
+def _decays(
+    sizes: Sequence[int], alpha: float, output_decay: bool | None, *, fit: bool
+) -> tuple[list[Decay], list[FloatArray]]:
+    """Return the factors s of every layer: (row, column) for weights, row for biases.
+
+    With `fit` the last layer's weights never decay along the output index (Appendix A), unless that layer is the first.
+    """
+    decay = [np.arange(1, size + 1, dtype=np.float64) ** -alpha for size in sizes]
+    last = len(sizes) - 1
+    by_output = decay[last] if _resolve(output_decay, sizes) else np.ones(sizes[last])
+    weight_rows = [*decay[1:last], np.ones(sizes[last]) if fit and last > 1 else by_output]
+    columns = [np.ones(sizes[0]), *decay[1:last]]
+    return list(zip(weight_rows, columns, strict=True)), [*decay[1:last], by_output]

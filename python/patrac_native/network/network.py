@@ -1,0 +1,360 @@
+"""The multilayer perceptron as plain arrays: checked once, evaluated in float64, exchanged with torch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.network.files import load_arrays, save_arrays
+from patrac_native.validation.checks import FloatArray, as_real_array, check_inputs
+
+if TYPE_CHECKING:
+    import torch
+
+ACTIVATIONS = ("tanh", "relu", "gelu", "silu", "sigmoid")
+
+StopReason = Literal["patience", "max_epochs", "interrupted", "non-finite"]
+
+
+def apply_activation(name: str, z: FloatArray) -> FloatArray:
+    """Apply an activation entrywise in float64.
+
+    Parameters
+    ----------
+    name : str
+        One of `ACTIVATIONS`. "gelu" is the exact form z Phi(z) = z (1 + erf(z / sqrt 2)) / 2, torch's default.
+    z : ndarray
+        Pre-activations of any shape.
+
+    Returns
+    -------
+    ndarray of float64
+        Of the shape of `z`.
+    """
+    if name == "tanh":
+        return np.tanh(z)
+    if name == "relu":
+        return np.maximum(z, 0.0)
+    from scipy.special import expit, ndtr
+
+    # expit and the normal distribution function keep their relative accuracy in the negative tail,
+    # where 1 + tanh and 1 + erf cancel.
+    functions: dict[str, Callable[[FloatArray], FloatArray]] = {
+        "gelu": lambda value: value * ndtr(value),
+        "silu": lambda value: value * expit(value),
+        "sigmoid": expit,
+    }
+    return functions[name](z)
+
+
+@dataclass(frozen=True)
+class TrainingHistory:
+    """What `train` saw on its way to a network.
+
+    Attributes
+    ----------
+    loss : ndarray of float64, shape (epochs,)
+        Penalised loss (negative log-likelihood + (l2/2) * squared norm of the parameters) on all rows at the start of
+        each epoch; a last non-finite entry where training broke off for it.
+    best_epoch : int
+        Index into `loss` of the returned parameters.
+    best_loss : float
+        loss[best_epoch].
+    data_loss : float
+        Negative log-likelihood of the returned parameters, without the penalty.
+    constant_loss : float
+        Negative log-likelihood of the best constant predictor: what `data_loss` should beat.
+    stopped : {"patience", "max_epochs", "interrupted", "non-finite"}
+        Why training ended.
+    settings : dict
+        The arguments of `train` after defaults and preset (plain values).
+    seconds : float
+        Wall-clock time of the optimisation.
+    """
+
+    loss: FloatArray
+    best_epoch: int
+    best_loss: float
+    data_loss: float
+    constant_loss: float
+    stopped: StopReason
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON-able values."""
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return fields | {"loss": self.loss.tolist(), "settings": dict(self.settings)}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> TrainingHistory:
+        """Inverse of `to_dict`."""
+        return cls(**{**content, "loss": np.asarray(content["loss"], dtype=np.float64)})
+
+
+class Network:
+    """A trained multilayer perceptron with L layers of weights (docs/method.md, section 1).
+
+    f^(l)_i(x) = b^(l)_i + sum_j w^(l)_ij zeta(f^(l-1)_j(x)); the first layer reads x itself and nothing follows the
+    last layer.
+
+    Parameters
+    ----------
+    weights : sequence of array_like, weights[l] of shape (N_{l+1}, N_l)
+        One matrix for each layer, rows are the layer's nodes; at least one layer. Copied.
+    biases : sequence of array_like, biases[l] of shape (N_{l+1},)
+        One vector for each layer. Copied.
+    activation : str
+        One of `ACTIVATIONS`; default "tanh".
+    history : TrainingHistory, optional
+        Where the parameters come from; set by `train`.
+
+    Attributes
+    ----------
+    weights, biases : tuple of ndarray of float64
+        Read-only copies of the parameters.
+    activation : str
+    history : TrainingHistory or None
+
+    Raises
+    ------
+    ValueError
+        If there is no layer, shapes do not fit from layer to layer, an entry is NaN or infinite (named by layer and
+        position), or the activation is unknown.
+    TypeError
+        If a parameter does not hold real numbers.
+
+    Examples
+    --------
+    >>> net = Network([[[2.0], [-1.0]], [[1.0, 3.0]]], [[0.0, 0.0], [0.5]], activation="relu")
+    >>> net
+    Network(layer_sizes=(1, 2, 1), activation='relu', n_parameters=7)
+    >>> net.predict([[1.0], [-1.0]])
+    array([[2.5],
+           [3.5]])
+    """
+
+    def __init__(
+        self,
+        weights: Sequence[npt.ArrayLike],
+        biases: Sequence[npt.ArrayLike],
+        activation: str = "tanh",
+        *,
+        history: TrainingHistory | None = None,
+    ) -> None:
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}; got {activation!r}.")
+        if len(weights) == 0:
+            raise ValueError("weights is empty; a network needs at least one layer (one matrix of shape (m, d)).")
+        if len(weights) != len(biases):
+            raise ValueError(
+                f"weights and biases must hold one entry for each layer; got {len(weights)} weight matrices and "
+                f"{len(biases)} bias vectors. Give zeros for a layer without a bias."
+            )
+        self.weights = tuple(_parameter(w, f"weights[{layer}]", 2) for layer, w in enumerate(weights))
+        self.biases = tuple(_parameter(b, f"biases[{layer}]", 1) for layer, b in enumerate(biases))
+        for layer, (w, b) in enumerate(zip(self.weights, self.biases, strict=True)):
+            if b.shape != (w.shape[0],):
+                raise ValueError(
+                    f"biases[{layer}] must have shape ({w.shape[0]},), one for each row of weights[{layer}] "
+                    f"{w.shape}; got {b.shape}."
+                )
+            if layer > 0 and w.shape[1] != self.weights[layer - 1].shape[0]:
+                raise ValueError(
+                    f"weights[{layer}] must have {self.weights[layer - 1].shape[0]} columns, one for each row of "
+                    f"weights[{layer - 1}]; got shape {w.shape}. Rows are the layer's own nodes: transpose if needed."
+                )
+        self.activation = activation
+        self.history = history
+
+    @property
+    def layer_sizes(self) -> tuple[int, ...]:
+        """Widths (N_0, ..., N_L): inputs, hidden layers, outputs."""
+        return (self.weights[0].shape[1], *(w.shape[0] for w in self.weights))
+
+    @property
+    def n_layers(self) -> int:
+        """Number L of layers of weights."""
+        return len(self.weights)
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of weights and biases."""
+        return sum(w.size + b.size for w, b in zip(self.weights, self.biases, strict=True))
+
+    def predict(self, X: npt.ArrayLike) -> FloatArray:
+        """Evaluate the network in float64.
+
+        Parameters
+        ----------
+        X : array_like, shape (n, d)
+            Inputs, n >= 1, finite.
+
+        Returns
+        -------
+        ndarray of float64, shape (n, m)
+            Outputs of the last layer: means for Gaussian, logits for Categorical and Bernoulli likelihoods.
+
+        Raises
+        ------
+        ValueError
+            If X has another shape, no rows, NaN or infinity.
+        """
+        values = check_inputs(X, self.layer_sizes[0])
+        for layer, (w, b) in enumerate(zip(self.weights, self.biases, strict=True)):
+            if layer > 0:
+                values = apply_activation(self.activation, values)
+            values = values @ w.T + b
+        return values
+
+    __call__ = predict
+
+    def permuted(self, permutations: Sequence[npt.ArrayLike]) -> Network:
+        """Renumber the hidden nodes; the function stays the same.
+
+        Parameters
+        ----------
+        permutations : sequence of L - 1 integer arrays, shapes (N_1,), ..., (N_{L-1},)
+            permutations[l][new index] = old index in hidden layer l + 1, as `rank_nodes` returns them. Rows of a layer
+            and columns of the next are moved together.
+
+        Returns
+        -------
+        Network
+            With the same activation and history.
+
+        Raises
+        ------
+        ValueError
+            If the number of arrays is not L - 1 or one is not a permutation of its layer's nodes.
+        """
+        if len(permutations) != self.n_layers - 1:
+            raise ValueError(
+                f"permutations must hold one array for each of the {self.n_layers - 1} hidden layers; "
+                f"got {len(permutations)}."
+            )
+        orders = [np.arange(self.layer_sizes[0])]
+        for hidden, given in enumerate(permutations):
+            order, width = np.asarray(given), self.layer_sizes[hidden + 1]
+            if not (order.dtype.kind in "iu" and np.array_equal(np.sort(order, axis=None), np.arange(width))):
+                raise ValueError(f"permutations[{hidden}] must be a permutation of 0..{width - 1}; got {given!r}.")
+            orders.append(order.reshape(-1).astype(np.intp))
+        orders.append(np.arange(self.layer_sizes[-1]))
+        return Network(
+            [w[np.ix_(orders[layer + 1], orders[layer])] for layer, w in enumerate(self.weights)],
+            [b[orders[layer + 1]] for layer, b in enumerate(self.biases)],
+            self.activation,
+            history=self.history,
+        )
+
+    @classmethod
+    def from_torch(cls, module: torch.nn.Module) -> Network:
+        """Take over a trained torch network.
+
+        Parameters
+        ----------
+        module : torch.nn.Linear or torch.nn.Sequential
+            Linear layers with one kind of activation (Tanh, ReLU, GELU, SiLU or Sigmoid) between each two of them.
+            Nested Sequential, Identity, Dropout (which does nothing at prediction) and a Flatten in front are passed
+            over; Linear(bias=False) gets zero biases. Any dtype and device.
+
+        Returns
+        -------
+        Network
+            With float64 copies of the parameters.
+
+        Raises
+        ------
+        TypeError
+            If there are unsupported layers; all are listed by index and class.
+        ValueError
+            If the layers are not in the order above, activations are mixed, or a parameter is not finite.
+        """
+        from patrac_native.network.torch_exchange import read_module
+
+        return cls(*read_module(module))
+
+    def to_torch(self, dtype: torch.dtype | None = None) -> torch.nn.Sequential:
+        """Build the same network in torch.
+
+        Parameters
+        ----------
+        dtype : torch.dtype, optional
+            Of the parameters; default torch.float64, which loses nothing.
+
+        Returns
+        -------
+        torch.nn.Sequential
+            Linear layers with the activation between them, on the CPU; torch's random state is not touched.
+        """
+        from patrac_native.network.torch_exchange import build_module
+
+        return build_module(self, dtype)
+
+    def to_arrays(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Return the JSON-able part of the network and its arrays, as `from_arrays` takes them."""
+        arrays: dict[str, npt.NDArray[Any]] = {}
+        for layer, (w, b) in enumerate(zip(self.weights, self.biases, strict=True)):
+            arrays[f"weights_{layer}"], arrays[f"biases_{layer}"] = w, b
+        history = None if self.history is None else self.history.to_dict()
+        return {"layers": self.n_layers, "activation": self.activation, "history": history}, arrays
+
+    @classmethod
+    def from_arrays(cls, header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Network:
+        """Rebuild a network from what `to_arrays` returned."""
+        history = None if header["history"] is None else TrainingHistory.from_dict(header["history"])
+        return cls(
+            [arrays[f"weights_{layer}"] for layer in range(header["layers"])],
+            [arrays[f"biases_{layer}"] for layer in range(header["layers"])],
+            header["activation"],
+            history=history,
+        )
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the network and its training history to one .npz file (no pickle).
+
+        Parameters
+        ----------
+        path : path-like
+            Taken as it is; no ending is added.
+        overwrite : bool
+            Whether an existing file may be replaced; otherwise it raises FileExistsError.
+        """
+        save_arrays(path, "a network", *self.to_arrays(), overwrite=overwrite)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Network:
+        """Read a network written by `save`.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        ValueError
+            If the file is damaged, was not written by `save`, or has another version's format.
+        """
+        return cls.from_arrays(*load_arrays(path, "a network"))
+
+    def __repr__(self) -> str:
+        return (
+            f"Network(layer_sizes={self.layer_sizes}, activation={self.activation!r}, n_parameters={self.n_parameters})"
+        )
+
+
+def _parameter(value: npt.ArrayLike, name: str, ndim: int) -> FloatArray:
+    """Return a read-only float64 copy of one weight matrix or bias vector, or raise with its name and position."""
+    array = as_real_array(value, name).copy()
+    if array.ndim != ndim or array.size == 0:
+        shape = "(N_l+1, N_l)" if ndim == 2 else "(N_l+1,)"
+        raise ValueError(f"{name} must be a non-empty array of shape {shape}; got {array.shape}.")
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        position = ", ".join(str(index) for index in bad[0])
+        raise ValueError(f"{name} must be finite; got {array[tuple(bad[0])]} at [{position}] ({len(bad)} in all).")
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,139 @@
+"""Reading a network out of a torch module and building one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from patrac_native.validation.checks import FloatArray
+
+if TYPE_CHECKING:
+    import torch
+
+    from patrac_native.network.network import Network
+
+_SUPPORTED = (
+    "Supported: Linear layers with one kind of activation between them (Tanh, ReLU, GELU(approximate='none'), SiLU, "
+    "Sigmoid), Dropout, Identity, nested Sequential, and Flatten in front."
+)
+
+
+def read_module(module: torch.nn.Module) -> tuple[list[FloatArray], list[FloatArray], str]:
+    """Return (weights, biases, activation) of a Linear or a Sequential; see `Network.from_torch` for what is taken.
+
+    A network of one Linear layer has no activation; "tanh" stands in for it.
+    """
+    from torch import nn
+
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"from_torch takes a torch.nn.Module; got {type(module).__name__}.")
+    steps: list[tuple[str, str, nn.Module]] = []
+    unsupported: list[str] = []
+    for index, layer in _leaves(module, ""):
+        kind = _kind(layer, first=not steps)
+        if kind is None:
+            unsupported.append(f"{index or '0'}: {_describe(layer)}")
+        elif kind:
+            steps.append((index, kind, layer))
+    if unsupported:
+        raise TypeError(f"from_torch cannot take these layers: {'; '.join(unsupported)}. {_SUPPORTED}")
+
+    kinds = [kind for _, kind, _ in steps]
+    if "linear" not in kinds:
+        raise TypeError(f"from_torch found no Linear layer in {type(module).__name__}. {_SUPPORTED}")
+    if kinds[-1] != "linear":
+        raise ValueError(
+            f"from_torch: layer {steps[-1][0]} ({_describe(steps[-1][2])}) follows the last Linear layer. Leave it "
+            "out: the likelihood applies softmax or sigmoid to the outputs itself."
+        )
+    for (index, kind, layer), expect_linear in zip(steps, _alternating(), strict=False):
+        if (kind == "linear") is not expect_linear:
+            wanted = "a Linear layer" if expect_linear else "an activation"
+            raise ValueError(
+                f"from_torch: expected {wanted} at layer {index}, found {_describe(layer)}. Linear layers and "
+                "activations must alternate, beginning and ending with Linear."
+            )
+    activations = list(dict.fromkeys(kind for kind in kinds if kind != "linear"))
+    if len(activations) > 1:
+        raise ValueError(
+            f"from_torch: the layers mix activations ({', '.join(activations)}); a Network has one kind. "
+            "Retrain with one."
+        )
+    linear: list[Any] = [layer for _, kind, layer in steps if kind == "linear"]
+    weights = [_to_numpy(layer.weight) for layer in linear]
+    biases = [np.zeros(layer.out_features) if layer.bias is None else _to_numpy(layer.bias) for layer in linear]
+    return weights, biases, activations[0] if activations else "tanh"
+
+
+def build_module(net: Network, dtype: torch.dtype | None = None) -> torch.nn.Sequential:
+    """Return a Sequential with the parameters of `net` in `dtype` (default float64)."""
+    import torch
+    from torch import nn
+
+    kinds: dict[str, type[nn.Module]] = {
+        "tanh": nn.Tanh,
+        "relu": nn.ReLU,
+        "gelu": nn.GELU,
+        "silu": nn.SiLU,
+        "sigmoid": nn.Sigmoid,
+    }
+    dtype = torch.float64 if dtype is None else dtype
+    layers: list[nn.Module] = []
+    for w, b in zip(net.weights, net.biases, strict=True):
+        if layers:
+            layers.append(kinds[net.activation]())
+        # On the meta device the layer's own initialisation draws nothing from torch's global generator.
+        linear = nn.Linear(w.shape[1], w.shape[0], device="meta")
+        linear.weight = nn.Parameter(torch.tensor(w, dtype=dtype))
+        linear.bias = nn.Parameter(torch.tensor(b, dtype=dtype))
+        layers.append(linear)
+    return nn.Sequential(*layers)
+
+
+def _leaves(module: torch.nn.Module, prefix: str) -> Iterator[tuple[str, torch.nn.Module]]:
+    """Yield (index, layer) in order; nested Sequential give indices such as "2.0"."""
+    from torch import nn
+
+    if isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward:
+        # Iterating keeps a layer that is used twice; named_children would drop the repeat.
+        for position, child in enumerate(module):
+            yield from _leaves(child, f"{prefix}.{position}" if prefix else str(position))
+    else:
+        yield prefix, module
+
+
+def _kind(layer: torch.nn.Module, *, first: bool) -> str | None:
+    """Return "linear", an activation's name, "" for a layer without effect, None for an unsupported one."""
+    from torch import nn
+
+    # A subclass with its own forward is not what its base class says.
+    if isinstance(layer, nn.Linear):
+        return "linear" if type(layer).forward is nn.Linear.forward else None
+    if isinstance(layer, nn.GELU):
+        return "gelu" if layer.approximate == "none" else None
+    if isinstance(layer, nn.Flatten):
+        return "" if first and layer.start_dim == 1 and layer.end_dim == -1 else None
+    names: dict[type[nn.Module], str] = {nn.Tanh: "tanh", nn.ReLU: "relu", nn.SiLU: "silu", nn.Sigmoid: "sigmoid"}
+    return names.get(type(layer), "" if type(layer) in (nn.Identity, nn.Dropout) else None)
+
+
+def _describe(layer: torch.nn.Module) -> str:
+    """Return the class name, with the setting that matters where one does."""
+    approximate = getattr(layer, "approximate", "none")
+    return type(layer).__name__ + (f"(approximate={approximate!r})" if approximate != "none" else "")
+
+
+def _alternating() -> Iterator[bool]:
+    """Yield True, False, True, ...: whether a Linear layer is due."""
+    while True:
+        yield True
+        yield False
+
+
+def _to_numpy(parameter: torch.Tensor) -> FloatArray:
+    """Return a float64 copy of a tensor of any dtype on any device."""
+    import torch
+
+    return np.asarray(parameter.detach().to("cpu", torch.float64).numpy(), dtype=np.float64).copy()

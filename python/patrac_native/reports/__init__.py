@@ -1,0 +1,1 @@
+"""HTML reports of runs: sections, tables and captions."""

@@ -1,0 +1,224 @@
+"""One self-contained HTML report, and the JSON file of figures that lies beside it."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import math
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from importlib.metadata import version
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from patrac_native.reports.run_sections import add_run_sections, convergence_rows
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Report", "add_run_sections", "convergence_rows", "format_number", "write_json"]
+
+# Pixels per inch of the stored PNG, and of its size on the page: twice as fine as the page, for sharp screens.
+_PNG_DPI = 180
+_PAGE_DPI = 90
+
+
+class Report:
+    """Collects paragraphs, tables and figures, and writes them as one HTML file without external resources.
+
+    All text is escaped: data set names and category labels may hold anything.
+
+    Parameters
+    ----------
+    title : str
+        Heading of the page and title of the file.
+
+    Examples
+    --------
+    >>> report = Report("A run")
+    >>> report.heading("Scores")
+    >>> report.table(["model", "RMSE"], [["Mix(5)", 2.08], ["network", 2.1]])
+    >>> report.write("report.html")  # doctest: +SKIP
+    """
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self._parts: list[dict[str, Any]] = []
+
+    def text(self, text: str) -> None:
+        """Add a paragraph; line breaks are kept, nothing else is markup."""
+        self._parts.append({"kind": "text", "text": text})
+
+    def heading(self, text: str, level: int = 2) -> None:
+        """Add a heading: level 2 (in the table of contents) or 3.
+
+        Raises
+        ------
+        ValueError
+            For another level.
+        """
+        if level not in (2, 3):
+            raise ValueError(f"level of a heading must be 2 or 3; got {level}.")
+        self._parts.append({"kind": "heading", "text": text, "level": level, "anchor": f"part-{len(self._parts)}"})
+
+    def table(self, headers: Sequence[str], rows: Sequence[Sequence[Any]], caption: str | None = None) -> None:
+        """Add a table; numbers are shown to four digits, None and NaN as a dash, columns of numbers flush right.
+
+        Parameters
+        ----------
+        headers : sequence of str
+        rows : sequence of sequences
+            Strings are shown as they are.
+        caption : str, optional
+            Above the table.
+
+        Raises
+        ------
+        ValueError
+            If a row has not one cell for each header.
+        """
+        for index, row in enumerate(rows):
+            if len(row) != len(headers):
+                raise ValueError(f"rows[{index}] has {len(row)} cells, but there are {len(headers)} headers.")
+        cells = [[format_number(cell) for cell in row] for row in rows]
+        numeric = [all(_looks_numeric(row[column]) for row in cells) for column in range(len(headers))]
+        self._parts.append(
+            {"kind": "table", "headers": list(headers), "rows": cells, "numeric": numeric, "caption": caption}
+        )
+
+    def figure(self, fig: Figure, caption: str) -> None:
+        """Add a matplotlib figure as an embedded PNG, and close it.
+
+        Parameters
+        ----------
+        fig : matplotlib Figure
+        caption : str
+            Below the figure; also its description for screen readers.
+        """
+        stream = io.BytesIO()
+        fig.savefig(stream, format="png", dpi=_PNG_DPI, facecolor="white", metadata={"Software": None})
+        # Figures made without pyplot belong to nobody else; those of pyplot stay in memory until closed.
+        if "matplotlib.pyplot" in sys.modules:
+            sys.modules["matplotlib.pyplot"].close(fig)
+        self._parts.append(
+            {
+                "kind": "figure",
+                "data": base64.b64encode(stream.getvalue()).decode("ascii"),
+                "width": round(fig.get_figwidth() * _PAGE_DPI),
+                "caption": caption,
+            }
+        )
+
+    def preformatted(self, text: str) -> None:
+        """Add text in a fixed-width face, line for line."""
+        self._parts.append({"kind": "preformatted", "text": text})
+
+    def html(self) -> str:
+        """Return the page."""
+        from jinja2 import Environment, StrictUndefined
+
+        source = files("patrac_native.reports").joinpath("report.html.j2").read_text(encoding="utf-8")
+        environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+        return environment.from_string(source).render(
+            title=self.title,
+            parts=self._parts,
+            contents=[part for part in self._parts if part["kind"] == "heading" and part["level"] == 2],
+            footer=f"patrac_native {version('patrac_native')}, {datetime.now().astimezone():%Y-%m-%d %H:%M %Z}",
+        )
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the page to a file; one that exists is replaced, whole or not at all.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written.
+        """
+        _write_text(path, self.html())
+
+
+def write_json(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
+    """Write figures as strict JSON: NumPy scalars and arrays become numbers and lists, NaN and infinity null.
+
+    Parameters
+    ----------
+    path : path-like
+        Replaced if it exists, whole or not at all.
+    content : mapping
+        Of strings to numbers, strings, Booleans, None, arrays, sequences, paths and further mappings.
+
+    Raises
+    ------
+    TypeError
+        For anything else, naming where it stands.
+    OSError
+        If the file cannot be written.
+    """
+    _write_text(path, json.dumps(_plain(content, "content"), indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def format_number(cell: Any) -> str:
+    """Return a table cell as text: numbers to four digits, whole numbers with separators, None and NaN as a dash."""
+    if cell is None:
+        return "-"
+    if isinstance(cell, bool | np.bool_):
+        return "yes" if cell else "no"
+    if isinstance(cell, int | np.integer):
+        return f"{int(cell):,}"
+    if isinstance(cell, float | np.floating):
+        value = float(cell)
+        if math.isnan(value):
+            return "-"
+        # Powers of ten are hard to compare down a column: from 10,000 on, whole numbers with separators.
+        return f"{value:,.0f}" if 1e4 <= abs(value) < 1e12 else f"{value:.4g}"
+    return str(cell)
+
+
+def _looks_numeric(text: str) -> bool:
+    """Whether a cell is a number, with or without a percent sign or separators, or a dash."""
+    if text in ("", "-"):
+        return True
+    try:
+        float(text.replace(",", "").removesuffix("%").strip())
+    except ValueError:
+        return False
+    return True
+
+
+def _plain(value: Any, where: str) -> Any:
+    """`value` in JSON's own types."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item, f"{where}[{str(key)!r}]") for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist(), where)
+    if isinstance(value, list | tuple):
+        return [_plain(item, f"{where}[{index}]") for index, item in enumerate(value)]
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        return float(value) if math.isfinite(value) else None
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    raise TypeError(f"{where} must be a number, text, array, sequence or mapping; got {type(value).__name__}.")
+
+
+def _write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write beside the target and move over it, so that a full disk leaves no half file."""
+    target = os.fspath(path)
+    partial = f"{target}.partial"
+    try:
+        with open(partial, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        os.replace(partial, target)
+    finally:
+        if os.path.exists(partial):
+            os.remove(partial)

@@ -1,0 +1,117 @@
+"""Carries prepared runs out: natively on the CPU or on a device, one after the other or several together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.engine import _core
+from patrac_native.engine.device import join_data_sets
+from patrac_native.engine.device_array import DeviceArray
+from patrac_native.model.kernels import MGrad
+from patrac_native.sampling.prepared_run import PreparedRun
+
+# Takes steps done, steps in all and the acceptance rate.
+Report = Callable[[int, int, float], None]
+
+
+def execute(runs: Sequence[PreparedRun], report: Report | None = None, *, model: Any = None) -> list[dict[str, Any]]:
+    """Run all, which are for one device: what the core returns for each.
+
+    On the CPU one after the other, up to the first that was interrupted; on a device together, on their
+    `joined_model` if it is there already.
+    """
+    if runs[0].device != "cpu":
+        return _run_together(runs, joined_model(runs) if model is None else model, report)
+    results: list[dict[str, Any]] = []
+    for index, run in enumerate(runs):
+        results.append(_run_on_cpu(run, _shifted(report, index, len(runs))))
+        if not results[-1]["completed"]:
+            break
+    return results
+
+
+def _shifted(report: Report | None, index: int, count: int) -> Report | None:
+    """The report of run `index` of `count` like ones that run one after the other."""
+    if report is None:
+        return None
+    return lambda done, total, rate: report(index * total + done, count * total, rate)
+
+
+def joined_model(runs: Sequence[PreparedRun]) -> Any:
+    """Return the model of all runs in their device's memory; ValueError where they are not alike."""
+    first = runs[0]
+    for index, run in enumerate(runs):
+        if run.post.dtype != first.post.dtype or run.kernel != first.kernel:
+            raise ValueError(
+                f"posts must be of one dtype, and one kernel must serve them; posts[{index}] has {run.post.dtype.name} "
+                f"and {run.kernel}, the first {first.post.dtype.name} and {first.kernel}."
+            )
+    if len(runs) == 1:
+        return first.post.device_model(first.device)
+    return join_data_sets(first.device, [run.post for run in runs])
+
+
+def _run_together(runs: Sequence[PreparedRun], model: Any, report: Report | None) -> list[dict[str, Any]]:
+    """Run alike posteriors in one launch of a device and give each its part of the result."""
+    first = runs[0]
+    together = model.sample(
+        first.config,
+        [run.seed for run in runs],
+        np.concatenate([run.start for run in runs]),
+        np.stack([run.post.prior_variance for run in runs]),
+        report,
+        first.keep_on_device,
+    )
+    chains = len(first.start)
+    theta = together.pop("theta")
+    of_all = ("warmup_steps", "warmup_stable", "completed")
+    return [
+        {
+            name: value if name in of_all else value[index * chains : (index + 1) * chains]
+            for name, value in together.items()
+        }
+        | {"theta": _chains_of(theta, index * chains, chains)}
+        for index in range(len(runs))
+    ]
+
+
+def _chains_of(theta: Any, first: int, chains: int) -> npt.NDArray[Any] | DeviceArray:
+    """Of (chains, draws, K) on the host or on a device."""
+    if isinstance(theta, _core.DeviceTensor):
+        return DeviceArray(theta.part(first, chains, theta.shape[1]))
+    part: npt.NDArray[Any] = theta[first : first + chains]
+    return part
+
+
+def _run_on_cpu(run: PreparedRun, report: Report | None) -> dict[str, Any]:
+    """Run the chains on the sufficient statistics where l is quadratic, else on the data."""
+    post, config, start = run.post, run.config, run.start
+    form = post.quadratic
+    if form is None:
+        return dict(post.core_model.sample(config, start, post.prior_variance, report))
+    native: Any = _core.sample_quadratic32 if post.dtype == np.float32 else _core.sample_quadratic64
+    common = {
+        "constant": form.constant,
+        "terms": post.gaussian_terms,
+        "variance": post.starting_variance,
+        "prior_variance": post.prior_variance,
+        "config": config,
+        "progress": report,
+        "level": post.level,
+    }
+    if isinstance(run.kernel, MGrad):  # a rotation would change it
+        plain = form.plain
+        return dict(native(slope=plain.slope, matrix=plain.hessian, to_theta=np.empty((0, 0)), init=start, **common))
+    return dict(
+        native(
+            slope=form.slope,
+            matrix=form.curvature,
+            to_theta=np.ascontiguousarray(form.to_theta),
+            init=form.whitened(start),
+            **common,
+        )
+    )

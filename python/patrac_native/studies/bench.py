@@ -1,0 +1,175 @@
+"""`patrac bench`: microseconds a step beside the floor of this core, and what each instruction-set level does."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from patrac_native.engine import _core
+from patrac_native.studies.floor import MULTIPLY_ADD, NORMAL, floor_microseconds, measure_rates
+
+if TYPE_CHECKING:
+    from patrac_native.model.architectures import Architecture
+    from patrac_native.model.posterior import Posterior
+
+# Layer sizes and rows: the paper's sine problem, and one whose data leave the first-level cache.
+PROBLEMS = [((1, 50, 50, 1), 100), ((8, 50, 50, 1), 2923)]
+RATES = [MULTIPLY_ADD, "tanh", NORMAL]
+# Faster by less than this is within what other processes on the machine do to a timing.
+WORTH_SAYING = 1.1
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("--dtype", choices=["float32", "float64"], default="float32", help="default: float32")
+    parser.add_argument("--seconds", type=float, default=0.2, help="time of one timing; default: 0.2")
+    parser.add_argument("--repeats", type=int, default=5, help="timings of each row, the median counts; default: 5")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the rates of each level, the table of steps and, where another level was faster, an advice."""
+    from patrac_native.studies.tables import format_table, number, wrapped
+
+    if not args.seconds > 0:
+        raise ValueError(f"--seconds must be positive; got {args.seconds:g}.")
+    if args.repeats < 1:
+        raise ValueError(f"--repeats must be at least 1; got {args.repeats}.")
+    default, levels = _core.default_simd_level(), _core.simd_levels()
+    print(f"one core, one thread, {args.dtype}, level {default}; networks of random weights, one chain of pCNL\n")
+    print(format_table(["ns each", *RATES], rate_rows(levels, args.dtype)), flush=True)
+    print()
+    rows = step_rows(args.dtype, args.seconds, args.repeats)
+    print(format_table(["", "network", "n", "us/step", "floor", "of the floor"], rows))
+    print()
+    print(
+        wrapped(
+            "floor: multiply-adds, elementary functions and normals of a step over the rates above, none of them "
+            "overlapping"
+        )
+    )
+    times = level_times(levels, args.dtype, args.seconds, args.repeats)
+    headers = ["Full, us/step", *(f"{'-'.join(map(str, sizes))}, n={n}" for sizes, n in PROBLEMS)]
+    print()
+    print(format_table(headers, [[level, *map(number, found)] for level, found in times.items()]))
+    print()
+    print(wrapped(advice(times, default)))
+    return 0
+
+
+def rate_rows(levels: Sequence[str], dtype: str) -> list[list[str]]:
+    """One row for each level: nanoseconds of each of `RATES`."""
+    found = [measure_rates(RATES, dtype, level) for level in levels]
+    return [[rates.level, *(f"{rates.nanoseconds(name):.3g}" for name in RATES)] for rates in found]
+
+
+def step_rows(dtype: str, seconds: float, repeats: int) -> list[list[str]]:
+    """One row for each problem and architecture."""
+    from patrac_native.model.architectures import Full, Mix, Out, Sep
+    from patrac_native.studies.tables import number
+
+    architectures: list[Architecture] = [Full(), Mix(2), Mix(5), Sep(2), Sep(5), Out(12), Out(45)]
+    rows = []
+    for sizes, n in PROBLEMS:
+        for architecture in architectures:
+            post = problem(architecture, sizes, n, dtype)
+            (a_step,) = step_microseconds([post], seconds, repeats)
+            floor = floor_microseconds(post)
+            network = "-".join(map(str, sizes))
+            rows.append(
+                [architecture.label(), network, str(n), number(a_step), number(floor), f"{100 * floor / a_step:.0f}%"]
+            )
+    return rows
+
+
+def problem(
+    architecture: Architecture, sizes: Sequence[int], n: int, dtype: str, level: str | None = None
+) -> Posterior:
+    """A network of random weights and data that it generates; `level` by default that of `build_info`."""
+    from patrac_native.model.likelihoods import Gaussian
+    from patrac_native.model.posterior import Posterior
+    from patrac_native.model.prior import TraceClassPrior
+    from patrac_native.network.network import Network
+
+    rng = np.random.default_rng(0)
+    shapes = zip(sizes[1:], sizes[:-1], strict=True)
+    weights = [rng.standard_normal((rows, columns)) / np.sqrt(columns) for rows, columns in shapes]
+    net = Network(weights, [0.1 * rng.standard_normal(rows) for rows in sizes[1:]])
+    X = rng.standard_normal((n, sizes[0]))
+    y = net.predict(X) + rng.standard_normal((n, 1))
+    prior = TraceClassPrior(1.5, 1.0, 1.0)
+    return Posterior(net, architecture, prior, Gaussian(1.0), X, y[:, 0], dtype=dtype, level=level)
+
+
+def step_timer(post: Posterior) -> Callable[[int], float]:
+    """Function of a number of steps that runs one chain and returns its processor seconds."""
+    from patrac_native.model.kernels import PCNL
+    from patrac_native.sampling.sampler import sample
+
+    def timed(steps: int) -> float:
+        started = time.process_time()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            sample(post, PCNL(1e-4), chains=1, draws=1, thin=steps, warmup=None, seed=0, threads=1, progress=False)
+        return time.process_time() - started
+
+    return timed
+
+
+def step_microseconds(posteriors: Sequence[Posterior], seconds: float, repeats: int) -> list[float]:
+    """Microseconds a step of one chain of each posterior, medians of runs of about `seconds`, taken in turn."""
+    timers = [step_timer(post) for post in posteriors]
+    lengths = []
+    for timed in timers:
+        steps = 1
+        while (taken := timed(steps)) < seconds / 8:
+            steps *= 4
+        lengths.append(max(1, round(steps * seconds / taken)))
+    found: list[list[float]] = [[] for _ in timers]
+    for _ in range(repeats):
+        for timed, steps, times in zip(timers, lengths, found, strict=True):
+            times.append(timed(steps) / steps * 1e6)
+    return [statistics.median(times) for times in found]
+
+
+def level_times(levels: Sequence[str], dtype: str, seconds: float, repeats: int) -> dict[str, list[float]]:
+    """Microseconds a step of Full on each of `PROBLEMS`, at each level."""
+    from patrac_native.model.architectures import Full
+
+    by_problem = []
+    for sizes, n in PROBLEMS:
+        posteriors = [problem(Full(), sizes, n, dtype, level) for level in levels]
+        by_problem.append(step_microseconds(posteriors, seconds, repeats))
+    return {level: [times[i] for times in by_problem] for i, level in enumerate(levels)}
+
+
+def advice(times: Mapping[str, Sequence[float]], level: str) -> str:
+    """Say which level to force, or that the one in use is right.
+
+    Parameters
+    ----------
+    times : mapping of str to sequence of float
+        Microseconds a step at each level, for the same problems in the same order.
+    level : str
+        The level in use, a key of `times`.
+
+    Examples
+    --------
+    >>> advice({"v2": [4.0, 9.0], "v3": [2.0, 5.0]}, "v3")
+    'level v3, which is in use, is the fastest here, or within 10% of it'
+    >>> advice({"v3": [2.0, 4.0], "v4": [4.0, 4.0]}, "v4")
+    'level v3 was 1.41 times as fast as v4, which is in use: consider PATRAC_SIMD=v3 (draws depend on the level)'
+    """
+    gains = {other: float(np.exp(np.mean(np.log(np.divide(times[level], found))))) for other, found in times.items()}
+    best = max(gains, key=gains.__getitem__)
+    if gains[best] < WORTH_SAYING:
+        return f"level {level}, which is in use, is the fastest here, or within {100 * (WORTH_SAYING - 1):.0f}% of it"
+    return (
+        f"level {best} was {gains[best]:.2f} times as fast as {level}, which is in use: consider PATRAC_SIMD={best} "
+        "(draws depend on the level)"
+    )

@@ -1,0 +1,140 @@
+"""The floor of a step: its operations over the rates that one core reaches on each kind alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from patrac_native.engine import _core
+
+if TYPE_CHECKING:
+    from patrac_native.model.posterior import Posterior
+
+MULTIPLY_ADD, NORMAL = "multiply_add", "normal"
+# What one value of an activation, and of its derivative where that is not a product of what is there, needs.
+ACTIVATION_FUNCTIONS: dict[str, tuple[str, ...]] = {
+    "tanh": ("tanh",),
+    "relu": (),
+    "gelu": ("erf", "gauss"),
+    "silu": ("sigmoid",),
+    "sigmoid": ("sigmoid",),
+}
+# Processor seconds of one timing: far above the cost of a call and of reading the clock.
+_TIMING_SECONDS = 0.01
+_TIMINGS = 7
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What one core does a second, each kind of operation alone, in the first-level cache.
+
+    Attributes
+    ----------
+    level : str
+        Instruction-set level.
+    dtype : str
+        "float32" or "float64".
+    per_second : mapping of str to float
+        By operation: "multiply_add", "normal" and elementary functions.
+    """
+
+    level: str
+    dtype: str
+    per_second: Mapping[str, float]
+
+    def nanoseconds(self, name: str) -> float:
+        """Return nanoseconds for one operation."""
+        return 1e9 / self.per_second[name]
+
+
+def measure_rate(name: str, dtype: str, level: str) -> float:
+    """Measure how many operations a second this core does.
+
+    Parameters
+    ----------
+    name : str
+        "multiply_add", "normal" or an elementary function such as "tanh".
+    dtype : {"float32", "float64"}
+    level : str
+        Instruction-set level.
+
+    Returns
+    -------
+    float
+        The best of several timings of processor time: a floor wants the undisturbed machine.
+    """
+    testing: Any = _core.testing
+    repeats, seconds = 1, 0.0
+    while True:
+        started = time.process_time()
+        testing.repeat_operation(name, dtype, repeats, level)
+        seconds = time.process_time() - started
+        if seconds >= _TIMING_SECONDS / 2:
+            break
+        repeats *= 4 if seconds < _TIMING_SECONDS / 16 else 2
+    best = 0.0
+    for _ in range(_TIMINGS):
+        started = time.process_time()
+        done = testing.repeat_operation(name, dtype, repeats, level)
+        best = max(best, done / (time.process_time() - started))
+    return best
+
+
+@cache
+def _rate(name: str, dtype: str, level: str) -> float:
+    return measure_rate(name, dtype, level)
+
+
+def measure_rates(names: Sequence[str], dtype: str, level: str) -> Rates:
+    """Measure several operations, each once in the life of the process (a tenth of a second each)."""
+    return Rates(level, dtype, {name: _rate(name, dtype, level) for name in names})
+
+
+def operations(post: Posterior) -> dict[str, int]:
+    """Count the operations of one pCNL step as the plan needs them.
+
+    Returns
+    -------
+    dict of str to int
+        multiply_add: products of weights with values, forward, reverse and for the gradient, and nothing else;
+        normal: K; each elementary function of the activation and of the likelihood (classes: m exp and one log a row;
+        Bernoulli: softplus and sigmoid of each output). A quadratic log-likelihood (Out, Gaussian) passes over no data:
+        2 K multiply-adds and K normals.
+    """
+    if post.quadratic is not None:
+        return {MULTIPLY_ADD: 2 * post.dim, NORMAL: post.dim}
+    n, layers = post.n_rows, post.plan()
+    counts = {MULTIPLY_ADD: 0, NORMAL: post.dim}
+    for position, layer in enumerate(layers):
+        is_output = position + 1 == len(layers)
+        rows = layer["nodes"] if is_output else layer["varying"]
+        forward = rows * (layer["varying_sources"] + layer["constant_sources"])
+        reverse = rows * layer["varying_sources"]
+        counts[MULTIPLY_ADD] += n * (forward + reverse + layer["gradient_block"])
+        if not is_output:
+            for name in ACTIVATION_FUNCTIONS[post.net.activation]:
+                counts[name] = counts.get(name, 0) + n * rows
+    outputs = layers[-1]["nodes"]
+    if post.likelihood.name == "categorical":
+        counts["exp"] = counts.get("exp", 0) + n * outputs
+        counts["log"] = counts.get("log", 0) + n
+    elif post.likelihood.name == "bernoulli":
+        for name in ("softplus", "sigmoid"):
+            counts[name] = counts.get(name, 0) + n * outputs
+    return {name: count for name, count in counts.items() if count}
+
+
+def floor_microseconds(post: Posterior) -> float:
+    """Return the microseconds that one pCNL step of one chain cannot well be faster than on this core.
+
+    Multiply-adds over the peak of fused multiply-adds, plus elementary functions and normals over their own rates, all
+    measured at the posterior's level and type. Nothing overlaps in this floor: a core that runs, say, the integer
+    instructions of the normals beside the multiply-adds of the network may come out below it. Loads, sums over rows,
+    padding to whole vectors, and the algebra of proposal and acceptance are left out.
+    """
+    counts = operations(post)
+    rates = measure_rates(list(counts), post.dtype.name, post.level)
+    return sum(count * rates.nanoseconds(name) for name, count in counts.items()) / 1e3

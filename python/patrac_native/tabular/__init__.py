@@ -1,0 +1,1 @@
+"""Tables of data: reading, preprocessing, the choices of `patrac fit`, fitting and predicting."""

@@ -1,0 +1,249 @@
+"""What `patrac fit` prints and writes: the table of scores, the report with its figures, JSON, draws, preprocessing."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from patrac_native.reports.report import Report, add_run_sections, format_number, write_json
+from patrac_native.tabular.evaluation import COVERAGES
+from patrac_native.tabular.fit import DRAWS, PREPROCESSING, REPORT, SUMMARY, FitResult, describe_choice
+
+if TYPE_CHECKING:
+    from patrac_native.tabular.tables import TableFormat
+
+
+def score_rows(result: FitResult) -> list[list[Any]]:
+    """Rows of (score, posterior, trained network) on the held-out rows."""
+    scores = result.evaluation.scores
+    if result.data.preprocessor.task == "classification":
+        network = scores["network"]
+        rows: list[list[Any]] = [
+            ["accuracy", scores["accuracy"], network["accuracy"]],
+            ["NLL a row (mean over draws)", scores["nll"], network["nlpd"]],
+            ["NLPD a row (of mean probabilities)", scores["nlpd"], network["nlpd"]],
+            ["Brier score", scores["brier"], network["brier"]],
+            ["ECE, 15 bins", scores["ece"], network["ece"]],
+        ]
+        for part, value in scores["entropy"].items():
+            rows.append([f"entropy, {part} (nats)", value, None])
+        if scores["entropy_of_wrong_rows"]:
+            rows.append(
+                ["entropy, epistemic, of wrong rows (nats)", scores["entropy_of_wrong_rows"]["epistemic"], None]
+            )
+        return rows
+    rows = [
+        ["RMSE", scores["rmse"], scores["rmse_network"]],
+        ["NLL, sum over rows (Table 1)", scores["nll"], scores["nll_network"]],
+        ["NLPD a row, standardised target", scores["nlpd"], None],
+        ["NLPD a row, target's units", scores["nlpd_in_units"], None],
+        ["CRPS", scores["crps"], None],
+    ]
+    for coverage in COVERAGES:
+        rows.append([f"coverage of {coverage:.0%} intervals of y", f"{scores['coverage'][f'{coverage:g}']:.1%}", None])
+    rows.append(["mean width of 95% intervals", scores["interval_width"], None])
+    rows.append(["PIT mean (uniform: 0.5)", scores["pit_mean"], None])
+    rows.append(["PIT sd (uniform: 0.289)", scores["pit_sd"], None])
+    return rows
+
+
+def printed(result: FitResult) -> str:
+    """Return the compact table for the terminal."""
+    held_out = len(result.data.X_test)
+    rows = [["held-out rows: " + str(held_out), "posterior", "network"]]
+    rows += [
+        [row[0], format_number(row[1]), "" if row[2] is None else format_number(row[2])] for row in score_rows(result)
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    lines = [f"{row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}}".rstrip() for row in rows]
+    lines.insert(1, "-" * max(map(len, lines)))
+    return "\n".join(lines) + f"\n\n{_chains_heading(result)}\n{_in_options(str(result.summary))}"
+
+
+def _in_options(text: str) -> str:
+    """Advice given in arguments of `sample`, as options of the command."""
+    return re.sub(r"\b(thin|draws|chains|warmup)=(\d+)", r"--\1 \2", text).replace(
+        'Posterior(..., dtype="float64")', "--dtype float64"
+    )
+
+
+def _chains_heading(result: FitResult) -> str:
+    """Say in which units the summary of the chains is, beside scores that may be in others."""
+    preprocessor = result.data.preprocessor
+    if preprocessor.task == "classification":
+        return f"Chains, judged at {len(result.grid)} held-out rows:"
+    return (
+        f"Chains, judged at {len(result.grid)} held-out rows. Here f and its widths are of the standardised target\n"
+        f"(times {preprocessor.target_scale:.4g} for the target's units) and without the noise:"
+    )
+
+
+def write_results(result: FitResult, table: TableFormat) -> None:
+    """Write report, summary, draws and preprocessing to the directory of --out; files that exist are replaced."""
+    out = result.arguments.out
+    result.draws.save(os.path.join(out, DRAWS), overwrite=True)
+    write_json(
+        os.path.join(out, PREPROCESSING),
+        {"table": table.to_dict(), "preprocessor": result.data.preprocessor.to_dict()},
+    )
+    write_json(os.path.join(out, SUMMARY), summary_content(result))
+    _report(result).write(os.path.join(out, REPORT))
+
+
+def summary_content(result: FitResult) -> dict[str, Any]:
+    """Return what summary.json holds."""
+    preprocessor, summary, variance = result.data.preprocessor, result.summary, result.choice.variance
+    return {
+        "data": os.path.basename(result.arguments.data),
+        "task": preprocessor.task,
+        "target": preprocessor.target,
+        "inputs": preprocessor.names,
+        "classes": preprocessor.classes,
+        "rows": {"training": len(result.data.X), "held_out": len(result.data.X_test)},
+        "architecture": result.draws.network.architecture.to_dict(),
+        "layer_sizes": result.draws.network.net.layer_sizes,
+        "dim": result.draws.network.dim,
+        "l2": result.choice.l2,
+        "noise_variance": None if variance is None else preprocessor.variance_in_units(variance),
+        "noise_variance_standardised": variance,
+        "validation": [{"l2": l2, "loss": loss} for l2, loss in result.choice.trials],
+        "prior": result.draws.network.prior.to_dict(),
+        "scores": result.evaluation.scores,
+        "convergence": {
+            summary.quantity: summary.function.worst(),
+            "log_likelihood": summary.log_likelihood.worst(),
+            "verdict": summary.verdict().to_dict(),
+            "ess_geyer": summary.ess_geyer,
+            "acceptance_rate": summary.acceptance_rate,
+            "step_size": summary.step_size,
+            "steps_per_second": summary.steps_per_second,
+        },
+        "sampling": result.draws.settings,
+        "seconds": result.seconds,
+        "seed": result.arguments.seed,
+    }
+
+
+def _report(result: FitResult) -> Report:
+    """Build the report."""
+    args, preprocessor = result.arguments, result.data.preprocessor
+    label = result.draws.network.architecture.label()
+    report = Report(f"{os.path.basename(args.data)}: {label} posterior of {preprocessor.target!r}")
+    report.text(f"Verdict on the chains: {_in_options(str(result.summary.verdict()))}")
+    report.heading("Scores on held-out rows")
+    regression = preprocessor.task == "regression"
+    report.table(
+        ["score", "posterior", "trained network"],
+        score_rows(result),
+        f"{len(result.data.X_test)} rows that neither training nor sampling saw. "
+        + (
+            "RMSE, CRPS and widths are in the target's units; intervals of y hold the noise. NLL drops the normalising "
+            "constant, NLPD holds it."
+            if regression
+            else "NLL, NLPD and entropies are in nats; the Brier score runs from 0 to 2."
+        ),
+    )
+    for figure, caption in (_regression_figures if regression else _class_figures)(result):
+        report.figure(figure, caption)
+    add_run_sections(
+        report,
+        result.draws,
+        result.grid,
+        summary=result.summary,
+        description=result.description,
+        classes=preprocessor.classes or None,
+        verdict=False,
+    )
+    _add_training(report, result)
+    _add_data(report, result)
+    return report
+
+
+def _regression_figures(result: FitResult) -> list[tuple[Any, str]]:
+    from matplotlib.figure import Figure
+
+    from patrac_native.plots import pit_density, predicted_vs_observed
+
+    arrays = result.evaluation.arrays
+    observed = Figure(figsize=(6.4, 4.6), layout="constrained")
+    predicted_vs_observed(arrays["y"], arrays["mean"], arrays["lower"], arrays["upper"], observed.subplots())
+    pit = Figure(figsize=(6.4, 3.4), layout="constrained")
+    pit_density({result.draws.network.architecture.label(): arrays["pit"]}, pit.subplots())
+    pit.axes[0].set_xlabel("predictive probability of less than the observed y")
+    return [
+        (observed, "Predicted means with 95% intervals of y against the held-out observations, in the target's units."),
+        (
+            pit,
+            "Density of the PIT values of the held-out rows, the noise included. Flat is calibrated; a hump in the "
+            "middle means intervals too wide, a U too narrow.",
+        ),
+    ]
+
+
+def _class_figures(result: FitResult) -> list[tuple[Any, str]]:
+    from matplotlib.figure import Figure
+
+    from patrac_native.plots import reliability
+
+    arrays = result.evaluation.arrays
+    figure = Figure(figsize=(5.6, 4.4), layout="constrained")
+    reliability(arrays["probability"][None, None], arrays["y"], figure.subplots())
+    return [(figure, "Reliability of the mean probabilities on the held-out rows.")]
+
+
+def _add_training(report: Report, result: FitResult) -> None:
+    """Loss history and the search for penalty and noise."""
+    from matplotlib.figure import Figure
+
+    net, choice = result.draws.network.net, result.choice
+    report.heading("Training")
+    text = f"Network {list(net.layer_sizes)}, {net.activation}: {describe_choice(choice, result.data.preprocessor)}."
+    if net.history is not None:
+        history = net.history
+        text += (
+            f" Trained on all {len(result.data.X)} training rows: {len(history.loss)} epochs, ended by "
+            f"{history.stopped}; negative log-likelihood {history.data_loss:,.1f}, of the best constant predictor "
+            f"{history.constant_loss:,.1f}."
+        )
+    report.text(text)
+    if choice.trials:
+        loss = "mean squared error, standardised" if choice.variance is not None else "negative log-likelihood a row"
+        report.table(["l2", loss], choice.trials, f"Chosen on {choice.validation}.")
+    if net.history is not None:
+        figure = Figure(figsize=(6.4, 3.0), layout="constrained")
+        ax = figure.subplots()
+        ax.plot(net.history.loss, color="#0072B2", linewidth=1.0)
+        ax.axvline(net.history.best_epoch, color="#666666", linewidth=0.8, linestyle="--")
+        low, high = net.history.loss.min(), np.quantile(net.history.loss, 0.9)
+        if high > low:
+            ax.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
+        ax.set_xlabel("epoch")
+        ax.set_ylabel("penalised loss")
+        ax.spines[["top", "right"]].set_visible(False)
+        report.figure(figure, "Loss by epoch (its highest tenth is cut off); dashed: the parameters that were kept.")
+
+
+def _add_data(report: Report, result: FitResult) -> None:
+    """Columns, split and times."""
+    preprocessor, args = result.data.preprocessor, result.arguments
+    report.heading("Data")
+    about = f"{len(result.data.X)} training rows, {len(result.data.X_test)} held out at random with seed {args.seed}."
+    if preprocessor.task == "regression":
+        about += (
+            f" The target is standardised by the training rows' mean {preprocessor.target_mean:.5g} and standard "
+            f"deviation {preprocessor.target_scale:.5g}."
+        )
+    else:
+        about += f" Classes: {', '.join(map(str, preprocessor.classes))}."
+    report.text(" ".join([about, *(f"{note[0].upper()}{note[1:]}." for note in preprocessor.notes)]))
+    rows = [
+        [c.name, "number", f"mean {c.mean:.4g}, sd {c.scale:.4g}"]
+        if c.categories is None
+        else [c.name, "categories", ", ".join(c.categories)]
+        for c in preprocessor.columns
+    ]
+    report.table(["column", "kind", "of the training rows"], rows)
+    report.table(["stage", "seconds"], [[stage, f"{value:.1f}"] for stage, value in result.seconds.items()])

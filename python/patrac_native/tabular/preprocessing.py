@@ -1,0 +1,346 @@
+"""From a table to the network's inputs and targets and back: one-hot columns, standardisation, imputation, labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.tabular.columns import (
+    MOST_CATEGORIES,
+    Column,
+    check_not_numbers,
+    encode,
+    first,
+    fit_categorical,
+    fit_numeric,
+    holds_numbers,
+    numbers,
+)
+from patrac_native.tabular.tables import place
+from patrac_native.validation.checks import FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TASKS = ("regression", "classification")
+IMPUTATIONS = ("mean", "median")
+FORMAT_VERSION = 1
+
+
+class Preprocessor:
+    """Maps rows of a table to inputs (n, d) and targets, and targets back to their units or labels.
+
+    Made by `Preprocessor.fit`; `to_dict` and `from_dict` store it as JSON.
+
+    Attributes
+    ----------
+    task : {"regression", "classification"}
+    target : str
+        The target's column.
+    columns : list of Column
+        Those that become inputs, in the table's order. Columns that are constant in the training rows are dropped.
+    table_columns : list of str
+        All columns of the table, target and dropped ones included.
+    target_mean, target_scale : float
+        Regression: y enters as (y - mean) / scale. A noise variance of the standardised target times scale^2 is that in
+        the target's own units.
+    classes : list
+        Classification: the label of each of the network's outputs, sorted; labels are numbers, text or Booleans.
+    notes : list of str
+        What a user should be told: columns dropped, values imputed.
+    """
+
+    def __init__(
+        self,
+        task: str,
+        target: str,
+        columns: Sequence[Column],
+        table_columns: Sequence[str],
+        *,
+        target_mean: float = 0.0,
+        target_scale: float = 1.0,
+        classes: Sequence[Any] = (),
+        notes: Sequence[str] = (),
+    ) -> None:
+        self.task = task
+        self.target = target
+        self.columns = list(columns)
+        self.table_columns = list(table_columns)
+        self.target_mean = target_mean
+        self.target_scale = target_scale
+        self.classes = list(classes)
+        self.notes = list(notes)
+
+    @classmethod
+    def fit(
+        cls,
+        frame: pd.DataFrame,
+        target: str,
+        *,
+        task: str,
+        rows: npt.ArrayLike | None = None,
+        impute: str | None = None,
+        drop: Sequence[str] = (),
+        categorical: Sequence[str] = (),
+    ) -> Preprocessor:
+        """Learn means, scales, fills and categories.
+
+        Parameters
+        ----------
+        frame : pandas DataFrame
+            The whole table. Categories and classes are those of all its rows; nothing else is learned from rows
+            outside `rows`.
+        target : str
+            Column to predict.
+        task : {"regression", "classification"}
+        rows : array_like of int, optional
+            The training rows, by position; default all.
+        impute : {"mean", "median"}, optional
+            Replace missing numbers by that of the training rows, and missing categories by the most frequent one.
+            None refuses missing values.
+        drop : sequence of str
+            Columns to leave out.
+        categorical : sequence of str
+            Numeric columns that are codes, to be one-hot encoded.
+
+        Raises
+        ------
+        ValueError
+            For missing or infinite values (column, count, row), a target without variation, a text column with more
+            than 100 different values, or a table without any usable column.
+        """
+        if task not in TASKS:
+            raise ValueError(f"task must be one of {', '.join(TASKS)}; got {task!r}.")
+        if impute is not None and impute not in IMPUTATIONS:
+            raise ValueError(f"impute must be one of {', '.join(IMPUTATIONS)} or None; got {impute!r}.")
+        train = np.arange(len(frame)) if rows is None else np.asarray(rows)
+        columns: list[Column] = []
+        notes: list[str] = []
+        for name in (str(column) for column in frame.columns):
+            if name == target or name in drop:
+                continue
+            series = frame[name]
+            missing = int(series.isna().sum())
+            if missing and impute is None:
+                raise ValueError(
+                    f"column {name!r} has {missing} missing values, the first at "
+                    f"{place(series, first(series.isna()))}; remove those rows, drop the column (--drop), or impute "
+                    "them (--impute mean or --impute median)."
+                )
+            if missing == len(series) or series.iloc[train].isna().all():
+                raise ValueError(f"column {name!r} has no values in the training rows; drop it (--drop).")
+            if name in categorical or not holds_numbers(series):
+                if name not in categorical:
+                    check_not_numbers(series)
+                column = fit_categorical(series, train, impute)
+            else:
+                column = fit_numeric(series, train, impute)
+            if column.is_constant:
+                value = series.dropna().iloc[0]
+                notes.append(f"column {name!r} is {value} in every training row and was dropped")
+                continue
+            if missing:
+                notes.append(imputation_note(column, missing))
+            columns.append(column)
+        if not columns:
+            raise ValueError("no column is left to predict from: every one is the target, dropped or constant.")
+        made = cls(task, target, columns, [str(name) for name in frame.columns], notes=notes)
+        made._fit_target(frame, train)
+        return made
+
+    def _fit_target(self, frame: pd.DataFrame, train: npt.NDArray[Any]) -> None:
+        series = frame[self.target]
+        check_target(series)
+        if self.task == "classification":
+            self.classes = sorted({_plain_label(value) for value in series.tolist()}, key=_label_order)
+            if len(self.classes) < 2:
+                raise ValueError(f"the target {self.target!r} has one class only, {self.classes[0]!r}.")
+            if len(self.classes) > MOST_CATEGORIES:
+                raise ValueError(
+                    f"the target {self.target!r} has {len(self.classes)} classes, more than {MOST_CATEGORIES}; use "
+                    "--task regression if it is a number, or group the classes."
+                )
+            return
+        values = numbers(series, f"the target {self.target!r}")[train]
+        self.target_mean, self.target_scale = float(values.mean()), float(values.std())
+        if self.target_scale == 0:
+            raise ValueError(f"the target {self.target!r} is {values[0]:g} in every training row.")
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the d inputs: the column, or column=category."""
+        return [
+            name
+            for column in self.columns
+            for name in (
+                [column.name] if column.categories is None else [f"{column.name}={c}" for c in column.categories]
+            )
+        ]
+
+    @property
+    def n_inputs(self) -> int:
+        """d."""
+        return len(self.names)
+
+    @property
+    def n_outputs(self) -> int:
+        """m: 1 for regression, one for each class otherwise."""
+        return 1 if self.task == "regression" else len(self.classes)
+
+    def transform(self, frame: pd.DataFrame) -> FloatArray:
+        """Return inputs (n, d) of float64.
+
+        Parameters
+        ----------
+        frame : pandas DataFrame
+            With at least the columns that were used; others, the target among them, are not looked at.
+
+        Raises
+        ------
+        ValueError
+            If a column is missing, a value is missing where none was imputed, a number is not one, or a category was
+            not in the table that was fitted; column, row (from 0) and value are named.
+        """
+        absent = [column.name for column in self.columns if column.name not in frame.columns]
+        if absent:
+            raise ValueError(
+                f"the table lacks the columns {', '.join(map(repr, absent))}; it has "
+                f"{', '.join(map(repr, map(str, frame.columns)))}."
+            )
+        parts = [encode(frame[column.name], column) for column in self.columns]
+        return np.ascontiguousarray(np.concatenate(parts, axis=1), dtype=np.float64)
+
+    def imputed(self, frame: pd.DataFrame) -> list[str]:
+        """Say for each column of a table with missing values how many there are and what replaces them."""
+        counts = [(column, int(frame[column.name].isna().sum())) for column in self.columns]
+        return [imputation_note(column, count) for column, count in counts if count]
+
+    def transform_target(self, frame: pd.DataFrame) -> npt.NDArray[Any]:
+        """Return the targets (n,): standardised numbers, or labels 0..m-1 of int64.
+
+        Raises
+        ------
+        ValueError
+            For a missing value, text where numbers are wanted, or a class that was not there in the fit.
+        """
+        series = frame[self.target]
+        if self.task == "regression":
+            return (numbers(series, f"the target {self.target!r}") - self.target_mean) / self.target_scale
+        code = {label: index for index, label in enumerate(self.classes)}
+        labels = [_plain_label(value) for value in series.tolist()]
+        for row, label in enumerate(labels):
+            if label not in code:
+                raise ValueError(f"the target {self.target!r} has the unknown class {label!r} at {place(series, row)}.")
+        return np.array([code[label] for label in labels], dtype=np.int64)
+
+    def inverse_target(self, values: npt.ArrayLike) -> FloatArray:
+        """Return standardised regression targets or predictions in the target's own units, any shape."""
+        return np.asarray(values, dtype=np.float64) * self.target_scale + self.target_mean
+
+    def variance_in_units(self, variance: float) -> float:
+        """Return a variance of the standardised target in the target's own units, squared."""
+        return variance * self.target_scale**2
+
+    def name_columns(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return a table without a header with its columns named as in the fit, where it may lack the target.
+
+        Raises
+        ------
+        ValueError
+            If the number of columns is neither that of the fit nor one less.
+        """
+        wanted = self.table_columns
+        without = [name for name in wanted if name != self.target]
+        if frame.shape[1] not in (len(wanted), len(without)):
+            raise ValueError(
+                f"the table has {frame.shape[1]} columns; the one that was fitted had {len(wanted)}, or {len(without)} "
+                "without the target."
+            )
+        return frame.set_axis(wanted if frame.shape[1] == len(wanted) else without, axis=1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-able content."""
+        return {
+            "format": FORMAT_VERSION,
+            "task": self.task,
+            "target": self.target,
+            "columns": [asdict(column) for column in self.columns],
+            "table_columns": self.table_columns,
+            "target_mean": self.target_mean,
+            "target_scale": self.target_scale,
+            "classes": self.classes,
+            "notes": self.notes,
+        }
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Preprocessor:
+        """Rebuild from `to_dict`.
+
+        Raises
+        ------
+        ValueError
+            If the content is of another format or incomplete.
+        """
+        if content.get("format") != FORMAT_VERSION:
+            raise ValueError(
+                f"the preprocessing has format {content.get('format')!r}, but this version of patrac_native reads "
+                f"{FORMAT_VERSION}; fit again, or use the version that wrote it."
+            )
+        try:
+            return cls(
+                content["task"],
+                content["target"],
+                [Column(**column) for column in content["columns"]],
+                content["table_columns"],
+                target_mean=content["target_mean"],
+                target_scale=content["target_scale"],
+                classes=content["classes"],
+                notes=content["notes"],
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"the preprocessing is damaged ({error!r}); fit again.") from error
+
+
+def imputation_note(column: Column, count: int) -> str:
+    """Say how many values of a column were missing and by what they are replaced, to six significant digits."""
+    fill = f"{column.fill:.6g}" if isinstance(column.fill, float) else repr(column.fill)
+    return f"column {column.name!r}: {count} missing value{'s' if count > 1 else ''} imputed by {fill}"
+
+
+def check_target(series: pd.Series) -> None:
+    """Raise ValueError where a target column has missing values; its name, their number and the first are named."""
+    missing = series.isna().to_numpy()
+    if missing.any():
+        raise ValueError(
+            f"the target {series.name!r} has {int(missing.sum())} missing values, the first at "
+            f"{place(series, first(missing))}; remove those rows."
+        )
+
+
+def guess_task(series: pd.Series) -> tuple[str, str]:
+    """Return the task that a target column suggests, and why in words.
+
+    Text, Booleans and numbers with two different values are classes; other numbers are regression.
+    """
+    distinct = int(series.nunique())
+    if not holds_numbers(series):
+        return "classification", f"it holds {distinct} different labels"
+    if distinct == 2:
+        return "classification", "it holds two different numbers"
+    return "regression", f"it holds numbers, {distinct} different ones"
+
+
+def _plain_label(value: Any) -> Any:
+    """A class label in one of JSON's types; whole floats as int, so that 1.0 and 1 are one class."""
+    item = value.item() if isinstance(value, np.generic) else value
+    if isinstance(item, float) and item.is_integer():
+        return int(item)
+    return item if isinstance(item, bool | int | float) else str(item)
+
+
+def _label_order(label: Any) -> tuple[bool, Any]:
+    return (True, label) if isinstance(label, str) else (False, label)

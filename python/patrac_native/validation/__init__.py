@@ -1,0 +1,1 @@
+"""Checks of arguments at the boundary: numbers, arrays, seeds, and where an array of another library lies."""

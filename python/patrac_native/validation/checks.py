@@ -1,0 +1,224 @@
+"""Checks of user-given arrays that training, prediction and the posterior share."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.validation.dlpack import HOST, place_of
+
+FloatArray = npt.NDArray[np.float64]
+
+_BLOCK_ROWS = 65_536  # of a large array looked at together, so that looking takes little memory
+
+
+def as_real_array(value: Any, name: str, advice: str = "Encode it as numbers first.") -> FloatArray:
+    """Convert `value` to a C-contiguous float64 array, refusing what is not real numbers.
+
+    Parameters
+    ----------
+    value : array_like
+        Anything NumPy can read: lists, arrays, data frames of numbers, torch tensors (detached, from any device).
+    name : str
+        The argument's name, for the message.
+    advice : str
+        What to do with what is not numbers, the message's last sentence.
+
+    Returns
+    -------
+    ndarray of float64
+        Of the shape of `value`; the same object where nothing had to be converted.
+
+    Raises
+    ------
+    TypeError
+        If the entries are not real numbers (strings, objects, complex numbers) or the rows are of unequal length.
+    """
+    return np.require(_as_numbers(value, name, advice), dtype=np.float64, requirements="C")
+
+
+def _as_numbers(value: Any, name: str, advice: str) -> npt.NDArray[Any]:
+    """Return `value` as an array of real numbers of any type and memory order, raising as `as_real_array` does."""
+    if hasattr(value, "detach") and hasattr(value, "cpu"):  # a torch tensor; NumPy refuses one that requires grad
+        value = value.detach().cpu()
+    try:
+        array = _as_array(value)
+    except (ValueError, TypeError, BufferError) as error:  # rows of unequal length, torch types that NumPy has not
+        raise TypeError(f"{name} must be a rectangular array of numbers; NumPy could not read it: {error}") from error
+    if array.dtype.kind == "O":
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"{name} must hold real numbers; got dtype object ({error}). {advice}") from error
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must hold real numbers; got dtype {array.dtype}. {advice}")
+    return array
+
+
+def _as_array(value: Any) -> npt.NDArray[Any]:
+    """Read an array by NumPy's own ways, or where they fail for one on a device, as CuPy's do, by DLPack."""
+    on_device = (place_of(value) or (HOST, 0))[0] != HOST
+    try:
+        array = np.asarray(value)
+        if not (on_device and array.dtype.kind == "O"):
+            return array
+    except TypeError:
+        if not on_device:
+            raise
+    if np.lib.NumpyVersion(np.__version__) < "2.1.0":
+        raise TypeError("it is on a device, from where NumPy brings arrays only since 2.1; copy it to the host")
+    return np.from_dlpack(value, device="cpu", copy=True)
+
+
+def check_finite(
+    array: npt.NDArray[Any],
+    name: str,
+    advice: str = "Remove or impute those rows.",
+    *,
+    columns: Sequence[object] | None = None,
+) -> None:
+    """Raise if an (n, c) array holds NaN or infinity, naming the first bad column and its first bad row.
+
+    Parameters
+    ----------
+    array : ndarray, shape (n, c)
+        The values.
+    name : str
+        The argument's name, for the message.
+    advice : str
+        What to do about it, the message's last sentence.
+    columns : sequence of length c, optional
+        The columns' own names, where they have some.
+
+    Raises
+    ------
+    ValueError
+        With column and row (both counted from 0), the value there and the number of bad entries.
+    """
+    blocks = range(0, len(array), _BLOCK_ROWS)
+    if all(np.isfinite(array[first : first + _BLOCK_ROWS]).all() for first in blocks):
+        return
+    bad = ~np.isfinite(array)
+    column = int(np.argmax(bad.any(axis=0)))
+    row = int(np.argmax(bad[:, column]))
+    named = "" if columns is None else f" ({columns[column]!r})"
+    raise ValueError(
+        f"{name} must be finite; column {column}{named} has {array[row, column]} first at row {row} "
+        f"({int(bad.sum())} bad values in all). {advice}"
+    )
+
+
+def cast_checked(array: npt.NDArray[Any], dtype: np.dtype[Any], name: str) -> npt.NDArray[Any]:
+    """Return a finite array as C-contiguous `dtype`, raising where a value exceeds what `dtype` holds."""
+    with np.errstate(over="ignore"):
+        values: npt.NDArray[Any] = np.ascontiguousarray(array, dtype=dtype)
+    if dtype != array.dtype:
+        bad = ~np.isfinite(values)
+        if bad.any():
+            raise ValueError(
+                f"{name} must fit {dtype.name}; got {array[bad][0]:g}, beyond {np.finfo(dtype).max:g}. "
+                'Scale it or use dtype="float64".'
+            )
+    return values
+
+
+def check_inputs(X: npt.ArrayLike, d: int, name: str = "X") -> FloatArray:
+    """Validate network inputs.
+
+    Parameters
+    ----------
+    X : array_like, shape (n, d)
+        One row for each observation, n >= 1.
+    d : int
+        Number of inputs of the network.
+    name : str
+        The argument's name, for the message.
+
+    Returns
+    -------
+    ndarray of float64, shape (n, d)
+        C-contiguous; `X` itself where nothing had to be converted.
+
+    Raises
+    ------
+    TypeError
+        If X does not hold real numbers.
+    ValueError
+        If the shape is not (n, d), n is 0, or an entry is NaN or infinite (the message names column and row).
+    """
+    return np.require(check_inputs_as_they_are(X, d, name), dtype=np.float64, requirements="C")
+
+
+def check_inputs_as_they_are(X: npt.ArrayLike, d: int, name: str = "X") -> npt.NDArray[Any]:
+    """Validate network inputs as `check_inputs`, leaving bytes, float32 and float64 in their type and order."""
+    array = _as_numbers(X, name, "Encode it as numbers first.")
+    if array.dtype not in (np.uint8, np.float32, np.float64):
+        array = array.astype(np.float64)
+    check_matrix_shape(array.shape, d, name)
+    # A data frame knows what its columns are called.
+    columns = getattr(X, "columns", None)
+    if array.dtype != np.uint8:
+        check_finite(array, name, columns=None if columns is None else list(columns))
+    return array
+
+
+def check_matrix_shape(shape: tuple[int, ...], d: int, name: str) -> None:
+    """Raise unless `shape` is (n, d) with n >= 1."""
+    if len(shape) != 2:
+        hint = f" Use {name}[:, None] for a single input." if len(shape) == 1 and d == 1 else ""
+        raise ValueError(f"{name} must have shape (n, {d}); got {shape}.{hint}")
+    if shape[0] == 0:
+        raise ValueError(f"{name} has no rows (shape {shape}); give at least one.")
+    if shape[1] != d:
+        raise ValueError(f"{name} must have {d} columns, one for each input of the network; got {shape[1]}.")
+
+
+def check_count(value: Any, name: str, least: int = 1) -> int:
+    """Return `value` as an int if it is a whole number of at least `least`, else raise TypeError or ValueError."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name} must be an integer; got {value!r}.")
+    count = int(value)
+    if count < least:
+        raise ValueError(f"{name} must be at least {least}; got {count}.")
+    return count
+
+
+def check_seed(value: Any) -> int:
+    """Return `value` as an int if it is a whole number in 0..2^64 - 1, else raise TypeError or ValueError."""
+    seed = check_count(value, "seed", least=0)
+    if seed >= 2**64:
+        raise ValueError(f"seed must be below 2^64; got {seed}.")
+    return seed
+
+
+def check_positive(value: Any, name: str) -> float:
+    """Return `value` as a float if it is a positive finite number, else raise TypeError or ValueError."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number; got {value!r}.")
+    number = float(value)
+    if not (np.isfinite(number) and number > 0):
+        raise ValueError(f"{name} must be positive and finite; got {number}.")
+    return number
+
+
+def check_nonnegative(value: Any, name: str) -> float:
+    """Return `value` as a float if it is zero or a positive finite number, else raise TypeError or ValueError."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number; got {value!r}.")
+    number = float(value)
+    if not (np.isfinite(number) and number >= 0):
+        raise ValueError(f"{name} must be zero or positive, and finite; got {number}.")
+    return number
+
+
+def check_layer_sizes(layer_sizes: Sequence[int]) -> tuple[int, ...]:
+    """Return the widths (N_0 .. N_L) as a tuple of at least two positive ints, else raise."""
+    if isinstance(layer_sizes, str) or not isinstance(layer_sizes, Sequence | np.ndarray):
+        raise TypeError(f"layer_sizes must be a sequence of widths such as [1, 50, 50, 1]; got {layer_sizes!r}.")
+    if len(layer_sizes) < 2:
+        raise ValueError(f"layer_sizes needs at least inputs and outputs, such as [1, 1]; got {list(layer_sizes)}.")
+    return tuple(check_count(size, f"layer_sizes[{index}]") for index, size in enumerate(layer_sizes))
