@@ -7,17 +7,23 @@
 
 namespace patrac {
 
-#if defined(PATRAC_X86_64)
+// CMake defines PATRAC_HAS_<level> for each level that it compiles (PATRAC_LEVELS).
+#if defined(PATRAC_HAS_v2)
 namespace v2 {
 Level level();
 }
+#endif
+#if defined(PATRAC_HAS_v3)
 namespace v3 {
 Level level();
 }
+#endif
+#if defined(PATRAC_HAS_v4)
 namespace v4 {
 Level level();
 }
-#else
+#endif
+#if defined(PATRAC_HAS_generic)
 namespace generic {
 Level level();
 }
@@ -25,7 +31,7 @@ Level level();
 
 namespace {
 
-#if defined(PATRAC_X86_64)
+#if defined(__x86_64__)
 // Every processor with these instructions has the rest of its level; not every compiler knows the levels by name.
 bool supports_v3() {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
@@ -50,14 +56,23 @@ const char* preferred_level() {
 #endif
 
 std::vector<Level> available_levels() {
-#if defined(PATRAC_X86_64)
-    std::vector<Level> levels{v2::level()};
-    if (supports_v3()) levels.push_back(v3::level());
-    if (supports_v4()) levels.push_back(v4::level());
-    return levels;
-#else
-    return {generic::level()};
+    std::vector<Level> levels;
+#if defined(PATRAC_HAS_v2)
+    levels.push_back(v2::level());
 #endif
+#if defined(PATRAC_HAS_v3)
+    if (supports_v3()) levels.push_back(v3::level());
+#endif
+#if defined(PATRAC_HAS_v4)
+    if (supports_v4()) levels.push_back(v4::level());
+#endif
+#if defined(PATRAC_HAS_generic)
+    levels.push_back(generic::level());
+#endif
+    if (levels.empty())
+        throw std::runtime_error("patrac_native was built without an instruction-set level that this processor runs; "
+                                 "build it again with PATRAC_LEVELS at its default");
+    return levels;
 }
 
 const std::vector<Level>& levels() {
@@ -95,7 +110,10 @@ std::vector<std::string> simd_levels() {
 std::string default_simd_level() {
     const char* const forced = std::getenv("PATRAC_SIMD");
     if (forced && *forced) return find_level(forced, "PATRAC_SIMD").name;
-    return preferred_level();
+    // A development build may lack the preferred level: the widest of those it has takes its place.
+    for (const Level& level : levels())
+        if (std::string(level.name) == preferred_level()) return level.name;
+    return levels().back().name;
 }
 
 template <class T>
