@@ -152,9 +152,9 @@ class _StartingAt(pn.Gaussian):
         super().__init__("sampled", a=likelihood.a, b=likelihood.b)
         self._start = start
 
-    def starting_variance(self, residuals: Array, row_weights: Array) -> float:
-        """The given value."""
-        return self._start
+    def fitted(self, residuals: Array, row_weights: Array) -> pn.Gaussian:
+        """Fix the variance at the given value."""
+        return self.at(self._start)
 
 
 def native_variance_chain(kernel: pn.Kernel, thin: int) -> Chain:

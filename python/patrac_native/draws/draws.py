@@ -186,10 +186,9 @@ class Draws:
         """
         rng = np.random.Generator(np.random.Philox(check_seed(seed)))
         f = self.predict(X)
-        if "variance" not in self.stats:
-            return self.likelihood.sample(f, rng)
-        y: npt.NDArray[Any] = f + np.sqrt(self.stats["variance"])[:, :, None, None] * rng.standard_normal(f.shape)
-        return y
+        if "variance" in self.stats:
+            return self.likelihood.sample_at(f, rng, self.stats["variance"])
+        return self.likelihood.sample(f, rng)
 
     def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Class probabilities of each draw at X.

@@ -97,7 +97,7 @@ class Summary:
 
 def summarise(draws: Draws, X: FloatArray, coverage: float) -> Summary:
     """Build the summary of function draws at X, shape (n, d)."""
-    classes = draws.likelihood.name == "categorical"
+    classes = draws.likelihood.targets == "class"
     values = draws.predict_proba(X) if classes else draws.predict(X)
     lower, upper = credible_interval(values, coverage)
     quantity = "class probabilities" if classes else "f"

@@ -24,7 +24,7 @@ def choose_kernel(post: Posterior, device: str = "cpu") -> tuple[Kernel, str]:
         if device != "cpu":
             return MGrad(persistence=PERSISTENCE), f'{device} runs chains; Exact() is there with device="cpu"'
         return Exact(), "Gaussian likelihood and no Bayesian parameter below the last layer: independent draws"
-    if post.likelihood.name != "gaussian":
+    if not post.likelihood.is_quadratic:
         return MGrad(
             persistence=PERSISTENCE
         ), f"a {post.likelihood.name} likelihood: gradient steps that know the prior"
@@ -45,7 +45,7 @@ def check_kernel(kernel: Kernel, post: Posterior) -> None:
     if isinstance(kernel, Exact) and not is_last_layer_gaussian(post):
         found = (
             f"the likelihood is {post.likelihood!r}"
-            if post.likelihood.name != "gaussian"
+            if not post.likelihood.is_quadratic
             else f"{post.architecture.label()} has Bayesian parameters below the last layer"
         )
         raise ValueError(
@@ -54,7 +54,7 @@ def check_kernel(kernel: Kernel, post: Posterior) -> None:
         )
     if not kernel.collapse:
         return
-    if post.likelihood.name != "gaussian":
+    if not post.likelihood.is_quadratic:
         raise ValueError(
             f"kernel={own} needs a Gaussian likelihood, whose output weights can be integrated out; got "
             f"{post.likelihood!r}. Use {type(kernel).__name__}()."

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.model.likelihoods import Categorical, Gaussian, Likelihood
+from patrac_native.model.likelihoods import Likelihood
 from patrac_native.validation.checks import FloatArray
 
 if TYPE_CHECKING:
@@ -22,19 +22,13 @@ def fixed_likelihood(
 
     `residuals` gives those of the trained network, and is called for a sampled variance alone.
     """
-    if not (isinstance(likelihood, Gaussian) and likelihood.is_sampled):
-        return likelihood
-    return likelihood.at(likelihood.starting_variance(residuals(), row_weights))
+    return likelihood.fitted(residuals(), row_weights) if likelihood.is_sampled else likelihood
 
 
 def check_range(likelihood: Likelihood, row_weights: FloatArray, n_outputs: int, dtype: np.dtype[Any]) -> None:
     """Raise where the likelihood's own numbers do not survive in `dtype`."""
-    of_rows = "sample_weight, or the scale of Categorical," if isinstance(likelihood, Categorical) else "sample_weight"
-    numbers = {of_rows: (row_weights, "bring it nearer to 1")}
     with np.errstate(over="ignore", under="ignore"):
-        if isinstance(likelihood, Gaussian):
-            precision = 1.0 / likelihood.variance_vector(n_outputs)
-            numbers["variance of Gaussian"] = precision, "scale y and the variance"
+        numbers = {likelihood.weight_name: (row_weights, "bring it nearer to 1"), **likelihood.range_checks(n_outputs)}
         for name, (values, advice) in numbers.items():
             cast = values.astype(dtype)
             if not np.isfinite(cast).all() or ((cast == 0) & (values > 0)).any():

@@ -8,13 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from patrac_native.model.likelihoods import Gaussian, Likelihood, Targets
-from patrac_native.validation.checks import FloatArray
-
 if TYPE_CHECKING:
     from patrac_native.model.posterior import Posterior
-
-_BLOCK_ROWS = 65_536
 
 
 @dataclass(frozen=True)
@@ -52,7 +47,7 @@ class FitQuality:
 def fit_quality(post: Posterior) -> FitQuality:
     """Compare the trained network with the best constant predictor on the training data of a posterior.
 
-    A sampled Gaussian variance is put, for either predictor, at its mode given that predictor's residuals.
+    A sampled noise variance is put, for either predictor, at its mode given that predictor's residuals.
 
     Parameters
     ----------
@@ -66,22 +61,17 @@ def fit_quality(post: Posterior) -> FitQuality:
     rows = float(weights.sum())
     # At Sep's trained values, zeros, its own network adds nothing: this is the trained network for every architecture.
     with np.errstate(over="ignore", invalid="ignore"):
-        if _is_sampled(likelihood):
-            f = post.network.predict(post.theta_map, post.X, threads=1)
-            network = _log_likelihood(likelihood, np.asarray(f, dtype=np.float64), y, weights)
+        if likelihood.is_sampled:
+            f = np.asarray(post.network.predict(post.theta_map, post.X, threads=1), dtype=np.float64)
+            network = likelihood.fitted(y - f, weights).weighted_log_likelihood(f, y, weights)
         else:
             network = _of_trained(post)
     return FitQuality(
         network=network if np.isfinite(network) else float("-inf"),
-        constant=_constant_log_likelihood(likelihood, y, weights),
+        constant=likelihood.constant_log_likelihood(y, weights),
         rows=rows,
         values=rows * y.size / len(y),
     )
-
-
-def _is_sampled(likelihood: Likelihood) -> bool:
-    """Whether the likelihood is a Gaussian of unknown variance."""
-    return isinstance(likelihood, Gaussian) and likelihood.is_sampled
 
 
 def _of_trained(post: Posterior) -> float:
@@ -91,25 +81,3 @@ def _of_trained(post: Posterior) -> float:
         return float(post.log_likelihood(post.theta_map, threads=1))
     model = post.device_model(there.device)
     return float(model.log_likelihood(post.theta_map.astype(post.dtype)[None])[0])
-
-
-def _log_likelihood(likelihood: Likelihood, f: FloatArray, y: Targets, weights: FloatArray) -> float:
-    """Of the outputs f, (n, m) or broadcast to it, in blocks of rows that bound the memory."""
-    if isinstance(likelihood, Gaussian) and likelihood.is_sampled:
-        likelihood = likelihood.at(likelihood.starting_variance(y - f, weights))
-    blocks = [slice(first, first + _BLOCK_ROWS) for first in range(0, len(y), _BLOCK_ROWS)]
-    return float(sum(weights[rows] @ likelihood.log_likelihood_rows(f[rows], y[rows]) for rows in blocks))
-
-
-def _constant_log_likelihood(likelihood: Likelihood, y: Targets, weights: FloatArray) -> float:
-    """Of the best constant predictor under row weights, which `Likelihood.constant_log_likelihood` does not know."""
-    if likelihood.name == "gaussian":
-        mean = weights @ y / weights.sum()
-        return _log_likelihood(likelihood, np.broadcast_to(mean, y.shape), y, weights)
-    if likelihood.name == "categorical":
-        counts = np.bincount(y, weights=weights)
-    else:
-        ones = weights @ y
-        counts = np.concatenate([ones, weights.sum() - ones])
-    shares = np.where(counts > 0, counts, 1.0) / weights.sum()
-    return float((np.where(counts > 0, counts, 0.0) * np.log(shares)).sum())

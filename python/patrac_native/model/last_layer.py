@@ -93,7 +93,7 @@ class WhitenedQuadratic:
 
 def is_last_layer_gaussian(post: Posterior) -> bool:
     """Return whether the log-likelihood is quadratic in theta: Gaussian, and no varying node below the last layer."""
-    return post.likelihood.name == "gaussian" and post.plan()[-1]["varying_sources"] == 0
+    return post.likelihood.is_quadratic and post.plan()[-1]["varying_sources"] == 0
 
 
 def whiten(post: Posterior) -> WhitenedQuadratic:

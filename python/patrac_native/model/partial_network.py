@@ -258,7 +258,8 @@ class PartialNetwork:
             "bias_masks": self.bias_masks,
             "companion": (list(self.ranked.weights), list(self.ranked.biases)) if self.separate else None,
             "likelihood": likelihood.name,
-            "variance": likelihood.variance_vector(self.n_outputs) if isinstance(likelihood, Gaussian) else np.empty(0),
+            # A parameter that the core does not take is refused there.
+            **{"variance": np.empty(0), **likelihood.core_parameters(self.n_outputs)},
             "targets": targets,
             "row_weights": row_weights,
         }

@@ -326,12 +326,7 @@ class Posterior:
     def prior_predictive(self, X: npt.ArrayLike, draws: int, *, seed: int = 0) -> npt.NDArray[Any]:
         """Targets y of prior draws at X with the likelihood's noise: (draws, n, m), or labels (draws, n)."""
         f, rng = self.prior_predict(X, draws, seed=seed), np.random.default_rng(seed)
-        if isinstance(self.likelihood, Gaussian) and self.likelihood.is_sampled:
-            assert self.likelihood.a is not None and self.likelihood.b is not None
-            variance = self.likelihood.b / rng.gamma(self.likelihood.a, size=(draws, 1, 1))
-            y: npt.NDArray[Any] = f + np.sqrt(variance) * rng.standard_normal(f.shape)
-            return y
-        return self.likelihood.sample(f, rng)
+        return self.likelihood.sample_prior(f, rng)
 
     def describe(self) -> str:
         """Say in words which nodes are Bayesian, what is sampled, what is cached and why."""

@@ -106,7 +106,7 @@ def add_run_sections(
     inputs = np.asarray(X, dtype=np.float64)
     name = draws.network.architecture.label() if name is None else name
     summary = draws.summary(inputs) if summary is None else summary
-    by_class = draws.likelihood.name == "categorical"
+    by_class = draws.likelihood.targets == "class"
     f = draws.predict_proba(inputs) if by_class else draws.predict(inputs)
     what = "class probabilities" if by_class else "f"
     if point is None:

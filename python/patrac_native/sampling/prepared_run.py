@@ -19,7 +19,6 @@ from patrac_native.engine.threads import thread_count
 from patrac_native.model.choice import check_kernel, choose_kernel
 from patrac_native.model.fit_quality import FitQuality
 from patrac_native.model.kernels import PCNL, Exact, Kernel
-from patrac_native.model.likelihoods import Gaussian
 from patrac_native.model.posterior import Posterior
 from patrac_native.sampling.warmup import SETTLE_STEPS, TARGET_WINDOW, WINDOW, Phase, Warmup, default_warmup
 from patrac_native.validation.checks import as_real_array, cast_checked, check_count, check_finite, check_seed
@@ -222,11 +221,10 @@ def _stability(judged: npt.NDArray[np.int64]) -> bool | None:
 
 def _core_variance(post: Posterior) -> _core.SampledVariance | None:
     """Prior and start of a sampled noise variance."""
-    likelihood = post.likelihood
-    if not (isinstance(likelihood, Gaussian) and likelihood.is_sampled):
+    if post.likelihood.variance_prior is None:
         return None
-    assert likelihood.a is not None and likelihood.b is not None
-    return _core.SampledVariance(shape=likelihood.a, rate=likelihood.b, initial=post.starting_variance)
+    shape, rate = post.likelihood.variance_prior
+    return _core.SampledVariance(shape=shape, rate=rate, initial=post.starting_variance)
 
 
 def _core_phase(phase: Phase) -> _core.Phase:

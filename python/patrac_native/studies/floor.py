@@ -118,12 +118,8 @@ def operations(post: Posterior) -> dict[str, int]:
             for name in ACTIVATION_FUNCTIONS[post.net.activation]:
                 counts[name] = counts.get(name, 0) + n * rows
     outputs = layers[-1]["nodes"]
-    if post.likelihood.name == "categorical":
-        counts["exp"] = counts.get("exp", 0) + n * outputs
-        counts["log"] = counts.get("log", 0) + n
-    elif post.likelihood.name == "bernoulli":
-        for name in ("softplus", "sigmoid"):
-            counts[name] = counts.get(name, 0) + n * outputs
+    for name, count in post.likelihood.elementary_functions(outputs).items():
+        counts[name] = counts.get(name, 0) + n * count
     return {name: count for name, count in counts.items() if count}
 
 

@@ -2,32 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from patrac_native.validation.checks import FloatArray, as_real_array
+from patrac_native.validation.complete import Complete
 
 if TYPE_CHECKING:
     import torch
 
 Targets = npt.NDArray[Any]
 
+# Rows whose log densities are summed at a time: bounds the memory.
+_BLOCK_ROWS = 65_536
 
-class Likelihood:
+
+class Likelihood(Complete, abstract=True):
     """Base class: independent rows y_r | f_r, f the outputs of the network at row r.
 
-    Leading axes of `f`, such as (chain, draw), broadcast everywhere. All results are float64.
+    Leading axes of `f`, such as (chain, draw), broadcast everywhere. All results are float64. A subclass that leaves
+    out an attribute or abstract method cannot be defined.
 
     Attributes
     ----------
     name : str
-        "gaussian", "categorical" or "bernoulli".
+        As the compiled core and files know it, such as "gaussian".
+    targets : {"real", "class", "binary"}
+        Real numbers (n, m); class labels (n,), whose logits are free up to a common shift; or zeros and ones (n, m).
+    is_quadratic : bool
+        Whether the log-likelihood is quadratic in the outputs f: the output layer is then conditionally Gaussian, can
+        be integrated out (`collapse=True`), and `Exact()` samples a model of the last layer alone.
+    weight_name : str
+        What messages call the origin of the row weights.
     """
 
     name: ClassVar[str]
+    targets: ClassVar[Literal["real", "class", "binary"]]
+    is_quadratic: ClassVar[bool]
+    weight_name: ClassVar[str] = "sample_weight"
 
+    @abstractmethod
     def check_targets(self, y: npt.ArrayLike, n: int, m: int) -> Targets:
         """Validate targets.
 
@@ -52,13 +70,13 @@ class Likelihood:
         ValueError
             If the shape is wrong or an entry is not allowed (the first bad row is named).
         """
-        raise NotImplementedError
 
     def n_outputs_needed(self, y: npt.ArrayLike) -> int:
         """Return the number of outputs m that a network needs for these targets."""
         shape = np.shape(y)
         return int(shape[1]) if len(shape) > 1 else 1
 
+    @abstractmethod
     def log_likelihood_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:
         """Evaluate the normalised log density of every row, unweighted and unscaled.
 
@@ -73,7 +91,6 @@ class Likelihood:
         -------
         ndarray of float64, shape (..., n)
         """
-        raise NotImplementedError
 
     def row_weights(self, sample_weight: npt.ArrayLike | None, n: int) -> FloatArray:
         """Return what each row's term of the log-likelihood is multiplied with.
@@ -128,20 +145,64 @@ class Likelihood:
         total: np.float64 | FloatArray = (rows * self.row_weights(sample_weight, rows.shape[-1])).sum(axis=-1)
         return total
 
-    def constant_log_likelihood(self, y: Targets) -> float:
+    def weighted_log_likelihood(self, f: FloatArray, y: Targets, row_weights: FloatArray) -> float:
+        """Evaluate the log-likelihood of outputs f (n, m) under given row weights (n,), in blocks of rows."""
+        blocks = [slice(first, first + _BLOCK_ROWS) for first in range(0, len(y), _BLOCK_ROWS)]
+        return float(sum(row_weights[rows] @ self.log_likelihood_rows(f[rows], y[rows]) for rows in blocks))
+
+    @abstractmethod
+    def constant_log_likelihood(self, y: Targets, row_weights: FloatArray | None = None) -> float:
         """Return the log-likelihood of the best constant predictor (the mean of y, or the class frequencies).
 
         Parameters
         ----------
         y : ndarray
             As `check_targets` returns it.
+        row_weights : ndarray, shape (n,), optional
+            As the method `row_weights` returns them; default those without sample weights. A sampled parameter of the
+            noise then takes its mode given the predictor's residuals.
         """
-        raise NotImplementedError
 
+    @property
+    def variance_prior(self) -> tuple[float, float] | None:
+        """Shape and rate of the inverse-gamma prior of a noise variance sampled with theta; None where it is fixed."""
+        return None
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether a noise variance is sampled with theta."""
+        return self.variance_prior is not None
+
+    def fitted(self, residuals: FloatArray, row_weights: FloatArray) -> Likelihood:
+        """Return this likelihood with a sampled variance fixed at its mode given residuals (n, m) and row weights.
+
+        Raises
+        ------
+        TypeError
+            If nothing is sampled.
+        """
+        raise TypeError(f"{self!r} samples no variance.")
+
+    @abstractmethod
+    def core_parameters(self, n_outputs: int) -> dict[str, FloatArray]:
+        """Return the likelihood's parameters by the names of the compiled model's arguments, nothing being sampled."""
+
+    @abstractmethod
+    def range_checks(self, n_outputs: int) -> Mapping[str, tuple[FloatArray, str]]:
+        """Return the numbers that must neither overflow nor vanish in the engine's dtype.
+
+        By what messages call them, each with advice on what to change; called with overflow silenced.
+        """
+
+    @abstractmethod
+    def elementary_functions(self, n_outputs: int) -> dict[str, int]:
+        """Return how many elementary functions the engine evaluates a row for density and derivative, by name."""
+
+    @abstractmethod
     def probabilities(self, f: npt.ArrayLike) -> FloatArray:
         """Return class probabilities, shape (..., n, m); TypeError for a likelihood without classes."""
-        raise TypeError(f"a {self.name} likelihood has no class probabilities; use Categorical or Bernoulli.")
 
+    @abstractmethod
     def sample(self, f: npt.ArrayLike, rng: np.random.Generator) -> Targets:
         """Draw targets with their noise.
 
@@ -153,10 +214,24 @@ class Likelihood:
         Returns
         -------
         ndarray
-            (..., n, m): float64 for Gaussian, int64 0/1 for Bernoulli; (..., n) int64 labels for Categorical.
+            (..., n, m): float64 for real targets, int64 for zeros and ones; (..., n) int64 labels for classes.
         """
-        raise NotImplementedError
 
+    def sample_at(self, f: npt.ArrayLike, rng: np.random.Generator, variance: FloatArray) -> Targets:
+        """Draw targets with their noise at sampled variances, one for each leading index of f (..., n, m).
+
+        Raises
+        ------
+        TypeError
+            If nothing is sampled.
+        """
+        raise TypeError(f"{self!r} samples no variance.")
+
+    def sample_prior(self, f: npt.ArrayLike, rng: np.random.Generator) -> Targets:
+        """Draw targets with their noise, a sampled variance being drawn from its prior for each of f (draws, n, m)."""
+        return self.sample(f, rng)
+
+    @abstractmethod
     def torch_loss_rows(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Return the negative of `log_likelihood_rows` as a differentiable tensor of shape (n,).
 
@@ -166,7 +241,6 @@ class Likelihood:
         y : torch.Tensor
             Float (n, m) of the dtype of `f`, or int64 (n,) for classes.
         """
-        raise NotImplementedError
 
     def torch_loss(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Return the negative log-likelihood of all rows as a differentiable scalar tensor.
@@ -175,12 +249,16 @@ class Likelihood:
         """
         return self.torch_loss_rows(f, y).sum() * float(self.row_weights(None, len(f))[0])
 
+    @abstractmethod
+    def arguments(self) -> dict[str, Any]:
+        """Return the constructor's arguments as JSON-able values."""
+
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-able content from which `likelihood_from_dict` rebuilds the likelihood."""
-        return {"name": self.name}
+        return {"name": self.name, **self.arguments()}
 
     def __repr__(self) -> str:
-        arguments = ", ".join(f"{key}={value!r}" for key, value in self.to_dict().items() if key != "name")
+        arguments = ", ".join(f"{key}={value!r}" for key, value in self.arguments().items())
         return f"{type(self).__name__}({arguments})"
 
     def __eq__(self, other: object) -> bool:

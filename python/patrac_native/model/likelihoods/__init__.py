@@ -1,0 +1,32 @@
+"""The likelihoods of the network's outputs (docs/method.md, section 5).
+
+Public: Likelihood, Gaussian, Categorical, Bernoulli, the registry LIKELIHOODS and `likelihood_from_dict`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from patrac_native.model.likelihoods.base import Likelihood, Targets
+from patrac_native.model.likelihoods.bernoulli import Bernoulli
+from patrac_native.model.likelihoods.categorical import Categorical
+from patrac_native.model.likelihoods.gaussian import Gaussian
+from patrac_native.validation.complete import by_name
+
+__all__ = ["LIKELIHOODS", "Bernoulli", "Categorical", "Gaussian", "Likelihood", "Targets", "likelihood_from_dict"]
+
+# Every likelihood by the name under which the compiled core and files know it.
+LIKELIHOODS: dict[str, type[Likelihood]] = by_name((Gaussian, Categorical, Bernoulli))
+
+
+def likelihood_from_dict(content: Mapping[str, Any]) -> Likelihood:
+    """Rebuild a likelihood from what its `to_dict` returned.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown.
+    """
+    name = content.get("name")
+    if name not in LIKELIHOODS:
+        raise ValueError(f"likelihood name must be one of {', '.join(LIKELIHOODS)}; got {name!r}.")
+    return LIKELIHOODS[name](**{key: value for key, value in content.items() if key != "name"})

@@ -1,0 +1,43 @@
+"""Classes of which a subclass that leaves something out cannot be made."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+Kind = TypeVar("Kind", bound="Complete")
+
+
+class Complete(ABC):  # noqa: B024 - its subclasses have the abstract methods
+    """Base class whose abstract methods and class attributes are checked when a subclass is defined.
+
+    An abstract base class of the standard library complains when an object is made, and never about a class attribute.
+    Here `class Incomplete(Base)` itself raises TypeError unless every abstract method is implemented and every
+    attribute annotated as `ClassVar` has a value. `class Between(Base, abstract=True)` may leave some open.
+    """
+
+    def __init_subclass__(cls, *, abstract: bool = False, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if abstract:
+            return
+        missing = {name for name in dir(cls) if getattr(getattr(cls, name, None), "__isabstractmethod__", False)}
+        for base in cls.__mro__:
+            annotations = inspect.get_annotations(base)
+            missing |= {
+                name for name, kind in annotations.items() if "ClassVar" in str(kind) and not hasattr(cls, name)
+            }
+        if missing:
+            raise TypeError(f"{cls.__name__} must define {', '.join(sorted(missing))}; see {cls.__mro__[1].__name__}.")
+
+
+def by_name(classes: Iterable[type[Kind]]) -> dict[str, type[Kind]]:
+    """Return a registry: classes by their `name`; ValueError if two have the same."""
+    registry: dict[str, type[Kind]] = {}
+    for one in classes:
+        name: str = one.name  # type: ignore[attr-defined]  # every registered base class declares it
+        if name in registry:
+            raise ValueError(f"{registry[name].__name__} and {one.__name__} both have the name {name!r}.")
+        registry[name] = one
+    return registry
