@@ -17,7 +17,7 @@ DEVICE_SOURCES = ("races.cpp", "emulated.cpp")
 RUNS = 14
 
 
-# (file of csrc/cuda, text, what takes its place)
+# (file below csrc/cuda, text, what takes its place)
 Mistake = tuple[str, str, str]
 
 # Barriers taken away, and warps of how many threads show it.
@@ -49,15 +49,15 @@ def run_sanitized(
     shutil.copytree(ROOT / "csrc", folder / "csrc")
     shutil.copytree(ROOT / "tests" / "races", folder / "tests" / "races")
     if mistake is not None:
-        file, right, wrong = folder / "csrc" / "cuda" / mistake[0], *mistake[1:]
+        (file,), right, wrong = (folder / "csrc" / "cuda").rglob(mistake[0]), *mistake[1:]
         text = file.read_text()
         assert text.count(right) == 1
         file.write_text(text.replace(right, wrong))
-    sources = [folder / "tests" / "races" / "races.cpp"]
-    for name in ("cuda", "model", "sampling"):
-        sources += sorted((folder / "csrc" / name).glob("*.cpp"))
+    sources = [folder / "tests" / "races" / "races.cpp", folder / "csrc" / "device.cpp"]
+    for name in ("cuda", "model", "schedule"):
+        sources += sorted((folder / "csrc" / name).rglob("*.cpp"))
     command = [compiler, "-std=c++20", "-O1", "-g1", "-ffp-contract=off", "-w", "-pthread", *flags]
-    command += [f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all"]
+    command += ["-I", str(folder / "csrc"), f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all"]
 
     def compiled(source: Path) -> subprocess.CompletedProcess[str]:
         arguments = ["-c", str(source), "-o", str(source.with_suffix(".o"))]

@@ -1,12 +1,11 @@
 // Bindings of devices: whether one is usable, and models whose chains run on it.
-#include "../cuda/device_model.hpp"
-#include "../cuda/flat_model.hpp"
-#include "arrays.hpp"
-#include "bindings.hpp"
-#include "device_inputs.hpp"
-#include "device_tensor.hpp"
-#include "model_arguments.hpp"
-#include "run_chains.hpp"
+#include "bindings/arrays.hpp"
+#include "bindings/bindings.hpp"
+#include "bindings/device_inputs.hpp"
+#include "bindings/device_tensor.hpp"
+#include "bindings/model_arguments.hpp"
+#include "bindings/run_chains.hpp"
+#include "device.hpp"
 
 namespace patrac::bindings {
 namespace {

@@ -1,5 +1,5 @@
 // Bindings of inputs on a device: taken from a DLPack capsule or from a pointer, looked at, and brought to the host.
-#include "device_inputs.hpp"
+#include "bindings/device_inputs.hpp"
 
 #include <array>
 #include <cstdint>
@@ -8,9 +8,9 @@
 #include <stdexcept>
 #include <utility>
 
-#include "bindings.hpp"
-#include "dlpack.hpp"
-#include "model_arguments.hpp"
+#include "bindings/bindings.hpp"
+#include "bindings/dlpack.hpp"
+#include "bindings/model_arguments.hpp"
 
 namespace patrac::bindings {
 namespace {

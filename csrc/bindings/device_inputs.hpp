@@ -1,8 +1,8 @@
 // Inputs as Python hands them over: arrays of NumPy, and what other libraries have on a device.
 #pragma once
 
-#include "../cuda/device_model.hpp"
-#include "arrays.hpp"
+#include "bindings/arrays.hpp"
+#include "device.hpp"
 
 namespace patrac::bindings {
 

@@ -1,9 +1,9 @@
 // Bindings of draws that stay on a device: their place, a part of them, and their way to other libraries and the host.
-#include "device_tensor.hpp"
+#include "bindings/device_tensor.hpp"
 
-#include "arrays.hpp"
-#include "bindings.hpp"
-#include "dlpack.hpp"
+#include "bindings/arrays.hpp"
+#include "bindings/bindings.hpp"
+#include "bindings/dlpack.hpp"
 
 namespace patrac::bindings {
 namespace {

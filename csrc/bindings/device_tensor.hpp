@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "../cuda/device_model.hpp"
+#include "device.hpp"
 
 namespace patrac::bindings {
 

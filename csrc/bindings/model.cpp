@@ -1,13 +1,13 @@
 // Bindings of the model: construction, batched evaluation, prediction and sampling.
-#include "bindings.hpp"
+#include "bindings/bindings.hpp"
 
 #include <optional>
 #include <utility>
 
-#include "../patrac.hpp"
-#include "arrays.hpp"
-#include "model_arguments.hpp"
-#include "run_chains.hpp"
+#include "bindings/arrays.hpp"
+#include "bindings/model_arguments.hpp"
+#include "bindings/run_chains.hpp"
+#include "patrac.hpp"
 
 namespace patrac::bindings {
 namespace {

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "../patrac.hpp"
-#include "arrays.hpp"
+#include "bindings/arrays.hpp"
+#include "patrac.hpp"
 
 namespace patrac::bindings {
 

@@ -2,8 +2,8 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include "../patrac.hpp"
-#include "bindings.hpp"
+#include "bindings/bindings.hpp"
+#include "patrac.hpp"
 
 PYBIND11_MODULE(_core, m) {
     m.doc() = "Compiled core of patrac_native.";

@@ -7,8 +7,8 @@
 #include <functional>
 #include <utility>
 
-#include "../patrac.hpp"
-#include "arrays.hpp"
+#include "bindings/arrays.hpp"
+#include "patrac.hpp"
 
 namespace patrac::bindings {
 

@@ -1,7 +1,7 @@
 // Bindings of the pieces that tests reach one by one: `_core.testing`.
-#include "../patrac.hpp"
-#include "arrays.hpp"
-#include "bindings.hpp"
+#include "bindings/arrays.hpp"
+#include "bindings/bindings.hpp"
+#include "patrac.hpp"
 
 namespace patrac::bindings {
 namespace {

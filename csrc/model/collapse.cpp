@@ -1,5 +1,5 @@
 // Finds the features and the groups of a collapsed output layer.
-#include "collapse.hpp"
+#include "model/collapse.hpp"
 
 #include <algorithm>
 #include <cmath>

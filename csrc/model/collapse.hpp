@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "plan.hpp"
+#include "model/plan.hpp"
 
 namespace patrac {
 

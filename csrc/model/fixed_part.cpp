@@ -1,5 +1,5 @@
 // Takes the fixed part out of a network and its plan.
-#include "fixed_part.hpp"
+#include "model/fixed_part.hpp"
 
 #include <utility>
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "../patrac.hpp"
-#include "plan.hpp"
+#include "model/network.hpp"
+#include "model/plan.hpp"
 
 namespace patrac {
 

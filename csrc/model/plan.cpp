@@ -1,5 +1,5 @@
 // Builds the plan from a network and its Bayesian masks.
-#include "plan.hpp"
+#include "model/plan.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -4,7 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "../patrac.hpp"
+#include "model/layer_report.hpp"
+#include "model/network.hpp"
 
 namespace patrac {
 

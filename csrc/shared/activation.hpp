@@ -1,8 +1,19 @@
-// The activation functions, each beside its derivative.
+// The activation functions: their names and, where a level is being compiled, each beside its derivative.
 #pragma once
 
-#include "elementary.hpp"
-#include "lanes.hpp"
+#include <cstdint>
+
+namespace patrac {
+
+enum class Activation : std::uint8_t { tanh, relu, gelu, silu, sigmoid };
+
+}  // namespace patrac
+
+// What does not depend on a level reads the names alone.
+#if defined(PATRAC_LEVEL)
+
+#include "shared/elementary.hpp"
+#include "shared/lanes.hpp"
 
 namespace patrac::PATRAC_LEVEL {
 
@@ -81,4 +92,19 @@ struct Gelu {  // z Phi(z), the exact form, Phi(z) = (1 + erf(z / sqrt 2)) / 2
     }
 };
 
+// Calls f with the activation's type.
+template <class F>
+PATRAC_FN auto with_activation(Activation activation, F&& f) {
+    switch (activation) {
+        case Activation::relu: return f(Relu{});
+        case Activation::gelu: return f(Gelu{});
+        case Activation::silu: return f(Silu{});
+        case Activation::sigmoid: return f(Sigmoid{});
+        case Activation::tanh: break;
+    }
+    return f(Tanh{});
+}
+
 }  // namespace patrac::PATRAC_LEVEL
+
+#endif

@@ -4,10 +4,23 @@
 #include <cmath>
 #include <cstdint>
 
-#include "../patrac.hpp"
-#include "host_device.hpp"
+#include "shared/host_device.hpp"
 
 namespace patrac {
+
+// One stretch of the warm-up: `steps` transitions under one acceptance rule (docs/method.md, section 7).
+struct Phase {
+    std::int64_t steps = 0;
+    bool adapt = false;
+    double accept_low = 0.0;   // halve the step size at or below
+    double accept_high = 1.0;  // multiply it by 4/3 at or above
+    bool accept_all = false;   // every finite proposal is taken
+    bool average = false;      // end with the geometric mean of the step sizes of the phase's second half
+    double target = 0.0;       // where positive, approach this acceptance probability and not a band
+    // Where positive, the chains are compared after this many steps, twice as many and so on, and the phase ends when
+    // they are stable.
+    std::int64_t first_look = 0;
+};
 
 // Moments of the log-likelihood over consecutive steps of one chain.
 struct LogLikelihoodBlock {

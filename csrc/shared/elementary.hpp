@@ -9,7 +9,7 @@
 // the noise functions use + - * / and integer operations alone and give the same bits everywhere.
 #pragma once
 
-#include "erf.hpp"
-#include "exponential.hpp"
-#include "logarithm.hpp"
-#include "turn.hpp"
+#include "shared/erf.hpp"
+#include "shared/exponential.hpp"
+#include "shared/logarithm.hpp"
+#include "shared/turn.hpp"

@@ -4,7 +4,7 @@
 // on millions of random arguments of every scale: float / double. tests/test_elementary.py holds them.
 #pragma once
 
-#include "exponential.hpp"
+#include "shared/exponential.hpp"
 
 namespace patrac::PATRAC_LEVEL {
 

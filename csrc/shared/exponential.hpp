@@ -4,8 +4,8 @@
 // on millions of random arguments of every scale: float / double. tests/test_elementary.py holds them.
 #pragma once
 
-#include "lanes.hpp"
-#include "tanh_table.hpp"
+#include "shared/lanes.hpp"
+#include "shared/tanh_table.hpp"
 
 namespace patrac::PATRAC_LEVEL {
 

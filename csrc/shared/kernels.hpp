@@ -1,7 +1,18 @@
 // The step of each Crank-Nicolson kernel and the two sums of its acceptance ratio (docs/method.md, section 6).
 #pragma once
 
-#include "lanes.hpp"
+#include <cstdint>
+
+namespace patrac {
+
+enum class KernelKind : std::uint8_t { pcn, pcnl, mgrad, elliptical_slice, exact };
+
+}  // namespace patrac
+
+// What does not depend on a level reads the names alone.
+#if defined(PATRAC_LEVEL)
+
+#include "shared/lanes.hpp"
 
 namespace patrac::PATRAC_LEVEL {
 
@@ -30,3 +41,5 @@ PATRAC_FN T mgrad_shrink(T delta, T variance) {
 }
 
 }  // namespace patrac::PATRAC_LEVEL
+
+#endif

@@ -1,7 +1,7 @@
 // Sums over lanes of as many vectors as there are lanes, gathered in one vector.
 #pragma once
 
-#include "lanes.hpp"
+#include "shared/lanes.hpp"
 
 namespace patrac::PATRAC_LEVEL {
 

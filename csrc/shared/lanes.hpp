@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "lane_types.hpp"
+#include "shared/lane_types.hpp"
 
 // PATRAC_X86(op, arguments): the intrinsic `op` on whole registers of this level. It takes the element type from the V
 // in scope and must be the last statement of a function. Where it is not defined plain C++ gives the same values.

@@ -6,9 +6,9 @@
 
 #include <cstdint>
 
-#include "elementary.hpp"
-#include "lanes.hpp"
-#include "philox.hpp"
+#include "shared/elementary.hpp"
+#include "shared/lanes.hpp"
+#include "shared/philox.hpp"
 
 namespace patrac::PATRAC_LEVEL {
 

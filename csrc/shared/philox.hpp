@@ -9,8 +9,8 @@
 
 #include <cstdint>
 
-#include "lanes.hpp"
-#include "purpose.hpp"
+#include "shared/lanes.hpp"
+#include "shared/purpose.hpp"
 
 namespace patrac::PATRAC_LEVEL {
 

@@ -1,7 +1,7 @@
 // float32 tanh from tables that one register holds, where an instruction looks all lanes up at once.
 #pragma once
 
-#include "lanes.hpp"
+#include "shared/lanes.hpp"
 
 #if !defined(__CUDACC__) && defined(__AVX512F__) && PATRAC_VECTOR_BYTES == 64
 #define PATRAC_TANH_TABLE

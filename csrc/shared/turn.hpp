@@ -4,7 +4,7 @@
 // on millions of random arguments of every scale: float / double. tests/test_elementary.py holds them.
 #pragma once
 
-#include "lanes.hpp"
+#include "shared/lanes.hpp"
 
 namespace patrac::PATRAC_LEVEL {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "../../csrc/cuda/device_model.hpp"
+#include "device.hpp"
 
 namespace {
 

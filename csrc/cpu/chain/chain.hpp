@@ -1,0 +1,255 @@
+// One Markov chain: transitions, the noise variance, warm-up, thinning, and where the kept draws go.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <numbers>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "cpu/chain/crank_nicolson.hpp"
+#include "cpu/chain/elliptical_slice.hpp"
+#include "cpu/chain/independent.hpp"
+#include "cpu/chain/inverse_gamma.hpp"
+#include "cpu/chain/noise.hpp"
+#include "cpu/chain/state.hpp"
+#include "schedule/chain_tasks.hpp"
+#include "schedule/run_config.hpp"
+#include "schedule/schedule.hpp"
+
+namespace patrac::PATRAC_LEVEL {
+
+template <class T, class Target, class Transition>
+class Chain final : public ChainTask {
+public:
+    // config and buffers are shared by all chains of a run and outlive them.
+    Chain(Target target, const RunConfig& config, const RunBuffers<T>& buffers, std::int64_t index)
+        : config_(config),
+          out_(buffers),
+          target_(std::move(target)),
+          index_(index),
+          schedule_(config),
+          transition_(config.kernel, target_.prior_variance(buffers.prior_variance), target_.dim(), config.persistence),
+          states_{{target_.dim(), target_.make_kept()}, {target_.dim(), target_.make_kept()}},
+          noise_(stream_key(config.seed, static_cast<std::uint32_t>(index)), target_.dim()),
+          output_noise_(noise_size<T>(1, std::max<std::int64_t>(1, target_.output_normals()))),
+          full_theta_(target_.full_dim()),
+          prior_precision_(target_.full_dim()),
+          variance_(config.variance.initial) {
+        for (std::int64_t i = 0; i < target_.full_dim(); ++i) {
+            prior_precision_[i] = 1.0 / buffers.prior_variance[i];
+            log_prior_constant_ -= 0.5 * std::log(2.0 * std::numbers::pi * buffers.prior_variance[i]);
+        }
+        std::copy_n(buffers.init + index * target_.full_dim(), target_.dim(), current().theta.data());
+        transition_.set_step_size(schedule_.step_size());
+        if (config.variance.sampled) target_.set_variance(current(), variance_, transition_.uses_gradient());
+        if (!transition_.start(current(), target_, noise_.keys()))
+            throw std::invalid_argument(
+                "init: the log-likelihood or its gradient is not finite at the starting point "
+                "of chain " +
+                std::to_string(index) + "; start from another point" +
+                (std::is_same_v<T, float> ? " or use dtype=\"float64\"" : ""));
+    }
+
+    bool finished() const override { return schedule_.sampling() && draws_ == config_.draws; }
+    bool waits() const override { return at_look_; }
+    const Schedule& schedule() const override { return schedule_; }
+
+    void resume(bool end_phase_now) override {
+        at_look_ = false;
+        if (end_phase_now) return end_phase();
+        schedule_.after_look();
+        transition_.set_step_size(schedule_.step_size());
+    }
+
+    std::int64_t steps_left() const override {
+        return schedule_.warmup_steps_left() + (config_.draws - draws_) * config_.thin - steps_since_draw_;
+    }
+
+    std::int64_t side_by_side() const override { return Target::side_by_side; }
+
+    void advance(std::span<ChainTask* const> group, double seconds, const std::atomic<bool>& stop) override {
+        using Clock = std::chrono::steady_clock;
+        auto last_look = Clock::now();
+        const auto end = last_look + std::chrono::duration<double>(seconds);
+        for (std::int64_t rounds = 1; !stop.load(std::memory_order_relaxed); ++rounds) {
+            bool stepped = false;
+            for (ChainTask* const task : group) stepped |= static_cast<Chain*>(task)->step_unless_done();
+            if (!stepped) break;
+            // A clock reading costs about as much as a few hundred flops: look every 16 steps of a small model.
+            if ((rounds & 15) == 0 || slow_) {
+                const auto now = Clock::now();
+                slow_ = (now - last_look) > std::chrono::milliseconds(1);
+                last_look = now;
+                if (now >= end) break;
+            }
+        }
+        for (ChainTask* const task : group) static_cast<Chain*>(task)->publish();
+    }
+
+private:
+    bool step_unless_done() {
+        if (finished() || at_look_) return false;
+        step();
+        return true;
+    }
+
+    void publish() {
+        steps_done.store(step_, std::memory_order_relaxed);
+        accepted.store(accepted_, std::memory_order_relaxed);
+        out_.draws_done[index_] = draws_;
+        out_.nonfinite[index_] = nonfinite_;
+        out_.warmup_nonfinite[index_] = warmup_nonfinite_;
+    }
+
+    StateOf<T, Target>& current() { return states_[at_]; }
+
+    void step() {
+        const bool sampling = schedule_.sampling();
+        const Outcome outcome =
+            transition_.step(current(), states_[1 - at_], target_, noise_, step_, schedule_.phase().accept_all);
+        at_ ^= static_cast<unsigned>(outcome.moved);
+        if (!outcome.finite) ++(sampling ? nonfinite_ : warmup_nonfinite_);
+        bool complete = false;
+        if (config_.variance.sampled) {
+            draw_variance();
+            complete = target_.output_normals() > 0;
+        }
+        ++step_;
+        accepted_ += outcome.moved;
+        if (sampling) {
+            accepted_since_draw_ += outcome.moved;
+            evaluated_since_draw_ += outcome.moved + outcome.rejections;
+            if (++steps_since_draw_ == config_.thin) keep_draw(complete);
+        }
+        if (schedule_.compares()) find_log_likelihood();
+        switch (schedule_.record(outcome.moved, outcome.log_acceptance, current().log_likelihood)) {
+            case Event::look: at_look_ = true; break;
+            case Event::phase_end: end_phase(); break;
+            case Event::none:
+                if (schedule_.phase().adapt) transition_.set_step_size(schedule_.step_size());
+        }
+    }
+
+    // Of the state, where a transition that has no need of it leaves it to those who look.
+    void find_log_likelihood() {
+        if constexpr (!Transition::finds_log_likelihood) target_.evaluate(current(), false);
+    }
+
+    // The full draw that goes with the state, whose parameters beyond the chain's own are drawn at the step just made.
+    void complete_draw(std::int64_t step) {
+        const std::int64_t normals = target_.output_normals();
+        if (normals > 0)
+            fill_steps(noise_.keys(), Purpose::output_weights, static_cast<std::uint64_t>(step), 1, normals,
+                       output_noise_.data());
+        full_log_likelihood_ = target_.complete(current(), output_noise_.data(), full_theta_.data());
+    }
+
+    // theta was moved given the variance (collapsed: with the output weights integrated out); now the output weights
+    // given theta and the variance, then the variance given all of theta. In this order each step keeps the posterior.
+    void draw_variance() {
+        find_log_likelihood();
+        // Without output weights of its own the draw is left to keep_draw().
+        if (target_.output_normals() > 0)
+            complete_draw(step_);
+        else
+            full_log_likelihood_ = current().log_likelihood;
+        const auto terms = target_.terms();
+        const double squares = terms.sum_of_squares(full_log_likelihood_, variance_);
+        const double drawn =
+            inverse_gamma(noise_.keys(), static_cast<std::uint64_t>(step_), config_.variance.shape + 0.5 * terms.terms,
+                          config_.variance.rate + 0.5 * squares);
+        full_log_likelihood_ = terms.rescaled(full_log_likelihood_, variance_, drawn);
+        variance_ = drawn;
+        target_.set_variance(current(), variance_, transition_.uses_gradient());
+    }
+
+    double log_prior() const {
+        using D = Vec<double>;
+        D sum = {};
+        for (std::int64_t i = 0; i < full_theta_.size(); i += lanes_v<D>) {
+            const D x = load_wide(full_theta_.data() + i);
+            sum = fma(x * x, load<D>(prior_precision_.data() + i), sum);
+        }
+        return log_prior_constant_ - 0.5 * reduce_add(sum);
+    }
+
+    void keep_draw(bool complete) {
+        const std::int64_t at = index_ * config_.draws + draws_++;
+        if (!complete) {
+            find_log_likelihood();
+            complete_draw(step_ - 1);
+        }
+        std::copy_n(full_theta_.data(), full_theta_.size(), out_.theta + at * full_theta_.size());
+        out_.log_likelihood[at] = full_log_likelihood_;
+        out_.log_prior[at] = log_prior();
+        if (out_.variance) out_.variance[at] = variance_;
+        out_.acceptance_rate[at] =
+            static_cast<double>(accepted_since_draw_) / static_cast<double>(evaluated_since_draw_);
+        out_.step_size[at] = schedule_.step_size();
+        steps_since_draw_ = accepted_since_draw_ = evaluated_since_draw_ = 0;
+    }
+
+    void end_phase() {
+        const std::int64_t phase = schedule_.phase_index(), at = index_ * std::ssize(config_.warmup) + phase;
+        out_.warmup_acceptance[at] = schedule_.phase_acceptance();
+        if (index_ == 0) out_.warmup_steps[phase] = schedule_.phase_steps();
+        schedule_.next_phase();
+        transition_.set_step_size(schedule_.step_size());
+        out_.warmup_step_size[at] = schedule_.step_size();
+    }
+
+    const RunConfig& config_;
+    const RunBuffers<T>& out_;
+    Target target_;
+    const std::int64_t index_;
+    Schedule schedule_;
+    Transition transition_;
+    StateOf<T, Target> states_[2];  // where the chain is, and where it may go
+    unsigned at_ = 0;               // which of them it is at
+    StepNoise<T> noise_;
+    AlignedArray<T> output_noise_;
+    AlignedArray<T> full_theta_;  // (full_dim,): the draw that goes with the state, once completed
+    double full_log_likelihood_ = 0.0;
+    AlignedArray<double> prior_precision_;  // (full_dim,)
+    double log_prior_constant_ = 0.0;
+    double variance_;        // of the noise, where it is sampled
+    std::int64_t step_ = 0;  // over warm-up and sampling: the step word of the noise's counter
+    std::int64_t accepted_ = 0;
+    std::int64_t draws_ = 0;
+    std::int64_t nonfinite_ = 0;
+    std::int64_t warmup_nonfinite_ = 0;
+    std::int64_t steps_since_draw_ = 0;
+    std::int64_t accepted_since_draw_ = 0;
+    std::int64_t evaluated_since_draw_ = 0;
+    bool at_look_ = false;
+    bool slow_ = false;
+};
+
+// Runs one chain for each row of buffers.init on its own target; make_target() builds one.
+template <class T, class Transition, class MakeTarget>
+bool run_transition(const MakeTarget& make_target, const RunConfig& config, const RunBuffers<T>& buffers,
+                    const Monitor& monitor) {
+    std::vector<std::unique_ptr<ChainTask>> chains;
+    for (std::int64_t c = 0; c < config.chains; ++c)
+        chains.push_back(
+            std::make_unique<Chain<T, decltype(make_target()), Transition>>(make_target(), config, buffers, c));
+    return run_schedule(chains, config.threads, buffers.warmup_stable, monitor);
+}
+
+template <class T, class MakeTarget>
+bool run_targets(const MakeTarget& make_target, const RunConfig& config, const RunBuffers<T>& buffers,
+                 const Monitor& monitor) {
+    if (config.kernel == KernelKind::elliptical_slice)
+        return run_transition<T, EllipticalSlice<T>>(make_target, config, buffers, monitor);
+    return run_transition<T, CrankNicolson<T>>(make_target, config, buffers, monitor);
+}
+
+}  // namespace patrac::PATRAC_LEVEL

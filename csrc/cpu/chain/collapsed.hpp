@@ -1,0 +1,248 @@
+// A Gaussian model with its Bayesian output weights integrated out (docs/method.md, section 6).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "cpu/chain/cholesky.hpp"
+#include "cpu/chain/state.hpp"
+#include "cpu/tiles/evaluator.hpp"
+#include "model/collapse.hpp"
+
+namespace patrac::PATRAC_LEVEL {
+
+// The conditional law of the output weights at a point: S^(1/2) (alpha + d), d ~ N(0, M^-1), output by output.
+struct ConditionalWeights {
+    std::vector<BlockedMatrix> factor;  // by group: W, M^-1 = W'W, M = I + S^(1/2) Phi'W Phi S^(1/2) / variance
+    AlignedArray<double> alpha;         // rows of a group's length, in the order of groups and outputs
+    double log_likelihood = 0.0;        // of the full model at the conditional mean S^(1/2) alpha
+};
+
+// The log marginal likelihood of the hidden parameters theta_h (K_h,). With m the conditional mean of the output
+// weights it is l(theta_h, m) - |alpha|^2 / 2 - log|M| / 2, and its gradient that of l at m, less W Phi S^(1/2) M^-1
+// S^(1/2) / variance for the features. Forming the residuals at m, and not y'y - m'Phi'y, is what float32 can do.
+template <class T>
+class CollapsedTarget {
+public:
+    using Kept = ConditionalWeights;
+    static constexpr std::int64_t side_by_side = 1;
+
+    // As TileTarget's; prior_variance (K,).
+    CollapsedTarget(const Plan& plan, const PackedData<T>& data, const LikelihoodTerms<T>& likelihood,
+                    const CollapsePlan& collapse, const std::vector<double>& variance, std::int64_t threads)
+        : plan_(&plan),
+          data_(&data),
+          collapse_(&collapse),
+          likelihood_(likelihood),
+          variance_(variance),
+          team_(plan, data, threads, &collapse),
+          theta_(plan.dim),
+          reverse_weights_(plan.layers.back().n_varying() * reverse_row()) {
+        for (std::int64_t s = 0; s < team_.n_sums(); ++s) {
+            moments_.emplace_back(plan.n_outputs, collapse.n_features());
+            totals_.emplace_back(plan);
+        }
+        const PlanLayer& output = plan.layers.back();
+        for (std::int64_t c = 0; c < output.n_rows(); ++c)
+            for (std::int64_t j = 0; j < output.n_varying(); ++j)
+                reverse_weights_[j * reverse_row() + c] =
+                    static_cast<T>(output.weights[static_cast<std::size_t>(c * output.n_sources() + j)]);
+        for (const CollapsedGroup& group : collapse.groups) groups_.emplace_back(group);
+        for (const std::int32_t source : collapse.sources)
+            if (source < output.n_varying()) n_read_ = std::max<std::int64_t>(n_read_, source + 1);
+    }
+
+    std::int64_t dim() const { return collapse_->hidden_dim; }
+    std::int64_t full_dim() const { return plan_->dim; }
+    std::int64_t output_normals() const { return plan_->dim - collapse_->hidden_dim; }
+    GaussianTerms terms() const { return {likelihood_.terms}; }
+    const double* prior_variance(const double* given) const { return given; }
+
+    Kept make_kept() const {
+        Kept kept;
+        std::int64_t length = 0;
+        for (std::size_t g = 0; g < groups_.size(); ++g) {
+            kept.factor.emplace_back(collapse_->groups[g].size());
+            length += kept.factor.back().row_size() * std::ssize(collapse_->groups[g].outputs);
+        }
+        kept.alpha = AlignedArray<double>(length);
+        return kept;
+    }
+
+    void evaluate(State<T, Kept>& state, bool gradient) {
+        std::copy_n(state.theta.data(), dim(), theta_.data());
+        std::fill_n(theta_.data() + dim(), output_normals(), T(0));
+        team_.sum(
+            moments_, [&](TilePass<T>& pass) { pass.set_theta(theta_.data()); },
+            [&](TilePass<T>& pass, std::int64_t first, std::int64_t end, Moments& moments) {
+                pass.moments(*data_, first, end, moments);
+            },
+            [](Moments& total, const Moments& other) { total.add(other); });
+        const double marginal = condition(moments_.front(), state.kept);
+        if (gradient) find_reverse_weights(state.kept);
+
+        const bool hidden_done = data_->n_tiles == 1;
+        team_.sum(
+            totals_,
+            // A thread that had no slab above has not seen theta yet.
+            [&](TilePass<T>& pass) {
+                hidden_done ? pass.set_output_theta(theta_.data()) : pass.set_theta(theta_.data());
+            },
+            [&](TilePass<T>& pass, std::int64_t first, std::int64_t end, Totals& totals) {
+                pass.evaluate_collapsed(*data_, likelihood_, first, end, gradient ? reverse_weights_.data() : nullptr,
+                                        n_read_, hidden_done, totals);
+            },
+            [&](Totals& total, const Totals& other) { total.add(other, gradient); });
+        if (gradient) totals_.front().gather(*plan_, plan_->layers.size() - 1, state.gradient.data());
+        state.kept.log_likelihood = likelihood_.constant + totals_.front().log_likelihood;
+        state.log_likelihood = state.kept.log_likelihood + marginal;
+    }
+
+    // Draws the output weights. With d their distance from the mean over S^(1/2), l falls by (d'M d - d'd)/2 - d'alpha.
+    double complete(const State<T, Kept>& state, const T* w, T* theta) {
+        std::copy_n(state.theta.data(), dim(), theta);
+        double log_likelihood = state.kept.log_likelihood;
+        const double* alpha = state.kept.alpha.data();
+        for (std::size_t g = 0; g < groups_.size(); ++g) {
+            const CollapsedGroup& group = collapse_->groups[g];
+            double* const z = groups_[g].x.data();
+            double* const d = groups_[g].y.data();
+            for (const std::vector<std::int64_t>& at : group.theta) {
+                for (std::int64_t i = 0; i < group.size(); ++i) z[i] = static_cast<double>(w[i]);
+                multiply_transposed(state.kept.factor[g], z, d);
+                for (std::int64_t i = 0; i < group.size(); ++i) {
+                    log_likelihood += d[i] * alpha[i] - 0.5 * (z[i] * z[i] - d[i] * d[i]);
+                    theta[at[static_cast<std::size_t>(i)]] =
+                        static_cast<T>(groups_[g].deviation[i] * (alpha[i] + d[i]));
+                }
+                w += group.size();
+                alpha += state.kept.factor[g].row_size();
+            }
+        }
+        return log_likelihood;
+    }
+
+    void set_variance(State<T, Kept>& state, double variance, bool gradient) {
+        likelihood_.set_variance(variance);
+        std::fill(variance_.begin(), variance_.end(), variance);
+        evaluate(state, gradient);
+    }
+
+private:
+    // Of reverse_weights_: the outputs, then the features.
+    std::int64_t reverse_row() const { return plan_->n_outputs + collapse_->n_features(); }
+
+    double variance_of(const CollapsedGroup& group) const {
+        const std::int32_t row = group.outputs.front();
+        return variance_[static_cast<std::size_t>(plan_->layers.back().rows[static_cast<std::size_t>(row)])];
+    }
+
+    // The conditional law, its mean into theta_, and -|alpha|^2 / 2 - log|M| / 2.
+    double condition(const Moments& moments, Kept& kept) {
+        const std::int64_t n_features = collapse_->n_features();
+        double result = 0.0;
+        double* alpha = kept.alpha.data();
+        for (std::size_t g = 0; g < groups_.size(); ++g) {
+            const CollapsedGroup& group = collapse_->groups[g];
+            GroupWork& work = groups_[g];
+            const std::int64_t size = group.size();
+            const double precision = 1.0 / variance_of(group);
+            const double* const deviation = work.deviation.data();
+            for (std::int64_t i = 0; i < size; ++i) {
+                double* const row = work.matrix.row(i);
+                const double scale = precision * deviation[i];
+                const double* const gram =
+                    moments.gram.data() + group.features[static_cast<std::size_t>(i)] * n_features;
+                if (work.contiguous)
+                    for (std::int64_t j = i; j < size; ++j) row[j] = scale * deviation[j] * gram[j];
+                else
+                    for (std::int64_t j = i; j < size; ++j)
+                        row[j] = scale * deviation[j] * gram[group.features[static_cast<std::size_t>(j)]];
+                row[i] += 1.0;
+                std::fill_n(row + size, work.matrix.row_size() - size, 0.0);
+            }
+            for (std::int64_t i = size; i < work.matrix.rows(); ++i) {
+                std::fill_n(work.matrix.row(i), work.matrix.row_size(), 0.0);
+                work.matrix.row(i)[i] = 1.0;
+            }
+            result -= 0.5 * static_cast<double>(group.outputs.size()) * factorise(work.matrix);
+            invert_factor(work.matrix, kept.factor[g]);
+            for (std::size_t o = 0; o < group.outputs.size(); ++o) {
+                const double* const cross = moments.cross.data() + group.outputs[o] * n_features;
+                for (std::int64_t i = 0; i < size; ++i)
+                    work.x[i] = precision * deviation[i] * cross[group.features[static_cast<std::size_t>(i)]];
+                multiply(kept.factor[g], work.x.data(), work.y.data());
+                multiply_transposed(kept.factor[g], work.y.data(), alpha);
+                for (std::int64_t i = 0; i < size; ++i) {
+                    theta_[group.theta[o][static_cast<std::size_t>(i)]] = static_cast<T>(deviation[i] * alpha[i]);
+                    result -= 0.5 * alpha[i] * alpha[i];
+                }
+                alpha += work.matrix.row_size();
+            }
+        }
+        return result;
+    }
+
+    void find_reverse_weights(const Kept& kept) {
+        const std::int64_t n_outputs = plan_->n_outputs, n_varying = plan_->layers.back().n_varying();
+        T* const weights = reverse_weights_.data();
+        for (std::int64_t j = 0; j < n_read_; ++j)
+            std::fill_n(weights + j * reverse_row() + n_outputs, collapse_->n_features(), T(0));
+        for (std::size_t g = 0; g < groups_.size(); ++g) {
+            const CollapsedGroup& group = collapse_->groups[g];
+            GroupWork& work = groups_[g];
+            const double factor = -static_cast<double>(group.outputs.size()) / variance_of(group);
+            multiply_factor(kept.factor[g], work.matrix);
+            for (std::int64_t i = 0; i < group.size(); ++i) {
+                const std::int32_t feature = group.features[static_cast<std::size_t>(i)];
+                const std::int64_t source = collapse_->sources[static_cast<std::size_t>(feature)];
+                if (source >= n_varying) continue;
+                T* const row = weights + source * reverse_row();
+                for (std::size_t o = 0; o < group.outputs.size(); ++o)
+                    row[group.outputs[o]] = theta_[group.theta[o][static_cast<std::size_t>(i)]];
+                const double* const deviation = work.deviation.data();
+                const double* const inverse = work.matrix.row(i);
+                const double scale = factor * deviation[i];
+                if (work.contiguous)
+                    for (std::int64_t k = 0; k < group.size(); ++k)
+                        row[n_outputs + k] += static_cast<T>(scale * deviation[k] * inverse[k]);
+                else
+                    for (std::int64_t k = 0; k < group.size(); ++k)
+                        row[n_outputs + group.features[static_cast<std::size_t>(k)]] +=
+                            static_cast<T>(scale * deviation[k] * inverse[k]);
+            }
+        }
+    }
+
+    // A group's workspace.
+    struct GroupWork {
+        BlockedMatrix matrix;            // M, its factor, M^-1
+        AlignedArray<double> deviation;  // (p,) S^(1/2)
+        AlignedArray<double> x, y;       // a row of the matrix each, zero in padding
+        bool contiguous = true;          // the features are 0, 1, ..
+
+        explicit GroupWork(const CollapsedGroup& group)
+            : matrix(group.size()), deviation(group.size()), x(matrix.row_size()), y(matrix.row_size()) {
+            std::copy(group.prior_deviation.begin(), group.prior_deviation.end(), deviation.data());
+            for (std::size_t i = 0; i < group.features.size(); ++i)
+                contiguous = contiguous && group.features[i] == static_cast<std::int32_t>(i);
+        }
+    };
+
+    const Plan* plan_;  // these three outlive the target
+    const PackedData<T>* data_;
+    const CollapsePlan* collapse_;
+    LikelihoodTerms<T> likelihood_;
+    std::vector<double> variance_;  // (m,) of the noise
+    SlabTeam<T> team_;
+    AlignedArray<T> theta_;            // (K,): theta_h, then the conditional mean
+    AlignedArray<T> reverse_weights_;  // (n_varying, m + P), see TilePass::evaluate_collapsed
+    std::int64_t n_read_ = 0;          // varying sources up to the last that a Bayesian output weight reads
+    std::vector<Moments> moments_;
+    std::vector<Totals> totals_;
+    std::vector<GroupWork> groups_;
+};
+
+}  // namespace patrac::PATRAC_LEVEL

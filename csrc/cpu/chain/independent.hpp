@@ -1,0 +1,36 @@
+// Independent draws from a target that can be drawn from: no chain.
+#pragma once
+
+#include <cstdint>
+
+#include "cpu/chain/noise.hpp"
+#include "cpu/chain/state.hpp"
+#include "shared/kernels.hpp"
+
+namespace patrac::PATRAC_LEVEL {
+
+template <class T>
+class Independent {
+public:
+    static constexpr bool finds_log_likelihood = true;
+
+    Independent(KernelKind, const double*, std::int64_t, double) {}
+
+    bool uses_gradient() const { return false; }
+    void set_step_size(double) {}
+
+    template <class Target>
+    bool start(StateOf<T, Target>& state, Target& target, const PhiloxRoundKeys&) const {
+        target.evaluate(state, false);
+        return true;
+    }
+
+    template <class Target>
+    Outcome step(const StateOf<T, Target>&, StateOf<T, Target>& proposed, Target& target, StepNoise<T>& noise,
+                 std::int64_t step, bool) const {
+        target.draw(proposed, noise.normals(step));
+        return {true, true, 0.0};
+    }
+};
+
+}  // namespace patrac::PATRAC_LEVEL

@@ -1,0 +1,50 @@
+// A chain's state, and what a transition reports of itself.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+#include "cpu/tiles/aligned_array.hpp"
+#include "cpu/tiles/wide.hpp"
+
+namespace patrac::PATRAC_LEVEL {
+
+// What a target without more to remember keeps with a point.
+struct Nothing {};
+
+// A point with what the next step needs of it. `Kept` is the target's own.
+template <class T, class Kept>
+struct State {
+    AlignedArray<T> theta;     // (K,)
+    AlignedArray<T> gradient;  // (K,) of the log-likelihood; zero for kernels without it
+    double log_likelihood = 0.0;
+    Kept kept;
+
+    State(std::int64_t dim, Kept more) : theta(dim), gradient(dim), kept(std::move(more)) {}
+};
+
+template <class T, class Target>
+using StateOf = State<T, typename Target::Kept>;
+
+// What a step leaves behind: when it moved, the new point in `proposed`, which then takes the place of `current`.
+struct Outcome {
+    bool moved;
+    bool finite;                  // of the proposal
+    double log_acceptance;        // its exponential, at most 1, is what the adaptation of the step size looks at
+    std::int64_t rejections = 0;  // points evaluated and left behind
+};
+
+// The sums below are in float64 over whole vectors: the arrays end in zeros (AlignedArray).
+
+// False if an entry is infinite or NaN. An infinite weight into a saturated activation leaves l and g finite, so they
+// do not show it.
+template <class T>
+bool all_finite(const AlignedArray<T>& x) {
+    Vec<double> sum = {};
+    for (std::int64_t i = 0; i < x.size(); i += lanes_v<Vec<double>>)
+        sum += load_wide(x.data() + i) * broadcast<Vec<double>>(0.0);
+    return reduce_add(sum) == 0.0;
+}
+
+}  // namespace patrac::PATRAC_LEVEL

@@ -1,0 +1,255 @@
+// What a chain samples: log-likelihood and gradient at a point, from tiles of data or from a quadratic form.
+//
+// A target serves one thread at a time. It has
+//   Kept                      what it keeps with a point beside l and g
+//   side_by_side              chains that one thread had better step in turn
+//   evaluate(state, gradient) l and, if asked, g of state.theta
+//   make_kept()               room for it
+//   dim(), full_dim()         of the chain and of a kept draw
+//   terms()                   of a Gaussian likelihood
+//   prior_variance(given)     of the chain's coordinates, (dim,), `given` being theta's
+//   complete(state, w, theta) writes a kept draw, (full_dim,), and returns its log-likelihood; w: output_normals()
+//                             standard normals
+//   set_variance(state, ..)   another noise variance, with what it changes of the state
+// A transition written for one target may do without evaluate(), which then serves those who look at l alone
+// (Transition::finds_log_likelihood): cpu/chain/diagonal_crank_nicolson.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "cpu/chain/state.hpp"
+#include "cpu/tiles/evaluator.hpp"
+#include "cpu/tiles/packed.hpp"
+#include "cpu/tiles/wide.hpp"
+#include "model/quadratic.hpp"
+
+namespace patrac::PATRAC_LEVEL {
+
+// The parts of a target whose draws are its states.
+template <class T>
+class PlainTarget {
+public:
+    using Kept = Nothing;
+    static constexpr std::int64_t side_by_side = 1;
+
+    PlainTarget(std::int64_t dim, double terms, double variance) : dim_(dim), terms_{terms}, variance_(variance) {}
+
+    Kept make_kept() const { return {}; }
+    std::int64_t dim() const { return dim_; }
+    std::int64_t full_dim() const { return dim_; }
+    std::int64_t output_normals() const { return 0; }
+    const GaussianTerms& terms() const { return terms_; }
+    const double* prior_variance(const double* given) const { return given; }
+
+    double complete(const State<T, Kept>& state, const T*, T* theta) const {
+        std::copy_n(state.theta.data(), dim_, theta);
+        return state.log_likelihood;
+    }
+
+protected:
+    // l and g of the state go with 1 / variance, up to l's constant.
+    void rescale(State<T, Kept>& state, double variance) {
+        state.log_likelihood = terms_.rescaled(state.log_likelihood, variance_, variance);
+        const Vec<double> factor = broadcast<Vec<double>>(variance_ / variance);
+        for (std::int64_t i = 0; i < dim_; i += lanes_v<Vec<double>>)
+            store_narrow(state.gradient.data() + i, factor * load_wide(state.gradient.data() + i));
+        variance_ = variance;
+    }
+
+    std::int64_t dim_;
+    GaussianTerms terms_;
+    double variance_;  // of the noise, where it is sampled
+};
+
+// Any model: every evaluation passes over the data.
+template <class T>
+class TileTarget : public PlainTarget<T> {
+public:
+    // `threads` of them share an evaluation. `variance` is read where it is sampled.
+    TileTarget(const Plan& plan, const PackedData<T>& data, const LikelihoodTerms<T>& likelihood, double variance,
+               std::int64_t threads)
+        : PlainTarget<T>(plan.dim, likelihood.terms, variance),
+          likelihood_(likelihood),
+          evaluator_(plan, data, threads) {}
+
+    void evaluate(State<T, Nothing>& state, bool gradient) {
+        state.log_likelihood =
+            evaluator_.evaluate(state.theta.data(), likelihood_, gradient ? state.gradient.data() : nullptr);
+    }
+    void set_variance(State<T, Nothing>& state, double variance, bool) {
+        likelihood_.set_variance(variance);
+        this->rescale(state, variance);
+    }
+
+private:
+    LikelihoodTerms<T> likelihood_;
+    Evaluator<T> evaluator_;
+};
+
+// A Gaussian likelihood of the last layer alone (docs/method.md, section 6): l(x) = constant + slope . x - x' B x / 2,
+// each of the three going with the noise variance as PlainTarget's l does.
+template <class T>
+class FormTarget : public PlainTarget<T> {
+public:
+    static constexpr std::int64_t side_by_side = 4;
+
+    explicit FormTarget(const Quadratic& form)
+        : PlainTarget<T>(std::ssize(form.slope), form.terms, form.variance),
+          form_variance_(form.variance),
+          form_constant_(form.constant),
+          constant_(form.constant),
+          slope_(this->dim_) {
+        std::copy(form.slope.begin(), form.slope.end(), slope_.data());
+    }
+
+    void set_variance(State<T, Nothing>& state, double variance, bool) {
+        scale_ = form_variance_ / variance;
+        constant_ = this->terms_.rescaled(form_constant_, form_variance_, variance);
+        this->rescale(state, variance);
+    }
+
+protected:
+    // l and g of the state from bend(i), lanes i.. of B x at form_variance_.
+    template <class Bend>
+    void evaluate_with(State<T, Nothing>& state, bool gradient, const Bend& bend) const {
+        using D = Vec<double>;
+        D total = {};
+        const D scale = broadcast<D>(scale_);
+        for (std::int64_t i = 0; i < this->dim_; i += lanes_v<D>) {
+            const D at = load_wide(state.theta.data() + i), slope = load<D>(slope_.data() + i), bent = bend(i, at);
+            total = fma(at, slope - broadcast<D>(0.5) * bent, total);
+            if (gradient) store_narrow(state.gradient.data() + i, scale * (slope - bent));
+        }
+        state.log_likelihood = constant_ + scale_ * reduce_add(total);
+    }
+
+    double form_variance_, form_constant_;  // the noise variance that slope and B are for, and l at zero there
+    double constant_, scale_ = 1.0;         // at the variance of now
+    AlignedArray<double> slope_;
+};
+
+// B diagonal and the prior N(0, I), in the whitened eigenbasis: a step is O(K) whatever n is, a kept draw O(K^2).
+template <class T>
+class DiagonalTarget : public FormTarget<T> {
+public:
+    explicit DiagonalTarget(const Quadratic& form)
+        : FormTarget<T>(form),
+          row_((this->dim_ + stripe - 1) / stripe * stripe),
+          ones_(this->dim_),
+          to_theta_((this->dim_ + streams - 1) / streams * streams * row_),
+          drawn_(row_),
+          curvature_(this->dim_),
+          mean_(this->dim_),
+          deviation_(this->dim_) {
+        std::copy(form.matrix.begin(), form.matrix.end(), curvature_.data());
+        std::fill_n(ones_.data(), this->dim_, 1.0);
+        for (std::int64_t i = 0; i < this->dim_; ++i)
+            for (std::int64_t j = 0; j < this->dim_; ++j)
+                to_theta_[j * row_ + i] = static_cast<T>(form.to_theta[static_cast<std::size_t>(i * this->dim_ + j)]);
+        find_conditional();
+    }
+
+    void evaluate(State<T, Nothing>& state, bool gradient) const {
+        this->evaluate_with(state, gradient, [this](std::int64_t i, Vec<double> at) __attribute__((always_inline)) {
+            return load<Vec<double>>(curvature_.data() + i) * at;
+        });
+    }
+
+    const double* prior_variance(const double*) const { return ones_.data(); }
+
+    // l(x) = constant + scale (slope . x - x' diag(curvature) x / 2).
+    double scale() const { return this->scale_; }
+    const AlignedArray<double>& slope() const { return this->slope_; }
+    const AlignedArray<double>& curvature() const { return curvature_; }
+
+    // theta = to_theta z, in the chain's type: a few dozen terms to a sum, and no acceptance ratio rests on it.
+    double complete(const State<T, Nothing>& state, const T*, T* theta) {
+        using V = Vec<T>;
+        for (std::int64_t i = 0; i < row_; i += stripe) {
+            // Sums of every fourth coordinate side by side: one alone would wait for itself.
+            V sum[streams][columns] = {};
+            for (std::int64_t j = 0; j < this->dim_; j += streams)
+                for (int t = 0; t < streams; ++t) {
+                    const V z = broadcast<V>(state.theta[j + t]);
+                    const T* const column = to_theta_.data() + (j + t) * row_ + i;
+                    for (int k = 0; k < columns; ++k) sum[t][k] = fma(z, load<V>(column + k * lanes_v<V>), sum[t][k]);
+                }
+            for (int k = 0; k < columns; ++k)
+                store<V>(drawn_.data() + i + k * lanes_v<V>, (sum[0][k] + sum[1][k]) + (sum[2][k] + sum[3][k]));
+        }
+        std::copy_n(drawn_.data(), this->dim_, theta);
+        return state.log_likelihood;
+    }
+
+    // An independent draw: z_i ~ N(slope_i / (1 + curvature_i), 1 / (1 + curvature_i)).
+    void draw(State<T, Nothing>& state, const T* w) const {
+        using V = Vec<T>;
+        for (std::int64_t i = 0; i < this->dim_; i += lanes_v<V>)
+            store<V>(state.theta.data() + i,
+                     fma(load<V>(deviation_.data() + i), load<V>(w + i), load<V>(mean_.data() + i)));
+        evaluate(state, false);
+    }
+
+    void set_variance(State<T, Nothing>& state, double variance, bool gradient) {
+        FormTarget<T>::set_variance(state, variance, gradient);
+        find_conditional();
+    }
+
+private:
+    void find_conditional() {
+        for (std::int64_t i = 0; i < this->dim_; ++i) {
+            const double variance = 1.0 / (1.0 + this->scale_ * curvature_[i]);
+            mean_[i] = static_cast<T>(this->scale_ * this->slope_[i] * variance);
+            deviation_[i] = static_cast<T>(std::sqrt(variance));
+        }
+    }
+
+    // Vectors of theta and coordinates of z that run side by side in complete().
+    static constexpr int columns = 3, streams = 4;
+    static constexpr std::int64_t stripe = columns * lanes_v<Vec<T>>;
+
+    std::int64_t row_;  // of to_theta_
+    AlignedArray<double> ones_;
+    AlignedArray<T> to_theta_;  // transposed: (K, row_), and rows of zeros up to whole streams
+    AlignedArray<T> drawn_;     // (row_,)
+    AlignedArray<double> curvature_;
+    AlignedArray<T> mean_, deviation_;
+};
+
+// In theta's own coordinates, for kernels that a rotation would change: O(K^2) a step.
+template <class T>
+class DenseTarget : public FormTarget<T> {
+public:
+    explicit DenseTarget(const Quadratic& form)
+        : FormTarget<T>(form), row_(padded(this->dim_)), matrix_(this->dim_ * row_), bend_(row_) {
+        for (std::int64_t i = 0; i < this->dim_; ++i)
+            std::copy_n(form.matrix.data() + i * this->dim_, this->dim_, matrix_.data() + i * row_);
+    }
+
+    void evaluate(State<T, Nothing>& state, bool gradient) {
+        using D = Vec<double>;
+        for (std::int64_t j = 0; j < row_; j += lanes_v<D>) {
+            D sum = {};
+            for (std::int64_t i = 0; i < this->dim_; ++i)
+                sum =
+                    fma(broadcast<D>(static_cast<double>(state.theta[i])), load<D>(matrix_.data() + i * row_ + j), sum);
+            store<D>(bend_.data() + j, sum);
+        }
+        this->evaluate_with(state, gradient, [this](std::int64_t i, Vec<double>) __attribute__((always_inline)) {
+            return load<Vec<double>>(bend_.data() + i);
+        });
+    }
+
+private:
+    static std::int64_t padded(std::int64_t dim) {
+        constexpr std::int64_t lanes = lanes_v<Vec<double>>;
+        return (dim + lanes - 1) / lanes * lanes;
+    }
+
+    std::int64_t row_;  // of matrix_, whole vectors
+    AlignedArray<double> matrix_, bend_;
+};
+
+}  // namespace patrac::PATRAC_LEVEL

@@ -1,0 +1,196 @@
+// The CPU model of one level: plan, packed data and a pool of evaluators behind the facade's interface.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <mutex>
+#include <numbers>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cpu/chain/chain.hpp"
+#include "cpu/chain/collapsed.hpp"
+#include "cpu/chain/target.hpp"
+#include "cpu/levels/model.hpp"
+#include "cpu/tiles/evaluator.hpp"
+#include "cpu/tiles/pack.hpp"
+#include "schedule/threads.hpp"
+
+namespace patrac::PATRAC_LEVEL {
+
+template <class T>
+class CpuModel final : public Model<T> {
+public:
+    CpuModel(const Network& network, const std::optional<Network>& companion, const Likelihood& likelihood,
+             const DataView<T>& data, std::string level)
+        : level_(std::move(level)),
+          plan_(Plan::make(network, companion.has_value())),
+          reports_(plan_.report(network)),
+          packer_(plan_, network, companion),
+          terms_(make_terms(likelihood, data)),
+          variance_(likelihood.variance),
+          hidden_dim_(plan_.dim - reports_.back().bayesian),
+          data_(plan_,
+                TileLayout(plan_, data.n_rows, targets_per_row(likelihood.kind, plan_.n_outputs), lanes_v<Vec<T>>,
+                           sizeof(T), PackedData<T>::can_stay(plan_, data)),
+                data.n_rows, lanes_v<Vec<T>>) {
+        packer_.fill(data, likelihood.kind, data_);
+    }
+
+    std::int64_t dim() const override { return plan_.dim; }
+    std::int64_t n_inputs() const override { return plan_.n_inputs; }
+    std::int64_t n_outputs() const override { return plan_.n_outputs; }
+    std::vector<LayerReport> layer_reports() const override { return reports_; }
+    std::int64_t tile_rows() const override { return data_.layout.stride; }
+    std::int64_t cached_bytes() const override {
+        return (data_.values.size() + data_.last_inputs.size()) * static_cast<std::int64_t>(sizeof(T));
+    }
+    std::string level() const override { return level_; }
+
+    void evaluate(const T* theta, std::int64_t batch, double* log_likelihood, T* gradient,
+                  std::int64_t threads) const override {
+        const auto evaluate_one = [&](Evaluator<T>& evaluator, std::int64_t b) {
+            T* const g = gradient ? gradient + b * plan_.dim : nullptr;
+            log_likelihood[b] = evaluator.evaluate(theta + b * plan_.dim, terms_, g);
+        };
+        // Threads for one evaluation cost about a slab each to start: every one gets several.
+        if (const std::int64_t team = std::min(threads, data_.n_slabs / 4); batch == 1 && team > 1) {
+            Evaluator<T> evaluator(plan_, data_, team);
+            return evaluate_one(evaluator, 0);
+        }
+        parallel_for(batch, threads, [&](std::int64_t b, std::int64_t) { evaluate_one(*Lease(*this), b); });
+    }
+
+    void predict(const T* theta, std::int64_t batch, const T* inputs, std::int64_t n_rows, T* f,
+                 std::int64_t threads) const override {
+        threads = std::clamp<std::int64_t>(threads, 1, std::max<std::int64_t>(1, batch));
+        // Blocks of rows bound the memory of the folded constants.
+        const std::int64_t block_rows = std::max<std::int64_t>(1, 8192 / data_.layout.stride) * data_.layout.stride;
+        for (std::int64_t first = 0; first < n_rows; first += block_rows) {
+            const std::int64_t rows = std::min(block_rows, n_rows - first);
+            TileLayout layout(plan_, rows, 0, lanes_v<Vec<T>>, sizeof(T));
+            PackedData<T> block(plan_, layout, rows, lanes_v<Vec<T>>);
+            packer_.fill(DataView<T>{.n_rows = rows,
+                                     .inputs = inputs + first * plan_.n_inputs,
+                                     .row_step = plan_.n_inputs,
+                                     .column_step = 1},
+                         terms_.kind, block);
+            std::vector<std::unique_ptr<TilePass<T>>> passes(static_cast<std::size_t>(threads));
+            parallel_for(batch, threads, [&](std::int64_t b, std::int64_t worker) {
+                auto& pass = passes[static_cast<std::size_t>(worker)];
+                if (!pass) pass = std::make_unique<TilePass<T>>(plan_, layout);
+                pass->set_theta(theta + b * plan_.dim);
+                pass->predict(block, f + (b * n_rows + first) * plan_.n_outputs);
+            });
+        }
+    }
+
+    void evaluate_collapsed(const T* theta, std::int64_t batch, const double* prior_variance, double* log_likelihood,
+                            T* gradient) const override {
+        const CollapsePlan collapse = CollapsePlan::make(plan_, prior_variance, variance_);
+        CollapsedTarget<T> target = collapsed_target(collapse, 1);
+        State<T, ConditionalWeights> state(target.dim(), target.make_kept());
+        for (std::int64_t b = 0; b < batch; ++b) {
+            std::copy_n(theta + b * target.dim(), target.dim(), state.theta.data());
+            target.evaluate(state, gradient != nullptr);
+            log_likelihood[b] = state.log_likelihood;
+            if (gradient) std::copy_n(state.gradient.data(), target.dim(), gradient + b * target.dim());
+        }
+    }
+
+    std::int64_t hidden_dim() const override { return hidden_dim_; }
+
+    double log_acceptance(const T* from, const T* to, const double* prior_variance, KernelKind kernel, double step_size,
+                          bool collapse) const override {
+        const auto ratio = [&](auto target) {
+            CrankNicolson<T> move(kernel, prior_variance, target.dim());
+            move.set_step_size(step_size);
+            StateOf<T, decltype(target)> u(target.dim(), target.make_kept()), v(target.dim(), target.make_kept());
+            for (auto [state, theta] : {std::pair{&u, from}, std::pair{&v, to}}) {
+                std::copy_n(theta, target.dim(), state->theta.data());
+                target.evaluate(*state, move.uses_gradient());
+            }
+            return move.log_ratio(u, v);
+        };
+        if (!collapse) return ratio(TileTarget<T>(plan_, data_, terms_, 1.0, 1));
+        const CollapsePlan plan = CollapsePlan::make(plan_, prior_variance, variance_);
+        return ratio(collapsed_target(plan, 1));
+    }
+
+    bool sample(const RunConfig& config, const RunBuffers<T>& buffers, const Monitor& monitor) const override {
+        // Threads that have no chain of their own share the rows of the others' evaluations.
+        const std::int64_t each = std::max<std::int64_t>(1, config.threads / std::max<std::int64_t>(1, config.chains));
+        if (config.collapse) {
+            const std::vector<double> variance =
+                config.variance.sampled ? std::vector<double>(variance_.size(), config.variance.initial) : variance_;
+            const CollapsePlan collapse = CollapsePlan::make(plan_, buffers.prior_variance, variance);
+            const auto target = [&] { return collapsed_target(collapse, each); };
+            return run_transition<T, CrankNicolson<T>>(target, config, buffers, monitor);
+        }
+        const auto target = [&] { return TileTarget<T>(plan_, data_, terms_, config.variance.initial, each); };
+        return run_targets(target, config, buffers, monitor);
+    }
+
+private:
+    // An evaluator taken from the pool for one evaluation, so that repeated calls of one thread allocate nothing.
+    class Lease {
+    public:
+        explicit Lease(const CpuModel& model) : model_(model) {
+            const std::lock_guard lock(model.pool_mutex_);
+            if (!model.pool_.empty()) {
+                evaluator_ = std::move(model.pool_.back());
+                model.pool_.pop_back();
+            } else {
+                model.pool_.reserve(++model.evaluators_);  // so that giving it back cannot throw
+                evaluator_ = std::make_unique<Evaluator<T>>(model.plan_, model.data_, 1);
+            }
+        }
+        ~Lease() {
+            const std::lock_guard lock(model_.pool_mutex_);
+            model_.pool_.push_back(std::move(evaluator_));
+        }
+        Lease(const Lease&) = delete;
+        Lease& operator=(const Lease&) = delete;
+        Evaluator<T>& operator*() const { return *evaluator_; }
+
+    private:
+        const CpuModel& model_;
+        std::unique_ptr<Evaluator<T>> evaluator_;
+    };
+
+    static LikelihoodTerms<T> make_terms(const Likelihood& likelihood, const DataView<T>& data) {
+        LikelihoodTerms<T> terms;
+        terms.kind = likelihood.kind;
+        double log_norm = 0.0;
+        for (const double variance : likelihood.variance) {
+            terms.precision.push_back(static_cast<T>(1.0 / variance));
+            log_norm -= 0.5 * std::log(2.0 * std::numbers::pi * variance);
+        }
+        double weight = 0.0;
+        for (std::int64_t r = 0; r < data.n_rows; ++r) weight += data.row_weights[r];
+        terms.constant = weight * log_norm;
+        terms.terms = weight * static_cast<double>(likelihood.variance.size());
+        return terms;
+    }
+
+    CollapsedTarget<T> collapsed_target(const CollapsePlan& collapse, std::int64_t threads) const {
+        return CollapsedTarget<T>(plan_, data_, terms_, collapse, variance_, threads);
+    }
+
+    std::string level_;
+    Plan plan_;
+    std::vector<LayerReport> reports_;
+    Packer packer_;
+    LikelihoodTerms<T> terms_;
+    std::vector<double> variance_;  // (m,) of the noise, Gaussian
+    std::int64_t hidden_dim_;
+    PackedData<T> data_;
+    mutable std::mutex pool_mutex_;
+    mutable std::size_t evaluators_ = 0;  // made so far
+    mutable std::vector<std::unique_ptr<Evaluator<T>>> pool_;
+};
+
+}  // namespace patrac::PATRAC_LEVEL

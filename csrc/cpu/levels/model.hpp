@@ -1,0 +1,46 @@
+// A compiled model as its callers see it, whatever level it was compiled for.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/layer_report.hpp"
+#include "schedule/run_config.hpp"
+
+namespace patrac {
+
+template <class T>
+class Model {
+public:
+    virtual ~Model() = default;
+
+    virtual std::int64_t dim() const = 0;
+    virtual std::int64_t n_inputs() const = 0;
+    virtual std::int64_t n_outputs() const = 0;
+    virtual std::vector<LayerReport> layer_reports() const = 0;
+    virtual std::int64_t tile_rows() const = 0;
+    virtual std::int64_t cached_bytes() const = 0;
+    virtual std::string level() const = 0;
+
+    // theta (batch, K) -> log_likelihood (batch,) and, unless null, gradient (batch, K).
+    virtual void evaluate(const T* theta, std::int64_t batch, double* log_likelihood, T* gradient,
+                          std::int64_t threads) const = 0;
+    // f (batch, n, m) at new inputs (n, d).
+    virtual void predict(const T* theta, std::int64_t batch, const T* inputs, std::int64_t n_rows, T* f,
+                         std::int64_t threads) const = 0;
+    // The same of the log marginal likelihood of the parameters below the output layer, theta (batch, hidden_dim);
+    // prior_variance (K,). Gaussian likelihood.
+    virtual void evaluate_collapsed(const T* theta, std::int64_t batch, const double* prior_variance,
+                                    double* log_likelihood, T* gradient) const = 0;
+    // K less the Bayesian parameters of the output layer.
+    virtual std::int64_t hidden_dim() const = 0;
+    // Log of the acceptance ratio of the move from -> to, both (K,), or (hidden_dim,) if `collapse`, before the minimum
+    // with 0; for tests of a kernel.
+    virtual double log_acceptance(const T* from, const T* to, const double* prior_variance, KernelKind kernel,
+                                  double step_size, bool collapse) const = 0;
+    // Returns false when the monitor ended the run early.
+    virtual bool sample(const RunConfig& config, const RunBuffers<T>& buffers, const Monitor& monitor) const = 0;
+};
+
+}  // namespace patrac

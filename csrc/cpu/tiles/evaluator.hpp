@@ -1,0 +1,100 @@
+// Log-likelihood and gradient over all tiles, by one thread or several: sums over slabs of tiles, added in order.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "cpu/tiles/narrow_pass.hpp"
+#include "cpu/tiles/packed.hpp"
+#include "cpu/tiles/tile_pass.hpp"
+#include "schedule/threads.hpp"
+
+namespace patrac::PATRAC_LEVEL {
+
+// The threads that share an evaluation, with the workspace of each.
+template <class T>
+class SlabTeam {
+public:
+    // At most `threads` of them, one for each slab of the data. No sum depends on how many there are.
+    SlabTeam(const Plan& plan, const PackedData<T>& data, std::int64_t threads, const CollapsePlan* collapse = nullptr)
+        : data_(&data) {
+        threads = std::min(threads, data.n_slabs);
+        if (threads > 1) team_ = std::make_unique<Team>(threads);
+        const std::int64_t members = team_ ? team_->size() : 1;
+        passes_.reserve(static_cast<std::size_t>(members));
+        for (std::int64_t m = 0; m < members; ++m) passes_.emplace_back(plan, data.layout, collapse);
+        has_theta_.resize(static_cast<std::size_t>(members));
+    }
+
+    // How many sums sum() needs: alone, a thread adds each slab to the first as soon as it is summed.
+    std::int64_t n_sums() const { return team_ ? data_->n_slabs : std::min<std::int64_t>(2, data_->n_slabs); }
+
+    // Leaves the sum over the data in sums.front(). prepare(pass) is called once for each workspace,
+    // sum_slab(pass, first_tile, end_tile, sum) overwrites a sum, add(total, sum) adds one.
+    template <class Sum, class Prepare, class SumSlab, class Add>
+    void sum(std::vector<Sum>& sums, const Prepare& prepare, const SumSlab& sum_slab, const Add& add) {
+        std::fill(has_theta_.begin(), has_theta_.end(), false);
+        const auto one = [&](std::int64_t slab, std::int64_t member, Sum& into) {
+            TilePass<T>& pass = passes_[static_cast<std::size_t>(member)];
+            if (!has_theta_[static_cast<std::size_t>(member)]) prepare(pass);
+            has_theta_[static_cast<std::size_t>(member)] = true;
+            sum_slab(pass, data_->slab_start(slab), data_->slab_start(slab + 1), into);
+        };
+        Sum& total = sums.front();
+        if (team_) {
+            team_->run(data_->n_slabs, [&](std::int64_t slab, std::int64_t member) {
+                one(slab, member, sums[static_cast<std::size_t>(slab)]);
+            });
+            for (std::size_t s = 1; s < sums.size(); ++s) add(total, sums[s]);
+        } else {
+            one(0, 0, total);
+            for (std::int64_t s = 1; s < data_->n_slabs; ++s) {
+                one(s, 0, sums.back());
+                add(total, sums.back());
+            }
+        }
+    }
+
+private:
+    const PackedData<T>* data_;  // outlives the team
+    std::unique_ptr<Team> team_;
+    std::vector<TilePass<T>> passes_;       // one for each member
+    std::vector<unsigned char> has_theta_;  // (members,)
+};
+
+template <class T>
+class Evaluator {
+public:
+    // At most `threads` threads share an evaluation. The result does not depend on it.
+    Evaluator(const Plan& plan, const PackedData<T>& data, std::int64_t threads)
+        : plan_(&plan), data_(&data), team_(plan, data, threads) {
+        for (std::int64_t s = 0; s < team_.n_sums(); ++s) totals_.emplace_back(plan);
+        // Where there is enough work for several threads, a pass that shares it out.
+        if (data.n_slabs == 1 && NarrowPass<T>::serves(plan)) narrow_ = std::make_unique<NarrowPass<T>>(plan, data);
+    }
+
+    // l(theta), and g (K,) unless null.
+    double evaluate(const T* theta, const LikelihoodTerms<T>& likelihood, T* gradient) {
+        if (narrow_ && likelihood.kind == LikelihoodKind::gaussian)
+            return likelihood.constant + narrow_->evaluate(theta, likelihood.precision.front(), gradient);
+        team_.sum(
+            totals_, [&](TilePass<T>& pass) { pass.set_theta(theta); },
+            [&](TilePass<T>& pass, std::int64_t first, std::int64_t end, Totals& totals) {
+                pass.evaluate(*data_, likelihood, first, end, gradient != nullptr, totals);
+            },
+            [&](Totals& total, const Totals& other) { total.add(other, gradient != nullptr); });
+        if (gradient) totals_.front().gather(*plan_, plan_->layers.size(), gradient);
+        return likelihood.constant + totals_.front().log_likelihood;
+    }
+
+private:
+    const Plan* plan_;  // both outlive the evaluator
+    const PackedData<T>* data_;
+    SlabTeam<T> team_;
+    std::vector<Totals> totals_;
+    std::unique_ptr<NarrowPass<T>> narrow_;
+};
+
+}  // namespace patrac::PATRAC_LEVEL

@@ -1,0 +1,208 @@
+// A last hidden layer that reads few varying nodes and is read by one output, forward and backward in one loop.
+//
+// In Mix all nodes of the last hidden layer vary, most of them through fixed weights from the few Bayesian nodes below.
+// dl/d(activation below) is dl/df times a sum that does not wait for f: node by node, that sum and f are made together,
+// and what no gradient block reads is not stored, but beside one that is, in a vector of two.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "cpu/tiles/contraction.hpp"
+#include "cpu/tiles/packed.hpp"
+#include "cpu/tiles/tile_workspace.hpp"
+#include "model/plan.hpp"
+#include "shared/activation.hpp"
+
+namespace patrac::PATRAC_LEVEL {
+
+// Varying nodes below, at most.
+inline constexpr int most_below = 5;
+
+template <class T>
+class LastHidden {
+public:
+    using V = Vec<T>;
+
+    // Serves where the plan has such a layer.
+    LastHidden(const Plan& plan, std::int64_t stride) {
+        if (plan.activation != Activation::tanh || plan.n_outputs != 1 || plan.layers.size() < 3) return;
+        const PlanLayer &layer = plan.layers[plan.layers.size() - 2], &output = plan.layers.back();
+        if (layer.n_varying() == 0 || layer.n_varying() > most_below) return;
+        if (layer.n_constant() != 0 || output.n_constant() != 0) return;
+        is_kept_.assign(layer.rows.size(), 0);
+        for (const GradientBlock& block : layer.gradient)
+            for (const std::int32_t row : block.rows) is_kept_[static_cast<std::size_t>(row)] = 1;
+        for (const GradientBlock& block : output.gradient)
+            for (const std::int32_t source : block.sources)
+                if (source < output.n_varying()) is_kept_[static_cast<std::size_t>(source)] = 1;
+        through_ = AlignedArray<T>(layer.n_varying() * stride);
+    }
+
+    bool serves() const { return !is_kept_.empty(); }
+
+    // From the activations below to f, in place of two layers of TilePass::forward(), with what the reverse pass needs.
+    void forward(TileWorkspace<T>& work) { forward_from<most_below>(work); }
+
+    // Once the output layer's gradient is there: dl/d(pre-activation) of the nodes whose gradient is wanted.
+    void reverse_kept(TileWorkspace<T>& work) const {
+        T* const value = (work.layers.end() - 2)->value.data();
+        const T *const weights = work.layers.back().weights.data(), *const slope = work.layers.back().value.data();
+        for (std::size_t node = 0; node < is_kept_.size(); ++node)
+            if (is_kept_[node])
+                times_derivative(work, value + static_cast<std::int64_t>(node) * work.stride,
+                                 [&](std::int64_t row) { return broadcast<V>(weights[node]) * load<V>(slope + row); });
+    }
+
+    // Then, once that gradient is there too: dl/d(pre-activation) of the nodes below.
+    void reverse_below(TileWorkspace<T>& work) const {
+        T* const value = (work.layers.end() - 3)->value.data();
+        const T* const slope = work.layers.back().value.data();
+        for (std::int64_t node = 0; node < through_.size(); node += work.stride)
+            times_derivative(work, value + node, [&](std::int64_t row) {
+                return load<V>(through_.data() + node + row) * load<V>(slope + row);
+            });
+    }
+
+private:
+    // dl/d(pre-activation) of a node in place of its activation, `slope` being dl/d(activation).
+    template <class Slope>
+    static void times_derivative(const TileWorkspace<T>& work, T* value, const Slope& slope) {
+        for (std::int64_t row = 0; row < work.n_vectors * lanes_v<V>; row += lanes_v<V>)
+            store<V>(value + row, slope(row) * Tanh::derivative(load<V>(value + row)));
+    }
+
+    template <int S>
+    void forward_from(TileWorkspace<T>& work) {
+        if constexpr (S > 1)
+            if (through_.size() < S * work.stride) return forward_from<S - 1>(work);
+        constexpr std::int64_t lanes = lanes_v<V>;
+        const bool half = work.ends_in_half && is_kept_.size() % 2 == 0;
+        const std::int64_t whole = work.n_vectors - half;
+        std::int64_t k = 0;
+        for (; k + 3 <= whole; k += 3) forward_rows<S, 3, 1>(work, k * lanes);
+        for (; k < whole; ++k) forward_rows<S, 1, 1>(work, k * lanes);
+        if constexpr (has_halves<T>)
+            if (half) forward_rows<S, 1, 2>(work, k * lanes);
+    }
+
+    // A vector holds `Nodes` nodes side by side: 1, or 2 with half a vector of rows each.
+    template <int Nodes>
+    using Rows = std::conditional_t<Nodes == 1, V, HalfVec<T>>;
+    // value[0] for the first of them, value[step] for the second.
+    template <int Nodes>
+    static PATRAC_FN V spread(const T* value, std::int64_t step) {
+        if constexpr (Nodes == 1)
+            return broadcast<V>(*value);
+        else
+            return concatenated<V>(broadcast<Rows<2>>(*value), broadcast<Rows<2>>(value[step]));
+    }
+    // The same with rows from each.
+    template <int Nodes>
+    static PATRAC_FN V load_rows(const T* first, const T* second) {
+        if constexpr (Nodes == 1)
+            return load<V>(first);
+        else
+            return concatenated<V>(load<Rows<2>>(first), load<Rows<2>>(second));
+    }
+    template <int Nodes>
+    static PATRAC_FN void store_rows(T* first, T* second, V values) {
+        if constexpr (Nodes == 1) {
+            store<V>(first, values);
+        } else {
+            store<Rows<2>>(first, half_of<0>(values));
+            store<Rows<2>>(second, half_of<1>(values));
+        }
+    }
+    template <int Nodes>
+    static PATRAC_FN Rows<Nodes> over_nodes(V sum) {
+        if constexpr (Nodes == 1)
+            return sum;
+        else
+            return folded(sum);
+    }
+
+    // S nodes below, M vectors of rows.
+    template <int S, int M, int Nodes>
+    [[gnu::noinline]] void forward_rows(TileWorkspace<T>& work, std::int64_t row) {
+        using R = Rows<Nodes>;
+        constexpr int lanes = lanes_v<R>;
+        LayerWork<T>&layer = *(work.layers.end() - 2), &output = work.layers.back();
+        const T* const below = (work.layers.end() - 3)->value.data() + row;
+        V x[S][M], sum[S][M] = {}, f[M] = {};
+        unrolled<M>([&](auto k) __attribute__((always_inline)) {
+            unrolled<S>([&](auto s) __attribute__((always_inline)) {
+                const T* const source = below + s * work.stride + k * lanes;
+                x[s][k] = load_rows<Nodes>(source, source);
+            });
+        });
+        const T *const weight = layer.weights.data(), *const bias = layer.biases.data(),
+                       *const out = output.weights.data();
+        const T* const* const offset = layer.start.data();
+        const unsigned char* const is_kept = is_kept_.data();
+        // The pre-activation of a node.
+        const auto before = [&](std::size_t node, V(&z)[M]) __attribute__((always_inline)) {
+            const T* const of_node = weight + node * S;
+            const V start = spread<Nodes>(bias + node, 1);
+            unrolled<M>([&](auto k) __attribute__((always_inline)) {
+                const std::int64_t at = row + k * lanes;
+                z[k] = start + load_rows<Nodes>(offset[node] + at, offset[node + Nodes - 1] + at);
+            });
+            unrolled<S>([&](auto s) __attribute__((always_inline)) {
+                const V w = spread<Nodes>(of_node + s, S);
+                unrolled<M>([&](auto k) __attribute__((always_inline)) { z[k] = fma(w, x[s][k], z[k]); });
+            });
+        };
+        // What its activation goes into, forward and backward.
+        const auto after = [&](std::size_t node, const V(&a)[M]) __attribute__((always_inline)) {
+            const T* const of_node = weight + node * S;
+            const V w_out = spread<Nodes>(out + node, 1);
+            V delta[M];
+            unrolled<M>([&](auto k) __attribute__((always_inline)) {
+                f[k] = fma(w_out, a[k], f[k]);
+                delta[k] = w_out * Tanh::derivative(a[k]);
+            });
+            if (is_kept[node] | is_kept[node + Nodes - 1]) {
+                T* const value = layer.value.data() + static_cast<std::int64_t>(node) * work.stride + row;
+                unrolled<M>([&](auto k) __attribute__((always_inline)) {
+                    store_rows<Nodes>(value + k * lanes, value + k * lanes + work.stride, a[k]);
+                });
+            }
+            unrolled<S>([&](auto s) __attribute__((always_inline)) {
+                const V w = spread<Nodes>(of_node + s, S);
+                unrolled<M>([&](auto k) __attribute__((always_inline)) { sum[s][k] = fma(w, delta[k], sum[s][k]); });
+            });
+        };
+        // tanh of one node is one long chain of operations. The products of its two neighbours, which wait for none of
+        // them, stand right behind it, within the processor's sight.
+        V z[M], a[M], next[M];
+        const auto activate = [&](V(&activation)[M]) __attribute__((always_inline)) {
+            unrolled<M>([&](auto k) __attribute__((always_inline)) { activation[k] = Tanh::value(z[k]); });
+        };
+        const std::size_t n_nodes = is_kept_.size();
+        before(0, z);
+        activate(a);
+        if (n_nodes > Nodes) before(Nodes, z);
+        for (std::size_t node = Nodes; node < n_nodes; node += Nodes) {
+            activate(next);
+            if (node + Nodes < n_nodes) before(node + Nodes, z);
+            after(node - Nodes, a);
+            unrolled<M>([&](auto k) __attribute__((always_inline)) { a[k] = next[k]; });
+        }
+        after(n_nodes - Nodes, a);
+        unrolled<M>([&](auto k) __attribute__((always_inline)) {
+            const std::int64_t at = row + k * lanes;
+            const R start = broadcast<R>(*output.biases.data()) + load<R>(output.start.front() + at);
+            store<R>(output.value.data() + at, start + over_nodes<Nodes>(f[k]));
+            unrolled<S>([&](auto s) __attribute__((always_inline)) {
+                store<R>(through_.data() + s * work.stride + at, over_nodes<Nodes>(sum[s][k]));
+            });
+        });
+    }
+
+    std::vector<unsigned char> is_kept_;  // (nodes,): whether a block of the gradient reads it; empty: serves nobody
+    AlignedArray<T> through_;             // (nodes below, stride): d f/d(activation)
+};
+
+}  // namespace patrac::PATRAC_LEVEL

@@ -1,0 +1,39 @@
+// The parameters of one layer, with theta's entries in their places.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "cpu/tiles/packed.hpp"
+#include "model/plan.hpp"
+
+namespace patrac::PATRAC_LEVEL {
+
+// Parameters of one layer: the plan's array with the Bayesian entries copied in, or theta itself where it is the array.
+template <class T>
+class LayerParameters {
+public:
+    LayerParameters(const std::vector<double>& fixed, const std::vector<Run>& runs)
+        : runs_(&runs), packed_(std::ssize(fixed)) {
+        std::transform(fixed.begin(), fixed.end(), packed_.data(), [](double x) { return static_cast<T>(x); });
+        in_place_ = runs.size() == 1 && runs.front().length == packed_.size();
+        values_ = packed_.data();
+    }
+    void set_theta(const T* theta) {
+        if (in_place_) {
+            values_ = theta + runs_->front().theta;
+            return;
+        }
+        for (const Run& run : *runs_) std::copy_n(theta + run.theta, run.length, packed_.data() + run.packed);
+    }
+    const T* data() const { return values_; }
+
+private:
+    const std::vector<Run>* runs_;
+    AlignedArray<T> packed_;
+    bool in_place_;
+    const T* values_;
+};
+
+}  // namespace patrac::PATRAC_LEVEL

@@ -1,0 +1,114 @@
+// The arrays of one tile on its way through a network, and the weights it meets.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "cpu/tiles/contraction.hpp"
+#include "cpu/tiles/half_vector.hpp"
+#include "cpu/tiles/layer_parameters.hpp"
+#include "cpu/tiles/pack.hpp"
+#include "cpu/tiles/packed.hpp"
+#include "model/collapse.hpp"
+#include "model/plan.hpp"
+
+namespace patrac::PATRAC_LEVEL {
+
+// The arrays that a gradient block multiplies.
+template <class T>
+struct BlockWork {
+    std::vector<const T*> rows;     // in value, once it holds dl/d(pre-activation)
+    std::vector<const T*> sources;  // of the bound tile, or ones
+    std::size_t total = 0;          // its place in Totals
+};
+
+template <class T>
+struct LayerWork {
+    LayerParameters<T> weights;  // (rows, sources)
+    LayerParameters<T> biases;   // (rows,)
+    // (rows, stride): activations, f in the output layer. The reverse pass turns them, each layer in its place,
+    // into dl/d(pre-activation): by then nothing needs them, and the memory is in the cache.
+    AlignedArray<T> value;
+    AlignedArray<T> pre;  // (rows, stride): before the activation, where its derivative needs it
+    std::vector<BlockWork<T>> gradient;
+    // Of the bound tile:
+    Sources<T> groups[2] = {};    // values of the layer below that vary, then the tile's constants
+    std::vector<const T*> start;  // (rows,): the offset of each row, or zeros
+
+    explicit LayerWork(const PlanLayer& layer)
+        : weights(layer.weights, layer.weight_runs), biases(layer.biases, layer.bias_runs) {}
+};
+
+template <class T>
+struct TileWorkspace {
+    const Plan& plan;              // outlives the workspace, as does collapse
+    const CollapsePlan* collapse;  // of a collapsed output layer, or null
+    std::int64_t stride;
+    AlignedArray<T> zeros, ones;
+    std::vector<LayerWork<T>> layers;
+    // Of the bound tile:
+    const T* tile = nullptr;
+    std::int64_t n_rows = 0, n_vectors = 0;
+    bool ends_in_half = false;
+    std::vector<const T*> features;  // (P,) of a collapsed output layer
+
+    TileWorkspace(const Plan& plan_, std::int64_t stride_, const CollapsePlan* collapse_)
+        : plan(plan_), collapse(collapse_), stride(stride_), zeros(stride), ones(stride) {
+        std::fill_n(ones.data(), stride, T(1));
+        bool keeps_pre = false;
+        with_activation(plan.activation, [&](auto zeta) { keeps_pre = !decltype(zeta)::from_value; });
+        layers.reserve(plan.layers.size());
+        std::size_t n_blocks = 0;
+        for (std::size_t l = 0; l < plan.layers.size(); ++l) {
+            const PlanLayer& layer = plan.layers[l];
+            LayerWork<T>& work = layers.emplace_back(layer);
+            work.value = AlignedArray<T>(layer.n_rows() * stride);
+            if (keeps_pre && l + 1 < plan.layers.size()) work.pre = AlignedArray<T>(layer.n_rows() * stride);
+            work.groups[0] = {l > 0 ? layers[l - 1].value.data() : zeros.data(), layer.n_varying(), stride};
+            for (const GradientBlock& block : layer.gradient) {
+                BlockWork<T>& columns = work.gradient.emplace_back();
+                for (const std::int32_t row : block.rows) columns.rows.push_back(work.value.data() + row * stride);
+                columns.sources.assign(block.sources.size(), ones.data());
+                columns.total = n_blocks++;
+            }
+            work.start.assign(layer.rows.size(), zeros.data());
+        }
+        if (collapse) features.assign(collapse->sources.size(), ones.data());
+    }
+    // It points into its own arrays, which moving leaves where they are.
+    TileWorkspace(TileWorkspace&&) noexcept = default;
+
+    // Points the workspace at a tile of the one PackedData that it ever serves.
+    void bind(const PackedData<T>& data, std::int64_t t) {
+        n_rows = data.rows_in_tile(t);
+        n_vectors = data.vectors_in_tile(t);
+        // Rows end in the lower half of a vector. What the upper half holds is then of no tile or evaluation in
+        // particular, perhaps infinite; it stays in its lanes but for the sums of the likelihood, which see to it.
+        ends_in_half = data.n_tiles == 1 && rest_fits_half<T>(n_rows);
+        if (tile == data.tile(t)) return;
+        tile = data.tile(t);
+        for (std::size_t l = 0; l < layers.size(); ++l) {
+            const PlanLayer& layer = plan.layers[l];
+            LayerWork<T>& work = layers[l];
+            const TileItems<T> constants = data.constants(l, t);
+            work.groups[1] = {constants.base, layer.n_constant(), constants.step};
+            for (std::size_t o = 0; o < layer.offset_rows.size(); ++o)
+                work.start[static_cast<std::size_t>(layer.offset_rows[o])] =
+                    tile + data.layout.offsets[l] + static_cast<std::int64_t>(o) * stride;
+            const auto point_to = [&](const std::vector<std::int32_t>& sources, std::vector<const T*>& pointers) {
+                for (std::size_t j = 0; j < sources.size(); ++j) {
+                    const std::int64_t s = sources[j], constant = s - layer.n_varying();
+                    if (s == layer.n_sources()) continue;
+                    pointers[j] =
+                        constant < 0 ? work.groups[0].base + s * stride : constants.base + constant * constants.step;
+                }
+            };
+            for (std::size_t b = 0; b < work.gradient.size(); ++b)
+                point_to(layer.gradient[b].sources, work.gradient[b].sources);
+            if (collapse && l + 1 == layers.size()) point_to(collapse->sources, features);
+        }
+    }
+};
+
+}  // namespace patrac::PATRAC_LEVEL

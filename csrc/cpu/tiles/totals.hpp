@@ -1,0 +1,59 @@
+// What is summed over tiles, in float64: log-likelihood and gradient, or the moments of a collapsed output layer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "cpu/tiles/packed.hpp"
+#include "cpu/tiles/wide.hpp"
+#include "model/plan.hpp"
+
+namespace patrac::PATRAC_LEVEL {
+
+// Log-likelihood and gradient summed over a range of tiles, in float64.
+struct Totals {
+    double log_likelihood = 0.0;
+    std::vector<AlignedArray<double>> blocks;  // the plan's gradient blocks, layer by layer
+
+    explicit Totals(const Plan& plan) {
+        for (const PlanLayer& layer : plan.layers)
+            for (const GradientBlock& block : layer.gradient)
+                blocks.emplace_back(std::ssize(block.rows) * std::ssize(block.sources));
+    }
+
+    void add(const Totals& other, bool gradient) {
+        log_likelihood += other.log_likelihood;
+        if (!gradient) return;
+        for (std::size_t b = 0; b < blocks.size(); ++b)
+            for (std::int64_t i = 0; i < blocks[b].size(); ++i) blocks[b][i] += other.blocks[b][i];
+    }
+
+    // To theta's order: the entries of the first n_layers layers.
+    template <class T>
+    void gather(const Plan& plan, std::size_t n_layers, T* gradient) const {
+        auto total = blocks.begin();
+        for (std::size_t l = 0; l < n_layers; ++l)
+            for (const GradientBlock& block : plan.layers[l].gradient) {
+                const double* const from = (total++)->data();
+                for (const Run& run : block.runs) narrow(from + run.packed, run.length, gradient + run.theta);
+            }
+    }
+};
+
+// What a collapsed output layer needs of the data, summed over a range of tiles: Phi'W Phi and Phi'W (y - o), Phi the
+// features, o the outputs without their Bayesian weights, W the row weights.
+struct Moments {
+    AlignedArray<double> gram;   // (P, P), on and above the diagonal
+    AlignedArray<double> cross;  // (m, P)
+
+    Moments(std::int64_t n_outputs, std::int64_t n_features)
+        : gram(n_features * n_features), cross(n_outputs * n_features) {}
+
+    void add(const Moments& other) {
+        for (std::int64_t i = 0; i < gram.size(); ++i) gram[i] += other.gram[i];
+        for (std::int64_t i = 0; i < cross.size(); ++i) cross[i] += other.cross[i];
+    }
+};
+
+}  // namespace patrac::PATRAC_LEVEL

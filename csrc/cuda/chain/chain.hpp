@@ -1,0 +1,158 @@
+// A chain of one block: all steps of a launch with its state at hand (twin of cpu/chain/chain.hpp).
+#pragma once
+
+#include <type_traits>
+
+#include "cuda/chain/collapsed.hpp"
+#include "cuda/chain/moves.hpp"
+
+namespace patrac::PATRAC_LEVEL {
+
+template <class T, class Zeta, template <class, class> class Target>
+class ChainBlock {
+public:
+    // `workspace` has layout.size elements that the block alone uses.
+    PATRAC_DEVICE ChainBlock(const ThreadBlock& block, const ChainLaunch<T>& launch, int chain, T* workspace)
+        : block_(block),
+          launch_(launch),
+          chain_(launch.chains[chain]),
+          sums_(reinterpret_cast<double*>(workspace + launch.layout.sums)),
+          moves_(launch, chain, workspace + launch.layout.packed, workspace + launch.layout.theta,
+                 workspace + launch.layout.gradient, workspace + launch.layout.proposed_gradient,
+                 workspace + launch.layout.momentum),
+          target_(make_target(workspace)) {
+        const DevicePlan<T>& plan = launch.plan;
+        const T* const fixed = plan.packed + moves_.set * plan.packed_step;
+        for (int i = block.thread; i < plan.n_packed; i += block.threads) moves_.packed[i] = fixed[i];
+        for (int r = block.thread; r < plan.stride; r += block.threads) workspace[launch.layout.ones + r] = T(1);
+        for (int k = block.thread; k < launch.row; k += block.threads) {
+            moves_.theta[k] = launch.theta[row() + k];
+            moves_.gradient[k] = launch.gradient[row() + k];
+            moves_.proposed_gradient[k] = T(0);
+            if (moves_.persists()) moves_.momentum[k] = launch.momentum[row() + k];
+        }
+        log_likelihood_ = chain_.log_likelihood;
+        marginal_ = chain_.marginal;
+        threshold_ = chain_.threshold;
+        block.sync();
+    }
+
+    // All of the launch, then the state goes back to the device's memory.
+    PATRAC_DEVICE void run() {
+        if (launch_.start) draw_noise();
+#pragma unroll 1
+        for (std::int64_t s = 0; s < launch_.steps; ++s) step(launch_.first_step + s);
+        for (int k = block_.thread; k < launch_.row; k += block_.threads) {
+            launch_.theta[row() + k] = moves_.theta[k];
+            launch_.gradient[row() + k] = moves_.gradient[k];
+            if (moves_.persists()) launch_.momentum[row() + k] = moves_.momentum[k];
+        }
+        if (block_.thread != 0) return;
+        chain_.log_likelihood = log_likelihood_;
+        chain_.marginal = marginal_;
+        chain_.threshold = threshold_;
+    }
+
+private:
+    static constexpr int group = ChainMoves<T>::group;
+
+    PATRAC_DEVICE Target<T, Zeta> make_target(T* workspace) const {
+        const DevicePlan<T>& plan = launch_.plan;
+        const TileBlock<T, Zeta> tile{block_,
+                                      plan,
+                                      plan.tiles + moves_.set * plan.tiles_step,
+                                      plan.inputs + moves_.set * plan.inputs_step,
+                                      plan.precision + moves_.set * plan.n_outputs,
+                                      moves_.packed,
+                                      workspace + launch_.layout.value,
+                                      workspace + launch_.layout.pre,
+                                      workspace + launch_.layout.ones};
+        if constexpr (std::is_same_v<Target<T, Zeta>, PlainTarget<T, Zeta>>) {
+            return {tile};
+        } else {
+            const std::int64_t kept = launch_.collapse.factor_size + launch_.collapse.alpha_size;
+            return {tile,  launch_.collapse.of_set(moves_.set),        launch_.layout.collapse, workspace,
+                    sums_, launch_.collapse.kept + moves_.index * kept};
+        }
+    }
+
+    PATRAC_DEVICE std::int64_t row() const { return static_cast<std::int64_t>(moves_.index) * launch_.row; }
+
+    PATRAC_DEVICE void draw_noise() {
+        if (!moves_.persists()) return;
+        for (int b = block_.thread; b * group < launch_.row; b += block_.threads) moves_.start_momentum(b);
+        threshold_ = moves_.start_threshold();
+    }
+
+    // To start, the state itself is proposed and taken.
+    PATRAC_DEVICE void step(std::int64_t step) {
+        step_size_ = chain_.progress.step_size;
+        propose(static_cast<std::uint64_t>(step));
+        block_.sync();
+        double sum[3] = {target_.evaluate(moves_.uses_gradient() ? moves_.proposed_gradient : nullptr), 0.0, 0.0};
+        for (int k = block_.thread; k < launch_.dim; k += block_.threads)
+            moves_.add_to_ratio(k, step_size_, sum[1], sum[2]);
+        sum_over_block(block_, sum, sums_);
+        const double log_likelihood = launch_.plan.constants[2 * moves_.set] + sum[0], marginal = target_.marginal();
+        const double ratio = (log_likelihood + marginal) - (log_likelihood_ + marginal_) + 0.5 * (sum[2] - sum[1]);
+        const bool finite = ChainMoves<T>::is_finite(ratio);
+        const bool moved = moves_.moves(ratio, finite, static_cast<std::uint64_t>(step), threshold_);
+        for (int k = block_.thread; k < launch_.dim; k += block_.threads) moves_.take(k, moved, step_size_);
+        if (moved) {
+            log_likelihood_ = log_likelihood;
+            marginal_ = marginal;
+            target_.accepted();
+        }
+        if (block_.thread == 0) moves_.book(chain_, moved, finite, ratio, log_likelihood_ + marginal_);
+        block_.sync();
+        if (moves_.keeps_draw(chain_)) keep_draw(step);
+    }
+
+    PATRAC_DEVICE void propose(std::uint64_t step) {
+        if (launch_.start) {
+            for (int k = block_.thread; k < launch_.dim; k += block_.threads) moves_.proposed(k) = moves_.theta[k];
+            return;
+        }
+#pragma unroll 1
+        for (int b = block_.thread; b * group < launch_.dim; b += block_.threads) moves_.propose(b, step, step_size_);
+    }
+
+    PATRAC_DEVICE void keep_draw(std::int64_t step) {
+        double sum[2] = {0.0, 0.0};  // theta' C^-1 theta, and l beyond that of the state
+        const std::int64_t at = moves_.index * launch_.draws + kept_;
+        T* const out = launch_.out_theta + at * launch_.plan.dim;
+        for (int k = block_.thread; k < launch_.dim; k += block_.threads) {
+            sum[0] += moves_.squared(k, moves_.theta[k]);
+            out[k] = moves_.theta[k];
+        }
+        target_.complete(moves_.key, static_cast<std::uint64_t>(step), moves_.variance, out, sum[0], sum[1]);
+        sum_over_block(block_, sum, sums_);
+        ++kept_;
+        if (block_.thread == 0) moves_.keep_numbers(chain_, at, step_size_, log_likelihood_ + sum[1], sum[0]);
+        block_.sync();
+    }
+
+    ThreadBlock block_;
+    const ChainLaunch<T>& launch_;
+    DeviceChain& chain_;
+    double* sums_;
+    ChainMoves<T> moves_;
+    Target<T, Zeta> target_;
+    // The same in every thread:
+    double step_size_ = 0.0, log_likelihood_, marginal_, threshold_;
+    std::int64_t kept_ = 0;
+};
+
+// The noise of one step, for the test that it is the CPU's.
+template <class T>
+PATRAC_DEVICE void write_normals(const ThreadBlock& block, PhiloxKey key, Purpose purpose, std::uint64_t step,
+                                 int count, T* out) {
+    constexpr int group = normals_of_block<T>;
+    for (int b = block.thread; b * group < count; b += block.threads) {
+        T w[group];
+        block_normals(key, static_cast<std::uint64_t>(b), purpose, step, w);
+        for (int i = 0; i < group && b * group + i < count; ++i) out[b * group + i] = w[i];
+    }
+}
+
+}  // namespace patrac::PATRAC_LEVEL

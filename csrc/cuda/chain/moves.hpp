@@ -1,0 +1,228 @@
+// The moves of pCN, pCNL and mGrad, coordinate by coordinate (twin of cpu/chain/crank_nicolson.hpp and chain.hpp).
+#pragma once
+
+#include <cmath>
+
+#include "cuda/block/noise.hpp"
+#include "cuda/model/device_plan.hpp"
+#include "shared/adaptation.hpp"
+#include "shared/kernels.hpp"
+
+namespace patrac::PATRAC_LEVEL {
+
+// What a chain keeps between launches beside its arrays.
+struct DeviceChain {
+    PhaseProgress progress;
+    double log_likelihood = 0.0;  // collapsed: at the conditional mean of the output weights
+    double marginal = 0.0;        // what the density has beside it
+    double threshold = 0.0;       // of the accept test, where the noise persists
+    std::int64_t accepted = 0, nonfinite = 0, warmup_nonfinite = 0;
+    std::int64_t steps_since_draw = 0, accepted_since_draw = 0;
+    std::int64_t blocks = 0;  // full ones of the phase under way
+    std::int32_t starts = 0;  // 1 if l and g are finite at the starting point
+};
+
+// One launch: `steps` steps of every chain, all within one phase of the warm-up or within sampling.
+template <class T>
+struct ChainLaunch {
+    DevicePlan<T> plan;
+    DeviceCollapse collapse;  // no groups where nothing is collapsed
+    int dim;                  // coordinates of the chain: K, or K_h where the output weights are integrated out
+    WorkspaceLayout layout;
+    T* workspace;  // (chains, layout.size), or null: in shared memory
+    KernelKind kernel;
+    double persistence;
+    bool start;     // its one step evaluates the starting points
+    bool sampling;  // keep draws
+    Phase phase;
+    std::int64_t adapt_window;
+    double step_size_max;
+    std::int64_t first_step, steps;
+
+    const std::uint64_t* seeds;      // one for each data set
+    int chains_of_set;               // chain c runs on data set c / chains_of_set
+    T *theta, *gradient, *momentum;  // (chains, row)
+    int row;                         // dim up to a whole four
+    DeviceChain* chains;
+    LogLikelihoodBlock* blocks;  // (chains, most_blocks)
+    int most_blocks;
+
+    std::int64_t thin;
+    std::int64_t draws;                          // room for draws of this launch, each chain
+    T* out_theta;                                // (chains, draws, K)
+    double *out_log_likelihood, *out_log_prior;  // (chains, draws) each
+    double *out_acceptance_rate, *out_step_size;
+};
+
+// The coefficients of one coordinate, see shared/kernels.hpp and cpu/chain/crank_nicolson.hpp.
+template <class T>
+struct MoveCoefficients {
+    T shrink, spread;  // s, (s (2 - s))^(1/2)
+
+    PATRAC_DEVICE MoveCoefficients(KernelKind kernel, double step_size, T variance) {
+        const T step = static_cast<T>(step_size);
+        switch (kernel) {
+            case KernelKind::pcn: shrink = pcn_shrink(step); break;
+            case KernelKind::mgrad: shrink = mgrad_shrink(step, variance); break;
+            default: shrink = pcnl_shrink(step);
+        }
+        spread = sqrt(shrink * (T(2) - shrink));
+    }
+    PATRAC_DEVICE T ratio() const { return shrink / (T(2) - shrink); }
+};
+
+// One chain of a launch, wherever its arrays are. A coordinate's functions touch that coordinate alone; which threads
+// call them for which coordinates is the caller's matter.
+template <class T>
+struct ChainMoves {
+    const ChainLaunch<T>& launch;
+    int index, set;
+    PhiloxKey key;
+    T* packed;  // parameters of the proposal, its entries of theta at plan.position
+    T *theta, *gradient, *proposed_gradient, *momentum;  // (row,)
+    const T *variance, *deviation;                       // (row,)
+
+    static constexpr int group = normals_of_block<T>;
+
+    PATRAC_DEVICE ChainMoves(const ChainLaunch<T>& of, int chain, T* packed_, T* theta_, T* gradient_,
+                             T* proposed_gradient_, T* momentum_)
+        : launch(of),
+          index(chain),
+          set(chain / of.chains_of_set),
+          key(stream_key(of.seeds[set], static_cast<std::uint32_t>(chain % of.chains_of_set))),
+          packed(packed_),
+          theta(theta_),
+          gradient(gradient_),
+          proposed_gradient(proposed_gradient_),
+          momentum(momentum_),
+          variance(of.plan.prior_variance + set * of.plan.prior_step),
+          deviation(of.plan.prior_deviation + set * of.plan.prior_step) {}
+
+    PATRAC_DEVICE bool persists() const { return launch.persistence > 0.0; }
+    PATRAC_DEVICE bool uses_gradient() const { return launch.kernel != KernelKind::pcn; }
+    PATRAC_DEVICE MoveCoefficients<T> coefficients(int k, double step_size) const {
+        return {launch.kernel, step_size, variance[k]};
+    }
+    PATRAC_DEVICE T& proposed(int k) const { return packed[launch.plan.position[k]]; }
+
+    // The first noise and the first threshold of a chain that keeps them.
+    PATRAC_DEVICE void start_momentum(int b) const {
+        T w[group];
+        block_normals(key, static_cast<std::uint64_t>(b), Purpose::persistence, 0, w);
+        for (int i = 0; i < group; ++i) momentum[b * group + i] = w[i];
+    }
+    PATRAC_DEVICE double start_threshold() const { return 2.0 * uniform(key, 0, Purpose::persistence, 1) - 1.0; }
+
+    // v of coordinates group * b ..; the noise that persists is refreshed first.
+    PATRAC_DEVICE void propose(int b, std::uint64_t step, double step_size) const {
+        T w[group];
+        block_normals(key, static_cast<std::uint64_t>(b), Purpose::proposal, step, w);
+#pragma unroll
+        for (int i = 0; i < group; ++i) {
+            const int k = b * group + i;
+            if (k >= launch.dim) continue;
+            const MoveCoefficients<T> c = coefficients(k, step_size);
+            if (persists()) {
+                const T kept = static_cast<T>(launch.persistence) * (T(1) - c.shrink);
+                w[i] = fma(kept, momentum[k], sqrt(T(1) - kept * kept) * w[i]);
+                momentum[k] = w[i];
+            }
+            // Added to u, see shared/kernels.hpp.
+            const T u = theta[k], change = fma(variance[k] * c.shrink, gradient[k], deviation[k] * c.spread * w[i]);
+            proposed(k) = u + (change - c.shrink * u);
+        }
+    }
+
+    // A coordinate's terms of the two sums of CrankNicolson::log_ratio.
+    PATRAC_DEVICE void add_to_ratio(int k, double step_size, double& along, double& bend) const {
+        const double from = static_cast<double>(theta[k]), to = static_cast<double>(proposed(k));
+        const double at_from = static_cast<double>(gradient[k]);
+        const double at_to = static_cast<double>(proposed_gradient[k]), both = at_to + at_from;
+        const T r = coefficients(k, step_size).ratio();
+        const double pull = static_cast<double>(r) * (to + from) - static_cast<double>(r * variance[k]) * both;
+        along = fma(to - from, both, along);
+        bend = fma(at_to - at_from, pull, bend);
+    }
+
+    // x^2 / C, a coordinate's term of the log prior.
+    PATRAC_DEVICE double squared(int k, T value) const {
+        const double x = static_cast<double>(value);
+        return x * x * (1.0 / static_cast<double>(variance[k]));
+    }
+
+    // Whether a step of this log ratio moves; the threshold is that of noise that persists.
+    PATRAC_DEVICE bool moves(double log_ratio, bool finite, std::uint64_t step, double& threshold) const {
+        return launch.start || (finite && (launch.phase.accept_all || accepts(log_ratio, step, threshold)));
+    }
+
+    // The proposal becomes the state, or the noise that persists is turned round. CrankNicolson::turn().
+    PATRAC_DEVICE void take(int k, bool moved, double step_size) const {
+        if (persists() && !launch.start) {
+            const T p = momentum[k];
+            if (moved) {
+                const MoveCoefficients<T> c = coefficients(k, step_size);
+                const T push = sqrt(c.ratio()) * deviation[k];
+                const T at = (T(1) - c.shrink) * fma(push, gradient[k], p) - c.spread / deviation[k] * theta[k];
+                momentum[k] = fma(push, proposed_gradient[k], at);
+            } else {
+                momentum[k] = -p;
+            }
+        }
+        if (!moved) return;
+        theta[k] = proposed(k);
+        gradient[k] = proposed_gradient[k];
+    }
+
+    // Of one thread: what the chain keeps of a step that ended at this log density, without that of the prior.
+    PATRAC_DEVICE void book(DeviceChain& chain, bool moved, bool finite, double ratio, double log_density) const {
+        if (launch.start) {
+            chain.starts = finite;
+            return;
+        }
+        if (!finite) ++(launch.sampling ? chain.nonfinite : chain.warmup_nonfinite);
+        chain.accepted += moved;
+        if (launch.sampling) {
+            ++chain.steps_since_draw;
+            chain.accepted_since_draw += moved;
+        }
+        const double log_acceptance = !finite ? -HUGE_VAL : launch.phase.accept_all ? 0.0 : ratio;
+        PhaseProgress& progress = chain.progress;
+        if (!progress.record(launch.phase, launch.adapt_window, launch.step_size_max, moved, log_acceptance,
+                             log_density))
+            return;
+        launch.blocks[static_cast<std::int64_t>(index) * launch.most_blocks + chain.blocks++] = progress.block;
+        progress.block = {};
+    }
+
+    PATRAC_DEVICE bool keeps_draw(const DeviceChain& chain) const {
+        return launch.sampling && chain.steps_since_draw == launch.thin;
+    }
+    // Of one thread: the numbers of a draw that goes to place `at`, made by a step of this size; squares is the sum of
+    // squared() over coordinates.
+    PATRAC_DEVICE void keep_numbers(DeviceChain& chain, std::int64_t at, double step_size, double log_likelihood,
+                                    double squares) const {
+        launch.out_log_likelihood[at] = log_likelihood;
+        launch.out_log_prior[at] = launch.plan.constants[2 * set + 1] - 0.5 * squares;
+        launch.out_acceptance_rate[at] =
+            static_cast<double>(chain.accepted_since_draw) / static_cast<double>(launch.thin);
+        launch.out_step_size[at] = step_size;
+        chain.steps_since_draw = chain.accepted_since_draw = 0;
+    }
+
+    PATRAC_DEVICE static bool is_finite(double x) { return x - x == 0.0; }
+
+private:
+    // CrankNicolson::below_threshold where the noise persists.
+    PATRAC_DEVICE bool accepts(double log_ratio, std::uint64_t step, double& threshold) const {
+        const double log_uniform = log_unit(uniform(key, 0, Purpose::acceptance, step));
+        if (!persists()) return log_ratio >= 0.0 || log_uniform < log_ratio;
+        threshold += 0.1 * (0.95 + 0.1 * exp(log_uniform));
+        if (threshold > 1.0) threshold -= 2.0;
+        const double ratio = exp(log_ratio);
+        if (!(abs(threshold) < ratio)) return false;
+        threshold /= ratio;
+        return true;
+    }
+};
+
+}  // namespace patrac::PATRAC_LEVEL

@@ -1,0 +1,304 @@
+// The CUDA device: memory, streams, and one kernel for each kind of launch.
+#define PATRAC_LEVEL cuda
+#define PATRAC_VECTOR_BYTES 16
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <variant>
+
+#include "cuda/device/cuda_check.hpp"
+#include "cuda/device/cuda_device.hpp"
+#include "cuda/device/slab_steps.hpp"
+#include "cuda/run/resident_inputs.hpp"
+#include "cuda/run/resident_model.hpp"
+
+namespace patrac {
+namespace cuda {
+namespace {
+
+// Launches hold plans of up to 16 layers: large, but well below the 4 KB of kernel arguments.
+static_assert(sizeof(ChainLaunch<float>) <= 4096);
+
+extern __shared__ __align__(16) double shared_memory[];
+
+// The workspace in shared memory and the one in the device's are compiled apart, so that each is addressed as what it
+// is.
+template <class T, class Zeta, template <class, class> class Target>
+__global__ void __launch_bounds__(256, 2) run_in_shared_memory(const __grid_constant__ ChainLaunch<T> work) {
+    ChainBlock<T, Zeta, Target>(ThreadBlock(), work, static_cast<int>(blockIdx.x), reinterpret_cast<T*>(shared_memory))
+        .run();
+}
+template <class T, class Zeta, template <class, class> class Target>
+__global__ void __launch_bounds__(256, 2) run_in_device_memory(const __grid_constant__ ChainLaunch<T> work) {
+    ChainBlock<T, Zeta, Target>(ThreadBlock(), work, static_cast<int>(blockIdx.x),
+                                work.workspace + static_cast<std::int64_t>(blockIdx.x) * work.layout.size)
+        .run();
+}
+template <class T>
+__global__ void write_normals_of(const NormalsLaunch<T> work) {
+    write_normals(ThreadBlock(), work.key, work.purpose, work.step, static_cast<int>(work.count), work.out);
+}
+
+template <class Work>
+__global__ void set_up(const Work work) {
+    work.run(std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x, std::int64_t{gridDim.x} * blockDim.x);
+}
+
+// Makes a device the calling thread's current one, whose memory and launches are the device's, and gives back the one
+// that the caller had chosen.
+class ChosenDevice {
+public:
+    explicit ChosenDevice(int index) {
+        check(cudaGetDevice(&before_), "finding the current device");
+        if (before_ != index) check(cudaSetDevice(index), "choosing the device");
+        changed_ = before_ != index;
+    }
+    ChosenDevice(const ChosenDevice&) = delete;
+    ChosenDevice& operator=(const ChosenDevice&) = delete;
+    ~ChosenDevice() {
+        if (changed_) cudaSetDevice(before_);
+    }
+
+private:
+    int before_ = 0;
+    bool changed_ = false;
+};
+
+int current_device() {
+    int index = 0;
+    check(cudaGetDevice(&index), "finding the current device");
+    return index;
+}
+
+class CudaDevice final : public Device {
+public:
+    explicit CudaDevice(int index) : index_(index) {
+        const ChosenDevice chosen(index_);
+        check(cudaGetDeviceProperties(&properties_, index_), "asking for its properties");
+        check(cudaStreamCreateWithFlags(&compute_, cudaStreamNonBlocking), "making a stream");
+        if (const cudaError_t error = cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking);
+            error != cudaSuccess) {
+            cudaStreamDestroy(compute_);
+            check(error, "making a stream");
+        }
+    }
+    ~CudaDevice() override {
+        cudaStreamDestroy(compute_);
+        cudaStreamDestroy(copies_);
+    }
+
+    DeviceStatus status() const override {
+        DeviceStatus status;
+        status.usable = true;
+        status.name = properties_.name;
+        status.multiprocessors = properties_.multiProcessorCount;
+        status.memory_bytes = static_cast<std::int64_t>(properties_.totalGlobalMem);
+        status.shared_bytes = static_cast<int>(properties_.sharedMemPerBlockOptin);
+        return status;
+    }
+
+    DevicePlace place() const override { return {.kind = DevicePlace::cuda, .index = index_}; }
+    bool reads(const DevicePlace& memory) const override {
+        return memory.kind == DevicePlace::cuda && memory.index == index_;
+    }
+
+    // Enough threads that each has a tile of sums or two, see contract().
+    int block_threads(std::int64_t nodes, std::int64_t rows) const override {
+        const std::int64_t wanted = (nodes + 7) / 8 * ((rows + 3) / 4);
+        int threads = warp_size;
+        while (threads < 256 && threads < wanted) threads *= 2;
+        return threads;
+    }
+
+    void* allocate(std::size_t bytes) override {
+        const ChosenDevice chosen(index_);
+        void* memory = nullptr;
+        check(cudaMalloc(&memory, std::max<std::size_t>(bytes, 16)), "allocating memory");
+        if (const cudaError_t error = cudaMemsetAsync(memory, 0, bytes, compute_); error != cudaSuccess) {
+            cudaFree(memory);
+            check(error, "clearing memory");
+        }
+        return memory;
+    }
+    void release(void* memory) override { cudaFree(memory); }
+    void upload(void* to, const void* from, std::size_t bytes) override {
+        check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, compute_), "copying to the device");
+        wait();
+    }
+    void download(void* to, const void* from, std::size_t bytes) override {
+        check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, compute_), "copying from the device");
+        wait();
+    }
+    void download_beside(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
+                         std::size_t height) override {
+        constexpr const char* what = "copying draws from the device";
+        // A copy in two dimensions has rows that are less than 2 GiB apart.
+        if (std::max(to_pitch, from_pitch) <= properties_.memPitch) {
+            check(cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, cudaMemcpyDeviceToHost, copies_),
+                  what);
+        } else {
+            for (std::size_t i = 0; i < height; ++i)
+                check(cudaMemcpyAsync(static_cast<char*>(to) + i * to_pitch,
+                                      static_cast<const char*>(from) + i * from_pitch, width, cudaMemcpyDeviceToHost,
+                                      copies_),
+                      what);
+        }
+        check(cudaStreamSynchronize(copies_), what);
+    }
+    void wait() override { check(cudaStreamSynchronize(compute_), "a kernel"); }
+
+    void launch(const ChainLaunch<float>& work, int blocks, int threads) override { run(work, blocks, threads); }
+    void launch(const ChainLaunch<double>& work, int blocks, int threads) override { run(work, blocks, threads); }
+    void launch(const SlabLaunch<float>& work, int chains, int threads) override {
+        const ChosenDevice chosen(index_);
+        slab_steps_.launch(work, chains, threads, shared_limit(), compute_);
+    }
+    void launch(const SlabLaunch<double>& work, int chains, int threads) override {
+        const ChosenDevice chosen(index_);
+        slab_steps_.launch(work, chains, threads, shared_limit(), compute_);
+    }
+    void launch(const NormalsLaunch<float>& work, int, int threads) override { write(work, threads); }
+    void launch(const NormalsLaunch<double>& work, int, int threads) override { write(work, threads); }
+    void launch(const SetupWork& work) override {
+        const ChosenDevice chosen(index_);
+        std::visit(
+            [this](const auto& items) {
+                constexpr int threads = 256;
+                const auto blocks = static_cast<unsigned>(workers_of(items.items()) / threads);
+                set_up<<<blocks, threads, 0, compute_>>>(items);
+            },
+            work);
+        check(cudaGetLastError(), "laying out the inputs");
+    }
+
+private:
+    int shared_limit() const { return static_cast<int>(properties_.sharedMemPerBlockOptin); }
+
+    template <class T>
+    void run(const ChainLaunch<T>& work, int blocks, int threads) {
+        const ChosenDevice chosen(index_);
+        const bool tanh = work.plan.activation == Activation::tanh;
+        if (work.collapse.n_groups > 0)
+            tanh ? run_with<TanhActivation, CollapsedTarget>(work, blocks, threads)
+                 : run_with<AnyActivation, CollapsedTarget>(work, blocks, threads);
+        else
+            tanh ? run_with<TanhActivation, PlainTarget>(work, blocks, threads)
+                 : run_with<AnyActivation, PlainTarget>(work, blocks, threads);
+    }
+    template <class Zeta, template <class, class> class Target, class T>
+    void run_with(const ChainLaunch<T>& work, int blocks, int threads) {
+        if (work.workspace) {
+            run_in_device_memory<T, Zeta, Target><<<blocks, threads, 0, compute_>>>(work);
+        } else {
+            const int bytes = work.layout.size * static_cast<int>(sizeof(T));
+            // The limit belongs to the kernel: always the device's, since another model's launch may be on its way.
+            check(cudaFuncSetAttribute(run_in_shared_memory<T, Zeta, Target>,
+                                       cudaFuncAttributeMaxDynamicSharedMemorySize, shared_limit()),
+                  "asking for shared memory");
+            // As many chains on a multiprocessor as its memory holds.
+            check(cudaFuncSetAttribute(run_in_shared_memory<T, Zeta, Target>,
+                                       cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared),
+                  "asking for shared memory");
+            run_in_shared_memory<T, Zeta, Target><<<blocks, threads, static_cast<std::size_t>(bytes), compute_>>>(work);
+        }
+        check(cudaGetLastError(), "launching a kernel");
+    }
+    template <class T>
+    void write(const NormalsLaunch<T>& work, int threads) {
+        const ChosenDevice chosen(index_);
+        write_normals_of<<<1, threads, 0, compute_>>>(work);
+        check(cudaGetLastError(), "launching a kernel");
+    }
+
+    int index_;
+    cudaDeviceProp properties_{};
+    cudaStream_t compute_ = nullptr, copies_ = nullptr;
+    SlabSteps slab_steps_;
+};
+
+}  // namespace
+
+DeviceStatus status() {
+    DeviceStatus status;
+    int driver = 0, count = 0;
+    if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
+        status.reason = "no NVIDIA driver is installed";
+        return status;
+    }
+    if (const cudaError_t error = cudaGetDeviceCount(&count); error == cudaErrorInsufficientDriver) {
+        status.reason = "the NVIDIA driver supports CUDA " + std::to_string(driver / 1000) + "." +
+                        std::to_string(driver % 1000 / 10) + ", and this build needs " +
+                        std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10) +
+                        "; update the driver";
+        return status;
+    } else if (error != cudaSuccess || count == 0) {
+        status.reason = error == cudaSuccess || error == cudaErrorNoDevice
+                            ? "no CUDA device is visible"
+                            : std::string("CUDA could not start: ") + cudaGetErrorString(error);
+        cudaGetLastError();
+        return status;
+    }
+    try {
+        return CudaDevice(current_device()).status();
+    } catch (const std::runtime_error& error) {
+        status.reason = error.what();
+        return status;
+    }
+}
+
+std::shared_ptr<const DeviceInputs> take_inputs(InputSource source, bool copy, std::uintptr_t stream) {
+    cudaPointerAttributes found{};
+    check(cudaPointerGetAttributes(&found, source.matrix.data), "finding the device of the inputs");
+    if (found.type != cudaMemoryTypeDevice && found.type != cudaMemoryTypeManaged)
+        throw std::invalid_argument("X: its memory is not that of a CUDA device; bring it to the host");
+    source.place = {.kind = DevicePlace::cuda, .index = found.device};
+    auto device = std::make_shared<CudaDevice>(found.device);
+    if (stream != 0) {
+        const ChosenDevice chosen(found.device);
+        check(stream == all_streams ? cudaDeviceSynchronize()
+                                    : cudaStreamSynchronize(reinterpret_cast<cudaStream_t>(stream)),
+              "waiting for the inputs");
+    }
+    return std::make_shared<ResidentInputs>(std::move(device), std::move(source), copy);
+}
+
+// Where the inputs are, if some are on a device.
+template <class T>
+int device_of(const DataSets<T>& data_sets) {
+    std::optional<int> found;
+    for (std::size_t d = 0; d < data_sets.size(); ++d) {
+        const DevicePlace& place = data_sets[d]->inputs.place;
+        if (place.kind != DevicePlace::cuda) continue;
+        if (found && *found != place.index)
+            throw std::invalid_argument(
+                "posts: the inputs of data set " + std::to_string(d) + " are on cuda:" + std::to_string(place.index) +
+                ", those of one before on cuda:" + std::to_string(*found) + "; those of one run must be on one device");
+        found = place.index;
+    }
+    return found ? *found : current_device();
+}
+
+template <class T>
+std::unique_ptr<DeviceModel<T>> make_model(const DataSets<T>& data_sets) {
+    return std::make_unique<ResidentModel<T>>(std::make_shared<CudaDevice>(device_of(data_sets)), data_sets);
+}
+
+template <class T>
+void normals(std::uint64_t seed, std::uint32_t chain, std::uint64_t step, Purpose purpose, T* out, std::int64_t count) {
+    CudaDevice device(current_device());
+    normals_on(device, seed, chain, step, purpose, out, count);
+}
+
+#define PATRAC_INSTANTIATE(T)                                                   \
+    template std::unique_ptr<DeviceModel<T>> make_model<T>(const DataSets<T>&); \
+    template void normals<T>(std::uint64_t, std::uint32_t, std::uint64_t, Purpose, T*, std::int64_t);
+PATRAC_INSTANTIATE(float)
+PATRAC_INSTANTIATE(double)
+#undef PATRAC_INSTANTIATE
+
+}  // namespace cuda
+}  // namespace patrac

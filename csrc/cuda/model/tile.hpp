@@ -1,0 +1,282 @@
+// Forward, likelihood and reverse of a tile of rows by one block (twin of cpu/tiles/tile_pass.hpp and cpu/tiles/likelihood.hpp).
+#pragma once
+
+#include "cuda/block/contraction.hpp"
+#include "cuda/model/device_plan.hpp"
+#include "shared/activation.hpp"
+
+namespace patrac::PATRAC_LEVEL {
+
+// The activation of the plan: tanh compiled in, any other looked up for each four values.
+struct AnyActivation {
+    Activation activation;
+
+    template <class F>
+    PATRAC_DEVICE static auto with(Activation activation, const F& f) {
+        switch (activation) {
+            case Activation::relu: return f(Relu{});
+            case Activation::gelu: return f(Gelu{});
+            case Activation::silu: return f(Silu{});
+            case Activation::sigmoid: return f(Sigmoid{});
+            case Activation::tanh: break;
+        }
+        return f(Tanh{});
+    }
+    template <class T>
+    PATRAC_DEVICE void values(Four<T>& z) const {
+        with(activation, [&](auto zeta) {
+#pragma unroll
+            for (int r = 0; r < 4; ++r) z.x[r] = zeta.value(z.x[r]);
+        });
+    }
+    template <class T>
+    PATRAC_DEVICE void times_derivatives(const Four<T>& of, Four<T>& sum) const {
+        with(activation, [&](auto zeta) {
+#pragma unroll
+            for (int r = 0; r < 4; ++r) sum.x[r] *= zeta.derivative(of.x[r]);
+        });
+    }
+};
+struct TanhActivation {
+    PATRAC_DEVICE explicit TanhActivation(Activation) {}
+
+    template <class T>
+    PATRAC_DEVICE void values(Four<T>& z) const {
+#pragma unroll
+        for (int r = 0; r < 4; ++r) z.x[r] = Tanh::value(z.x[r]);
+    }
+    template <class T>
+    PATRAC_DEVICE void times_derivatives(const Four<T>& of, Four<T>& sum) const {
+#pragma unroll
+        for (int r = 0; r < 4; ++r) sum.x[r] *= Tanh::derivative(of.x[r]);
+    }
+};
+
+// One block's view of the plan, its data and its workspace. Every thread of the block calls every function; each ends
+// with all of its results visible to the block.
+template <class T, class Zeta>
+struct TileBlock {
+    ThreadBlock block;
+    const DevicePlan<T>& plan;
+    const T *tiles, *inputs, *precision;  // of the block's data set
+    T* packed;                            // (n_packed,) parameters
+    T* value;       // (n_value_rows, stride): activations, which the reverse pass turns into dl/d(pre-activation)
+    T* pre;         // the same before the activation, where plan.keeps_pre
+    const T* ones;  // (stride,)
+    // (n_tiles, nodes, stride) of the first layer, where its sums over the inputs are found elsewhere, else null: it is
+    // read as those sums, and the reverse pass leaves dl/d(pre-activation) there instead of the layer's gradient.
+    T* first_layer = nullptr;
+
+    // This thread's part of the sum of l, without its constant, over tiles first, first + step ..; the gradient (K,) of
+    // the block is overwritten unless null.
+    PATRAC_DEVICE double evaluate(int first, int step, T* gradient) const {
+        double log_likelihood = 0.0;
+#pragma unroll 1
+        for (int t = first; t < plan.n_tiles; t += step) {
+            forward(t, 0);
+            log_likelihood += likelihood(t);
+            block.sync();
+            if (gradient) reverse(t, t == first, gradient, plan.n_layers);
+        }
+        return log_likelihood;
+    }
+
+    PATRAC_DEVICE T* value_row(int layer, int row) const {
+        return value + (plan.layers[layer].value + row) * plan.stride;
+    }
+    PATRAC_DEVICE const T* tile(int t) const { return tiles + static_cast<std::int64_t>(t) * plan.tile_size; }
+
+    // From layer `first` on.
+    PATRAC_DEVICE void forward(int t, int first) const {
+#pragma unroll 1
+        for (int l = first; l < plan.n_layers; ++l) {
+            const FlatLayer& layer = plan.layers[l];
+            const bool is_output = l + 1 == plan.n_layers;
+            const T* const given = l == 0 ? given_rows(t) : nullptr;
+            contract<false>(
+                block,
+                DeviceContraction<T>{layer.n_rows,
+                                     {value_row(l > 0 ? l - 1 : 0, 0), layer.n_varying, plan.stride},
+                                     packed + layer.weights,
+                                     layer.pitch,
+                                     plan.padded_rows(t)},
+                DeviceSources<T>{constants(l, t), given ? 0 : layer.n_constant, plan.stride}, layer.constant_column,
+                ForwardEnds{Zeta{plan.activation}, is_output, packed + layer.biases, tile(t) + layer.offsets,
+                            plan.indices + layer.offset_of_row, value_row(l, 0), pre_rows(l), given, plan.stride});
+            block.sync();
+        }
+    }
+
+    // Turns f of the tile into dl/df; returns this thread's part of l.
+    PATRAC_DEVICE double likelihood(int t) const {
+        T* const f = value_row(plan.n_layers - 1, 0);
+        const T* const target = tile(t) + plan.targets;
+        const T* const weight = tile(t) + plan.row_weights;
+        double sum = 0.0;
+        for (int row = block.thread; row < plan.padded_rows(t); row += block.threads) switch (plan.likelihood) {
+                case LikelihoodKind::gaussian: sum += gaussian(f + row, target + row, weight[row]); break;
+                case LikelihoodKind::categorical: sum += categorical(f + row, target[row], weight[row]); break;
+                case LikelihoodKind::bernoulli: sum += bernoulli(f + row, target + row, weight[row]); break;
+            }
+        return sum;
+    }
+
+    // From layer top - 1 down: the gradient of a layer, then dl/d(pre-activation) below. The tile starts the sums or
+    // adds to them.
+    PATRAC_DEVICE void reverse(int t, bool starts, T* gradient, int top) const {
+        const int rows = plan.padded_rows(t);
+#pragma unroll 1
+        for (int l = top; l-- > 0;) {
+            const FlatLayer& layer = plan.layers[l];
+            if (l == 0 && first_layer) {
+                T* const delta = given_rows(t);
+                for (int i = block.thread; i < layer.n_rows * rows; i += block.threads) {
+                    const int at = i / rows * plan.stride + i % rows;
+                    delta[at] = value_row(0, 0)[at];
+                }
+                block.sync();
+                break;
+            }
+#pragma unroll 1
+            for (int b = layer.first_block; b < layer.first_block + layer.n_blocks; ++b) {
+                const FlatGradientBlock& entries = plan.blocks[b];
+                const int* const theta = plan.indices + entries.theta;
+                outer<T>(
+                    block, entries.n_rows, entries.n_sources, rows,
+                    [&](int i) { return value_row(l, plan.indices[entries.rows + i]); },
+                    [&](int j) { return source(l, t, plan.indices[entries.sources + j]); },
+                    [&](int i, int j, T sum) {
+                        const int k = theta[i * entries.n_sources + j];
+                        if (k >= 0) gradient[k] = starts ? sum : gradient[k] + sum;
+                    });
+            }
+            block.sync();  // the activations below are read no more
+            if (layer.n_varying == 0) break;
+            const DeviceContraction<T> transposed{layer.n_varying,
+                                                  {value_row(l, 0), layer.n_rows, plan.stride},
+                                                  packed + layer.weights,
+                                                  layer.pitch,
+                                                  rows};
+            contract<true>(block, transposed, DeviceSources<T>{}, 0, reverse_ends(l));
+            block.sync();
+        }
+    }
+
+    // Turns the activations below layer l into dl/d(pre-activation), by other weights than the layer's.
+    PATRAC_DEVICE void reverse_from(int l, const DeviceContraction<T>& sources, const DeviceSources<T>& further,
+                                    int further_column) const {
+        contract<false>(block, sources, further, further_column, reverse_ends(l));
+        block.sync();
+    }
+
+    // The values of a source of layer l.
+    PATRAC_DEVICE const T* source(int l, int t, int s) const {
+        const FlatLayer& layer = plan.layers[l];
+        if (s < layer.n_varying) return value_row(l - 1, s);
+        if (s < layer.n_varying + layer.n_constant) return constants(l, t) + (s - layer.n_varying) * plan.stride;
+        return ones;
+    }
+
+private:
+    struct ForwardEnds {
+        Zeta zeta;
+        bool is_output;
+        const T *bias, *offsets;  // of the tile
+        const int* offset_of_row;
+        T *value, *pre;  // pre: null where it is not needed
+        const T* given;  // sums over the sources that are not among them here, or null
+        int stride;
+
+        PATRAC_DEVICE Four<T> start(int o, int row) const {
+            const int offset = offset_of_row[o];
+            Four<T> sum = {};
+            if (offset >= 0) sum = load_four(offsets + offset * stride + row);
+#pragma unroll
+            for (int r = 0; r < 4; ++r) sum.x[r] += bias[o];
+            if (given) {
+                const Four<T> more = load_four(given + o * stride + row);
+#pragma unroll
+                for (int r = 0; r < 4; ++r) sum.x[r] += more.x[r];
+            }
+            return sum;
+        }
+        PATRAC_DEVICE void finish(int o, int row, Four<T> z) const {
+            if (!is_output) {
+                if (pre) store_four(pre + o * stride + row, z);
+                zeta.values(z);
+            }
+            store_four(value + o * stride + row, z);
+        }
+    };
+
+    struct ReverseEnds {
+        Zeta zeta;
+        T* value;
+        const T* of;  // what the derivative is a function of
+        int stride;
+
+        PATRAC_DEVICE Four<T> start(int, int) const { return {}; }
+        PATRAC_DEVICE void finish(int node, int row, Four<T> sum) const {
+            zeta.times_derivatives(load_four(of + node * stride + row), sum);
+            store_four(value + node * stride + row, sum);
+        }
+    };
+
+    // The constant sources of layer l, see PackedData::constants().
+    PATRAC_DEVICE const T* constants(int l, int t) const {
+        if (l > 0) return tile(t) + plan.layers[l].constants;
+        return inputs + static_cast<std::int64_t>(t) * plan.layers[0].n_constant * plan.stride;
+    }
+    PATRAC_DEVICE T* given_rows(int t) const {
+        return first_layer ? first_layer + static_cast<std::int64_t>(t) * plan.layers[0].n_rows * plan.stride : nullptr;
+    }
+    PATRAC_DEVICE T* pre_rows(int l) const {
+        return plan.keeps_pre ? pre + plan.layers[l].value * plan.stride : nullptr;
+    }
+
+    PATRAC_DEVICE ReverseEnds reverse_ends(int l) const {
+        T* const below = value_row(l - 1, 0);
+        return {Zeta{plan.activation}, below, plan.keeps_pre ? pre_rows(l - 1) : below, plan.stride};
+    }
+
+    PATRAC_DEVICE double gaussian(T* f, const T* target, T weight) const {
+        double sum = 0.0;
+        for (int c = 0; c < plan.n_outputs; ++c) {
+            const T residual = target[c * plan.stride] - f[c * plan.stride];
+            const T slope = weight * precision[c] * residual;
+            f[c * plan.stride] = slope;
+            sum += static_cast<double>(T(-0.5) * residual * slope);
+        }
+        return sum;
+    }
+
+    PATRAC_DEVICE double categorical(T* f, T label, T weight) const {
+        T top = f[0];
+        for (int c = 1; c < plan.n_outputs; ++c) top = maximum(f[c * plan.stride], top);
+        T sum = 0, chosen = 0;
+        for (int c = 0; c < plan.n_outputs; ++c) {
+            const T centred = f[c * plan.stride] - top, e = exp(centred);
+            if (label == static_cast<T>(c)) chosen = centred;
+            f[c * plan.stride] = e;
+            sum += e;
+        }
+        const T inverse = T(1) / sum;
+        for (int c = 0; c < plan.n_outputs; ++c) {
+            const T hit = label == static_cast<T>(c) ? T(1) : T(0);
+            f[c * plan.stride] = weight * (hit - f[c * plan.stride] * inverse);
+        }
+        return static_cast<double>(weight * (chosen - log(sum)));
+    }
+
+    PATRAC_DEVICE double bernoulli(T* f, const T* target, T weight) const {
+        double sum = 0.0;
+        for (int c = 0; c < plan.n_outputs; ++c) {
+            const T sign = T(1) - T(2) * target[c * plan.stride], x = sign * f[c * plan.stride];
+            sum += static_cast<double>(-weight * softplus(x));
+            f[c * plan.stride] = -weight * sign * sigmoid(x);
+        }
+        return sum;
+    }
+};
+
+}  // namespace patrac::PATRAC_LEVEL

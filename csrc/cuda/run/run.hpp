@@ -1,0 +1,345 @@
+// Runs chains on a device: launches of pieces, the warm-up's events, draws copied out while the next piece runs.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <numbers>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda/model/flat_model.hpp"
+#include "cuda/run/device.hpp"
+#include "cuda/run/draw_buffers.hpp"
+#include "cuda/run/slab_memory.hpp"
+#include "schedule/schedule.hpp"
+
+namespace patrac::PATRAC_LEVEL {
+
+// The memory of chains on a device, and the launch that points into it.
+template <class T>
+class DeviceChains {
+public:
+    // The chains of each data set follow those of the one before. prior_variance (sets, K), start (chains, K);
+    // `collapse`: one for each data set, or none.
+    DeviceChains(Device& device, const DevicePlan<T>& plan, std::int64_t sets, std::int64_t n_chains,
+                 const double* prior_variance, const T* start, bool persists, const std::vector<FlatCollapse>& collapse)
+        : launch{} {
+        const FlatCollapse* const shape = collapse.empty() ? nullptr : &collapse.front();
+        launch.dim = shape ? shape->hidden_dim : plan.dim;
+        const std::int64_t row = (launch.dim + 3) / 4 * 4, prior_row = (plan.dim + 3) / 4 * 4;
+        std::vector<T> variance(static_cast<std::size_t>(sets * prior_row), T(1)), deviation(variance);
+        std::vector<double> constants(static_cast<std::size_t>(2 * sets));
+        device.download(constants.data(), plan.constants, constants.size() * sizeof(double));
+        for (std::int64_t d = 0; d < sets; ++d)
+            for (int k = 0; k < plan.dim; ++k) {
+                const auto at = static_cast<std::size_t>(d * prior_row + k);
+                const double c = prior_variance[d * plan.dim + k];
+                variance[at] = static_cast<T>(c);
+                deviation[at] = static_cast<T>(std::sqrt(c));
+                constants[static_cast<std::size_t>(2 * d + 1)] -= 0.5 * std::log(2.0 * std::numbers::pi * c);
+            }
+        std::vector<T> theta(static_cast<std::size_t>(n_chains * row));
+        for (std::int64_t c = 0; c < n_chains; ++c)
+            std::copy_n(start + c * plan.dim, launch.dim, theta.data() + c * row);
+
+        variance_ = DeviceArray<T>(device, variance);
+        deviation_ = DeviceArray<T>(device, deviation);
+        constants_ = DeviceArray<double>(device, constants);
+        theta_ = DeviceArray<T>(device, theta);
+        gradient_ = DeviceArray<T>(device, n_chains * row);
+        momentum_ = DeviceArray<T>(device, persists ? n_chains * row : 1);
+        chains = DeviceArray<DeviceChain>(device, n_chains);
+
+        launch.plan = plan;
+        launch.plan.prior_variance = variance_.data();
+        launch.plan.prior_deviation = deviation_.data();
+        launch.plan.prior_step = prior_row;
+        launch.plan.constants = constants_.data();
+        launch.layout = WorkspaceLayout::of(plan, launch.dim, persists, shape);
+        if (!fits_shared(device, launch.layout)) workspace_ = DeviceArray<T>(device, n_chains * launch.layout.size);
+        launch.workspace = workspace_.data();
+        if (shape) send_collapse(device, collapse, n_chains);
+        launch.chains_of_set = static_cast<int>(n_chains / sets);
+        launch.theta = theta_.data();
+        launch.gradient = gradient_.data();
+        launch.momentum = momentum_.data();
+        launch.row = static_cast<int>(row);
+        launch.chains = chains.data();
+    }
+
+    static bool fits_shared(const Device& device, const WorkspaceLayout& layout) {
+        return layout.size * static_cast<std::int64_t>(sizeof(T)) <= device.status().shared_bytes;
+    }
+    // (chains, K) of the chains' gradients.
+    void download_gradient(Device& device, T* to, std::int64_t n_chains) const {
+        const std::size_t dim = static_cast<std::size_t>(launch.plan.dim);
+        device.download_beside(to, dim * sizeof(T), gradient_.data(), static_cast<std::size_t>(launch.row) * sizeof(T),
+                               dim * sizeof(T), static_cast<std::size_t>(n_chains));
+    }
+
+    ChainLaunch<T> launch;
+    DeviceArray<DeviceChain> chains;
+
+private:
+    void send_collapse(Device& device, const std::vector<FlatCollapse>& collapse, std::int64_t n_chains) {
+        const FlatCollapse& shape = collapse.front();
+        std::vector<FlatCollapseGroup> groups;
+        std::vector<double> deviations;
+        for (const FlatCollapse& one : collapse) {
+            groups.insert(groups.end(), one.groups.begin(), one.groups.end());
+            deviations.insert(deviations.end(), one.deviation.begin(), one.deviation.end());
+        }
+        groups_ = DeviceArray<FlatCollapseGroup>(device, groups);
+        sources_ = DeviceArray<int>(device, shape.sources);
+        indices_ = DeviceArray<int>(device, shape.indices);
+        group_deviation_ = DeviceArray<double>(device, deviations);
+        kept_ = DeviceArray<double>(device, n_chains * (shape.factor_size + shape.alpha_size));
+        launch.collapse = {.n_features = shape.n_features,
+                           .n_groups = static_cast<int>(shape.groups.size()),
+                           .factor_size = shape.factor_size,
+                           .alpha_size = shape.alpha_size,
+                           .groups = groups_.data(),
+                           .sources = sources_.data(),
+                           .indices = indices_.data(),
+                           .deviation = group_deviation_.data(),
+                           .kept = kept_.data(),
+                           .deviations = static_cast<int>(shape.deviation.size())};
+    }
+
+    DeviceArray<T> variance_, deviation_, workspace_, theta_, gradient_, momentum_;
+    DeviceArray<double> constants_;
+    DeviceArray<FlatCollapseGroup> groups_;
+    DeviceArray<int> sources_, indices_;
+    DeviceArray<double> group_deviation_, kept_;
+};
+
+// Chains of one model, all at the same step: each a block, or few that many blocks share.
+template <class T>
+class DeviceRun {
+public:
+    // A seed for each data set; see DeviceModel::sample(). Where theta stays on the device, take_theta() has it.
+    DeviceRun(Device& device, const DevicePlan<T>& plan, const RunConfig& config,
+              const std::vector<std::uint64_t>& seeds, const RunBuffers<T>& buffers, bool theta_stays,
+              const std::vector<FlatCollapse>& collapse, int threads)
+        : device_(device),
+          config_(config),
+          out_(buffers),
+          threads_(threads),
+          memory_(device, plan, std::ssize(seeds), config.chains, buffers.prior_variance, buffers.init,
+                  config.persistence > 0.0, collapse),
+          launch_(memory_.launch),
+          seeds_(device, seeds),
+          blocks_(device, std::max<std::int64_t>(1, config.chains * blocks_at_most(config))),
+          draws_(device, config, plan.dim, theta_stays),
+          chains_(static_cast<std::size_t>(config.chains)),
+          schedules_(static_cast<std::size_t>(config.chains), Schedule(config)) {
+        launch_.kernel = config.kernel;
+        launch_.persistence = config.persistence;
+        launch_.adapt_window = config.adapt_window;
+        launch_.step_size_max = config.step_size_max;
+        launch_.seeds = seeds_.data();
+        launch_.thin = config.thin;
+        launch_.most_blocks = static_cast<int>(blocks_at_most(config));
+        launch_.blocks = blocks_.data();
+        if (collapse.empty() && shares_evaluations(config.chains, plan.n_tiles))
+            slabs_.emplace(device, launch_, config.chains);
+    }
+
+    bool run(const Monitor& monitor) {
+        send_progress();
+        launch_.start = true;
+        launch_.steps = 1;
+        launch();
+        fetch_chains();
+        for (std::size_t c = 0; c < chains_.size(); ++c)
+            if (!chains_[c].starts)
+                throw std::invalid_argument(
+                    "init: the log-likelihood or its gradient is not finite at the starting point of " + name_of(c) +
+                    "; start from another point" + (std::is_same_v<T, float> ? " or use dtype=\"float64\"" : ""));
+        launch_.start = false;
+        while (!schedule().sampling()) {
+            launch_.phase = schedule().phase();
+            launch_.steps = std::min(schedule().steps_to_event(), piece_);
+            const bool at_event = launch_.steps == schedule().steps_to_event();
+            timed([&] { launch(); });
+            advance(launch_.steps);
+            fetch_chains();
+            take_over(at_event);
+            if (!keep_on(monitor)) return finish(false);
+        }
+        return sample(monitor);
+    }
+
+    DeviceArray<T> take_theta() { return draws_.take_theta(); }
+
+private:
+    using Piece = typename DrawBuffers<T>::Piece;
+
+    const Schedule& schedule() const { return schedules_.front(); }
+
+    static std::int64_t blocks_at_most(const RunConfig& config) {
+        std::int64_t most = 0;
+        for (const Phase& phase : config.warmup)
+            if (phase.first_look > 0)
+                most = std::max(most, phase.steps / (phase.first_look / blocks_to_first_look) + 1);
+        return most;
+    }
+
+    std::string name_of(std::size_t c) const {
+        const auto of_set = static_cast<std::size_t>(launch_.chains_of_set);
+        const std::string chain = "chain " + std::to_string(c % of_set);
+        return schedules_.size() == of_set ? chain : chain + " of data set " + std::to_string(c / of_set);
+    }
+
+    void launch() {
+        launch_.first_step = step_;
+        if (slabs_)
+            slabs_->launch(device_, launch_, threads_);
+        else
+            device_.launch(launch_, static_cast<int>(config_.chains), threads_);
+    }
+    void advance(std::int64_t steps) { step_ += steps; }
+
+    // Pieces of about a fifth of a second, so that progress, Ctrl-C and a display's watchdog never wait long.
+    template <class Work>
+    void timed(const Work& work) {
+        using Clock = std::chrono::steady_clock;
+        const auto begin = Clock::now();
+        work();
+        device_.wait();
+        const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+        constexpr double wanted = 0.2;
+        const double factor = std::clamp(wanted / std::max(seconds, 1e-6), 0.25, 4.0);
+        piece_ = std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(launch_.steps) * factor));
+    }
+
+    void send_progress() {
+        for (std::size_t c = 0; c < chains_.size(); ++c) {
+            chains_[c].progress = schedules_[c].progress();
+            chains_[c].blocks = std::ssize(schedules_[c].blocks());
+        }
+        memory_.chains.upload(chains_.data());
+    }
+    void fetch_chains() { memory_.chains.download(chains_.data()); }
+
+    // What the chains booked; the blocks of log-likelihoods, which the device keeps, only where they are looked at.
+    // Then the events of the warm-up, as run_schedule() and Chain treat them.
+    void take_over(bool at_event) {
+        std::vector<LogLikelihoodBlock> blocks;
+        if (at_event && launch_.most_blocks > 0) {
+            blocks.resize(static_cast<std::size_t>(blocks_.size()));
+            blocks_.download(blocks.data());
+        }
+        Event event = Event::none;
+        for (std::size_t c = 0; c < chains_.size(); ++c) {
+            std::vector<LogLikelihoodBlock> own;
+            if (!blocks.empty()) {
+                const auto first = blocks.begin() + static_cast<std::int64_t>(c) * launch_.most_blocks;
+                own.assign(first, first + chains_[c].blocks);
+            }
+            event = schedules_[c].take_over(chains_[c].progress, std::move(own));
+        }
+        if (event == Event::none) return;
+        bool end = true;
+        if (event == Event::look) {
+            const bool stable = all_sets_stable();
+            end = stable || schedule().phase_is_over();
+            if (end) out_.warmup_stable[schedule().phase_index()] = stable;
+        }
+        for (std::size_t c = 0; c < schedules_.size(); ++c) end ? end_phase(c) : schedules_[c].after_look();
+        if (end) send_progress();
+    }
+
+    // Chains are compared with those on the same data.
+    bool all_sets_stable() const {
+        const auto of_set = static_cast<std::size_t>(launch_.chains_of_set);
+        for (std::size_t first = 0; first < schedules_.size(); first += of_set) {
+            std::vector<const std::vector<LogLikelihoodBlock>*> blocks;
+            for (std::size_t c = first; c < first + of_set; ++c) blocks.push_back(&schedules_[c].blocks());
+            if (!is_stable(blocks)) return false;
+        }
+        return true;
+    }
+
+    void end_phase(std::size_t c) {
+        Schedule& schedule = schedules_[c];
+        const std::int64_t phase = schedule.phase_index();
+        const std::size_t at = c * config_.warmup.size() + static_cast<std::size_t>(phase);
+        out_.warmup_acceptance[at] = schedule.phase_acceptance();
+        if (c == 0) out_.warmup_steps[phase] = schedule.phase_steps();
+        schedule.next_phase();
+        out_.warmup_step_size[at] = schedule.step_size();
+    }
+
+    bool keep_on(const Monitor& monitor) const {
+        Progress progress;
+        progress.steps_done = step_ * config_.chains;
+        progress.steps_total = progress.steps_done + (schedule().warmup_steps_left() + config_.draws * config_.thin -
+                                                      (schedule().sampling() ? step_ - first_sampling_step_ : 0)) *
+                                                         config_.chains;
+        std::int64_t accepted = 0;
+        for (const DeviceChain& chain : chains_) accepted += chain.accepted;
+        progress.acceptance_rate =
+            static_cast<double>(accepted) / static_cast<double>(std::max<std::int64_t>(1, progress.steps_done));
+        return monitor(progress);
+    }
+
+    // While a piece runs, the draws of the one before are copied out.
+    bool sample(const Monitor& monitor) {
+        first_sampling_step_ = step_;
+        launch_.sampling = true;
+        launch_.phase = config_.sampling;
+        const std::int64_t last_step = step_ + config_.draws * config_.thin;
+        std::int64_t draws = 0;
+        std::optional<Piece> copied;
+        bool going = true;
+        for (int turn = 0; going && step_ < last_step; turn = 1 - turn) {
+            const std::int64_t since = step_ - first_sampling_step_ - draws * config_.thin;
+            launch_.steps = std::min({piece_, last_step - step_, draws_.room() * config_.thin - since});
+            const Piece piece = draws_.piece(turn, draws, (since + launch_.steps) / config_.thin);
+            draws_.receive(piece, launch_);
+            timed([&] {
+                launch();
+                if (copied) draws_.copy_out(device_, *copied, out_);
+            });
+            copied = piece;
+            draws += piece.draws;
+            advance(launch_.steps);
+            fetch_chains();
+            going = keep_on(monitor);
+        }
+        if (copied) draws_.copy_out(device_, *copied, out_);
+        std::fill_n(out_.draws_done, config_.chains, draws);
+        return finish(step_ == last_step);
+    }
+
+    bool finish(bool completed) {
+        for (std::size_t c = 0; c < chains_.size(); ++c) {
+            out_.nonfinite[c] = chains_[c].nonfinite;
+            out_.warmup_nonfinite[c] = chains_[c].warmup_nonfinite;
+        }
+        return completed;
+    }
+
+    Device& device_;
+    const RunConfig& config_;
+    const RunBuffers<T>& out_;
+    int threads_;
+    DeviceChains<T> memory_;
+    ChainLaunch<T>& launch_;
+    std::optional<SlabMemory<T>> slabs_;  // where blocks share evaluations
+    DeviceArray<std::uint64_t> seeds_;
+    DeviceArray<LogLikelihoodBlock> blocks_;
+    DrawBuffers<T> draws_;
+    std::vector<DeviceChain> chains_;
+    std::vector<Schedule> schedules_;
+    std::int64_t step_ = 0, first_sampling_step_ = 0;
+    std::int64_t piece_ = 64;
+};
+
+}  // namespace patrac::PATRAC_LEVEL

@@ -1,0 +1,41 @@
+// The facade of devices: whether there is one, inputs and data sets on it, and models whose chains run there.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cuda/model/flat_model.hpp"
+#include "cuda/run/device_model.hpp"
+#include "model/data_view.hpp"
+#include "model/network.hpp"
+#include "shared/purpose.hpp"
+
+namespace patrac {
+
+// "cuda" or, for tests, "emulated:N", a device of blocks of N = 1, 2, 4 .. host threads. Throws std::runtime_error with
+// the reason where the device is not usable.
+DeviceStatus device_status(const std::string& device);
+// Takes inputs over where they are in the device's memory, whose owner the source holds, or copies them there and lets
+// go of them. The place of CUDA's is found out; `stream`, as CUDA numbers it, is waited for unless it is 0.
+std::shared_ptr<const DeviceInputs> take_inputs(const std::string& device, InputSource source, bool copy,
+                                                std::uintptr_t stream = 0);
+// A data set for the device, and those of one plan joined. Throws std::invalid_argument where plans differ. Of `data`
+// targets and row weights are read; the data set holds on to `inputs`, which are without gaps where they are the
+// host's.
+template <class T>
+std::shared_ptr<const FlatModel<T>> flatten_for_device(const std::string& device, const Network& network,
+                                                       const std::optional<Network>& companion,
+                                                       const Likelihood& likelihood, const DataView<T>& data,
+                                                       InputSource inputs);
+template <class T>
+std::unique_ptr<DeviceModel<T>> make_device_model(const std::string& device,
+                                                  const std::vector<std::shared_ptr<const FlatModel<T>>>& data_sets);
+// As standard_normals(), for one step, computed on the device.
+template <class T>
+void device_normals(const std::string& device, std::uint64_t seed, std::uint32_t chain, std::uint64_t step,
+                    Purpose purpose, T* out, std::int64_t count);
+
+}  // namespace patrac

@@ -1,0 +1,120 @@
+// The chain scheduler.
+#include "schedule/chain_tasks.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <vector>
+
+#include "schedule/stability.hpp"
+#include "schedule/thread_pool.hpp"
+
+namespace patrac {
+namespace {
+
+// Runs all chains until each is finished or waits. Returns false when the monitor stopped the run.
+bool run_chains(const ChainTasks& chains, std::int64_t threads, const Monitor& monitor) {
+    constexpr double slice_seconds = 0.01;
+    constexpr auto poll_every = std::chrono::milliseconds(50);
+
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::vector<ChainTask*> waiting;
+    for (const auto& chain : chains)
+        if (!chain->finished() && !chain->waits()) waiting.push_back(chain.get());
+    const auto workers = std::clamp<std::int64_t>(threads, 1, std::max<std::int64_t>(1, std::ssize(waiting)));
+    std::int64_t active = workers;
+    std::atomic<bool> stop{false};
+    FirstError error;
+
+    const std::int64_t together =
+        waiting.empty() ? 1
+                        : std::clamp<std::int64_t>(std::ssize(waiting) / workers, 1, waiting.front()->side_by_side());
+
+    // At most one worker for each unfinished chain: whoever finds none waiting goes home.
+    const auto work = [&] {
+        std::vector<ChainTask*> group;
+        std::unique_lock lock(mutex);
+        while (!stop && !waiting.empty()) {
+            const auto end = waiting.begin() + std::min(together, std::ssize(waiting));
+            std::partial_sort(waiting.begin(), end, waiting.end(),
+                              [](auto* a, auto* b) { return a->steps_done.load() < b->steps_done.load(); });
+            group.assign(waiting.begin(), end);
+            waiting.erase(waiting.begin(), end);
+            lock.unlock();
+            try {
+                group.front()->advance(group, slice_seconds, stop);
+            } catch (...) {
+                error.capture();
+                stop = true;
+            }
+            lock.lock();
+            for (ChainTask* const chain : group)
+                if (!chain->finished() && !chain->waits()) waiting.push_back(chain);
+        }
+        --active;
+        changed.notify_all();
+    };
+
+    std::int64_t steps_total = 0;
+    for (const auto& chain : chains) steps_total += chain->steps_done.load() + chain->steps_left();
+
+    const auto progress = [&] {
+        Progress now;
+        now.steps_total = steps_total;
+        std::int64_t accepted = 0;
+        for (const auto& chain : chains) {
+            now.steps_done += chain->steps_done.load(std::memory_order_relaxed);
+            accepted += chain->accepted.load(std::memory_order_relaxed);
+        }
+        if (now.steps_done > 0)
+            now.acceptance_rate = static_cast<double>(accepted) / static_cast<double>(now.steps_done);
+        return now;
+    };
+
+    bool completed = true;
+    Pool pool;
+    try {
+        for (std::int64_t worker = 0; worker < workers; ++worker) {
+            if (pool.start(work, true)) continue;
+            // Fewer workers than asked for give the same draws.
+            const std::lock_guard lock(mutex);
+            active -= workers - worker;
+            break;
+        }
+        std::unique_lock lock(mutex);
+        while (!changed.wait_for(lock, poll_every, [&] { return active == 0; })) {
+            lock.unlock();
+            // Asked even after a stop, so that a second Ctrl-C does not outlive the run.
+            completed = monitor(progress()) && completed;
+            if (!completed) stop = true;
+            lock.lock();
+        }
+    } catch (...) {
+        stop = true;
+        throw;
+    }
+    pool.join();
+    // The last word on progress, and the last look for a Ctrl-C of this run.
+    monitor(progress());
+    error.rethrow();
+    return completed;
+}
+
+}  // namespace
+
+bool run_schedule(const ChainTasks& chains, std::int64_t threads, std::int64_t* warmup_stable, const Monitor& monitor) {
+    while (run_chains(chains, threads, monitor)) {
+        if (chains.empty() || chains.front()->finished()) return true;
+        // All wait at the same step.
+        std::vector<const std::vector<LogLikelihoodBlock>*> blocks;
+        for (const auto& chain : chains) blocks.push_back(&chain->schedule().blocks());
+        const bool stable = is_stable(blocks), end = stable || chains.front()->schedule().phase_is_over();
+        if (end) warmup_stable[chains.front()->schedule().phase_index()] = stable;
+        for (const auto& chain : chains) chain->resume(end);
+    }
+    return false;
+}
+
+}  // namespace patrac

@@ -1,0 +1,44 @@
+// The scheduler that keeps all chains of a run at nearly the same step.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "schedule/run_config.hpp"
+#include "schedule/schedule.hpp"
+
+namespace patrac {
+
+// A chain as the scheduler sees it.
+class ChainTask {
+public:
+    virtual ~ChainTask() = default;
+    // How many chains of a run a thread had better step in turn: several where a step is a few dependent operations,
+    // which leave the processor time for those of another chain.
+    virtual std::int64_t side_by_side() const = 0;
+    // Steps the chains of `group`, this one and others of its run, in turn until about `seconds` have passed, all are
+    // finished or wait, or `stop` is set.
+    virtual void advance(std::span<ChainTask* const> group, double seconds, const std::atomic<bool>& stop) = 0;
+    virtual bool finished() const = 0;
+    virtual bool waits() const = 0;  // at the end of a stretch of warm-up, for the others
+    virtual void resume(bool end_phase) = 0;
+    virtual const Schedule& schedule() const = 0;
+    virtual std::int64_t steps_left() const = 0;  // at most
+
+    // Read by the monitor while the chain runs.
+    std::atomic<std::int64_t> steps_done{0};
+    std::atomic<std::int64_t> accepted{0};
+};
+
+using ChainTasks = std::vector<std::unique_ptr<ChainTask>>;
+
+// Runs all chains to their end on worker threads while this thread polls the monitor. Slices go to the chains that are
+// furthest behind, so an interrupted run has chains of nearly equal length; slicing never changes a chain's numbers.
+// At each look of a phase that may end early the chains are compared; warmup_stable (P,) gets 1 or 0 where one ended.
+// Returns false when the monitor stopped the run.
+bool run_schedule(const ChainTasks& chains, std::int64_t threads, std::int64_t* warmup_stable, const Monitor& monitor);
+
+}  // namespace patrac

@@ -1,0 +1,67 @@
+// What a run of chains is to do, where it writes, and what it tells on the way.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "shared/adaptation.hpp"
+#include "shared/kernels.hpp"
+
+namespace patrac {
+
+// The noise variance of a Gaussian likelihood, where it is drawn: inverse-gamma, density ∝ x^(-shape-1) exp(-rate/x).
+struct SampledVariance {
+    bool sampled = false;
+    double shape = 0.0;
+    double rate = 0.0;
+    double initial = 1.0;
+};
+
+struct RunConfig {
+    KernelKind kernel = KernelKind::pcnl;
+    bool collapse = false;     // integrate the output weights out (Gaussian)
+    double persistence = 0.0;  // share of the noise that a step keeps of the step before, [0, 1)
+    SampledVariance variance;
+    double step_size = 0.0;      // delta (pCNL, mGrad) or beta (pCN) at the first step
+    double step_size_max = 0.0;  // 2 (pCNL), 1 (pCN) or infinite
+    std::vector<Phase> warmup;
+    Phase sampling;                   // steps unused; adapt = the paper's adaptation while sampling
+    std::int64_t adapt_window = 200;  // steps between two looks at the acceptance rate
+    std::int64_t draws = 0;
+    std::int64_t thin = 1;
+    std::int64_t chains = 0;
+    std::uint64_t seed = 0;
+    std::int64_t threads = 1;
+};
+
+// Where a run writes; the caller allocates. K is the model's dimension, P the number of warm-up phases.
+template <class T>
+struct RunBuffers {
+    const T* init = nullptr;                   // (chains, K)
+    const double* prior_variance = nullptr;    // (K,)
+    T* theta = nullptr;                        // (chains, draws, K), or null where a device keeps them
+    double* log_likelihood = nullptr;          // (chains, draws)
+    double* log_prior = nullptr;               // (chains, draws), normalised
+    double* acceptance_rate = nullptr;         // (chains, draws): over the `thin` steps that end in the draw
+    double* step_size = nullptr;               // (chains, draws)
+    double* variance = nullptr;                // (chains, draws) of the noise, or null
+    double* warmup_acceptance = nullptr;       // (chains, P): over each whole phase
+    double* warmup_step_size = nullptr;        // (chains, P): at the end of each phase
+    std::int64_t* warmup_steps = nullptr;      // (P,): that each phase took
+    std::int64_t* warmup_stable = nullptr;     // (P,): 1 or 0 where a phase that may end early ended
+    std::int64_t* nonfinite = nullptr;         // (chains,): proposals of sampling that were rejected as not finite
+    std::int64_t* warmup_nonfinite = nullptr;  // (chains,): the same in warm-up
+    std::int64_t* draws_done = nullptr;        // (chains,)
+};
+
+struct Progress {
+    std::int64_t steps_done = 0;  // summed over chains
+    std::int64_t steps_total = 0;
+    double acceptance_rate = 0.0;  // over all steps so far
+};
+
+// Called by the waiting thread about every 50 ms; returning false stops all chains at their next step.
+using Monitor = std::function<bool(const Progress&)>;
+
+}  // namespace patrac
