@@ -1,10 +1,9 @@
-"""Runs a case and takes the digests of its draws; says on what processor and with what versions."""
+"""Runs a case and takes the digests of its draws."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import platform
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -86,33 +85,3 @@ def digest(arrays: Iterable[npt.NDArray[Any]]) -> str:
         total.update(f"{array.dtype.str} {array.shape} ".encode())
         total.update(np.ascontiguousarray(array).tobytes())
     return total.hexdigest()[:DIGITS]
-
-
-def processor() -> dict[str, str]:
-    """What the draws may depend on: the family for all of them, model and NumPy for those with linear algebra.
-
-    The family is the manufacturer with the widest vectors, which NumPy's elementary functions use where there are any.
-    """
-    fields = _first_processor()
-    flags = fields.get("flags", "").split()
-    vectors = "AVX-512" if "avx512f" in flags else "AVX2" if "avx2" in flags else "no AVX2"
-    return {
-        "family": f"{fields.get('vendor_id', platform.machine())}, {vectors}",
-        "model": f"family {fields.get('cpu family', '?')}, model {fields.get('model', '?')}",
-        "numpy": np.__version__,
-    }
-
-
-def about() -> dict[str, str]:
-    """Versions that matter, for a reader of the file."""
-    info = pn.build_info()
-    return processor() | {name: info[name] for name in ("python", "compiler", "flags", "SIMD levels", "scipy")}
-
-
-def _first_processor() -> dict[str, str]:
-    """The first entry of /proc/cpuinfo, empty where there is no such file."""
-    path = Path("/proc/cpuinfo")
-    if not path.is_file():
-        return {}
-    lines = path.read_text().split("\n\n")[0].splitlines()
-    return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}

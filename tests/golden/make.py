@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import golden_runs
 from golden_cases import CASES
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import machine
 
 
 def main() -> None:
@@ -24,7 +30,7 @@ def main() -> None:
     args = parser.parse_args()
     stored: dict[str, Any] = json.loads(golden_runs.FILE.read_text()) if golden_runs.FILE.exists() and args.only else {}
     made = [*stored.get("made", []), {"code": args.code, "cases": args.only or "all", "note": args.note}]
-    made[-1] |= golden_runs.about()
+    made[-1] |= machine.about()
     cases: dict[str, Any] = {}
     clock = time.perf_counter()
     for name, case in CASES.items():

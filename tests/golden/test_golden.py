@@ -13,10 +13,11 @@ import golden_runs
 import pytest
 from golden_cases import CASES
 
+import machine
 import patrac_native as pn
 
 STORED: dict[str, Any] = json.loads(golden_runs.FILE.read_text())
-HERE = golden_runs.processor()
+HERE = machine.processor()
 MADE = STORED["made"][-1]
 LEVELS = pn.build_info()["SIMD levels"].split(", ")
 
