@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from patrac_native.network.network import ACTIVATIONS, Network, TrainingHistory
+from patrac_native.network.activations import ACTIVATIONS
+from patrac_native.network.network import Network, TrainingHistory
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -77,7 +78,7 @@ def test_tails_of_activations_are_accurate(activation: str) -> None:
 @settings(max_examples=25, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 7), min_size=2, max_size=6),
-    activation=st.sampled_from(ACTIVATIONS),
+    activation=st.sampled_from(list(ACTIVATIONS)),
     seed=st.integers(0, 1000),
 )
 def test_torch_round_trip(sizes: list[int], activation: str, seed: int) -> None:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from patrac_native.model.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
-from patrac_native.network.network import ACTIVATIONS, Network
+from patrac_native.network.activations import ACTIVATIONS
+from patrac_native.network.network import Network
 from patrac_native.training.training import OPTIMIZERS, PAPER_TRAINING, train
 
 torch = pytest.importorskip("torch")

@@ -207,8 +207,8 @@ def test_class_probabilities_are_judged_under_their_name() -> None:
 CHAINS = np.ones(4)
 SOUND = Evidence(
     quantity="f",
-    architecture="mix",
-    kernel={"name": "pcnl", "delta": None, "adapt": "warmup"},
+    architecture=pn.Mix,
+    kernel=pn.PCNL(),
     n_draws=1000,
     thin=10,
     max_rhat=1.01,
@@ -312,11 +312,11 @@ def test_a_stuck_chain_does_not_hide_how_the_others_fit() -> None:
     assert verdict.grade == "good"
 
 
-@pytest.mark.parametrize("name", ["exact", "elliptical_slice"])
-def test_kernels_that_never_reject_are_not_judged_by_acceptance(name: str) -> None:
-    evidence = replace(SOUND, kernel={"name": name}, acceptance_rate=CHAINS, step_size=np.nan * CHAINS, max_rhat=1.02)
+@pytest.mark.parametrize("kernel", [pn.Exact(), pn.EllipticalSlice()])
+def test_kernels_that_never_reject_are_not_judged_by_acceptance(kernel: pn.Kernel) -> None:
+    evidence = replace(SOUND, kernel=kernel, acceptance_rate=CHAINS, step_size=np.nan * CHAINS, max_rhat=1.02)
     verdict = judge(evidence)
-    if name == "exact":  # independent draws: an R-hat of 1.02 is chance, and more draws, not thinning, help
+    if kernel.is_independent:  # independent draws: an R-hat of 1.02 is chance, and more draws, not thinning, help
         assert verdict.grade == "good" and str(verdict).startswith("good: independent draws")
         few = judge(replace(evidence, min_ess_bulk=200.0))
         assert few.findings[0].remedy == "run longer, draws=2000." and "R-hat" not in few.findings[0].what

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.diagnostics import ConvergenceSummary
+from patrac_native.model.architectures import Architecture
 from patrac_native.model.fit_quality import FitQuality
+from patrac_native.model.kernels import Kernel, kernel_from_dict
 from patrac_native.validation.checks import FloatArray
 
 if TYPE_CHECKING:
@@ -25,10 +26,8 @@ class Evidence:
     ----------
     quantity : str
         "f" or "class probabilities".
-    architecture : str
-        Its name: "full", "mix", "out", "sep" or "custom".
-    kernel : mapping
-        As `Kernel.to_dict` returns it.
+    architecture : type of Architecture
+    kernel : Kernel
     n_draws, thin : int
         Kept states of a chain, and steps for each.
     max_rhat, min_ess_bulk, max_mcse : float
@@ -53,8 +52,8 @@ class Evidence:
     """
 
     quantity: str
-    architecture: str
-    kernel: Mapping[str, Any]
+    architecture: type[Architecture]
+    kernel: Kernel
     n_draws: int
     thin: int
     max_rhat: float
@@ -104,8 +103,8 @@ def gather(
     fit = settings.get("fit")
     return Evidence(
         quantity=quantity,
-        architecture=draws.network.architecture.name,
-        kernel=settings["kernel"],
+        architecture=type(draws.network.architecture),
+        kernel=kernel_from_dict(settings["kernel"]),
         n_draws=draws.n_draws,
         thin=thin,
         max_rhat=function.max_rhat,

@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from patrac_native.draws.evidence import Evidence
 from patrac_native.model.fit_quality import FitQuality
-from patrac_native.model.kernels import PCN, PCNL
 
 # From best to worst; the worst finding decides.
 GOOD, LOOK, DO_NOT_USE = GRADES = ("good", "look", "do not use")
@@ -34,12 +33,6 @@ NONFINITE_BAD = 0.01
 # Share of what the network gains on a constant: draws that gain more than so much on the network show that training
 # stopped short. A penalty that differs from the prior, or nodes that Sep adds, account for less.
 FIT_GAIN = 0.1
-# Kernels that accept or reject, with their names in this package and of their step size, and the largest it may be.
-_METROPOLIS = {
-    "pcn": ("PCN", "beta", PCN.step_size_max),
-    "pcnl": ("PCNL", "delta", PCNL.step_size_max),
-    "mgrad": ("MGrad", "delta", math.inf),
-}
 
 
 @dataclass(frozen=True)
@@ -67,22 +60,21 @@ class Finding:
 def facts_of(e: Evidence) -> str:
     """R-hat and ESS; R-hat tests nothing where draws are independent by construction."""
     ess = f"smallest bulk ESS {_number(e.min_ess_bulk)} of {e.quantity}"
-    if e.kernel["name"] == "exact":
+    if e.kernel.is_independent:
         return f"independent draws, {ess}"
     return f"largest R-hat {_number(e.max_rhat, 3)}, {ess}"
 
 
 def _convergence_grade(e: Evidence) -> str:
     """By R-hat and ESS alone."""
-    if e.kernel["name"] != "exact" and not e.max_rhat <= RHAT_GOOD:
+    if not e.kernel.is_independent and not e.max_rhat <= RHAT_GOOD:
         return DO_NOT_USE if e.max_rhat > RHAT_USABLE else LOOK
     return GOOD if e.min_ess_bulk >= ESS_GOOD else LOOK
 
 
 def move_findings(e: Evidence) -> list[Finding]:
     """Chains that stand still, and step sizes far too large or far too small."""
-    kernel = _METROPOLIS.get(e.kernel["name"])
-    if kernel is None:
+    if e.kernel.step_size_name is None:  # every step moves, or draws are independent
         return []
     still = (e.longest_still >= STILL_LOOK * e.steps) & (e.longest_still >= STILL_STEPS)
     narrow = e.spread < SPREAD_BAD * np.median(e.spread)
@@ -90,7 +82,7 @@ def move_findings(e: Evidence) -> list[Finding]:
     # Most chains rejecting is the step size; one among others that move is that chain's place.
     too_large = low if low.mean() > 0.5 else low & ~stuck
     stuck &= ~too_large
-    too_small = (e.acceptance_rate > ACCEPTANCE_HIGH) & (e.step_size < kernel[2])
+    too_small = (e.acceptance_rate > ACCEPTANCE_HIGH) & (e.step_size < e.kernel.step_size_max)
     bad = (e.longest_still >= STILL_BAD * e.steps) & still | narrow
     findings = []
     if stuck.any():
@@ -131,8 +123,7 @@ def _stuck_words(e: Evidence, stuck: npt.NDArray[np.bool_], still: npt.NDArray[n
 
 def _step_remedy(e: Evidence, other: str) -> str:
     """What to do about a step size; what exactly depends on who chose it."""
-    name, argument, _ = _METROPOLIS[e.kernel["name"]]
-    given = e.kernel.get(argument)
+    name, given = type(e.kernel).__name__, e.kernel.step_size
     if given is not None:
         return f"leave the step size to the warm-up, {name}(), or give {other} than {name}({given:g})."
     return f"adapt the step size for longer, warmup={_longer_warmup(e)}; if that does not help, standardise X and y."
@@ -153,11 +144,11 @@ def nonfinite_findings(e: Evidence) -> list[Finding]:
 
 def convergence_findings(e: Evidence, causes: Sequence[Finding]) -> list[Finding]:
     """R-hat and effective sample size, of the summarised quantity and of the log-likelihood."""
-    exact, findings = e.kernel["name"] == "exact", []
+    exact, findings = e.kernel.is_independent, []
     first = "see the finding on step size or stuck chains; " if causes else ""
     longer = min(100, max(2, math.ceil(ESS_GOOD / max(e.min_ess_bulk, 1.0)))) if e.min_ess_bulk > 0 else 100
     more = f"draws={longer * e.n_draws}" if exact else f"thin={longer * e.thin}"
-    kernel = ', or kernel="auto", whose steps go further' if e.kernel["name"] in ("pcn", "pcnl") else ""
+    kernel = ', or kernel="auto", whose steps go further' if e.kernel.is_slow else ""
     ess = f"the smallest bulk ESS of {e.quantity} is {_number(e.min_ess_bulk)}"
     if not exact and e.max_rhat > RHAT_USABLE:
         parts = "the chains disagree" if e.n_chains > 1 else "the parts of the chain disagree"
@@ -197,7 +188,7 @@ def warmup_findings(e: Evidence) -> list[Finding]:
             f"step size and log-likelihood were not yet stable when the warm-up ended, after {e.warmup_steps:,} steps."
         )
         findings.append(Finding(LOOK, what, f"warm up longer, warmup={_longer_warmup(e)}."))
-    if e.kernel.get("adapt") == "always":
+    if e.kernel.adapt_always:
         what = "the step size adapted while sampling, so the chain does not leave the posterior exactly invariant."
         findings.append(Finding(LOOK, what, 'for inference, adapt="warmup".'))
     return findings
@@ -217,11 +208,10 @@ def fit_findings(e: Evidence) -> list[Finding]:
     network_fits, draws_fit = fit.network > fit.constant, draws > fit.constant
     network_far, draws_far = not fit.network >= fit.constant - slack, not draws >= fit.constant - slack
     numbers = _fit_numbers(fit, draws)
-    kept = {
-        "full": "ranks and prior variances are taken from it",
-        "sep": "it is part of every draw of f, and prior variances are taken from it",
-    }.get(e.architecture, "fixed parameters, ranks and prior variances are taken from it")
-    train = f"train again (more epochs, another learning_rate, smaller l2, standardised X and y): {kept}."
+    train = (
+        "train again (more epochs, another learning_rate, smaller l2, standardised X and y): "
+        f"{e.architecture.role_of_network}."
+    )
     if network_fits and draws_fit:
         # A mode fits at least as well as draws around it, about as well under a penalty of its own.
         if draws - fit.network <= max(slack, FIT_GAIN * (fit.network - fit.constant)):
@@ -234,7 +224,7 @@ def fit_findings(e: Evidence) -> list[Finding]:
     if draws_fit:
         what = f"the trained network fits the training data no better than a constant, though the draws do {numbers}."
         # What Sep adds makes up for a wrong fixed part at the data alone: elsewhere f still follows that part.
-        return [Finding(DO_NOT_USE if network_far and e.architecture == "sep" else LOOK, what, train)]
+        return [Finding(DO_NOT_USE if network_far and e.architecture.is_separate else LOOK, what, train)]
     if network_fits:
         what = f"the draws fit the training data no better than a constant, though the trained network does {numbers}."
         remedy = (
@@ -256,7 +246,7 @@ def _fit_numbers(fit: FitQuality, of_draws: float) -> str:
 
 def _better_start(e: Evidence) -> str:
     """What brings chains to the posterior that began or stayed far from it."""
-    start = "" if e.init == "map" or e.architecture == "sep" else 'start every chain at init="map" and '
+    start = "" if e.init == "map" or e.architecture.is_separate else 'start every chain at init="map" and '
     return f"{start}warm up longer, warmup={_longer_warmup(e)}"
 
 

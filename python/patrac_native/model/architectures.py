@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -12,6 +13,7 @@ import numpy.typing as npt
 
 from patrac_native.network.network import Network
 from patrac_native.validation.checks import check_count
+from patrac_native.validation.complete import Complete, by_name
 
 BoolArray = npt.NDArray[np.bool_]
 Masks = tuple[list[BoolArray], list[BoolArray]]
@@ -46,21 +48,28 @@ def rank_nodes(net: Network) -> list[npt.NDArray[np.intp]]:
     return ranking
 
 
-class Architecture:
+class Architecture(Complete, abstract=True):
     """Base class: a rule that says which parameters are sampled.
 
     Attributes
     ----------
     name : str
-        "full", "mix", "out", "sep" or "custom".
+        As files know it, such as "mix".
+    is_separate : bool
+        Whether the sampled parameters are a network of their own, whose output is added to that of the trained one.
+    role_of_network : str
+        What a posterior takes from the trained network, in words.
     """
 
     name: ClassVar[str]
+    is_separate: ClassVar[bool] = False
+    role_of_network: ClassVar[str] = "fixed parameters, ranks and prior variances are taken from it"
 
     def label(self) -> str:
         """Return a short label for tables and figures, such as "Mix(5)"."""
         return self.name.capitalize()
 
+    @abstractmethod
     def masks(self, net: Network, permutations: Permutations) -> Masks:
         """Say which parameters of the sampled network are Bayesian.
 
@@ -82,15 +91,23 @@ class Architecture:
             If the architecture does not fit the network: k larger than a layer, masks of other shapes, or a network
             without hidden layer for Mix, Out or Sep.
         """
-        raise NotImplementedError
 
     def sampled_layer_sizes(self, net: Network) -> tuple[int, ...]:
         """Return the widths of the network whose parameters are sampled: those of `net`, except for Sep."""
         return net.layer_sizes
 
+    @abstractmethod
+    def arguments(self) -> dict[str, Any]:
+        """Return the constructor's arguments as JSON-able values."""
+
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-able content from which `architecture_from_dict` rebuilds the architecture."""
-        return {"name": self.name}
+        return {"name": self.name, **self.arguments()}
+
+    @classmethod
+    def from_arguments(cls, content: Mapping[str, Any]) -> Architecture:
+        """Rebuild the architecture from what `arguments` returned."""
+        return cls(**content)
 
 
 @dataclass(frozen=True)
@@ -98,10 +115,15 @@ class Full(Architecture):
     """Every parameter is Bayesian; the only architecture besides Custom for a network without hidden layer."""
 
     name: ClassVar[str] = "full"
+    role_of_network: ClassVar[str] = "ranks and prior variances are taken from it"
 
     def masks(self, net: Network, permutations: Permutations) -> Masks:
         """All True; see `Architecture.masks`."""
         return _empty_masks(net.layer_sizes, fill=True)
+
+    def arguments(self) -> dict[str, Any]:
+        """Return nothing: there are none."""
+        return {}
 
 
 @dataclass(frozen=True)
@@ -137,9 +159,9 @@ class Mix(Architecture):
             bias_masks[layer][: bayesian[layer + 1]] = True
         return weight_masks, bias_masks
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-able content."""
-        return {"name": self.name, "k": _plain_k(self.k)}
+    def arguments(self) -> dict[str, Any]:
+        """Return k."""
+        return {"k": _plain_k(self.k)}
 
 
 @dataclass(frozen=True)
@@ -171,9 +193,9 @@ class Out(Architecture):
         bias_masks[-1][:] = True
         return weight_masks, bias_masks
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-able content."""
-        return {"name": self.name, "k": self.k}
+    def arguments(self) -> dict[str, Any]:
+        """Return k."""
+        return {"k": self.k}
 
 
 @dataclass(frozen=True)
@@ -188,6 +210,8 @@ class Sep(Architecture):
 
     k: int | tuple[int, ...]
     name: ClassVar[str] = "sep"
+    is_separate: ClassVar[bool] = True
+    role_of_network: ClassVar[str] = "it is part of every draw of f, and prior variances are taken from it"
 
     def __init__(self, k: int | Sequence[int]) -> None:
         object.__setattr__(self, "k", _check_k(k, "Sep"))
@@ -204,9 +228,9 @@ class Sep(Architecture):
         """Return (d, k, ..., k, m)."""
         return (net.layer_sizes[0], *_k_per_layer(self.k, net, "Sep"), net.layer_sizes[-1])
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-able content."""
-        return {"name": self.name, "k": _plain_k(self.k)}
+    def arguments(self) -> dict[str, Any]:
+        """Return k."""
+        return {"k": _plain_k(self.k)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,19 +284,28 @@ class Custom(Architecture):
         weight_masks = [mask[np.ix_(orders[layer + 1], orders[layer])] for layer, mask in enumerate(self.weight_masks)]
         return weight_masks, [mask[orders[layer + 1]] for layer, mask in enumerate(self.bias_masks)]
 
-    def to_dict(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """Return JSON-able content: for each mask its shape and the flat indices of its True entries."""
 
         def content(masks: Sequence[BoolArray]) -> list[dict[str, list[int]]]:
             return [{"shape": list(mask.shape), "true": np.flatnonzero(mask).tolist()} for mask in masks]
 
-        return {"name": self.name, "weight_masks": content(self.weight_masks), "bias_masks": content(self.bias_masks)}
+        return {"weight_masks": content(self.weight_masks), "bias_masks": content(self.bias_masks)}
+
+    @classmethod
+    def from_arguments(cls, content: Mapping[str, Any]) -> Custom:
+        """Rebuild from `arguments`."""
+        return cls(_masks_from(content["weight_masks"]), _masks_from(content["bias_masks"]))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Custom) and self.to_dict() == other.to_dict()
 
     def __hash__(self) -> int:
         return hash(repr(self.to_dict()))
+
+
+# Every architecture by the name under which files know it.
+ARCHITECTURES: dict[str, type[Architecture]] = by_name((Full, Mix, Out, Sep, Custom))
 
 
 def architecture_from_dict(content: Mapping[str, Any]) -> Architecture:
@@ -284,17 +317,9 @@ def architecture_from_dict(content: Mapping[str, Any]) -> Architecture:
         If the name is unknown.
     """
     name = content.get("name")
-    if name == "full":
-        return Full()
-    if name == "mix":
-        return Mix(content["k"])
-    if name == "out":
-        return Out(content["k"])
-    if name == "sep":
-        return Sep(content["k"])
-    if name == "custom":
-        return Custom(_masks_from(content["weight_masks"]), _masks_from(content["bias_masks"]))
-    raise ValueError(f"architecture name must be one of full, mix, out, sep, custom; got {name!r}.")
+    if name not in ARCHITECTURES:
+        raise ValueError(f"architecture name must be one of {', '.join(ARCHITECTURES)}; got {name!r}.")
+    return ARCHITECTURES[name].from_arguments({key: value for key, value in content.items() if key != "name"})
 
 
 def _empty_masks(layer_sizes: Sequence[int], *, fill: bool = False) -> Masks:

@@ -3,53 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.network.activations import ACTIVATIONS, check_activation
 from patrac_native.network.files import load_arrays, save_arrays
+from patrac_native.network.torch_exchange import build_module, read_module
 from patrac_native.validation.checks import FloatArray, as_real_array, check_inputs
 
 if TYPE_CHECKING:
     import torch
 
-ACTIVATIONS = ("tanh", "relu", "gelu", "silu", "sigmoid")
-
 StopReason = Literal["patience", "max_epochs", "interrupted", "non-finite"]
-
-
-def apply_activation(name: str, z: FloatArray) -> FloatArray:
-    """Apply an activation entrywise in float64.
-
-    Parameters
-    ----------
-    name : str
-        One of `ACTIVATIONS`. "gelu" is the exact form z Phi(z) = z (1 + erf(z / sqrt 2)) / 2, torch's default.
-    z : ndarray
-        Pre-activations of any shape.
-
-    Returns
-    -------
-    ndarray of float64
-        Of the shape of `z`.
-    """
-    if name == "tanh":
-        return np.tanh(z)
-    if name == "relu":
-        return np.maximum(z, 0.0)
-    from scipy.special import expit, ndtr
-
-    # expit and the normal distribution function keep their relative accuracy in the negative tail,
-    # where 1 + tanh and 1 + erf cancel.
-    functions: dict[str, Callable[[FloatArray], FloatArray]] = {
-        "gelu": lambda value: value * ndtr(value),
-        "silu": lambda value: value * expit(value),
-        "sigmoid": expit,
-    }
-    return functions[name](z)
 
 
 @dataclass(frozen=True)
@@ -147,8 +116,6 @@ class Network:
         *,
         history: TrainingHistory | None = None,
     ) -> None:
-        if activation not in ACTIVATIONS:
-            raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}; got {activation!r}.")
         if len(weights) == 0:
             raise ValueError("weights is empty; a network needs at least one layer (one matrix of shape (m, d)).")
         if len(weights) != len(biases):
@@ -169,7 +136,7 @@ class Network:
                     f"weights[{layer}] must have {self.weights[layer - 1].shape[0]} columns, one for each row of "
                     f"weights[{layer - 1}]; got shape {w.shape}. Rows are the layer's own nodes: transpose if needed."
                 )
-        self.activation = activation
+        self.activation = check_activation(activation)
         self.history = history
 
     @property
@@ -208,7 +175,7 @@ class Network:
         values = check_inputs(X, self.layer_sizes[0])
         for layer, (w, b) in enumerate(zip(self.weights, self.biases, strict=True)):
             if layer > 0:
-                values = apply_activation(self.activation, values)
+                values = ACTIVATIONS[self.activation].apply(values)
             values = values @ w.T + b
         return values
 
@@ -259,7 +226,7 @@ class Network:
         Parameters
         ----------
         module : torch.nn.Linear or torch.nn.Sequential
-            Linear layers with one kind of activation (Tanh, ReLU, GELU, SiLU or Sigmoid) between each two of them.
+            Linear layers with one kind of activation (of `ACTIVATIONS`, such as Tanh) between each two of them.
             Nested Sequential, Identity, Dropout (which does nothing at prediction) and a Flatten in front are passed
             over; Linear(bias=False) gets zero biases. Any dtype and device.
 
@@ -275,8 +242,6 @@ class Network:
         ValueError
             If the layers are not in the order above, activations are mixed, or a parameter is not finite.
         """
-        from patrac_native.network.torch_exchange import read_module
-
         return cls(*read_module(module))
 
     def to_torch(self, dtype: torch.dtype | None = None) -> torch.nn.Sequential:
@@ -292,9 +257,7 @@ class Network:
         torch.nn.Sequential
             Linear layers with the activation between them, on the CPU; torch's random state is not touched.
         """
-        from patrac_native.network.torch_exchange import build_module
-
-        return build_module(self, dtype)
+        return build_module(self.weights, self.biases, self.activation, dtype)
 
     def to_arrays(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return the JSON-able part of the network and its arrays, as `from_arrays` takes them."""

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from patrac_native.network.activations import ACTIVATIONS
 from patrac_native.validation.checks import FloatArray
 
 if TYPE_CHECKING:
     import torch
 
-    from patrac_native.network.network import Network
-
 _SUPPORTED = (
-    "Supported: Linear layers with one kind of activation between them (Tanh, ReLU, GELU(approximate='none'), SiLU, "
-    "Sigmoid), Dropout, Identity, nested Sequential, and Flatten in front."
+    "Supported: Linear layers with one kind of activation between them ("
+    + ", ".join(activation.torch_label for activation in ACTIVATIONS.values())
+    + "), Dropout, Identity, nested Sequential, and Flatten in front."
 )
 
 
@@ -67,23 +67,18 @@ def read_module(module: torch.nn.Module) -> tuple[list[FloatArray], list[FloatAr
     return weights, biases, activations[0] if activations else "tanh"
 
 
-def build_module(net: Network, dtype: torch.dtype | None = None) -> torch.nn.Sequential:
-    """Return a Sequential with the parameters of `net` in `dtype` (default float64)."""
+def build_module(
+    weights: Sequence[FloatArray], biases: Sequence[FloatArray], activation: str, dtype: torch.dtype | None = None
+) -> torch.nn.Sequential:
+    """Return a Sequential with the parameters of a network in `dtype` (default float64)."""
     import torch
     from torch import nn
 
-    kinds: dict[str, type[nn.Module]] = {
-        "tanh": nn.Tanh,
-        "relu": nn.ReLU,
-        "gelu": nn.GELU,
-        "silu": nn.SiLU,
-        "sigmoid": nn.Sigmoid,
-    }
     dtype = torch.float64 if dtype is None else dtype
     layers: list[nn.Module] = []
-    for w, b in zip(net.weights, net.biases, strict=True):
+    for w, b in zip(weights, biases, strict=True):
         if layers:
-            layers.append(kinds[net.activation]())
+            layers.append(ACTIVATIONS[activation].torch_module())
         # On the meta device the layer's own initialisation draws nothing from torch's global generator.
         linear = nn.Linear(w.shape[1], w.shape[0], device="meta")
         linear.weight = nn.Parameter(torch.tensor(w, dtype=dtype))
@@ -111,18 +106,23 @@ def _kind(layer: torch.nn.Module, *, first: bool) -> str | None:
     # A subclass with its own forward is not what its base class says.
     if isinstance(layer, nn.Linear):
         return "linear" if type(layer).forward is nn.Linear.forward else None
-    if isinstance(layer, nn.GELU):
-        return "gelu" if layer.approximate == "none" else None
     if isinstance(layer, nn.Flatten):
         return "" if first and layer.start_dim == 1 and layer.end_dim == -1 else None
-    names: dict[type[nn.Module], str] = {nn.Tanh: "tanh", nn.ReLU: "relu", nn.SiLU: "silu", nn.Sigmoid: "sigmoid"}
-    return names.get(type(layer), "" if type(layer) in (nn.Identity, nn.Dropout) else None)
+    if type(layer) in (nn.Identity, nn.Dropout):
+        return ""
+    return next((name for name, activation in ACTIVATIONS.items() if activation.is_module(layer)), None)
 
 
 def _describe(layer: torch.nn.Module) -> str:
-    """Return the class name, with the setting that matters where one does."""
-    approximate = getattr(layer, "approximate", "none")
-    return type(layer).__name__ + (f"(approximate={approximate!r})" if approximate != "none" else "")
+    """Return the class name, with the settings that make it another activation than that of its class."""
+    settings = [
+        f"{name}={getattr(layer, name)!r}"
+        for activation in ACTIVATIONS.values()
+        if activation.torch_name == type(layer).__name__
+        for name, value in activation.torch_settings.items()
+        if getattr(layer, name) != value
+    ]
+    return type(layer).__name__ + (f"({', '.join(settings)})" if settings else "")
 
 
 def _alternating() -> Iterator[bool]:

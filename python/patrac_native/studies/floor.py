@@ -9,19 +9,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from patrac_native.engine import _core
+from patrac_native.network.activations import ACTIVATIONS
 
 if TYPE_CHECKING:
     from patrac_native.model.posterior import Posterior
 
 MULTIPLY_ADD, NORMAL = "multiply_add", "normal"
-# What one value of an activation, and of its derivative where that is not a product of what is there, needs.
-ACTIVATION_FUNCTIONS: dict[str, tuple[str, ...]] = {
-    "tanh": ("tanh",),
-    "relu": (),
-    "gelu": ("erf", "gauss"),
-    "silu": ("sigmoid",),
-    "sigmoid": ("sigmoid",),
-}
 # Processor seconds of one timing: far above the cost of a call and of reading the clock.
 _TIMING_SECONDS = 0.01
 _TIMINGS = 7
@@ -115,7 +108,7 @@ def operations(post: Posterior) -> dict[str, int]:
         reverse = rows * layer["varying_sources"]
         counts[MULTIPLY_ADD] += n * (forward + reverse + layer["gradient_block"])
         if not is_output:
-            for name in ACTIVATION_FUNCTIONS[post.net.activation]:
+            for name in ACTIVATIONS[post.net.activation].elementary:
                 counts[name] = counts.get(name, 0) + n * rows
     outputs = layers[-1]["nodes"]
     for name, count in post.likelihood.elementary_functions(outputs).items():

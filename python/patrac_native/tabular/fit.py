@@ -13,11 +13,11 @@ import numpy as np
 
 from patrac_native.model.architectures import Architecture, Full, Mix, Out, Sep
 from patrac_native.model.choice import choose_kernel
-from patrac_native.model.kernels import Exact
 from patrac_native.model.likelihoods import Categorical, Gaussian, Likelihood
 from patrac_native.model.posterior import Posterior
 from patrac_native.model.prior import ALPHA_BOUNDS, TraceClassPrior
-from patrac_native.network.network import ACTIVATIONS, Network
+from patrac_native.network.activations import ACTIVATIONS
+from patrac_native.network.network import Network
 from patrac_native.sampling.sampler import sample
 from patrac_native.sampling.warmup import Warmup, paper_warmup
 from patrac_native.tabular.preprocessing import IMPUTATIONS, TASKS, Preprocessor, check_target, guess_task
@@ -84,7 +84,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--architecture", choices=("full", "mix", "out", "sep"), default="mix", help="default mix")
     add("--k", type=int, nargs="+", metavar="K", help="Bayesian nodes a layer: 5 for mix and sep, up to 45 for out")
     add("--hidden", type=int, nargs="+", default=[50, 50], metavar="N", help="hidden widths; default 50 50")
-    add("--activation", choices=ACTIVATIONS, default="tanh", help="default tanh")
+    add("--activation", choices=list(ACTIVATIONS), default="tanh", help="default tanh")
     add("--l2", type=float, help="penalty of the training; default: chosen on validation rows")
     add("--epochs", type=int, help="largest number of training epochs; default by the number of rows")
     add(
@@ -147,7 +147,7 @@ def run(args: argparse.Namespace) -> int:
     architecture = _architecture(args)
     prior = _fit_prior(net, args.alpha)
     post = Posterior(net, architecture, prior, likelihood, data.X, data.y, dtype=args.dtype)
-    independent = isinstance(choose_kernel(post)[0], Exact)
+    independent = choose_kernel(post)[0].is_independent
     thin = args.thin or (1 if independent else default_thin(post))
     warmup = Warmup(()) if independent and args.warmup is None else _warmup(args.warmup, thin, args.draws)
     steps = warmup.steps if isinstance(warmup, Warmup) else warmup

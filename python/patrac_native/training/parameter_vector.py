@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+from patrac_native.network.activations import ACTIVATIONS
 
 if TYPE_CHECKING:
     import torch
@@ -32,15 +34,8 @@ def initial_parameters(sizes: Sequence[int], dtype: torch.dtype, generator: torc
 def forward(theta: torch.Tensor, sizes: Sequence[int], activation: str, X: torch.Tensor) -> torch.Tensor:
     """Evaluate the network of the parameter vector, shape (n, m)."""
     import torch
-    from torch.nn import functional
 
-    apply: Callable[[torch.Tensor], torch.Tensor] = {
-        "tanh": torch.tanh,
-        "relu": torch.relu,
-        "gelu": functional.gelu,
-        "silu": functional.silu,
-        "sigmoid": torch.sigmoid,
-    }[activation]
+    apply = ACTIVATIONS[activation].torch_module().forward
     shapes = parameter_shapes(sizes)
     parts = torch.split(theta, [math.prod(shape) for shape in shapes])
     values = X

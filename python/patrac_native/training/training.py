@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.model.likelihoods import Gaussian, Likelihood
-from patrac_native.network.network import ACTIVATIONS, Network, StopReason, TrainingHistory
+from patrac_native.network.activations import check_activation
+from patrac_native.network.network import Network, StopReason, TrainingHistory
 from patrac_native.training.parameter_vector import forward, initial_parameters, unpack
 from patrac_native.validation.checks import (
     check_count,
@@ -129,8 +130,7 @@ def train(
         non-finite, or if Ctrl-C ended the training; the best parameters so far are returned in each case.
     """
     sizes = check_layer_sizes(layer_sizes)
-    if activation not in ACTIVATIONS:
-        raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}; got {activation!r}.")
+    check_activation(activation)
     if dtype not in ("float32", "float64"):
         raise ValueError(f"dtype must be 'float32' or 'float64'; got {dtype!r}.")
     likelihood = Gaussian(1.0) if likelihood is None else likelihood

@@ -1,73 +1,13 @@
-"""The transition kernels (docs/method.md, section 6): what `sample` may be asked to run."""
+"""The Crank-Nicolson family: pCN without the gradient, pCNL and mGrad with it (docs/method.md, section 6)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
+from patrac_native.model.kernels.base import Kernel
 from patrac_native.validation.checks import check_nonnegative, check_positive
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """Base class of the kernels.
-
-    Attributes
-    ----------
-    name : str
-        As the compiled core knows it.
-    step_size_max : float
-        Largest step size that the adaptation may reach.
-    default_step_size : float or None
-        Step size of the first step where none is given; None for a kernel without one.
-    """
-
-    name: ClassVar[str]
-    step_size_max: ClassVar[float] = math.inf
-    default_step_size: ClassVar[float | None] = None
-
-    @property
-    def accept_target(self) -> float:
-        """Mean acceptance probability that the default warm-up aims at; NaN for a kernel without a step size."""
-        return math.nan
-
-    @property
-    def persistence(self) -> float:
-        """Share of the noise that a step keeps of the step before."""
-        return 0.0
-
-    @property
-    def adapt_always(self) -> bool:
-        """Whether the step size keeps adapting while sampling."""
-        return False
-
-    @property
-    def collapse(self) -> bool:
-        """Whether the output weights are integrated out."""
-        return False
-
-    @property
-    def step_size(self) -> float | None:
-        """The given step size, or None for one found in warm-up or a kernel without one."""
-        return None
-
-    @property
-    def adapts(self) -> bool:
-        """Whether warm-up has a step size to find."""
-        return self.default_step_size is not None and self.step_size is None
-
-    @property
-    def starting_step_size(self) -> float:
-        """Step size of the first step; NaN for a kernel without one."""
-        if self.step_size is not None:
-            return self.step_size
-        return math.nan if self.default_step_size is None else self.default_step_size
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-able content."""
-        return {"name": self.name, **asdict(self)}
 
 
 @dataclass(frozen=True)
@@ -86,6 +26,11 @@ class PCN(Kernel):
 
     beta: float | None = None
     name: ClassVar[str] = "pcn"
+    runs_on_devices: ClassVar[bool] = True
+    is_independent: ClassVar[bool] = False
+    is_rotation_invariant: ClassVar[bool] = True
+    is_slow: ClassVar[bool] = True
+    step_size_name: ClassVar[str | None] = "beta"
     step_size_max: ClassVar[float] = 1.0
     default_step_size: ClassVar[float | None] = 0.01
 
@@ -93,23 +38,36 @@ class PCN(Kernel):
         _check_step_size(self.beta, "beta", "PCN", self.step_size_max)
 
     @property
-    def step_size(self) -> float | None:
-        """beta."""
-        return self.beta
-
-    @property
     def accept_target(self) -> float:
         """0.3."""
         return 0.3
 
+    @property
+    def persistence(self) -> float:
+        """0."""
+        return 0.0
+
+    @property
+    def adapt_always(self) -> bool:
+        """False."""
+        return False
+
+    @property
+    def collapse(self) -> bool:
+        """False: without gradients there is nothing to collapse for."""
+        return False
+
 
 @dataclass(frozen=True)
-class _GradientKernel(Kernel):
+class _GradientKernel(Kernel, abstract=True):
     """What the kernels with a gradient share: delta, the collapsed output layer and the adaptation while sampling."""
 
     delta: float | None = None
     collapse: bool = False
     adapt: str = "warmup"
+    runs_on_devices: ClassVar[bool] = True
+    is_independent: ClassVar[bool] = False
+    step_size_name: ClassVar[str | None] = "delta"
 
     def __post_init__(self) -> None:
         owner = type(self).__name__
@@ -118,11 +76,6 @@ class _GradientKernel(Kernel):
             raise TypeError(f"collapse of {owner} must be True or False; got {self.collapse!r}.")
         if self.adapt not in ("warmup", "always"):
             raise ValueError(f'adapt of {owner} must be "warmup" or "always"; got {self.adapt!r}.')
-
-    @property
-    def step_size(self) -> float | None:
-        """delta."""
-        return self.delta
 
     @property
     def adapt_always(self) -> bool:
@@ -153,6 +106,8 @@ class PCNL(_GradientKernel):
     """
 
     name: ClassVar[str] = "pcnl"
+    is_rotation_invariant: ClassVar[bool] = True
+    is_slow: ClassVar[bool] = True
     step_size_max: ClassVar[float] = 2.0
     default_step_size: ClassVar[float | None] = 1e-4
 
@@ -160,6 +115,11 @@ class PCNL(_GradientKernel):
     def accept_target(self) -> float:
         """0.6."""
         return 0.6
+
+    @property
+    def persistence(self) -> float:
+        """0."""
+        return 0.0
 
 
 @dataclass(frozen=True)
@@ -193,6 +153,9 @@ class MGrad(_GradientKernel):
 
     persistence: float = 0.0
     name: ClassVar[str] = "mgrad"
+    is_rotation_invariant: ClassVar[bool] = False
+    is_slow: ClassVar[bool] = False
+    step_size_max: ClassVar[float] = math.inf
     default_step_size: ClassVar[float | None] = 1e-4
 
     def __post_init__(self) -> None:
@@ -206,54 +169,9 @@ class MGrad(_GradientKernel):
         return 0.85 if self.persistence else 0.55
 
 
-@dataclass(frozen=True)
-class EllipticalSlice(Kernel):
-    """Elliptical slice sampling: gradient-free and without a step size, the fallback where tuning fails.
-
-    Moves along the ellipse through the state and a prior draw; every step moves and evaluates l a few times.
-
-    References
-    ----------
-    Murray, Adams & MacKay (2010), Elliptical slice sampling. AISTATS.
-    """
-
-    name: ClassVar[str] = "elliptical_slice"
-
-
-@dataclass(frozen=True)
-class Exact(Kernel):
-    """Independent draws, no chain: for a Gaussian likelihood with no Bayesian parameter below the last layer.
-
-    The posterior is then that of Bayesian linear regression. With `Gaussian(variance="sampled")` the draws alternate
-    with those of the variance, each from its exact conditional law: a chain, with hardly any memory.
-    """
-
-    name: ClassVar[str] = "exact"
-
-
-_KERNELS: dict[str, type[Kernel]] = {kernel.name: kernel for kernel in (PCN, PCNL, MGrad, EllipticalSlice, Exact)}
-
-
-def kernel_from_dict(content: Mapping[str, Any]) -> Kernel:
-    """Rebuild a kernel from what its `to_dict` returned; ValueError for an unknown name."""
-    name = content.get("name")
-    if name not in _KERNELS:
-        raise ValueError(f"kernel name must be one of {', '.join(_KERNELS)}; got {name!r}.")
-    return _KERNELS[name](**{key: value for key, value in content.items() if key != "name"})
-
-
-def short_name(content: Mapping[str, Any]) -> str:
-    """How a kernel's `to_dict` would be written, defaults left out: "MGrad(collapse=True)"."""
-    kernel = kernel_from_dict(content)
-    given = {field.name: getattr(kernel, field.name) for field in fields(kernel)}
-    defaults = type(kernel)()
-    shown = [f"{key}={value!r}" for key, value in given.items() if value != getattr(defaults, key)]
-    return f"{type(kernel).__name__}({', '.join(shown)})"
-
-
-def _check_step_size(value: float | None, name: str, owner: str, most: float) -> None:
-    """Raise unless value is None or in (0, most]."""
+def _check_step_size(value: float | None, name: str, owner: str, max_value: float) -> None:
+    """Raise unless value is None or in (0, max_value]."""
     if value is None:
         return
-    if not 0 < check_positive(value, f"{name} of {owner}") <= most:
-        raise ValueError(f"{name} of {owner} must be in (0, {most:g}]; got {value:g}.")
+    if not 0 < check_positive(value, f"{name} of {owner}") <= max_value:
+        raise ValueError(f"{name} of {owner} must be in (0, {max_value:g}]; got {value:g}.")

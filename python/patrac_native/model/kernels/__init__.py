@@ -1,0 +1,46 @@
+"""The transition kernels (docs/method.md, section 6): what `sample` may be asked to run.
+
+Public: Kernel, PCN, PCNL, MGrad, EllipticalSlice, Exact, the registry KERNELS, `kernel_from_dict` and `short_name`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from patrac_native.model.kernels.base import Kernel
+from patrac_native.model.kernels.crank_nicolson import PCN, PCNL, MGrad
+from patrac_native.model.kernels.elliptical_slice import EllipticalSlice
+from patrac_native.model.kernels.exact import Exact
+from patrac_native.validation.complete import by_name
+
+__all__ = [
+    "KERNELS",
+    "PCN",
+    "PCNL",
+    "EllipticalSlice",
+    "Exact",
+    "Kernel",
+    "MGrad",
+    "kernel_from_dict",
+    "short_name",
+]
+
+# Every kernel by the name under which the compiled core and files know it.
+KERNELS: dict[str, type[Kernel]] = by_name((PCN, PCNL, MGrad, EllipticalSlice, Exact))
+
+
+def kernel_from_dict(content: Mapping[str, Any]) -> Kernel:
+    """Rebuild a kernel from what its `to_dict` returned; ValueError for an unknown name."""
+    name = content.get("name")
+    if name not in KERNELS:
+        raise ValueError(f"kernel name must be one of {', '.join(KERNELS)}; got {name!r}.")
+    return KERNELS[name](**{key: value for key, value in content.items() if key != "name"})
+
+
+def short_name(content: Mapping[str, Any]) -> str:
+    """How a kernel's `to_dict` would be written, defaults left out: "MGrad(collapse=True)"."""
+    kernel = kernel_from_dict(content)
+    given = {field.name: getattr(kernel, field.name) for field in fields(kernel)}
+    defaults = type(kernel)()
+    shown = [f"{key}={value!r}" for key, value in given.items() if value != getattr(defaults, key)]
+    return f"{type(kernel).__name__}({', '.join(shown)})"

@@ -1,0 +1,101 @@
+"""The activations: for each its NumPy function, its torch module and what it costs, in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from patrac_native.validation.checks import FloatArray
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Activation:
+    """An activation applied entrywise.
+
+    Attributes
+    ----------
+    apply : callable
+        Float64 array of any shape to one of the same shape.
+    torch_name : str
+        Class of `torch.nn`.
+    torch_settings : mapping of str to Any
+        Attributes that a module of that class must have to be this activation; they are its defaults.
+    elementary : tuple of str
+        Elementary functions that the engine evaluates for one value and its derivative.
+    """
+
+    apply: Callable[[FloatArray], FloatArray]
+    torch_name: str
+    elementary: tuple[str, ...]
+    torch_settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def torch_module(self) -> torch.nn.Module:
+        """Return a torch module that applies the activation."""
+        from torch import nn
+
+        module: nn.Module = getattr(nn, self.torch_name)()
+        return module
+
+    def is_module(self, module: torch.nn.Module) -> bool:
+        """Return whether a torch module applies this activation; one of a subclass may do something else."""
+        from torch import nn
+
+        return type(module) is getattr(nn, self.torch_name) and all(
+            getattr(module, name) == value for name, value in self.torch_settings.items()
+        )
+
+    @property
+    def torch_label(self) -> str:
+        """The module as a user writes it, such as "GELU(approximate='none')"."""
+        settings = ", ".join(f"{name}={value!r}" for name, value in self.torch_settings.items())
+        return f"{self.torch_name}({settings})" if settings else self.torch_name
+
+
+def _gelu(z: FloatArray) -> FloatArray:
+    """z Phi(z) = z (1 + erf(z / sqrt 2)) / 2, torch's default.
+
+    The normal distribution function keeps its relative accuracy in the negative tail, where 1 + erf cancels.
+    """
+    from scipy.special import ndtr
+
+    value: FloatArray = z * ndtr(z)
+    return value
+
+
+def _silu(z: FloatArray) -> FloatArray:
+    """z / (1 + e^-z), by a logistic function that does not cancel in the negative tail."""
+    from scipy.special import expit
+
+    value: FloatArray = z * expit(z)
+    return value
+
+
+def _sigmoid(z: FloatArray) -> FloatArray:
+    """1 / (1 + e^-z)."""
+    from scipy.special import expit
+
+    value: FloatArray = expit(z)
+    return value
+
+
+# Every activation by the name under which the compiled core and files know it.
+ACTIVATIONS: dict[str, Activation] = {
+    "tanh": Activation(np.tanh, "Tanh", ("tanh",)),
+    "relu": Activation(lambda z: np.maximum(z, 0.0), "ReLU", ()),
+    "gelu": Activation(_gelu, "GELU", ("erf", "gauss"), {"approximate": "none"}),
+    "silu": Activation(_silu, "SiLU", ("sigmoid",)),
+    "sigmoid": Activation(_sigmoid, "Sigmoid", ("sigmoid",)),
+}
+
+
+def check_activation(name: str) -> str:
+    """Return the name of a known activation; ValueError for another."""
+    if not isinstance(name, str) or name not in ACTIVATIONS:
+        raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}; got {name!r}.")
+    return name
