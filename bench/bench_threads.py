@@ -120,7 +120,7 @@ def main() -> None:
     print()
     print(format_table(["us/step, one chain", *sides, "gain"], [[str(ROW_CASE), *medians, f"{gain:.2f}"]]))
     results["rows over threads"] = {"case": str(ROW_CASE), "microseconds": times, "gain": gain}
-    results["tile rows"] = posterior(ROW_CASE).core_model.tile_rows
+    results["tile rows"] = posterior(ROW_CASE).compiled.host.tile_rows
     if options.json:
         options.json.write_text(json.dumps({"build": pn.build_info(), "cases": results}, indent=1, default=str) + "\n")
 

@@ -43,7 +43,7 @@ def check_gradients(case: Case, reference: pn.Posterior, device: str) -> dict[st
     """
     post, rng = case.post, np.random.default_rng(2)
     theta = (case.start * (1 + 0.05 * rng.standard_normal((POINTS, post.dim)))).astype(post.dtype)
-    value, gradient = post.device_model(device).log_likelihood_and_grad(theta)
+    value, gradient = post.compiled.on_device(device).log_likelihood_and_grad(theta)
     expected_value, expected = reference.log_likelihood_and_grad(theta.astype(np.float64))
     error = np.linalg.norm(gradient - expected, axis=1) / np.linalg.norm(expected, axis=1)
     found = {

@@ -103,7 +103,9 @@ def test_a_device_gets_the_bits_of_floats(architecture: str, n: int, d: int, dty
     X = random_bytes(n, d)
     models = [posterior(x, "categorical", architecture, dtype=dtype) for x in (X, X.astype(dtype))]
     theta = np.stack([models[0].theta_map, 0.9 * models[0].theta_map]).astype(dtype)
-    (value, gradient), (expected, slope) = (post.device_model(device).log_likelihood_and_grad(theta) for post in models)
+    (value, gradient), (expected, slope) = (
+        post.compiled.on_device(device).log_likelihood_and_grad(theta) for post in models
+    )
     np.testing.assert_array_equal(value, expected)
     np.testing.assert_array_equal(gradient, slope)
 
@@ -115,7 +117,7 @@ def test_blocks_alone_read_a_wide_layer_that_others_shared(kind: str, device: st
     if kind == "floats":
         X = X.astype(np.float32) + np.float32(0.5)
     post = posterior(X, "categorical")
-    model = post.device_model(device)
+    model = post.compiled.on_device(device)
     assert model.layout(False, 1)["wide_inputs"] == kind and model.layout(False, 40)["wide_inputs"] == "none"
     theta = (post.theta_map * np.linspace(0.5, 1.0, 40)[:, None]).astype(np.float32)
     before = model.bytes
@@ -158,14 +160,14 @@ def test_a_wide_layer_is_kept_by_rows_and_by_features_alone(kind: str, most: flo
     post = posterior(given, "categorical")
     parameters = 8 * (post.dim + 64)  # an index and a value for each
     rows = 4 * 2 * 1.1 * len(X)
-    assert 0 < post.device_model(device).bytes - most * X.nbytes <= 0.1 * most * X.nbytes + parameters * 4 + rows
+    assert 0 < post.compiled.on_device(device).bytes - most * X.nbytes <= 0.1 * most * X.nbytes + parameters * 4 + rows
 
 
 def test_few_rows_are_kept_as_tiles_alone(device: str) -> None:
     """No run shares their evaluations, so none reads them by rows or by features."""
     X = random_bytes(20, 640)
     post = posterior(X, "categorical")
-    model = post.device_model(device)
+    model = post.compiled.on_device(device)
     assert model.layout(False, 1)["wide_inputs"] == "none"
     padded = 28 * 640 * 4  # the least that a tile has
     before = model.bytes
@@ -192,7 +194,7 @@ MEMORY = """
     print((now("VmHWM") - start) / X.nbytes)
     open("/proc/self/clear_refs", "w").write("5")  # the peak from here on
     start = now("VmRSS")
-    model = post.device_model("emulated:1")
+    model = post.compiled.on_device("emulated:1")
     print((now("VmHWM") - start) / X.nbytes, (now("VmRSS") - start) / X.nbytes)
 """
 

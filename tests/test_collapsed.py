@@ -265,7 +265,7 @@ def test_collapsed_acceptance_is_detailed_balance(architecture: str, kernel: str
     ends = [exact_value(problem, at) + reference.log_normal(at, nothing, C) for at in (u, v)]
     exact = ends[1] - ends[0] + density(u, v, g_v, C, delta) - density(v, u, g_u, C, delta)
     everywhere = np.asarray(problem.post.prior_variance)  # the output weights' too: they are integrated over it
-    got = problem.post.core_model.log_acceptance(u, v, everywhere, kernel, delta, collapse=True)
+    got = problem.post.compiled.host.log_acceptance(u, v, everywhere, kernel, delta, collapse=True)
     spread = np.abs(ends).max() + split * 10
     assert abs(got - exact) <= 1e-9 * (1 + abs(exact)) + 10 * relative_rounding(problem) * spread
 

@@ -53,7 +53,7 @@ def test_normals_are_the_cpus_to_the_last_bit(
 def check(problem: Problem, device: str) -> dict[str, Any]:
     """Compare l and g at problem.theta with the oracle; returns how the chains are laid out."""
     post = problem.post
-    model = post.device_model(device)
+    model = post.compiled.on_device(device)
     # Twice, as two chains: what one leaves behind must not reach the other.
     theta = np.stack([problem.theta, problem.theta]).astype(post.dtype)
     value, gradient = model.log_likelihood_and_grad(theta)
@@ -130,9 +130,9 @@ def test_the_workspace_is_in_shared_memory_where_it_fits(
     """9,761 parameters in float64, each four or five times, are 312 KB: more than any device shares in a block."""
     problem = problems.problem(problems.rng_of("workspace", sizes), sizes, 40)
     check(problem, device)
-    layout, status = problem.post.device_model(device).layout(persists, 1), _core.device_status(device)
+    layout, status = problem.post.compiled.on_device(device).layout(persists, 1), _core.device_status(device)
     assert layout["in_shared_memory"] == in_shared_memory == (layout["workspace_bytes"] <= status["shared_bytes"])
-    without = problem.post.device_model(device).layout(False, 1)["workspace_bytes"]
+    without = problem.post.compiled.on_device(device).layout(False, 1)["workspace_bytes"]
     # Up to a whole four.
     assert layout["workspace_bytes"] - without == (8 * -(-problem.post.dim // 4) * 4 if persists else 0)
 
@@ -141,12 +141,12 @@ def test_the_test_of_gradients_can_fail(device: str) -> None:
     """A device that rounded each weight to half precision would be seen."""
     problem = problems.problem(problems.rng_of("broken"), (4, 12, 8, 1), 30, dtype="float32")
     rounded = problem.theta.astype(np.float16).astype(np.float32)[None]
-    gradient = problem.post.device_model(device).log_likelihood_and_grad(rounded)[1][0]
+    gradient = problem.post.compiled.on_device(device).log_likelihood_and_grad(rounded)[1][0]
     expected = problem.reference_gradient()
     assert np.linalg.norm(gradient - expected) > GRADIENT_ERROR_32 * np.linalg.norm(expected)
 
 
 def test_a_device_model_is_made_once() -> None:
     post = problems.problem(problems.rng_of("once"), (2, 3, 1), 5).post
-    assert post.device_model("emulated:1") is post.device_model("emulated:1")
-    assert isinstance(post.device_model("emulated:1"), _core.DeviceModel64)
+    assert post.compiled.on_device("emulated:1") is post.compiled.on_device("emulated:1")
+    assert isinstance(post.compiled.on_device("emulated:1"), _core.DeviceModel64)

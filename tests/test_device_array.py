@@ -61,7 +61,7 @@ def test_draws_of_collapsed_chains(device: str) -> None:
 
 def test_draws_of_chains_that_share_blocks(device: str) -> None:
     post = many_rows("gaussian", "mix", "float64").post
-    assert post.device_model(device).layout(False, 2)["blocks_of_chain"] > 1
+    assert post.compiled.on_device(device).layout(False, 2)["blocks_of_chain"] > 1
     found, expected = (
         run(post, pn.PCNL(0.0005), device, chains=2, draws=6, keep_on_device=keep) for keep in (True, False)
     )

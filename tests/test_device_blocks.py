@@ -104,7 +104,7 @@ def test_a_wide_first_layer(inputs: str) -> None:
     problem = wide_problem("full", (300, 70, 3), 1100, inputs)
     right, slope = problem.reference_value(), problem.reference_gradient()
     for device in ("emulated:8", "emulated:64"):
-        model = problem.post.device_model(device)
+        model = problem.post.compiled.on_device(device)
         value, gradient = model.log_likelihood_and_grad(problem.theta[None].astype(np.float32))
         assert model.layout(False)["wide_inputs"] == inputs
         assert abs(value[0] - right) <= 1e-6 * abs(right)

@@ -105,7 +105,7 @@ def test_adapting_while_sampling_is_the_cpus(thin: int, device: str) -> None:
 def test_a_workspace_outside_shared_memory_gives_the_cpus_chains(device: str) -> None:
     rng = problems.rng_of("large chains")
     post = problems.problem(rng, (80, 80, 40, 1), 12).post
-    assert not post.device_model(device).layout(True, 1)["in_shared_memory"]
+    assert not post.compiled.on_device(device).layout(True, 1)["in_shared_memory"]
     kernel, few = pn.MGrad(1e-3, persistence=0.9), {"chains": 2, "draws": 3}
     assert_same_chains(run(post, kernel, device, **few), run(post, kernel, "cpu", **few), ERROR_64)
 

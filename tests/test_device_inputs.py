@@ -13,8 +13,9 @@ import pytest
 
 import patrac_native as pn
 import problems
-from patrac_native.engine import _core, device, device_inputs
+from patrac_native.engine import _core, device_inputs
 from patrac_native.engine.device_inputs import InputsOnDevice, take_inputs
+from patrac_native.model import device_choice
 from patrac_native.model.partial_network import PartialNetwork
 from test_byte_inputs import network, random_bytes
 from test_device_chains import run
@@ -130,7 +131,7 @@ def test_draws_are_those_of_inputs_on_the_host(architecture: str, kind: str, dty
 @pytest.mark.parametrize("kind", TYPES)
 def test_wide_layers_and_shared_blocks(kind: str, device: str) -> None:
     X = inputs(900, 300, kind)
-    models = [posterior(x, "full").device_model(device) for x in (X, put(X, device))]
+    models = [posterior(x, "full").compiled.on_device(device) for x in (X, put(X, device))]
     theta = posterior(X, "full").theta_map.astype(np.float32)[None]
     assert posterior(put(X, device), "full").inputs.on_device is not None
     assert models[1].layout(False, 1) == models[0].layout(False, 1)
@@ -176,7 +177,7 @@ def test_many_data_sets(device: str) -> None:
 
 @pytest.mark.usefixtures("stays")
 def test_auto_goes_where_the_inputs_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "RIVAL", "emulated:4")
+    monkeypatch.setattr(device_choice, "AUTO_DEVICE", "emulated:4")
     X = inputs(40, 4, "float32")
     draws = run(posterior(OnDevice(X)), KERNEL, "auto")
     assert (draws.settings["device"], draws.settings["device_reason"]) == ("emulated:4", "the inputs are there")
@@ -186,8 +187,8 @@ def test_auto_goes_where_the_inputs_are(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("first", ["there", "here"])
 def test_auto_takes_several_to_one_place(first: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To the device where some of the inputs are there, or all to the CPU with the reason of the one that must."""
-    monkeypatch.setattr(device, "RIVAL", "emulated:4")
+    """To the device where all of the inputs are there, else all to the CPU with the reason of the one that must."""
+    monkeypatch.setattr(device_choice, "AUTO_DEVICE", "emulated:4")
     X = inputs(40, 4, "float32")
     arguments: dict[str, Any] = {"draws": 5, "warmup": None, "seed": 3, "progress": False}
 
@@ -197,16 +198,23 @@ def test_auto_takes_several_to_one_place(first: str, monkeypatch: pytest.MonkeyP
         [told] = {(one["device"], one["device_reason"]) for one in settings}
         return posts, *told
 
-    posts, where, reason = both(posterior(OnDevice(X)), posterior(X))
+    _, where, reason = both(posterior(OnDevice(X)), posterior(OnDevice(X)))
     assert (where, reason) == ("emulated:4", "the inputs are there")
-    _, where, reason = both(posterior(OnDevice(X)), posterior(X, dtype="float64"))
+    _, where, reason = both(posterior(OnDevice(X)), posterior(X))
+    assert (where, reason) == ("cpu", "the inputs are on the host")
+    _, where, reason = both(posterior(OnDevice(X)), posterior(OnDevice(X), dtype="float64"))
     assert where == "cpu" and reason.startswith("emulated:4 does not run it: posts must be of one dtype")
     fixed = posterior(OnDevice(X), likelihood="gaussian")
     noise = pn.Posterior(
-        fixed.net, fixed.architecture, problems.PRIOR, pn.Gaussian("sampled", a=2.0, b=1.0), X, np.ones((40, 3))
+        fixed.net,
+        fixed.architecture,
+        problems.PRIOR,
+        pn.Gaussian("sampled", a=2.0, b=1.0),
+        OnDevice(X),
+        np.ones((40, 3)),
     )
     posts, where, reason = both(fixed, noise)
-    assert (where, reason) == ("cpu", "a sampled variance runs there alone")
+    assert (where, reason) == ("cpu", "a sampled variance runs only there")
     draws = pn.sample_many(posts, KERNEL, device="auto", **arguments)
     assert ["variance" in one.stats for one in draws] == [post is noise for post in posts]
 
@@ -214,7 +222,7 @@ def test_auto_takes_several_to_one_place(first: str, monkeypatch: pytest.MonkeyP
 def test_a_run_on_the_cpu_leaves_nothing_on_the_device() -> None:
     post = posterior(OnDevice(inputs(40, 4, "float32")))
     run(post, KERNEL, "cpu")
-    assert post.has_core_model and not post.has_device_model("emulated:4")
+    assert post.compiled.has_host and not post.compiled.is_on_device("emulated:4")
 
 
 # Whose memory
@@ -274,7 +282,7 @@ def test_a_capsule_is_taken_once() -> None:
 def test_a_pointer_is_read_with_its_strides(kind: str, order: str, copy: bool) -> None:
     X = inputs(9, 5, kind)
     array = ByPointer(orders(X)[order])
-    taken = take_inputs(array, PartialNetwork(network((5, 3, 1)), pn.Full(), problems.PRIOR), copy=copy)
+    taken = take_inputs(array, 5, n_layers=2, dtype=np.dtype("float32"), copy=copy)
     assert taken is not None and taken.core.shape == (9, 5) and taken.core.dtype == kind
     held = weakref.ref(array)
     del array
@@ -338,7 +346,7 @@ def test_masks_and_odd_addresses_are_refused() -> None:
         (ByPointer(fields, data=(X.ctypes.data, False)), "X must have strides that are whole multiples"),
     ):
         with pytest.raises(ValueError, match=message):
-            take_inputs(array, of, copy=True)
+            take_inputs(array, of.n_inputs, n_layers=2, dtype=of.dtype, copy=True)
 
 
 # By way of the host
@@ -432,7 +440,7 @@ def test_rows_that_are_folded_in_several_stretches() -> None:
     post = pn.Posterior(net, pn.Sep(2), problems.PRIOR, pn.Gaussian(1.0), X, y, dtype="float64")
     theta = rng.normal(size=(1, post.dim))
     found, expected = (
-        post.device_model("emulated:4").log_likelihood_and_grad(theta),
+        post.compiled.on_device("emulated:4").log_likelihood_and_grad(theta),
         post.log_likelihood_and_grad(theta),
     )
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-12)

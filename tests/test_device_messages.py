@@ -61,7 +61,7 @@ def test_an_unusable_device_is_refused_with_the_reason() -> None:
         _core.device_normals32(device="cuda", seed=1, chain=0, step=0, purpose=_core.Purpose.proposal, count=4)
     assert str(caught.value) == CUDA["reason"]
     with pytest.raises(RuntimeError) as caught:
-        posterior().device_model("cuda")
+        posterior().compiled.on_device("cuda")
     assert str(caught.value) == CUDA["reason"]
 
 
@@ -71,9 +71,8 @@ def test_every_reason_reaches_the_caller(reason: str, monkeypatch: pytest.Monkey
     with_status(monkeypatch, usable=False, reason=reason)
     with pytest.raises(RuntimeError, match=reason):
         pn.sample(posterior(), pn.PCNL(0.1), device="cuda")
-    draws = pn.sample(posterior(), pn.PCNL(0.1), chains=1, draws=1, warmup=None, progress=False)
-    assert draws.settings["device"] == "cpu"
-    assert draws.settings["device_reason"] == f"no CUDA device: {reason}"
+    with pytest.raises(ValueError, match=reason):
+        pn.sample(posterior(), pn.PCNL(0.1), device="auto", keep_on_device=True)
 
 
 def test_a_given_cpu_is_given() -> None:
@@ -126,7 +125,7 @@ def test_more_layers_than_a_launch_holds() -> None:
     for layers, runs in ((16, True), (17, False)):
         post = problems.problem(rng, (2,) * (layers + 1), 5).post
         if runs:
-            assert np.isfinite(post.device_model(DEVICE).log_likelihood_and_grad(post.theta_map[None])[0]).all()
+            assert np.isfinite(post.compiled.on_device(DEVICE).log_likelihood_and_grad(post.theta_map[None])[0]).all()
             continue
         with pytest.raises(ValueError, match='device: at most 16 layers run on a device; use device="cpu"'):
             pn.sample(post, pn.PCNL(0.1), device=DEVICE)

@@ -43,7 +43,7 @@ def many_rows(
 def check_against_reference(problem: problems.Problem, device: str) -> dict[str, Any]:
     """Compare l and its gradient with the oracle's, and the layout's claim that blocks shared the evaluation."""
     theta = np.stack([problem.theta, problem.theta / 2])
-    model = problem.post.device_model(device)
+    model = problem.post.compiled.on_device(device)
     value, gradient = model.log_likelihood_and_grad(theta.astype(problem.post.dtype))
     # Rounding errors of sums over sources and over the rows of a tile grow like the root of their number, hundreds.
     bound = 50 * EPS[problem.post.dtype.name]
@@ -94,10 +94,10 @@ def test_more_tiles_than_slabs() -> None:
 
 def test_who_shares() -> None:
     """Evaluations are shared where chains are few and tiles several, whatever the device's size."""
-    model = many_rows("gaussian", "full", "float32").post.device_model("emulated:1")
+    model = many_rows("gaussian", "full", "float32").post.compiled.on_device("emulated:1")
     assert model.layout(False, 1)["blocks_of_chain"] == model.layout(False, 32)["blocks_of_chain"] >= 4
     assert model.layout(False, 33)["blocks_of_chain"] == 1
-    small = many_rows("gaussian", "full", "float32", n=100).post.device_model("emulated:1")
+    small = many_rows("gaussian", "full", "float32", n=100).post.compiled.on_device("emulated:1")
     assert small.layout(False, 1)["blocks_of_chain"] == 1
 
 
@@ -187,7 +187,7 @@ def test_flat_likelihood_always_accepts() -> None:
         sample_weight=np.full(1100, 1e-12),
         dtype="float64",
     )
-    assert post.device_model("emulated:2").layout(False)["blocks_of_chain"] >= 4
+    assert post.compiled.on_device("emulated:2").layout(False)["blocks_of_chain"] >= 4
     draws = run(post, "emulated:2", kernel=pn.PCNL(1.0), init="prior")
     assert (draws.stats["acceptance_rate"] == 1).all()
     square = draws.theta**2 / post.prior_variance
@@ -240,7 +240,7 @@ def test_wide_first_layer(architecture: str, sizes: tuple[int, ...], inputs: str
     theta = problem.theta[None].astype(np.float32)
     found = []
     for device in ("emulated:1", "emulated:4"):
-        model = problem.post.device_model(device)
+        model = problem.post.compiled.on_device(device)
         assert model.layout(False)["wide_inputs"] == inputs
         value, gradient = model.log_likelihood_and_grad(theta)
         right, slope = problem.reference_value(), problem.reference_gradient()
@@ -253,9 +253,12 @@ def test_wide_first_layer(architecture: str, sizes: tuple[int, ...], inputs: str
 def test_wide_layers_are_chosen() -> None:
     """Neither float64 nor few features go through the matrix units."""
     assert (
-        many_rows("gaussian", "full", "float32").post.device_model("emulated:1").layout(False)["wide_inputs"] == "none"
+        many_rows("gaussian", "full", "float32").post.compiled.on_device("emulated:1").layout(False)["wide_inputs"]
+        == "none"
     )
-    wide = many_rows("categorical", "full", "float64", n=600, sizes=(700, 30, 5, 3)).post.device_model("emulated:1")
+    wide = many_rows("categorical", "full", "float64", n=600, sizes=(700, 30, 5, 3)).post.compiled.on_device(
+        "emulated:1"
+    )
     assert wide.layout(False)["wide_inputs"] == "none"
 
 

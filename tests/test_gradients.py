@@ -105,7 +105,7 @@ def test_gradient_agrees_with_autograd(
     problem = problems.problem(
         rng, sizes, n, architecture_name=architecture, likelihood=likelihood, activation=activation, dtype=dtype
     )
-    assert problem.post.level == problem.post.core_model.level == level
+    assert problem.post.level == problem.post.compiled.host.level == level
     check(problem)
 
 
@@ -237,7 +237,7 @@ def test_gradient_over_several_tiles(architecture: str, dtype: str) -> None:
     """Three tiles and a piece: their rows, offsets and constants must follow on each other."""
     rng = problems.rng_of("tiles", architecture, dtype)
     problem = problems.problem(rng, (3, 12, 9, 2), 811, architecture_name=architecture, dtype=dtype)
-    assert problem.post.core_model.tile_rows == 256
+    assert problem.post.compiled.host.tile_rows == 256
     check(problem)
 
 
@@ -246,7 +246,7 @@ def test_gradient_where_wide_layers_make_low_tiles(architecture: str) -> None:
     """Wide layers lower the tile to its least height; a tile of another height must change nothing but rounding."""
     rng = problems.rng_of("wide", architecture)
     problem = problems.problem(rng, (5, 70, 60, 3), 301, architecture_name=architecture)
-    assert problem.post.core_model.tile_rows == 96
+    assert problem.post.compiled.host.tile_rows == 96
     check(problem)
 
 

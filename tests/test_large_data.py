@@ -48,12 +48,12 @@ def test_in_place_means_no_copy_and_the_model_holds_the_array() -> None:
     post = posterior(X, copy=False)
     assert np.shares_memory(post.X, X)
     # What the tiles hold beside the inputs: a target and a weight for each row, up to the last tile's padding.
-    assert post.core_model.cached_bytes < posterior(X).core_model.cached_bytes - 0.9 * X.nbytes
+    assert post.compiled.host.cached_bytes < posterior(X).compiled.host.cached_bytes - 0.9 * X.nbytes
     theta = post.theta_map
     before = post.log_likelihood(theta)
     X[:10] = 0
     assert post.log_likelihood(theta) != before
-    model = post.core_model
+    model = post.compiled.host
     value = post.log_likelihood(theta)
     del X, post
     gc.collect()

@@ -15,7 +15,7 @@ import patrac_native as pn
 import problems
 from patrac_native.draws.evidence import Evidence, longest_run
 from patrac_native.draws.verdict import Finding, Verdict, judge
-from patrac_native.model.fit_quality import FitQuality, fit_quality
+from patrac_native.model.fit_quality import FitQuality
 
 GRID = np.linspace(-3, 3, 7)[:, None]
 SLOPES = np.array([[1.0], [0.9], [1.2], [0.7], [1.1], [0.8]])
@@ -370,7 +370,7 @@ def test_fit_quality_is_that_of_the_trained_network(architecture: str, likelihoo
     rng = problems.rng_of("fit quality", architecture, likelihood)
     problem = problems.problem(rng, (2, 6, 5, 3), 30, architecture_name=architecture, likelihood=likelihood)
     post, data = problem.post, problem.data
-    fit = fit_quality(post)
+    fit = post.fit_quality
     rows = data.likelihood.log_likelihood_rows(post.net.predict(data.X), post.y)
     # Sums of 30 rows, each of some hundred roundings of numbers of order one.
     assert fit.network == pytest.approx(float(post.row_weights @ rows), rel=1e-12)
@@ -386,7 +386,7 @@ def test_the_constant_is_the_best_one_under_weights(name: str) -> None:
     net = problems.random_network(rng, (2, 4, 3))
 
     def constant(X: Any, y: Any, weight: Any = None) -> float:
-        return fit_quality(pn.Posterior(net, pn.Full(), PRIOR, data.likelihood, X, y, sample_weight=weight)).constant
+        return pn.Posterior(net, pn.Full(), PRIOR, data.likelihood, X, y, sample_weight=weight).fit_quality.constant
 
     plain = data.likelihood.check_targets(data.y, 25, 3)
     assert constant(data.X, data.y) == pytest.approx(data.likelihood.constant_log_likelihood(plain), rel=1e-13)
@@ -402,7 +402,7 @@ def test_a_sampled_variance_is_put_where_it_is_likeliest() -> None:
         fixed.net, pn.Full(), fixed.network.prior, pn.Gaussian("sampled", a=2.0, b=1.5), fixed.X, fixed.y
     )
     log_variance = np.linspace(-3, 3, 60_001)
-    variance, fit = np.exp(log_variance), fit_quality(post)
+    variance, fit = np.exp(log_variance), post.fit_quality
     f = post.network.predict(post.theta_map, post.X).astype(np.float64)
     for value, residual in ((fit.network, post.y - f), (fit.constant, post.y - post.y.mean())):
         log_likelihood = -0.5 * (np.sum(residual**2) / variance + 40 * np.log(2 * np.pi * variance))
@@ -416,6 +416,6 @@ def test_draws_keep_the_fit_through_a_file(tmp_path: Path) -> None:
     draws = pn.sample(post, pn.PCNL(), chains=2, draws=8, warmup=400, seed=1, threads=1)
     draws.save(tmp_path / "draws.npz")
     loaded = pn.Draws.load(tmp_path / "draws.npz")
-    assert FitQuality.from_dict(loaded.settings["fit"]) == fit_quality(post)
+    assert FitQuality.from_dict(loaded.settings["fit"]) == post.fit_quality
     assert str(loaded.summary(GRID).verdict()) == str(draws.summary(GRID).verdict())
     assert FitQuality.from_dict({"network": None, "constant": 1.0, "rows": 2.0, "values": 3.0}).network == -math.inf

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +11,6 @@ import numpy.typing as npt
 from patrac_native.engine import _core
 from patrac_native.validation.checks import cast_checked, check_finite, check_matrix_shape
 from patrac_native.validation.dlpack import CUDA, MANAGED, place_of
-
-if TYPE_CHECKING:
-    from patrac_native.model.partial_network import PartialNetwork
 
 # What a device reads as it is; other types come by way of the host.
 _TYPES = ("uint8", "float32", "float64")
@@ -44,15 +41,15 @@ class InputsOnDevice:
         return self.core.fetch()
 
 
-def take_inputs(X: Any, network: PartialNetwork, *, copy: bool) -> InputsOnDevice | None:
+def take_inputs(X: Any, n_inputs: int, *, n_layers: int, dtype: np.dtype[Any], copy: bool) -> InputsOnDevice | None:
     """Take inputs over where they are on a device.
 
     Parameters
     ----------
     X : object
         Anything. On a CUDA device is what has `__dlpack_device__` and says so, or `__cuda_array_interface__`.
-    network : PartialNetwork
-        Whose inputs they are, and whose dtype's range they must not exceed.
+    n_inputs, n_layers, dtype
+        See `patrac_native.engine.inputs.Inputs`.
     copy : bool
         Whether to copy them there, so that they may change afterwards.
 
@@ -73,18 +70,18 @@ def take_inputs(X: Any, network: PartialNetwork, *, copy: bool) -> InputsOnDevic
     if hasattr(X, "detach") and hasattr(X, "cpu"):
         X = X.detach()  # torch hands out nothing that requires grad
     device = _device_of(X)
-    if device is None or len(network.layer_sizes) - 1 > _core.MOST_DEVICE_LAYERS:
+    if device is None or n_layers > _core.MOST_DEVICE_LAYERS:
         return None
     interface = None if place_of(X) is not None else X.__cuda_array_interface__
     if _type_of(X, interface) not in _TYPES or not _core.device_status(device)["usable"]:
         return None
-    check_matrix_shape(tuple(X.shape if interface is None else interface["shape"]), network.n_inputs, "X")
+    check_matrix_shape(tuple(X.shape if interface is None else interface["shape"]), n_inputs, "X")
     inputs = _by_dlpack(X, device, copy) if interface is None else _by_pointer(X, interface, device, copy)
     taken = InputsOnDevice(device, inputs)
-    if inputs.dtype != "uint8" and inputs.bad_entries(float(np.finfo(network.dtype).max)):
+    if inputs.dtype != "uint8" and inputs.bad_entries(float(np.finfo(dtype).max)):
         host = taken.fetch()
         check_finite(host, "X")
-        cast_checked(host, network.dtype, "X")
+        cast_checked(host, dtype, "X")
     return taken
 
 

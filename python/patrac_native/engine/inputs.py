@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,9 +10,6 @@ import numpy.typing as npt
 from patrac_native.engine import _core
 from patrac_native.engine.device_inputs import InputsOnDevice, take_inputs
 from patrac_native.validation.checks import check_inputs_as_they_are
-
-if TYPE_CHECKING:
-    from patrac_native.model.partial_network import PartialNetwork
 
 
 class Inputs:
@@ -22,8 +19,12 @@ class Inputs:
     ----------
     X : array_like or array on a device, shape (n, d)
         See `Posterior`.
-    network : PartialNetwork
-        Whose inputs they are.
+    n_inputs : int
+        d, which X must have.
+    n_layers : int
+        Layers of weights of the network that reads them; a device runs no more than `MAX_DEVICE_LAYERS`.
+    dtype : dtype
+        Type of the engine's arithmetic, whose range they must not exceed.
     copy : bool
         Whether to keep a copy of X.
 
@@ -40,12 +41,12 @@ class Inputs:
         For an X that does not fit, naming it.
     """
 
-    def __init__(self, X: Any, network: PartialNetwork, *, copy: bool) -> None:
+    def __init__(self, X: Any, n_inputs: int, *, n_layers: int, dtype: np.dtype[Any], copy: bool) -> None:
         self.in_place = not copy
-        self.on_device: InputsOnDevice | None = take_inputs(X, network, copy=copy)
+        self.on_device: InputsOnDevice | None = take_inputs(X, n_inputs, n_layers=n_layers, dtype=dtype, copy=copy)
         self._host: npt.NDArray[Any] | None = None
         if self.on_device is None:
-            checked = check_inputs_as_they_are(X, network.n_inputs)
+            checked = check_inputs_as_they_are(X, n_inputs)
             self._host = _read_only(checked.copy(order="K") if copy else checked.view())
 
     @property

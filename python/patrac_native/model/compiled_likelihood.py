@@ -1,18 +1,15 @@
-"""The likelihood as it is compiled, a sampled variance standing at one value, and l at other values."""
+"""The compiled likelihood, with a sampled variance fixed at a reference value, and its rescaling to other variances."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from patrac_native.model.likelihoods import Likelihood
 from patrac_native.validation.checks import FloatArray
-
-if TYPE_CHECKING:
-    from patrac_native.model.posterior import Posterior
 
 
 def fixed_likelihood(
@@ -37,12 +34,32 @@ def check_range(likelihood: Likelihood, row_weights: FloatArray, n_outputs: int,
 
 
 def at_variance(
-    post: Posterior, values: FloatArray, variance: npt.ArrayLike | None
+    values: FloatArray, variance: npt.ArrayLike | None, *, likelihood: Likelihood, reference: float | None, terms: float
 ) -> tuple[FloatArray, FloatArray | None]:
-    """Move l (B,) from the compiled variance to the one asked for; and what its gradient is to be multiplied by."""
-    if post.reference_likelihood is post.likelihood:
+    """Rescale log-likelihoods from the compiled variance to the requested one.
+
+    Parameters
+    ----------
+    values : ndarray of float64, shape (B,)
+        l at the reference variance.
+    variance : array_like, shape () or (B,), or None
+        The requested variance; None exactly where the likelihood is fixed.
+    likelihood : Likelihood
+        As the user gave it, for messages.
+    reference : float or None
+        The compiled variance where it is sampled, else None.
+    terms : float
+        Outputs times the sum of the row weights.
+
+    Returns
+    -------
+    values : ndarray of float64, shape (B,)
+    factor : ndarray of float64, shape (B,), or None
+        What the gradient is to be multiplied by.
+    """
+    if reference is None:
         if variance is not None:
-            raise ValueError(f"variance must be left out: {post.likelihood!r} has it fixed.")
+            raise ValueError(f"variance must be left out: {likelihood!r} has it fixed.")
         return values, None
     if variance is None:
         raise ValueError(
@@ -55,7 +72,6 @@ def at_variance(
     wanted = np.broadcast_to(given, values.shape)
     if not (np.isfinite(wanted) & (wanted > 0)).all():
         raise ValueError(f"variance must be positive and finite; got {wanted.min():g}.")
-    own, terms = post.starting_variance, post.gaussian_terms
-    squares = -2 * own * (values + 0.5 * terms * np.log(2 * np.pi * own))
+    squares = -2 * reference * (values + 0.5 * terms * np.log(2 * np.pi * reference))
     moved = -0.5 * terms * np.log(2 * np.pi * wanted) - squares / (2 * wanted)
-    return moved, own / wanted
+    return moved, reference / wanted

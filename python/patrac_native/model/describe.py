@@ -2,36 +2,46 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from patrac_native.engine.device import choose_device
 from patrac_native.model.choice import choose_kernel
+from patrac_native.model.device_choice import choose_device
+from patrac_native.model.facts import ModelFacts
 from patrac_native.model.kernels import short_name
-from patrac_native.model.last_layer import is_last_layer_gaussian
-
-if TYPE_CHECKING:
-    from patrac_native.model.posterior import Posterior
+from patrac_native.model.partial_network import PartialNetwork
 
 
-def describe_posterior(post: Posterior) -> str:
-    """Return several lines of text."""
-    network = post.network
+def describe_posterior(
+    network: PartialNetwork, facts: ModelFacts, plan: Sequence[dict[str, int]], n_rows: int, cached: str
+) -> str:
+    """Return several lines of text.
+
+    Parameters
+    ----------
+    network : PartialNetwork
+    facts : ModelFacts
+    plan : sequence of dict
+        See `Posterior.plan`.
+    n_rows : int
+    cached : str
+        What the compiled model has laid out of the data, for a posterior whose inputs are on the host.
+    """
     total = network.net.n_parameters
-    share = post.dim / total
+    share = facts.dim / total
     sampled = (
-        f"{post.dim} parameters of a separate network {list(network.layer_sizes)}, beside {total} fixed ones"
+        f"{facts.dim} parameters of a separate network {list(network.layer_sizes)}, beside {total} fixed ones"
         if network.separate
-        else f"{post.dim} of {total} parameters ({share:.1%})"
+        else f"{facts.dim} of {total} parameters ({share:.1%})"
     )
     lines = [
-        f"{post.architecture.label()} posterior of a {list(network.net.layer_sizes)} {network.net.activation} network, "
-        f"n = {post.n_rows}, {post.likelihood!r}",
+        f"{facts.architecture} posterior of a {list(network.net.layer_sizes)} {network.net.activation} network, "
+        f"n = {n_rows}, {facts.likelihood!r}",
         f"Bayesian: {sampled}",
         f"prior: alpha {network.prior.alpha:.6g}, sigma2_w {network.prior.sigma2_w:.6g}, sigma2_b "
         f"{network.prior.sigma2_b:.6g}, variances rescaled by {network.rescaling:.4g}",
     ]
     # The layers report in the engine's terms; say what each means for a step.
-    for index, layer in enumerate(post.plan(), start=1):
+    for index, layer in enumerate(plan, start=1):
         read = layer["varying_sources"] + layer["constant_sources"]
         fixed = layer["nodes"] - layer["varying"]
         text = (
@@ -45,34 +55,31 @@ def describe_posterior(post: Posterior) -> str:
             text += f"; {fixed} nodes are constants of the data and were evaluated once"
         lines.append(text)
         if not network.separate and index < len(network.layer_sizes) - 1:
-            lines.append(_named_nodes(post, index))
-    there = post.inputs.on_device
+            lines.append(_named_nodes(network, index))
+    there = facts.inputs_on_device
     if there is None:
-        lines.append(
-            f"engine: {post.dtype.name}, level {post.level}, tiles of {post.core_model.tile_rows} rows, "
-            f"{post.core_model.cached_bytes / 2**20:.2f} MiB of cached data"
-        )
+        lines.append(f"engine: {network.dtype.name}, level {network.level}, {cached}")
     else:
         lines.append(
-            f"engine: {post.dtype.name}; the inputs are on {there.place}, where runs on that device read "
+            f"engine: {network.dtype.name}; the inputs are on {there.place}, where runs on that device read "
             "them; what runs on the host copies them there at its first use"
         )
-    if is_last_layer_gaussian(post):
+    if facts.is_last_layer_gaussian:
         lines.append(
             "a step needs no pass over the data: the log-likelihood is quadratic in theta, so draws and chains come "
             "from its sufficient statistics"
         )
-    kernel, reason = choose_kernel(post)
-    lines.append(f'device="auto" means {choose_device("auto", post, kernel)}')
+    kernel, reason = choose_kernel(facts)
+    lines.append(f'device="auto" means {choose_device("auto", facts, kernel)}')
     lines.append(f'kernel="auto" means {short_name(kernel.to_dict())}: {reason}')
     return "\n".join(line for line in lines if line)
 
 
-def _named_nodes(post: Posterior, layer: int) -> str:
+def _named_nodes(network: PartialNetwork, layer: int) -> str:
     """The user's own numbers of the nodes with a Bayesian parameter into them."""
-    rows = sorted({int(row) for row in post.parameters["row"][post.parameters["layer"] == layer]})
+    rows = sorted({int(row) for row in network.parameters["row"][network.parameters["layer"] == layer]})
     if not rows:
         return ""
-    own = [int(post.permutation[layer][row]) for row in rows]
+    own = [int(network.permutation[layer][row]) for row in rows]
     shown = ", ".join(str(node) for node in own[:12]) + (", ..." if len(own) > 12 else "")
     return f"  Bayesian nodes, in rank order, by your numbering from 0: {shown}"

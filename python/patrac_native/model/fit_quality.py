@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from patrac_native.model.posterior import Posterior
+from patrac_native.model.likelihoods import Likelihood, Targets
+from patrac_native.validation.checks import FloatArray
 
 
 @dataclass(frozen=True)
@@ -44,40 +44,40 @@ class FitQuality:
         return cls(**numbers)
 
 
-def fit_quality(post: Posterior) -> FitQuality:
+def fit_quality(
+    likelihood: Likelihood,
+    y: Targets,
+    weights: FloatArray,
+    *,
+    outputs: Callable[[], FloatArray],
+    log_likelihood: Callable[[], float],
+) -> FitQuality:
     """Compare the trained network with the best constant predictor on the training data of a posterior.
 
     A sampled noise variance is put, for either predictor, at its mode given that predictor's residuals.
 
     Parameters
     ----------
-    post : Posterior
-
-    Returns
-    -------
-    FitQuality
+    likelihood : Likelihood
+    y : ndarray
+        Targets, as the likelihood's checks return them.
+    weights : ndarray of float64, shape (n,)
+        Row weights.
+    outputs : callable
+        Gives the trained network's outputs, (n, m); called where the variance is sampled.
+    log_likelihood : callable
+        Gives l of the trained network; called where the likelihood is fixed.
     """
-    y, weights, likelihood = post.y, post.row_weights, post.likelihood
     rows = float(weights.sum())
-    # At Sep's trained values, zeros, its own network adds nothing: this is the trained network for every architecture.
     with np.errstate(over="ignore", invalid="ignore"):
         if likelihood.is_sampled:
-            f = np.asarray(post.network.predict(post.theta_map, post.X, threads=1), dtype=np.float64)
+            f = np.asarray(outputs(), dtype=np.float64)
             network = likelihood.fitted(y - f, weights).weighted_log_likelihood(f, y, weights)
         else:
-            network = _of_trained(post)
+            network = log_likelihood()
     return FitQuality(
         network=network if np.isfinite(network) else float("-inf"),
         constant=likelihood.constant_log_likelihood(y, weights),
         rows=rows,
         values=rows * y.size / len(y),
     )
-
-
-def _of_trained(post: Posterior) -> float:
-    """Evaluate l at the trained values, on the device of the inputs unless they have come to the host."""
-    there = post.inputs.on_device
-    if there is None or post.has_core_model:
-        return float(post.log_likelihood(post.theta_map, threads=1))
-    model = post.device_model(there.device)
-    return float(model.log_likelihood(post.theta_map.astype(post.dtype)[None])[0])

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.engine.models import ModelSpec, host_model
 from patrac_native.validation.checks import FloatArray
-
-if TYPE_CHECKING:
-    from patrac_native.model.posterior import Posterior
 
 # Rows whose statistics are summed at a time: bounds the memory of the float64 features.
 _BLOCK_ROWS = 65_536
@@ -91,18 +89,21 @@ class WhitenedQuadratic:
         return z
 
 
-def is_last_layer_gaussian(post: Posterior) -> bool:
-    """Return whether the log-likelihood is quadratic in theta: Gaussian, and no varying node below the last layer."""
-    return post.likelihood.is_quadratic and post.plan()[-1]["varying_sources"] == 0
-
-
-def whiten(post: Posterior) -> WhitenedQuadratic:
-    """Compute the statistics of a posterior for which `is_last_layer_gaussian` holds, in float64, block by block.
+def whiten(
+    spec: ModelSpec,
+    X: npt.NDArray[Any],
+    targets: FloatArray,
+    row_weights: FloatArray,
+    prior_variance: FloatArray,
+    *,
+    level: str,
+) -> WhitenedQuadratic:
+    """Compute the sufficient statistics of a log-likelihood that is quadratic in theta, in float64, block by block.
 
     pCN and pCNL are unchanged by a rotation of whitened coordinates, so a chain in this basis is the same chain in law.
     """
-    constant, slope, hessian = _statistics(post)
-    scale = np.sqrt(post.prior_variance)
+    constant, slope, hessian = _statistics(spec, X, targets, row_weights, len(prior_variance), level)
+    scale = np.sqrt(prior_variance)
     eigenvalues, vectors = np.linalg.eigh(scale[:, None] * hessian * scale)
     return WhitenedQuadratic(
         constant=constant,
@@ -114,20 +115,21 @@ def whiten(post: Posterior) -> WhitenedQuadratic:
     )
 
 
-def _statistics(post: Posterior) -> tuple[float, FloatArray, FloatArray]:
+def _statistics(
+    spec: ModelSpec,
+    X: npt.NDArray[Any],
+    targets: FloatArray,
+    row_weights: FloatArray,
+    dim: int,
+    level: str,
+) -> tuple[float, FloatArray, FloatArray]:
     """Return l(0), its gradient there and minus its Hessian, from the gradients at 0 and at the unit vectors."""
-    dim = post.dim
     points = np.concatenate([np.zeros((1, dim)), np.eye(dim)])
     value, gradients = 0.0, np.zeros((dim + 1, dim))
-    for first in range(0, post.n_rows, _BLOCK_ROWS):
+    for first in range(0, len(X), _BLOCK_ROWS):
         rows = slice(first, first + _BLOCK_ROWS)
-        targets = np.ascontiguousarray(post.y[rows], dtype=np.float64)
-        model: Any = post.network.core_model(
-            post.reference_likelihood,
-            post.X[rows],
-            targets,
-            post.row_weights[rows],
-            dtype=np.dtype(np.float64),
+        model: Any = host_model(
+            spec, X[rows], targets[rows], row_weights[rows], dtype=np.dtype(np.float64), level=level
         )
         values, slopes = model.log_likelihood_and_grad(points, 1)
         value += float(values[0])

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.engine import _core
+from patrac_native.engine.models import CoreModel, ModelSpec, planned_model
 from patrac_native.engine.threads import thread_count
 from patrac_native.model.architectures import Architecture, architecture_from_dict, rank_nodes
 from patrac_native.model.likelihoods import Gaussian, Likelihood
@@ -24,19 +25,12 @@ from patrac_native.validation.checks import (
 )
 
 DTYPES = ("float32", "float64")
-CoreModel = _core.Model32 | _core.Model64
-DataSet = _core.DataSet32 | _core.DataSet64
 
 # One entry of theta; `column` is -1 for a bias. Layers count from 1, nodes from 0 in ranked order.
 PARAMETER_DTYPE = np.dtype([("layer", np.int32), ("row", np.int32), ("column", np.int32)])
 
 # Entries that log_prior turns into float64 at a time.
 _BLOCK_VALUES = 2**20
-
-
-def _is_strided(array: npt.NDArray[Any]) -> bool:
-    """Return whether entries lie at whole multiples of their size, as the engine reads them."""
-    return array.flags.aligned and all(stride % array.itemsize == 0 for stride in array.strides)
 
 
 def _as_floats(theta: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
@@ -207,67 +201,23 @@ class PartialNetwork:
         check_finite(batch, name, "Rows count the points of the batch, columns the entries of theta.")
         return cast_checked(batch, self.dtype, name), single
 
-    def core_model(
-        self,
-        likelihood: Likelihood,
-        X: npt.NDArray[Any],
-        targets: FloatArray,
-        row_weights: FloatArray,
-        dtype: np.dtype[Any] | None = None,
-        *,
-        in_place: bool = False,
-    ) -> CoreModel:
-        """Compile plan and data; arguments as the likelihood's checks return them, `dtype` by default its own.
-
-        With `in_place` the model holds X and reads it where it is, if its type and order allow that.
-        """
-        dtype = self.dtype if dtype is None else dtype
-        build: Any = _core.Model32 if dtype == np.float32 else _core.Model64
-        model: CoreModel = build(
-            **self._core_arguments(likelihood, targets, row_weights),
-            inputs=X if X.dtype in (dtype, np.uint8) and _is_strided(X) else cast_checked(X, dtype, "X"),
-            level=self.level,
-            in_place=in_place,
+    def spec(self, likelihood: Likelihood) -> ModelSpec:
+        """Return what is compiled of the network under a likelihood with fixed parameters."""
+        return ModelSpec(
+            activation=self.net.activation,
+            weights=self._weights,
+            biases=self._biases,
+            weight_masks=self.weight_masks,
+            bias_masks=self.bias_masks,
+            companion=(list(self.ranked.weights), list(self.ranked.biases)) if self.separate else None,
+            likelihood=likelihood.name,
+            likelihood_parameters=likelihood.core_parameters(self.n_outputs),
         )
-        return model
-
-    def data_set(
-        self,
-        device: str,
-        likelihood: Likelihood,
-        X: npt.NDArray[Any] | _core.DeviceInputs,
-        targets: FloatArray,
-        row_weights: FloatArray,
-    ) -> DataSet:
-        """Lay plan and data out for a device; see `core_model`. X is the host's or on that device."""
-        build: Any = _core.DataSet32 if self.dtype == np.float32 else _core.DataSet64
-        data_set: DataSet = build(
-            **self._core_arguments(likelihood, targets, row_weights),
-            inputs=X if isinstance(X, _core.DeviceInputs) or X.flags.forc else np.ascontiguousarray(X),
-            device=device,
-        )
-        return data_set
-
-    def _core_arguments(self, likelihood: Likelihood, targets: FloatArray, row_weights: FloatArray) -> dict[str, Any]:
-        """What every compiled model is made of, beside its inputs."""
-        return {
-            "activation": self.net.activation,
-            "weights": self._weights,
-            "biases": self._biases,
-            "weight_masks": self.weight_masks,
-            "bias_masks": self.bias_masks,
-            "companion": (list(self.ranked.weights), list(self.ranked.biases)) if self.separate else None,
-            "likelihood": likelihood.name,
-            # A parameter that the core does not take is refused there.
-            **{"variance": np.empty(0), **likelihood.core_parameters(self.n_outputs)},
-            "targets": targets,
-            "row_weights": row_weights,
-        }
 
     @cached_property
-    def without_rows(self) -> CoreModel:
-        """A compiled model without rows: the plan alone is needed to predict."""
-        return self.core_model(Gaussian(1.0), np.empty((0, self.n_inputs)), np.empty((0, self.n_outputs)), np.empty(0))
+    def _without_rows(self) -> CoreModel:
+        """A compiled model without rows: prediction needs the plan alone, whatever the likelihood."""
+        return planned_model(self.spec(Gaussian(1.0)), dtype=self.dtype, level=self.level)
 
     def predict(self, theta: npt.ArrayLike, X: npt.ArrayLike, *, threads: int | None = None) -> npt.NDArray[Any]:
         """Evaluate the outputs f at given parameters.
@@ -286,7 +236,7 @@ class PartialNetwork:
         """
         batch, single = self.check_theta(theta)
         inputs = cast_checked(check_inputs_as_they_are(X, self.n_inputs), self.dtype, "X")
-        model: Any = self.without_rows
+        model: Any = self._without_rows
         f: npt.NDArray[Any] = model.predict(batch, inputs, thread_count(threads))
         return f[0] if single else f
 
@@ -303,7 +253,7 @@ class PartialNetwork:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the compiled model, which is made again when it is needed."""
-        return {name: value for name, value in self.__dict__.items() if name != "without_rows"}
+        return {name: value for name, value in self.__dict__.items() if name != "_without_rows"}
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-able content; the network's arrays are saved beside it."""

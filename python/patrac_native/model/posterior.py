@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.engine.device import join_data_sets
 from patrac_native.engine.inputs import Inputs
+from patrac_native.engine.models import CompiledModels
 from patrac_native.engine.threads import thread_count
 from patrac_native.model.architectures import Architecture
 from patrac_native.model.choice import check_kernel
 from patrac_native.model.compiled_likelihood import at_variance, check_range, fixed_likelihood
+from patrac_native.model.describe import describe_posterior
+from patrac_native.model.facts import ModelFacts
 from patrac_native.model.fit_quality import FitQuality, fit_quality
 from patrac_native.model.kernels import Exact, MGrad
-from patrac_native.model.last_layer import ExactPosterior, WhitenedQuadratic, is_last_layer_gaussian, whiten
+from patrac_native.model.last_layer import ExactPosterior, WhitenedQuadratic, whiten
 from patrac_native.model.likelihoods import Gaussian, Likelihood
 from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.model.prior import TraceClassPrior
@@ -108,7 +110,13 @@ class Posterior:
             )
         self.network = PartialNetwork(net, architecture, prior, dtype=dtype, level=level)
         self.likelihood = likelihood
-        self.inputs = Inputs(X, self.network, copy=copy)
+        self.inputs = Inputs(
+            X,
+            self.network.n_inputs,
+            n_layers=len(self.network.layer_sizes) - 1,
+            dtype=self.network.dtype,
+            copy=copy,
+        )
         self.y = likelihood.check_targets(y, self.n_rows, self.network.n_outputs)
         self.y.flags.writeable = False
         self.row_weights = likelihood.row_weights(sample_weight, self.n_rows)
@@ -116,11 +124,18 @@ class Posterior:
             likelihood, lambda: self.y - self.net.predict(self.X), self.row_weights
         )
         check_range(self.reference_likelihood, self.row_weights, self.network.n_outputs, self.network.dtype)
-        self._targets = np.ascontiguousarray(self.y, dtype=np.float64)
-        cast_checked(self._targets, self.network.dtype, "y")  # the engine's own conversion would be silent
-        self._device_models: dict[str, Any] = {}
+        targets = np.ascontiguousarray(self.y, dtype=np.float64)
+        cast_checked(targets, self.network.dtype, "y")  # the engine's own conversion would be silent
+        self.compiled = CompiledModels(
+            self.network.spec(self.reference_likelihood),
+            self.inputs,
+            targets,
+            self.row_weights,
+            dtype=self.network.dtype,
+            level=self.network.level,
+        )
         if self.inputs.on_device is None:
-            self.core_model  # noqa: B018 - made at once, so that what it takes is taken here
+            self.compiled.host  # noqa: B018 - built at once, so that the memory it needs is taken here
 
     @property
     def net(self) -> Network:
@@ -180,7 +195,7 @@ class Posterior:
     @property
     def hidden_dim(self) -> int:
         """K_h, the number of Bayesian parameters below the output layer: theta[:K_h]."""
-        return int(self._planned.hidden_dim)
+        return int(self.compiled.planned.hidden_dim)
 
     def log_likelihood(
         self, theta: npt.ArrayLike, *, variance: npt.ArrayLike | None = None, threads: int | None = None
@@ -201,8 +216,8 @@ class Posterior:
         float, or ndarray of float64 of shape (B,)
         """
         batch, single = self.network.check_theta(theta)
-        values: FloatArray = self.core_model.log_likelihood(batch, thread_count(threads))
-        values, _ = at_variance(self, values, variance)
+        values: FloatArray = self.compiled.host.log_likelihood(batch, thread_count(threads))
+        values, _ = self._at_variance(values, variance)
         return float(values[0]) if single else values
 
     def log_likelihood_and_grad(
@@ -225,11 +240,26 @@ class Posterior:
         gradient : ndarray of `dtype`, shape (K,) or (B, K)
         """
         batch, single = self.network.check_theta(theta)
-        values, gradient = self.core_model.log_likelihood_and_grad(batch, thread_count(threads))
-        values, scale = at_variance(self, values, variance)
+        values, gradient = self.compiled.host.log_likelihood_and_grad(batch, thread_count(threads))
+        values, scale = self._at_variance(values, variance)
         if scale is not None:
             gradient = (gradient * scale[:, None]).astype(self.dtype)
         return (float(values[0]), gradient[0]) if single else (values, gradient)
+
+    def _at_variance(self, values: FloatArray, variance: npt.ArrayLike | None) -> tuple[FloatArray, FloatArray | None]:
+        """Rescale l (B,) to a variance, which is given exactly where it is sampled; see `at_variance`."""
+        return at_variance(
+            values,
+            variance,
+            likelihood=self.likelihood,
+            reference=self.starting_variance if self.variance_is_sampled else None,
+            terms=self.gaussian_terms,
+        )
+
+    @property
+    def variance_is_sampled(self) -> bool:
+        """Whether the noise variance is drawn with theta."""
+        return self.reference_likelihood is not self.likelihood
 
     @property
     def starting_variance(self) -> float:
@@ -279,11 +309,11 @@ class Posterior:
     def _collapsed(
         self, theta_hidden: npt.ArrayLike, *, with_gradient: bool
     ) -> tuple[FloatArray, npt.NDArray[Any], bool]:
-        check_kernel(MGrad(collapse=True), self)
-        if self.reference_likelihood is not self.likelihood:
+        check_kernel(MGrad(collapse=True), self.facts)
+        if self.variance_is_sampled:
             raise ValueError("the variance is sampled; make a posterior with a fixed one, Gaussian(variance).")
         batch, single = self.network.check_theta(theta_hidden, "theta_hidden", self.hidden_dim)
-        values, gradient = self.core_model.collapsed(batch, self.prior_variance, with_gradient)
+        values, gradient = self.compiled.host.collapsed(batch, self.prior_variance, with_gradient)
         return values, gradient, single
 
     def exact(self) -> ExactPosterior:
@@ -294,8 +324,8 @@ class Posterior:
         ValueError
             Where the posterior is not that of Bayesian linear regression.
         """
-        check_kernel(Exact(), self)
-        if self.quadratic is None or self.reference_likelihood is not self.likelihood:
+        check_kernel(Exact(), self.facts)
+        if self.quadratic is None or self.variance_is_sampled:
             raise ValueError("the variance is sampled; make a posterior with a fixed one, Gaussian(variance).")
         return self.quadratic.exact()
 
@@ -330,9 +360,11 @@ class Posterior:
 
     def describe(self) -> str:
         """Say in words which nodes are Bayesian, what is sampled, what is cached and why."""
-        from patrac_native.model.describe import describe_posterior
-
-        return describe_posterior(self)
+        cached = ""
+        if self.inputs.on_device is None:
+            host = self.compiled.host
+            cached = f"tiles of {host.tile_rows} rows, {host.cached_bytes / 2**20:.2f} MiB of cached data"
+        return describe_posterior(self.network, self.facts, self.plan(), self.n_rows, cached)
 
     def plan(self) -> list[dict[str, int]]:
         """Return what the plan found in each layer.
@@ -344,54 +376,51 @@ class Posterior:
             offsets (nodes with a cached offset a row); bayesian (parameters); gradient_block (entries of the dense
             block that covers the Bayesian weights).
         """
-        layers: list[dict[str, int]] = self._planned.layers
+        layers: list[dict[str, int]] = self.compiled.planned.layers
         return layers
 
-    @property
-    def _planned(self) -> Any:
-        """A compiled model that has the plan."""
-        return self.core_model if self.has_core_model else self.network.without_rows
+    @cached_property
+    def facts(self) -> ModelFacts:
+        """What the choice of kernel and device needs to know."""
+        is_quadratic = self.likelihood.is_quadratic and self.plan()[-1]["varying_sources"] == 0
+        return ModelFacts(
+            likelihood=self.likelihood,
+            architecture=self.architecture.label(),
+            dim=self.dim,
+            hidden_dim=self.hidden_dim,
+            n_layers=len(self.network.layer_sizes) - 1,
+            is_last_layer_gaussian=is_quadratic,
+            sampled_variance=self.starting_variance if self.variance_is_sampled else None,
+            inputs_on_device=self.inputs.on_device,
+        )
 
     @cached_property
     def fit_quality(self) -> FitQuality:
         """How well the trained network fits the training data, beside the best constant."""
-        return fit_quality(self)
+        # At Sep's trained values, zeros, its own network adds nothing: theta_map is the trained network everywhere.
+        return fit_quality(
+            self.likelihood,
+            self.y,
+            self.row_weights,
+            outputs=lambda: self.network.predict(self.theta_map, self.X, threads=1),
+            log_likelihood=self._trained_log_likelihood,
+        )
+
+    def _trained_log_likelihood(self) -> float:
+        """Evaluate l at the trained values, on the device of the inputs unless they have come to the host."""
+        there = self.inputs.on_device
+        if there is None or self.compiled.has_host:
+            return float(self.log_likelihood(self.theta_map, threads=1))
+        model = self.compiled.on_device(there.device)
+        return float(model.log_likelihood(self.theta_map.astype(self.dtype)[None])[0])
 
     @cached_property
     def quadratic(self) -> WhitenedQuadratic | None:
         """Sufficient statistics in the whitened eigenbasis, or None where l is not quadratic in theta."""
-        return whiten(self) if is_last_layer_gaussian(self) else None
-
-    @property
-    def has_core_model(self) -> bool:
-        """Whether the compiled model has been made: from the start, unless the inputs are on a device."""
-        return "core_model" in vars(self)
-
-    @cached_property
-    def core_model(self) -> Any:
-        """The compiled model, for the sampler and for tests; it reads the inputs on the host."""
-        return self.network.core_model(
-            self.reference_likelihood, self.X, self._targets, self.row_weights, in_place=self.inputs.in_place
-        )
-
-    def data_set(self, device: str) -> Any:
-        """Plan and data as a device takes them, for the sampler."""
-        inputs = self.inputs.for_device(device)
-        return self.network.data_set(device, self.reference_likelihood, inputs, self._targets, self.row_weights)
-
-    def device_model(self, device: str) -> Any:
-        """The model in a device's memory, for the sampler and for tests; made once."""
-        if device not in self._device_models:
-            self._device_models[device] = join_data_sets(device, [self])
-        return self._device_models[device]
-
-    def has_device_model(self, device: str) -> bool:
-        """Return whether the model is in a device's memory."""
-        return device in self._device_models
-
-    def forget_device_model(self, device: str) -> None:
-        """Free the memory that the model takes on a device, unless a run goes on there."""
-        self._device_models.pop(device, None)
+        if not self.facts.is_last_layer_gaussian:
+            return None
+        compiled = self.compiled
+        return whiten(compiled.spec, self.X, compiled.targets, self.row_weights, self.prior_variance, level=self.level)
 
     def __repr__(self) -> str:
         return (

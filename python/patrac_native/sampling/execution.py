@@ -1,37 +1,67 @@
-"""Carries prepared runs out: natively on the CPU or on a device, one after the other or several together."""
+"""Executes prepared runs: natively on the CPU or on a device, one after the other or several together."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from patrac_native.engine import _core
-from patrac_native.engine.device import join_data_sets
 from patrac_native.engine.device_array import DeviceArray
+from patrac_native.engine.models import join_on_device
+from patrac_native.model.device_choice import DeviceChoice
 from patrac_native.model.kernels import MGrad
-from patrac_native.sampling.prepared_run import PreparedRun
+from patrac_native.sampling.preparation import PreparedRun
 
 # Takes steps done, steps in all and the acceptance rate.
 Report = Callable[[int, int, float], None]
 
 
-def execute(runs: Sequence[PreparedRun], report: Report | None = None, *, model: Any = None) -> list[dict[str, Any]]:
-    """Run all, which are for one device: what the core returns for each.
+@dataclass(frozen=True)
+class Execution:
+    """What the core returned for runs of one device.
 
-    On the CPU one after the other, up to the first that was interrupted; on a device together, on their
-    `joined_model` if it is there already.
+    Attributes
+    ----------
+    choice : DeviceChoice
+        Where they ran, and why.
+    results : list of dict
+        One for each run; on the CPU up to the first that was interrupted.
     """
-    if runs[0].device != "cpu":
-        return _run_together(runs, joined_model(runs) if model is None else model, report)
+
+    choice: DeviceChoice
+    results: list[dict[str, Any]]
+
+
+def execute(runs: Sequence[PreparedRun], report: Report | None = None) -> Execution:
+    """Run all: on the CPU one after the other, on a device together in one launch.
+
+    Runs that `device="auto"` sends to a device which then cannot hold them together go to the CPU.
+    """
+    choice = _common_choice(runs)
+    if choice.device != "cpu":
+        try:
+            model = _joined_model(runs, choice.device)
+        except (RuntimeError, ValueError) as error:
+            if runs[0].settings.device != "auto":
+                raise
+            choice = DeviceChoice("cpu", f"{choice.device} does not run it: {error}")
+        else:
+            return Execution(choice, _run_together(runs, model, report))
     results: list[dict[str, Any]] = []
     for index, run in enumerate(runs):
         results.append(_run_on_cpu(run, _shifted(report, index, len(runs))))
         if not results[-1]["completed"]:
             break
-    return results
+    return Execution(choice, results)
+
+
+def _common_choice(runs: Sequence[PreparedRun]) -> DeviceChoice:
+    """The device of all runs: the CPU as soon as one of them goes there."""
+    return next((run.choice for run in runs if run.choice.device == "cpu"), runs[0].choice)
 
 
 def _shifted(report: Report | None, index: int, count: int) -> Report | None:
@@ -41,8 +71,8 @@ def _shifted(report: Report | None, index: int, count: int) -> Report | None:
     return lambda done, total, rate: report(index * total + done, count * total, rate)
 
 
-def joined_model(runs: Sequence[PreparedRun]) -> Any:
-    """Return the model of all runs in their device's memory; ValueError where they are not alike."""
+def _joined_model(runs: Sequence[PreparedRun], device: str) -> Any:
+    """Return the model of all runs in a device's memory; ValueError where they are not alike."""
     first = runs[0]
     for index, run in enumerate(runs):
         if run.post.dtype != first.post.dtype or run.kernel != first.kernel:
@@ -51,8 +81,8 @@ def joined_model(runs: Sequence[PreparedRun]) -> Any:
                 f"and {run.kernel}, the first {first.post.dtype.name} and {first.kernel}."
             )
     if len(runs) == 1:
-        return first.post.device_model(first.device)
-    return join_data_sets(first.device, [run.post for run in runs])
+        return first.post.compiled.on_device(device)
+    return join_on_device(device, [run.post.compiled for run in runs])
 
 
 def _run_together(runs: Sequence[PreparedRun], model: Any, report: Report | None) -> list[dict[str, Any]]:
@@ -64,7 +94,7 @@ def _run_together(runs: Sequence[PreparedRun], model: Any, report: Report | None
         np.concatenate([run.start for run in runs]),
         np.stack([run.post.prior_variance for run in runs]),
         report,
-        first.keep_on_device,
+        first.settings.keep_on_device,
     )
     chains = len(first.start)
     theta = together.pop("theta")
@@ -92,7 +122,7 @@ def _run_on_cpu(run: PreparedRun, report: Report | None) -> dict[str, Any]:
     post, config, start = run.post, run.config, run.start
     form = post.quadratic
     if form is None:
-        return dict(post.core_model.sample(config, start, post.prior_variance, report))
+        return dict(post.compiled.host.sample(config, start, post.prior_variance, report))
     native: Any = _core.sample_quadratic32 if post.dtype == np.float32 else _core.sample_quadratic64
     common = {
         "constant": form.constant,

@@ -1,44 +1,28 @@
-"""`sample`: checks the arguments, runs the chains natively and returns the draws."""
+"""`sample` and `sample_many`: prepare, execute, and return the draws."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-import numpy.typing as npt
-
 from patrac_native.draws.draws import Draws
-from patrac_native.model.kernels import Kernel
 from patrac_native.model.posterior import Posterior
-from patrac_native.sampling.device_timing import settle_device
 from patrac_native.sampling.execution import Report, execute
-from patrac_native.sampling.prepared_run import PreparedRun, prepare_run, resolve_seed
-from patrac_native.sampling.warmup import Warmup
+from patrac_native.sampling.preparation import PreparedRun, prepare_run, resolve_seed
+from patrac_native.sampling.results import draws_of
+from patrac_native.sampling.settings import ManyRunSettings, RunSettings, with_settings
 
 
-def sample(
-    post: Posterior,
-    kernel: str | Kernel = "auto",
-    *,
-    chains: int = 4,
-    draws: int = 1000,
-    thin: int = 1,
-    warmup: str | int | Warmup | None = "auto",
-    init: str | npt.ArrayLike = "auto",
-    seed: int | None = None,
-    threads: int | None = None,
-    device: str = "auto",
-    keep_on_device: bool = False,
-    progress: bool | None = None,
-) -> Draws:
+@with_settings(RunSettings)
+def sample(post: Posterior, settings: RunSettings) -> tuple[Draws, list[str]]:
     """Run Markov chains on a posterior.
 
     Every step of every chain is a function of (seed, chain, step, state): the draws do not depend on `threads`, and
     `thin=10, draws=100` gives every tenth state of `thin=1, draws=1000`. Ctrl-C ends the run at the next step; the
-    draws that all chains have by then are returned with a warning; while `device="auto"` times its first steps there
-    are none, and KeyboardInterrupt is raised.
+    draws that all chains have by then are returned with a warning.
 
     Parameters
     ----------
@@ -70,10 +54,9 @@ def sample(
         if there are enough rows for it to pay.
     device : {"auto", "cpu", "cuda"}
         Where to run. "cuda": one block of GPU threads for each chain, all chains in one launch, or the rows of few
-        chains over all of the GPU; PCN, PCNL and MGrad, fixed variances. "auto" is whichever of the two is faster,
-        timed on the run's own first steps; the GPU where the inputs are there; or the CPU where the run is short, needs
-        it, or has no GPU beside it: `draws.settings` has "device" and "device_reason". The two differ by rounding, so
-        name one for a run that is to be repeated to the bit.
+        chains over all of the GPU; PCN, PCNL and MGrad, fixed variances. "auto" is a rule: the GPU where the inputs are
+        there and it runs the kernel and the likelihood, else the CPU. `draws.settings` records "device" and
+        "device_reason"; `patrac bench` times both. The two differ by rounding.
     keep_on_device : bool
         Whether theta stays on the device, where `draws.device_theta` hands it to other libraries (`DeviceArray`); the
         first use of `draws.theta` copies it to the host. Not for the CPU.
@@ -97,38 +80,12 @@ def sample(
         If the run was interrupted, the warm-up ended at its longest with the chains still moving, proposals were not
         finite, or the step size adapts while sampling.
     """
-    run = prepare_run(
-        post,
-        kernel,
-        chains=chains,
-        draws=draws,
-        thin=thin,
-        warmup=warmup,
-        init=init,
-        seed=seed,
-        threads=threads,
-        device=device,
-        keep_on_device=keep_on_device,
-    )
-    [draws_of_run] = _carry_out([run], progress)
-    return draws_of_run
+    results, notes = run_chains([prepare_run(post, settings)])
+    return results[0], notes
 
 
-def sample_many(
-    posts: Sequence[Posterior],
-    kernel: str | Kernel = "auto",
-    *,
-    chains: int = 1,
-    draws: int = 1000,
-    thin: int = 1,
-    warmup: str | int | Warmup | None = "auto",
-    init: str = "auto",
-    seed: int | None = None,
-    threads: int | None = None,
-    device: str = "auto",
-    keep_on_device: bool = False,
-    progress: bool | None = None,
-) -> list[Draws]:
+@with_settings(ManyRunSettings)
+def sample_many(posts: Sequence[Posterior], settings: ManyRunSettings) -> tuple[list[Draws], list[str]]:
     """Run chains on several posteriors, such as the replicates of a study: on a GPU all of them in one launch.
 
     On a device the posteriors must be alike: the same network shape, architecture, likelihood, number of rows and
@@ -162,39 +119,33 @@ def sample_many(
     posts = list(posts)
     if not posts:
         raise ValueError("posts must hold at least one Posterior; got none.")
-    if not isinstance(init, str):
-        raise TypeError(f'init must be "auto", "map" or "prior"; got {type(init).__name__}.')
-    first_seed = resolve_seed(seed)
-    runs = []
-    for index, post in enumerate(posts):  # in a loop of this frame, which the warnings of prepare_run() count
-        run = prepare_run(
-            post,
-            kernel,
-            chains=chains,
-            draws=draws,
-            thin=thin,
-            warmup=warmup,
-            init=init,
-            seed=(first_seed + index) % 2**64,
-            threads=threads,
-            device=device,
-            keep_on_device=keep_on_device,
-        )
-        runs.append(run)
-    return _carry_out(runs, progress)
+    first = resolve_seed(settings.seed)
+    return run_chains(
+        [prepare_run(post, replace(settings, seed=(first + index) % 2**64)) for index, post in enumerate(posts)]
+    )
 
 
-def _carry_out(runs: Sequence[PreparedRun], progress: bool | None) -> list[Draws]:
-    """Run all on the device that serves them; their draws, up to the first that was interrupted."""
-    runs, model = settle_device(runs)
+def run_chains(runs: Sequence[PreparedRun]) -> tuple[list[Draws], list[str]]:
+    """Execute prepared runs together.
+
+    Returns
+    -------
+    draws : list of Draws
+        One for each run, up to the first that was interrupted.
+    notes : list of str
+        What the user is to be told, in the order of the runs.
+    """
     started = time.perf_counter()
-    with _ProgressBar(sum(run.steps for run in runs), progress) as report:
-        results = execute(runs, report, model=model)
+    with _ProgressBar(sum(run.steps for run in runs), runs[0].settings.progress) as report:
+        execution = execute(runs, report)
     seconds = time.perf_counter() - started
-    all_draws = []  # in a loop of this frame, which the warnings of draws_from() count
-    for run, result in zip(runs, results, strict=False):
-        all_draws.append(run.draws_from(result, seconds))
-    return all_draws
+    notes = [note for run in runs for note in run.notes]
+    all_draws = []
+    for run, result in zip(runs, execution.results, strict=False):
+        draws, remarks = draws_of(run, execution.choice, result, seconds)
+        all_draws.append(draws)
+        notes += remarks
+    return all_draws, notes
 
 
 class _ProgressBar:

@@ -147,7 +147,7 @@ def run(args: argparse.Namespace) -> int:
     architecture = _architecture(args)
     prior = _fit_prior(net, args.alpha)
     post = Posterior(net, architecture, prior, likelihood, data.X, data.y, dtype=args.dtype)
-    independent = choose_kernel(post)[0].is_independent
+    independent = choose_kernel(post.facts)[0].is_independent
     thin = args.thin or (1 if independent else default_thin(post))
     warmup = Warmup(()) if independent and args.warmup is None else _warmup(args.warmup, thin, args.draws)
     steps = warmup.steps if isinstance(warmup, Warmup) else warmup

@@ -1,0 +1,193 @@
+"""Compiled models: built from a `ModelSpec` of plain arrays, on the host or in a device's memory, and owned here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.engine import _core
+from patrac_native.engine.inputs import Inputs
+from patrac_native.validation.checks import FloatArray, cast_checked
+
+CoreModel = _core.Model32 | _core.Model64
+DataSet = _core.DataSet32 | _core.DataSet64
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """Network, Bayesian parameters and likelihood: what every compiled model is made of, beside its data.
+
+    Attributes
+    ----------
+    activation : str
+    weights, biases : list of ndarray of float64
+        Of each layer, (N_l, N_{l-1}) and (N_l,), in ranked order.
+    weight_masks, bias_masks : list of ndarray of bool
+        Which of them are Bayesian.
+    companion : (list of ndarray, list of ndarray) or None
+        Weights and biases of a fixed network whose output is added (Sep).
+    likelihood : str
+        Its name.
+    likelihood_parameters : mapping of str to ndarray of float64
+        What the core takes of it, by name.
+    """
+
+    activation: str
+    weights: Sequence[FloatArray]
+    biases: Sequence[FloatArray]
+    weight_masks: Sequence[npt.NDArray[np.bool_]]
+    bias_masks: Sequence[npt.NDArray[np.bool_]]
+    companion: tuple[Sequence[FloatArray], Sequence[FloatArray]] | None
+    likelihood: str
+    likelihood_parameters: Mapping[str, FloatArray]
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the keyword arguments of the core's models."""
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        # A parameter that the core does not take is refused there.
+        return {"variance": np.empty(0), **own.pop("likelihood_parameters"), **own}
+
+
+def host_model(
+    spec: ModelSpec,
+    X: npt.NDArray[Any],
+    targets: FloatArray,
+    row_weights: FloatArray,
+    *,
+    dtype: np.dtype[Any],
+    level: str,
+    in_place: bool = False,
+) -> CoreModel:
+    """Compile plan and data for the CPU.
+
+    Parameters
+    ----------
+    spec : ModelSpec
+    X : ndarray, shape (n, d)
+        Of type uint8, float32 or float64, checked.
+    targets : ndarray of float64, shape (n, m) or (n,)
+        As the likelihood's checks return them.
+    row_weights : ndarray of float64, shape (n,)
+    dtype : dtype
+        Of theta and of the engine's arithmetic.
+    level : str
+        Instruction-set level.
+    in_place : bool
+        Whether the model may hold X and read it where it is, if type and order of X allow that.
+    """
+    build: Any = _core.Model32 if dtype == np.float32 else _core.Model64
+    model: CoreModel = build(
+        **spec.arguments(),
+        targets=targets,
+        row_weights=row_weights,
+        inputs=X if X.dtype in (dtype, np.uint8) and _is_strided(X) else cast_checked(X, dtype, "X"),
+        level=level,
+        in_place=in_place,
+    )
+    return model
+
+
+def planned_model(spec: ModelSpec, *, dtype: np.dtype[Any], level: str) -> CoreModel:
+    """Compile the plan alone, without data: enough to predict and to report the layers, whatever the likelihood."""
+    n_inputs, n_outputs = spec.weights[0].shape[1], len(spec.biases[-1])
+    plain = replace(spec, likelihood="gaussian", likelihood_parameters={"variance": np.ones(n_outputs)})
+    return host_model(plain, np.empty((0, n_inputs)), np.empty((0, n_outputs)), np.empty(0), dtype=dtype, level=level)
+
+
+def _is_strided(array: npt.NDArray[Any]) -> bool:
+    """Return whether entries lie at whole multiples of their size, as the engine reads them."""
+    return array.flags.aligned and all(stride % array.itemsize == 0 for stride in array.strides)
+
+
+class CompiledModels:
+    """What is compiled for one posterior: its model on the host and those on devices, each built at its first use.
+
+    Parameters
+    ----------
+    spec : ModelSpec
+    inputs : Inputs
+        On the host or on a device.
+    targets, row_weights : ndarray of float64
+        See `host_model`.
+    dtype, level
+        See `host_model`.
+    """
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        inputs: Inputs,
+        targets: FloatArray,
+        row_weights: FloatArray,
+        *,
+        dtype: np.dtype[Any],
+        level: str,
+    ) -> None:
+        self.spec = spec
+        self.inputs = inputs
+        self.targets = targets
+        self.row_weights = row_weights
+        self.dtype = dtype
+        self.level = level
+        self._on_devices: dict[str, Any] = {}
+
+    @cached_property
+    def host(self) -> Any:
+        """The model on the host, which reads the inputs there."""
+        return host_model(
+            self.spec,
+            self.inputs.host,
+            self.targets,
+            self.row_weights,
+            dtype=self.dtype,
+            level=self.level,
+            in_place=self.inputs.in_place,
+        )
+
+    @property
+    def has_host(self) -> bool:
+        """Whether the model on the host has been built."""
+        return "host" in vars(self)
+
+    @cached_property
+    def _without_rows(self) -> CoreModel:
+        return planned_model(self.spec, dtype=self.dtype, level=self.level)
+
+    @property
+    def planned(self) -> Any:
+        """A model that has the plan: the one on the host where it has been built, else one without rows."""
+        return self.host if self.has_host else self._without_rows
+
+    def on_device(self, device: str) -> Any:
+        """Return the model in a device's memory."""
+        if device not in self._on_devices:
+            self._on_devices[device] = join_on_device(device, [self])
+        return self._on_devices[device]
+
+    def is_on_device(self, device: str) -> bool:
+        """Return whether the model is in a device's memory."""
+        return device in self._on_devices
+
+    def data_set(self, device: str) -> DataSet:
+        """Lay plan and data out for a device."""
+        X = self.inputs.for_device(device)
+        build: Any = _core.DataSet32 if self.dtype == np.float32 else _core.DataSet64
+        data_set: DataSet = build(
+            **self.spec.arguments(),
+            targets=self.targets,
+            row_weights=self.row_weights,
+            inputs=X if isinstance(X, _core.DeviceInputs) or X.flags.forc else np.ascontiguousarray(X),
+            device=device,
+        )
+        return data_set
+
+
+def join_on_device(device: str, models: Sequence[CompiledModels]) -> Any:
+    """Build one model of several posteriors of one type in a device's memory, for runs of all of them together."""
+    build: Any = _core.DeviceModel32 if models[0].dtype == np.float32 else _core.DeviceModel64
+    return build(device, [model.data_set(device) for model in models])

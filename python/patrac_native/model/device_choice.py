@@ -1,0 +1,112 @@
+"""Which device runs the chains, by rule: where the inputs are or where the caller says, else the CPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from patrac_native.engine.device import EMULATED, MAX_DEVICE_LAYERS, device_status
+from patrac_native.model.facts import ModelFacts
+from patrac_native.model.kernels import PCN, PCNL, Kernel, MGrad, short_name
+
+# The device that device="auto" considers beside the CPU.
+AUTO_DEVICE = "cuda"
+ON_DEVICES = (PCN, PCNL, MGrad)
+
+
+@dataclass(frozen=True)
+class DeviceChoice:
+    """Where a run goes.
+
+    Attributes
+    ----------
+    device : str
+    reason : str
+        In words; "given" where the caller named the device.
+    """
+
+    device: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.device}: {self.reason}"
+
+
+def choose_device(device: str, facts: ModelFacts, kernel: Kernel, *, keep: bool = False) -> DeviceChoice:
+    """Choose the device of a run.
+
+    "auto" is a rule: the GPU where the inputs are there, or the draws are to stay there, and it runs the kernel and the
+    likelihood; else the CPU. No clock is read, so the same call on the same machine always goes to the same device.
+
+    Parameters
+    ----------
+    device : str
+        "auto", "cpu", "cuda" or, for tests, "emulated:N".
+    facts : ModelFacts
+    kernel : Kernel
+    keep : bool
+        Whether the draws are to stay on the device.
+
+    Raises
+    ------
+    ValueError
+        For a device that does not exist, a kernel or likelihood that it does not run, or draws that are to stay on a
+        device in a run on the CPU.
+    RuntimeError
+        Where the device cannot be used, with the reason.
+    """
+    choice = _choose(device, facts, kernel, keep)
+    if keep and choice.device == "cpu":
+        why = "" if choice.reason == "given" else f" ({choice.reason})"
+        raise ValueError(
+            f'keep_on_device=True needs device="cuda"; this run goes to the CPU{why}. Give a device or leave '
+            "keep_on_device out."
+        )
+    return choice
+
+
+def _choose(device: str, facts: ModelFacts, kernel: Kernel, keep: bool) -> DeviceChoice:
+    if device == "auto":
+        there = facts.inputs_on_device
+        if there is not None and there.are_read_by(AUTO_DEVICE):
+            why = "the inputs are there"
+        elif keep:
+            why = "the draws are to stay there"
+        else:
+            return DeviceChoice("cpu", "the inputs are on the host")
+        status = device_status(AUTO_DEVICE)
+        obstacle = f"no CUDA device: {status['reason']}" if not status["usable"] else _only_on_cpu(facts, kernel)
+        return DeviceChoice("cpu", obstacle) if obstacle else DeviceChoice(AUTO_DEVICE, why)
+    if device == "cpu":
+        return DeviceChoice(device, "given")
+    if not isinstance(device, str) or not (device == "cuda" or device.startswith(EMULATED)):
+        raise ValueError(f'device must be "auto", "cpu" or "cuda"; got {device!r}.')
+    status = device_status(device)
+    if not status["usable"]:
+        raise RuntimeError(f'device="{device}": {status["reason"]}; use device="auto" or "cpu".')
+    check_kernel_on_device(device, kernel)
+    if facts.sampled_variance is not None:
+        raise ValueError(
+            f'device="{device}" runs likelihoods without a sampled variance; got {facts.likelihood!r}. Fix it, as in '
+            f'Gaussian({facts.sampled_variance:.3g}), or use device="cpu".'
+        )
+    return DeviceChoice(device, "given")
+
+
+def _only_on_cpu(facts: ModelFacts, kernel: Kernel) -> str | None:
+    """Say what a device does not run; None where it runs all."""
+    if not isinstance(kernel, ON_DEVICES):
+        return f"{short_name(kernel.to_dict())} runs only there"
+    if facts.sampled_variance is not None:
+        return "a sampled variance runs only there"
+    if facts.n_layers > MAX_DEVICE_LAYERS:
+        return f"networks of more than {MAX_DEVICE_LAYERS} layers run only there"
+    return None
+
+
+def check_kernel_on_device(device: str, kernel: Kernel) -> None:
+    """Raise ValueError for a kernel that runs on the CPU alone."""
+    if not isinstance(kernel, ON_DEVICES):
+        raise ValueError(
+            f'device="{device}" runs PCN(), PCNL() and MGrad(); got {short_name(kernel.to_dict())}. Use one of them, '
+            'or device="cpu".'
+        )

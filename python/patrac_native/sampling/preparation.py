@@ -1,0 +1,203 @@
+"""Prepares a run: its settings resolved against a posterior."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
+
+from patrac_native.engine import _core
+from patrac_native.engine.threads import thread_count
+from patrac_native.model.choice import check_kernel, choose_kernel
+from patrac_native.model.device_choice import DeviceChoice, choose_device
+from patrac_native.model.kernels import PCNL, Exact, Kernel
+from patrac_native.model.posterior import Posterior
+from patrac_native.sampling.settings import RunSettings
+from patrac_native.sampling.starting_points import starting_points
+from patrac_native.sampling.warmup import SETTLE_STEPS, TARGET_WINDOW, WINDOW, Phase, Warmup, default_warmup
+
+# The paper keeps adapting to these acceptance rates while sampling (Appendix B).
+ALWAYS_BAND = (0.4, 0.9)
+# Steps of all chains together.
+MAX_STEPS = 2**62
+
+
+@dataclass(frozen=True)
+class PreparedRun:
+    """A run whose settings are resolved: what is executed, and what the draws record.
+
+    Attributes
+    ----------
+    post : Posterior
+    settings : RunSettings
+        As they were given.
+    kernel : Kernel
+    kernel_reason : str
+        Why it was chosen, in words; "given" where the caller named it.
+    schedule : Warmup
+    step_size : float
+        Of the first step.
+    choice : DeviceChoice
+    start : ndarray, shape (chains, K)
+    seed, threads : int
+    notes : tuple of str
+        What the user is to be told, whatever the run gives.
+    """
+
+    post: Posterior
+    settings: RunSettings
+    kernel: Kernel
+    kernel_reason: str
+    schedule: Warmup
+    step_size: float
+    choice: DeviceChoice
+    start: npt.NDArray[Any]
+    seed: int
+    threads: int
+    notes: tuple[str, ...]
+
+    @property
+    def steps(self) -> int:
+        """Number of steps of all chains if no phase ends early."""
+        return len(self.start) * (self.schedule.steps + self.settings.draws * self.settings.thin)
+
+    @property
+    def config(self) -> _core.RunConfig:
+        """The run as the core takes it."""
+        kernel, post = self.kernel, self.post
+        return _core.RunConfig(
+            kernel=kernel.name,
+            collapse=kernel.collapse,
+            persistence=kernel.persistence,
+            variance=_core_variance(post),
+            step_size=self.step_size,
+            # Far above every prior variance mGrad redraws all from the prior, and a larger delta changes nothing.
+            step_size_max=min(kernel.step_size_max, 1e3 * float(post.prior_variance.max()) + self.step_size),
+            warmup=[_core_phase(phase) for phase in self.schedule.phases],
+            sampling=_core_phase(Phase(0, ALWAYS_BAND if kernel.adapt_always else None)),
+            draws=self.settings.draws,
+            thin=self.settings.thin,
+            seed=self.seed,
+            threads=self.threads,
+        )
+
+
+def prepare_run(post: Posterior, settings: RunSettings) -> PreparedRun:
+    """Resolve settings against a posterior.
+
+    Raises
+    ------
+    TypeError, ValueError, RuntimeError
+        See `patrac_native.sample`.
+    """
+    if not isinstance(post, Posterior):
+        raise TypeError(f"post must be a Posterior; got {type(post).__name__}.")
+    kernel, reason = _resolve_kernel(settings, post)
+    choice = choose_device(settings.device, post.facts, kernel, keep=settings.keep_on_device)
+    if choice.device == "cpu":
+        post.compiled.host  # noqa: B018 - built before anything is evaluated on the device of the inputs
+    schedule = _resolve_warmup(settings.warmup, kernel, post)
+    steps = settings.chains * (schedule.steps + settings.draws * settings.thin)
+    if steps >= MAX_STEPS:
+        raise ValueError(f"chains, warmup, draws and thin ask for {steps} steps in all; ask for fewer than 2^62.")
+    step_size = schedule.step_size if kernel.adapts and schedule.step_size else kernel.starting_step_size
+    if step_size > kernel.step_size_max:
+        raise ValueError(
+            f"step_size of the warm-up must be in (0, {kernel.step_size_max:g}] for {type(kernel).__name__}; "
+            f"got {step_size:g}."
+        )
+    seed = resolve_seed(settings.seed)
+    return PreparedRun(
+        post=post,
+        settings=settings,
+        kernel=kernel,
+        kernel_reason=reason,
+        schedule=schedule,
+        step_size=step_size,
+        choice=choice,
+        start=starting_points(post.network, settings.init, settings.chains, seed),
+        seed=seed,
+        threads=thread_count(settings.threads),
+        notes=tuple(_notes(kernel, schedule)),
+    )
+
+
+def resolve_seed(seed: int | None) -> int:
+    """Return the given seed or a new one."""
+    return secrets.randbits(63) if seed is None else seed
+
+
+def _notes(kernel: Kernel, schedule: Warmup) -> list[str]:
+    """What is remarkable about a kernel and its warm-up before the run."""
+    notes = []
+    if kernel.adapts and schedule.step_size is None and not schedule.adapts:
+        notes.append(
+            f"no phase of the warm-up adapts for {WINDOW} steps ({TARGET_WINDOW} with a target) or more, so the "
+            f"step size stays at its first value; "
+            f"warm up longer or give one, such as {type(kernel).__name__}(0.1)."
+        )
+    if kernel.adapt_always:
+        notes.append(
+            "the step size adapts while sampling, so the chain is not exactly invariant; use it to reproduce the "
+            'paper, and adapt="warmup" for inference.'
+        )
+    return notes
+
+
+def _core_variance(post: Posterior) -> _core.SampledVariance | None:
+    """Prior and start of a sampled noise variance."""
+    if post.likelihood.variance_prior is None:
+        return None
+    shape, rate = post.likelihood.variance_prior
+    return _core.SampledVariance(shape=shape, rate=rate, initial=post.starting_variance)
+
+
+def _core_phase(phase: Phase) -> _core.Phase:
+    """Phase of the compiled core."""
+    low, high = phase.accept if phase.accept else (0.0, 1.0)
+    return _core.Phase(
+        steps=phase.steps,
+        adapt=phase.accept is not None or phase.target is not None,
+        accept_low=low,
+        accept_high=high,
+        accept_all=phase.accept_all,
+        average=phase.average,
+        target=phase.target or 0.0,
+        first_look=phase.first_look or 0,
+    )
+
+
+def _resolve_kernel(settings: RunSettings, post: Posterior) -> tuple[Kernel, str]:
+    """Return the kernel to run and why it was chosen."""
+    if isinstance(settings.kernel, Kernel):
+        check_kernel(settings.kernel, post.facts)
+        return settings.kernel, "given"
+    if isinstance(settings.warmup, Warmup) and settings.warmup.only_for == PCNL.name:
+        return PCNL(), "the warm-up is a schedule for it"
+    return choose_kernel(post.facts, "cpu" if settings.device == "auto" else settings.device)
+
+
+def _resolve_warmup(warmup: Any, kernel: Kernel, post: Posterior) -> Warmup:
+    """Return the schedule to run."""
+    if warmup is None:
+        if kernel.adapts:
+            raise ValueError(
+                f"warmup=None leaves nobody to find a step size; give one, such as {type(kernel).__name__}(0.1), or a "
+                "warm-up."
+            )
+        return Warmup(())
+    if isinstance(warmup, Warmup):
+        if warmup.only_for not in (None, kernel.name):
+            raise ValueError(f"warmup is a schedule for {warmup.only_for} only; got the kernel {kernel}.")
+        if kernel.default_step_size is None and (warmup.adapts or any(phase.accept_all for phase in warmup.phases)):
+            raise ValueError(
+                f'warmup adapts a step size or takes every move, which {kernel} cannot; use warmup="auto" or a number.'
+            )
+        return warmup
+    if warmup == "auto":
+        if isinstance(kernel, Exact) and post.variance_is_sampled:
+            return Warmup((Phase(SETTLE_STEPS),))  # the variance starts at one point and is soon forgotten
+        return default_warmup(kernel)
+    return default_warmup(kernel, warmup)

@@ -1,0 +1,129 @@
+"""The settings of a run: the one list of keywords, checked once, and the functions that take it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import numpy.typing as npt
+
+from patrac_native.engine.threads import thread_count
+from patrac_native.model.kernels import Kernel
+from patrac_native.sampling.warmup import Phase, Warmup
+from patrac_native.validation.checks import check_count, check_seed
+
+INITS = ("auto", "map", "prior")
+_WARMUPS = '"auto", a number of steps, a Warmup or None'
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """How chains are run; see `patrac_native.sample` for each setting.
+
+    What can be checked without a posterior is checked here, once; `prepare_run` checks the rest.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a setting that does not fit, naming it.
+    """
+
+    kernel: str | Kernel = "auto"
+    _: KW_ONLY
+    chains: int = 4
+    draws: int = 1000
+    thin: int = 1
+    warmup: str | int | Warmup | None = "auto"
+    init: str | npt.ArrayLike = "auto"
+    seed: int | None = None
+    threads: int | None = None
+    device: str = "auto"
+    keep_on_device: bool = False
+    progress: bool | None = None
+
+    def __post_init__(self) -> None:
+        self._check_kernel()
+        self._check_warmup()
+        for name in ("chains", "draws", "thin"):
+            object.__setattr__(self, name, check_count(getattr(self, name), name))
+        if self.seed is not None:
+            object.__setattr__(self, "seed", check_seed(self.seed))
+        thread_count(self.threads)
+        if isinstance(self.init, str) and self.init not in INITS:
+            raise ValueError(
+                f'init must be "auto", "map", "prior" or an array of shape (chains, K); got {self.init!r}.'
+            )
+
+    def _check_kernel(self) -> None:
+        if isinstance(self.kernel, Kernel) or (isinstance(self.kernel, str) and self.kernel == "auto"):
+            return
+        hint = f" Call it: {self.kernel.__name__}()." if isinstance(self.kernel, type) else ""
+        raise TypeError(
+            'kernel must be "auto", PCN(...), PCNL(...), MGrad(...), EllipticalSlice() or Exact(); got '
+            f"{self.kernel!r}.{hint}"
+        )
+
+    def _check_warmup(self) -> None:
+        if self.warmup is None or isinstance(self.warmup, Warmup):
+            return
+        if isinstance(self.warmup, Phase):
+            raise TypeError(f"warmup must be {_WARMUPS}; got a Phase. Write Warmup((Phase(...),)).")
+        if isinstance(self.warmup, str):
+            if self.warmup != "auto":
+                raise ValueError(f"warmup must be {_WARMUPS}; got {self.warmup!r}.")
+            return
+        object.__setattr__(self, "warmup", check_count(self.warmup, "warmup"))
+
+
+@dataclass(frozen=True)
+class ManyRunSettings(RunSettings):
+    """Settings of runs on several posteriors; see `patrac_native.sample_many`. Seeds count up from `seed`."""
+
+    chains: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.init, str):
+            raise TypeError(f'init must be "auto", "map" or "prior"; got {type(self.init).__name__}.')
+        super().__post_init__()
+
+
+P = ParamSpec("P")
+Subject = TypeVar("Subject")
+Settings = TypeVar("Settings")
+Result = TypeVar("Result")
+
+
+def with_settings(
+    make: Callable[P, Settings],
+) -> Callable[[Callable[[Subject, Settings], tuple[Result, list[str]]]], Callable[Concatenate[Subject, P], Result]]:
+    """Give a function of (subject, settings) the keywords of its settings class in place of the settings.
+
+    The function returns its result and notes; each note becomes a UserWarning at the line that called it.
+    """
+
+    def decorate(
+        run: Callable[[Subject, Settings], tuple[Result, list[str]]],
+    ) -> Callable[Concatenate[Subject, P], Result]:
+        first = next(iter(inspect.signature(run).parameters.values()))
+        signature = inspect.Signature([first, *inspect.signature(make).parameters.values()])
+
+        @functools.wraps(run)
+        def call(*args: Any, **keywords: Any) -> Result:
+            try:
+                bound = signature.bind(*args, **keywords)
+            except TypeError as error:
+                raise TypeError(f"{run.__name__}() {error}") from None
+            subject = bound.arguments.pop(first.name)
+            result, notes = run(subject, make(**bound.arguments))  # type: ignore[call-arg]
+            for note in notes:
+                warnings.warn(note, stacklevel=2)
+            return result
+
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        return call
+
+    return decorate

@@ -1,0 +1,122 @@
+"""What device="auto" means: a rule that reads no clock, and its reason in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import patrac_native as pn
+import problems
+from patrac_native.engine import _core
+from patrac_native.model import device_choice
+
+KERNEL = pn.PCNL(0.02)
+DEVICE = "emulated:2"
+
+
+class OnDevice:
+    """What another library hands out of the memory of an emulated device."""
+
+    emulated_device = DEVICE
+
+    def __init__(self, array: Any) -> None:
+        self.array = np.ascontiguousarray(array)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        own = self.array.__array_interface__
+        return {name: own[name] for name in ("shape", "typestr", "data", "strides")} | {"version": 3}
+
+
+@pytest.fixture
+def a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An emulated device in the place of the GPU."""
+    monkeypatch.setattr(device_choice, "AUTO_DEVICE", DEVICE)
+
+
+def posterior(*, there: bool, dtype: str = "float64", **more: Any) -> pn.Posterior:
+    problem = problems.problem(problems.rng_of("device choice"), (2, 6, 5, 2), 23, architecture_name="mix", dtype=dtype)
+    post, X = problem.post, np.asarray(problem.post.X)
+    if not there:
+        return post
+    return pn.Posterior(
+        post.net, post.architecture, post.network.prior, post.likelihood, OnDevice(X), post.y, dtype=dtype, **more
+    )
+
+
+def sampled(post: pn.Posterior, kernel: Any = KERNEL, **more: Any) -> pn.Draws:
+    arguments: dict[str, Any] = {"chains": 2, "draws": 20, "warmup": None, "seed": 5, "progress": False, "threads": 1}
+    return pn.sample(post, kernel, **(arguments | more))
+
+
+def where(draws: pn.Draws) -> tuple[str, str]:
+    return draws.settings["device"], draws.settings["device_reason"]
+
+
+@pytest.mark.usefixtures("a_device")
+def test_inputs_on_the_host_are_sampled_on_the_cpu_however_long_the_run() -> None:
+    post = posterior(there=False)
+    for draws in (1, 20_000):
+        assert where(sampled(post, draws=draws)) == ("cpu", "the inputs are on the host")
+    assert 'device="auto" means cpu: the inputs are on the host' in post.describe()
+
+
+@pytest.mark.usefixtures("a_device")
+def test_inputs_on_a_device_are_sampled_there_as_where_it_is_named() -> None:
+    post = posterior(there=True)
+    draws = sampled(post)
+    assert where(draws) == (DEVICE, "the inputs are there")
+    assert f'device="auto" means {DEVICE}: the inputs are there' in post.describe()
+    named = sampled(post, device=DEVICE)
+    assert where(named) == (DEVICE, "given")
+    np.testing.assert_array_equal(draws.theta, named.theta)
+
+
+@pytest.mark.usefixtures("a_device")
+def test_draws_that_are_to_stay_go_to_the_device() -> None:
+    draws = sampled(posterior(there=False), keep_on_device=True)
+    assert where(draws) == (DEVICE, "the draws are to stay there")
+    assert draws.device_theta.shape == (2, 20, posterior(there=False).dim)
+    with pytest.raises(ValueError, match=r"keep_on_device=True needs device=.*EllipticalSlice"):
+        sampled(posterior(there=False), pn.EllipticalSlice(), keep_on_device=True)
+
+
+@pytest.mark.usefixtures("a_device")
+def test_what_only_the_cpu_runs_says_so() -> None:
+    net = problems.random_network(problems.rng_of("auto"), (2, 5, 1))
+    X = OnDevice(np.linspace(-1, 1, 8).reshape(4, 2))
+    y = X.array[:, 0]
+    last = pn.Posterior(net, pn.Out(3), problems.PRIOR, pn.Gaussian(1.0), X, y)
+    noise = pn.Posterior(net, pn.Mix(2), problems.PRIOR, pn.Gaussian("sampled", a=2.0, b=1.0), X, y)
+    for post, kernel, reason in (
+        (posterior(there=True), pn.EllipticalSlice(), "EllipticalSlice() runs only there"),
+        (last, "auto", "Exact() runs only there"),
+        (noise, KERNEL, "a sampled variance runs only there"),
+    ):
+        assert where(sampled(post, kernel, draws=1)) == ("cpu", reason)
+    assert 'device="auto" means cpu: Exact() runs only there' in last.describe()
+
+
+@pytest.mark.usefixtures("a_device")
+def test_several_posteriors_go_together() -> None:
+    """On the CPU if one of them must go there, or if they are not alike."""
+    arguments: dict[str, Any] = {"draws": 5, "warmup": None, "seed": 3, "progress": False}
+    here, there = posterior(there=False), posterior(there=True)
+    assert [where(one) for one in pn.sample_many([there, there], KERNEL, **arguments)] == [
+        (DEVICE, "the inputs are there")
+    ] * 2
+    assert [where(one) for one in pn.sample_many([there, here], KERNEL, **arguments)] == [
+        ("cpu", "the inputs are on the host")
+    ] * 2
+    unlike = pn.sample_many([there, posterior(there=True, dtype="float32")], KERNEL, **arguments)
+    assert unlike[1].settings["device"] == "cpu"
+    assert unlike[1].settings["device_reason"].startswith(f"{DEVICE} does not run it: posts must be of one")
+
+
+def test_a_device_that_cannot_be_used_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    status = _core.device_status("cuda") | {"usable": False, "reason": "no CUDA device is visible"}
+    monkeypatch.setattr(_core, "device_status", lambda _: status)
+    with pytest.raises(ValueError, match="no CUDA device is visible"):
+        sampled(posterior(there=False), keep_on_device=True)
