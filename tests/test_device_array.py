@@ -132,7 +132,10 @@ def resident() -> int:
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
 def test_memory_goes_with_the_last_of_its_takers(emulated: str) -> None:
-    """Runs of 24 MB each, handed out in every way and let go of: one of them left behind would show."""
+    """Runs of 24 MB each, handed out in every way and let go of.
+
+    The allocator may keep the memory of a run or two for the next ones; eight runs left behind would be 192 MB.
+    """
     post = problems.problem(problems.rng_of("wide"), (2, 60, 60, 1), 10, dtype="float64").post
     draws = 24_000_000 // (8 * post.dim)
 
@@ -149,9 +152,9 @@ def test_memory_goes_with_the_last_of_its_takers(emulated: str) -> None:
 
     run_and_take()
     before = resident()
-    for _ in range(3):
+    for _ in range(8):
         run_and_take()
-    assert resident() - before < 24_000_000
+    assert resident() - before < 72_000_000
 
 
 def test_the_host_gets_copies(device: str) -> None:

@@ -144,7 +144,7 @@ def tracked_text() -> dict[str, str]:
     """Every text file of the package, its tests, its build and its documents."""
     places = ("python", "csrc", "tests", "docs", "bench", ".ci")
     files = [path for place in places for path in (ROOT / place).rglob("*") if path.is_file()]
-    files += [path for path in ROOT.iterdir() if path.is_file()]
+    files += [path for path in ROOT.iterdir() if path.is_file() and path.name != ".git"]
     endings = {
         ".py",
         ".pyi",
