@@ -6,7 +6,7 @@ import pytest
 import patrac_native as pn
 from patrac_native.cli.main import main
 from patrac_native.engine import _core
-from patrac_native.studies import bench
+from patrac_native.studies import bench, device_bench
 from patrac_native.studies.floor import (
     MULTIPLY_ADD,
     NORMAL,
@@ -97,3 +97,23 @@ def test_models_take_the_level(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_bad_options(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", option, value]) == 2
     assert option in capsys.readouterr().err
+
+
+def test_a_device_is_timed_beside_the_cpu(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "PROBLEMS", [((1, 5, 5, 1), 20)])
+    monkeypatch.setattr(device_bench, "CHAINS", (2,))
+    bench.print_device_times("emulated:1", "float32", 0.002, 1)
+    printed = capsys.readouterr().out
+    [line] = [line for line in printed.splitlines() if line.startswith("Full, 1-5-5-1, n=20 ")]
+    *_, chains, cpu, device = line.replace(",", "").split()
+    assert chains == "2" and float(cpu) > 0 and float(device) > 0
+    assert 'device="auto"' in printed
+
+
+def test_a_device_that_cannot_be_used_is_not_timed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status = _core.device_status("cuda") | {"usable": False, "reason": "no CUDA device is visible"}
+    monkeypatch.setattr(_core, "device_status", lambda _: status)
+    bench.print_device_times("cuda", "float32", 0.002, 1)
+    assert capsys.readouterr().out == "cuda is not timed: no CUDA device is visible\n"

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 from patrac_native.engine.device import EMULATED, MAX_DEVICE_LAYERS, device_status
 from patrac_native.model.facts import ModelFacts
-from patrac_native.model.kernels import PCN, PCNL, Kernel, MGrad, short_name
+from patrac_native.model.kernels import KERNELS, Kernel, short_name
 
 # The device that device="auto" considers beside the CPU.
 AUTO_DEVICE = "cuda"
-ON_DEVICES = (PCN, PCNL, MGrad)
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ def _choose(device: str, facts: ModelFacts, kernel: Kernel, keep: bool) -> Devic
 
 def _only_on_cpu(facts: ModelFacts, kernel: Kernel) -> str | None:
     """Say what a device does not run; None where it runs all."""
-    if not isinstance(kernel, ON_DEVICES):
+    if not kernel.runs_on_devices:
         return f"{short_name(kernel.to_dict())} runs only there"
     if facts.sampled_variance is not None:
         return "a sampled variance runs only there"
@@ -105,8 +104,9 @@ def _only_on_cpu(facts: ModelFacts, kernel: Kernel) -> str | None:
 
 def check_kernel_on_device(device: str, kernel: Kernel) -> None:
     """Raise ValueError for a kernel that runs on the CPU alone."""
-    if not isinstance(kernel, ON_DEVICES):
+    if not kernel.runs_on_devices:
+        *first, last = [f"{known.__name__}()" for known in KERNELS.values() if known.runs_on_devices]
         raise ValueError(
-            f'device="{device}" runs PCN(), PCNL() and MGrad(); got {short_name(kernel.to_dict())}. Use one of them, '
+            f'device="{device}" runs {", ".join(first)} and {last}; got {short_name(kernel.to_dict())}. Use one of them, '
             'or device="cpu".'
         )

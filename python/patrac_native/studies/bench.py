@@ -30,6 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", choices=["float32", "float64"], default="float32", help="default: float32")
     parser.add_argument("--seconds", type=float, default=0.2, help="time of one timing; default: 0.2")
     parser.add_argument("--repeats", type=int, default=5, help="timings of each row, the median counts; default: 5")
+    parser.add_argument("--device", default="cuda", help="device to time beside the CPU; default: cuda")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -59,7 +60,31 @@ def run(args: argparse.Namespace) -> int:
     print(format_table(headers, [[level, *map(number, found)] for level, found in times.items()]))
     print()
     print(wrapped(advice(times, default)))
+    print()
+    print_device_times(args.device, args.dtype, args.seconds, args.repeats)
     return 0
+
+
+def print_device_times(device: str, dtype: str, seconds: float, repeats: int) -> None:
+    """Print what a step of few and of many chains takes on the CPU and on a device, and which one to name."""
+    from patrac_native.model.architectures import Full, Mix
+    from patrac_native.studies.device_bench import device_advice, obstacle, time_devices
+    from patrac_native.studies.tables import format_table, number, wrapped
+
+    why_not = obstacle(device)
+    if why_not:
+        print(wrapped(f"{device} is not timed: {why_not}"))
+        return
+    posteriors = [
+        (f"{architecture.label()}, {'-'.join(map(str, sizes))}, n={n}", problem(architecture, sizes, n, dtype))
+        for sizes, n in PROBLEMS
+        for architecture in (Full(), Mix(5))
+    ]
+    timings = time_devices(posteriors, device, seconds, repeats)
+    rows = [[timing.label, str(timing.chains), number(timing.cpu), number(timing.device)] for timing in timings]
+    print(format_table(["us/step of all chains", "chains", "CPU", device], rows))
+    print()
+    print(wrapped(device_advice(timings, device)))
 
 
 def rate_rows(levels: Sequence[str], dtype: str) -> list[list[str]]:

@@ -1,0 +1,114 @@
+"""Times the CPU beside a device: the measurement that `device="auto"`, which is a rule, does not make."""
+
+from __future__ import annotations
+
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from patrac_native.engine.device import device_status
+from patrac_native.model.kernels import PCNL
+from patrac_native.model.posterior import Posterior
+from patrac_native.sampling.sampler import sample
+
+# Chains of a run: few, and as many as fill a GPU.
+CHAINS = (4, 256)
+# Faster by less than this is within what other processes on the machine do to a timing.
+WORTH_SAYING = 1.1
+
+
+@dataclass(frozen=True)
+class DeviceTiming:
+    """Microseconds that all chains of a run together take for one step.
+
+    Attributes
+    ----------
+    label : str
+        Of the posterior.
+    chains : int
+    cpu, device : float
+        On all processors of this process, and on the device.
+    """
+
+    label: str
+    chains: int
+    cpu: float
+    device: float
+
+
+def obstacle(device: str) -> str:
+    """Return why a device cannot be timed, or an empty string."""
+    return str(device_status(device)["reason"])
+
+
+def time_devices(
+    posteriors: Sequence[tuple[str, Posterior]], device: str, seconds: float, repeats: int
+) -> list[DeviceTiming]:
+    """Time pCNL on the CPU and on a device in turn.
+
+    Parameters
+    ----------
+    posteriors : sequence of (str, Posterior)
+        With their labels.
+    device : str
+    seconds : float
+        Length of one timing.
+    repeats : int
+        Timings of each side; the median counts.
+    """
+    found = []
+    for label, post in posteriors:
+        for chains in CHAINS:
+            sides = [_timer(post, side, chains) for side in ("cpu", device)]
+            lengths = [_steps_of(timed, seconds) for timed in sides]
+            times: tuple[list[float], list[float]] = ([], [])
+            for _ in range(repeats):
+                for timed, steps, of_side in zip(sides, lengths, times, strict=True):
+                    of_side.append(timed(steps) / steps * 1e6)
+            found.append(DeviceTiming(label, chains, *map(statistics.median, times)))
+    return found
+
+
+def device_advice(timings: Sequence[DeviceTiming], device: str) -> str:
+    """Say for which runs the device is worth naming.
+
+    Examples
+    --------
+    >>> device_advice([DeviceTiming("Full", 4, 10.0, 80.0), DeviceTiming("Full", 256, 400.0, 100.0)], "cuda")
+    'consider device="cuda" for Full with 256 chains (4.00 times as fast); device="auto" goes by the inputs'
+    >>> device_advice([DeviceTiming("Full", 4, 10.0, 80.0)], "cuda")
+    'the CPU is as fast as cuda in these runs; device="auto" stays there while the inputs do'
+    """
+    faster = [
+        f"{timing.label} with {timing.chains} chains ({timing.cpu / timing.device:.2f} times as fast)"
+        for timing in timings
+        if timing.cpu >= WORTH_SAYING * timing.device
+    ]
+    if not faster:
+        return f'the CPU is as fast as {device} in these runs; device="auto" stays there while the inputs do'
+    return f'consider device="{device}" for {", ".join(faster)}; device="auto" goes by the inputs'
+
+
+def _timer(post: Posterior, device: str, chains: int) -> Callable[[int], float]:
+    """Return a function of a number of steps that runs the chains and returns the seconds they took."""
+
+    def timed(steps: int) -> float:
+        started = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            kernel = PCNL(1e-4)
+            sample(post, kernel, chains=chains, draws=1, thin=steps, warmup=None, seed=0, device=device, progress=False)
+        return time.perf_counter() - started
+
+    return timed
+
+
+def _steps_of(timed: Callable[[int], float], seconds: float) -> int:
+    """Return a number of steps that takes about `seconds`."""
+    timed(1)  # lays the data out
+    steps = 1
+    while (taken := timed(steps)) < seconds / 8:
+        steps *= 4
+    return max(1, round(steps * seconds / taken))
