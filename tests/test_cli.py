@@ -422,7 +422,7 @@ def test_mixture_quantiles_against_a_root_finder(probability: float) -> None:
     rng = np.random.default_rng(5)
     # Wide, narrow, two-humped and constant components beside a noise sd of 0.3.
     f = np.stack([rng.normal(0, 2, 80), rng.normal(4, 0.01, 80), rng.choice([-5.0, 5.0], 80), np.full(80, 1.5)], axis=1)
-    found = mixture_quantile(f, 0.09, probability)
+    found = mixture_quantile(f, pn.Gaussian(0.09).noise(), probability)
     for column in range(4):
 
         def excess(x: float, column: int = column) -> float:

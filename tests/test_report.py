@@ -12,7 +12,8 @@ import pytest
 from matplotlib.figure import Figure
 
 import patrac_native as pn
-from patrac_native.reports.report import Report, add_run_sections, format_number, write_json
+from patrac_native.reports.report import Report, format_number, write_json
+from patrac_native.reports.run_sections import add_run_sections
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -14,7 +14,8 @@ import pytest
 import patrac_native as pn
 import problems
 from patrac_native.draws.evidence import Evidence, longest_run
-from patrac_native.draws.verdict import Finding, Verdict, judge
+from patrac_native.draws.findings import Finding
+from patrac_native.draws.verdict import Verdict, judge
 from patrac_native.model.fit_quality import FitQuality
 
 GRID = np.linspace(-3, 3, 7)[:, None]

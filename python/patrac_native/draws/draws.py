@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.draws.summary import Summary, summarise
 from patrac_native.engine.device_array import DeviceArray
 from patrac_native.model.likelihoods import Likelihood, likelihood_from_dict
 from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.network.files import load_arrays, save_arrays
 from patrac_native.network.network import Network
 from patrac_native.validation.checks import check_count, check_inputs, check_seed
-
-if TYPE_CHECKING:
-    from patrac_native.draws.summary import Summary
 
 # Statistics with one value for each draw; the others have one for each chain or warm-up phase.
 PER_DRAW = ("log_likelihood", "log_prior", "acceptance_rate", "step_size", "variance")
@@ -220,9 +218,17 @@ class Draws:
         Summary
             Mean, interval and convergence at every row of X; prints as a table.
         """
-        from patrac_native.draws.summary import summarise
-
-        return summarise(self, check_inputs(X, self.network.n_inputs), coverage)
+        inputs = check_inputs(X, self.network.n_inputs)
+        classes = self.likelihood.targets == "class"
+        return summarise(
+            self.predict_proba(inputs) if classes else self.predict(inputs),
+            "class probabilities" if classes else "f",
+            coverage,
+            architecture=self.network.architecture,
+            stats=self.stats,
+            settings=self.settings,
+            steps_per_second=self.steps_per_second,
+        )
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write draws, network and settings to one .npz file (no pickle); the data are not part of it.

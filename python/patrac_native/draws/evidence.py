@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +14,6 @@ from patrac_native.model.architectures import Architecture
 from patrac_native.model.fit_quality import FitQuality
 from patrac_native.model.kernels import Kernel, kernel_from_dict
 from patrac_native.validation.checks import FloatArray
-
-if TYPE_CHECKING:
-    from patrac_native.draws.draws import Draws
 
 
 @dataclass(frozen=True)
@@ -83,13 +81,19 @@ class Evidence:
 
 
 def gather(
-    draws: Draws, values: npt.NDArray[Any], quantity: str, function: ConvergenceSummary, log_likelihood: float
+    values: npt.NDArray[Any],
+    quantity: str,
+    function: ConvergenceSummary,
+    log_likelihood: float,
+    *,
+    architecture: Architecture,
+    stats: Mapping[str, npt.NDArray[Any]],
+    settings: Mapping[str, Any],
 ) -> Evidence:
     """Collect the evidence of a run.
 
     Parameters
     ----------
-    draws : Draws
     values : ndarray, shape (chain, draw, n, m)
         Draws of the quantity.
     quantity : str
@@ -97,15 +101,18 @@ def gather(
         Of `values`.
     log_likelihood : float
         R-hat of the log-likelihood.
+    architecture : Architecture
+    stats, settings : mapping
+        As `Draws` has them.
     """
-    stats, settings = draws.stats, draws.settings
+    n_draws = values.shape[1]
     thin = int(settings["thin"])
     fit = settings.get("fit")
     return Evidence(
         quantity=quantity,
-        architecture=type(draws.network.architecture),
+        architecture=type(architecture),
         kernel=kernel_from_dict(settings["kernel"]),
-        n_draws=draws.n_draws,
+        n_draws=n_draws,
         thin=thin,
         max_rhat=function.max_rhat,
         min_ess_bulk=function.min_ess_bulk,
@@ -116,7 +123,7 @@ def gather(
         log_likelihood=stats["log_likelihood"].mean(axis=1),
         longest_still=thin * longest_run(stats["acceptance_rate"] == 0),
         spread=values.var(axis=1, dtype=np.float64).mean(axis=(1, 2)),
-        nonfinite=stats["nonfinite"] / (draws.n_draws * thin),
+        nonfinite=stats["nonfinite"] / (n_draws * thin),
         init=settings["init"],
         warmup_steps=int(settings["warmup_steps"]),
         warmup_stable=settings["warmup_stable"],

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from patrac_native.diagnostics import ConvergenceSummary, convergence, credible_interval, ess_geyer, ess_paper
 from patrac_native.draws.evidence import Evidence, gather
 from patrac_native.draws.verdict import Verdict, judge
+from patrac_native.model.architectures import Architecture
 from patrac_native.model.kernels import short_name
 from patrac_native.validation.checks import FloatArray
-
-if TYPE_CHECKING:
-    from patrac_native.draws.draws import Draws
 
 
 @dataclass(frozen=True)
@@ -95,21 +95,42 @@ class Summary:
         return "\n".join(lines)
 
 
-def summarise(draws: Draws, X: FloatArray, coverage: float) -> Summary:
-    """Build the summary of function draws at X, shape (n, d)."""
-    classes = draws.likelihood.targets == "class"
-    values = draws.predict_proba(X) if classes else draws.predict(X)
+def summarise(
+    values: npt.NDArray[Any],
+    quantity: str,
+    coverage: float,
+    *,
+    architecture: Architecture,
+    stats: Mapping[str, npt.NDArray[Any]],
+    settings: Mapping[str, Any],
+    steps_per_second: float,
+) -> Summary:
+    """Build the summary of a run.
+
+    Parameters
+    ----------
+    values : ndarray, shape (chain, draw, n, m)
+        Draws of the quantity at n inputs.
+    quantity : str
+        What they are: "f" or "class probabilities".
+    coverage : float
+        Of the central intervals, in (0, 1).
+    architecture : Architecture
+    stats, settings : mapping
+        As `Draws` has them.
+    steps_per_second : float
+    """
     lower, upper = credible_interval(values, coverage)
-    quantity = "class probabilities" if classes else "f"
-    function, log_likelihood = convergence(values), convergence(draws.stats["log_likelihood"])
+    function, log_likelihood = convergence(values), convergence(stats["log_likelihood"])
+    n_chains, n_draws = values.shape[:2]
     flat = values.reshape(-1, *values.shape[2:]).astype(np.float64)
     return Summary(
-        label=draws.network.architecture.label(),
-        kernel=short_name(draws.settings["kernel"]),
+        label=architecture.label(),
+        kernel=short_name(settings["kernel"]),
         quantity=quantity,
-        n_chains=draws.n_chains,
-        n_draws=draws.n_draws,
-        thin=draws.settings["thin"],
+        n_chains=n_chains,
+        n_draws=n_draws,
+        thin=settings["thin"],
         mean=flat.mean(axis=0),
         sd=flat.std(axis=0),
         lower=lower,
@@ -118,11 +139,19 @@ def summarise(draws: Draws, X: FloatArray, coverage: float) -> Summary:
         function=function,
         log_likelihood=log_likelihood,
         # Lags beyond a tenth of the draws are mostly noise, which the paper's plain sum does not survive.
-        ess_paper=ess_paper(values, max_lag=max(1, min(1000, draws.n_draws // 10))),
+        ess_paper=ess_paper(values, max_lag=max(1, min(1000, n_draws // 10))),
         ess_geyer=ess_geyer(values),
-        acceptance_rate=draws.stats["acceptance_rate"].mean(axis=1),
-        step_size=draws.stats["step_size"].mean(axis=1),
-        seconds=draws.settings["seconds"],
-        steps_per_second=draws.steps_per_second,
-        evidence=gather(draws, values, quantity, function, log_likelihood.max_rhat),
+        acceptance_rate=stats["acceptance_rate"].mean(axis=1),
+        step_size=stats["step_size"].mean(axis=1),
+        seconds=settings["seconds"],
+        steps_per_second=steps_per_second,
+        evidence=gather(
+            values,
+            quantity,
+            function,
+            log_likelihood.max_rhat,
+            architecture=architecture,
+            stats=stats,
+            settings=settings,
+        ),
     )

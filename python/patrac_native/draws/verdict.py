@@ -17,16 +17,6 @@ from patrac_native.draws.findings import (
     nonfinite_findings,
     warmup_findings,
 )
-from patrac_native.model.fit_quality import FitQuality, fit_quality
-
-__all__ = [
-    "Evidence",
-    "Finding",
-    "FitQuality",
-    "Verdict",
-    "fit_quality",
-    "judge",
-]
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from patrac_native.reports.run_sections import add_run_sections, convergence_rows
-
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["Report", "add_run_sections", "convergence_rows", "format_number", "write_json"]
 
 # Pixels per inch of the stored PNG, and of its size on the page: twice as fine as the page, for sharp screens.
 _PNG_DPI = 180

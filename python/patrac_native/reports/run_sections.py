@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from patrac_native.diagnostics import autocorrelation
+from patrac_native.draws.draws import Draws
+from patrac_native.draws.summary import Summary
 from patrac_native.model.kernels import short_name
-
-if TYPE_CHECKING:
-    from patrac_native.draws.draws import Draws
-    from patrac_native.draws.summary import Summary
-    from patrac_native.reports.report import Report
+from patrac_native.reports.report import Report
 
 CONVERGENCE_HEADERS = (
     "model",

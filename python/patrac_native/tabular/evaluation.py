@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from patrac_native import diagnostics
+from patrac_native.draws.draws import Draws
+from patrac_native.model.likelihoods import Noise, RealLikelihood
 from patrac_native.tabular.preprocessing import Preprocessor
 from patrac_native.validation.checks import FloatArray
-
-if TYPE_CHECKING:
-    from patrac_native.draws.draws import Draws
 
 # Central intervals of y whose coverage is reported.
 COVERAGES = (0.5, 0.8, 0.95, 0.99)
@@ -53,9 +52,9 @@ def predict_regression(
     """Go through the rows of X (n, d) in blocks; memory stays bounded.
 
     The interval's ends are quantiles of the posterior predictive distribution given the draws, the mixture
-    1/M sum_i N(f_i(x), variance), found to rounding: no noise is drawn, so a row's interval is a function of the row.
+    1/M sum_i p(y | f_i(x)), found to rounding: no noise is drawn, so a row's interval is a function of the row.
     """
-    variance = noise_variance(draws)
+    noise = real_likelihood(draws).noise()
     scale = preprocessor.target_scale
     tail = (1.0 - coverage) / 2.0
     for rows, f in draws.predict_blocks(X):
@@ -64,10 +63,10 @@ def predict_regression(
         yield RegressionBlock(
             rows,
             preprocessor.inverse_target(flat.mean(axis=0)),
-            np.sqrt(sd_f**2 + variance) * scale,
+            np.sqrt(sd_f**2 + noise.variance) * scale,
             sd_f * scale,
-            preprocessor.inverse_target(mixture_quantile(flat, variance, tail)),
-            preprocessor.inverse_target(mixture_quantile(flat, variance, 1.0 - tail)),
+            preprocessor.inverse_target(mixture_quantile(flat, noise, tail)),
+            preprocessor.inverse_target(mixture_quantile(flat, noise, 1.0 - tail)),
         )
 
 
@@ -78,19 +77,17 @@ def predict_classes(draws: Draws, X: FloatArray) -> Iterator[ClassBlock]:
         yield ClassBlock(rows, p.mean(axis=(0, 1)), diagnostics.entropy_decomposition(p))
 
 
-def mixture_quantile(f: FloatArray, variance: float, probability: float) -> FloatArray:
-    """Quantile of 1/M sum_i N(f_i, variance) for each column of f, shape (M, n), by Newton kept inside a bracket."""
-    from scipy.special import ndtr, ndtri
-
-    sd = np.sqrt(variance)
-    z = float(ndtri(probability))
+def mixture_quantile(f: FloatArray, noise: Noise, probability: float) -> FloatArray:
+    """Quantile of 1/M sum_i p(y | f_i) for each column of f, shape (M, n), by Newton kept inside a bracket."""
+    sd = noise.scale
+    z = noise.quantile(probability)
     # Every component's quantile is f_i + z sd, so the mixture's lies between the smallest and the largest.
     low, high = f.min(axis=0) + z * sd, f.max(axis=0) + z * sd
-    x: FloatArray = np.clip(f.mean(axis=0) + z * np.sqrt(f.var(axis=0) + variance), low, high)
+    x: FloatArray = np.clip(f.mean(axis=0) + z * np.sqrt(f.var(axis=0) + noise.variance), low, high)
     for _ in range(_QUANTILE_STEPS):
         u = (x - f) / sd
-        excess = ndtr(u).mean(axis=0) - probability
-        density = np.exp(-0.5 * u**2).mean(axis=0) / (sd * np.sqrt(2.0 * np.pi))
+        excess = noise.cdf(u).mean(axis=0) - probability
+        density = noise.density_shape(u).mean(axis=0) / (sd * noise.mass)
         low, high = np.where(excess < 0, x, low), np.where(excess < 0, high, x)
         with np.errstate(divide="ignore", invalid="ignore"):
             step = x - excess / density
@@ -137,25 +134,24 @@ def evaluate_regression(draws: Draws, preprocessor: Preprocessor, X: FloatArray,
         also that of the network) and nlpd (mean per row, of the standardised target, and in the target's units).
         arrays: y, mean, lower, upper (95%, own units), pit.
     """
-    from scipy.special import ndtr
-
-    variance = noise_variance(draws)
+    likelihood = real_likelihood(draws)
+    noise = likelihood.noise()
     parts: dict[str, list[FloatArray]] = {name: [] for name in ("mean", "lower", "upper", "pit", "crps", "nlpd")}
     inside = {coverage: 0 for coverage in COVERAGES}
     nll = 0.0
     for rows, f in draws.predict_blocks(X):
         flat = f.reshape(-1, f.shape[2]).astype(np.float64)
         observed = y[rows]
-        nll += diagnostics.nll(f, observed, variance)
-        noisy = np.asarray(draws.likelihood.sample(f, np.random.default_rng(rows.start)), dtype=np.float64)
+        nll += likelihood.nll(f, observed)
+        noisy = np.asarray(likelihood.sample(f, np.random.default_rng(rows.start)), dtype=np.float64)
         parts["crps"].append(diagnostics.crps(noisy, observed, per_row=True))
-        parts["nlpd"].append(diagnostics.nlpd(f, observed, variance, per_row=True))
+        parts["nlpd"].append(likelihood.nlpd_rows(f, observed))
         parts["mean"].append(flat.mean(axis=0))
-        parts["pit"].append(ndtr((observed - flat) / np.sqrt(variance)).mean(axis=0))
+        parts["pit"].append(noise.cdf((observed - flat) / noise.scale).mean(axis=0))
         for coverage in COVERAGES:
             tail = (1.0 - coverage) / 2.0
-            lower = mixture_quantile(flat, variance, tail)
-            upper = mixture_quantile(flat, variance, 1.0 - tail)
+            lower = mixture_quantile(flat, noise, tail)
+            upper = mixture_quantile(flat, noise, 1.0 - tail)
             inside[coverage] += int(((lower <= observed) & (observed <= upper)).sum())
             if coverage == 0.95:
                 parts["lower"].append(lower)
@@ -171,7 +167,7 @@ def evaluate_regression(draws: Draws, preprocessor: Preprocessor, X: FloatArray,
         "interval_width": float((whole["upper"] - whole["lower"]).mean()) * scale,
         "crps": float(whole["crps"].mean()) * scale,
         "nll": nll,
-        "nll_network": float((0.5 * (y - network) ** 2 / variance).sum()),
+        "nll_network": likelihood.nll(network[None, None, :, None], y),
         "nlpd": nlpd,
         "nlpd_in_units": nlpd + float(np.log(scale)),
         "pit_mean": float(whole["pit"].mean()),
@@ -232,10 +228,8 @@ def _class_scores(probability: FloatArray, y: npt.NDArray[Any]) -> dict[str, flo
     }
 
 
-def noise_variance(draws: Draws) -> float:
-    """Return the variance of the Gaussian likelihood, in units of the standardised target."""
-    from patrac_native.model.likelihoods import Gaussian
-
-    if not isinstance(draws.likelihood, Gaussian):
-        raise TypeError(f"the likelihood must be Gaussian; got {draws.likelihood!r}.")
-    return float(draws.likelihood.variance_vector(1)[0])
+def real_likelihood(draws: Draws) -> RealLikelihood:
+    """Return the likelihood of draws whose targets are real numbers, standardised; TypeError for others."""
+    if not isinstance(draws.likelihood, RealLikelihood):
+        raise TypeError(f"the likelihood must be one of real numbers, such as Gaussian; got {draws.likelihood!r}.")
+    return draws.likelihood

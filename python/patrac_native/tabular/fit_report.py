@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from patrac_native.reports.report import Report, add_run_sections, format_number, write_json
+from patrac_native.reports.report import Report, format_number, write_json
+from patrac_native.reports.run_sections import add_run_sections
 from patrac_native.tabular.evaluation import COVERAGES
 from patrac_native.tabular.fit import DRAWS, PREPROCESSING, REPORT, SUMMARY, FitResult, describe_choice
 

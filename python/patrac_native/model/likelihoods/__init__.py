@@ -10,9 +10,20 @@ from patrac_native.model.likelihoods.base import Likelihood, Targets
 from patrac_native.model.likelihoods.bernoulli import Bernoulli
 from patrac_native.model.likelihoods.categorical import Categorical
 from patrac_native.model.likelihoods.gaussian import Gaussian
+from patrac_native.model.likelihoods.real import Noise, RealLikelihood
 from patrac_native.validation.complete import by_name
 
-__all__ = ["LIKELIHOODS", "Bernoulli", "Categorical", "Gaussian", "Likelihood", "Targets", "likelihood_from_dict"]
+__all__ = [
+    "LIKELIHOODS",
+    "Bernoulli",
+    "Categorical",
+    "Gaussian",
+    "Likelihood",
+    "Noise",
+    "RealLikelihood",
+    "Targets",
+    "likelihood_from_dict",
+]
 
 # Every likelihood by the name under which the compiled core and files know it.
 LIKELIHOODS: dict[str, type[Likelihood]] = by_name((Gaussian, Categorical, Bernoulli))

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.model.likelihoods.base import Likelihood, Targets
-from patrac_native.model.likelihoods.targets import matrix_targets
-from patrac_native.validation.checks import FloatArray, as_real_array, check_finite, check_positive
+from patrac_native import diagnostics
+from patrac_native.model.likelihoods.base import Targets
+from patrac_native.model.likelihoods.real import Noise, RealLikelihood
+from patrac_native.validation.checks import FloatArray, as_real_array, check_positive
 
 if TYPE_CHECKING:
     import torch
 
 
-class Gaussian(Likelihood):
+class Gaussian(RealLikelihood):
     """y_r ~ N(f_r, variance) with independent outputs; y is (n,) for one output or (n, m).
 
     Parameters
@@ -45,7 +47,6 @@ class Gaussian(Likelihood):
     """
 
     name = "gaussian"
-    targets = "real"
     is_quadratic = True
 
     def __init__(
@@ -98,21 +99,24 @@ class Gaussian(Likelihood):
 
     def variance_vector(self, m: int) -> FloatArray:
         """Return the variance of each output, shape (m,); ValueError if there is one for each of another number."""
+        variance = self._known_variance()
+        if isinstance(variance, np.ndarray) and variance.shape != (m,):
+            raise ValueError(
+                f"variance has {len(variance)} entries, but the network has {m} outputs; give one number or {m}."
+            )
+        return np.full(m, variance)
+
+    def _known_variance(self) -> float | FloatArray:
+        """The fixed variance; ValueError where it is sampled."""
         if isinstance(self.variance, str):
             raise ValueError("the variance is sampled: take at(variance) with a value, such as a guess or a draw.")
-        if isinstance(self.variance, np.ndarray) and self.variance.shape != (m,):
-            raise ValueError(
-                f"variance has {len(self.variance)} entries, but the network has {m} outputs; give one number or {m}."
-            )
-        return np.full(m, self.variance)
+        return self.variance
 
     def check_targets(self, y: npt.ArrayLike, n: int, m: int) -> Targets:
         """Return y as finite float64 (n, m); (n,) is taken for one output. Raises as `Likelihood.check_targets`."""
         if not self.is_sampled:
             self.variance_vector(m)
-        values = matrix_targets(y, n, m)
-        check_finite(values, "y")
-        return values
+        return super().check_targets(y, n, m)
 
     def log_likelihood_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:
         """Return -(y - f)^2 / (2 variance) - log(2 pi variance) / 2 summed over outputs: f (..., n, m) to (..., n)."""
@@ -142,9 +146,28 @@ class Gaussian(Likelihood):
         """Return none: the density is a polynomial."""
         return {}
 
-    def probabilities(self, f: npt.ArrayLike) -> FloatArray:
-        """Raise TypeError: there are no classes."""
-        raise TypeError(f"a {self.name} likelihood has no class probabilities; use Categorical or Bernoulli.")
+    def noise(self, output: int = 0) -> Noise:
+        """Return the normal noise of an output."""
+        from scipy.special import ndtr, ndtri
+
+        known = self._known_variance()
+        variance = float(known[output]) if isinstance(known, np.ndarray) else known
+        return Noise(
+            scale=math.sqrt(variance),
+            variance=variance,
+            cdf=ndtr,
+            quantile=lambda probability: float(ndtri(probability)),
+            density_shape=lambda u: np.exp(-0.5 * u**2),
+            mass=math.sqrt(2.0 * math.pi),
+        )
+
+    def nll(self, f: npt.ArrayLike, y: Targets) -> float:
+        """Return that of the paper's Table 1, without the normalising constant; see `diagnostics.nll`."""
+        return diagnostics.nll(f, y, self._known_variance())
+
+    def nlpd_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:
+        """Return the negative log predictive density of each row; see `diagnostics.nlpd`."""
+        return diagnostics.nlpd(f, y, self._known_variance(), per_row=True)
 
     def sample(self, f: npt.ArrayLike, rng: np.random.Generator) -> Targets:
         """Return f (..., n, m) plus independent normal noise of the variance, of the same shape."""

@@ -1,0 +1,86 @@
+"""What the likelihoods of real targets share: checked numbers, additive noise, and scores of predictions."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.model.likelihoods.base import Likelihood, Targets
+from patrac_native.model.likelihoods.targets import matrix_targets
+from patrac_native.validation.checks import FloatArray, check_finite
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The noise of one output, y = f + scale u, u of a standard distribution symmetric about zero.
+
+    Attributes
+    ----------
+    scale : float
+    variance : float
+        Of y given f; infinite where there is none.
+    cdf : callable
+        Distribution function of u, entrywise.
+    quantile : callable
+        Quantile of u at a probability.
+    density_shape : callable
+        Density of u up to the factor 1 / `mass`, entrywise.
+    mass : float
+        Integral of `density_shape`.
+    """
+
+    scale: float
+    variance: float
+    cdf: Callable[[FloatArray], FloatArray]
+    quantile: Callable[[float], float]
+    density_shape: Callable[[FloatArray], FloatArray]
+    mass: float
+
+
+class RealLikelihood(Likelihood, abstract=True):
+    """Base class of the likelihoods of real targets, (n,) for one output or (n, m), with additive noise."""
+
+    targets = "real"
+
+    def check_targets(self, y: npt.ArrayLike, n: int, m: int) -> Targets:
+        """Return y as finite float64 (n, m); (n,) is taken for one output. Raises as `Likelihood.check_targets`."""
+        values = matrix_targets(y, n, m)
+        check_finite(values, "y")
+        return values
+
+    def probabilities(self, f: npt.ArrayLike) -> FloatArray:
+        """Raise TypeError: there are no classes."""
+        raise TypeError(f"a {self.name} likelihood has no class probabilities; use Categorical or Bernoulli.")
+
+    @abstractmethod
+    def noise(self, output: int = 0) -> Noise:
+        """Return the noise of an output, nothing being sampled."""
+
+    def nll(self, f: npt.ArrayLike, y: Targets) -> float:
+        """Return the negative log-likelihood, summed over rows, mean over draws.
+
+        Parameters
+        ----------
+        f : array_like, shape (chain, draw, n, m)
+        y : ndarray, shape (n,) when m == 1, or (n, m)
+        """
+        return -float(self.log_likelihood_rows(f, y.reshape(len(y), -1)).sum(axis=-1).mean())
+
+    def nlpd_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:
+        """Return the negative log predictive density -log(mean over draws of p(y | f)) of each row, shape (n,).
+
+        Parameters
+        ----------
+        f : array_like, shape (chain, draw, n, m)
+        y : ndarray, shape (n,) when m == 1, or (n, m)
+        """
+        from scipy.special import logsumexp
+
+        rows = self.log_likelihood_rows(f, y.reshape(len(y), -1))
+        density: FloatArray = math.log(rows.shape[0] * rows.shape[1]) - logsumexp(rows, axis=(0, 1))
+        return np.asarray(density, dtype=np.float64)
