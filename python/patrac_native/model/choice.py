@@ -37,7 +37,7 @@ def choose_kernel(facts: ModelFacts, device: str = "cpu") -> tuple[Kernel, str]:
 def check_kernel(kernel: Kernel, facts: ModelFacts) -> None:
     """Raise ValueError where the posterior does not allow the kernel, saying what to use."""
     own = short_name(kernel.to_dict())
-    if isinstance(kernel, Exact) and not facts.is_last_layer_gaussian:
+    if kernel.is_independent and not facts.is_last_layer_gaussian:
         found = (
             f"the likelihood is {facts.likelihood!r}"
             if not facts.likelihood.is_quadratic

@@ -107,6 +107,6 @@ def check_kernel_on_device(device: str, kernel: Kernel) -> None:
     if not kernel.runs_on_devices:
         *first, last = [f"{known.__name__}()" for known in KERNELS.values() if known.runs_on_devices]
         raise ValueError(
-            f'device="{device}" runs {", ".join(first)} and {last}; got {short_name(kernel.to_dict())}. Use one of them, '
-            'or device="cpu".'
+            f'device="{device}" runs {", ".join(first)} and {last}; got {short_name(kernel.to_dict())}. Use one of '
+            'them, or device="cpu".'
         )

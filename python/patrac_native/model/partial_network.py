@@ -112,7 +112,7 @@ class PartialNetwork:
         self.layer_sizes = architecture.sampled_layer_sizes(net)
         self.weight_masks, self.bias_masks = architecture.masks(net, ranking)
         self.permutation = [np.arange(net.layer_sizes[0]), *ranking, np.arange(net.layer_sizes[-1])]
-        self.separate = architecture.name == "sep"
+        self.separate = architecture.is_separate
         if self.separate:
             self.permutation = [np.arange(size) for size in self.layer_sizes]
         shapes = list(zip(self.layer_sizes[1:], self.layer_sizes[:-1], strict=True))

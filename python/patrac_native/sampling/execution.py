@@ -13,7 +13,6 @@ from patrac_native.engine import _core
 from patrac_native.engine.device_array import DeviceArray
 from patrac_native.engine.models import join_on_device
 from patrac_native.model.device_choice import DeviceChoice
-from patrac_native.model.kernels import MGrad
 from patrac_native.sampling.preparation import PreparedRun
 
 # Takes steps done, steps in all and the acceptance rate.
@@ -133,7 +132,7 @@ def _run_on_cpu(run: PreparedRun, report: Report | None) -> dict[str, Any]:
         "progress": report,
         "level": post.level,
     }
-    if isinstance(run.kernel, MGrad):  # a rotation would change it
+    if not run.kernel.is_rotation_invariant:
         plain = form.plain
         return dict(native(slope=plain.slope, matrix=plain.hessian, to_theta=np.empty((0, 0)), init=start, **common))
     return dict(

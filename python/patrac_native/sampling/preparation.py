@@ -12,7 +12,7 @@ from patrac_native.engine import _core
 from patrac_native.engine.threads import thread_count
 from patrac_native.model.choice import check_kernel, choose_kernel
 from patrac_native.model.device_choice import DeviceChoice, choose_device
-from patrac_native.model.kernels import PCNL, Exact, Kernel
+from patrac_native.model.kernels import PCNL, Kernel
 from patrac_native.model.posterior import Posterior
 from patrac_native.sampling.settings import RunSettings
 from patrac_native.sampling.starting_points import starting_points
@@ -197,7 +197,7 @@ def _resolve_warmup(warmup: Any, kernel: Kernel, post: Posterior) -> Warmup:
             )
         return warmup
     if warmup == "auto":
-        if isinstance(kernel, Exact) and post.variance_is_sampled:
+        if kernel.is_independent and post.variance_is_sampled:
             return Warmup((Phase(SETTLE_STEPS),))  # the variance starts at one point and is soon forgotten
         return default_warmup(kernel)
     return default_warmup(kernel, warmup)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from patrac_native.model.kernels import PCNL, Exact, Kernel
+from patrac_native.model.kernels import PCNL, Kernel
 from patrac_native.validation.checks import check_count, check_positive
 
 # Steps between two looks at the acceptance rate, of a band and of a target.
@@ -155,7 +155,7 @@ def default_warmup(kernel: Kernel, steps: int | None = None) -> Warmup:
     steps : int, optional
         Run exactly this many steps instead, three quarters of them adapting; at least 1.
     """
-    if kernel.name == Exact.name and steps is None:
+    if kernel.is_independent and steps is None:
         return Warmup(())
     target = kernel.accept_target if kernel.adapts else None
     if steps is None:
