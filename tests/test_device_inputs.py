@@ -14,7 +14,7 @@ import pytest
 import patrac_native as pn
 import problems
 from patrac_native.engine import _core, device_inputs
-from patrac_native.engine.device_inputs import InputsOnDevice, take_inputs
+from patrac_native.engine.device_inputs import InputsOnDevice, import_device_inputs
 from patrac_native.model import device_choice
 from patrac_native.model.partial_network import PartialNetwork
 from test_byte_inputs import network, random_bytes
@@ -282,7 +282,7 @@ def test_a_capsule_is_taken_once() -> None:
 def test_a_pointer_is_read_with_its_strides(kind: str, order: str, copy: bool) -> None:
     X = inputs(9, 5, kind)
     array = ByPointer(orders(X)[order])
-    taken = take_inputs(array, 5, n_layers=2, dtype=np.dtype("float32"), copy=copy)
+    taken = import_device_inputs(array, 5, n_layers=2, dtype=np.dtype("float32"), copy=copy)
     assert taken is not None and taken.core.shape == (9, 5) and taken.core.dtype == kind
     held = weakref.ref(array)
     del array
@@ -299,9 +299,9 @@ def asked_of(X: Any, monkeypatch: pytest.MonkeyPatch, device: str = "cuda") -> t
     )
     monkeypatch.setattr(device_inputs._core, "DeviceInputs", core)
     if hasattr(X, "__dlpack__"):
-        device_inputs._by_dlpack(X, device, False)
+        device_inputs._from_dlpack(X, device, False)
     else:
-        device_inputs._by_pointer(X, X.__cuda_array_interface__, device, False)
+        device_inputs._from_pointer(X, X.__cuda_array_interface__, device, False)
     return asked[0]
 
 
@@ -346,7 +346,7 @@ def test_masks_and_odd_addresses_are_refused() -> None:
         (ByPointer(fields, data=(X.ctypes.data, False)), "X must have strides that are whole multiples"),
     ):
         with pytest.raises(ValueError, match=message):
-            take_inputs(array, of.n_inputs, n_layers=2, dtype=of.dtype, copy=True)
+            import_device_inputs(array, of.n_inputs, n_layers=2, dtype=of.dtype, copy=True)
 
 
 # By way of the host

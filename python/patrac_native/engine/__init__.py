@@ -1,4 +1,4 @@
-"""What is compiled: the extension `_core`, the models built from plain arrays, and the devices with their arrays.
+"""The compiled engine: the extension `_core`, models built from plain arrays, devices and the arrays on them.
 
-Public: DeviceArray, build_info, device_status. Nothing of `patrac_native.model` is imported here.
+Public: DeviceArray, build_info, device_status. This package imports nothing from `patrac_native.model`.
 """

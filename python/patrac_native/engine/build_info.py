@@ -1,4 +1,4 @@
-"""How this copy of the package was built and what it runs on: `patrac info`."""
+"""How this copy of the package was built and what it runs on, as `patrac info` prints it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from patrac_native.engine import _core
 
 
 def _cuda() -> str:
+    """Describe CUDA support: whether it was built in, and the GPU or why none can be used."""
     if not _core.CUDA:
         return "no (built without)"
     status = _core.device_status("cuda")
@@ -17,12 +18,12 @@ def _cuda() -> str:
 
 
 def build_info() -> dict[str, str]:
-    """Return versions, compiler, flags, instruction-set levels and whether CUDA is there.
+    """Return versions, compiler, flags, instruction-set levels and CUDA support.
 
     Returns
     -------
     dict of str to str
-        In the order in which `patrac info` prints them.
+        One entry for each line of `patrac info`, in its order.
     """
     info = {
         "patrac_native": version("patrac_native"),

@@ -1,4 +1,4 @@
-"""Draws that stay in a device's memory, for other libraries to take over without a copy."""
+"""Draws in a device's memory, which other libraries can use without a copy."""
 
 from __future__ import annotations
 
@@ -10,30 +10,29 @@ import numpy.typing as npt
 from patrac_native.engine import _core
 from patrac_native.validation.dlpack import CUDA, HOST
 
-# Before 2.1 NumPy's arrays knew one version of DLPack.
+# Before NumPy 2.1, `ndarray.__dlpack__` had no `max_version` argument.
 _OLD_NUMPY = np.lib.NumpyVersion(np.__version__) < "2.1.0"
 
 
 class DeviceArray:
-    """Draws theta in a device's memory, shape (chain, draw, K), which `Draws.device_theta` gives.
+    """Draws of theta in a device's memory, shape (chain, draw, K), as returned by `Draws.device_theta`.
 
-    `torch.from_dlpack`, `cupy.from_dlpack`, `jax.dlpack.from_dlpack` and what else reads DLPack or, on a GPU,
-    `__cuda_array_interface__` take it over where it is: they share the memory, so what one writes there the others see.
-    The memory stays until the last of them is gone, after the draws and the model too. All work on it is done when
-    `sample` returns, so any stream may read it at once; who writes there waits for the writing to end before others
-    read. `numpy.asarray` copies it to the host.
+    `torch.from_dlpack`, `cupy.from_dlpack`, `jax.dlpack.from_dlpack` and every other consumer of DLPack or, on a GPU,
+    of `__cuda_array_interface__` share this memory without a copy, so a write through one array is visible in all.
+    The memory is freed when the last of these arrays is deleted, which may be after the draws and the model. All work
+    on it has finished when `sample` returns, so any CUDA stream may read it at once; a program that writes to it must
+    synchronise before others read. `numpy.asarray` copies it to the host.
 
     Attributes
     ----------
     shape : tuple of three ints
         (chain, draw, K).
     dtype : numpy.dtype
-        The posterior's.
+        The dtype of the posterior, float32 or float64.
     strides : tuple of three ints
-        Bytes from entry to entry along each axis. Chains of an interrupted run lie as far apart as the whole run would
-        have made them.
+        Bytes between neighbouring entries along each axis. An interrupted run keeps the strides of the complete run.
     device : str
-        Such as "cuda:0"; "cpu" where the device is emulated.
+        The device's name, such as "cuda:0"; "cpu" if the device is emulated.
     """
 
     def __init__(self, tensor: _core.DeviceTensor) -> None:
@@ -46,31 +45,31 @@ class DeviceArray:
 
     @property
     def ndim(self) -> int:
-        """Three."""
+        """Number of axes, 3."""
         return 3
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The posterior's."""
+        """The dtype of the posterior, float32 or float64."""
         return np.dtype(np.float32 if self._tensor.element_bytes == 4 else np.float64)
 
     @property
     def strides(self) -> tuple[int, int, int]:
-        """Bytes from entry to entry along each axis."""
+        """Bytes between neighbouring entries along each axis."""
         return self._tensor.strides
 
     @property
     def device(self) -> str:
-        """Such as "cuda:0"; "cpu" where the device is emulated."""
+        """The device's name, such as "cuda:0"; "cpu" if the device is emulated."""
         kind, index = self._tensor.place
         return "cpu" if kind == HOST else f"cuda:{index}"
 
     def part(self, first_chain: int, chains: int, draws: int) -> DeviceArray:
-        """The first `draws` draws of `chains` chains from `first_chain` on, in the same memory."""
+        """Return a view of the first `draws` draws of `chains` chains, beginning with chain `first_chain`."""
         return DeviceArray(self._tensor.part(first_chain, chains, draws))
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        """Copy to the host."""
+        """Copy the array to the host; raise ValueError for copy=False."""
         if copy is False:
             raise ValueError(
                 "copy=False: an array on a device comes to the host as a copy; take it there (torch.from_dlpack)."
@@ -78,7 +77,7 @@ class DeviceArray:
         return self._tensor.fetch().astype(self.dtype if dtype is None else dtype, copy=False)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """Kind and index of the device: (2, index) on a GPU, (1, 0) where it is emulated."""
+        """Return DLPack's device type and the device's index: (2, index) on a GPU, (1, 0) if it is emulated."""
         return self._tensor.place
 
     def __dlpack__(
@@ -89,23 +88,28 @@ class DeviceArray:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """Hand the array out as a DLPack capsule, as the array API standard describes.
+        """Export the array as a DLPack capsule, as the array API standard specifies.
 
         Parameters
         ----------
         stream
-            Where the taker will read; nothing has to be waited for.
+            The consumer's stream; ignored, because all work on the array has finished.
         max_version : tuple of two ints, optional
-            The newest version of DLPack that the taker knows; None is one before 1.0.
+            The newest version of DLPack that the consumer supports; None means a version before 1.0.
         dl_device : tuple of two ints, optional
-            Where the taker wants it: where it is, or (1, 0), the host, as a copy.
+            The device on which the consumer wants the array: its own device, the default, or (1, 0), a copy on the
+            host.
         copy : bool, optional
-            True is possible on the host alone.
+            Whether to copy; True is supported only together with the host as `dl_device`.
+
+        Returns
+        -------
+        capsule
 
         Raises
         ------
         BufferError
-            For another device, or a copy on a GPU.
+            If another device, a copy on a GPU, or the host without a copy is requested.
         """
         here = self._tensor.place
         wanted = here if dl_device is None else tuple(dl_device)
@@ -122,7 +126,7 @@ class DeviceArray:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """Version 3 of CUDA's array interface; an AttributeError where the device is emulated."""
+        """Version 3 of the CUDA array interface; raises AttributeError if the device is emulated."""
         if self._tensor.place[0] != CUDA:
             raise AttributeError(f"__cuda_array_interface__: theta is on {self.device}")
         return {
@@ -130,7 +134,7 @@ class DeviceArray:
             "typestr": self.dtype.str,
             "data": (self._tensor.pointer, False),
             "strides": self.strides,
-            "stream": None,  # nothing to wait for
+            "stream": None,  # no synchronisation is needed
             "version": 3,
         }
 

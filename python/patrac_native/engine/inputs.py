@@ -1,4 +1,4 @@
-"""The inputs of a posterior: on the host, or on a device and copied to the host where they are needed there."""
+"""The inputs of a posterior, on the host or on a device; those on a device are copied to the host on demand."""
 
 from __future__ import annotations
 
@@ -8,66 +8,71 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.engine import _core
-from patrac_native.engine.device_inputs import InputsOnDevice, take_inputs
-from patrac_native.validation.checks import check_inputs_as_they_are
+from patrac_native.engine.device_inputs import InputsOnDevice, import_device_inputs
+from patrac_native.validation.checks import check_inputs_keeping_dtype
 
 
 class Inputs:
-    """Checked inputs, shape (n, d), of type uint8, float32 or float64.
+    """Validated inputs, shape (n, d), of dtype uint8, float32 or float64.
 
     Parameters
     ----------
     X : array_like or array on a device, shape (n, d)
         See `Posterior`.
     n_inputs : int
-        d, which X must have.
+        d, the number of columns that X must have.
     n_layers : int
-        Layers of weights of the network that reads them; a device runs no more than `MAX_DEVICE_LAYERS`.
+        Number of layers of weights of the network that reads the inputs; a device runs at most `MAX_DEVICE_LAYERS`.
     dtype : dtype
-        Type of the engine's arithmetic, whose range they must not exceed.
+        The engine's dtype; no input may exceed its range.
     copy : bool
-        Whether to keep a copy of X.
+        Whether to keep a copy of X rather than X itself.
 
     Attributes
     ----------
     on_device : InputsOnDevice or None
-        Those that came on a device; None for those of the host.
+        The inputs, if they were given on a device that the engine can use; else None.
     in_place : bool
-        Whether X itself is kept.
+        Whether X itself is kept, rather than a copy.
 
     Raises
     ------
-    TypeError, ValueError
-        For an X that does not fit, naming it.
+    TypeError
+        If X does not hold real numbers or its library does not export it.
+    ValueError
+        If the shape is not (n, d), n is 0, or an entry is not finite or, on a device, exceeds the range of `dtype`.
     """
 
     def __init__(self, X: Any, n_inputs: int, *, n_layers: int, dtype: np.dtype[Any], copy: bool) -> None:
         self.in_place = not copy
-        self.on_device: InputsOnDevice | None = take_inputs(X, n_inputs, n_layers=n_layers, dtype=dtype, copy=copy)
+        self.on_device: InputsOnDevice | None = import_device_inputs(
+            X, n_inputs, n_layers=n_layers, dtype=dtype, copy=copy
+        )
         self._host: npt.NDArray[Any] | None = None
         if self.on_device is None:
-            checked = check_inputs_as_they_are(X, n_inputs)
+            checked = check_inputs_keeping_dtype(X, n_inputs)
             self._host = _read_only(checked.copy(order="K") if copy else checked.view())
 
     @property
     def n_rows(self) -> int:
-        """n."""
+        """n, the number of rows."""
         return len(self.host) if self.on_device is None else self.on_device.core.shape[0]
 
     @property
     def host(self) -> npt.NDArray[Any]:
-        """The inputs on the host, read-only; those on a device are copied at the first use."""
+        """The inputs on the host, read-only; inputs on a device are copied at the first use."""
         if self._host is None:
-            assert self.on_device is not None  # one of the two is there
+            assert self.on_device is not None  # the constructor sets one of the two
             self._host = _read_only(self.on_device.fetch())
         return self._host
 
     def for_device(self, device: str) -> npt.NDArray[Any] | _core.DeviceInputs:
-        """Return what a data set on `device` takes: the inputs where they are, or those of the host."""
-        there = self.on_device
-        return there.core if there is not None and there.are_read_by(device) else self.host
+        """Return what a data set on `device` reads: the inputs on that device if they are there, else the host's."""
+        inputs = self.on_device
+        return inputs.core if inputs is not None and inputs.is_readable_on(device) else self.host
 
 
 def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[np.generic]:
+    """Mark an array as read-only and return it."""
     array.flags.writeable = False
     return array

@@ -1,4 +1,4 @@
-"""Compiled models: built from a `ModelSpec` of plain arrays, on the host or in a device's memory, and owned here."""
+"""Compiled models, on the host or in a device's memory: built from a `ModelSpec` of plain arrays, and owned here."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ DataSet = _core.DataSet32 | _core.DataSet64
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Network, Bayesian parameters and likelihood: what every compiled model is made of, beside its data.
+    """The specification of a compiled model, without its data: network, Bayesian parameters and likelihood.
 
     Attributes
     ----------
     activation : str
+        One of `ACTIVATIONS`.
     weights, biases : list of ndarray of float64
-        Of each layer, (N_l, N_{l-1}) and (N_l,), in ranked order.
+        Parameters of each layer, shapes (N_l, N_{l-1}) and (N_l,), nodes in ranked order.
     weight_masks, bias_masks : list of ndarray of bool
-        Which of them are Bayesian.
+        True for the parameters that are Bayesian; shapes as those of `weights` and `biases`.
     companion : (list of ndarray, list of ndarray) or None
-        Weights and biases of a fixed network whose output is added (Sep).
+        Weights and biases of a fixed network whose outputs are added to those of the sampled one (Sep).
     likelihood : str
-        Its name.
+        Name of the likelihood.
     likelihood_parameters : mapping of str to ndarray of float64
-        What the core takes of it, by name.
+        Parameters of the likelihood by the names that the core gives them.
     """
 
     activation: str
@@ -47,9 +48,8 @@ class ModelSpec:
     likelihood_parameters: Mapping[str, FloatArray]
 
     def arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments of the core's models."""
+        """Return the keyword arguments of the core's model constructors, which reject unknown parameters."""
         own = {field.name: getattr(self, field.name) for field in fields(self)}
-        # A parameter that the core does not take is refused there.
         return {"variance": np.empty(0), **own.pop("likelihood_parameters"), **own}
 
 
@@ -63,22 +63,32 @@ def host_model(
     level: str,
     in_place: bool = False,
 ) -> CoreModel:
-    """Compile plan and data for the CPU.
+    """Compile a model with its data for the CPU.
 
     Parameters
     ----------
     spec : ModelSpec
     X : ndarray, shape (n, d)
-        Of type uint8, float32 or float64, checked.
+        Validated inputs of dtype uint8, float32 or float64.
     targets : ndarray of float64, shape (n, m) or (n,)
-        As the likelihood's checks return them.
+        The targets, as the likelihood's `check_targets` returns them.
     row_weights : ndarray of float64, shape (n,)
+        Factor of each row's term of the log-likelihood.
     dtype : dtype
-        Of theta and of the engine's arithmetic.
+        The dtype of theta and of the engine's arithmetic, float32 or float64.
     level : str
         Instruction-set level.
     in_place : bool
-        Whether the model may hold X and read it where it is, if type and order of X allow that.
+        Whether the model may keep a reference to X and read it without a copy, if dtype and order of X allow that.
+
+    Returns
+    -------
+    Model32 or Model64
+
+    Raises
+    ------
+    ValueError
+        If an entry of X exceeds the range of `dtype`.
     """
     build: Any = _core.Model32 if dtype == np.float32 else _core.Model64
     model: CoreModel = build(
@@ -93,28 +103,26 @@ def host_model(
 
 
 def planned_model(spec: ModelSpec, *, dtype: np.dtype[Any], level: str) -> CoreModel:
-    """Compile the plan alone, without data: enough to predict and to report the layers, whatever the likelihood."""
+    """Compile a model without data; it predicts and describes its layers, neither of which needs the likelihood."""
     n_inputs, n_outputs = spec.weights[0].shape[1], len(spec.biases[-1])
     plain = replace(spec, likelihood="gaussian", likelihood_parameters={"variance": np.ones(n_outputs)})
     return host_model(plain, np.empty((0, n_inputs)), np.empty((0, n_outputs)), np.empty(0), dtype=dtype, level=level)
 
 
 def _is_strided(array: npt.NDArray[Any]) -> bool:
-    """Return whether entries lie at whole multiples of their size, as the engine reads them."""
+    """Return whether address and strides are multiples of the entries' size, as the engine requires."""
     return array.flags.aligned and all(stride % array.itemsize == 0 for stride in array.strides)
 
 
 class CompiledModels:
-    """What is compiled for one posterior: its model on the host and those on devices, each built at its first use.
+    """The compiled models of one posterior, one on the host and one for each device, each built at its first use.
 
     Parameters
     ----------
     spec : ModelSpec
     inputs : Inputs
-        On the host or on a device.
-    targets, row_weights : ndarray of float64
-        See `host_model`.
-    dtype, level
+        The inputs, on the host or on a device.
+    targets, row_weights, dtype, level
         See `host_model`.
     """
 
@@ -138,7 +146,7 @@ class CompiledModels:
 
     @cached_property
     def host(self) -> Any:
-        """The model on the host, which reads the inputs there."""
+        """The model on the host; inputs on a device are copied to the host for it."""
         return host_model(
             self.spec,
             self.inputs.host,
@@ -156,25 +164,26 @@ class CompiledModels:
 
     @cached_property
     def _without_rows(self) -> CoreModel:
+        """A model without data, see `planned_model`."""
         return planned_model(self.spec, dtype=self.dtype, level=self.level)
 
     @property
     def planned(self) -> Any:
-        """A model that has the plan: the one on the host where it has been built, else one without rows."""
+        """A model that can predict and describe its layers: the host's if it has been built, else one without data."""
         return self.host if self.has_host else self._without_rows
 
     def on_device(self, device: str) -> Any:
-        """Return the model in a device's memory."""
+        """Return the model in a device's memory, building it at the first use."""
         if device not in self._on_devices:
             self._on_devices[device] = join_on_device(device, [self])
         return self._on_devices[device]
 
     def is_on_device(self, device: str) -> bool:
-        """Return whether the model is in a device's memory."""
+        """Return whether the model in a device's memory has been built."""
         return device in self._on_devices
 
     def data_set(self, device: str) -> DataSet:
-        """Lay plan and data out for a device."""
+        """Return the specification and the data in the layout of a device."""
         X = self.inputs.for_device(device)
         build: Any = _core.DataSet32 if self.dtype == np.float32 else _core.DataSet64
         data_set: DataSet = build(
@@ -188,6 +197,23 @@ class CompiledModels:
 
 
 def join_on_device(device: str, models: Sequence[CompiledModels]) -> Any:
-    """Build one model of several posteriors of one type in a device's memory, for runs of all of them together."""
+    """Build one model of several posteriors in a device's memory, so that one launch can run them all.
+
+    Parameters
+    ----------
+    device : str
+        "cuda" or, for tests, "emulated:N".
+    models : sequence of CompiledModels
+        Posteriors of one dtype, at least one.
+
+    Returns
+    -------
+    DeviceModel32 or DeviceModel64
+
+    Raises
+    ------
+    RuntimeError, ValueError
+        If the device cannot hold them, or their networks do not match.
+    """
     build: Any = _core.DeviceModel32 if models[0].dtype == np.float32 else _core.DeviceModel64
     return build(device, [model.data_set(device) for model in models])

@@ -1,4 +1,4 @@
-"""How many native threads to use."""
+"""The number of native threads."""
 
 from __future__ import annotations
 
@@ -8,12 +8,23 @@ from patrac_native.validation.checks import check_count
 
 
 def thread_count(threads: int | None) -> int:
-    """Return the given number, or that of the processors this process may use.
+    """Return the given number of threads, or the number of processors that this process may use.
 
     Parameters
     ----------
     threads : int or None
-        At least 1; None for all processors.
+        At least 1; None means all processors.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    TypeError
+        If `threads` is not an integer.
+    ValueError
+        If `threads` is below 1.
     """
     if threads is None:
         affinity = getattr(os, "sched_getaffinity", None)

@@ -66,7 +66,7 @@ def choose_device(device: str, facts: ModelFacts, kernel: Kernel, *, keep: bool 
 def _choose(device: str, facts: ModelFacts, kernel: Kernel, keep: bool) -> DeviceChoice:
     if device == "auto":
         there = facts.inputs_on_device
-        if there is not None and there.are_read_by(AUTO_DEVICE):
+        if there is not None and there.is_readable_on(AUTO_DEVICE):
             why = "the inputs are there"
         elif keep:
             why = "the draws are to stay there"

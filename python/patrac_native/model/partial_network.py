@@ -21,7 +21,7 @@ from patrac_native.validation.checks import (
     as_real_array,
     cast_checked,
     check_finite,
-    check_inputs_as_they_are,
+    check_inputs_keeping_dtype,
 )
 
 DTYPES = ("float32", "float64")
@@ -235,7 +235,7 @@ class PartialNetwork:
         ndarray of `dtype`, shape (n, m) or (B, n, m)
         """
         batch, single = self.check_theta(theta)
-        inputs = cast_checked(check_inputs_as_they_are(X, self.n_inputs), self.dtype, "X")
+        inputs = cast_checked(check_inputs_keeping_dtype(X, self.n_inputs), self.dtype, "X")
         model: Any = self._without_rows
         f: npt.NDArray[Any] = model.predict(batch, inputs, thread_count(threads))
         return f[0] if single else f

@@ -1,1 +1,1 @@
-"""Checks of arguments at the boundary: numbers, arrays, seeds, and where an array of another library lies."""
+"""Checks of arguments at the boundary: numbers, arrays, seeds, and the device that holds another library's array."""

@@ -1,4 +1,4 @@
-"""Checks of user-given arrays that training, prediction and the posterior share."""
+"""Checks of arguments that training, prediction, the posterior and the sampler share."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from patrac_native.validation.dlpack import HOST, place_of
 
 FloatArray = npt.NDArray[np.float64]
 
-_BLOCK_ROWS = 65_536  # of a large array looked at together, so that looking takes little memory
+# A large array is checked this many rows at a time, which bounds the memory of the temporary Boolean array.
+_ROWS_AT_A_TIME = 65_536
 
 
 def as_real_array(value: Any, name: str, advice: str = "Encode it as numbers first.") -> FloatArray:
-    """Convert `value` to a C-contiguous float64 array, refusing what is not real numbers.
+    """Convert `value` to a C-contiguous float64 array, or raise if its entries are not real numbers.
 
     Parameters
     ----------
     value : array_like
         Anything NumPy can read: lists, arrays, data frames of numbers, torch tensors (detached, from any device).
     name : str
-        The argument's name, for the message.
+        The argument's name, for the error message.
     advice : str
-        What to do with what is not numbers, the message's last sentence.
+        What to do with entries that are not numbers; the last sentence of the error message.
 
     Returns
     -------
     ndarray of float64
-        Of the shape of `value`; the same object where nothing had to be converted.
+        An array of the shape of `value`; `value` itself if nothing had to be converted.
 
     Raises
     ------
@@ -42,12 +43,12 @@ def as_real_array(value: Any, name: str, advice: str = "Encode it as numbers fir
 
 
 def _as_numbers(value: Any, name: str, advice: str) -> npt.NDArray[Any]:
-    """Return `value` as an array of real numbers of any type and memory order, raising as `as_real_array` does."""
-    if hasattr(value, "detach") and hasattr(value, "cpu"):  # a torch tensor; NumPy refuses one that requires grad
+    """Return `value` as an array of real numbers, dtype and memory order kept; raises as `as_real_array` does."""
+    if hasattr(value, "detach") and hasattr(value, "cpu"):  # a torch tensor; NumPy rejects one that requires grad
         value = value.detach().cpu()
     try:
         array = _as_array(value)
-    except (ValueError, TypeError, BufferError) as error:  # rows of unequal length, torch types that NumPy has not
+    except (ValueError, TypeError, BufferError) as error:  # rows of unequal length, torch types that NumPy lacks
         raise TypeError(f"{name} must be a rectangular array of numbers; NumPy could not read it: {error}") from error
     if array.dtype.kind == "O":
         try:
@@ -60,7 +61,7 @@ def _as_numbers(value: Any, name: str, advice: str) -> npt.NDArray[Any]:
 
 
 def _as_array(value: Any) -> npt.NDArray[Any]:
-    """Read an array by NumPy's own ways, or where they fail for one on a device, as CuPy's do, by DLPack."""
+    """Convert `value` with `numpy.asarray`, or with DLPack if it is on a device and `asarray` fails, as for CuPy."""
     on_device = (place_of(value) or (HOST, 0))[0] != HOST
     try:
         array = np.asarray(value)
@@ -88,19 +89,20 @@ def check_finite(
     array : ndarray, shape (n, c)
         The values.
     name : str
-        The argument's name, for the message.
+        The argument's name, for the error message.
     advice : str
-        What to do about it, the message's last sentence.
+        What to do about bad entries; the last sentence of the error message.
     columns : sequence of length c, optional
-        The columns' own names, where they have some.
+        Names of the columns, such as those of a data frame.
 
     Raises
     ------
     ValueError
-        With column and row (both counted from 0), the value there and the number of bad entries.
+        If an entry is NaN or infinite. The message gives its column and row (both counted from 0), its value and the
+        number of bad entries.
     """
-    blocks = range(0, len(array), _BLOCK_ROWS)
-    if all(np.isfinite(array[first : first + _BLOCK_ROWS]).all() for first in blocks):
+    starts = range(0, len(array), _ROWS_AT_A_TIME)
+    if all(np.isfinite(array[first : first + _ROWS_AT_A_TIME]).all() for first in starts):
         return
     bad = ~np.isfinite(array)
     column = int(np.argmax(bad.any(axis=0)))
@@ -113,7 +115,27 @@ def check_finite(
 
 
 def cast_checked(array: npt.NDArray[Any], dtype: np.dtype[Any], name: str) -> npt.NDArray[Any]:
-    """Return a finite array as C-contiguous `dtype`, raising where a value exceeds what `dtype` holds."""
+    """Convert a finite array to a C-contiguous array of `dtype`.
+
+    Parameters
+    ----------
+    array : ndarray
+        Finite real numbers, any shape.
+    dtype : dtype
+        float32 or float64.
+    name : str
+        The argument's name, for the error message.
+
+    Returns
+    -------
+    ndarray of `dtype`
+        An array of the same shape; `array` itself if nothing had to be converted.
+
+    Raises
+    ------
+    ValueError
+        If a value exceeds the largest finite number of `dtype`.
+    """
     with np.errstate(over="ignore"):
         values: npt.NDArray[Any] = np.ascontiguousarray(array, dtype=dtype)
     if dtype != array.dtype:
@@ -136,12 +158,12 @@ def check_inputs(X: npt.ArrayLike, d: int, name: str = "X") -> FloatArray:
     d : int
         Number of inputs of the network.
     name : str
-        The argument's name, for the message.
+        The argument's name, for the error message.
 
     Returns
     -------
     ndarray of float64, shape (n, d)
-        C-contiguous; `X` itself where nothing had to be converted.
+        A C-contiguous array; `X` itself if nothing had to be converted.
 
     Raises
     ------
@@ -150,24 +172,23 @@ def check_inputs(X: npt.ArrayLike, d: int, name: str = "X") -> FloatArray:
     ValueError
         If the shape is not (n, d), n is 0, or an entry is NaN or infinite (the message names column and row).
     """
-    return np.require(check_inputs_as_they_are(X, d, name), dtype=np.float64, requirements="C")
+    return np.require(check_inputs_keeping_dtype(X, d, name), dtype=np.float64, requirements="C")
 
 
-def check_inputs_as_they_are(X: npt.ArrayLike, d: int, name: str = "X") -> npt.NDArray[Any]:
-    """Validate network inputs as `check_inputs`, leaving bytes, float32 and float64 in their type and order."""
+def check_inputs_keeping_dtype(X: npt.ArrayLike, d: int, name: str = "X") -> npt.NDArray[Any]:
+    """Validate network inputs as `check_inputs` does; uint8, float32 and float64 keep their dtype and memory order."""
     array = _as_numbers(X, name, "Encode it as numbers first.")
     if array.dtype not in (np.uint8, np.float32, np.float64):
         array = array.astype(np.float64)
     check_matrix_shape(array.shape, d, name)
-    # A data frame knows what its columns are called.
-    columns = getattr(X, "columns", None)
+    columns = getattr(X, "columns", None)  # the column names of a data frame
     if array.dtype != np.uint8:
         check_finite(array, name, columns=None if columns is None else list(columns))
     return array
 
 
 def check_matrix_shape(shape: tuple[int, ...], d: int, name: str) -> None:
-    """Raise unless `shape` is (n, d) with n >= 1."""
+    """Raise ValueError unless `shape` is (n, d) with n >= 1."""
     if len(shape) != 2:
         hint = f" Use {name}[:, None] for a single input." if len(shape) == 1 and d == 1 else ""
         raise ValueError(f"{name} must have shape (n, {d}); got {shape}.{hint}")

@@ -1,4 +1,4 @@
-"""Classes of which a subclass that leaves something out cannot be made."""
+"""A base class that rejects incomplete subclasses when they are defined, and registries of classes by name."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ Kind = TypeVar("Kind", bound="Complete")
 class Complete(ABC):  # noqa: B024 - its subclasses have the abstract methods
     """Base class whose abstract methods and class attributes are checked when a subclass is defined.
 
-    An abstract base class of the standard library complains when an object is made, and never about a class attribute.
-    Here `class Incomplete(Base)` itself raises TypeError unless every abstract method is implemented and every
-    attribute annotated as `ClassVar` has a value. `class Between(Base, abstract=True)` may leave some open.
+    An abstract base class of the standard library raises only when an object is constructed, and never for a missing
+    class attribute. Here the statement `class Incomplete(Base)` itself raises TypeError unless the class implements
+    every abstract method and gives a value to every attribute annotated as `ClassVar`. An intermediate base class is
+    declared as `class Intermediate(Base, abstract=True)` and may leave some of them undefined.
     """
 
     def __init_subclass__(cls, *, abstract: bool = False, **options: Any) -> None:
@@ -33,7 +34,7 @@ class Complete(ABC):  # noqa: B024 - its subclasses have the abstract methods
 
 
 def by_name(classes: Iterable[type[Kind]]) -> dict[str, type[Kind]]:
-    """Return a registry: classes by their `name`; ValueError if two have the same."""
+    """Return a registry that maps each class's `name` to the class; raise ValueError if two share a name."""
     registry: dict[str, type[Kind]] = {}
     for one in classes:
         name: str = one.name  # type: ignore[attr-defined]  # every registered base class declares it

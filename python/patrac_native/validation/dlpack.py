@@ -1,4 +1,4 @@
-"""Where arrays of any library are, as DLPack numbers it (https://dmlc.github.io/dlpack)."""
+"""The device that holds an array of any library, by DLPack's numbering (https://dmlc.github.io/dlpack)."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 
-# Kinds of devices: the host, CUDA, and memory that both share.
+# DLPack's device types: host memory, CUDA device memory, and CUDA managed memory, which both can address.
 HOST, CUDA, MANAGED = 1, 2, 13
 
 
 def place_of(array: Any) -> tuple[int, int] | None:
-    """Return kind and index of the array's device; None for what does not say."""
+    """Return the DLPack device type and index of an array's device, or None if the object does not report one."""
     if isinstance(array, np.ndarray):
         return HOST, 0
     if not (hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__")):
         return None
     try:
         kind, index = array.__dlpack_device__()
-    except (BufferError, ValueError, RuntimeError):  # a device that DLPack has no number for
+    except (BufferError, ValueError, RuntimeError):  # DLPack has no number for this device
         return None
     return int(kind), int(index)
