@@ -218,7 +218,11 @@ BAD_ARGUMENTS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         TypeError,
         r"prior must be a TraceClassPrior, such as TraceClassPrior\.fit\(net\); got float",
     ),
-    "likelihood": ({"likelihood": 1.0}, TypeError, "likelihood must be Gaussian, Categorical or Bernoulli; got float"),
+    "likelihood": (
+        {"likelihood": 1.0},
+        TypeError,
+        "likelihood must be one of Gaussian, Categorical, Bernoulli; got float",
+    ),
     "dtype": ({"dtype": "float16"}, ValueError, "dtype must be one of float32, float64; got 'float16'"),
     "X of one axis": ({"X": Y0}, ValueError, r"X must have shape \(n, 2\); got \(6,\)"),
     "X of other width": (

@@ -19,7 +19,7 @@ from patrac_native.model.facts import ModelFacts
 from patrac_native.model.fit_quality import FitQuality, fit_quality
 from patrac_native.model.kernels import Exact, MGrad
 from patrac_native.model.last_layer import ExactPosterior, WhitenedQuadratic, whiten
-from patrac_native.model.likelihoods import Gaussian, Likelihood
+from patrac_native.model.likelihoods import LIKELIHOODS, Gaussian, Likelihood
 from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.model.prior import TraceClassPrior
 from patrac_native.network.network import Network
@@ -105,7 +105,8 @@ class Posterior:
     ) -> None:
         if not isinstance(likelihood, Likelihood):
             raise TypeError(
-                f"likelihood must be Gaussian, Categorical or Bernoulli; got {type(likelihood).__name__}. "
+                f"likelihood must be one of {', '.join(known.__name__ for known in LIKELIHOODS.values())}; got "
+                f"{type(likelihood).__name__}. "
                 "Arguments come in the order net, architecture, prior, likelihood, X, y."
             )
         self.network = PartialNetwork(net, architecture, prior, dtype=dtype, level=level)
