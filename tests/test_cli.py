@@ -17,7 +17,7 @@ import patrac_native as pn
 from patrac_native.cli import main as cli
 from patrac_native.cli.main import main
 from patrac_native.tabular.evaluation import evaluate_regression, mixture_quantile
-from patrac_native.tabular.fit import FitData
+from patrac_native.tabular.fit_result import FitData
 from patrac_native.tabular.predict import _shown, load_preprocessing
 from patrac_native.tabular.tuning import default_thin, default_warmup_steps
 

@@ -1,6 +1,5 @@
 """The demo and the studies: records are finite and right, files are written, runs repeat for a seed."""
 
-import argparse
 import csv
 import dataclasses
 import json
@@ -10,8 +9,9 @@ import numpy as np
 import pytest
 
 import patrac_native as pn
+from patrac_native.cli.main import main
 from patrac_native.sampling.warmup import paper_warmup
-from patrac_native.studies import abalone, demo, sine
+from patrac_native.studies import abalone, sine
 from patrac_native.studies.experiment import (
     KEPT_BYTES,
     Outcome,
@@ -21,6 +21,7 @@ from patrac_native.studies.experiment import (
     run_architecture,
     score_network,
 )
+from patrac_native.studies.options import StudyOptions
 from patrac_native.studies.problems import abalone_problem, sine_problem
 from patrac_native.studies.replicates import run_replicates
 from patrac_native.studies.tables import format_table, mean_sd, number
@@ -54,12 +55,6 @@ def problem() -> Problem:
 def outcome(problem: Problem) -> Outcome:
     net = small_network(problem)
     return run_architecture(problem, net, pn.TraceClassPrior(1.5, 2.0, 0.5), pn.Mix(2), SETTINGS, seed=5)
-
-
-def options(module: object, *words: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    module.configure(parser)  # type: ignore[attr-defined]  # the command modules share this interface by convention
-    return parser.parse_args(list(words))
 
 
 def abalone_like(path: Path, rows: int = 4177) -> Path:
@@ -171,7 +166,7 @@ def test_demo_writes_its_files_and_prints_the_table(tmp_path: Path, capsys: pyte
     out.mkdir()
     (out / "other.txt").write_text("mine")
     words = ["--out", str(out), "--steps", "400", "--draws", "100", "--warmup", "200", "--max-epochs", "100"]
-    assert demo.run(options(demo, *words)) == 0
+    assert main(["demo", *words]) == 0
     printed = capsys.readouterr().out
     for text in ("Full", "Sep(5)", "Mix(5)", "Out(45)", "NLPD", "R-hat", "2701", str(out / "report.html")):
         assert text in printed
@@ -192,7 +187,7 @@ def test_demo_writes_its_files_and_prints_the_table(tmp_path: Path, capsys: pyte
 def test_study_sine_writes_one_csv_row_for_each_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "study"
     words = ["--replicates", "2", "--steps", "400", "--draws", "100", "--warmup-factor", "1e-3", "--max-epochs", "50"]
-    assert sine.run(options(sine, "--out", str(out), "--adapt-always", *words)) == 0
+    assert main(["study", "sine", "--out", str(out), "--adapt-always", *words]) == 0
     printed = capsys.readouterr().out
     assert "571.8 (31.6)" in printed and "paper: ESS/s" in printed and "keeps adapting, as in the paper" in printed
     # Chains of 400 steps have not settled; the terminal says so, by name and with the R-hat of the summary.
@@ -210,15 +205,14 @@ def test_study_sine_writes_one_csv_row_for_each_run(tmp_path: Path, capsys: pyte
     assert (out / "report.html").read_text().count("data:image/png;base64,") == 4
 
 
-def test_help_of_a_study_gives_the_numbers() -> None:
-    parser = argparse.ArgumentParser()
-    sine.configure(parser)
-    text = " ".join(parser.format_help().split())
+def test_help_of_a_study_gives_the_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["study", "sine", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
     assert "100,000 steps in place of 500,000, after about 65,000 of warm-up in place of 650,000" in text
     # The numbers are those of the paper's warm-up as it is run.
-    assert paper_warmup().steps == 650_000 and paper_warmup().scaled(sine.QUICK_WARMUP).steps == 65_000
+    assert paper_warmup().steps == 650_000 and paper_warmup().scaled(sine.SIZE.quick_warmup).steps == 65_000
     # Its three phases are rounded to whole windows of 200 steps.
-    assert abs(paper_warmup().scaled(abalone.QUICK_WARMUP).steps - 650_000 * abalone.QUICK_WARMUP) <= 3 * 100
+    assert abs(paper_warmup().scaled(abalone.SIZE.quick_warmup).steps - 650_000 * abalone.SIZE.quick_warmup) <= 3 * 100
 
 
 def test_abalone_is_split_and_standardised_by_its_training_rows(tmp_path: Path) -> None:
@@ -233,7 +227,7 @@ def test_abalone_is_split_and_standardised_by_its_training_rows(tmp_path: Path) 
 def test_study_abalone_runs_on_a_file_of_its_layout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, out = abalone_like(tmp_path / "abalone.data"), tmp_path / "study"
     words = ["--data", str(data), "--out", str(out), "--steps", "100", "--draws", "50", "--warmup-factor", "1e-4"]
-    assert abalone.run(options(abalone, *words, "--max-epochs", "3")) == 0
+    assert main(["study", "abalone", *words, "--max-epochs", "3"]) == 0
     printed = capsys.readouterr().out
     assert "10 in all for the paper's 8 features" in printed and "Sampling 7 architectures on 1 data set" in printed
     summary = json.loads((out / "summary.json").read_text())
@@ -244,8 +238,8 @@ def test_study_abalone_runs_on_a_file_of_its_layout(tmp_path: Path, capsys: pyte
 def test_study_abalone_refuses_another_file_before_making_a_folder(tmp_path: Path) -> None:
     out = tmp_path / "study"
     with pytest.raises(FileNotFoundError):
-        abalone.run(options(abalone, "--data", str(tmp_path / "absent.data"), "--out", str(out)))
+        abalone.run_abalone(str(tmp_path / "absent.data"), StudyOptions(out))
     short = abalone_like(tmp_path / "short.data", rows=30)
     with pytest.raises(ValueError, match=r"--data .*short\.data has 30 rows and 9 columns; abalone\.data .* 4177 rows"):
-        abalone.run(options(abalone, "--data", str(short), "--out", str(out)))
+        abalone.run_abalone(str(short), StudyOptions(out))
     assert not out.exists()

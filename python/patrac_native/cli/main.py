@@ -13,21 +13,19 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import Any
 
-# Commands and the modules that offer configure(parser) and run(args) -> exit code, imported when called for.
+from patrac_native.cli.options import add_traceback
+
+# Commands with their modules, imported when called for: each has configure(parser) and run(args) -> exit code.
 COMMANDS = {
     "demo": (
-        "patrac_native.studies.demo",
+        "patrac_native.cli.demo",
         "the paper's sine problem: train, sample, report; under two minutes, installation aside",
     ),
-    "fit": ("patrac_native.tabular.fit", "train and sample on a table of data, and score held-out rows"),
-    "predict": ("patrac_native.tabular.predict", "predict new rows with what fit has stored"),
-    "study": (None, "the paper's experiments"),
-    "bench": ("patrac_native.studies.bench", "microseconds a step on this machine, beside the floor; under a minute"),
-    "info": (None, "versions, compiler, flags, SIMD level, CUDA"),
-}
-STUDIES = {
-    "sine": ("patrac_native.studies.sine", "the sine study of the paper's section 4"),
-    "abalone": ("patrac_native.studies.abalone", "the abalone study of the paper's section 5.2"),
+    "fit": ("patrac_native.cli.fit", "train and sample on a table of data, and score held-out rows"),
+    "predict": ("patrac_native.cli.predict", "predict new rows with what fit has stored"),
+    "study": ("patrac_native.cli.study", "the paper's experiments"),
+    "bench": ("patrac_native.cli.bench", "microseconds a step on this machine, beside the floor; under a minute"),
+    "info": ("patrac_native.cli.info", "versions, compiler, flags, SIMD level, CUDA"),
 }
 USAGE_ERRORS = (ValueError, TypeError, OSError, RuntimeError)
 ERROR_CODE = 2
@@ -49,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        parser, words = _parser(arguments)
+        parser = _parser(arguments)
     except ImportError as error:
         print(f"patrac: error: this command cannot be loaded: {error}", file=sys.stderr)
         return ERROR_CODE
@@ -59,6 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # argparse ends the process after --help, --version and its own errors.
         return stop.code if isinstance(stop.code, int) else ERROR_CODE
     run: Callable[[argparse.Namespace], int] = args.run
+    words: str = args.words
     try:
         with _plain_warnings(words):
             return run(args)
@@ -72,51 +71,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED_CODE
 
 
-def _parser(arguments: Sequence[str]) -> tuple[argparse.ArgumentParser, str]:
-    """The parser, filled in for the command that is called, and its name for messages."""
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser, filled in for the command that is called."""
     parser = argparse.ArgumentParser(
         prog="patrac", description="Markov chain Monte Carlo for partially Bayesian neural networks."
     )
     parser.add_argument("--version", action="version", version=f"patrac_native {version('patrac_native')}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    called = [word for word in arguments if not word.startswith("-")][:2]
-    words = "patrac"
-    for name, (module, text) in COMMANDS.items():
-        one = commands.add_parser(name, help=text, description=_sentence(text))
-        here = called[:1] == [name]
-        if here:
-            words += f" {name}"
-        if name == "study":
-            studies = one.add_subparsers(metavar="STUDY", required=True)
-            for study, (study_module, study_text) in STUDIES.items():
-                leaf = studies.add_parser(study, help=study_text, description=_sentence(study_text))
-                if here and called[1:] == [study]:
-                    words += f" {study}"
-                    _fill(leaf, study_module)
-        elif name == "info":
-            one.set_defaults(run=_info)
-            one.add_argument("--traceback", action="store_true", help=argparse.SUPPRESS)
-        elif here and module is not None:
-            _fill(one, module)
-    return parser, words
-
-
-def _fill(parser: argparse.ArgumentParser, module_name: str) -> None:
-    """Let the command's module add its arguments."""
-    module: Any = import_module(module_name)
-    module.configure(parser)
-    parser.add_argument("--traceback", action="store_true", help="after an error, show where it came from")
-    parser.set_defaults(run=module.run)
-
-
-def _info(args: argparse.Namespace) -> int:
-    from patrac_native.engine.build_info import build_info
-
-    info = build_info()
-    width = max(map(len, info))
-    for name, value in info.items():
-        print(f"{name:<{width}}  {value}")
-    return 0
+    called = next((word for word in arguments if not word.startswith("-")), None)
+    for name, (module_name, text) in COMMANDS.items():
+        command = commands.add_parser(name, help=text, description=_sentence(text))
+        if name != called:
+            continue
+        module: Any = import_module(module_name)
+        module.configure(command)
+        # A command of commands has set these for each of its own.
+        if hasattr(module, "run"):
+            add_traceback(command)
+            command.set_defaults(run=module.run, words=command.prog)
+    return parser
 
 
 def _sentence(text: str) -> str:

@@ -1,1 +1,1 @@
-"""The demo and the paper's studies: each module offers `configure(parser)` and `run(args)` to the command line."""
+"""The demonstration, the paper's studies and the timings of `patrac bench`."""

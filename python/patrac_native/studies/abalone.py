@@ -1,13 +1,14 @@
-"""`patrac study abalone`: the paper's real-data study of abalone ages (its section 5.2)."""
+"""The paper's real-data study of abalone ages (its section 5.2)."""
 
 from __future__ import annotations
 
-import argparse
 import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from patrac_native.studies.options import StudyOptions, StudySize
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from patrac_native.network.network import Network
     from patrac_native.studies.experiment import Outcome, Problem
 
-STEPS = 500_000
-QUICK_STEPS, QUICK_WARMUP = 50_000, 0.03
+SIZE = StudySize(replicates=1, steps=500_000, quick_steps=50_000, quick_warmup=0.03)
 L2 = 0.01
 # The paper trains at a learning rate of 1e-6, which ends far from the optimum of its penalty. At the practical rate the
 # network passes through that region and then overfits (2,000 epochs: RMSE 1.5 on the training rows, 2.4 on others), so
@@ -25,26 +25,10 @@ EPOCHS = 300
 _DENSITY_POINTS = 400
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `patrac study abalone`."""
-    from patrac_native.studies.options import add_study_options
-
-    parser.add_argument("--data", required=True, metavar="PATH", help="the file abalone.data of the UCI repository")
-    add_study_options(
-        parser,
-        "abalone",
-        replicates=1,
-        steps=STEPS,
-        quick_steps=QUICK_STEPS,
-        quick_warmup=QUICK_WARMUP,
-    )
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the study, print its tables, write report.html, summary.json and replicates.csv; returns 0."""
+def run_abalone(data: str, options: StudyOptions) -> None:
+    """Run the study on the file `data`, print its tables, write report.html, summary.json and replicates.csv."""
     from patrac_native.reports.report import Report
     from patrac_native.studies import figures
-    from patrac_native.studies.options import sampling_settings
     from patrac_native.studies.problems import abalone_problem
     from patrac_native.studies.replicates import run_replicates
     from patrac_native.studies.study_output import (
@@ -59,16 +43,16 @@ def run(args: argparse.Namespace) -> int:
     )
     from patrac_native.studies.tables import wrapped
 
-    problem_of = functools.partial(abalone_problem, args.data)
+    problem_of = functools.partial(abalone_problem, data)
     problem_of(0)  # a path that does not fit should fail before a folder is made
-    args.out.mkdir(parents=True, exist_ok=True)
+    options.out.mkdir(parents=True, exist_ok=True)
     study = run_replicates(
         problem_of,
-        lambda problem, seed: _train(problem, seed, args),
-        sampling_settings(args, steps=STEPS, quick_steps=QUICK_STEPS, quick_warmup=QUICK_WARMUP),
-        replicates=args.replicates,
-        seed=args.seed,
-        threads=args.threads,
+        lambda problem, seed: _train(problem, seed, options),
+        options.sampling(SIZE),
+        replicates=options.replicates,
+        seed=options.seed,
+        threads=options.threads,
     )
     scores = study_table(
         study,
@@ -125,8 +109,7 @@ def run(args: argparse.Namespace) -> int:
     report.table(*mixing)
     report.table(*checks, caption="R-hat compares the quarters of the one chain: 1.05 or less is wanted.")
     add_chain_sections(report, study, study.first_problem.X_test[row], "the row above")
-    finish(study, report, "study abalone", args)
-    return 0
+    finish(study, report, "study abalone", {"data": data, **options.to_dict()}, options.out)
 
 
 _NOTES = (
@@ -182,7 +165,7 @@ def _typical_row(problem: Problem) -> int:
     return int(np.argmin(np.abs(problem.y_test - problem.y_test.mean())))
 
 
-def _train(problem: Problem, seed: int, args: argparse.Namespace) -> Network:
+def _train(problem: Problem, seed: int, options: StudyOptions) -> Network:
     """Train with early stopping, or with the paper's preset; the penalty is the paper's 0.01 in both."""
     from patrac_native.training.training import train
 
@@ -193,7 +176,7 @@ def _train(problem: Problem, seed: int, args: argparse.Namespace) -> Network:
         likelihood=problem.likelihood,
         l2=L2,
         seed=seed,
-        max_epochs=args.max_epochs or (None if args.paper_training else EPOCHS),
-        preset="paper" if args.paper_training else None,
+        max_epochs=options.max_epochs or (None if options.paper_training else EPOCHS),
+        preset="paper" if options.paper_training else None,
         progress=None,
     )

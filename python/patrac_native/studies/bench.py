@@ -1,8 +1,7 @@
-"""`patrac bench`: microseconds a step beside the floor of this core, and what each instruction-set level does."""
+"""Microseconds a step beside the floor of this core, and what each instruction-set level does."""
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 import warnings
@@ -25,27 +24,30 @@ RATES = [MULTIPLY_ADD, "tanh", NORMAL]
 WORTH_SAYING = 1.1
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    parser.add_argument("--dtype", choices=["float32", "float64"], default="float32", help="default: float32")
-    parser.add_argument("--seconds", type=float, default=0.2, help="time of one timing; default: 0.2")
-    parser.add_argument("--repeats", type=int, default=5, help="timings of each row, the median counts; default: 5")
-    parser.add_argument("--device", default="cuda", help="device to time beside the CPU; default: cuda")
+def run_bench(*, dtype: str = "float32", seconds: float = 0.2, repeats: int = 5, device: str = "cuda") -> None:
+    """Print the rates of each level, the table of steps and, where another level was faster, an advice.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Print the rates of each level, the table of steps and, where another level was faster, an advice."""
+    Parameters
+    ----------
+    dtype : {"float32", "float64"}
+    seconds : float
+        Time of one timing.
+    repeats : int
+        Timings of each row, whose median is printed.
+    device : str
+        Device to time beside the CPU.
+    """
     from patrac_native.studies.tables import format_table, number, wrapped
 
-    if not args.seconds > 0:
-        raise ValueError(f"--seconds must be positive; got {args.seconds:g}.")
-    if args.repeats < 1:
-        raise ValueError(f"--repeats must be at least 1; got {args.repeats}.")
+    if not seconds > 0:
+        raise ValueError(f"--seconds must be positive; got {seconds:g}.")
+    if repeats < 1:
+        raise ValueError(f"--repeats must be at least 1; got {repeats}.")
     default, levels = _core.default_simd_level(), _core.simd_levels()
-    print(f"one core, one thread, {args.dtype}, level {default}; networks of random weights, one chain of pCNL\n")
-    print(format_table(["ns each", *RATES], rate_rows(levels, args.dtype)), flush=True)
+    print(f"one core, one thread, {dtype}, level {default}; networks of random weights, one chain of pCNL\n")
+    print(format_table(["ns each", *RATES], rate_rows(levels, dtype)), flush=True)
     print()
-    rows = step_rows(args.dtype, args.seconds, args.repeats)
+    rows = step_rows(dtype, seconds, repeats)
     print(format_table(["", "network", "n", "us/step", "floor", "of the floor"], rows))
     print()
     print(
@@ -54,15 +56,14 @@ def run(args: argparse.Namespace) -> int:
             "overlapping"
         )
     )
-    times = level_times(levels, args.dtype, args.seconds, args.repeats)
+    times = level_times(levels, dtype, seconds, repeats)
     headers = ["Full, us/step", *(f"{'-'.join(map(str, sizes))}, n={n}" for sizes, n in PROBLEMS)]
     print()
     print(format_table(headers, [[level, *map(number, found)] for level, found in times.items()]))
     print()
     print(wrapped(advice(times, default)))
     print()
-    print_device_times(args.device, args.dtype, args.seconds, args.repeats)
-    return 0
+    print_device_times(device, dtype, seconds, repeats)
 
 
 def print_device_times(device: str, dtype: str, seconds: float, repeats: int) -> None:

@@ -1,8 +1,7 @@
-"""`patrac demo`: the paper's sine problem from data to posterior, with a report; two minutes, installation aside."""
+"""The demonstration: the paper's sine problem from data to posterior, with a report, in two minutes."""
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 import time
@@ -22,26 +21,33 @@ if TYPE_CHECKING:
 STEPS, DRAWS, CHAINS = 100_000, 1_000, 4
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `patrac demo`."""
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("patrac-demo"),
-        metavar="DIR",
-        help="folder of the report (default: %(default)s)",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of data, training and chains (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=None, help="native threads (default: all processors)")
-    # For tests: a hundredth of the work, with the same output.
-    parser.add_argument("--steps", type=int, default=STEPS, help=argparse.SUPPRESS)
-    parser.add_argument("--draws", type=int, default=DRAWS, help=argparse.SUPPRESS)
-    parser.add_argument("--warmup", type=int, default=None, help=argparse.SUPPRESS)
-    parser.add_argument("--max-epochs", type=int, default=None, help=argparse.SUPPRESS)
+def run_demo(
+    out: Path,
+    *,
+    seed: int = 0,
+    threads: int | None = None,
+    steps: int = STEPS,
+    draws: int = DRAWS,
+    warmup: int | None = None,
+    max_epochs: int | None = None,
+) -> None:
+    """Train, sample four architectures, print the table and write report.html and summary.json.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Train, sample four architectures, print the table and write report.html and summary.json; returns 0."""
+    Parameters
+    ----------
+    out : Path
+        Folder of the report.
+    seed : int
+        Of data, training and chains.
+    threads : int, optional
+        Native threads; by default all processors.
+    steps, draws : int
+        Of each chain after its warm-up.
+    warmup : int, optional
+        Steps; by default until the chains agree.
+    max_epochs : int, optional
+        Of the training.
+    """
     from patrac_native.engine.threads import thread_count
     from patrac_native.model.architectures import Full, Mix, Out, Sep
     from patrac_native.model.prior import TraceClassPrior
@@ -58,18 +64,18 @@ def run(args: argparse.Namespace) -> int:
     from patrac_native.training.training import train
 
     started = time.perf_counter()
-    args.out.mkdir(parents=True, exist_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
     settings = SamplingSettings(
-        steps=args.steps,
-        draws=args.draws,
+        steps=steps,
+        draws=draws,
         chains=CHAINS,
-        warmup="auto" if args.warmup is None else args.warmup,
+        warmup="auto" if warmup is None else warmup,
         kernel="auto",
-        threads=min(thread_count(args.threads), CHAINS),
+        threads=min(thread_count(threads), CHAINS),
         progress=None,
     )
     # Data and training of the first replicate of `patrac study sine` with the same seed.
-    problem = sine_problem(derived_seed(args.seed, 0, 0))
+    problem = sine_problem(derived_seed(seed, 0, 0))
     print("The paper's sine problem: y = sin(x) + N(0, 1), 100 rows to learn from, 1000 to test on.")
     net = train(
         problem.layer_sizes,
@@ -77,8 +83,8 @@ def run(args: argparse.Namespace) -> int:
         problem.y,
         likelihood=problem.likelihood,
         l2=1.0,
-        seed=derived_seed(args.seed, 0, 1),
-        max_epochs=args.max_epochs,
+        seed=derived_seed(seed, 0, 1),
+        max_epochs=max_epochs,
     )
     network = score_network(problem, net)
     prior = TraceClassPrior.fit(net)
@@ -86,9 +92,7 @@ def run(args: argparse.Namespace) -> int:
 
     outcomes = []
     for index, architecture in enumerate((Full(), Sep(5), Mix(5), Out(45))):
-        outcome = run_architecture(
-            problem, net, prior, architecture, settings, seed=derived_seed(args.seed, 0, 2, index)
-        )
+        outcome = run_architecture(problem, net, prior, architecture, settings, seed=derived_seed(seed, 0, 2, index))
         record = outcome.record
         print(
             f"Sampled {record.architecture}: {CHAINS} chains x {settings.steps:,} steps, {record.seconds:.1f} s.",
@@ -101,13 +105,13 @@ def run(args: argparse.Namespace) -> int:
     print(format_table(headers, rows))
     print(f"\n{wrapped(_LEGEND)}\n\n{wrapped(_READING)}\n\n{wrapped(verdict(records))}")
 
-    _write_report(args.out / "report.html", problem, net, network, prior, outcomes, settings, (headers, rows))
+    _write_report(out / "report.html", problem, net, network, prior, outcomes, settings, (headers, rows))
     seconds = time.perf_counter() - started
     write_json(
-        args.out / "summary.json",
+        out / "summary.json",
         {
             "command": "demo",
-            "seed": args.seed,
+            "seed": seed,
             "seconds": seconds,
             "threads": settings.threads,
             "training": dict(net.history.settings) if net.history else {},
@@ -117,9 +121,8 @@ def run(args: argparse.Namespace) -> int:
             "verdict": verdict(records),
         },
     )
-    print(f"\nReport: {args.out / 'report.html'}  (numbers: {args.out / 'summary.json'}); {seconds:.0f} s in all.")
+    print(f"\nReport: {out / 'report.html'}  (numbers: {out / 'summary.json'}); {seconds:.0f} s in all.")
     sys.stdout.flush()
-    return 0
 
 
 _LEGEND = (

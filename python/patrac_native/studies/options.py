@@ -1,83 +1,91 @@
-"""Command-line options that the studies share, and the sampling settings they stand for."""
+"""What a study is asked to do, and the sampling settings that this stands for."""
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from patrac_native.studies.experiment import SamplingSettings
+from patrac_native.model.kernels import PCNL
+from patrac_native.sampling.warmup import paper_warmup
+from patrac_native.studies.experiment import SamplingSettings
 
-
-# Steps of the paper's warm-up, of which --quick takes a share.
-_PAPER_WARMUP = 650_000
-
-
-def add_study_options(
-    parser: argparse.ArgumentParser, name: str, *, replicates: int, steps: int, quick_steps: int, quick_warmup: float
-) -> None:
-    """Add the options that the studies share; the numbers are the study's own, for help and defaults."""
-    parser.add_argument(
-        "--replicates", type=int, default=replicates, metavar="R", help="independent data sets (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help=f"shorter chains: {quick_steps:,} steps in place of {steps:,}, after about "
-        f"{_PAPER_WARMUP * quick_warmup:,.0f} of warm-up in place of {_PAPER_WARMUP:,}; "
-        "shows the pattern, but chains may not settle",
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path(f"patrac-study-{name}"),
-        metavar="DIR",
-        help="folder for report.html, summary.json and replicates.csv (default: %(default)s)",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of data, training and chains (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=None, help="chains run side by side (default: all processors)")
-    parser.add_argument(
-        "--steps",
-        type=int,
-        default=None,
-        help=f"steps of each chain after warm-up, a multiple of --draws (default: {steps:,}, or {quick_steps:,} "
-        "with --quick)",
-    )
-    parser.add_argument("--draws", type=int, default=500, help="draws used for scores (default: %(default)s)")
-    parser.add_argument(
-        "--paper-training", action="store_true", help="Adam at 1e-6, patience 20: the paper's; very slow"
-    )
-    parser.add_argument(
-        "--adapt-always", action="store_true", help="keep adapting the step size while sampling, as the paper does"
-    )
-    # For tests: one architecture is enough to see files and tables.
-    parser.add_argument("--warmup-factor", type=float, default=None, help=argparse.SUPPRESS)
-    parser.add_argument("--max-epochs", type=int, default=None, help=argparse.SUPPRESS)
+# Steps of the paper's warm-up, of which a quick study takes a share.
+PAPER_WARMUP = 650_000
 
 
-def sampling_settings(
-    args: argparse.Namespace, *, steps: int, quick_steps: int, quick_warmup: float
-) -> SamplingSettings:
-    """Return the settings that the options ask for: the paper's, or with --quick a shorter form of them.
+@dataclass(frozen=True)
+class StudySize:
+    """How long a study runs by default.
 
-    Parameters
+    Attributes
     ----------
-    args : argparse.Namespace
-        Of `add_study_options`.
+    replicates : int
+        Independent data sets.
     steps, quick_steps : int
-        Steps of each chain where --steps is not given.
+        Of each chain after its warm-up, in full and in the quick form.
     quick_warmup : float
-        Factor of the paper's warm-up with --quick.
+        Share of the paper's warm-up in the quick form.
     """
-    from patrac_native.model.kernels import PCNL
-    from patrac_native.sampling.warmup import paper_warmup
-    from patrac_native.studies.experiment import SamplingSettings
 
-    factor = args.warmup_factor or (quick_warmup if args.quick else 1.0)
-    return SamplingSettings(
-        steps=args.steps or (quick_steps if args.quick else steps),
-        draws=args.draws,
-        warmup=paper_warmup().scaled(factor),
-        kernel=PCNL(adapt="always" if args.adapt_always else "warmup"),
-    )
+    replicates: int
+    steps: int
+    quick_steps: int
+    quick_warmup: float
+
+
+@dataclass(frozen=True)
+class StudyOptions:
+    """What a study is asked to do.
+
+    Attributes
+    ----------
+    out : Path
+        Folder for report.html, summary.json and replicates.csv.
+    replicates : int
+        Independent data sets.
+    quick : bool
+        Whether chains are shorter.
+    seed : int
+        Of data, training and chains.
+    threads : int, optional
+        Chains that run side by side; by default all processors.
+    steps : int, optional
+        Of each chain after its warm-up, a multiple of `draws`; by default as the study's size has it.
+    draws : int
+        Used for scores.
+    paper_training : bool
+        Whether networks are trained as in the paper: very slow.
+    adapt_always : bool
+        Whether the step size keeps adapting while sampling, as in the paper.
+    warmup_factor : float, optional
+        Multiple of the paper's warm-up.
+    max_epochs : int, optional
+        Of the training.
+    """
+
+    out: Path
+    replicates: int = 1
+    quick: bool = False
+    seed: int = 0
+    threads: int | None = None
+    steps: int | None = None
+    draws: int = 500
+    paper_training: bool = False
+    adapt_always: bool = False
+    warmup_factor: float | None = None
+    max_epochs: int | None = None
+
+    def sampling(self, size: StudySize) -> SamplingSettings:
+        """Return the settings of the chains: the paper's, or in the quick form a share of them."""
+        factor = self.warmup_factor or (size.quick_warmup if self.quick else 1.0)
+        return SamplingSettings(
+            steps=self.steps or (size.quick_steps if self.quick else size.steps),
+            draws=self.draws,
+            warmup=paper_warmup().scaled(factor),
+            kernel=PCNL(adapt="always" if self.adapt_always else "warmup"),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the options that were given or have a default."""
+        return {name: value for name, value in asdict(self).items() if value is not None}

@@ -1,16 +1,16 @@
-"""`patrac study sine`: the paper's simulation study over independent data sets (its section 4)."""
+"""The paper's simulation study of a sine over independent data sets (its section 4)."""
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING
+
+from patrac_native.studies.options import StudyOptions, StudySize
 
 if TYPE_CHECKING:
     from patrac_native.network.network import Network
     from patrac_native.studies.experiment import Problem
 
-STEPS = 500_000
-QUICK_STEPS, QUICK_WARMUP = 100_000, 0.1
+SIZE = StudySize(replicates=10, steps=500_000, quick_steps=100_000, quick_warmup=0.1)
 
 # Tables 1 and 2 of the paper: mean (standard deviation) over 100 data sets, on its authors' laptop.
 PAPER_NLL = {
@@ -51,25 +51,10 @@ PAPER_SECONDS = {
 }
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `patrac study sine`."""
-    from patrac_native.studies.options import add_study_options
-
-    add_study_options(
-        parser,
-        "sine",
-        replicates=10,
-        steps=STEPS,
-        quick_steps=QUICK_STEPS,
-        quick_warmup=QUICK_WARMUP,
-    )
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the study, print its tables, write report.html, summary.json and replicates.csv; returns 0."""
+def run_sine(options: StudyOptions) -> None:
+    """Run the study, print its tables, write report.html, summary.json and replicates.csv."""
     from patrac_native.reports.report import Report
     from patrac_native.studies import figures
-    from patrac_native.studies.options import sampling_settings
     from patrac_native.studies.problems import sine_mean, sine_problem
     from patrac_native.studies.replicates import run_replicates
     from patrac_native.studies.study_output import (
@@ -84,14 +69,14 @@ def run(args: argparse.Namespace) -> int:
     )
     from patrac_native.studies.tables import wrapped
 
-    args.out.mkdir(parents=True, exist_ok=True)
+    options.out.mkdir(parents=True, exist_ok=True)
     study = run_replicates(
         sine_problem,
-        lambda problem, seed: _train(problem, seed, args),
-        sampling_settings(args, steps=STEPS, quick_steps=QUICK_STEPS, quick_warmup=QUICK_WARMUP),
-        replicates=args.replicates,
-        seed=args.seed,
-        threads=args.threads,
+        lambda problem, seed: _train(problem, seed, options),
+        options.sampling(SIZE),
+        replicates=options.replicates,
+        seed=options.seed,
+        threads=options.threads,
     )
     scores = study_table(
         study,
@@ -149,11 +134,10 @@ def run(args: argparse.Namespace) -> int:
         "Orange: 100 draws of f. Dashed purple: pointwise 95% interval. Dotted green: sin(x). Blue: the network.",
     )
     add_chain_sections(report, study, [-2.0], "-2")
-    finish(study, report, "study sine", args)
-    return 0
+    finish(study, report, "study sine", options.to_dict(), options.out)
 
 
-def _train(problem: Problem, seed: int, args: argparse.Namespace) -> Network:
+def _train(problem: Problem, seed: int, options: StudyOptions) -> Network:
     """Train with the default or the paper's preset, l2 = 1 in both."""
     from patrac_native.training.training import train
 
@@ -163,7 +147,7 @@ def _train(problem: Problem, seed: int, args: argparse.Namespace) -> Network:
         problem.y,
         likelihood=problem.likelihood,
         seed=seed,
-        max_epochs=args.max_epochs,
-        preset="paper" if args.paper_training else None,
-        progress=None if args.paper_training else False,
+        max_epochs=options.max_epochs,
+        preset="paper" if options.paper_training else None,
+        progress=None if options.paper_training else False,
     )

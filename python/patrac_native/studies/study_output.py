@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
 import os
 from collections.abc import Mapping
@@ -94,12 +93,12 @@ def write_csv(path: str | os.PathLike[str], study: Study) -> None:
                 writer.writerow(row | {f"coverage_{level}": record.coverage[level] for level in levels})
 
 
-def study_summary(study: Study, command: str, args: argparse.Namespace) -> dict[str, Any]:
+def study_summary(study: Study, command: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Content of summary.json."""
     history = study.first_network.history
     return {
         "command": command,
-        "options": {key: value for key, value in vars(args).items() if isinstance(value, str | int | float | Path)},
+        "options": dict(options),
         "replicates": study.replicates,
         "interrupted": study.interrupted,
         "training": dict(history.settings) if history else {},
@@ -162,14 +161,14 @@ def add_chain_sections(report: Report, study: Study, point: Any, label: str) -> 
     )
 
 
-def finish(study: Study, report: Report, command: str, args: argparse.Namespace) -> None:
-    """Write report.html, summary.json and replicates.csv to --out and say so."""
+def finish(study: Study, report: Report, command: str, options: Mapping[str, Any], out: Path) -> None:
+    """Write report.html, summary.json and replicates.csv to a folder and say so."""
     from patrac_native.reports.report import write_json
 
-    report.write(args.out / "report.html")
-    write_json(args.out / "summary.json", study_summary(study, command, args))
-    write_csv(args.out / "replicates.csv", study)
-    print(f"\nReport: {args.out / 'report.html'}; numbers: summary.json and replicates.csv beside it.", flush=True)
+    report.write(out / "report.html")
+    write_json(out / "summary.json", study_summary(study, command, options))
+    write_csv(out / "replicates.csv", study)
+    print(f"\nReport: {out / 'report.html'}; numbers: summary.json and replicates.csv beside it.", flush=True)
 
 
 def _value(record: Record, name: str) -> float:

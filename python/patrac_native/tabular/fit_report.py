@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from patrac_native.reports.report import Report, format_number, write_json
 from patrac_native.reports.run_sections import add_run_sections
 from patrac_native.tabular.evaluation import COVERAGES
-from patrac_native.tabular.fit import DRAWS, PREPROCESSING, REPORT, SUMMARY, FitResult, describe_choice
-
-if TYPE_CHECKING:
-    from patrac_native.tabular.tables import TableFormat
+from patrac_native.tabular.fit_result import FitResult, describe_choice
+from patrac_native.tabular.fit_settings import DRAWS, PREPROCESSING, REPORT, SUMMARY
+from patrac_native.tabular.tables import TableFormat
 
 
 def score_rows(result: FitResult) -> list[list[Any]]:
@@ -84,7 +83,7 @@ def _chains_heading(result: FitResult) -> str:
 
 def write_results(result: FitResult, table: TableFormat) -> None:
     """Write report, summary, draws and preprocessing to the directory of --out; files that exist are replaced."""
-    out = result.arguments.out
+    out = result.settings.out
     result.draws.save(os.path.join(out, DRAWS), overwrite=True)
     write_json(
         os.path.join(out, PREPROCESSING),
@@ -98,7 +97,7 @@ def summary_content(result: FitResult) -> dict[str, Any]:
     """Return what summary.json holds."""
     preprocessor, summary, variance = result.data.preprocessor, result.summary, result.choice.variance
     return {
-        "data": os.path.basename(result.arguments.data),
+        "data": os.path.basename(result.settings.data),
         "task": preprocessor.task,
         "target": preprocessor.target,
         "inputs": preprocessor.names,
@@ -124,15 +123,15 @@ def summary_content(result: FitResult) -> dict[str, Any]:
         },
         "sampling": result.draws.settings,
         "seconds": result.seconds,
-        "seed": result.arguments.seed,
+        "seed": result.settings.seed,
     }
 
 
 def _report(result: FitResult) -> Report:
     """Build the report."""
-    args, preprocessor = result.arguments, result.data.preprocessor
+    settings, preprocessor = result.settings, result.data.preprocessor
     label = result.draws.network.architecture.label()
-    report = Report(f"{os.path.basename(args.data)}: {label} posterior of {preprocessor.target!r}")
+    report = Report(f"{os.path.basename(settings.data)}: {label} posterior of {preprocessor.target!r}")
     report.text(f"Verdict on the chains: {_in_options(str(result.summary.verdict()))}")
     report.heading("Scores on held-out rows")
     regression = preprocessor.task == "regression"
@@ -229,9 +228,11 @@ def _add_training(report: Report, result: FitResult) -> None:
 
 def _add_data(report: Report, result: FitResult) -> None:
     """Columns, split and times."""
-    preprocessor, args = result.data.preprocessor, result.arguments
+    preprocessor, settings = result.data.preprocessor, result.settings
     report.heading("Data")
-    about = f"{len(result.data.X)} training rows, {len(result.data.X_test)} held out at random with seed {args.seed}."
+    about = (
+        f"{len(result.data.X)} training rows, {len(result.data.X_test)} held out at random with seed {settings.seed}."
+    )
     if preprocessor.task == "regression":
         about += (
             f" The target is standardised by the training rows' mean {preprocessor.target_mean:.5g} and standard "

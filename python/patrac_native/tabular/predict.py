@@ -1,8 +1,7 @@
-"""`patrac predict`: predictions of new rows from the files that `patrac fit` wrote."""
+"""Predictions of new rows from the files that a fit wrote."""
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import math
@@ -12,51 +11,64 @@ from typing import Any
 
 from patrac_native.draws.draws import Draws
 from patrac_native.tabular.evaluation import predict_classes, predict_regression
-from patrac_native.tabular.fit import DRAWS, PREPROCESSING, add_table_arguments
+from patrac_native.tabular.fit_settings import DRAWS, PREPROCESSING
 from patrac_native.tabular.preprocessing import Preprocessor
 from patrac_native.tabular.tables import read_table
 from patrac_native.validation.checks import FloatArray
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `patrac predict`."""
-    add = parser.add_argument
-    add("directory", metavar="DIR", help="where `patrac fit` wrote its results")
-    add("data", metavar="NEW", help="text file of new rows, laid out as the fitted one; it may lack the target")
-    add_table_arguments(parser)
-    add("--out", default="predictions.csv", metavar="FILE", help="default ./predictions.csv")
-    add("--coverage", type=float, default=0.95, help="of the intervals of y, noise included; default 0.95")
-    add("--overwrite", action="store_true", help="replace an existing file")
+def predict_table(
+    directory: str,
+    data: str,
+    *,
+    header: bool | None = None,
+    separator: str | None = None,
+    out: str = "predictions.csv",
+    coverage: float = 0.95,
+    overwrite: bool = False,
+) -> int:
+    """Write predictions for the rows of a table, and return their number; what was done is printed.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Run `patrac predict` with parsed arguments; return the exit code."""
-    if not 0 < args.coverage < 1:
-        raise ValueError(f"--coverage must be between 0 and 1; got {args.coverage}.")
-    folder = os.path.dirname(args.out) or "."
+    Parameters
+    ----------
+    directory : str
+        Where `fit_table` wrote its results.
+    data : str
+        Path of a table laid out as the fitted one; it may lack the target.
+    header : bool, optional
+        Whether the first line holds the columns' names; by default as in the fitted table, as is the separator.
+    separator : str, optional
+    out : str
+        Path of the CSV file.
+    coverage : float
+        Of the intervals of y, noise included, in (0, 1).
+    overwrite : bool
+        Whether an existing file may be replaced.
+    """
+    if not 0 < coverage < 1:
+        raise ValueError(f"--coverage must be between 0 and 1; got {coverage}.")
+    folder = os.path.dirname(out) or "."
     if not os.path.isdir(folder):
-        raise FileNotFoundError(f"--out {args.out!r} is in {folder!r}, which is no folder; make it first.")
-    if os.path.exists(args.out) and not args.overwrite:
-        raise FileExistsError(f"{args.out} exists; pass --overwrite or another --out.")
-    preprocessor, layout = load_preprocessing(args.directory)
-    draws = Draws.load(os.path.join(args.directory, DRAWS))
-    if os.path.isdir(args.data):
-        raise IsADirectoryError(f"NEW must be a file of rows and columns; {args.data!r} is a folder.")
-    if not os.path.isfile(args.data):
-        raise FileNotFoundError(f"there is no file {args.data!r}.")
-    header = layout["header"] if args.header is None else args.header
-    frame, table = read_table(args.data, header=header, separator=args.sep or layout["separator"])
+        raise FileNotFoundError(f"--out {out!r} is in {folder!r}, which is no folder; make it first.")
+    if os.path.exists(out) and not overwrite:
+        raise FileExistsError(f"{out} exists; pass --overwrite or another --out.")
+    preprocessor, layout = load_preprocessing(directory)
+    draws = Draws.load(os.path.join(directory, DRAWS))
+    if os.path.isdir(data):
+        raise IsADirectoryError(f"NEW must be a file of rows and columns; {data!r} is a folder.")
+    if not os.path.isfile(data):
+        raise FileNotFoundError(f"there is no file {data!r}.")
+    header = layout["header"] if header is None else header
+    frame, table = read_table(data, header=header, separator=separator or layout["separator"])
     if not table.header:
         frame = preprocessor.name_columns(frame)
     X = preprocessor.transform(frame)
     for note in preprocessor.imputed(frame):
         print(f"note: {note}")
-    count = write_predictions(args.out, draws, preprocessor, X, args.coverage)
-    what = (
-        f"mean and {100 * args.coverage:.4g}% intervals of y" if preprocessor.task == "regression" else "probabilities"
-    )
-    print(f"wrote {args.out}: {what} of {preprocessor.target!r} for {count} rows")
-    return 0
+    count = write_predictions(out, draws, preprocessor, X, coverage)
+    what = f"mean and {100 * coverage:.4g}% intervals of y" if preprocessor.task == "regression" else "probabilities"
+    print(f"wrote {out}: {what} of {preprocessor.target!r} for {count} rows")
+    return count
 
 
 def load_preprocessing(directory: str) -> tuple[Preprocessor, dict[str, Any]]:

@@ -1,0 +1,40 @@
+"""`patrac demo`: the paper's sine problem from data to posterior, with a report; two minutes, installation aside."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from patrac_native.studies.demo import DRAWS, STEPS, run_demo
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `patrac demo`."""
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("patrac-demo"),
+        metavar="DIR",
+        help="folder of the report (default: %(default)s)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of data, training and chains (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=None, help="native threads (default: all processors)")
+    # For tests: a hundredth of the work, with the same output.
+    parser.add_argument("--steps", type=int, default=STEPS, help=argparse.SUPPRESS)
+    parser.add_argument("--draws", type=int, default=DRAWS, help=argparse.SUPPRESS)
+    parser.add_argument("--warmup", type=int, default=None, help=argparse.SUPPRESS)
+    parser.add_argument("--max-epochs", type=int, default=None, help=argparse.SUPPRESS)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `patrac demo` with parsed arguments; return the exit code."""
+    run_demo(
+        args.out,
+        seed=args.seed,
+        threads=args.threads,
+        steps=args.steps,
+        draws=args.draws,
+        warmup=args.warmup,
+        max_epochs=args.max_epochs,
+    )
+    return 0

@@ -1,0 +1,84 @@
+"""`patrac study`: the paper's experiments."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import fields
+from pathlib import Path
+
+from patrac_native.cli.options import add_traceback
+from patrac_native.studies import abalone, sine
+from patrac_native.studies.options import PAPER_WARMUP, StudyOptions, StudySize
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the studies as commands of their own."""
+    studies = parser.add_subparsers(metavar="STUDY", required=True)
+    text = "the sine study of the paper's section 4"
+    leaf = studies.add_parser("sine", help=text, description=f"T{text[1:]}.")
+    _add_study_options(leaf, "sine", sine.SIZE)
+    leaf.set_defaults(run=_run_sine, words=leaf.prog)
+    text = "the abalone study of the paper's section 5.2"
+    leaf = studies.add_parser("abalone", help=text, description=f"T{text[1:]}.")
+    leaf.add_argument("--data", required=True, metavar="PATH", help="the file abalone.data of the UCI repository")
+    _add_study_options(leaf, "abalone", abalone.SIZE)
+    leaf.set_defaults(run=_run_abalone, words=leaf.prog)
+
+
+def _run_sine(args: argparse.Namespace) -> int:
+    sine.run_sine(_options(args))
+    return 0
+
+
+def _run_abalone(args: argparse.Namespace) -> int:
+    abalone.run_abalone(args.data, _options(args))
+    return 0
+
+
+def _options(args: argparse.Namespace) -> StudyOptions:
+    return StudyOptions(**{field.name: getattr(args, field.name) for field in fields(StudyOptions)})
+
+
+def _add_study_options(parser: argparse.ArgumentParser, name: str, size: StudySize) -> None:
+    """Add the options that the studies share, with the study's own numbers."""
+    parser.add_argument(
+        "--replicates",
+        type=int,
+        default=size.replicates,
+        metavar="R",
+        help="independent data sets (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help=f"shorter chains: {size.quick_steps:,} steps in place of {size.steps:,}, after about "
+        f"{PAPER_WARMUP * size.quick_warmup:,.0f} of warm-up in place of {PAPER_WARMUP:,}; "
+        "shows the pattern, but chains may not settle",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path(f"patrac-study-{name}"),
+        metavar="DIR",
+        help="folder for report.html, summary.json and replicates.csv (default: %(default)s)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of data, training and chains (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=None, help="chains run side by side (default: all processors)")
+    parser.add_argument(
+        "--steps",
+        type=int,
+        default=None,
+        help=f"steps of each chain after warm-up, a multiple of --draws (default: {size.steps:,}, or "
+        f"{size.quick_steps:,} with --quick)",
+    )
+    parser.add_argument("--draws", type=int, default=500, help="draws used for scores (default: %(default)s)")
+    parser.add_argument(
+        "--paper-training", action="store_true", help="Adam at 1e-6, patience 20: the paper's; very slow"
+    )
+    parser.add_argument(
+        "--adapt-always", action="store_true", help="keep adapting the step size while sampling, as the paper does"
+    )
+    # For tests: one architecture is enough to see files and tables.
+    parser.add_argument("--warmup-factor", type=float, default=None, help=argparse.SUPPRESS)
+    parser.add_argument("--max-epochs", type=int, default=None, help=argparse.SUPPRESS)
+    add_traceback(parser)

@@ -1,0 +1,183 @@
+"""The settings of a fit to a table, checked before minutes of work are spent on them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from patrac_native.model.architectures import Architecture, Full, Mix, Out, Sep
+from patrac_native.sampling.warmup import Warmup, paper_warmup
+from patrac_native.tabular.tuning import default_warmup_steps
+
+REPORT, SUMMARY, DRAWS, PREPROCESSING = "report.html", "summary.json", "draws.npz", "preprocessing.json"
+# Architectures that --architecture names.
+ARCHITECTURES = ("full", "mix", "out", "sep")
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """What `fit_table` is to do; messages call a setting as `patrac fit` does.
+
+    Attributes
+    ----------
+    data : str
+        Path of the table.
+    target : str
+        Column to predict: its name, or its number from 0.
+    task : {"regression", "classification"}, optional
+        By default guessed from the target.
+    header : bool, optional
+        Whether the first line holds the columns' names; by default found out, as is the separator.
+    separator : str, optional
+    drop, categorical : sequence of str
+        Columns to leave out, and columns of numbers that are codes.
+    impute : str, optional
+        How missing values are filled; by default not at all.
+    architecture : {"full", "mix", "out", "sep"}
+    k : sequence of int, optional
+        Bayesian nodes of each hidden layer, or one number for all.
+    hidden : sequence of int
+        Hidden widths.
+    activation : str
+    l2 : float, optional
+        Penalty of the training; by default chosen on validation rows.
+    epochs : int, optional
+        Largest number of training epochs; by default according to the number of rows.
+    noise_variance : float, optional
+        In the target's units squared; by default from validation rows.
+    test_fraction : float
+        Share of the rows held out.
+    alpha : float, optional
+        Decay of the prior, above 1; by default fitted to the network's weights.
+    chains, draws : int
+    thin : int, optional
+        Steps for each kept draw; by default according to the cost of a step.
+    warmup : str, optional
+        A number of steps or "paper"; by default half the sampled steps, 4,000 to 20,000.
+    seed : int
+        Of split, training and chains.
+    dtype : {"float32", "float64"}
+        Of the chains.
+    threads : int, optional
+        Native threads; by default all.
+    out : str
+        Folder of the results.
+    overwrite : bool
+        Whether results of an earlier run may be replaced.
+    """
+
+    data: str
+    target: str
+    task: str | None = None
+    header: bool | None = None
+    separator: str | None = None
+    drop: Sequence[str] = ()
+    categorical: Sequence[str] = ()
+    impute: str | None = None
+    architecture: str = "mix"
+    k: Sequence[int] | None = None
+    hidden: Sequence[int] = (50, 50)
+    activation: str = "tanh"
+    l2: float | None = None
+    epochs: int | None = None
+    noise_variance: float | None = None
+    test_fraction: float = 0.3
+    alpha: float | None = None
+    chains: int = 4
+    draws: int = 500
+    thin: int | None = None
+    warmup: str | None = None
+    seed: int = 0
+    dtype: str = "float32"
+    threads: int | None = None
+    out: str = "patrac-fit"
+    overwrite: bool = False
+
+    def check(self) -> None:
+        """Raise for what would fail after minutes of work."""
+        if not 0 < self.test_fraction < 1:
+            raise ValueError(f"--test-fraction must be between 0 and 1; got {self.test_fraction}.")
+        for name, least in (("chains", 1), ("draws", 4), ("thin", 1), ("epochs", 1), ("seed", 0), ("threads", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"--{name} must be at least {least}; got {value}.")
+        if min(self.hidden) < 1:
+            raise ValueError(f"--hidden must hold positive widths; got {self.hidden}.")
+        if self.l2 is not None and not 0 <= self.l2 < float("inf"):
+            raise ValueError(f"--l2 must be at least 0; got {self.l2}.")
+        if self.alpha is not None and not 1 < self.alpha < float("inf"):
+            raise ValueError(f"--alpha must be greater than 1; got {self.alpha}.")
+        if self.noise_variance is not None and not 0 < self.noise_variance < float("inf"):
+            raise ValueError(f"--noise-variance must be positive; got {self.noise_variance}.")
+        self.bayesian()
+        self.warmup_of(1)
+        if os.path.isdir(self.data):
+            raise IsADirectoryError(f"DATA must be a file of rows and columns; {self.data!r} is a folder.")
+        if not os.path.isfile(self.data):
+            raise FileNotFoundError(f"there is no file {self.data!r}.")
+        _check_folder(self.out)
+        existing = [
+            name for name in (REPORT, SUMMARY, DRAWS, PREPROCESSING) if os.path.exists(os.path.join(self.out, name))
+        ]
+        if existing and not self.overwrite:
+            raise FileExistsError(
+                f"{self.out} holds the results of an earlier run ({', '.join(existing)}); pass --overwrite or another "
+                "--out."
+            )
+
+    def bayesian(self) -> Architecture:
+        """Return the architecture that `architecture` and `k` name."""
+        name, k = self.architecture, self.k
+        if name == "full":
+            if k is not None:
+                raise ValueError(
+                    "--k has no meaning for --architecture full, where all nodes are Bayesian; leave it out."
+                )
+            return Full()
+        if name == "out":
+            if k is not None and len(k) != 1:
+                raise ValueError(f"--k must be one number for --architecture out; got {k}.")
+            _check_k(k or [], self.hidden[-1:])
+            return Out(min(45, self.hidden[-1]) if k is None else k[0])
+        nodes: Sequence[int] = [min(5, width) for width in self.hidden] if k is None else k
+        if len(nodes) not in (1, len(self.hidden)):
+            raise ValueError(
+                f"--k must be one number, or one for each of the {len(self.hidden)} widths of --hidden; got {k}."
+            )
+        _check_k(nodes, self.hidden)
+        chosen = nodes[0] if len(set(nodes)) == 1 else nodes
+        return Mix(chosen) if name == "mix" else Sep(chosen)
+
+    def warmup_of(self, thin: int) -> Warmup | int:
+        """Return the warm-up of chains that keep every `thin`-th step."""
+        text = self.warmup
+        if text is None:
+            return default_warmup_steps(thin, self.draws)
+        if text == "paper":
+            return paper_warmup()
+        if not text.isdigit() or int(text) < 1:
+            raise ValueError(f'--warmup must be a number of steps or "paper"; got {text!r}.')
+        return int(text)
+
+
+def _check_folder(path: str) -> None:
+    """Raise for an --out that could not be written; nothing is created before there are results."""
+    at = os.path.abspath(path)
+    while not os.path.exists(at):
+        at = os.path.dirname(at)
+    if not os.path.isdir(at):
+        raise NotADirectoryError(f"--out must be a folder or a new one; {at!r} is a file.")
+    if not os.access(at, os.W_OK | os.X_OK):
+        raise PermissionError(f"--out {path!r} cannot be written: no permission for {at!r}.")
+
+
+def _check_k(nodes: Sequence[int], widths: Sequence[int]) -> None:
+    """Raise unless each number of nodes, or the one for all layers, is within its layer's width."""
+    for layer, width in enumerate(widths):
+        count = nodes[layer if len(nodes) > 1 else 0] if nodes else 1
+        if not 1 <= count <= width:
+            raise ValueError(
+                f"--k must be from 1 to the width of the layer; got {count} for a hidden layer of {width} nodes. Give "
+                "a smaller --k or a larger --hidden."
+            )
