@@ -1,4 +1,4 @@
-"""Executes prepared runs: natively on the CPU or on a device, one after the other or several together."""
+"""Executes prepared runs with the compiled core: one after the other on the CPU, or all in one launch on a device."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from patrac_native.engine.models import join_on_device
 from patrac_native.model.device_choice import DeviceChoice
 from patrac_native.sampling.preparation import PreparedRun
 
-# Takes steps done, steps in all and the acceptance rate.
+# A progress callback: called with the steps done, the total number of steps and the acceptance rate so far.
 Report = Callable[[int, int, float], None]
 
 
 @dataclass(frozen=True)
 class Execution:
-    """What the core returned for runs of one device.
+    """What the core returned for a sequence of runs.
 
     Attributes
     ----------
     choice : DeviceChoice
-        Where they ran, and why.
+        The device of all runs, and the reason.
     results : list of dict
-        One for each run; on the CPU up to the first that was interrupted.
+        One for each run. On the CPU the list ends with the first run that was interrupted.
     """
 
     choice: DeviceChoice
@@ -36,9 +36,27 @@ class Execution:
 
 
 def execute(runs: Sequence[PreparedRun], report: Report | None = None) -> Execution:
-    """Run all: on the CPU one after the other, on a device together in one launch.
+    """Execute runs: one after the other on the CPU, or together in one launch on a device.
 
-    Runs that `device="auto"` sends to a device which then cannot hold them together go to the CPU.
+    With `device="auto"`, runs that a device cannot hold together are executed on the CPU instead.
+
+    Parameters
+    ----------
+    runs : sequence of PreparedRun
+        At least one; all with the same settings except for the seed.
+    report : callable, optional
+        Progress callback, see `Report`.
+
+    Returns
+    -------
+    Execution
+
+    Raises
+    ------
+    ValueError
+        If a named device cannot run the posteriors together because they are not alike.
+    RuntimeError
+        If a named device fails, for example for lack of memory.
     """
     choice = _common_choice(runs)
     if choice.device != "cpu":
@@ -52,26 +70,26 @@ def execute(runs: Sequence[PreparedRun], report: Report | None = None) -> Execut
             return Execution(choice, _run_together(runs, model, report))
     results: list[dict[str, Any]] = []
     for index, run in enumerate(runs):
-        results.append(_run_on_cpu(run, _shifted(report, index, len(runs))))
+        results.append(_run_on_cpu(run, _report_of_run(report, index, len(runs))))
         if not results[-1]["completed"]:
             break
     return Execution(choice, results)
 
 
 def _common_choice(runs: Sequence[PreparedRun]) -> DeviceChoice:
-    """The device of all runs: the CPU as soon as one of them goes there."""
+    """Return the device of all runs: the CPU if at least one of them was assigned to it."""
     return next((run.choice for run in runs if run.choice.device == "cpu"), runs[0].choice)
 
 
-def _shifted(report: Report | None, index: int, count: int) -> Report | None:
-    """The report of run `index` of `count` like ones that run one after the other."""
+def _report_of_run(report: Report | None, index: int, count: int) -> Report | None:
+    """Return the progress callback of run `index` of `count` runs of equal length, which are executed in turn."""
     if report is None:
         return None
     return lambda done, total, rate: report(index * total + done, count * total, rate)
 
 
 def _joined_model(runs: Sequence[PreparedRun], device: str) -> Any:
-    """Return the model of all runs in a device's memory; ValueError where they are not alike."""
+    """Return one model of all runs in a device's memory; raise ValueError if dtype or kernel differ between them."""
     first = runs[0]
     for index, run in enumerate(runs):
         if run.post.dtype != first.post.dtype or run.kernel != first.kernel:
@@ -85,7 +103,7 @@ def _joined_model(runs: Sequence[PreparedRun], device: str) -> Any:
 
 
 def _run_together(runs: Sequence[PreparedRun], model: Any, report: Report | None) -> list[dict[str, Any]]:
-    """Run alike posteriors in one launch of a device and give each its part of the result."""
+    """Execute runs in one launch on a device; return a result for each run."""
     first = runs[0]
     together = model.sample(
         first.config,
@@ -97,19 +115,19 @@ def _run_together(runs: Sequence[PreparedRun], model: Any, report: Report | None
     )
     chains = len(first.start)
     theta = together.pop("theta")
-    of_all = ("warmup_steps", "warmup_stable", "completed")
+    shared = ("warmup_steps", "warmup_stable", "completed")  # equal for all runs; the rest has one entry a chain
     return [
         {
-            name: value if name in of_all else value[index * chains : (index + 1) * chains]
+            name: value if name in shared else value[index * chains : (index + 1) * chains]
             for name, value in together.items()
         }
-        | {"theta": _chains_of(theta, index * chains, chains)}
+        | {"theta": _slice_chains(theta, index * chains, chains)}
         for index in range(len(runs))
     ]
 
 
-def _chains_of(theta: Any, first: int, chains: int) -> npt.NDArray[Any] | DeviceArray:
-    """Of (chains, draws, K) on the host or on a device."""
+def _slice_chains(theta: Any, first: int, chains: int) -> npt.NDArray[Any] | DeviceArray:
+    """Return `chains` chains of theta (chains, draws, K) from `first` on, as a view on the host or on the device."""
     if isinstance(theta, _core.DeviceTensor):
         return DeviceArray(theta.part(first, chains, theta.shape[1]))
     part: npt.NDArray[Any] = theta[first : first + chains]
@@ -117,7 +135,7 @@ def _chains_of(theta: Any, first: int, chains: int) -> npt.NDArray[Any] | Device
 
 
 def _run_on_cpu(run: PreparedRun, report: Report | None) -> dict[str, Any]:
-    """Run the chains on the sufficient statistics where l is quadratic, else on the data."""
+    """Execute one run on the CPU: on sufficient statistics if the log-likelihood is quadratic, else on the data."""
     post, config, start = run.post, run.config, run.start
     form = post.quadratic
     if form is None:

@@ -1,4 +1,4 @@
-"""Prepares a run: its settings resolved against a posterior."""
+"""Prepares a run: resolves its settings against a posterior."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from patrac_native.sampling.settings import RunSettings
 from patrac_native.sampling.starting_points import starting_points
 from patrac_native.sampling.warmup import SETTLE_STEPS, TARGET_WINDOW, WINDOW, Phase, Warmup, default_warmup
 
-# The paper keeps adapting to these acceptance rates while sampling (Appendix B).
-ALWAYS_BAND = (0.4, 0.9)
-# Steps of all chains together.
+# The band of acceptance rates to which adapt="always" keeps adapting while sampling (the paper's Appendix B).
+ADAPT_ALWAYS_BAND = (0.4, 0.9)
+# The number of steps of all chains together must stay below this, so that 64-bit counters cannot overflow.
 MAX_STEPS = 2**62
 
 
@@ -32,18 +32,19 @@ class PreparedRun:
     ----------
     post : Posterior
     settings : RunSettings
-        As they were given.
+        The settings as the caller gave them.
     kernel : Kernel
     kernel_reason : str
-        Why it was chosen, in words; "given" where the caller named it.
+        Why the kernel was chosen, in words; "given" if the caller named it.
     schedule : Warmup
     step_size : float
-        Of the first step.
+        Step size of the first step.
     choice : DeviceChoice
     start : ndarray, shape (chains, K)
+        First state of each chain, in the posterior's dtype.
     seed, threads : int
     notes : tuple of str
-        What the user is to be told, whatever the run gives.
+        Warnings that are known before the run.
     """
 
     post: Posterior
@@ -65,7 +66,7 @@ class PreparedRun:
 
     @property
     def config(self) -> _core.RunConfig:
-        """The run as the core takes it."""
+        """The run's configuration in the form of the compiled core."""
         kernel, post = self.kernel, self.post
         return _core.RunConfig(
             kernel=kernel.name,
@@ -73,10 +74,11 @@ class PreparedRun:
             persistence=kernel.persistence,
             variance=_core_variance(post),
             step_size=self.step_size,
-            # Far above every prior variance mGrad redraws all from the prior, and a larger delta changes nothing.
+            # If delta is far above every prior variance, mGrad proposes from the prior, and a larger one changes
+            # nothing.
             step_size_max=min(kernel.step_size_max, 1e3 * float(post.prior_variance.max()) + self.step_size),
             warmup=[_core_phase(phase) for phase in self.schedule.phases],
-            sampling=_core_phase(Phase(0, ALWAYS_BAND if kernel.adapt_always else None)),
+            sampling=_core_phase(Phase(0, ADAPT_ALWAYS_BAND if kernel.adapt_always else None)),
             draws=self.settings.draws,
             thin=self.settings.thin,
             seed=self.seed,
@@ -85,19 +87,33 @@ class PreparedRun:
 
 
 def prepare_run(post: Posterior, settings: RunSettings) -> PreparedRun:
-    """Resolve settings against a posterior.
+    """Resolve settings against a posterior: kernel, device, warm-up, step size, seed and starting points.
+
+    Parameters
+    ----------
+    post : Posterior
+    settings : RunSettings
+
+    Returns
+    -------
+    PreparedRun
 
     Raises
     ------
-    TypeError, ValueError, RuntimeError
-        See `patrac_native.sample`.
+    TypeError
+        If `post` is not a Posterior.
+    ValueError
+        If the posterior does not support the kernel or the device, or starting points, warm-up and step size do not
+        fit them; see `patrac_native.sample`.
+    RuntimeError
+        If a named device cannot be used.
     """
     if not isinstance(post, Posterior):
         raise TypeError(f"post must be a Posterior; got {type(post).__name__}.")
     kernel, reason = _resolve_kernel(settings, post)
     choice = choose_device(settings.device, post.facts, kernel, keep=settings.keep_on_device)
     if choice.device == "cpu":
-        post.compiled.host  # noqa: B018 - built before anything is evaluated on the device of the inputs
+        post.compiled.host  # noqa: B018 - once it is built, the quality of fit is evaluated on the host
     schedule = _resolve_warmup(settings.warmup, kernel, post)
     steps = settings.chains * (schedule.steps + settings.draws * settings.thin)
     if steps >= MAX_STEPS:
@@ -125,12 +141,12 @@ def prepare_run(post: Posterior, settings: RunSettings) -> PreparedRun:
 
 
 def resolve_seed(seed: int | None) -> int:
-    """Return the given seed or a new one."""
+    """Return the given seed, or a random one in 0..2^63 - 1 if it is None."""
     return secrets.randbits(63) if seed is None else seed
 
 
 def _notes(kernel: Kernel, schedule: Warmup) -> list[str]:
-    """What is remarkable about a kernel and its warm-up before the run."""
+    """Return the warnings about kernel and warm-up that are known before the run."""
     notes = []
     if kernel.adapts and schedule.step_size is None and not schedule.adapts:
         notes.append(
@@ -147,7 +163,7 @@ def _notes(kernel: Kernel, schedule: Warmup) -> list[str]:
 
 
 def _core_variance(post: Posterior) -> _core.SampledVariance | None:
-    """Prior and start of a sampled noise variance."""
+    """Return prior and initial value of a sampled noise variance; None if the variance is fixed."""
     if post.likelihood.variance_prior is None:
         return None
     shape, rate = post.likelihood.variance_prior
@@ -155,7 +171,7 @@ def _core_variance(post: Posterior) -> _core.SampledVariance | None:
 
 
 def _core_phase(phase: Phase) -> _core.Phase:
-    """Phase of the compiled core."""
+    """Return a phase in the form of the compiled core."""
     low, high = phase.accept if phase.accept else (0.0, 1.0)
     return _core.Phase(
         steps=phase.steps,
@@ -170,7 +186,7 @@ def _core_phase(phase: Phase) -> _core.Phase:
 
 
 def _resolve_kernel(settings: RunSettings, post: Posterior) -> tuple[Kernel, str]:
-    """Return the kernel to run and why it was chosen."""
+    """Return the kernel, and why it was chosen."""
     if isinstance(settings.kernel, Kernel):
         check_kernel(settings.kernel, post.facts)
         return settings.kernel, "given"
@@ -180,7 +196,7 @@ def _resolve_kernel(settings: RunSettings, post: Posterior) -> tuple[Kernel, str
 
 
 def _resolve_warmup(warmup: Any, kernel: Kernel, post: Posterior) -> Warmup:
-    """Return the schedule to run."""
+    """Return the warm-up schedule that the setting means for a kernel."""
     if warmup is None:
         if kernel.adapts:
             raise ValueError(
@@ -198,6 +214,6 @@ def _resolve_warmup(warmup: Any, kernel: Kernel, post: Posterior) -> Warmup:
         return warmup
     if warmup == "auto":
         if kernel.is_independent and post.variance_is_sampled:
-            return Warmup((Phase(SETTLE_STEPS),))  # the variance starts at one point and is soon forgotten
+            return Warmup((Phase(SETTLE_STEPS),))  # all chains start at one variance and forget it within these steps
         return default_warmup(kernel)
     return default_warmup(kernel, warmup)

@@ -1,4 +1,4 @@
-"""The draws of a run, made of what the core returned, and what the user is to be told of it."""
+"""Builds the draws of a run, and the warnings about it, from what the core returned."""
 
 from __future__ import annotations
 
@@ -13,23 +13,27 @@ from patrac_native.model.device_choice import DeviceChoice
 from patrac_native.sampling.preparation import PreparedRun
 
 
-def draws_of(run: PreparedRun, choice: DeviceChoice, result: dict[str, Any], seconds: float) -> tuple[Draws, list[str]]:
-    """Make the draws of a run.
+def build_draws(
+    run: PreparedRun, choice: DeviceChoice, result: dict[str, Any], seconds: float
+) -> tuple[Draws, list[str]]:
+    """Build the draws of a run.
 
     Parameters
     ----------
     run : PreparedRun
     choice : DeviceChoice
-        Where it ran.
+        The device on which it ran, and the reason.
     result : dict
-        What the core returned.
+        What the core returned for this run.
     seconds : float
-        Wall time of the whole call.
+        Wall-clock time of the whole call.
 
     Returns
     -------
     draws : Draws
+        Up to the last draw that all chains reached.
     notes : list of str
+        Warnings about the run: interruption, non-finite proposals, an unstable warm-up.
     """
     kept = int(result["draws_done"].min())
     stable = _stability(result["warmup_stable"])
@@ -58,14 +62,17 @@ def draws_of(run: PreparedRun, choice: DeviceChoice, result: dict[str, Any], sec
     return draws, _notes(run, result, kept, stable)
 
 
-def _stability(judged: npt.NDArray[np.int64]) -> bool | None:
-    """Return whether the phases that may end early ended with stable chains; None where there was none."""
-    known = judged[judged >= 0]
-    return bool(known.all()) if len(known) else None
+def _stability(phase_stable: npt.NDArray[np.int64]) -> bool | None:
+    """Return whether every phase that may end early ended with stable chains; None if there was no such phase.
+
+    `phase_stable` holds 1 (stable), 0 (not stable) or a negative number (a phase of fixed length) for each phase.
+    """
+    compared = phase_stable[phase_stable >= 0]
+    return bool(compared.all()) if len(compared) else None
 
 
 def _notes(run: PreparedRun, result: dict[str, Any], kept: int, stable: bool | None) -> list[str]:
-    """What went wrong in a run."""
+    """Return the warnings about what went wrong in a run."""
     notes = []
     if not result["completed"]:
         notes.append(

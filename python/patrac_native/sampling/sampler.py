@@ -1,4 +1,4 @@
-"""`sample` and `sample_many`: prepare, execute, and return the draws."""
+"""`sample` and `sample_many`: prepare runs, execute them and return their draws."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from patrac_native.draws.draws import Draws
 from patrac_native.model.posterior import Posterior
 from patrac_native.sampling.execution import Report, execute
 from patrac_native.sampling.preparation import PreparedRun, prepare_run, resolve_seed
-from patrac_native.sampling.results import draws_of
+from patrac_native.sampling.results import build_draws
 from patrac_native.sampling.settings import ManyRunSettings, RunSettings, with_settings
 
 
@@ -27,58 +27,63 @@ def sample(post: Posterior, settings: RunSettings) -> tuple[Draws, list[str]]:
     Parameters
     ----------
     post : Posterior
-        What to sample.
+        The posterior to sample.
     kernel : "auto" or Kernel
-        `PCN(beta)`, `PCNL(delta)`, `MGrad(delta)`, `EllipticalSlice()` or `Exact()`; "auto" takes the fastest exact one
-        for the posterior, which `post.describe()` names: `Exact()` where it serves, else `MGrad(persistence=0.9)`, with
-        `collapse=True` under a Gaussian likelihood.
+        `PCN(beta)`, `PCNL(delta)`, `MGrad(delta)`, `EllipticalSlice()` or `Exact()`. The default "auto" chooses the
+        fastest exact kernel for the posterior, which `post.describe()` names: `Exact()` if the posterior supports it,
+        else `MGrad(persistence=0.9)`, with `collapse=True` under a Gaussian likelihood with Bayesian output weights.
     chains : int
-        At least 1.
+        Number of chains, at least 1; default 4.
     draws : int
-        Kept states of each chain, at least 1.
+        Number of draws (kept states) of each chain, at least 1; default 1000.
     thin : int
-        Steps for each kept state, at least 1.
+        Number of steps from one draw to the next, at least 1; default 1.
     warmup : "auto", int, Warmup or None
-        "auto" is `default_warmup(kernel)`, which ends by itself once the chains agree (so its length, and with it every
-        draw, depends on the number of chains); a number is that many steps; `paper_warmup()` is the paper's; None runs
-        none, with the kernel's own step size.
+        The default "auto" is `default_warmup(kernel)`, which ends when the chains agree (so its length, and with it
+        every draw, depends on the number of chains). An int is a number of steps. `paper_warmup()` is the paper's
+        schedule. None runs no warm-up and keeps the kernel's own step size.
     init : "auto", "map", "prior" or array_like of shape (chains, K)
-        Starting points. "auto": the trained values for the first chain and sqrt(3/4) of them plus half a draw from the
-        prior for the others, so that chains start further apart than the posterior is wide; for Sep, whose trained
-        values are zeros, draws from the prior. "map": the trained values. "prior": draws from the prior. Or given.
+        Starting points. "map": the trained values. "prior": draws from the prior. The default "auto" starts the first
+        chain at the trained values and each other chain at sqrt(3/4) times these plus half a draw from the prior, so
+        that the starting points are further apart than the posterior is wide; for Sep, whose trained values are zeros,
+        it is "prior". An array gives the starting points themselves, finite.
     seed : int, optional
-        0 <= seed < 2^64. None draws one; either is recorded in `draws.settings`.
+        0 <= seed < 2^64. By default a random seed is drawn; `draws.settings` records the seed in either case.
     threads : int, optional
-        Native threads; default all processors of this process (a quota of processor time is not seen: give the number
-        where there is one). Each chain takes one. With k times as many threads as chains, k share the rows of a step,
-        if there are enough rows for it to pay.
+        Number of native threads, at least 1; by default the number of processors that this process may use. (A
+        container's quota of processor time is not detected: give the number there.) Each chain runs on one thread.
+        With k times as many threads as chains, k threads share the rows of a step if there are enough rows for that
+        to be faster.
     device : {"auto", "cpu", "cuda"}
-        Where to run. "cuda": one block of GPU threads for each chain, all chains in one launch, or the rows of few
-        chains over all of the GPU; PCN, PCNL and MGrad, fixed variances. "auto" is a rule: the GPU where the inputs are
-        there and it runs the kernel and the likelihood, else the CPU. `draws.settings` records "device" and
-        "device_reason"; `patrac bench` times both. The two differ by rounding.
+        The device that runs the chains. The default "auto" is a rule: the GPU if the inputs are on it, or
+        `keep_on_device` is set, and it supports the kernel and the likelihood; else the CPU. On "cuda" each chain is
+        run by one block of GPU threads, all chains in one launch; if there are few chains, the rows of each are spread
+        over the whole GPU. "cuda" supports the kernels PCN, PCNL and MGrad, and fixed variances. `draws.settings`
+        records "device" and "device_reason"; `patrac bench` times both devices. Their draws differ by rounding.
     keep_on_device : bool
-        Whether theta stays on the device, where `draws.device_theta` hands it to other libraries (`DeviceArray`); the
-        first use of `draws.theta` copies it to the host. Not for the CPU.
+        Whether theta stays in the device's memory, where other libraries can use it through `draws.device_theta`, a
+        `DeviceArray`; the first use of `draws.theta` copies it to the host. Default False; True needs a device other
+        than the CPU.
     progress : bool, optional
-        Whether to show a bar with acceptance rate and steps per second; by default only where stderr is a terminal.
+        Whether to show a bar with acceptance rate and steps per second; by default only if stderr is a terminal.
 
     Returns
     -------
     Draws
+        theta has shape (chains, draws, K); fewer draws if the run was interrupted.
 
     Raises
     ------
     TypeError, ValueError
-        For arguments that do not fit, naming the argument.
+        If an argument is not as described or the posterior does not support it; the message names the argument.
     RuntimeError
-        For device="cuda" where it cannot be used: built without CUDA, no driver, no device.
+        If device="cuda" cannot be used: the package was built without CUDA, or there is no driver or no GPU.
 
     Warns
     -----
     UserWarning
-        If the run was interrupted, the warm-up ended at its longest with the chains still moving, proposals were not
-        finite, or the step size adapts while sampling.
+        If the run was interrupted, the warm-up reached its maximum length before the chains agreed, proposals were
+        not finite, or the step size adapts while sampling.
     """
     results, notes = run_chains([prepare_run(post, settings)])
     return results[0], notes
@@ -86,11 +91,12 @@ def sample(post: Posterior, settings: RunSettings) -> tuple[Draws, list[str]]:
 
 @with_settings(ManyRunSettings)
 def sample_many(posts: Sequence[Posterior], settings: ManyRunSettings) -> tuple[list[Draws], list[str]]:
-    """Run chains on several posteriors, such as the replicates of a study: on a GPU all of them in one launch.
+    """Run chains on several posteriors, such as the replicates of a study; a GPU runs all of them in one launch.
 
-    On a device the posteriors must be alike: the same network shape, architecture, likelihood, number of rows and
-    dtype. Their data, trained networks and priors are their own. All are at the same step at any time, so a warm-up
-    that ends by itself ends where the chains of each posterior agree. On the CPU they run one after the other.
+    On a device the posteriors must have the same network shape, architecture, likelihood, number of rows and dtype;
+    their data, trained networks and priors may differ. All chains are at the same step at any time, so a warm-up that
+    may end early ends when the chains of every posterior agree. On the CPU the posteriors are sampled one after the
+    other.
 
     Parameters
     ----------
@@ -99,22 +105,23 @@ def sample_many(posts: Sequence[Posterior], settings: ManyRunSettings) -> tuple[
     kernel, draws, thin, warmup, threads, device, keep_on_device, progress
         As in `sample`.
     chains : int
-        On each posterior.
+        Number of chains for each posterior, at least 1; default 1.
     init : "auto", "map" or "prior"
         As in `sample`.
     seed : int, optional
-        Of the first posterior; the next ones take seed + 1, seed + 2 ... modulo 2^64.
+        Seed of the first posterior, as in `sample`; the next ones use seed + 1, seed + 2, ... modulo 2^64.
 
     Returns
     -------
     list of Draws
-        One for each posterior, on the CPU up to the one that an interrupt met; `settings["seconds"]` is the time of the
-        whole run.
+        One for each posterior; if a run on the CPU is interrupted, the list ends with the posterior that was being
+        sampled. `settings["seconds"]` is the wall-clock time of the whole call.
 
     Raises
     ------
     TypeError, ValueError, RuntimeError
-        As `sample`; ValueError also for posteriors that are not alike, naming the first that differs.
+        As `sample`; also ValueError if there is no posterior, or if a named device is given posteriors that are not
+        alike, naming the first that differs.
     """
     posts = list(posts)
     if not posts:
@@ -126,14 +133,19 @@ def sample_many(posts: Sequence[Posterior], settings: ManyRunSettings) -> tuple[
 
 
 def run_chains(runs: Sequence[PreparedRun]) -> tuple[list[Draws], list[str]]:
-    """Execute prepared runs together.
+    """Execute prepared runs and build their draws.
+
+    Parameters
+    ----------
+    runs : sequence of PreparedRun
+        At least one; all with the same settings except for the seed.
 
     Returns
     -------
     draws : list of Draws
-        One for each run, up to the first that was interrupted.
+        One for each run; on the CPU the list ends with the first run that was interrupted.
     notes : list of str
-        What the user is to be told, in the order of the runs.
+        Warnings for the user, in the order of the runs.
     """
     started = time.perf_counter()
     with _ProgressBar(sum(run.steps for run in runs), runs[0].settings.progress) as report:
@@ -142,22 +154,25 @@ def run_chains(runs: Sequence[PreparedRun]) -> tuple[list[Draws], list[str]]:
     notes = [note for run in runs for note in run.notes]
     all_draws = []
     for run, result in zip(runs, execution.results, strict=False):
-        draws, remarks = draws_of(run, execution.choice, result, seconds)
+        draws, remarks = build_draws(run, execution.choice, result, seconds)
         all_draws.append(draws)
         notes += remarks
     return all_draws, notes
 
 
 class _ProgressBar:
-    """A tqdm bar that the compiled run reports to about twenty times a second; None where no bar is wanted."""
+    """A context that shows a tqdm bar and returns its callback, which the core calls some twenty times a second.
+
+    The context returns None if no bar is to be shown.
+    """
 
     def __init__(self, total: int, progress: bool | None) -> None:
-        self._wanted = sys.stderr.isatty() if progress is None else bool(progress)
+        self._is_shown = sys.stderr.isatty() if progress is None else bool(progress)
         self._total = total
         self._bar: Any = None
 
     def __enter__(self) -> Report | None:
-        if not self._wanted:
+        if not self._is_shown:
             return None
         from tqdm.auto import tqdm
 
@@ -165,7 +180,7 @@ class _ProgressBar:
         return self._report
 
     def _report(self, steps_done: int, steps_total: int, acceptance_rate: float) -> None:
-        self._bar.total = steps_total  # falls when the warm-up ends early
+        self._bar.total = steps_total  # decreases when the warm-up ends early
         self._bar.set_postfix(acceptance=f"{acceptance_rate:.2f}", refresh=False)
         self._bar.update(steps_done - self._bar.n)
 

@@ -1,4 +1,4 @@
-"""The settings of a run: the one list of keywords, checked once, and the functions that take it."""
+"""The settings of a run: their only list of keywords, checked once, and a decorator for functions that accept them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _WARMUPS = '"auto", a number of steps, a Warmup or None'
 
 @dataclass(frozen=True)
 class RunSettings:
-    """How chains are run; see `patrac_native.sample` for each setting.
+    """The settings of a run; `patrac_native.sample` describes each of them.
 
-    What can be checked without a posterior is checked here, once; `prepare_run` checks the rest.
+    The constructor checks what can be checked without a posterior; `prepare_run` checks the rest.
 
     Raises
     ------
     TypeError, ValueError
-        For a setting that does not fit, naming it.
+        If a setting is not as described; the message names it.
     """
 
     kernel: str | Kernel = "auto"
@@ -81,7 +81,13 @@ class RunSettings:
 
 @dataclass(frozen=True)
 class ManyRunSettings(RunSettings):
-    """Settings of runs on several posteriors; see `patrac_native.sample_many`. Seeds count up from `seed`."""
+    """The settings of runs on several posteriors; `patrac_native.sample_many` describes them.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `RunSettings`; also TypeError if `init` is an array.
+    """
 
     chains: int = 1
 
@@ -100,9 +106,10 @@ Result = TypeVar("Result")
 def with_settings(
     make: Callable[P, Settings],
 ) -> Callable[[Callable[[Subject, Settings], tuple[Result, list[str]]]], Callable[Concatenate[Subject, P], Result]]:
-    """Give a function of (subject, settings) the keywords of its settings class in place of the settings.
+    """Decorate a function of (subject, settings): callers pass the settings as keywords, whose class is `make`.
 
-    The function returns its result and notes; each note becomes a UserWarning at the line that called it.
+    The decorated function returns a result and a list of notes. The caller receives the result, and each note is
+    raised as a UserWarning whose location is the caller's line. Signature and help show the keywords.
     """
 
     def decorate(

@@ -9,38 +9,49 @@ from typing import Any
 from patrac_native.model.kernels import PCNL, Kernel
 from patrac_native.validation.checks import check_count, check_positive
 
-# Steps between two looks at the acceptance rate, of a band and of a target.
+# Numbers of steps after which the step size is adapted: to a band of acceptance rates, and to a target.
 WINDOW, TARGET_WINDOW = 200, 10
-# The default warm-up: chains are compared after so many steps, twice as many and so on, up to the most.
-FIRST_LOOK, MOST_STEPS = 1_000, 64_000
-# Steps run as sampled before the first draw, at the step size that was found.
+# In the default warm-up the chains are compared after FIRST_COMPARISON steps, after twice as many and so on; the
+# adaptive phase ends after MAX_ADAPTIVE_STEPS at the latest.
+FIRST_COMPARISON, MAX_ADAPTIVE_STEPS = 1_000, 64_000
+# Steps with the adapted step size between the adaptive phase and the first draw.
 SETTLE_STEPS = 500
 
 
 @dataclass(frozen=True)
 class Phase:
-    """A stretch of warm-up.
+    """A phase of the warm-up: a number of steps with one rule for the step size.
 
-    With `accept`, every 200 steps the acceptance rate p of these steps is looked at: p <= accept_low halves the step
-    size, p >= accept_high multiplies it by 4/3 up to the kernel's largest, otherwise it stays. With `target`, every 10
-    steps the logarithm of the step size moves by a falling gain times (p - target), p the mean acceptance probability.
-    With neither the step size stays fixed.
+    With `accept`, the step size is adapted every 200 steps by their acceptance rate p: p <= low halves it,
+    p >= high multiplies it by 4/3 up to the kernel's maximum, and otherwise it stays. With `target`, every 10 steps
+    a decreasing gain times (p - target) is added to the logarithm of the step size, where p is the mean acceptance
+    probability of these steps. With neither, the step size stays fixed.
 
     Parameters
     ----------
     steps : int
-        At least 0; with `first_look` the most steps that the phase takes.
+        Number of steps, at least 0; with `first_look` the maximum number of steps.
     accept : (float, float), optional
-        (accept_low, accept_high), 0 <= low < high <= 1.
-    average : bool
-        Let the phase end with the geometric mean of the step sizes of its second half, instead of the last of them.
+        The band (low, high) of acceptance rates, 0 <= low < high <= 1.
     accept_all : bool
-        Take every finite proposal: the chain then moves by the discretised diffusion and leaves bad starts quickly.
+        Whether every finite proposal is accepted: the chain then follows the discretised diffusion and leaves bad
+        starting points quickly. Default False.
+    average : bool
+        Whether the phase ends with the geometric mean of the step sizes of its second half instead of the last step
+        size. Default False.
     target : float, optional
-        Mean acceptance probability to approach, in (0, 1).
+        Target of the mean acceptance probability, in (0, 1); excludes `accept` and `accept_all`.
     first_look : int, optional
-        After this many steps, twice as many and so on, the chains are compared, and the phase ends for all of them once
-        step sizes and log-likelihoods stand still (docs/method.md, section 7). A multiple of 8.
+        Number of steps before the chains are first compared, a multiple of 8, at least 8. They are compared again
+        after twice as many steps and so on, and the phase ends for all chains once step sizes and log-likelihoods are
+        stable (docs/method.md, section 7). By default the phase has a fixed length.
+
+    Raises
+    ------
+    TypeError
+        If `steps` or `first_look` is not an integer.
+    ValueError
+        If a parameter is outside its range, or `accept`, `accept_all` and `target` are combined.
     """
 
     steps: int
@@ -69,16 +80,24 @@ class Phase:
 
 @dataclass(frozen=True)
 class Warmup:
-    """Phases run one after the other before the first draw.
+    """A warm-up schedule: phases that are run one after the other before the first draw.
 
     Parameters
     ----------
     phases : tuple of Phase
-        An empty tuple means none.
+        The phases in order; an empty tuple means no warm-up.
     step_size : float, optional
-        Step size of the first step where the kernel names none.
+        Step size of the first step, > 0, for a kernel without a step size of its own; by default the kernel's
+        `starting_step_size`.
     only_for : str, optional
-        Name of the only kernel that the schedule is meant for.
+        Name of the only kernel for which the schedule is meant, such as "pcnl"; by default any kernel.
+
+    Raises
+    ------
+    TypeError
+        If `phases` holds something other than Phase objects, or `step_size` is not a number.
+    ValueError
+        If `step_size` is not positive and finite.
     """
 
     phases: tuple[Phase, ...]
@@ -94,11 +113,27 @@ class Warmup:
 
     @property
     def steps(self) -> int:
-        """All steps together, at most: a phase with `first_look` may take fewer."""
+        """Maximum number of steps of all phases together; a phase with `first_look` may take fewer."""
         return sum(phase.steps for phase in self.phases)
 
     def scaled(self, factor: float) -> Warmup:
-        """Return the same schedule with every phase's length multiplied by `factor`, in whole windows of 200 steps."""
+        """Return the schedule with the length of every phase multiplied by `factor`.
+
+        Parameters
+        ----------
+        factor : float
+            Positive and finite.
+
+        Returns
+        -------
+        Warmup
+            The length of each phase is rounded to a multiple of 200 steps, at least 200; empty phases stay empty.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `factor` is not a positive finite number.
+        """
         check_positive(factor, "factor")
         phases = tuple(
             replace(phase, steps=max(1, round(phase.steps * factor / WINDOW)) * WINDOW) if phase.steps else phase
@@ -108,7 +143,7 @@ class Warmup:
 
     @property
     def adapts(self) -> bool:
-        """Whether a phase is long enough to change the step size at all."""
+        """Whether at least one phase is long enough to adapt the step size once."""
         return any(
             (phase.accept is not None and phase.steps >= WINDOW)
             or (phase.target is not None and phase.steps >= TARGET_WINDOW)
@@ -131,8 +166,8 @@ class Warmup:
 def paper_warmup() -> Warmup:
     """Return the paper's burn-in for pCNL (Appendix B): 650,000 steps from delta = 1e-4.
 
-    50,000 steps adapting to acceptance in (0.85, 0.95), 100,000 steps with every move accepted, 500,000 adapting to
-    (0.4, 0.9).
+    Its phases are 50,000 steps that adapt to acceptance rates in (0.85, 0.95), 100,000 steps that accept every
+    proposal, and 500,000 steps that adapt to (0.4, 0.9).
     """
     return Warmup(
         (Phase(50_000, (0.85, 0.95)), Phase(100_000, accept_all=True), Phase(500_000, (0.4, 0.9))),
@@ -144,23 +179,35 @@ def paper_warmup() -> Warmup:
 def default_warmup(kernel: Kernel, steps: int | None = None) -> Warmup:
     """Return the default warm-up of a kernel.
 
-    It ends by itself: the step size approaches the kernel's `accept_target`, the chains are compared after 1,000 steps,
-    2,000 and so on, and it ends when they agree, at the latest after 64,000. The step size is then the geometric mean
-    of the second half, and 500 steps are run with it before the first draw.
+    Its first phase adapts the step size to the kernel's `accept_target`. The chains are compared after 1,000 steps,
+    2,000 and so on, and the phase ends when they agree, after 64,000 steps at the latest. The step size is then the
+    geometric mean over the second half of the phase. A second phase of 500 steps keeps it.
 
     Parameters
     ----------
     kernel : Kernel
-        With a step size of its own nothing is adapted; `Exact()` needs no warm-up.
+        The kernel; one with a step size of its own is not adapted, and `Exact()` needs no warm-up.
     steps : int, optional
-        Run exactly this many steps instead, three quarters of them adapting; at least 1.
+        Number of steps, at least 1, for a warm-up of fixed length: three quarters of the steps adapt.
+
+    Returns
+    -------
+    Warmup
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `steps` is not an integer of at least 1.
     """
     if kernel.is_independent and steps is None:
         return Warmup(())
     target = kernel.accept_target if kernel.adapts else None
     if steps is None:
         return Warmup(
-            (Phase(MOST_STEPS, target=target, average=kernel.adapts, first_look=FIRST_LOOK), Phase(SETTLE_STEPS))
+            (
+                Phase(MAX_ADAPTIVE_STEPS, target=target, average=kernel.adapts, first_look=FIRST_COMPARISON),
+                Phase(SETTLE_STEPS),
+            )
         )
     check_count(steps, "steps")
     if target is None:
