@@ -11,6 +11,7 @@
 #include "cuda/run/device_model.hpp"
 #include "model/data_view.hpp"
 #include "model/network.hpp"
+#include "shared/likelihood.hpp"
 #include "shared/purpose.hpp"
 
 namespace patrac {

@@ -13,6 +13,7 @@
 #include "model/network.hpp"
 #include "model/quadratic.hpp"
 #include "schedule/run_config.hpp"
+#include "shared/likelihood.hpp"
 #include "shared/purpose.hpp"
 
 namespace patrac {

@@ -1,11 +1,10 @@
-// The network and the likelihood as plain arrays.
+// The network as plain arrays.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "shared/activation.hpp"
-#include "shared/likelihood.hpp"
 
 namespace patrac {
 
@@ -25,11 +24,6 @@ struct Network {
 
     std::int64_t n_inputs() const { return layers.front().n_in; }
     std::int64_t n_outputs() const { return layers.back().n_out; }
-};
-
-struct Likelihood {
-    LikelihoodKind kind = LikelihoodKind::gaussian;
-    std::vector<double> variance;  // (m,), Gaussian only
 };
 
 }  // namespace patrac

@@ -1,4 +1,5 @@
-// The activation functions: their names and, where a level is being compiled, each beside its derivative.
+// The activation functions: their names and, where a level is being compiled, each beside its derivative, and the
+// choice among them.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,7 @@ enum class Activation : std::uint8_t { tanh, relu, gelu, silu, sigmoid };
 #if defined(PATRAC_LEVEL)
 
 #include "shared/elementary.hpp"
+#include "shared/host_device.hpp"
 #include "shared/lanes.hpp"
 
 namespace patrac::PATRAC_LEVEL {
@@ -94,15 +96,15 @@ struct Gelu {  // z Phi(z), the exact form, Phi(z) = (1 + erf(z / sqrt 2)) / 2
 
 // Calls f with the activation's type.
 template <class F>
-PATRAC_FN auto with_activation(Activation activation, F&& f) {
+PATRAC_DISPATCH auto visit(Activation activation, F&& f) {
     switch (activation) {
+        case Activation::tanh: return f(Tanh{});
         case Activation::relu: return f(Relu{});
         case Activation::gelu: return f(Gelu{});
         case Activation::silu: return f(Silu{});
         case Activation::sigmoid: return f(Sigmoid{});
-        case Activation::tanh: break;
     }
-    return f(Tanh{});
+    __builtin_unreachable();
 }
 
 }  // namespace patrac::PATRAC_LEVEL

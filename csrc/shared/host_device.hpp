@@ -6,3 +6,10 @@
 #else
 #define PATRAC_HOST_DEVICE
 #endif
+
+// Marks a function that calls another which its caller chooses: on a device one that device code alone calls.
+#if defined(__CUDACC__)
+#define PATRAC_DISPATCH __device__ __forceinline__
+#else
+#define PATRAC_DISPATCH inline __attribute__((always_inline))
+#endif

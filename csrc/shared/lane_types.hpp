@@ -122,13 +122,20 @@ PATRAC_FN V from_bits(bits_t<V> pattern) {
 // V from `source`, which needs no alignment beyond that of its scalar; `store` is its inverse.
 template <class V>
 PATRAC_FN V load(const scalar_t<V>* source) {
-    V result;
-    std::memcpy(&result, source, sizeof(V));
-    return result;
+    if constexpr (lanes_v<V> == 1) {
+        return *source;
+    } else {
+        V result;
+        std::memcpy(&result, source, sizeof(V));
+        return result;
+    }
 }
 template <class V>
 PATRAC_FN void store(scalar_t<V>* target, V value) {
-    std::memcpy(target, &value, sizeof(V));
+    if constexpr (lanes_v<V> == 1)
+        *target = value;
+    else
+        std::memcpy(target, &value, sizeof(V));
 }
 
 // The number of bits in the fraction field of a lane, and in the whole lane.

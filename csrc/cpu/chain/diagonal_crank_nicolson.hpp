@@ -1,7 +1,7 @@
 // One transition of pCN or pCNL on a DiagonalTarget: proposal and acceptance ratio in one loop over the coordinates.
 //
 // With l(x) = constant + a'x - x'Bx/2, B = diag(b), and the prior N(0, I) the gradient is a - Bx, so the move of
-// shared/kernels.hpp is linear in u and its log ratio a difference,
+// shared/crank_nicolson.hpp is linear in u and its log ratio a difference,
 //   v = u + s a - s (1 + b) u + (s (2 - s))^(1/2) w    ratio r/2 (E(u) - E(v)), E(x) = sum_i b x ((1 + b) x - 2 a)
 // since l(v) - l(u) = <v - u, g(u) + g(v)>/2. pCN (g = 0): no a and b in the move, r = 1 and E = -2 l + constant.
 // Neither l nor g is computed.
@@ -16,7 +16,7 @@
 #include "cpu/chain/state.hpp"
 #include "cpu/chain/target.hpp"
 #include "schedule/run_config.hpp"
-#include "shared/kernels.hpp"
+#include "shared/crank_nicolson.hpp"
 
 namespace patrac::PATRAC_LEVEL {
 
@@ -75,10 +75,9 @@ public:
         }
         const double energy = reduce_add(sum), ratio = half_ratio_ * (energy_ - energy);
         const bool finite = std::isfinite(ratio);
-        const bool moved = finite & (accept_all | (ratio >= 0.0) | (noise.log_uniform(step) < ratio));
+        const bool moved = finite & (accept_all | below_uniform(ratio, noise.log_uniform(step)));
         energy_ = moved ? energy : energy_;
-        const double log_acceptance = !finite ? -std::numeric_limits<double>::infinity() : accept_all ? 0.0 : ratio;
-        return {moved, finite, log_acceptance, !moved};
+        return {moved, finite, log_acceptance(finite, accept_all, ratio), !moved};
     }
 
 private:

@@ -2,10 +2,8 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <mutex>
-#include <numbers>
 #include <optional>
 #include <string>
 #include <utility>
@@ -162,18 +160,9 @@ private:
     };
 
     static LikelihoodTerms<T> make_terms(const Likelihood& likelihood, const DataView<T>& data) {
-        LikelihoodTerms<T> terms;
-        terms.kind = likelihood.kind;
-        double log_norm = 0.0;
-        for (const double variance : likelihood.variance) {
-            terms.precision.push_back(static_cast<T>(1.0 / variance));
-            log_norm -= 0.5 * std::log(2.0 * std::numbers::pi * variance);
-        }
         double weight = 0.0;
         for (std::int64_t r = 0; r < data.n_rows; ++r) weight += data.row_weights[r];
-        terms.constant = weight * log_norm;
-        terms.terms = weight * static_cast<double>(likelihood.variance.size());
-        return terms;
+        return {likelihood, weight};
     }
 
     CollapsedTarget<T> collapsed_target(const CollapsePlan& collapse, std::int64_t threads) const {

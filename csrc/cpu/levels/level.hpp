@@ -11,6 +11,7 @@
 #include "model/data_view.hpp"
 #include "model/network.hpp"
 #include "model/quadratic.hpp"
+#include "shared/likelihood.hpp"
 #include "shared/purpose.hpp"
 
 namespace patrac {

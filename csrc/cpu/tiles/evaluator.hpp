@@ -78,7 +78,7 @@ public:
     // l(theta), and g (K,) unless null.
     double evaluate(const T* theta, const LikelihoodTerms<T>& likelihood, T* gradient) {
         if (narrow_ && likelihood.kind == LikelihoodKind::gaussian)
-            return likelihood.constant + narrow_->evaluate(theta, likelihood.precision.front(), gradient);
+            return likelihood.constant + narrow_->evaluate(theta, likelihood.parameters.front(), gradient);
         team_.sum(
             totals_, [&](TilePass<T>& pass) { pass.set_theta(theta); },
             [&](TilePass<T>& pass, std::int64_t first, std::int64_t end, Totals& totals) {

@@ -1,4 +1,4 @@
-// Log-likelihood of a tile and its derivative with respect to the outputs (docs/method.md, section 5).
+// Log-likelihood of a tile and its derivative by the outputs, in the terms of shared/likelihood.hpp.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "cpu/tiles/wide.hpp"
-#include "model/network.hpp"
-#include "shared/elementary.hpp"
+#include "shared/likelihood.hpp"
 
 namespace patrac::PATRAC_LEVEL {
 
@@ -30,24 +29,31 @@ struct GaussianTerms {
 template <class T>
 struct LikelihoodTerms {
     LikelihoodKind kind;
-    std::vector<T> precision;  // (m,), Gaussian
-    double constant = 0.0;     // what the tiles leave out of the normalised log-likelihood
-    double terms = 0.0;        // Gaussian: outputs times the sum of row weights
+    std::vector<T> parameters;  // (any, m), see shared/likelihood.hpp
+    double constant = 0.0;      // what the tiles leave out of the normalised log-likelihood
+    double terms = 0.0;         // Gaussian: outputs times the sum of row weights
 
-    // One noise variance for all outputs.
+    // `weight` is the sum of the row weights.
+    LikelihoodTerms(const Likelihood& likelihood, double weight)
+        : kind(likelihood.kind), terms(weight * static_cast<double>(likelihood.variance.size())) {
+        visit(kind, [&](auto own) {
+            for (const double value : own.parameters(likelihood)) parameters.push_back(static_cast<T>(value));
+            constant = weight * own.constant(likelihood);
+        });
+    }
+
+    // One noise variance for all outputs, Gaussian.
     void set_variance(double variance) {
-        std::fill(precision.begin(), precision.end(), static_cast<T>(1.0 / variance));
+        std::fill(parameters.begin(), parameters.end(), static_cast<T>(1.0 / variance));
         constant = GaussianTerms{terms}.constant(variance);
     }
 };
 
-// Outputs f, derivatives delta and targets are node-major (m or 1, stride); `weight` (stride,) is the factor of each
-// row, zero in padding. Each function returns sum_r weight_r l_r without the Gaussian constant and writes delta[c][r] =
-// weight_r dl_r/df_c. delta may be f itself.
+// A tile's outputs f and targets are node-major (m or 1, stride); `weight` (stride,) is the factor of each row, zero in
+// padding. The tile's derivatives weight_r dl_r/df_c take the place of f.
 template <class T>
 struct OutputTile {
-    const T* f;
-    T* delta;
+    T* f;
     const T* target;
     const T* weight;
     std::int64_t n_outputs;
@@ -55,68 +61,27 @@ struct OutputTile {
     std::int64_t n_vectors;
 };
 
-// l = -(y - f)^2 / (2 variance), summed over outputs; precision (m,) = 1 / variance.
-template <class T>
-double gaussian_tile(const OutputTile<T>& tile, const T* precision) {
+// sum_r weight_r l_r without the likelihood's constant; `parameters` (any, m).
+template <class Kind, class T>
+double likelihood_of(const OutputTile<T>& tile, const T* parameters) {
     using V = Vec<T>;
     WideSum<T> total;
-    for (std::int64_t c = 0; c < tile.n_outputs; ++c) {
-        const V scale = broadcast<V>(precision[c]);
-        for (std::int64_t k = 0; k < tile.n_vectors; ++k) {
-            const std::int64_t at = c * tile.stride + k * lanes_v<V>;
-            const V residual = load<V>(tile.target + at) - load<V>(tile.f + at);
-            const V slope = load<V>(tile.weight + k * lanes_v<V>) * scale * residual;
-            store<V>(tile.delta + at, slope);
-            total.add(broadcast<V>(T(-0.5)) * residual * slope);
-        }
-    }
-    return total.total();
-}
-
-// l = f_y - log sum_c exp f_c; target holds the label as a number of type T, exact below 2^24.
-template <class T>
-double categorical_tile(const OutputTile<T>& tile) {
-    using V = Vec<T>;
-    WideSum<T> total;
-    for (std::int64_t k = 0; k < tile.n_vectors; ++k) {
-        const std::int64_t row = k * lanes_v<V>;
-        const V label = load<V>(tile.target + row);
-        const V weight = load<V>(tile.weight + row);
-        V top = load<V>(tile.f + row);
-        for (std::int64_t c = 1; c < tile.n_outputs; ++c) top = maximum(load<V>(tile.f + c * tile.stride + row), top);
-        V sum = {};
-        V chosen = {};
+    if constexpr (Kind::by_output) {
         for (std::int64_t c = 0; c < tile.n_outputs; ++c) {
-            const V centred = load<V>(tile.f + c * tile.stride + row) - top;
-            const V e = exp(centred);
-            chosen = select(label == broadcast<V>(static_cast<T>(c)), centred, chosen);
-            store<V>(tile.delta + c * tile.stride + row, e);
-            sum += e;
+            const typename Kind::template Output<V> output(parameters, tile.n_outputs, c);
+            for (std::int64_t k = 0; k < tile.n_vectors; ++k) {
+                const std::int64_t row = k * lanes_v<V>, at = c * tile.stride + row;
+                const OutputTerm<V> term =
+                    output.term(load<V>(tile.f + at), load<V>(tile.target + at), load<V>(tile.weight + row));
+                store<V>(tile.f + at, term.slope);
+                total.add(term.value);
+            }
         }
-        const V inverse = broadcast<V>(1) / sum;
-        for (std::int64_t c = 0; c < tile.n_outputs; ++c) {
-            T* delta = tile.delta + c * tile.stride + row;
-            const V hit = select(label == broadcast<V>(static_cast<T>(c)), broadcast<V>(1), broadcast<V>(0));
-            store<V>(delta, weight * (hit - load<V>(delta) * inverse));
-        }
-        total.add(weight * (chosen - log(sum)));
-    }
-    return total.total();
-}
-
-// l = -log(1 + exp(s f)), s = 1 - 2y, summed over outputs, y in {0, 1}: the form that does not cancel for y = 1.
-template <class T>
-double bernoulli_tile(const OutputTile<T>& tile) {
-    using V = Vec<T>;
-    WideSum<T> total;
-    for (std::int64_t c = 0; c < tile.n_outputs; ++c) {
+    } else {
         for (std::int64_t k = 0; k < tile.n_vectors; ++k) {
-            const std::int64_t at = c * tile.stride + k * lanes_v<V>;
-            const V f = load<V>(tile.f + at);
-            const V sign = broadcast<V>(1) - broadcast<V>(2) * load<V>(tile.target + at);
-            const V weight = load<V>(tile.weight + k * lanes_v<V>);
-            total.add(-weight * softplus(sign * f));
-            store<V>(tile.delta + at, -weight * sign * sigmoid(sign * f));
+            const std::int64_t row = k * lanes_v<V>;
+            total.add(Kind::template of_row<V>(tile.f + row, tile.stride, tile.n_outputs, load<V>(tile.target + row),
+                                               load<V>(tile.weight + row)));
         }
     }
     return total.total();

@@ -14,6 +14,7 @@
 #include "model/fixed_part.hpp"
 #include "model/tile_layout.hpp"
 #include "shared/activation.hpp"
+#include "shared/likelihood.hpp"
 
 namespace patrac::PATRAC_LEVEL {
 
@@ -66,7 +67,7 @@ inline void apply_map(const FixedMap& map, const double* below, double* out, std
                                      stride,
                                      n_vectors};
     if (!activation) return contract(affine, FixedMapEnds<void>{map.biases.data()});
-    with_activation(*activation, [&](auto zeta) { contract(affine, FixedMapEnds<decltype(zeta)>{map.biases.data()}); });
+    visit(*activation, [&](auto zeta) { contract(affine, FixedMapEnds<decltype(zeta)>{map.biases.data()}); });
 }
 
 // Runs the fixed part of a model over rows of data and fills their tiles.

@@ -62,7 +62,7 @@ public:
     // Sums over tiles first_tile .. end_tile - 1 into totals, overwriting them.
     [[gnu::noinline]] void evaluate(const PackedData<T>& data, const LikelihoodTerms<T>& likelihood,
                                     std::int64_t first_tile, std::int64_t end_tile, bool gradient, Totals& totals) {
-        with_activation(work_.plan.activation, [&](auto zeta) {
+        visit(work_.plan.activation, [&](auto zeta) {
             using Zeta = decltype(zeta);
             totals.log_likelihood = 0.0;
             for (std::int64_t t = first_tile; t < end_tile; ++t) {
@@ -79,7 +79,7 @@ public:
     // Sums over tiles first_tile .. end_tile - 1 into moments, overwriting them; theta's output weights are zero.
     [[gnu::noinline]] void moments(const PackedData<T>& data, std::int64_t first_tile, std::int64_t end_tile,
                                    Moments& moments) {
-        with_activation(work_.plan.activation, [&](auto zeta) {
+        visit(work_.plan.activation, [&](auto zeta) {
             for (std::int64_t t = first_tile; t < end_tile; ++t) {
                 work_.bind(data, t);
                 forward<decltype(zeta)>(0, work_.layers.size());
@@ -95,7 +95,7 @@ public:
     [[gnu::noinline]] void evaluate_collapsed(const PackedData<T>& data, const LikelihoodTerms<T>& likelihood,
                                               std::int64_t first_tile, std::int64_t end_tile, const T* reverse_weights,
                                               std::int64_t n_read, bool hidden_done, Totals& totals) {
-        with_activation(work_.plan.activation, [&](auto zeta) {
+        visit(work_.plan.activation, [&](auto zeta) {
             using Zeta = decltype(zeta);
             totals.log_likelihood = 0.0;
             for (std::int64_t t = first_tile; t < end_tile; ++t) {
@@ -112,7 +112,7 @@ public:
 
     // f (n, m) row-major at the rows of `data`.
     [[gnu::noinline]] void predict(const PackedData<T>& data, T* f) {
-        with_activation(work_.plan.activation, [&](auto zeta) {
+        visit(work_.plan.activation, [&](auto zeta) {
             for (std::int64_t t = 0; t < data.n_tiles; ++t) {
                 work_.bind(data, t);
                 forward<decltype(zeta)>(0, work_.layers.size());
@@ -239,18 +239,14 @@ private:
                                   load<HalfVec<T>>(tail + c * work_.stride - lanes_v<HalfVec<T>>));
         }
         const OutputTile<T> output{f,
-                                   f,
                                    work_.tile + data.layout.targets,
                                    work_.tile + data.layout.row_weights,
                                    work_.plan.n_outputs,
                                    work_.stride,
                                    work_.n_vectors};
-        switch (likelihood.kind) {
-            case LikelihoodKind::categorical: return categorical_tile(output);
-            case LikelihoodKind::bernoulli: return bernoulli_tile(output);
-            case LikelihoodKind::gaussian: break;
-        }
-        return gaussian_tile(output, likelihood.precision.data());
+        return visit(likelihood.kind, [&](auto kind) {
+            return likelihood_of<decltype(kind)>(output, likelihood.parameters.data());
+        });
     }
 
     // Turns f of the tile, o here, into W (y - o).

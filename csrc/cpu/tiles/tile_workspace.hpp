@@ -57,7 +57,7 @@ struct TileWorkspace {
         : plan(plan_), collapse(collapse_), stride(stride_), zeros(stride), ones(stride) {
         std::fill_n(ones.data(), stride, T(1));
         bool keeps_pre = false;
-        with_activation(plan.activation, [&](auto zeta) { keeps_pre = !decltype(zeta)::from_value; });
+        visit(plan.activation, [&](auto zeta) { keeps_pre = !decltype(zeta)::from_value; });
         layers.reserve(plan.layers.size());
         std::size_t n_blocks = 0;
         for (std::size_t l = 0; l < plan.layers.size(); ++l) {

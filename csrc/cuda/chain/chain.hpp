@@ -62,7 +62,7 @@ private:
                                       plan,
                                       plan.tiles + moves_.set * plan.tiles_step,
                                       plan.inputs + moves_.set * plan.inputs_step,
-                                      plan.precision + moves_.set * plan.n_outputs,
+                                      plan.parameters + moves_.set * plan.parameters_step,
                                       moves_.packed,
                                       workspace + launch_.layout.value,
                                       workspace + launch_.layout.pre,
@@ -89,9 +89,10 @@ private:
         step_size_ = chain_.progress.step_size;
         propose(static_cast<std::uint64_t>(step));
         block_.sync();
-        double sum[3] = {target_.evaluate(moves_.uses_gradient() ? moves_.proposed_gradient : nullptr), 0.0, 0.0};
-        for (int k = block_.thread; k < launch_.dim; k += block_.threads)
-            moves_.add_to_ratio(k, step_size_, sum[1], sum[2]);
+        const double own = target_.evaluate(moves_.uses_gradient() ? moves_.proposed_gradient : nullptr);
+        LogRatioSums<double> moved_by;
+        for (int k = block_.thread; k < launch_.dim; k += block_.threads) moves_.add_to_ratio(k, step_size_, moved_by);
+        double sum[3] = {own, moved_by.along, moved_by.bend};
         sum_over_block(block_, sum, sums_);
         const double log_likelihood = launch_.plan.constants[2 * moves_.set] + sum[0], marginal = target_.marginal();
         const double ratio = (log_likelihood + marginal) - (log_likelihood_ + marginal_) + 0.5 * (sum[2] - sum[1]);

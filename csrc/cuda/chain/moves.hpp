@@ -6,7 +6,7 @@
 #include "cuda/block/noise.hpp"
 #include "cuda/model/device_plan.hpp"
 #include "shared/adaptation.hpp"
-#include "shared/kernels.hpp"
+#include "shared/crank_nicolson.hpp"
 
 namespace patrac::PATRAC_LEVEL {
 
@@ -54,23 +54,6 @@ struct ChainLaunch {
     double *out_acceptance_rate, *out_step_size;
 };
 
-// The coefficients of one coordinate, see shared/kernels.hpp and cpu/chain/crank_nicolson.hpp.
-template <class T>
-struct MoveCoefficients {
-    T shrink, spread;  // s, (s (2 - s))^(1/2)
-
-    PATRAC_DEVICE MoveCoefficients(KernelKind kernel, double step_size, T variance) {
-        const T step = static_cast<T>(step_size);
-        switch (kernel) {
-            case KernelKind::pcn: shrink = pcn_shrink(step); break;
-            case KernelKind::mgrad: shrink = mgrad_shrink(step, variance); break;
-            default: shrink = pcnl_shrink(step);
-        }
-        spread = sqrt(shrink * (T(2) - shrink));
-    }
-    PATRAC_DEVICE T ratio() const { return shrink / (T(2) - shrink); }
-};
-
 // One chain of a launch, wherever its arrays are. A coordinate's functions touch that coordinate alone; which threads
 // call them for which coordinates is the caller's matter.
 template <class T>
@@ -80,7 +63,7 @@ struct ChainMoves {
     PhiloxKey key;
     T* packed;  // parameters of the proposal, its entries of theta at plan.position
     T *theta, *gradient, *proposed_gradient, *momentum;  // (row,)
-    const T *variance, *deviation;                       // (row,)
+    const T* variance;                                   // (row,)
 
     static constexpr int group = normals_of_block<T>;
 
@@ -95,13 +78,12 @@ struct ChainMoves {
           gradient(gradient_),
           proposed_gradient(proposed_gradient_),
           momentum(momentum_),
-          variance(of.plan.prior_variance + set * of.plan.prior_step),
-          deviation(of.plan.prior_deviation + set * of.plan.prior_step) {}
+          variance(of.plan.prior_variance + set * of.plan.prior_step) {}
 
     PATRAC_DEVICE bool persists() const { return launch.persistence > 0.0; }
     PATRAC_DEVICE bool uses_gradient() const { return launch.kernel != KernelKind::pcn; }
     PATRAC_DEVICE MoveCoefficients<T> coefficients(int k, double step_size) const {
-        return {launch.kernel, step_size, variance[k]};
+        return {launch.kernel, static_cast<T>(step_size), variance[k], static_cast<T>(launch.persistence)};
     }
     PATRAC_DEVICE T& proposed(int k) const { return packed[launch.plan.position[k]]; }
 
@@ -123,25 +105,19 @@ struct ChainMoves {
             if (k >= launch.dim) continue;
             const MoveCoefficients<T> c = coefficients(k, step_size);
             if (persists()) {
-                const T kept = static_cast<T>(launch.persistence) * (T(1) - c.shrink);
-                w[i] = fma(kept, momentum[k], sqrt(T(1) - kept * kept) * w[i]);
+                w[i] = refreshed_momentum(momentum[k], w[i], c.kept(), c.fresh());
                 momentum[k] = w[i];
             }
-            // Added to u, see shared/kernels.hpp.
-            const T u = theta[k], change = fma(variance[k] * c.shrink, gradient[k], deviation[k] * c.spread * w[i]);
-            proposed(k) = u + (change - c.shrink * u);
+            proposed(k) = proposal(theta[k], gradient[k], w[i], c.shrink, c.drift(), c.noise());
         }
     }
 
-    // A coordinate's terms of the two sums of CrankNicolson::log_ratio.
-    PATRAC_DEVICE void add_to_ratio(int k, double step_size, double& along, double& bend) const {
-        const double from = static_cast<double>(theta[k]), to = static_cast<double>(proposed(k));
-        const double at_from = static_cast<double>(gradient[k]);
-        const double at_to = static_cast<double>(proposed_gradient[k]), both = at_to + at_from;
-        const T r = coefficients(k, step_size).ratio();
-        const double pull = static_cast<double>(r) * (to + from) - static_cast<double>(r * variance[k]) * both;
-        along = fma(to - from, both, along);
-        bend = fma(at_to - at_from, pull, bend);
+    // A coordinate's terms of the log ratio.
+    PATRAC_DEVICE void add_to_ratio(int k, double step_size, LogRatioSums<double>& sums) const {
+        const MoveCoefficients<T> c = coefficients(k, step_size);
+        sums.add(static_cast<double>(theta[k]), static_cast<double>(proposed(k)), static_cast<double>(gradient[k]),
+                 static_cast<double>(proposed_gradient[k]), static_cast<double>(c.ratio()),
+                 static_cast<double>(c.ratio_variance()));
     }
 
     // x^2 / C, a coordinate's term of the log prior.
@@ -155,15 +131,14 @@ struct ChainMoves {
         return launch.start || (finite && (launch.phase.accept_all || accepts(log_ratio, step, threshold)));
     }
 
-    // The proposal becomes the state, or the noise that persists is turned round. CrankNicolson::turn().
+    // The proposal becomes the state, or the noise that persists changes its sign.
     PATRAC_DEVICE void take(int k, bool moved, double step_size) const {
         if (persists() && !launch.start) {
             const T p = momentum[k];
             if (moved) {
                 const MoveCoefficients<T> c = coefficients(k, step_size);
-                const T push = sqrt(c.ratio()) * deviation[k];
-                const T at = (T(1) - c.shrink) * fma(push, gradient[k], p) - c.spread / deviation[k] * theta[k];
-                momentum[k] = fma(push, proposed_gradient[k], at);
+                momentum[k] =
+                    turned_momentum(p, theta[k], gradient[k], proposed_gradient[k], c.turned(), c.pull(), c.push());
             } else {
                 momentum[k] = -p;
             }
@@ -185,10 +160,9 @@ struct ChainMoves {
             ++chain.steps_since_draw;
             chain.accepted_since_draw += moved;
         }
-        const double log_acceptance = !finite ? -HUGE_VAL : launch.phase.accept_all ? 0.0 : ratio;
         PhaseProgress& progress = chain.progress;
-        if (!progress.record(launch.phase, launch.adapt_window, launch.step_size_max, moved, log_acceptance,
-                             log_density))
+        if (!progress.record(launch.phase, launch.adapt_window, launch.step_size_max, moved,
+                             log_acceptance(finite, launch.phase.accept_all, ratio), log_density))
             return;
         launch.blocks[static_cast<std::int64_t>(index) * launch.most_blocks + chain.blocks++] = progress.block;
         progress.block = {};
@@ -209,19 +183,14 @@ struct ChainMoves {
         chain.steps_since_draw = chain.accepted_since_draw = 0;
     }
 
-    PATRAC_DEVICE static bool is_finite(double x) { return x - x == 0.0; }
+    PATRAC_DEVICE static bool is_finite(double x) {
+        return x - x == 0.0;
+    }
 
 private:
-    // CrankNicolson::below_threshold where the noise persists.
     PATRAC_DEVICE bool accepts(double log_ratio, std::uint64_t step, double& threshold) const {
         const double log_uniform = log_unit(uniform(key, 0, Purpose::acceptance, step));
-        if (!persists()) return log_ratio >= 0.0 || log_uniform < log_ratio;
-        threshold += 0.1 * (0.95 + 0.1 * exp(log_uniform));
-        if (threshold > 1.0) threshold -= 2.0;
-        const double ratio = exp(log_ratio);
-        if (!(abs(threshold) < ratio)) return false;
-        threshold /= ratio;
-        return true;
+        return persists() ? below_threshold(log_ratio, log_uniform, threshold) : below_uniform(log_ratio, log_uniform);
     }
 };
 

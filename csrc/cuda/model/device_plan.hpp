@@ -39,9 +39,9 @@ struct DevicePlan {
     std::int64_t tiles_step;
     const T* inputs;  // (n_tiles, n_constant, stride) of the first layer; null where no tile reads them
     std::int64_t inputs_step;
-    const T* precision;  // (m,) for each data set
-    // (K,), and ones up to a whole four: C and its root.
-    const T *prior_variance, *prior_deviation;
+    const T* parameters;  // (any, m) of the likelihood
+    std::int64_t parameters_step;
+    const T* prior_variance;  // (K,), and ones up to a whole four: C
     std::int64_t prior_step;
     WideInputs wide;
     const double* constants;  // (2,) for each data set: what l and the log prior hold beside their sums

@@ -4,9 +4,7 @@
 #include "cuda/model/flat_model.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
-#include <numbers>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -15,6 +13,7 @@
 #include "model/plan.hpp"
 #include "model/tile_layout.hpp"
 #include "shared/activation.hpp"
+#include "shared/likelihood.hpp"
 
 namespace patrac {
 namespace {
@@ -113,17 +112,16 @@ FlatModel<T> flatten(const Network& network, const std::optional<Network>& compa
     flat.likelihood = likelihood.kind;
     flat.dim = narrowed(plan.dim, "parameters");
     flat.n_outputs = narrowed(plan.n_outputs, "outputs");
-    with_activation(plan.activation, [&](auto zeta) { flat.keeps_pre = !decltype(zeta)::from_value; });
+    visit(plan.activation, [&](auto zeta) { flat.keeps_pre = !decltype(zeta)::from_value; });
     flat.position.resize(static_cast<std::size_t>(plan.dim));
     for (const PlanLayer& layer : plan.layers) flatten_layer(layer, flat);
 
-    double log_norm = 0.0, weight = 0.0;
-    for (const double variance : likelihood.variance) {
-        flat.precision.push_back(static_cast<T>(1.0 / variance));
-        log_norm -= 0.5 * std::log(2.0 * std::numbers::pi * variance);
-    }
+    double weight = 0.0;
     for (std::int64_t r = 0; r < data.n_rows; ++r) weight += data.row_weights[r];
-    flat.constant = weight * log_norm;
+    visit(likelihood.kind, [&](auto kind) {
+        for (const double value : kind.parameters(likelihood)) flat.parameters.push_back(static_cast<T>(value));
+        flat.constant = weight * kind.constant(likelihood);
+    });
 
     // All rows in one tile if they fit, else in the fewest tiles that do.
     const std::int64_t each_row = flat.n_value_rows * (flat.keeps_pre ? 2 : 1) + 1;

@@ -12,6 +12,8 @@
 #include "model/fixed_part.hpp"
 #include "model/network.hpp"
 #include "model/plan.hpp"
+#include "shared/activation.hpp"
+#include "shared/likelihood.hpp"
 
 namespace patrac {
 
@@ -58,7 +60,7 @@ struct FlatModel {
     std::vector<int> indices;
     std::vector<int> position;  // (K,) of theta in the packed parameters
     std::vector<T> packed;      // fixed parameters, Bayesian entries zero
-    std::vector<T> precision;   // (m,) Gaussian
+    std::vector<T> parameters;  // (any, m) of the likelihood, see shared/likelihood.hpp
     double constant = 0.0;      // what l holds beside its sum over rows
 
     int n_rows = 0;  // n

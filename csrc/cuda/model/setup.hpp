@@ -69,7 +69,7 @@ struct AffineWork {
             for (int j = 0; j < n_in; ++j)
                 if (const double weight = weights[o * n_in + j]; weight != 0.0) sum += weight * below.at(row, j);
             if (addend.data) sum += addend.at(row, nodes[o]);
-            if (activates) sum = AnyActivation::with(activation, [&](auto zeta) { return zeta.value(sum); });
+            if (activates) sum = visit(activation, [&](auto zeta) { return zeta.value(sum); });
             out[nodes[o] * pitch + row] = sum;
         }
     }

@@ -1,9 +1,11 @@
-// Forward, likelihood and reverse of a tile of rows by one block (twin of cpu/tiles/tile_pass.hpp and cpu/tiles/likelihood.hpp).
+// Forward, likelihood and reverse of a tile of rows by one block (twin of cpu/tiles/tile_pass.hpp and
+// cpu/tiles/likelihood.hpp).
 #pragma once
 
 #include "cuda/block/contraction.hpp"
 #include "cuda/model/device_plan.hpp"
 #include "shared/activation.hpp"
+#include "shared/likelihood.hpp"
 
 namespace patrac::PATRAC_LEVEL {
 
@@ -11,27 +13,16 @@ namespace patrac::PATRAC_LEVEL {
 struct AnyActivation {
     Activation activation;
 
-    template <class F>
-    PATRAC_DEVICE static auto with(Activation activation, const F& f) {
-        switch (activation) {
-            case Activation::relu: return f(Relu{});
-            case Activation::gelu: return f(Gelu{});
-            case Activation::silu: return f(Silu{});
-            case Activation::sigmoid: return f(Sigmoid{});
-            case Activation::tanh: break;
-        }
-        return f(Tanh{});
-    }
     template <class T>
     PATRAC_DEVICE void values(Four<T>& z) const {
-        with(activation, [&](auto zeta) {
+        visit(activation, [&](auto zeta) {
 #pragma unroll
             for (int r = 0; r < 4; ++r) z.x[r] = zeta.value(z.x[r]);
         });
     }
     template <class T>
     PATRAC_DEVICE void times_derivatives(const Four<T>& of, Four<T>& sum) const {
-        with(activation, [&](auto zeta) {
+        visit(activation, [&](auto zeta) {
 #pragma unroll
             for (int r = 0; r < 4; ++r) sum.x[r] *= zeta.derivative(of.x[r]);
         });
@@ -58,8 +49,8 @@ template <class T, class Zeta>
 struct TileBlock {
     ThreadBlock block;
     const DevicePlan<T>& plan;
-    const T *tiles, *inputs, *precision;  // of the block's data set
-    T* packed;                            // (n_packed,) parameters
+    const T *tiles, *inputs, *parameters;  // of the block's data set
+    T* packed;                             // (n_packed,) parameters
     T* value;       // (n_value_rows, stride): activations, which the reverse pass turns into dl/d(pre-activation)
     T* pre;         // the same before the activation, where plan.keeps_pre
     const T* ones;  // (stride,)
@@ -84,7 +75,9 @@ struct TileBlock {
     PATRAC_DEVICE T* value_row(int layer, int row) const {
         return value + (plan.layers[layer].value + row) * plan.stride;
     }
-    PATRAC_DEVICE const T* tile(int t) const { return tiles + static_cast<std::int64_t>(t) * plan.tile_size; }
+    PATRAC_DEVICE const T* tile(int t) const {
+        return tiles + static_cast<std::int64_t>(t) * plan.tile_size;
+    }
 
     // From layer `first` on.
     PATRAC_DEVICE void forward(int t, int first) const {
@@ -109,16 +102,7 @@ struct TileBlock {
 
     // Turns f of the tile into dl/df; returns this thread's part of l.
     PATRAC_DEVICE double likelihood(int t) const {
-        T* const f = value_row(plan.n_layers - 1, 0);
-        const T* const target = tile(t) + plan.targets;
-        const T* const weight = tile(t) + plan.row_weights;
-        double sum = 0.0;
-        for (int row = block.thread; row < plan.padded_rows(t); row += block.threads) switch (plan.likelihood) {
-                case LikelihoodKind::gaussian: sum += gaussian(f + row, target + row, weight[row]); break;
-                case LikelihoodKind::categorical: sum += categorical(f + row, target[row], weight[row]); break;
-                case LikelihoodKind::bernoulli: sum += bernoulli(f + row, target + row, weight[row]); break;
-            }
-        return sum;
+        return visit(plan.likelihood, [&](auto kind) { return likelihood_of<decltype(kind)>(t); });
     }
 
     // From layer top - 1 down: the gradient of a layer, then dl/d(pre-activation) below. The tile starts the sums or
@@ -178,6 +162,29 @@ struct TileBlock {
     }
 
 private:
+    template <class Terms>
+    PATRAC_DEVICE double likelihood_of(int t) const {
+        T* const f = value_row(plan.n_layers - 1, 0);
+        const T* const target = tile(t) + plan.targets;
+        const T* const weight = tile(t) + plan.row_weights;
+        double sum = 0.0;
+        for (int row = block.thread; row < plan.padded_rows(t); row += block.threads) {
+            if constexpr (Terms::by_output) {
+                for (int c = 0; c < plan.n_outputs; ++c) {
+                    const int at = c * plan.stride + row;
+                    const typename Terms::template Output<T> output(parameters, plan.n_outputs, c);
+                    const OutputTerm<T> term = output.term(f[at], target[at], weight[row]);
+                    f[at] = term.slope;
+                    sum += static_cast<double>(term.value);
+                }
+            } else {
+                sum += static_cast<double>(
+                    Terms::template of_row<T>(f + row, plan.stride, plan.n_outputs, target[row], weight[row]));
+            }
+        }
+        return sum;
+    }
+
     struct ForwardEnds {
         Zeta zeta;
         bool is_output;
@@ -237,45 +244,6 @@ private:
     PATRAC_DEVICE ReverseEnds reverse_ends(int l) const {
         T* const below = value_row(l - 1, 0);
         return {Zeta{plan.activation}, below, plan.keeps_pre ? pre_rows(l - 1) : below, plan.stride};
-    }
-
-    PATRAC_DEVICE double gaussian(T* f, const T* target, T weight) const {
-        double sum = 0.0;
-        for (int c = 0; c < plan.n_outputs; ++c) {
-            const T residual = target[c * plan.stride] - f[c * plan.stride];
-            const T slope = weight * precision[c] * residual;
-            f[c * plan.stride] = slope;
-            sum += static_cast<double>(T(-0.5) * residual * slope);
-        }
-        return sum;
-    }
-
-    PATRAC_DEVICE double categorical(T* f, T label, T weight) const {
-        T top = f[0];
-        for (int c = 1; c < plan.n_outputs; ++c) top = maximum(f[c * plan.stride], top);
-        T sum = 0, chosen = 0;
-        for (int c = 0; c < plan.n_outputs; ++c) {
-            const T centred = f[c * plan.stride] - top, e = exp(centred);
-            if (label == static_cast<T>(c)) chosen = centred;
-            f[c * plan.stride] = e;
-            sum += e;
-        }
-        const T inverse = T(1) / sum;
-        for (int c = 0; c < plan.n_outputs; ++c) {
-            const T hit = label == static_cast<T>(c) ? T(1) : T(0);
-            f[c * plan.stride] = weight * (hit - f[c * plan.stride] * inverse);
-        }
-        return static_cast<double>(weight * (chosen - log(sum)));
-    }
-
-    PATRAC_DEVICE double bernoulli(T* f, const T* target, T weight) const {
-        double sum = 0.0;
-        for (int c = 0; c < plan.n_outputs; ++c) {
-            const T sign = T(1) - T(2) * target[c * plan.stride], x = sign * f[c * plan.stride];
-            sum += static_cast<double>(-weight * softplus(x));
-            f[c * plan.stride] = -weight * sign * sigmoid(x);
-        }
-        return sum;
     }
 };
 

@@ -50,7 +50,7 @@ public:
         position_ = DeviceArray<int>(*device_, flat.position);
         packed_ = joined(data_sets, &FlatModel<T>::packed);
         tiles_ = joined(data_sets, &FlatModel<T>::tiles);
-        precision_ = joined(data_sets, &FlatModel<T>::precision);
+        parameters_ = joined(data_sets, &FlatModel<T>::parameters);
         std::vector<double> constants;
         for (const auto& data_set : data_sets) {
             constants.insert(constants.end(), {data_set->constant, 0.0});
@@ -77,7 +77,8 @@ public:
         plan_.tiles = tiles_.data();
         plan_.tiles_step = std::ssize(flat.tiles);
         plan_.inputs_step = std::int64_t{flat.n_tiles} * flat.layers.front().n_constant * flat.stride;
-        plan_.precision = precision_.data();
+        plan_.parameters = parameters_.data();
+        plan_.parameters_step = std::ssize(flat.parameters);
         plan_.constants = constants_.data();
         plan_.n_rows = flat.n_rows;
         plan_.n_tiles = flat.n_tiles;
@@ -96,7 +97,7 @@ public:
     std::int64_t bytes() const override {
         const std::lock_guard lock(busy_);  // a run may make tiles of inputs
         return blocks_.bytes() + indices_.bytes() + position_.bytes() + packed_.bytes() + tiles_.bytes() +
-               inputs_.bytes() + precision_.bytes() + constants_.bytes() + wide_.bytes();
+               inputs_.bytes() + parameters_.bytes() + constants_.bytes() + wide_.bytes();
     }
     DeviceLayout layout(bool persists, std::int64_t chains) const override {
         constexpr auto bytes = static_cast<std::int64_t>(sizeof(T));
@@ -221,7 +222,7 @@ private:
     std::vector<std::vector<double>> variances_;  // by data set: (m,) of the noise, Gaussian
     DeviceArray<FlatGradientBlock> blocks_;
     DeviceArray<int> indices_, position_;
-    DeviceArray<T> packed_, tiles_, inputs_, precision_;
+    DeviceArray<T> packed_, tiles_, inputs_, parameters_;
     DeviceArray<double> constants_;
     WideMemory wide_;
     DevicePlan<T> plan_;

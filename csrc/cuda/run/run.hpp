@@ -32,7 +32,7 @@ public:
         const FlatCollapse* const shape = collapse.empty() ? nullptr : &collapse.front();
         launch.dim = shape ? shape->hidden_dim : plan.dim;
         const std::int64_t row = (launch.dim + 3) / 4 * 4, prior_row = (plan.dim + 3) / 4 * 4;
-        std::vector<T> variance(static_cast<std::size_t>(sets * prior_row), T(1)), deviation(variance);
+        std::vector<T> variance(static_cast<std::size_t>(sets * prior_row), T(1));
         std::vector<double> constants(static_cast<std::size_t>(2 * sets));
         device.download(constants.data(), plan.constants, constants.size() * sizeof(double));
         for (std::int64_t d = 0; d < sets; ++d)
@@ -40,7 +40,6 @@ public:
                 const auto at = static_cast<std::size_t>(d * prior_row + k);
                 const double c = prior_variance[d * plan.dim + k];
                 variance[at] = static_cast<T>(c);
-                deviation[at] = static_cast<T>(std::sqrt(c));
                 constants[static_cast<std::size_t>(2 * d + 1)] -= 0.5 * std::log(2.0 * std::numbers::pi * c);
             }
         std::vector<T> theta(static_cast<std::size_t>(n_chains * row));
@@ -48,7 +47,6 @@ public:
             std::copy_n(start + c * plan.dim, launch.dim, theta.data() + c * row);
 
         variance_ = DeviceArray<T>(device, variance);
-        deviation_ = DeviceArray<T>(device, deviation);
         constants_ = DeviceArray<double>(device, constants);
         theta_ = DeviceArray<T>(device, theta);
         gradient_ = DeviceArray<T>(device, n_chains * row);
@@ -57,7 +55,6 @@ public:
 
         launch.plan = plan;
         launch.plan.prior_variance = variance_.data();
-        launch.plan.prior_deviation = deviation_.data();
         launch.plan.prior_step = prior_row;
         launch.plan.constants = constants_.data();
         launch.layout = WorkspaceLayout::of(plan, launch.dim, persists, shape);
@@ -111,7 +108,7 @@ private:
                            .deviations = static_cast<int>(shape.deviation.size())};
     }
 
-    DeviceArray<T> variance_, deviation_, workspace_, theta_, gradient_, momentum_;
+    DeviceArray<T> variance_, workspace_, theta_, gradient_, momentum_;
     DeviceArray<double> constants_;
     DeviceArray<FlatCollapseGroup> groups_;
     DeviceArray<int> sources_, indices_;

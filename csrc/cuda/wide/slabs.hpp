@@ -152,7 +152,7 @@ PATRAC_DEVICE void evaluate_slab(const ThreadBlock& block, const SlabLaunch<T>& 
                                   plan,
                                   plan.tiles + moves.set * plan.tiles_step,
                                   plan.inputs + moves.set * plan.inputs_step,
-                                  plan.precision + moves.set * plan.n_outputs,
+                                  plan.parameters + moves.set * plan.parameters_step,
                                   packed,
                                   workspace + launch.slab.value,
                                   workspace + launch.slab.pre,
@@ -207,7 +207,8 @@ PATRAC_DEVICE void reduce(const ThreadBlock& block, const SlabLaunch<T>& launch,
     const ChainMoves<T> moves = slab_moves(launch, chain);
     const double step_size = launch.chains[chain].progress.step_size;
     const int parts = launch.reduce_parts, columns = reduce_items / parts;
-    double sum[3] = {0.0, 0.0, 0.0};  // along, bend, v' C^-1 v
+    LogRatioSums<double> ratio;
+    double squares = 0.0;  // v' C^-1 v
 #pragma unroll 1
     for (int first = part * columns; first < launch.dim; first += launch.reduce_blocks * columns) {
         if (moves.uses_gradient()) {
@@ -231,11 +232,12 @@ PATRAC_DEVICE void reduce(const ThreadBlock& block, const SlabLaunch<T>& launch,
                 for (int p = 1; p < parts; ++p) total += shared[p * columns + column];
                 moves.proposed_gradient[k] = static_cast<T>(total);
             }
-            moves.add_to_ratio(k, step_size, sum[0], sum[1]);
-            sum[2] += moves.squared(k, moves.proposed(k));
+            moves.add_to_ratio(k, step_size, ratio);
+            squares += moves.squared(k, moves.proposed(k));
         }
         block.sync();  // the sums are read no more
     }
+    double sum[3] = {ratio.along, ratio.bend, squares};
     sum_over_block(block, sum, shared + reduce_items);
     if (block.thread != 0) return;
     double* const out = launch.ratio_sums + (static_cast<std::int64_t>(chain) * launch.reduce_blocks + part) * 3;
