@@ -7,6 +7,7 @@
 
 #include "cuda/device/cuda_device.hpp"
 #include "cuda/device/emulated.hpp"
+#include "cuda/model/flat_model.hpp"
 
 namespace patrac {
 namespace {
@@ -41,6 +42,10 @@ DeviceStatus device_status(const std::string& device) {
     throw std::invalid_argument("device: no device '" + device + "'");
 }
 
+int max_device_layers() {
+    return most_layers;
+}
+
 std::shared_ptr<const DeviceInputs> take_inputs(const std::string& device, InputSource source, bool copy,
                                                 std::uintptr_t stream) {
     check_usable(device);
@@ -49,13 +54,12 @@ std::shared_ptr<const DeviceInputs> take_inputs(const std::string& device, Input
 }
 
 template <class T>
-std::shared_ptr<const FlatModel<T>> flatten_for_device(const std::string& device, const Network& network,
-                                                       const std::optional<Network>& companion,
-                                                       const Likelihood& likelihood, const DataView<T>& data,
-                                                       InputSource inputs) {
+std::shared_ptr<const FlatModel<T>> flatten_for_device(const std::string& device, const ModelSpec& spec,
+                                                       const DataView<T>& data, InputSource inputs) {
+    spec.check();
     check_usable(device);
     const std::int64_t bytes = is_emulated(device) ? emulated_workspace_bytes : workspace_bytes;
-    return std::make_shared<FlatModel<T>>(flatten(network, companion, likelihood, data, std::move(inputs), bytes));
+    return std::make_shared<FlatModel<T>>(flatten(spec, data, std::move(inputs), bytes));
 }
 
 template <class T>
@@ -77,9 +81,8 @@ void device_normals(const std::string& device, std::uint64_t seed, std::uint32_t
 }
 
 #define PATRAC_INSTANTIATE(T)                                                                                     \
-    template std::shared_ptr<const FlatModel<T>> flatten_for_device<T>(                                           \
-        const std::string&, const Network&, const std::optional<Network>&, const Likelihood&, const DataView<T>&, \
-        InputSource);                                                                                             \
+    template std::shared_ptr<const FlatModel<T>> flatten_for_device<T>(const std::string&, const ModelSpec&,      \
+                                                                       const DataView<T>&, InputSource);          \
     template std::unique_ptr<DeviceModel<T>> make_device_model<T>(                                                \
         const std::string&, const std::vector<std::shared_ptr<const FlatModel<T>>>&);                             \
     template void device_normals<T>(const std::string&, std::uint64_t, std::uint32_t, std::uint64_t, Purpose, T*, \

@@ -3,22 +3,25 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "cuda/model/flat_model.hpp"
 #include "cuda/run/device_model.hpp"
 #include "model/data_view.hpp"
-#include "model/network.hpp"
+#include "model/model_spec.hpp"
 #include "shared/likelihood.hpp"
 #include "shared/purpose.hpp"
 
 namespace patrac {
 
+template <class T>
+struct FlatModel;
+
 // "cuda" or, for tests, "emulated:N", a device of blocks of N = 1, 2, 4 .. host threads. Throws std::runtime_error with
 // the reason where the device is not usable.
 DeviceStatus device_status(const std::string& device);
+// Layers of weights that a network on a device may have.
+int max_device_layers();
 // Takes inputs over where they are in the device's memory, whose owner the source holds, or copies them there and lets
 // go of them. The place of CUDA's is found out; `stream`, as CUDA numbers it, is waited for unless it is 0.
 std::shared_ptr<const DeviceInputs> take_inputs(const std::string& device, InputSource source, bool copy,
@@ -27,10 +30,8 @@ std::shared_ptr<const DeviceInputs> take_inputs(const std::string& device, Input
 // targets and row weights are read; the data set holds on to `inputs`, which are without gaps where they are the
 // host's.
 template <class T>
-std::shared_ptr<const FlatModel<T>> flatten_for_device(const std::string& device, const Network& network,
-                                                       const std::optional<Network>& companion,
-                                                       const Likelihood& likelihood, const DataView<T>& data,
-                                                       InputSource inputs);
+std::shared_ptr<const FlatModel<T>> flatten_for_device(const std::string& device, const ModelSpec& spec,
+                                                       const DataView<T>& data, InputSource inputs);
 template <class T>
 std::unique_ptr<DeviceModel<T>> make_device_model(const std::string& device,
                                                   const std::vector<std::shared_ptr<const FlatModel<T>>>& data_sets);

@@ -2,7 +2,6 @@
 #include "patrac.hpp"
 
 #include <cstdlib>
-#include <iterator>
 #include <stdexcept>
 #include <type_traits>
 
@@ -74,8 +73,9 @@ std::vector<Level> available_levels() {
     levels.push_back(generic::level());
 #endif
     if (levels.empty())
-        throw std::runtime_error("patrac_native was built without an instruction-set level that this processor runs; "
-                                 "build it again with PATRAC_LEVELS at its default");
+        throw std::runtime_error(
+            "patrac_native was built without an instruction-set level that this processor runs; "
+            "build it again with PATRAC_LEVELS at its default");
     return levels;
 }
 
@@ -121,9 +121,9 @@ std::string default_simd_level() {
 }
 
 template <class T>
-std::unique_ptr<Model<T>> make_model(const Network& network, const std::optional<Network>& companion,
-                                     const Likelihood& likelihood, const DataView<T>& data, const std::string& level) {
-    return functions<T>(level).make_model(network, companion, likelihood, data);
+std::unique_ptr<Model<T>> make_model(const ModelSpec& spec, const DataView<T>& data, const std::string& level) {
+    spec.check();
+    return functions<T>(level).make_model(spec, data);
 }
 
 template <class T>
@@ -141,18 +141,12 @@ void standard_normals(std::uint64_t seed, std::uint32_t chain, std::uint64_t ste
 namespace testing {
 
 std::vector<std::string> elementary_functions() {
-    return {std::begin(elementary_names), std::end(elementary_names)};
-}
-
-int elementary_id(const std::string& name) {
-    for (int id = 0; id < n_elementary; ++id)
-        if (name == elementary_names[id]) return id;
-    throw std::invalid_argument("name: no elementary function '" + name + "'");
+    return names_of(patrac::elementary_functions);
 }
 
 template <class T>
 void elementary(const std::string& name, const T* x, T* y, std::int64_t count, const std::string& level) {
-    functions<T>(level).elementary(elementary_id(name), x, y, count);
+    functions<T>(level).elementary(entry_of(patrac::elementary_functions, name, "name").value, x, y, count);
 }
 
 template <class T>
@@ -160,7 +154,7 @@ std::int64_t repeat_operation(const std::string& name, std::int64_t repeats, con
     const LevelFunctions<T>& of = functions<T>(level);
     if (name == "multiply_add") return of.repeat_multiply_add(repeats);
     if (name == "normal") return of.repeat_normals(repeats);
-    return of.repeat_elementary(elementary_id(name), repeats);
+    return of.repeat_elementary(entry_of(patrac::elementary_functions, name, "name").value, repeats);
 }
 
 Words philox(const Words& counter, const std::array<std::uint32_t, 2>& key, const std::string& level) {
@@ -178,12 +172,11 @@ template std::int64_t repeat_operation<double>(const std::string&, std::int64_t,
 
 }  // namespace testing
 
-#define PATRAC_INSTANTIATE(T)                                                                                          \
-    template std::unique_ptr<Model<T>> make_model<T>(const Network&, const std::optional<Network>&, const Likelihood&, \
-                                                     const DataView<T>&, const std::string&);                          \
-    template bool sample_quadratic<T>(const Quadratic&, const RunConfig&, const RunBuffers<T>&, const Monitor&,        \
-                                      const std::string&);                                                             \
-    template void standard_normals<T>(std::uint64_t, std::uint32_t, std::uint64_t, Purpose, T*, std::int64_t,          \
+#define PATRAC_INSTANTIATE(T)                                                                                   \
+    template std::unique_ptr<Model<T>> make_model<T>(const ModelSpec&, const DataView<T>&, const std::string&); \
+    template bool sample_quadratic<T>(const Quadratic&, const RunConfig&, const RunBuffers<T>&, const Monitor&, \
+                                      const std::string&);                                                      \
+    template void standard_normals<T>(std::uint64_t, std::uint32_t, std::uint64_t, Purpose, T*, std::int64_t,   \
                                       std::int64_t, const std::string&);
 PATRAC_INSTANTIATE(float)
 PATRAC_INSTANTIATE(double)

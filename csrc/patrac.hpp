@@ -4,13 +4,12 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "cpu/levels/model.hpp"
 #include "model/data_view.hpp"
-#include "model/network.hpp"
+#include "model/model_spec.hpp"
 #include "model/quadratic.hpp"
 #include "schedule/run_config.hpp"
 #include "shared/likelihood.hpp"
@@ -18,10 +17,9 @@
 
 namespace patrac {
 
-// `companion`: a fixed network whose output is added to that of `network` (Sep). `level` as in simd_levels().
+// `level` as in simd_levels(). Throws std::invalid_argument where shapes do not fit.
 template <class T>
-std::unique_ptr<Model<T>> make_model(const Network& network, const std::optional<Network>& companion,
-                                     const Likelihood& likelihood, const DataView<T>& data, const std::string& level);
+std::unique_ptr<Model<T>> make_model(const ModelSpec& spec, const DataView<T>& data, const std::string& level);
 
 // Chains on a quadratic log-likelihood; buffers.init holds x. Returns as Model::sample does.
 template <class T>

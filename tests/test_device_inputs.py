@@ -382,7 +382,7 @@ def test_other_types_come_by_way_of_the_host() -> None:
 
 
 def test_networks_that_are_too_deep_for_a_device() -> None:
-    X, sizes = inputs(9, 4, "float32"), (4, *[3] * _core.MOST_DEVICE_LAYERS, 1)
+    X, sizes = inputs(9, 4, "float32"), (4, *[3] * _core.MAX_DEVICE_LAYERS, 1)
     for x in (X, OnDevice(X)):
         post = pn.Posterior(network(sizes), pn.Full(), problems.PRIOR, pn.Gaussian(1.0), x, X[:, 0])
         assert post.inputs.on_device is None and np.isfinite(post.fit_quality.network)

@@ -54,7 +54,7 @@ def run_sanitized(
         assert text.count(right) == 1
         file.write_text(text.replace(right, wrong))
     sources = [folder / "tests" / "races" / "races.cpp", folder / "csrc" / "device.cpp"]
-    for name in ("cuda", "model", "schedule"):
+    for name in ("cuda", "model", "schedule", "shared"):
         sources += sorted((folder / "csrc" / name).rglob("*.cpp"))
     command = [compiler, "-std=c++20", "-O1", "-g1", "-ffp-contract=off", "-w", "-pthread", *flags]
     command += ["-I", str(folder / "csrc"), f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all"]

@@ -3,7 +3,7 @@
 #include "bindings/bindings.hpp"
 #include "bindings/device_inputs.hpp"
 #include "bindings/device_tensor.hpp"
-#include "bindings/model_arguments.hpp"
+#include "bindings/data_arguments.hpp"
 #include "bindings/run_chains.hpp"
 #include "device.hpp"
 
@@ -45,36 +45,36 @@ Array<T> normals(const std::string& device, std::uint64_t seed, std::uint32_t ch
     return out;
 }
 
+// What Python holds of a data set that was laid out for a device.
+template <class T>
+struct DataSet {
+    std::shared_ptr<const FlatModel<T>> flat;
+};
+
 template <class T>
 void bind_data_set_of(py::module_& m, const char* name) {
-    using DataSet = FlatModel<T>;
-    py::class_<DataSet, std::shared_ptr<DataSet>>(m, name).def(
-        py::init([](const std::string& device, const std::string& activation, const Arrays& weights,
-                    const Arrays& biases, const Masks& weight_masks, const Masks& bias_masks,
-                    const std::optional<std::pair<Arrays, Arrays>>& companion, const std::string& likelihood,
-                    const Array<double>& variance, const py::object& inputs, const Array<double>& targets,
-                    const Array<double>& row_weights) {
-            const ModelArguments<T> model(activation, weights, biases, weight_masks, bias_masks, companion, likelihood,
-                                          variance, targets, row_weights);
+    py::class_<DataSet<T>>(m, name).def(
+        py::init([](const ModelSpec& spec, const std::string& device, const py::object& inputs,
+                    const Array<double>& targets, const Array<double>& row_weights) {
+            const DataView<T> data = data_view<T>(spec, targets, row_weights);
             InputSource source = source_of(inputs);
-            model.check_shape(source.n_rows, source.n_columns);
+            check_inputs_shape(spec, data.n_rows, source.n_rows, source.n_columns);
             // The arguments are held by the caller; the data set copies what it keeps, or holds the inputs.
             const py::gil_scoped_release release;
-            return std::const_pointer_cast<DataSet>(flatten_for_device<T>(
-                device, model.network, model.companion, model.likelihood, model.data, std::move(source)));
+            return DataSet<T>{flatten_for_device<T>(device, spec, data, std::move(source))};
         }),
-        py::kw_only(), py::arg("device"), py::arg("activation"), py::arg("weights"), py::arg("biases"),
-        py::arg("weight_masks"), py::arg("bias_masks"), py::arg("companion"), py::arg("likelihood"),
-        py::arg("variance"), py::arg("inputs"), py::arg("targets").noconvert(), py::arg("row_weights").noconvert());
+        py::arg("spec"), py::kw_only(), py::arg("device"), py::arg("inputs"), py::arg("targets").noconvert(),
+        py::arg("row_weights").noconvert());
 }
 
 template <class T>
 void bind_device_model_of(py::module_& m, const char* name) {
     using Model = DeviceModel<T>;
     py::class_<Model>(m, name)
-        .def(py::init([](const std::string& device, const std::vector<std::shared_ptr<FlatModel<T>>>& data_sets) {
+        .def(py::init([](const std::string& device, const std::vector<const DataSet<T>*>& data_sets) {
                  require(!data_sets.empty(), "no data set");
-                 const DataSets<T> held(data_sets.begin(), data_sets.end());
+                 std::vector<std::shared_ptr<const FlatModel<T>>> held;
+                 for (const DataSet<T>* const data_set : data_sets) held.push_back(data_set->flat);
                  const py::gil_scoped_release release;  // touches no Python object
                  return make_device_model<T>(device, held);
              }),
@@ -147,7 +147,7 @@ void bind_device_model_of(py::module_& m, const char* name) {
 
 void bind_device(py::module_& m) {
     m.def("device_status", &status_dict, py::arg("device"));
-    m.attr("MOST_DEVICE_LAYERS") = most_layers;
+    m.attr("MAX_DEVICE_LAYERS") = max_device_layers();
     const auto bind = [&m](const char* name, auto function) {
         m.def(name, function, py::kw_only(), py::arg("device"), py::arg("seed"), py::arg("chain"), py::arg("step"),
               py::arg("purpose"), py::arg("count"));

@@ -10,7 +10,7 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/dlpack.hpp"
-#include "bindings/model_arguments.hpp"
+#include "bindings/data_arguments.hpp"
 
 namespace patrac::bindings {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "bindings/arrays.hpp"
-#include "bindings/model_arguments.hpp"
+#include "bindings/data_arguments.hpp"
 #include "bindings/run_chains.hpp"
 #include "patrac.hpp"
 
@@ -27,22 +27,16 @@ py::dict report_dict(const LayerReport& report) {
 template <class T>
 void bind_model_of(py::module_& m, const char* name) {
     py::class_<Model<T>>(m, name)
-        .def(py::init([](const std::string& activation, const Arrays& weights, const Arrays& biases,
-                         const Masks& weight_masks, const Masks& bias_masks,
-                         const std::optional<std::pair<Arrays, Arrays>>& companion, const std::string& likelihood,
-                         const Array<double>& variance, const py::array& inputs, const Array<double>& targets,
+        .def(py::init([](const ModelSpec& spec, const py::array& inputs, const Array<double>& targets,
                          const Array<double>& row_weights, const std::string& level, bool in_place) {
-                 ModelArguments<T> model(activation, weights, biases, weight_masks, bias_masks, companion, likelihood,
-                                         variance, targets, row_weights);
-                 model.set_inputs(inputs, in_place);
+                 DataView<T> data = data_view<T>(spec, targets, row_weights);
+                 set_inputs(spec, inputs, in_place, data);
                  // The arguments are held by the caller; the model copies what it keeps, or holds the inputs.
                  const py::gil_scoped_release release;
-                 return make_model<T>(model.network, model.companion, model.likelihood, model.data, level);
+                 return make_model<T>(spec, data, level);
              }),
-             py::kw_only(), py::arg("activation"), py::arg("weights"), py::arg("biases"), py::arg("weight_masks"),
-             py::arg("bias_masks"), py::arg("companion"), py::arg("likelihood"), py::arg("variance"),
-             py::arg("inputs").noconvert(), py::arg("targets").noconvert(), py::arg("row_weights").noconvert(),
-             py::arg("level"), py::arg("in_place"))
+             py::arg("spec"), py::kw_only(), py::arg("inputs").noconvert(), py::arg("targets").noconvert(),
+             py::arg("row_weights").noconvert(), py::arg("level"), py::arg("in_place"))
         .def_property_readonly("dim", &Model<T>::dim)
         .def_property_readonly("tile_rows", &Model<T>::tile_rows)
         .def_property_readonly("cached_bytes", &Model<T>::cached_bytes)
@@ -120,8 +114,8 @@ void bind_model_of(py::module_& m, const char* name) {
                const std::string& kernel, double step_size, bool collapse) {
                 const py::ssize_t dim = collapse ? model.hidden_dim() : model.dim();
                 require(from.size() == dim && to.size() == dim && prior_variance.size() == model.dim(), "theta shape");
-                return model.log_acceptance(from.data(), to.data(), prior_variance.data(), named(kernels, kernel),
-                                            step_size, collapse);
+                return model.log_acceptance(from.data(), to.data(), prior_variance.data(),
+                                            entry_of(kernels, kernel, "kernel").value, step_size, collapse);
             },
             py::arg("from_theta").noconvert(), py::arg("to_theta").noconvert(), py::arg("prior_variance"),
             py::arg("kernel"), py::arg("step_size"), py::arg("collapse") = false)
@@ -165,8 +159,9 @@ void bind_model(py::module_& m) {
              py::kw_only(), py::arg("steps"), py::arg("adapt"), py::arg("accept_low"), py::arg("accept_high"),
              py::arg("accept_all"), py::arg("average"), py::arg("target"), py::arg("first_look"));
     py::class_<SampledVariance>(m, "SampledVariance")
-        .def(py::init(
-                 [](double shape, double rate, double initial) { return SampledVariance{true, shape, rate, initial}; }),
+        .def(py::init([](double shape, double rate, double initial) {
+                 return SampledVariance{true, shape, rate, initial};
+             }),
              py::kw_only(), py::arg("shape"), py::arg("rate"), py::arg("initial"));
     py::class_<RunConfig>(m, "RunConfig")
         .def(py::init([](const std::string& kernel, bool collapse, double persistence,
@@ -174,7 +169,7 @@ void bind_model(py::module_& m) {
                          std::vector<Phase> warmup, const Phase& sampling, std::int64_t draws, std::int64_t thin,
                          std::uint64_t seed, std::int64_t threads) {
                  RunConfig config;
-                 config.kernel = named(kernels, kernel);
+                 config.kernel = entry_of(kernels, kernel, "kernel").value;
                  config.collapse = collapse;
                  config.persistence = persistence;
                  if (variance) config.variance = *variance;

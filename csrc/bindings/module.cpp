@@ -12,6 +12,7 @@ PYBIND11_MODULE(_core, m) {
     m.attr("COMPILER") = PATRAC_COMPILER;
     m.attr("FLAGS") = PATRAC_FLAGS;
     m.attr("CUDA") = PATRAC_CUDA_VERSION;
+    patrac::bindings::bind_model_spec(m);
     patrac::bindings::bind_model(m);
     patrac::bindings::bind_device_tensor(m);
     patrac::bindings::bind_device_inputs(m);

@@ -42,12 +42,12 @@ FixedPart::FixedPart(FixedPart&&) noexcept = default;
 FixedPart& FixedPart::operator=(FixedPart&&) noexcept = default;
 FixedPart::~FixedPart() = default;
 
-FixedPart FixedPart::make(const Plan& plan, const Network& network, const std::optional<Network>& companion) {
+FixedPart FixedPart::make(const Plan& plan, const ModelSpec& spec) {
     FixedPart part;
     std::vector<bool> below_varies(static_cast<std::size_t>(plan.n_inputs), false);
     for (std::size_t l = 0; l < plan.layers.size(); ++l) {
         const PlanLayer& planned = plan.layers[l];
-        const Layer& layer = network.layers[l];
+        const Layer& layer = spec.network.layers[l];
         std::vector<bool> is_row(static_cast<std::size_t>(layer.n_out), false);
         for (const std::int32_t node : planned.rows) is_row[static_cast<std::size_t>(node)] = true;
         part.offsets.push_back(of_offset_rows(
@@ -58,9 +58,9 @@ FixedPart FixedPart::make(const Plan& plan, const Network& network, const std::o
         // The plan's rows are the varying nodes, save in the output layer, which nothing reads.
         below_varies = is_row;
     }
-    if (!companion) return part;
-    part.companion_activation = companion->activation;
-    for (const Layer& layer : companion->layers) {
+    if (!spec.companion) return part;
+    part.companion_activation = spec.companion->activation;
+    for (const Layer& layer : spec.companion->layers) {
         const std::vector<bool> none(static_cast<std::size_t>(layer.n_in), false);
         part.companion.push_back(fixed_map(layer, none, [](std::int64_t) { return true; }));
     }

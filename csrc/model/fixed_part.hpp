@@ -2,10 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
-#include "model/network.hpp"
+#include "model/model_spec.hpp"
 #include "model/plan.hpp"
 
 namespace patrac {
@@ -31,7 +30,7 @@ struct FixedPart {
     FixedPart& operator=(FixedPart&&) noexcept;
     ~FixedPart();
 
-    static FixedPart make(const Plan& plan, const Network& network, const std::optional<Network>& companion);
+    static FixedPart make(const Plan& plan, const ModelSpec& spec);
 };
 
 }  // namespace patrac

@@ -3,10 +3,19 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
+
+#include "shared/names.hpp"
 
 namespace patrac {
 
 enum class Activation : std::uint8_t { tanh, relu, gelu, silu, sigmoid };
+
+inline constexpr Named<Activation> activations[] = {
+    {Activation::tanh, "tanh"}, {Activation::relu, "relu"},       {Activation::gelu, "gelu"},
+    {Activation::silu, "silu"}, {Activation::sigmoid, "sigmoid"},
+};
+static_assert(in_order(activations) && is_whole<Activation, std::size(activations)>);
 
 }  // namespace patrac
 

@@ -2,28 +2,53 @@
 // the derivatives by the outputs, for vectors of rows (CPU) and for single rows (device); docs/method.md, section 5.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <numbers>
+#include <string_view>
 #include <vector>
+
+#include "shared/names.hpp"
 
 namespace patrac {
 
 enum class LikelihoodKind : std::uint8_t { gaussian, categorical, bernoulli };
 
-struct Likelihood {
-    LikelihoodKind kind = LikelihoodKind::gaussian;
-    std::vector<double> variance;  // (m,), Gaussian only
+// A likelihood but for its formulas.
+struct LikelihoodTraits {
+    LikelihoodKind value;
+    std::string_view name;
+    bool takes_labels;                                // one class label for each row, or else a target for each output
+    std::array<std::string_view, 2> parameters = {};  // their names; empty beyond the last
 };
 
-// Numbers that each row's target takes: a label for Categorical, else one for each output.
-inline std::int64_t targets_per_row(LikelihoodKind kind, std::int64_t n_outputs) {
-    switch (kind) {
-        case LikelihoodKind::gaussian:
-        case LikelihoodKind::bernoulli: return n_outputs;
-        case LikelihoodKind::categorical: return 1;
-    }
-    __builtin_unreachable();
+inline constexpr LikelihoodTraits likelihoods[] = {
+    {LikelihoodKind::gaussian, "gaussian", false, {"variance"}},
+    {LikelihoodKind::categorical, "categorical", true},
+    {LikelihoodKind::bernoulli, "bernoulli", false},
+};
+static_assert(in_order(likelihoods) && is_whole<LikelihoodKind, std::size(likelihoods)>);
+
+constexpr const LikelihoodTraits& traits_of(LikelihoodKind kind) {
+    return likelihoods[static_cast<std::size_t>(kind)];
+}
+
+// A likelihood with its parameters.
+struct Likelihood {
+    LikelihoodKind kind = LikelihoodKind::gaussian;
+    std::vector<std::vector<double>> parameters;  // in the order of LikelihoodTraits, each (m,)
+
+    // Throws std::invalid_argument where there is none of that name.
+    const std::vector<double>& parameter(std::string_view name) const;
+    // Of Gaussian noise, (m,); empty where the noise is not Gaussian.
+    std::vector<double> noise_variance() const;
+};
+
+// Numbers that each row's target takes.
+constexpr std::int64_t targets_per_row(LikelihoodKind kind, std::int64_t n_outputs) {
+    return traits_of(kind).takes_labels ? 1 : n_outputs;
 }
 
 }  // namespace patrac
@@ -55,12 +80,13 @@ struct Gaussian {
 
     static std::vector<double> parameters(const Likelihood& likelihood) {
         std::vector<double> precision;
-        for (const double variance : likelihood.variance) precision.push_back(1.0 / variance);
+        for (const double variance : likelihood.parameter("variance")) precision.push_back(1.0 / variance);
         return precision;
     }
     static double constant(const Likelihood& likelihood) {
         double sum = 0.0;
-        for (const double variance : likelihood.variance) sum -= 0.5 * std::log(2.0 * std::numbers::pi * variance);
+        for (const double variance : likelihood.parameter("variance"))
+            sum -= 0.5 * std::log(2.0 * std::numbers::pi * variance);
         return sum;
     }
 

@@ -34,7 +34,8 @@ void run(const Case& c) {
         for (double& value : values) value = 0.5 * normal(random);
         return values;
     };
-    Network network;
+    ModelSpec spec;
+    Network& network = spec.network;
     network.activation = c.activation;
     std::int64_t dim = 0;
     for (std::size_t l = 0; l + 1 < c.sizes.size(); ++l) {
@@ -60,8 +61,9 @@ void run(const Case& c) {
     data.n_rows = c.rows;
     data.targets = targets.data();
     data.row_weights = weights.data();
-    Likelihood likelihood{c.likelihood, {}};
-    if (c.likelihood == LikelihoodKind::gaussian) likelihood.variance.assign(static_cast<std::size_t>(m), 0.5);
+    spec.likelihood.kind = c.likelihood;
+    for (const std::string_view name : traits_of(c.likelihood).parameters)
+        if (!name.empty()) spec.likelihood.parameters.emplace_back(static_cast<std::size_t>(m), 0.5);
     const InputSource host{{inputs.data(), sizeof(T) == 4 ? InputType::floats : InputType::doubles, c.sizes.front(), 1},
                            c.rows,
                            c.sizes.front(),
@@ -69,9 +71,9 @@ void run(const Case& c) {
                            nullptr};
     // Sent to the device, or folded where they are there.
     const auto there = take_inputs("emulated:4", host, true);
-    const auto model =
-        make_device_model<T>("emulated:4", {flatten_for_device<T>("emulated:4", network, std::nullopt, likelihood, data,
-                                                                  c.everything_bayesian ? there->source() : host)});
+    const auto model = make_device_model<T>(
+        "emulated:4",
+        {flatten_for_device<T>("emulated:4", spec, data, c.everything_bayesian ? there->source() : host)});
     std::vector<T> back(inputs.size());
     there->download(back.data());
     if (there->inspect(1e6).bad != 0 || back != inputs) std::abort();

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,20 +21,19 @@ namespace patrac::PATRAC_LEVEL {
 template <class T>
 class CpuModel final : public Model<T> {
 public:
-    CpuModel(const Network& network, const std::optional<Network>& companion, const Likelihood& likelihood,
-             const DataView<T>& data, std::string level)
+    CpuModel(const ModelSpec& spec, const DataView<T>& data, std::string level)
         : level_(std::move(level)),
-          plan_(Plan::make(network, companion.has_value())),
-          reports_(plan_.report(network)),
-          packer_(plan_, network, companion),
-          terms_(make_terms(likelihood, data)),
-          variance_(likelihood.variance),
+          plan_(Plan::make(spec.network, spec.companion.has_value())),
+          reports_(plan_.report(spec.network)),
+          packer_(plan_, spec),
+          terms_(make_terms(spec.likelihood, data)),
+          variance_(spec.likelihood.noise_variance()),
           hidden_dim_(plan_.dim - reports_.back().bayesian),
           data_(plan_,
-                TileLayout(plan_, data.n_rows, targets_per_row(likelihood.kind, plan_.n_outputs), lanes_v<Vec<T>>,
+                TileLayout(plan_, data.n_rows, targets_per_row(spec.likelihood.kind, plan_.n_outputs), lanes_v<Vec<T>>,
                            sizeof(T), PackedData<T>::can_stay(plan_, data)),
                 data.n_rows, lanes_v<Vec<T>>) {
-        packer_.fill(data, likelihood.kind, data_);
+        packer_.fill(data, spec.likelihood.kind, data_);
     }
 
     std::int64_t dim() const override { return plan_.dim; }

@@ -15,9 +15,8 @@ namespace {
 template <class T>
 LevelFunctions<T> functions() {
     return {
-        [](const Network& network, const std::optional<Network>& companion, const Likelihood& likelihood,
-           const DataView<T>& data) -> std::unique_ptr<Model<T>> {
-            return std::make_unique<CpuModel<T>>(network, companion, likelihood, data, PATRAC_NAME(PATRAC_LEVEL));
+        [](const ModelSpec& spec, const DataView<T>& data) -> std::unique_ptr<Model<T>> {
+            return std::make_unique<CpuModel<T>>(spec, data, PATRAC_NAME(PATRAC_LEVEL));
         },
         [](const Quadratic& form, const RunConfig& config, const RunBuffers<T>& buffers, const Monitor& monitor) {
             if (form.to_theta.empty())
@@ -38,8 +37,8 @@ LevelFunctions<T> functions() {
                 std::copy_n(normals.data(), count, out + s * count);
             }
         },
-        [](int id, const T* x, T* y, std::int64_t count) {
-            apply_elementary(id, x, y, static_cast<std::size_t>(count));
+        [](Elementary function, const T* x, T* y, std::int64_t count) {
+            apply_elementary(function, x, y, static_cast<std::size_t>(count));
         },
         repeat_elementary<T>,
         repeat_multiply_add<T>,

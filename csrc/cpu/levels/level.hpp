@@ -4,12 +4,12 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 
+#include "cpu/levels/elementary_names.hpp"
 #include "cpu/levels/model.hpp"
 #include "model/data_view.hpp"
-#include "model/network.hpp"
+#include "model/model_spec.hpp"
 #include "model/quadratic.hpp"
 #include "shared/likelihood.hpp"
 #include "shared/purpose.hpp"
@@ -21,14 +21,13 @@ using PhiloxWords = std::array<std::uint32_t, 4>;
 // The functions of one level for one element type.
 template <class T>
 struct LevelFunctions {
-    std::unique_ptr<Model<T>> (*make_model)(const Network&, const std::optional<Network>& companion, const Likelihood&,
-                                            const DataView<T>&);
+    std::unique_ptr<Model<T>> (*make_model)(const ModelSpec&, const DataView<T>&);
     bool (*sample_quadratic)(const Quadratic&, const RunConfig&, const RunBuffers<T>&, const Monitor&);
     void (*normals)(std::uint64_t seed, std::uint32_t chain, std::uint64_t step, Purpose purpose, T* out,
                     std::int64_t steps, std::int64_t count);
-    void (*elementary)(int id, const T* x, T* y, std::int64_t count);
-    // Repeats an operation and returns how often: elementary function `id`, a multiply-add or a normal.
-    std::int64_t (*repeat_elementary)(int id, std::int64_t repeats);
+    void (*elementary)(Elementary function, const T* x, T* y, std::int64_t count);
+    // Repeats an operation and returns how often: an elementary function, a multiply-add or a normal.
+    std::int64_t (*repeat_elementary)(Elementary function, std::int64_t repeats);
     std::int64_t (*repeat_multiply_add)(std::int64_t repeats);
     std::int64_t (*repeat_normals)(std::int64_t repeats);
 };

@@ -41,11 +41,11 @@ std::int64_t repeat_multiply_add(std::int64_t repeats) {
 inline constexpr std::int64_t rate_values = 2048;
 
 template <class T>
-std::int64_t repeat_elementary(int id, std::int64_t repeats) {
+std::int64_t repeat_elementary(Elementary function, std::int64_t repeats) {
     AlignedArray<T> x(rate_values), y(rate_values);
     // In (0, 1), where every function is defined and no shortcut for large arguments is taken.
     for (std::int64_t i = 0; i < rate_values; ++i) x[i] = (static_cast<T>(i) + T(0.5)) / static_cast<T>(rate_values);
-    for (std::int64_t r = 0; r < repeats; ++r) apply_elementary(id, x.data(), y.data(), rate_values);
+    for (std::int64_t r = 0; r < repeats; ++r) apply_elementary(function, x.data(), y.data(), rate_values);
     return repeats * rate_values;
 }
 

@@ -35,7 +35,7 @@ struct LikelihoodTerms {
 
     // `weight` is the sum of the row weights.
     LikelihoodTerms(const Likelihood& likelihood, double weight)
-        : kind(likelihood.kind), terms(weight * static_cast<double>(likelihood.variance.size())) {
+        : kind(likelihood.kind), terms(weight * static_cast<double>(likelihood.noise_variance().size())) {
         visit(kind, [&](auto own) {
             for (const double value : own.parameters(likelihood)) parameters.push_back(static_cast<T>(value));
             constant = weight * own.constant(likelihood);

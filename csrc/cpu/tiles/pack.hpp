@@ -73,8 +73,7 @@ inline void apply_map(const FixedMap& map, const double* below, double* out, std
 // Runs the fixed part of a model over rows of data and fills their tiles.
 class Packer {
 public:
-    Packer(const Plan& plan, const Network& network, const std::optional<Network>& companion)
-        : plan_(plan), fixed_(FixedPart::make(plan, network, companion)) {}
+    Packer(const Plan& plan, const ModelSpec& spec) : plan_(plan), fixed_(FixedPart::make(plan, spec)) {}
 
     // Fills all tiles; `likelihood` says how targets are laid out, and is not read when data.targets is null.
     template <class T>

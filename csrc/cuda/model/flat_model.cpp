@@ -102,14 +102,13 @@ template <class T>
 FlatModel<T>::~FlatModel() = default;
 
 template <class T>
-FlatModel<T> flatten(const Network& network, const std::optional<Network>& companion, const Likelihood& likelihood,
-                     const DataView<T>& data, InputSource inputs, std::int64_t workspace_bytes) {
+FlatModel<T> flatten(const ModelSpec& spec, const DataView<T>& data, InputSource inputs, std::int64_t workspace_bytes) {
     using namespace flattening;
-    FlatModel<T> flat(Plan::make(network, companion.has_value()));
-    flat.variance = likelihood.variance;
+    FlatModel<T> flat(Plan::make(spec.network, spec.companion.has_value()));
+    flat.variance = spec.likelihood.noise_variance();
     const Plan& plan = *flat.plan;
     flat.activation = plan.activation;
-    flat.likelihood = likelihood.kind;
+    flat.likelihood = spec.likelihood.kind;
     flat.dim = narrowed(plan.dim, "parameters");
     flat.n_outputs = narrowed(plan.n_outputs, "outputs");
     visit(plan.activation, [&](auto zeta) { flat.keeps_pre = !decltype(zeta)::from_value; });
@@ -118,9 +117,9 @@ FlatModel<T> flatten(const Network& network, const std::optional<Network>& compa
 
     double weight = 0.0;
     for (std::int64_t r = 0; r < data.n_rows; ++r) weight += data.row_weights[r];
-    visit(likelihood.kind, [&](auto kind) {
-        for (const double value : kind.parameters(likelihood)) flat.parameters.push_back(static_cast<T>(value));
-        flat.constant = weight * kind.constant(likelihood);
+    visit(spec.likelihood.kind, [&](auto kind) {
+        for (const double value : kind.parameters(spec.likelihood)) flat.parameters.push_back(static_cast<T>(value));
+        flat.constant = weight * kind.constant(spec.likelihood);
     });
 
     // All rows in one tile if they fit, else in the fewest tiles that do.
@@ -133,7 +132,7 @@ FlatModel<T> flatten(const Network& network, const std::optional<Network>& compa
     std::int64_t tiles = (data.n_rows + fits - 1) / fits;
     if (tiles > most_slabs) tiles = (tiles + most_slabs - 1) / most_slabs * most_slabs;  // as many in each slab
     const TileLayout layout(plan, tile_stride((data.n_rows + tiles - 1) / tiles),
-                            targets_per_row(likelihood.kind, plan.n_outputs), true);
+                            targets_per_row(spec.likelihood.kind, plan.n_outputs), true);
     flat.n_rows = narrowed(data.n_rows, "rows");
     flat.n_tiles = narrowed((data.n_rows + layout.stride - 1) / layout.stride, "tiles");
     flat.tile_size = narrowed(layout.size, "values of a tile");
@@ -145,23 +144,22 @@ FlatModel<T> flatten(const Network& network, const std::optional<Network>& compa
         flat.layers[l].offsets = static_cast<int>(layout.offsets[l]);
     }
     flat.tiles.resize(static_cast<std::size_t>(flat.n_tiles * layout.size));
-    const std::int64_t n_targets = targets_per_row(likelihood.kind, plan.n_outputs);
+    const std::int64_t n_targets = targets_per_row(spec.likelihood.kind, plan.n_outputs);
     for (std::int64_t t = 0; t < flat.n_tiles; ++t) {
         const std::int64_t start = t * layout.stride, rows = std::min(layout.stride, data.n_rows - start);
         fill_targets(data, n_targets, layout, start, rows, up_to_four(rows), flat.tiles.data() + t * layout.size);
     }
     narrowed(plan.layers.front().n_constant() * layout.stride, "inputs of a tile");
-    flat.fixed = FixedPart::make(plan, network, companion);
+    flat.fixed = FixedPart::make(plan, spec);
     flat.inputs = std::move(inputs);
     if (std::is_same_v<T, float> && flat.inputs.matrix.type == InputType::doubles)
         flat.inputs.matrix.type = InputType::rounded_doubles;
     return flat;
 }
 
-#define PATRAC_INSTANTIATE(T)                                                                          \
-    template struct FlatModel<T>;                                                                      \
-    template FlatModel<T> flatten<T>(const Network&, const std::optional<Network>&, const Likelihood&, \
-                                     const DataView<T>&, InputSource, std::int64_t);
+#define PATRAC_INSTANTIATE(T)     \
+    template struct FlatModel<T>; \
+    template FlatModel<T> flatten<T>(const ModelSpec&, const DataView<T>&, InputSource, std::int64_t);
 PATRAC_INSTANTIATE(float)
 PATRAC_INSTANTIATE(double)
 #undef PATRAC_INSTANTIATE

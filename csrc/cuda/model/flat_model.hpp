@@ -3,14 +3,13 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "cuda/model/input_matrix.hpp"
 #include "model/data_view.hpp"
 #include "model/fixed_part.hpp"
-#include "model/network.hpp"
+#include "model/model_spec.hpp"
 #include "model/plan.hpp"
 #include "shared/activation.hpp"
 #include "shared/likelihood.hpp"
@@ -86,7 +85,6 @@ using DataSets = std::vector<std::shared_ptr<const FlatModel<T>>>;
 // Tiles hold as many rows as let a chain's work fit `workspace_bytes`, if any number does, else as many as let the
 // activations fit.
 template <class T>
-FlatModel<T> flatten(const Network& network, const std::optional<Network>& companion, const Likelihood& likelihood,
-                     const DataView<T>& data, InputSource inputs, std::int64_t workspace_bytes);
+FlatModel<T> flatten(const ModelSpec& spec, const DataView<T>& data, InputSource inputs, std::int64_t workspace_bytes);
 
 }  // namespace patrac

@@ -47,7 +47,8 @@ private:
         switch (source_.matrix.type) {
             case InputType::bytes: copy_as(values.data()); break;
             case InputType::floats: copy_as(reinterpret_cast<float*>(values.data())); break;
-            default: copy_as(reinterpret_cast<double*>(values.data()));
+            case InputType::doubles:
+            case InputType::rounded_doubles: copy_as(reinterpret_cast<double*>(values.data())); break;
         }
         device_->wait();
         return values;

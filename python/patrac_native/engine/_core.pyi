@@ -1,6 +1,6 @@
 """Types of the compiled core."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -31,6 +31,26 @@ def standard_normals32(
 def standard_normals64(
     *, seed: int, chain: int, step: int, purpose: Purpose, steps: int, count: int, level: str
 ) -> _Float64: ...
+
+def activations() -> list[str]: ...
+def likelihoods() -> list[str]: ...
+def kernels() -> list[str]: ...
+
+class ModelSpec:
+    """What a model is compiled from: network, Bayesian parameters, likelihood."""
+
+    def __init__(
+        self,
+        *,
+        activation: str,
+        weights: Sequence[_Float64],
+        biases: Sequence[_Float64],
+        weight_masks: Sequence[npt.NDArray[np.bool_]],
+        bias_masks: Sequence[npt.NDArray[np.bool_]],
+        companion: tuple[Sequence[_Float64], Sequence[_Float64]] | None,
+        likelihood: str,
+        likelihood_parameters: Mapping[str, _Float64],
+    ) -> None: ...
 
 class Phase:
     def __init__(
@@ -72,15 +92,8 @@ class _Model(Generic[T]):
 
     def __init__(
         self,
+        spec: ModelSpec,
         *,
-        activation: str,
-        weights: Sequence[_Float64],
-        biases: Sequence[_Float64],
-        weight_masks: Sequence[npt.NDArray[np.bool_]],
-        bias_masks: Sequence[npt.NDArray[np.bool_]],
-        companion: tuple[Sequence[_Float64], Sequence[_Float64]] | None,
-        likelihood: str,
-        variance: _Float64,
         inputs: npt.NDArray[T] | npt.NDArray[np.uint8],
         targets: _Float64,
         row_weights: _Float64,
@@ -176,7 +189,7 @@ class DeviceTensor:
     def fetch(self) -> npt.NDArray[Any]: ...
     def dlpack(self, versioned: bool) -> Any: ...
 
-MOST_DEVICE_LAYERS: int
+MAX_DEVICE_LAYERS: int
 ALL_STREAMS: int
 
 class DeviceInputs:
@@ -211,16 +224,9 @@ class _DataSet(Generic[T]):
 
     def __init__(
         self,
+        spec: ModelSpec,
         *,
         device: str,
-        activation: str,
-        weights: Sequence[_Float64],
-        biases: Sequence[_Float64],
-        weight_masks: Sequence[npt.NDArray[np.bool_]],
-        bias_masks: Sequence[npt.NDArray[np.bool_]],
-        companion: tuple[Sequence[_Float64], Sequence[_Float64]] | None,
-        likelihood: str,
-        variance: _Float64,
         inputs: npt.NDArray[Any] | DeviceInputs,
         targets: _Float64,
         row_weights: _Float64,

@@ -9,7 +9,7 @@ from patrac_native.engine import _core
 # Prefix of devices emulated by host threads, for tests: "emulated:4" has blocks of four threads.
 EMULATED = "emulated:"
 # The largest number of layers of weights that a device runs.
-MAX_DEVICE_LAYERS: int = _core.MOST_DEVICE_LAYERS
+MAX_DEVICE_LAYERS: int = _core.MAX_DEVICE_LAYERS
 
 
 def device_status(device: str = "cuda") -> dict[str, Any]:

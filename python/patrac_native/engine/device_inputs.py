@@ -81,7 +81,7 @@ def import_device_inputs(
     if hasattr(X, "detach") and hasattr(X, "cpu"):
         X = X.detach()  # torch does not export tensors that require grad
     device = _device_of(X)
-    if device is None or n_layers > _core.MOST_DEVICE_LAYERS:
+    if device is None or n_layers > _core.MAX_DEVICE_LAYERS:
         return None
     interface = None if place_of(X) is not None else X.__cuda_array_interface__
     if _dtype_name(X, interface) not in _DEVICE_DTYPES or not _core.device_status(device)["usable"]:

@@ -47,10 +47,10 @@ class ModelSpec:
     likelihood: str
     likelihood_parameters: Mapping[str, FloatArray]
 
-    def arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments of the core's model constructors, which reject unknown parameters."""
-        own = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {"variance": np.empty(0), **own.pop("likelihood_parameters"), **own}
+    @cached_property
+    def core(self) -> _core.ModelSpec:
+        """The specification as the core takes it, which rejects unknown names and parameters."""
+        return _core.ModelSpec(**{field.name: getattr(self, field.name) for field in fields(self)})
 
 
 def host_model(
@@ -92,7 +92,7 @@ def host_model(
     """
     build: Any = _core.Model32 if dtype == np.float32 else _core.Model64
     model: CoreModel = build(
-        **spec.arguments(),
+        spec.core,
         targets=targets,
         row_weights=row_weights,
         inputs=X if X.dtype in (dtype, np.uint8) and _is_strided(X) else cast_checked(X, dtype, "X"),
@@ -187,7 +187,7 @@ class CompiledModels:
         X = self.inputs.for_device(device)
         build: Any = _core.DataSet32 if self.dtype == np.float32 else _core.DataSet64
         data_set: DataSet = build(
-            **self.spec.arguments(),
+            self.spec.core,
             targets=self.targets,
             row_weights=self.row_weights,
             inputs=X if isinstance(X, _core.DeviceInputs) or X.flags.forc else np.ascontiguousarray(X),
