@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "cpu/chain/concepts.hpp"
 #include "cpu/chain/crank_nicolson.hpp"
 #include "cpu/chain/elliptical_slice.hpp"
 #include "cpu/chain/independent.hpp"
@@ -26,11 +27,11 @@
 
 namespace patrac::PATRAC_LEVEL {
 
-template <class T, class Target, class Transition>
+template <class T, Target<T> Sampled, Transition<T, Sampled> Kernel>
 class Chain final : public ChainTask {
 public:
     // config and buffers are shared by all chains of a run and outlive them.
-    Chain(Target target, const RunConfig& config, const RunBuffers<T>& buffers, std::int64_t index)
+    Chain(Sampled target, const RunConfig& config, const RunBuffers<T>& buffers, std::int64_t index)
         : config_(config),
           out_(buffers),
           target_(std::move(target)),
@@ -73,7 +74,7 @@ public:
         return schedule_.warmup_steps_left() + (config_.draws - draws_) * config_.thin - steps_since_draw_;
     }
 
-    std::int64_t side_by_side() const override { return Target::side_by_side; }
+    std::int64_t side_by_side() const override { return Sampled::side_by_side; }
 
     void advance(std::span<ChainTask* const> group, double seconds, const std::atomic<bool>& stop) override {
         using Clock = std::chrono::steady_clock;
@@ -109,7 +110,7 @@ private:
         out_.warmup_nonfinite[index_] = warmup_nonfinite_;
     }
 
-    StateOf<T, Target>& current() { return states_[at_]; }
+    StateOf<T, Sampled>& current() { return states_[at_]; }
 
     void step() {
         const bool sampling = schedule_.sampling();
@@ -140,7 +141,7 @@ private:
 
     // Of the state, where a transition that has no need of it leaves it to those who look.
     void find_log_likelihood() {
-        if constexpr (!Transition::finds_log_likelihood) target_.evaluate(current(), false);
+        if constexpr (!Kernel::finds_log_likelihood) target_.evaluate(current(), false);
     }
 
     // The full draw that goes with the state, whose parameters beyond the chain's own are drawn at the step just made.
@@ -208,12 +209,12 @@ private:
 
     const RunConfig& config_;
     const RunBuffers<T>& out_;
-    Target target_;
+    Sampled target_;
     const std::int64_t index_;
     Schedule schedule_;
-    Transition transition_;
-    StateOf<T, Target> states_[2];  // where the chain is, and where it may go
-    unsigned at_ = 0;               // which of them it is at
+    Kernel transition_;
+    StateOf<T, Sampled> states_[2];  // where the chain is, and where it may go
+    unsigned at_ = 0;                // which of them it is at
     StepNoise<T> noise_;
     AlignedArray<T> output_noise_;
     AlignedArray<T> full_theta_;  // (full_dim,): the draw that goes with the state, once completed
@@ -234,22 +235,28 @@ private:
 };
 
 // Runs one chain for each row of buffers.init on its own target; make_target() builds one.
-template <class T, class Transition, class MakeTarget>
+template <class T, class Kernel, class MakeTarget>
 bool run_transition(const MakeTarget& make_target, const RunConfig& config, const RunBuffers<T>& buffers,
                     const Monitor& monitor) {
     std::vector<std::unique_ptr<ChainTask>> chains;
     for (std::int64_t c = 0; c < config.chains; ++c)
         chains.push_back(
-            std::make_unique<Chain<T, decltype(make_target()), Transition>>(make_target(), config, buffers, c));
+            std::make_unique<Chain<T, decltype(make_target()), Kernel>>(make_target(), config, buffers, c));
     return run_schedule(chains, config.threads, buffers.warmup_stable, monitor);
 }
 
 template <class T, class MakeTarget>
 bool run_targets(const MakeTarget& make_target, const RunConfig& config, const RunBuffers<T>& buffers,
                  const Monitor& monitor) {
-    if (config.kernel == KernelKind::elliptical_slice)
-        return run_transition<T, EllipticalSlice<T>>(make_target, config, buffers, monitor);
-    return run_transition<T, CrankNicolson<T>>(make_target, config, buffers, monitor);
+    switch (config.kernel) {
+        case KernelKind::pcn:
+        case KernelKind::pcnl:
+        case KernelKind::mgrad: return run_transition<T, CrankNicolson<T>>(make_target, config, buffers, monitor);
+        case KernelKind::elliptical_slice:
+            return run_transition<T, EllipticalSlice<T>>(make_target, config, buffers, monitor);
+        case KernelKind::exact: break;
+    }
+    throw std::invalid_argument("kernel: independent draws need a diagonal quadratic log-likelihood");
 }
 
 }  // namespace patrac::PATRAC_LEVEL

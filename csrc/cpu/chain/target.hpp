@@ -1,18 +1,4 @@
-// What a chain samples: log-likelihood and gradient at a point, from tiles of data or from a quadratic form.
-//
-// A target serves one thread at a time. It has
-//   Kept                      what it keeps with a point beside l and g
-//   side_by_side              chains that one thread had better step in turn
-//   evaluate(state, gradient) l and, if asked, g of state.theta
-//   make_kept()               room for it
-//   dim(), full_dim()         of the chain and of a kept draw
-//   terms()                   of a Gaussian likelihood
-//   prior_variance(given)     of the chain's coordinates, (dim,), `given` being theta's
-//   complete(state, w, theta) writes a kept draw, (full_dim,), and returns its log-likelihood; w: output_normals()
-//                             standard normals
-//   set_variance(state, ..)   another noise variance, with what it changes of the state
-// A transition written for one target may do without evaluate(), which then serves those who look at l alone
-// (Transition::finds_log_likelihood): cpu/chain/diagonal_crank_nicolson.hpp.
+// Targets (cpu/chain/concepts.hpp): log-likelihood and gradient from tiles of data or from a quadratic form.
 #pragma once
 
 #include <algorithm>
@@ -152,9 +138,10 @@ public:
     }
 
     void evaluate(State<T, Nothing>& state, bool gradient) const {
-        this->evaluate_with(state, gradient, [this](std::int64_t i, Vec<double> at) __attribute__((always_inline)) {
-            return load<Vec<double>>(curvature_.data() + i) * at;
-        });
+        this->evaluate_with(
+            state, gradient, [this](std::int64_t i, Vec<double> at) __attribute__((always_inline)) {
+                return load<Vec<double>>(curvature_.data() + i) * at;
+            });
     }
 
     const double* prior_variance(const double*) const { return ones_.data(); }
@@ -237,9 +224,10 @@ public:
                     fma(broadcast<D>(static_cast<double>(state.theta[i])), load<D>(matrix_.data() + i * row_ + j), sum);
             store<D>(bend_.data() + j, sum);
         }
-        this->evaluate_with(state, gradient, [this](std::int64_t i, Vec<double>) __attribute__((always_inline)) {
-            return load<Vec<double>>(bend_.data() + i);
-        });
+        this->evaluate_with(
+            state, gradient, [this](std::int64_t i, Vec<double>) __attribute__((always_inline)) {
+                return load<Vec<double>>(bend_.data() + i);
+            });
     }
 
 private:

@@ -1,0 +1,60 @@
+// What a chain is made of: the members that it calls of a target and of a transition.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+
+#include "cpu/chain/noise.hpp"
+#include "cpu/chain/state.hpp"
+#include "cpu/tiles/likelihood.hpp"
+#include "shared/kernels.hpp"
+
+namespace patrac::PATRAC_LEVEL {
+
+// What a chain samples: log-likelihood l and its gradient g at a point. A target serves one thread at a time.
+//   Kept                      what it keeps with a point beside l and g
+//   side_by_side              chains that one thread had better step in turn
+//   evaluate(state, gradient) l and, if asked, g of state.theta
+//   make_kept()               room for what it keeps
+//   dim(), full_dim()         of the chain and of a kept draw
+//   output_normals()          standard normals that complete() takes
+//   terms()                   of a Gaussian likelihood
+//   prior_variance(given)     of the chain's coordinates, (dim,), `given` being theta's
+//   complete(state, w, theta) writes a kept draw, (full_dim,), and returns its log-likelihood
+//   set_variance(state, ..)   another noise variance, with what it changes of the state
+// A transition written for one target may do without evaluate(), which then serves those who read l alone
+// (Transition::finds_log_likelihood): cpu/chain/diagonal_crank_nicolson.hpp.
+template <class X, class T>
+concept Target = requires(X target, const X given, State<T, typename X::Kept> state, const T* w, T* theta,
+                          const double* prior_variance, double variance, bool gradient) {
+    { X::side_by_side } -> std::convertible_to<std::int64_t>;
+    { target.evaluate(state, gradient) } -> std::same_as<void>;
+    { given.make_kept() } -> std::same_as<typename X::Kept>;
+    { given.dim() } -> std::same_as<std::int64_t>;
+    { given.full_dim() } -> std::same_as<std::int64_t>;
+    { given.output_normals() } -> std::same_as<std::int64_t>;
+    { given.terms() } -> std::convertible_to<GaussianTerms>;
+    { given.prior_variance(prior_variance) } -> std::same_as<const double*>;
+    { target.complete(state, w, theta) } -> std::same_as<double>;
+    { target.set_variance(state, variance, gradient) } -> std::same_as<void>;
+};
+
+// A step that leaves the posterior of a target invariant.
+//   finds_log_likelihood      whether a step leaves l in the state
+//   uses_gradient()           whether it needs g there
+//   set_step_size(step_size)  beta of pCN, delta of the gradient kernels
+//   start(state, ..)          evaluates the starting point; false if it is not finite
+//   step(current, proposed, ..) makes the step; where it moved, the new point is in `proposed`
+template <class X, class T, class Sampled>
+concept Transition = Target<Sampled, T> &&
+    std::constructible_from<X, KernelKind, const double*, std::int64_t, double> &&
+    requires(X transition, const X given, StateOf<T, Sampled> state, const StateOf<T, Sampled> current, Sampled target,
+             const PhiloxRoundKeys keys, StepNoise<T> noise, std::int64_t step, double step_size, bool accept_all) {
+    { X::finds_log_likelihood } -> std::convertible_to<bool>;
+    { given.uses_gradient() } -> std::same_as<bool>;
+    { transition.set_step_size(step_size) } -> std::same_as<void>;
+    { transition.start(state, target, keys) } -> std::same_as<bool>;
+    { transition.step(current, state, target, noise, step, accept_all) } -> std::same_as<Outcome>;
+};
+
+}  // namespace patrac::PATRAC_LEVEL

@@ -1,0 +1,103 @@
+"""A likelihood, activation, kernel or elementary function that is missing somewhere in the core does not compile."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from patrac_native.engine import _core
+
+ROOT = Path(__file__).parents[1] / "csrc"
+# Headers with an enum, its table of names and what dispatches on it.
+HEADERS = {
+    "Activation": ("shared/activation.hpp", _core.activations()),
+    "LikelihoodKind": ("shared/likelihood.hpp", _core.likelihoods()),
+    "KernelKind": ("shared/kernels.hpp", _core.kernels()),
+}
+INCLUDED = ("shared/activation.hpp", "shared/likelihood.hpp", "shared/crank_nicolson.hpp")
+
+
+def compile_with(folder: Path, header: str, text: str) -> subprocess.CompletedProcess[str]:
+    """Compile the shared headers, `text` in place of one of them."""
+    compiler = shutil.which(os.environ.get("CXX", "g++"))
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    (folder / header).parent.mkdir(parents=True, exist_ok=True)
+    (folder / header).write_text(text)
+    includes = "".join(f'#include "{name}"\n' for name in INCLUDED)
+    # Calls of the templates, which otherwise are not compiled.
+    use = """
+    namespace patrac::plain {
+    int use(Activation zeta, LikelihoodKind kind, KernelKind kernel) {
+        const auto one = [](auto) { return 1; };
+        return visit(zeta, one) + visit(kind, one) + (shrink_of(kernel, 0.5, 1.0) > 0.0);
+    }
+    }
+    """
+    source = folder / "all.cpp"
+    source.write_text(f"#define PATRAC_LEVEL plain\n#define PATRAC_VECTOR_BYTES 16\n{includes}{use}")
+    command = [compiler, "-std=c++20", "-fsyntax-only", "-Wno-psabi", "-Wall", "-Werror=switch"]
+    return subprocess.run(
+        [*command, "-I", str(folder), "-I", str(ROOT), str(source)], capture_output=True, text=True, check=False
+    )
+
+
+def removals() -> list[tuple[str, str, str]]:
+    """Return (header, what is removed, the header without it), of the last of each enum's names."""
+    found = []
+    for enum, (header, names) in HEADERS.items():
+        text = (ROOT / header).read_text()
+        for name in names[-1:]:
+            for what, pattern in (
+                ("enumerator", rf"(?<=[{{ ]){name}(, |(?= \}}))"),
+                ("name", rf"\{{{enum}::{name}, [^{{}}]*(\{{[^{{}}]*\}})?\}},?"),
+                ("case", rf"case {enum}::{name}:( return [^;]*;)?"),
+            ):
+                # The enumerator is the one in the list of the enum.
+                scope = (
+                    re.search(rf"enum class {enum} [^;]*;", text)
+                    if what == "enumerator"
+                    else re.search(r"(?s).*", text)
+                )
+                assert scope
+                part, count = re.subn(pattern, "", scope[0], count=1)
+                if count == 0 and what == "case":
+                    continue  # no switch over this enum in its own header
+                assert count == 1, (header, name, what)
+                found.append((header, f"{what} of {name}", text[: scope.start()] + part + text[scope.end() :]))
+    return found
+
+
+def test_the_headers_compile(tmp_path: Path) -> None:
+    header = INCLUDED[0]
+    built = compile_with(tmp_path, header, (ROOT / header).read_text())
+    assert built.returncode == 0, built.stderr
+
+
+@pytest.mark.parametrize(("header", "what", "text"), [pytest.param(*each, id=each[1]) for each in removals()])
+def test_a_removed_registration_does_not_compile(header: str, what: str, text: str, tmp_path: Path) -> None:
+    built = compile_with(tmp_path, header, text)
+    assert built.returncode != 0, what
+    assert "error" in built.stderr
+
+
+def test_a_kernel_without_a_move_does_not_compile(tmp_path: Path) -> None:
+    header = "shared/crank_nicolson.hpp"
+    text = (ROOT / header).read_text()
+    for kernel in _core.kernels():
+        changed, count = re.subn(rf"case KernelKind::{kernel}:( return [^;]*;| break;)?", "", text)
+        assert count == 1, kernel
+        assert compile_with(tmp_path / kernel, header, changed).returncode != 0, kernel
+
+
+def test_an_unknown_name_is_refused() -> None:
+    arguments = {"activation": "tanh", "likelihood": "bernoulli", "likelihood_parameters": {}}
+    empty = {"weights": [], "biases": [], "weight_masks": [], "bias_masks": [], "companion": None}
+    for key in ("activation", "likelihood"):
+        with pytest.raises(ValueError, match="the compiled core has no 'cosine'"):
+            _core.ModelSpec(**{**arguments, **empty, key: "cosine"})
