@@ -13,11 +13,12 @@ import numpy.typing as npt
 
 import patrac_native as pn
 import reference
+from patrac_native.network import activations
 
 ARCHITECTURES = ("full", "mix", "mix_by_layer", "out", "sep", "sep_by_layer", "custom")
 NEEDS_HIDDEN = tuple(name for name in ARCHITECTURES if name not in ("full", "custom"))
 LIKELIHOODS = ("gaussian", "gaussian_by_output", "categorical", "categorical_scale", "bernoulli")
-ACTIVATIONS = ("tanh", "relu", "gelu", "silu", "sigmoid")
+ACTIVATIONS = tuple(activations.ACTIVATIONS)
 
 
 def rng_of(*key: object) -> np.random.Generator:
@@ -63,7 +64,7 @@ def architecture(name: str, rng: np.random.Generator, net: pn.Network) -> Any:
         return random_masks(rng, net)
     if name == "out":
         return pn.Out(int(rng.integers(1, hidden[-1] + 1)))
-    kind = pn.Mix if name.startswith("mix") else pn.Sep
+    kind = {"mix": pn.Mix, "sep": pn.Sep}[name.removesuffix("_by_layer")]
     if name.endswith("by_layer"):
         return kind([int(rng.integers(1, width + 1)) for width in hidden])
     return kind(int(rng.integers(1, min(hidden) + 1)))
@@ -90,7 +91,9 @@ def random_data(name: str, rng: np.random.Generator, n: int, d: int, m: int) -> 
     if name.startswith("categorical"):
         scale = 50.0 if name == "categorical_scale" else None
         return Data(pn.Categorical(scale), X, rng.integers(0, m, n), weight)
-    return Data(pn.Bernoulli(), X, rng.integers(0, 2, (n, m)), weight)
+    if name == "bernoulli":
+        return Data(pn.Bernoulli(), X, rng.integers(0, 2, (n, m)), weight)
+    raise ValueError(f"no data for the likelihood {name!r}")
 
 
 @dataclass

@@ -26,7 +26,7 @@ def activation(name: str, z: Array) -> Array:
     if name == "gelu":
         return z * 0.5 * (1 + ERF(z / math.sqrt(2)))
     sigmoid = np.exp(-np.logaddexp(0, -z))
-    return sigmoid if name == "sigmoid" else z * sigmoid
+    return {"sigmoid": sigmoid, "silu": z * sigmoid}[name]
 
 
 def activation_slope(name: str, z: Array) -> Array:
@@ -39,7 +39,7 @@ def activation_slope(name: str, z: Array) -> Array:
         return 0.5 * (1 + ERF(z / math.sqrt(2))) + z * np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
     sigmoid = np.exp(-np.logaddexp(0, -z))
     slope = sigmoid * (1 - sigmoid)
-    return slope if name == "sigmoid" else sigmoid + z * slope
+    return {"sigmoid": slope, "silu": sigmoid + z * slope}[name]
 
 
 def rank_nodes(net: pn.Network) -> list[list[int]]:
@@ -219,6 +219,7 @@ def log_likelihood(likelihood: Any, f: Array, y: Array, row_weights: Array) -> f
         elif isinstance(likelihood, pn.Bernoulli):
             term = sum(-math.log1p(math.exp(-abs(v))) + min(v, 0) for v in np.where(y[r] == 1, f[r], -f[r]))
         else:
+            assert isinstance(likelihood, pn.Gaussian)
             variance = np.full(f.shape[1], likelihood.variance)
             term = sum(
                 -((y[r, c] - f[r, c]) ** 2) / (2 * variance[c]) - 0.5 * math.log(2 * math.pi * variance[c])
@@ -237,6 +238,7 @@ def output_slope(likelihood: Any, f: Array, y: Array, row_weights: Array) -> Arr
     elif isinstance(likelihood, pn.Bernoulli):
         slope = y - np.exp(-np.logaddexp(0, -f))
     else:
+        assert isinstance(likelihood, pn.Gaussian)
         slope = (y - f) / likelihood.variance
     return slope * row_weights[:, None]
 

@@ -205,8 +205,6 @@ def test_accepted_targets() -> None:
     assert labels.dtype == np.int64
     assert labels.tolist() == [0, 2, 1]
     assert Categorical().check_targets([[0], [2], [1]], 3, 3).tolist() == [0, 2, 1]  # a column, as from a data frame
-    assert (Gaussian(1.0).n_outputs_needed(y), Categorical().n_outputs_needed([0, 3, 1])) == (1, 4)
-    assert (Bernoulli().n_outputs_needed(np.ones((5, 2))), Categorical().n_outputs_needed([0, 0])) == (2, 2)
 
 
 @pytest.mark.parametrize(

@@ -29,11 +29,13 @@ from patrac_native.model.likelihoods import Bernoulli, Categorical, Gaussian, Li
 from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.model.posterior import Posterior
 from patrac_native.model.prior import TraceClassPrior
+from patrac_native.model.registries import check_registries
 from patrac_native.network.network import Network, TrainingHistory
 from patrac_native.sampling.sampler import sample, sample_many
 from patrac_native.sampling.warmup import Phase, Warmup, default_warmup, paper_warmup
 from patrac_native.training.training import train
 
+check_registries()
 __version__ = _version("patrac_native")
 
 __all__ = [

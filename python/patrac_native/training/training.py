@@ -189,7 +189,8 @@ def train(
     weights, biases = unpack(best.theta.double().numpy(), sizes)
     data_loss = -float(likelihood.log_likelihood(Network(weights, biases, activation).predict(inputs), targets))
     constant_loss = -likelihood.constant_log_likelihood(targets)
-    _warn_if_needed(stopped, best, losses, data_loss, constant_loss)
+    for note in _notes(stopped, best, losses, data_loss, constant_loss):
+        warnings.warn(note, UserWarning, stacklevel=2)
     chosen = settings["optimizer"]
     recorded = {
         **settings,
@@ -269,31 +270,25 @@ def _descend(
     return losses, best, stopped
 
 
-def _warn_if_needed(
+def _notes(
     stopped: StopReason, best: _Best, losses: Sequence[float], data_loss: float, constant_loss: float
-) -> None:
-    """Warn of an early end and of a poor fit, each with what to do."""
+) -> Iterator[str]:
+    """Say what ended early and what fits poorly, each with what to do."""
     if stopped == "non-finite":
-        warnings.warn(
+        yield (
             f"train: the loss became {losses[-1]} in epoch {len(losses) - 1}; the best parameters, of epoch "
-            f"{best.epoch} with loss {best.loss:.6g}, are returned. Lower learning_rate or standardise X and y.",
-            UserWarning,
-            stacklevel=3,
+            f"{best.epoch} with loss {best.loss:.6g}, are returned. Lower learning_rate or standardise X and y."
         )
     if stopped == "interrupted":
-        warnings.warn(
+        yield (
             f"train: interrupted after {len(losses)} epochs; the best parameters, of epoch {best.epoch} with loss "
-            f"{best.loss:.6g}, are returned.",
-            UserWarning,
-            stacklevel=3,
+            f"{best.loss:.6g}, are returned."
         )
     if data_loss >= constant_loss:
-        warnings.warn(
+        yield (
             f"train: the fit is poor: its negative log-likelihood {data_loss:.6g} is no better than "
             f"{constant_loss:.6g}, that of the best constant predictor. Standardise X and y, change learning_rate, "
-            "raise patience or max_epochs, or lower l2.",
-            UserWarning,
-            stacklevel=3,
+            "raise patience or max_epochs, or lower l2."
         )
 
 

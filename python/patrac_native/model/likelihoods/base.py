@@ -71,11 +71,6 @@ class Likelihood(Complete, abstract=True):
             If the shape is wrong or an entry is not allowed (the first bad row is named).
         """
 
-    def n_outputs_needed(self, y: npt.ArrayLike) -> int:
-        """Return the number of outputs m that a network needs for these targets."""
-        shape = np.shape(y)
-        return int(shape[1]) if len(shape) > 1 else 1
-
     @abstractmethod
     def log_likelihood_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:
         """Evaluate the normalised log density of every row, unweighted and unscaled.

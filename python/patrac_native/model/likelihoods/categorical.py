@@ -62,10 +62,6 @@ class Categorical(Likelihood):
                 )
         return values.astype(np.int64)
 
-    def n_outputs_needed(self, y: npt.ArrayLike) -> int:
-        """Return the number of classes, max(y) + 1 and at least 2."""
-        return max(2, int(np.max(as_real_array(y, "y", ENCODE_LABELS), initial=0)) + 1)
-
     def log_likelihood_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:
         """Return log softmax(f) at each row's label: f (..., n, m) and y (n,) to (..., n)."""
         outputs = np.asarray(f, dtype=np.float64)

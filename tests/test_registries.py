@@ -1,0 +1,213 @@
+"""Registries: what is registered in one place alone fails loudly, and what is registered is exercised by tests."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import patrac_native as pn
+import problems
+from patrac_native.engine import _core
+from patrac_native.model.architectures import ARCHITECTURES, architecture_from_dict
+from patrac_native.model.kernels import KERNELS, kernel_from_dict
+from patrac_native.model.likelihoods import LIKELIHOODS, RealLikelihood
+from patrac_native.model.registries import check_registries
+from patrac_native.network.activations import ACTIVATIONS
+from patrac_native.studies.floor import measure_rate
+from patrac_native.validation.complete import by_name
+
+TABLES: dict[str, dict[str, Any]] = {"activations": ACTIVATIONS, "likelihoods": LIKELIHOODS, "kernels": KERNELS}
+ENTRIES = [(table, name) for table, registry in TABLES.items() for name in registry]
+
+
+@pytest.mark.parametrize(("table", "name"), ENTRIES)
+def test_a_name_that_python_lacks_is_an_import_error(table: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(TABLES[table], name)
+    with pytest.raises(ImportError, match=f"the core's {table[:-1]} {name} is in no registry of Python"):
+        check_registries()
+
+
+@pytest.mark.parametrize(("table", "name"), ENTRIES)
+def test_a_name_that_the_core_lacks_is_an_import_error(table: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = [known for known in getattr(_core, table)() if known != name]
+    monkeypatch.setattr(_core, table, lambda: left)
+    with pytest.raises(ImportError, match=f"the {table[:-1]} {name} is unknown to the core"):
+        check_registries()
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_name_without_counterpart_is_an_import_error(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TABLES[table], "new", object())
+    with pytest.raises(ImportError, match=f"the {table[:-1]} new is unknown to the core"):
+        check_registries()
+
+
+def test_importing_the_package_compares_the_registries() -> None:
+    """With a core that knows one more kernel, in place before the package is imported."""
+    code = (
+        "import importlib.util as util, sys\n"
+        f"spec = util.spec_from_file_location('patrac_native.engine._core', {_core.__file__!r})\n"
+        "core = util.module_from_spec(spec)\n"
+        "spec.loader.exec_module(core)\n"
+        "known = core.kernels()\n"
+        "core.kernels = lambda: [*known, 'nuts']\n"
+        "sys.modules['patrac_native.engine._core'] = core\n"
+        "import patrac_native\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "ImportError" in done.stderr and "the core's kernel nuts is in no registry" in done.stderr
+
+
+def required(base: type) -> list[str]:
+    """Abstract methods of a base class, and class attributes that it declares without a value."""
+    names = {name for name in dir(base) if getattr(getattr(base, name, None), "__isabstractmethod__", False)}
+    for each in base.__mro__:
+        declared = inspect.get_annotations(each)
+        names |= {name for name, kind in declared.items() if "ClassVar" in str(kind) and not hasattr(base, name)}
+    return sorted(names)
+
+
+COMPLETE: list[tuple[type, type]] = [
+    (pn.Likelihood, pn.Gaussian),
+    (RealLikelihood, pn.Gaussian),
+    (pn.Kernel, pn.MGrad),
+    (pn.Architecture, pn.Mix),
+]
+
+
+@pytest.mark.parametrize(
+    ("base", "complete", "left_out"), [(base, whole, name) for base, whole in COMPLETE for name in required(base)]
+)
+def test_a_class_that_leaves_something_out_cannot_be_defined(base: type, complete: type, left_out: str) -> None:
+    body = {name: inspect.getattr_static(complete, name) for name in required(base)}
+    type("Whole", (base,), dict(body))
+    del body[left_out]
+    with pytest.raises(TypeError, match=f"Partial must define {left_out};"):
+        type("Partial", (base,), body)
+
+
+def test_two_classes_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="Gaussian and Gaussian both have the name 'gaussian'"):
+        by_name((pn.Gaussian, pn.Gaussian))
+
+
+# What is registered is exercised
+
+
+def test_the_problems_of_the_tests_cover_the_registries() -> None:
+    """Tests take architectures, likelihoods and activations from `problems`."""
+    rng = np.random.default_rng(0)
+    net = problems.random_network(rng, (2, 3, 3, 2))
+    posed = {problems.random_data(name, rng, 4, 2, 2).likelihood.name for name in problems.LIKELIHOODS}
+    assert posed == set(LIKELIHOODS)
+    assert {problems.architecture(name, rng, net).name for name in problems.ARCHITECTURES} == set(ARCHITECTURES)
+    assert set(problems.ACTIVATIONS) == set(ACTIVATIONS)
+
+
+def test_every_registered_class_is_public() -> None:
+    for registry in (ARCHITECTURES, LIKELIHOODS, KERNELS):
+        for name, one in registry.items():
+            assert one.name == name and getattr(pn, one.__name__) is one
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_kernel_runs_with_its_defaults(name: str) -> None:
+    """On a posterior that all of them serve, on the CPU and where it says so on a device; and survives its dict."""
+    kernel = KERNELS[name]()
+    assert kernel_from_dict(kernel.to_dict()) == kernel
+    rng = problems.rng_of("registry", name)
+    post = problems.problem(rng, (2, 6, 5, 1), 20, architecture_name="out", dtype="float32").post
+    draws = pn.sample(post, kernel, chains=2, draws=20, warmup=200, seed=1, threads=1)
+    assert np.isfinite(draws.theta).all() and np.ptp(draws.theta, axis=1).min() > 0
+    if kernel.runs_on_devices:
+        there = pn.sample(post, kernel, chains=2, draws=5, warmup=200, seed=1, device="emulated:4")
+        assert np.isfinite(there.theta).all()
+    else:
+        with pytest.raises(ValueError, match=r"Use one of them, or device=\"cpu\""):
+            pn.sample(post, kernel, chains=2, draws=5, warmup=200, seed=1, device="emulated:4")
+
+
+@pytest.mark.parametrize("place", ["cpu", "emulated:4"])
+@pytest.mark.parametrize("name", problems.LIKELIHOODS)
+def test_every_likelihood_runs_from_data_to_predictions(name: str, place: str) -> None:
+    """Sampled, predicted with noise, judged; l of the draws is that of the class's own density."""
+    problem = problems.problem(problems.rng_of("registry", name), (2, 6, 5, 3), 20, likelihood=name)
+    post, likelihood = problem.post, problem.data.likelihood
+    draws = pn.sample(post, pn.MGrad(), chains=2, draws=10, warmup=200, seed=1, device=place, threads=1)
+    f = draws.predict(problem.X)
+    own = likelihood.log_likelihood_rows(f, post.y) @ post.row_weights
+    # Sums of 20 rows and of a network's layers in float64, of numbers of order 10 to 100.
+    np.testing.assert_allclose(draws.stats["log_likelihood"], own, rtol=1e-9, atol=1e-9)
+    y = draws.predictive(problem.X, seed=1)
+    likelihood.check_targets(y[0, 0], 20, 3)
+    if likelihood.targets == "real":
+        with pytest.raises(TypeError):
+            draws.predict_proba(problem.X)
+    else:
+        assert draws.predict_proba(problem.X).min() >= 0
+    assert str(draws.summary(problem.X).verdict())
+    assert post.fit_quality.constant <= 0 or likelihood.targets == "real"
+
+
+@pytest.mark.parametrize("likelihood", [pn.Gaussian(0.3)], ids=repr)
+def test_every_real_likelihood_has_noise_that_is_its_density(likelihood: RealLikelihood) -> None:
+    """Distribution function, quantiles, variance and density of `noise` against `log_likelihood_rows`."""
+    noise = likelihood.noise()
+    u = np.linspace(-4, 4, 33)
+    density = np.exp(likelihood.log_likelihood_rows(noise.scale * u[:, None], np.zeros((33, 1)))) * noise.scale
+    np.testing.assert_allclose(noise.density_shape(u) / noise.mass, density, rtol=1e-13)
+    step = 1e-5
+    # Central differences of a smooth distribution function: step^2 / 6 times its third derivative.
+    slope = (noise.cdf(u + step) - noise.cdf(u - step)) / (2 * step)
+    np.testing.assert_allclose(slope, density, atol=1e-9)
+    for probability in (0.005, 0.25, 0.5, 0.9):
+        assert noise.cdf(np.asarray(noise.quantile(probability))) == pytest.approx(probability, rel=1e-9)
+    f = np.random.default_rng(0).normal(size=(1, 50, 4, 1))
+    y = np.arange(4.0)[:, None]
+    rows = likelihood.log_likelihood_rows(f, y)
+    expected = -np.log(np.exp(rows).mean(axis=(0, 1)))
+    np.testing.assert_allclose(likelihood.nlpd_rows(f, y), expected, rtol=1e-12)
+    np.testing.assert_allclose(RealLikelihood.nlpd_rows(likelihood, f, y), expected, rtol=1e-12)
+
+
+def test_the_noise_of_every_real_likelihood_is_tested() -> None:
+    """The list above holds each class."""
+    mark = test_every_real_likelihood_has_noise_that_is_its_density.pytestmark[0]  # type: ignore[attr-defined]
+    tested = {type(one).name for one in mark.args[1]}
+    assert tested == {name for name, one in LIKELIHOODS.items() if issubclass(one, RealLikelihood)}
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_every_activation_is_the_same_everywhere(name: str) -> None:
+    """NumPy, torch, the engine and the oracle, within roundings of float64 through two layers."""
+    torch = pytest.importorskip("torch")
+    problem = problems.problem(problems.rng_of("registry", name), (2, 6, 5, 3), 20, activation=name)
+    net, X = problem.post.net, problem.X
+    expected = problem.partial.predict(problem.post.theta_map, X)
+    np.testing.assert_allclose(net.predict(X), expected, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(net.to_torch()(torch.tensor(X)).detach().numpy(), expected, rtol=1e-12, atol=1e-13)
+    f = problem.post.network.predict(problem.post.theta_map, X)
+    np.testing.assert_allclose(f, expected, rtol=1e-12, atol=1e-13)
+    assert pn.Network.from_torch(net.to_torch()).activation == name
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_every_architecture_survives_its_dict(name: str) -> None:
+    rng = np.random.default_rng(0)
+    net = problems.random_network(rng, (2, 3, 3, 2))
+    architecture = problems.architecture(name, rng, net)
+    assert architecture_from_dict(architecture.to_dict()) == architecture
+
+
+def test_costs_are_named_after_functions_that_the_core_times() -> None:
+    named = {name for activation in ACTIVATIONS.values() for name in activation.elementary}
+    for likelihood in (pn.Gaussian(1.0), pn.Categorical(), pn.Bernoulli()):
+        named |= set(likelihood.elementary_functions(2))
+    for name in named:
+        assert measure_rate(name, "float32", _core.default_simd_level()) > 0
