@@ -207,7 +207,7 @@ def test_every_architecture_survives_its_dict(name: str) -> None:
 
 def test_costs_are_named_after_functions_that_the_core_times() -> None:
     named = {name for activation in ACTIVATIONS.values() for name in activation.elementary}
-    for likelihood in (pn.Gaussian(1.0), pn.Categorical(), pn.Bernoulli()):
-        named |= set(likelihood.elementary_functions(2))
+    for name in problems.LIKELIHOODS:
+        named |= set(problems.random_data(name, np.random.default_rng(0), 4, 2, 2).likelihood.elementary_functions(2))
     for name in named:
         assert measure_rate(name, "float32", _core.default_simd_level()) > 0

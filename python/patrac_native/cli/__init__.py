@@ -1,1 +1,1 @@
-"""The command line `patrac`, one module for each command."""
+"""The command line `patrac`, one module for each command. Public: main."""

@@ -1,1 +1,4 @@
-"""The trained network: its arrays, their files, and exchange with torch modules. Public: Network, TrainingHistory."""
+"""The trained network: its arrays, activations, files, and exchange with torch modules.
+
+Public: Network, TrainingHistory, the registry ACTIVATIONS.
+"""

@@ -129,6 +129,8 @@ class FitSettings:
     def bayesian(self) -> Architecture:
         """Return the architecture that `architecture` and `k` name."""
         name, k = self.architecture, self.k
+        if name not in ARCHITECTURES:
+            raise ValueError(f"--architecture must be one of {', '.join(ARCHITECTURES)}; got {name!r}.")
         if name == "full":
             if k is not None:
                 raise ValueError(
@@ -147,7 +149,7 @@ class FitSettings:
             )
         _check_k(nodes, self.hidden)
         chosen = nodes[0] if len(set(nodes)) == 1 else nodes
-        return Mix(chosen) if name == "mix" else Sep(chosen)
+        return {"mix": Mix, "sep": Sep}[name](chosen)
 
     def warmup_of(self, thin: int) -> Warmup | int:
         """Return the warm-up of chains that keep every `thin`-th step."""
