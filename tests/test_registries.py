@@ -116,6 +116,26 @@ def test_every_registered_class_is_public() -> None:
             assert one.name == name and getattr(pn, one.__name__) is one
 
 
+def concrete(base: type) -> set[type]:
+    """The package's own subclasses of a base class that can be used: those with a name."""
+    found = set()
+    for one in base.__subclasses__():
+        found |= concrete(one)
+        if one.__module__.startswith("patrac_native.") and hasattr(one, "name"):
+            found.add(one)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("base", "registry"),
+    [(pn.Architecture, ARCHITECTURES), (pn.Likelihood, LIKELIHOODS), (pn.Kernel, KERNELS)],
+    ids=["architectures", "likelihoods", "kernels"],
+)
+def test_every_class_is_registered(base: type, registry: dict[str, type]) -> None:
+    """Files of one that is not could not be read."""
+    assert concrete(base) == set(registry.values())
+
+
 @pytest.mark.parametrize("name", KERNELS)
 def test_every_kernel_runs_with_its_defaults(name: str) -> None:
     """On a posterior that all of them serve, on the CPU and where it says so on a device; and survives its dict."""
