@@ -17,8 +17,8 @@ from patrac_native.model.architectures import (
     Out,
     Sep,
     architecture_from_dict,
-    rank_nodes,
 )
+from patrac_native.model.ranking import rank_nodes
 from patrac_native.network.network import Network
 
 

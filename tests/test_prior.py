@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from patrac_native.model.architectures import Custom, Full, Mix, Out, Sep, rank_nodes
+from patrac_native.model.architectures import Custom, Full, Mix, Out, Sep
 from patrac_native.model.prior import TraceClassPrior
+from patrac_native.model.ranking import rank_nodes
 from patrac_native.network.network import Network
 
 EPS = np.finfo(np.float64).eps

@@ -22,13 +22,14 @@ from patrac_native.draws.summary import Summary
 from patrac_native.engine.build_info import build_info
 from patrac_native.engine.device import device_status
 from patrac_native.engine.device_array import DeviceArray
-from patrac_native.model.architectures import Architecture, Custom, Full, Mix, Out, Sep, rank_nodes
+from patrac_native.model.architectures import Architecture, Custom, Full, Mix, Out, Sep
 from patrac_native.model.kernels import PCN, PCNL, EllipticalSlice, Exact, Kernel, MGrad
 from patrac_native.model.last_layer import ExactPosterior
 from patrac_native.model.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
 from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.model.posterior import Posterior
 from patrac_native.model.prior import TraceClassPrior
+from patrac_native.model.ranking import rank_nodes
 from patrac_native.model.registries import check_registries
 from patrac_native.network.network import Network, TrainingHistory
 from patrac_native.sampling.sampler import sample, sample_many

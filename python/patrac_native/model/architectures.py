@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.model.node_counts import check_k, check_width, k_as_json, k_label, k_per_layer, require_hidden_layer
 from patrac_native.network.network import Network
 from patrac_native.validation.checks import check_count
 from patrac_native.validation.complete import Complete, by_name
@@ -20,45 +20,17 @@ Masks = tuple[list[BoolArray], list[BoolArray]]
 Permutations = Sequence[npt.NDArray[np.intp]]
 
 
-def rank_nodes(net: Network) -> list[npt.NDArray[np.intp]]:
-    """Sort the hidden nodes of each layer by eta_i = b_i^2 + sum_j w_ij^2, the weights into node i, largest first.
-
-    Parameters
-    ----------
-    net : Network
-        The trained network.
-
-    Returns
-    -------
-    list of L - 1 integer arrays, shapes (N_1,), ..., (N_{L-1},)
-        ranking[l][rank] = the network's own index of that node of hidden layer l + 1, both from 0; ties go to the
-        lower index (docs/method.md, section 3). `net.permuted(ranking)` is the ranked network.
-
-    Examples
-    --------
-    >>> rank_nodes(Network([[[1.0], [3.0]], [[1.0, 1.0]]], [[0.0, 0.5], [0.0]]))
-    [array([1, 0])]
-    """
-    ranking = []
-    for w, b in zip(net.weights[:-1], net.biases[:-1], strict=True):
-        # Exactly rounded sums: the ranking, which the meaning of saved draws hangs on, then depends neither on the
-        # order of the nodes below nor on the machine.
-        eta = np.array([math.fsum([bias**2, *row]) for bias, row in zip(b, w**2, strict=True)])
-        ranking.append(np.argsort(-eta, kind="stable"))
-    return ranking
-
-
 class Architecture(Complete, abstract=True):
-    """Base class: a rule that says which parameters are sampled.
+    """Base class of the architectures: a rule that selects the Bayesian parameters.
 
     Attributes
     ----------
     name : str
-        As files know it, such as "mix".
+        Name of the architecture in files, such as "mix".
     is_separate : bool
-        Whether the sampled parameters are a network of their own, whose output is added to that of the trained one.
+        Whether the sampled parameters belong to a separate network whose outputs are added to those of the trained one.
     role_of_network : str
-        What a posterior takes from the trained network, in words.
+        What the posterior takes from the trained network, in words.
     """
 
     name: ClassVar[str]
@@ -71,25 +43,26 @@ class Architecture(Complete, abstract=True):
 
     @abstractmethod
     def masks(self, net: Network, permutations: Permutations) -> Masks:
-        """Say which parameters of the sampled network are Bayesian.
+        """Return which parameters of the sampled network are Bayesian.
 
         Parameters
         ----------
         net : Network
             The trained network in its own order of nodes.
         permutations : sequence of L - 1 integer arrays
-            As `rank_nodes(net)` returns them.
+            The ranking, as `rank_nodes(net)` returns it.
 
         Returns
         -------
         weight_masks, bias_masks : lists of L Boolean arrays
-            In **ranked** order, of the shapes of the sampled network's weights and biases (`sampled_layer_sizes`).
+            True for Bayesian parameters, nodes in **ranked** order. The shapes are those of the weights and biases of
+            a network of widths `sampled_layer_sizes(net)`.
 
         Raises
         ------
         ValueError
-            If the architecture does not fit the network: k larger than a layer, masks of other shapes, or a network
-            without hidden layer for Mix, Out or Sep.
+            If the architecture does not fit the network: k exceeds the width of a layer, given masks have other
+            shapes, or Mix, Out or Sep is applied to a network without hidden layer.
         """
 
     def sampled_layer_sizes(self, net: Network) -> tuple[int, ...]:
@@ -101,7 +74,7 @@ class Architecture(Complete, abstract=True):
         """Return the constructor's arguments as JSON-able values."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-able content from which `architecture_from_dict` rebuilds the architecture."""
+        """Return JSON-able values from which `architecture_from_dict` rebuilds the architecture."""
         return {"name": self.name, **self.arguments()}
 
     @classmethod
@@ -112,17 +85,17 @@ class Architecture(Complete, abstract=True):
 
 @dataclass(frozen=True)
 class Full(Architecture):
-    """Every parameter is Bayesian; the only architecture besides Custom for a network without hidden layer."""
+    """All parameters are Bayesian; of the architectures, only Full and Custom allow a network without hidden layer."""
 
     name: ClassVar[str] = "full"
     role_of_network: ClassVar[str] = "ranks and prior variances are taken from it"
 
     def masks(self, net: Network, permutations: Permutations) -> Masks:
-        """All True; see `Architecture.masks`."""
+        """Return masks that are True everywhere; see `Architecture.masks`."""
         return _empty_masks(net.layer_sizes, fill=True)
 
     def arguments(self) -> dict[str, Any]:
-        """Return nothing: there are none."""
+        """Return an empty mapping: the constructor has no arguments."""
         return {}
 
 
@@ -130,29 +103,36 @@ class Full(Architecture):
 class Mix(Architecture):
     """The first k ranked nodes of each hidden layer are Bayesian.
 
-    Bayesian are their biases, all weights from the inputs into them, the weights between Bayesian nodes, all output
-    biases, and the weights from the k Bayesian nodes of the last hidden layer to every output. Everything else keeps
-    its trained value; fixed and Bayesian nodes read each other through fixed weights.
+    The Bayesian parameters are the biases of these nodes, all weights from the inputs to them, the weights between
+    them, all output biases, and the weights from the k Bayesian nodes of the last hidden layer to every output. All
+    other parameters keep their trained values, among them the weights between fixed and Bayesian nodes.
 
     Parameters
     ----------
     k : int or sequence of int
-        Number of Bayesian nodes of each hidden layer, 1 <= k <= N_l; one number for all layers or one for each.
+        Number of Bayesian nodes in each hidden layer, 1 <= k <= N_l; one number for all layers or one for each.
+
+    Raises
+    ------
+    TypeError
+        If k is not an integer or a sequence of integers.
+    ValueError
+        If k is below 1 or an empty sequence.
     """
 
     k: int | tuple[int, ...]
     name: ClassVar[str] = "mix"
 
     def __init__(self, k: int | Sequence[int]) -> None:
-        object.__setattr__(self, "k", _check_k(k, "Mix"))
+        object.__setattr__(self, "k", check_k(k, "Mix"))
 
     def label(self) -> str:
         """Return "Mix(5)" or "Mix([8, 4])"."""
-        return _label_k("Mix", self.k)
+        return k_label("Mix", self.k)
 
     def masks(self, net: Network, permutations: Permutations) -> Masks:
-        """Leading blocks of each matrix; see `Architecture.masks`."""
-        bayesian = (net.layer_sizes[0], *_k_per_layer(self.k, net, "Mix"), net.layer_sizes[-1])
+        """Return masks that are True on a leading block of each matrix and vector; see `Architecture.masks`."""
+        bayesian = (net.layer_sizes[0], *k_per_layer(self.k, net, "Mix"), net.layer_sizes[-1])
         weight_masks, bias_masks = _empty_masks(net.layer_sizes)
         for layer in range(net.n_layers):
             weight_masks[layer][: bayesian[layer + 1], : bayesian[layer]] = True
@@ -161,7 +141,7 @@ class Mix(Architecture):
 
     def arguments(self) -> dict[str, Any]:
         """Return k."""
-        return {"k": _plain_k(self.k)}
+        return {"k": k_as_json(self.k)}
 
 
 @dataclass(frozen=True)
@@ -172,6 +152,13 @@ class Out(Architecture):
     ----------
     k : int
         Number of hidden nodes whose outgoing weights are Bayesian, 1 <= k <= N_{L-1}.
+
+    Raises
+    ------
+    TypeError
+        If k is not an integer.
+    ValueError
+        If k is below 1.
     """
 
     k: int
@@ -182,12 +169,12 @@ class Out(Architecture):
 
     def label(self) -> str:
         """Return "Out(12)"."""
-        return _label_k("Out", self.k)
+        return k_label("Out", self.k)
 
     def masks(self, net: Network, permutations: Permutations) -> Masks:
-        """Leading columns of the last matrix; see `Architecture.masks`."""
-        _require_hidden(net, "Out")
-        _check_width(self.k, net, net.n_layers - 1, "Out")
+        """Return masks that are True on the first k columns of the last matrix and on the last biases."""
+        require_hidden_layer(net, "Out")
+        check_width(self.k, net, net.n_layers - 1, "Out")
         weight_masks, bias_masks = _empty_masks(net.layer_sizes)
         weight_masks[-1][:, : self.k] = True
         bias_masks[-1][:] = True
@@ -200,12 +187,19 @@ class Out(Architecture):
 
 @dataclass(frozen=True)
 class Sep(Architecture):
-    """A separate, fully Bayesian network of width k whose output is added to that of the trained network.
+    """A separate, fully Bayesian network of width k, whose outputs are added to those of the trained network.
 
     Parameters
     ----------
     k : int or sequence of int
         Width of each hidden layer of the separate network, 1 <= k <= N_l; one number for all layers or one for each.
+
+    Raises
+    ------
+    TypeError
+        If k is not an integer or a sequence of integers.
+    ValueError
+        If k is below 1 or an empty sequence.
     """
 
     k: int | tuple[int, ...]
@@ -214,35 +208,35 @@ class Sep(Architecture):
     role_of_network: ClassVar[str] = "it is part of every draw of f, and prior variances are taken from it"
 
     def __init__(self, k: int | Sequence[int]) -> None:
-        object.__setattr__(self, "k", _check_k(k, "Sep"))
+        object.__setattr__(self, "k", check_k(k, "Sep"))
 
     def label(self) -> str:
         """Return "Sep(5)" or "Sep([8, 4])"."""
-        return _label_k("Sep", self.k)
+        return k_label("Sep", self.k)
 
     def masks(self, net: Network, permutations: Permutations) -> Masks:
-        """All True on the shapes of the separate network; see `Architecture.masks`."""
+        """Return masks of the separate network's shapes that are True everywhere; see `Architecture.masks`."""
         return _empty_masks(self.sampled_layer_sizes(net), fill=True)
 
     def sampled_layer_sizes(self, net: Network) -> tuple[int, ...]:
-        """Return (d, k, ..., k, m)."""
-        return (net.layer_sizes[0], *_k_per_layer(self.k, net, "Sep"), net.layer_sizes[-1])
+        """Return the widths (d, k, ..., k, m) of the separate network."""
+        return (net.layer_sizes[0], *k_per_layer(self.k, net, "Sep"), net.layer_sizes[-1])
 
     def arguments(self) -> dict[str, Any]:
         """Return k."""
-        return {"k": _plain_k(self.k)}
+        return {"k": k_as_json(self.k)}
 
 
 @dataclass(frozen=True, eq=False)
 class Custom(Architecture):
-    """Any set of Bayesian parameters, given in the trained network's own order of nodes.
+    """Any set of Bayesian parameters, given by masks in the trained network's own order of nodes.
 
     Parameters
     ----------
     weight_masks : sequence of L Boolean arrays, shapes (N_{l+1}, N_l)
-        True where a weight is Bayesian.
+        True for the Bayesian weights.
     bias_masks : sequence of L Boolean arrays, shapes (N_{l+1},)
-        True where a bias is Bayesian.
+        True for the Bayesian biases.
 
     Raises
     ------
@@ -270,7 +264,7 @@ class Custom(Architecture):
             raise ValueError("Custom: no entry of weight_masks or bias_masks is True; mark at least one parameter.")
 
     def masks(self, net: Network, permutations: Permutations) -> Masks:
-        """The given masks with their nodes moved to ranked order; see `Architecture.masks`."""
+        """Return the given masks with their nodes permuted to ranked order; see `Architecture.masks`."""
         expected = {
             "weight_masks": (self.weight_masks, [w.shape for w in net.weights]),
             "bias_masks": (self.bias_masks, [b.shape for b in net.biases]),
@@ -285,7 +279,7 @@ class Custom(Architecture):
         return weight_masks, [mask[orders[layer + 1]] for layer, mask in enumerate(self.bias_masks)]
 
     def arguments(self) -> dict[str, Any]:
-        """Return JSON-able content: for each mask its shape and the flat indices of its True entries."""
+        """Return JSON-able values: for each mask its shape and the flat indices of its True entries."""
 
         def content(masks: Sequence[BoolArray]) -> list[dict[str, list[int]]]:
             return [{"shape": list(mask.shape), "true": np.flatnonzero(mask).tolist()} for mask in masks]
@@ -294,7 +288,7 @@ class Custom(Architecture):
 
     @classmethod
     def from_arguments(cls, content: Mapping[str, Any]) -> Custom:
-        """Rebuild from `arguments`."""
+        """Rebuild the architecture from what `arguments` returned."""
         return cls(_masks_from(content["weight_masks"]), _masks_from(content["bias_masks"]))
 
     def __eq__(self, other: object) -> bool:
@@ -304,7 +298,7 @@ class Custom(Architecture):
         return hash(repr(self.to_dict()))
 
 
-# Every architecture by the name under which files know it.
+# All architectures by their names in files.
 ARCHITECTURES: dict[str, type[Architecture]] = by_name((Full, Mix, Out, Sep, Custom))
 
 
@@ -323,13 +317,13 @@ def architecture_from_dict(content: Mapping[str, Any]) -> Architecture:
 
 
 def _empty_masks(layer_sizes: Sequence[int], *, fill: bool = False) -> Masks:
-    """Return weight and bias masks of a network of these widths, all `fill`."""
+    """Return weight and bias masks of a network of these widths, all entries equal to `fill`."""
     pairs = list(zip(layer_sizes[1:], layer_sizes[:-1], strict=True))
     return [np.full(shape, fill) for shape in pairs], [np.full(rows, fill) for rows, _ in pairs]
 
 
 def _masks_from(content: Sequence[Mapping[str, Sequence[int]]]) -> list[BoolArray]:
-    """Inverse of the mask part of Custom.to_dict."""
+    """Rebuild masks from one entry of what `Custom.arguments` returned."""
     masks = []
     for entry in content:
         mask = np.zeros(tuple(entry["shape"]), dtype=np.bool_)
@@ -339,7 +333,7 @@ def _masks_from(content: Sequence[Mapping[str, Sequence[int]]]) -> list[BoolArra
 
 
 def _bool_arrays(masks: Sequence[npt.ArrayLike], name: str) -> tuple[BoolArray, ...]:
-    """Return read-only copies, or raise for what is not Boolean."""
+    """Return read-only copies of Boolean arrays; raise TypeError if one is not Boolean."""
     arrays = []
     for layer, mask in enumerate(masks):
         array = np.array(mask)
@@ -348,54 +342,3 @@ def _bool_arrays(masks: Sequence[npt.ArrayLike], name: str) -> tuple[BoolArray, 
         array.flags.writeable = False
         arrays.append(array)
     return tuple(arrays)
-
-
-def _check_k(k: int | Sequence[int], owner: str) -> int | tuple[int, ...]:
-    """Return k as an int or a tuple of ints, each at least 1."""
-    if isinstance(k, Sequence | np.ndarray) and not isinstance(k, str):
-        if len(k) == 0:
-            raise ValueError(f"k of {owner} is empty; give one number for each hidden layer.")
-        return tuple(check_count(value, f"k of {owner} for hidden layer {layer + 1}") for layer, value in enumerate(k))
-    return check_count(k, f"k of {owner}")
-
-
-def _plain_k(k: int | tuple[int, ...]) -> int | list[int]:
-    """Return k as JSON has it."""
-    return list(k) if isinstance(k, tuple) else k
-
-
-def _label_k(owner: str, k: int | tuple[int, ...]) -> str:
-    """Return "Mix(5)" or "Mix([8, 4])"."""
-    return f"{owner}({_plain_k(k)})"
-
-
-def _require_hidden(net: Network, owner: str) -> None:
-    """Raise for a network of one layer."""
-    if net.n_layers == 1:
-        raise ValueError(
-            f"{owner} needs a network with a hidden layer; this one has layer_sizes {net.layer_sizes}. "
-            "Use Full or Custom."
-        )
-
-
-def _check_width(k: int, net: Network, layer: int, owner: str) -> None:
-    """Raise if k exceeds the width of hidden layer `layer` (from 1)."""
-    if k > net.layer_sizes[layer]:
-        raise ValueError(
-            f"k of {owner} is {k}, but hidden layer {layer} has {net.layer_sizes[layer]} nodes; "
-            f"choose k <= {net.layer_sizes[layer]} there."
-        )
-
-
-def _k_per_layer(k: int | tuple[int, ...], net: Network, owner: str) -> tuple[int, ...]:
-    """Return one k for each hidden layer after checking them against the network."""
-    _require_hidden(net, owner)
-    hidden = net.n_layers - 1
-    per_layer = k if isinstance(k, tuple) else (k,) * hidden
-    if len(per_layer) != hidden:
-        raise ValueError(
-            f"k of {owner} must hold one number for each of the {hidden} hidden layers; got {list(per_layer)}."
-        )
-    for layer, value in enumerate(per_layer, start=1):
-        _check_width(value, net, layer, owner)
-    return per_layer

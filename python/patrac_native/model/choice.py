@@ -1,19 +1,32 @@
-"""Which kernel serves a posterior, and why: what kernel="auto" means and what a kernel must not be asked for."""
+"""The choice of a kernel: the rule behind kernel="auto", and the check that a posterior supports a given kernel."""
 
 from __future__ import annotations
 
 from patrac_native.model.facts import ModelFacts
 from patrac_native.model.kernels import Exact, Kernel, MGrad, short_name
 
-# Measured: docs/tried.md.
+# The persistence of MGrad under kernel="auto"; docs/tried.md has the measurements.
 PERSISTENCE = 0.9
 
 
 def choose_kernel(facts: ModelFacts, device: str = "cpu") -> tuple[Kernel, str]:
-    """Return the fastest exact kernel for a posterior that the device runs, and the reason in words.
+    """Choose the fastest exact kernel that a posterior and a device support.
 
-    `Exact()` where the posterior is that of Bayesian linear regression; else `MGrad(persistence=0.9)`, with
-    `collapse=True` where a Gaussian likelihood lets Bayesian output weights be integrated out.
+    It is `Exact()` if the posterior is that of Bayesian linear regression and the chains run on the CPU. Otherwise it
+    is `MGrad(persistence=0.9)`, with `collapse=True` if a Gaussian likelihood allows integrating out Bayesian output
+    weights.
+
+    Parameters
+    ----------
+    facts : ModelFacts
+    device : str
+        Device of the run; default "cpu".
+
+    Returns
+    -------
+    kernel : Kernel
+    reason : str
+        Why it was chosen, in words.
     """
     if facts.is_last_layer_gaussian:
         if device != "cpu":
@@ -35,7 +48,7 @@ def choose_kernel(facts: ModelFacts, device: str = "cpu") -> tuple[Kernel, str]:
 
 
 def check_kernel(kernel: Kernel, facts: ModelFacts) -> None:
-    """Raise ValueError where the posterior does not allow the kernel, saying what to use."""
+    """Raise ValueError if the posterior does not support the kernel; the message names one that it supports."""
     own = short_name(kernel.to_dict())
     if kernel.is_independent and not facts.is_last_layer_gaussian:
         found = (

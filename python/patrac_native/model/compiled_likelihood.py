@@ -15,15 +15,25 @@ from patrac_native.validation.checks import FloatArray
 def fixed_likelihood(
     likelihood: Likelihood, residuals: Callable[[], FloatArray], row_weights: FloatArray
 ) -> Likelihood:
-    """Give the likelihood that is compiled: a sampled variance stands at its mode given the trained network.
+    """Return the likelihood to compile, in which a sampled variance is fixed at its mode given the trained network.
 
-    `residuals` gives those of the trained network, and is called for a sampled variance alone.
+    Parameters
+    ----------
+    likelihood : Likelihood
+    residuals : callable
+        Returns the residuals of the trained network, shape (n, m); called only if the variance is sampled.
+    row_weights : ndarray of float64, shape (n,)
+
+    Returns
+    -------
+    Likelihood
+        `likelihood` itself if its variance is fixed.
     """
     return likelihood.fitted(residuals(), row_weights) if likelihood.is_sampled else likelihood
 
 
 def check_range(likelihood: Likelihood, row_weights: FloatArray, n_outputs: int, dtype: np.dtype[Any]) -> None:
-    """Raise where the likelihood's own numbers do not survive in `dtype`."""
+    """Raise ValueError if a parameter of the likelihood or a row weight overflows or underflows in `dtype`."""
     with np.errstate(over="ignore", under="ignore"):
         numbers = {likelihood.weight_name: (row_weights, "bring it nearer to 1"), **likelihood.range_checks(n_outputs)}
         for name, (values, advice) in numbers.items():
@@ -41,21 +51,28 @@ def at_variance(
     Parameters
     ----------
     values : ndarray of float64, shape (B,)
-        l at the reference variance.
+        The log-likelihood at the reference variance.
     variance : array_like, shape () or (B,), or None
-        The requested variance; None exactly where the likelihood is fixed.
+        The requested variance; None if and only if the variance is fixed.
     likelihood : Likelihood
-        As the user gave it, for messages.
+        The likelihood as the user gave it, for error messages.
     reference : float or None
-        The compiled variance where it is sampled, else None.
+        The compiled variance if the variance is sampled, else None.
     terms : float
-        Outputs times the sum of the row weights.
+        Number of outputs times the sum of the row weights.
 
     Returns
     -------
     values : ndarray of float64, shape (B,)
+        The log-likelihood at the requested variance.
     factor : ndarray of float64, shape (B,), or None
-        What the gradient is to be multiplied by.
+        Factor of the gradient; None if the variance is fixed.
+
+    Raises
+    ------
+    ValueError
+        If a variance is given for a fixed one, is missing for a sampled one, has another shape, or is not positive and
+        finite.
     """
     if reference is None:
         if variance is not None:
@@ -73,5 +90,5 @@ def at_variance(
     if not (np.isfinite(wanted) & (wanted > 0)).all():
         raise ValueError(f"variance must be positive and finite; got {wanted.min():g}.")
     squares = -2 * reference * (values + 0.5 * terms * np.log(2 * np.pi * reference))
-    moved = -0.5 * terms * np.log(2 * np.pi * wanted) - squares / (2 * wanted)
-    return moved, reference / wanted
+    rescaled = -0.5 * terms * np.log(2 * np.pi * wanted) - squares / (2 * wanted)
+    return rescaled, reference / wanted

@@ -1,4 +1,4 @@
-"""The words of `Posterior.describe`: what is sampled, what is cached, and why."""
+"""The text of `Posterior.describe`: what is sampled, what is cached, and why."""
 
 from __future__ import annotations
 
@@ -14,17 +14,23 @@ from patrac_native.model.partial_network import PartialNetwork
 def describe_posterior(
     network: PartialNetwork, facts: ModelFacts, plan: Sequence[dict[str, int]], n_rows: int, cached: str
 ) -> str:
-    """Return several lines of text.
+    """Describe a posterior in several lines of text.
 
     Parameters
     ----------
     network : PartialNetwork
     facts : ModelFacts
     plan : sequence of dict
-        See `Posterior.plan`.
+        The layers of the compiled model, see `Posterior.plan`.
     n_rows : int
+        Number of rows of the data.
     cached : str
-        What the compiled model has laid out of the data, for a posterior whose inputs are on the host.
+        Tile size and cached data of the compiled model, in words; used if the inputs are on the host.
+
+    Returns
+    -------
+    str
+        Lines separated by newlines.
     """
     total = network.net.n_parameters
     share = facts.dim / total
@@ -40,7 +46,6 @@ def describe_posterior(
         f"prior: alpha {network.prior.alpha:.6g}, sigma2_w {network.prior.sigma2_w:.6g}, sigma2_b "
         f"{network.prior.sigma2_b:.6g}, variances rescaled by {network.rescaling:.4g}",
     ]
-    # The layers report in the engine's terms; say what each means for a step.
     for index, layer in enumerate(plan, start=1):
         read = layer["varying_sources"] + layer["constant_sources"]
         fixed = layer["nodes"] - layer["varying"]
@@ -56,13 +61,13 @@ def describe_posterior(
         lines.append(text)
         if not network.separate and index < len(network.layer_sizes) - 1:
             lines.append(_named_nodes(network, index))
-    there = facts.inputs_on_device
-    if there is None:
+    device_inputs = facts.inputs_on_device
+    if device_inputs is None:
         lines.append(f"engine: {network.dtype.name}, level {network.level}, {cached}")
     else:
         lines.append(
-            f"engine: {network.dtype.name}; the inputs are on {there.place}, where runs on that device read "
-            "them; what runs on the host copies them there at its first use"
+            f"engine: {network.dtype.name}; the inputs are on {device_inputs.place}, where runs on that device read "
+            "them; computations on the host copy them to it at the first use"
         )
     if facts.is_last_layer_gaussian:
         lines.append(
@@ -76,7 +81,7 @@ def describe_posterior(
 
 
 def _named_nodes(network: PartialNetwork, layer: int) -> str:
-    """The user's own numbers of the nodes with a Bayesian parameter into them."""
+    """Return a line with the user's own indices of the nodes whose incoming weights or bias are Bayesian."""
     rows = sorted({int(row) for row in network.parameters["row"][network.parameters["layer"] == layer]})
     if not rows:
         return ""

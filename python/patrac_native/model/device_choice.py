@@ -1,4 +1,4 @@
-"""Which device runs the chains, by rule: where the inputs are or where the caller says, else the CPU."""
+"""The choice of a device: the one that the caller names, or by a rule the one that holds the inputs, else the CPU."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from patrac_native.engine.device import EMULATED, MAX_DEVICE_LAYERS, device_stat
 from patrac_native.model.facts import ModelFacts
 from patrac_native.model.kernels import KERNELS, Kernel, short_name
 
-# The device that device="auto" considers beside the CPU.
+# The device that device="auto" considers besides the CPU.
 AUTO_DEVICE = "cuda"
 
 
 @dataclass(frozen=True)
 class DeviceChoice:
-    """Where a run goes.
+    """The device of a run, and why it was chosen.
 
     Attributes
     ----------
     device : str
+        "cpu", "cuda" or, in tests, "emulated:N".
     reason : str
-        In words; "given" where the caller named the device.
+        Why it was chosen, in words; "given" if the caller named it.
     """
 
     device: str
@@ -33,8 +34,9 @@ class DeviceChoice:
 def choose_device(device: str, facts: ModelFacts, kernel: Kernel, *, keep: bool = False) -> DeviceChoice:
     """Choose the device of a run.
 
-    "auto" is a rule: the GPU where the inputs are there, or the draws are to stay there, and it runs the kernel and the
-    likelihood; else the CPU. No clock is read, so the same call on the same machine always goes to the same device.
+    "auto" is a rule: it chooses the GPU if the inputs are on it, or the draws are to stay on it, and it supports the
+    kernel and the likelihood; else the CPU. The rule times nothing, so equal calls on one machine choose the same
+    device.
 
     Parameters
     ----------
@@ -43,15 +45,19 @@ def choose_device(device: str, facts: ModelFacts, kernel: Kernel, *, keep: bool 
     facts : ModelFacts
     kernel : Kernel
     keep : bool
-        Whether the draws are to stay on the device.
+        Whether the draws are to stay in the device's memory; default False.
+
+    Returns
+    -------
+    DeviceChoice
 
     Raises
     ------
     ValueError
-        For a device that does not exist, a kernel or likelihood that it does not run, or draws that are to stay on a
-        device in a run on the CPU.
+        If there is no such device, it does not support the kernel or the likelihood, or `keep` is True and the CPU is
+        named or chosen.
     RuntimeError
-        Where the device cannot be used, with the reason.
+        If the named device cannot be used; the message gives the reason.
     """
     choice = _choose(device, facts, kernel, keep)
     if keep and choice.device == "cpu":
@@ -64,9 +70,10 @@ def choose_device(device: str, facts: ModelFacts, kernel: Kernel, *, keep: bool 
 
 
 def _choose(device: str, facts: ModelFacts, kernel: Kernel, keep: bool) -> DeviceChoice:
+    """Choose the device as `choose_device` does, without the check of `keep` on the CPU."""
     if device == "auto":
-        there = facts.inputs_on_device
-        if there is not None and there.is_readable_on(AUTO_DEVICE):
+        inputs = facts.inputs_on_device
+        if inputs is not None and inputs.is_readable_on(AUTO_DEVICE):
             why = "the inputs are there"
         elif keep:
             why = "the draws are to stay there"
@@ -92,7 +99,7 @@ def _choose(device: str, facts: ModelFacts, kernel: Kernel, keep: bool) -> Devic
 
 
 def _only_on_cpu(facts: ModelFacts, kernel: Kernel) -> str | None:
-    """Say what a device does not run; None where it runs all."""
+    """Return why only the CPU supports a run, in words; None if a device supports it too."""
     if not kernel.runs_on_devices:
         return f"{short_name(kernel.to_dict())} runs only there"
     if facts.sampled_variance is not None:
@@ -103,7 +110,7 @@ def _only_on_cpu(facts: ModelFacts, kernel: Kernel) -> str | None:
 
 
 def check_kernel_on_device(device: str, kernel: Kernel) -> None:
-    """Raise ValueError for a kernel that runs on the CPU alone."""
+    """Raise ValueError if only the CPU supports the kernel."""
     if not kernel.runs_on_devices:
         *first, last = [f"{known.__name__}()" for known in KERNELS.values() if known.runs_on_devices]
         raise ValueError(

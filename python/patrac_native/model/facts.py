@@ -1,4 +1,4 @@
-"""What the choice of kernel and device, and the words about a posterior, need to know of it."""
+"""The facts about a posterior on which the choice of kernel and device and its description depend."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from patrac_native.model.likelihoods import Likelihood
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """A few facts of a posterior.
+    """Facts about a posterior, independent of its data and compiled models.
 
     Attributes
     ----------
     likelihood : Likelihood
-        As it was given.
+        The likelihood as the user gave it.
     architecture : str
         The architecture's label, such as "Mix(5)".
     dim, hidden_dim : int
         K and K_h, the numbers of Bayesian parameters of the whole network and below the output layer.
     n_layers : int
-        Layers of weights of the sampled network.
+        Number of layers of weights of the sampled network.
     is_last_layer_gaussian : bool
-        Whether the log-likelihood is quadratic in theta: a Gaussian likelihood and no varying node below the last
-        layer.
+        Whether the log-likelihood is quadratic in theta, which holds for a Gaussian likelihood if no node below the
+        last layer depends on theta.
     sampled_variance : float or None
-        Where a sampled noise variance starts; None where the likelihood is fixed.
+        Initial value of a sampled noise variance; None if the variance is fixed.
     inputs_on_device : InputsOnDevice or None
-        The inputs, where they came on a device.
+        The inputs, if they were given on a device; else None.
     """
 
     likelihood: Likelihood

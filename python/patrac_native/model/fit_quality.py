@@ -1,4 +1,4 @@
-"""How well the trained network itself fits the training data, beside the best constant predictor."""
+"""The quality of the trained network's fit to the training data, compared with the best constant predictor."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from patrac_native.validation.checks import FloatArray
 
 @dataclass(frozen=True)
 class FitQuality:
-    """Log-likelihoods of the training data, normalised and weighted as `Posterior.log_likelihood` has them.
+    """Log-likelihoods of the training data, normalised and weighted as in `Posterior.log_likelihood`.
 
     Attributes
     ----------
     network : float
-        Of the trained network; -inf where it is not finite.
+        Log-likelihood of the trained network; -inf if it is not finite.
     constant : float
-        Of the best constant predictor: the mean of y, or the class frequencies.
+        Log-likelihood of the best constant predictor: the mean of y, or the class frequencies.
     rows : float
-        Sum of the row weights, the number of rows where there are none.
+        Sum of the row weights; without sample weights, the number of rows.
     values : float
-        Observed values: rows times targets of a row.
+        Number of observed values: `rows` times the number of targets in a row.
     """
 
     network: float
@@ -34,12 +34,12 @@ class FitQuality:
     values: float
 
     def to_dict(self) -> dict[str, float]:
-        """Return JSON-able content."""
+        """Return the fields as JSON-able values."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> FitQuality:
-        """Rebuild from `to_dict`; JSON that has no infinity holds null in its place."""
+        """Rebuild from what `to_dict` returned; None, which JSON files hold in place of -inf, becomes -inf."""
         numbers = {name: float("-inf") if value is None else float(value) for name, value in content.items()}
         return cls(**numbers)
 
@@ -54,19 +54,23 @@ def fit_quality(
 ) -> FitQuality:
     """Compare the trained network with the best constant predictor on the training data of a posterior.
 
-    A sampled noise variance is put, for either predictor, at its mode given that predictor's residuals.
+    For each of the two predictors, a sampled noise variance is fixed at its mode given that predictor's residuals.
 
     Parameters
     ----------
     likelihood : Likelihood
     y : ndarray
-        Targets, as the likelihood's checks return them.
+        Targets, as the likelihood's `check_targets` returns them.
     weights : ndarray of float64, shape (n,)
         Row weights.
     outputs : callable
-        Gives the trained network's outputs, (n, m); called where the variance is sampled.
+        Returns the trained network's outputs, shape (n, m); called only if the variance is sampled.
     log_likelihood : callable
-        Gives l of the trained network; called where the likelihood is fixed.
+        Returns the trained network's log-likelihood; called only if the variance is fixed.
+
+    Returns
+    -------
+    FitQuality
     """
     rows = float(weights.sum())
     with np.errstate(over="ignore", invalid="ignore"):

@@ -1,4 +1,4 @@
-"""A Gaussian likelihood of the last layer alone: its sufficient statistics in the whitened eigenbasis."""
+"""Sufficient statistics of a Gaussian likelihood if only the last layer is Bayesian, in the whitened eigenbasis."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy.typing as npt
 from patrac_native.engine.models import ModelSpec, host_model
 from patrac_native.validation.checks import FloatArray
 
-# Rows whose statistics are summed at a time: bounds the memory of the float64 features.
-_BLOCK_ROWS = 65_536
+# The statistics of this many rows are summed at a time, which bounds the memory of the float64 features.
+_ROWS_AT_A_TIME = 65_536
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class ExactPosterior:
     mean : ndarray of float64, shape (K,)
     covariance : ndarray of float64, shape (K, K)
     log_evidence : float
-        log p(y), normalised as the log-likelihood is.
+        log p(y), with the normalising constants of the log-likelihood.
     """
 
     mean: FloatArray
@@ -52,18 +52,18 @@ class ExactPosterior:
 
 @dataclass(frozen=True)
 class WhitenedQuadratic:
-    """The log-likelihood constant + slope.z - sum(curvature z^2) / 2 of z ~ N(0, I), theta = to_theta z.
+    """The log-likelihood constant + slope.z - sum(curvature z^2) / 2; theta = to_theta z, and a priori z ~ N(0, I).
 
     Attributes
     ----------
     constant : float
         Log-likelihood at theta = 0, normalised.
     slope, curvature : ndarray of float64, shape (K,)
-        curvature >= 0 are the eigenvalues of C^(1/2) Phi' W Phi C^(1/2) / sigma^2.
+        Linear coefficients, and the eigenvalues (>= 0) of C^(1/2) Phi' W Phi C^(1/2) / sigma^2.
     to_theta, from_theta : ndarray of float64, shape (K, K)
-        C^(1/2) Q and its inverse, Q the eigenvectors.
+        C^(1/2) Q and its inverse, where the columns of Q are the eigenvectors.
     plain : DenseQuadratic
-        The same in theta's own coordinates.
+        The same log-likelihood in theta's own coordinates.
     """
 
     constant: float
@@ -74,16 +74,19 @@ class WhitenedQuadratic:
     plain: DenseQuadratic
 
     def exact(self) -> ExactPosterior:
-        """Mean, covariance and evidence: z_i ~ N(slope_i / (1 + curvature_i), 1 / (1 + curvature_i)), independent."""
+        """Return mean, covariance and log evidence of the posterior.
+
+        A posteriori the z_i are independent, z_i ~ N(slope_i / (1 + curvature_i), 1 / (1 + curvature_i)).
+        """
         variance = 1.0 / (1.0 + self.curvature)
         log_evidence = self.constant + 0.5 * float(np.sum(self.slope**2 * variance - np.log1p(self.curvature)))
         covariance = (self.to_theta * variance) @ self.to_theta.T
         return ExactPosterior(self.to_theta @ (self.slope * variance), covariance, log_evidence)
 
     def whitened(self, theta: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return z = from_theta theta for points (B, K), in their type.
+        """Return z = from_theta theta for points theta (B, K), in their dtype.
 
-        Not by BLAS, whose rounding depends on how many points there are: a chain must not depend on the others.
+        BLAS is not used: its rounding depends on the number of points, and a chain must not depend on other chains.
         """
         z: npt.NDArray[Any] = np.einsum("bk,jk->bj", theta, self.from_theta).astype(theta.dtype)
         return z
@@ -98,9 +101,26 @@ def whiten(
     *,
     level: str,
 ) -> WhitenedQuadratic:
-    """Compute the sufficient statistics of a log-likelihood that is quadratic in theta, in float64, block by block.
+    """Compute the sufficient statistics of a log-likelihood that is quadratic in theta.
 
-    pCN and pCNL are unchanged by a rotation of whitened coordinates, so a chain in this basis is the same chain in law.
+    The statistics are in float64 and summed over blocks of rows. A rotation of whitened coordinates leaves the law of
+    pCN and pCNL chains unchanged, so these may run in the eigenbasis.
+
+    Parameters
+    ----------
+    spec : ModelSpec
+    X : ndarray, shape (n, d)
+        Inputs of dtype uint8, float32 or float64.
+    targets : ndarray of float64, shape (n, m)
+    row_weights : ndarray of float64, shape (n,)
+    prior_variance : ndarray of float64, shape (K,)
+        Diagonal of C.
+    level : str
+        Instruction-set level.
+
+    Returns
+    -------
+    WhitenedQuadratic
     """
     constant, slope, hessian = _statistics(spec, X, targets, row_weights, len(prior_variance), level)
     scale = np.sqrt(prior_variance)
@@ -123,11 +143,11 @@ def _statistics(
     dim: int,
     level: str,
 ) -> tuple[float, FloatArray, FloatArray]:
-    """Return l(0), its gradient there and minus its Hessian, from the gradients at 0 and at the unit vectors."""
+    """Return l(0), the gradient at 0 and minus the Hessian, from the gradients at 0 and at the unit vectors."""
     points = np.concatenate([np.zeros((1, dim)), np.eye(dim)])
     value, gradients = 0.0, np.zeros((dim + 1, dim))
-    for first in range(0, len(X), _BLOCK_ROWS):
-        rows = slice(first, first + _BLOCK_ROWS)
+    for first in range(0, len(X), _ROWS_AT_A_TIME):
+        rows = slice(first, first + _ROWS_AT_A_TIME)
         model: Any = host_model(
             spec, X[rows], targets[rows], row_weights[rows], dtype=np.dtype(np.float64), level=level
         )

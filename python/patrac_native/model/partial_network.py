@@ -1,4 +1,4 @@
-"""A trained network of which some parameters are Bayesian: ranks, masks, the order of theta, prior and outputs."""
+"""A partially Bayesian network: ranked nodes, masks, the order of theta, the prior and predictions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import numpy.typing as npt
 from patrac_native.engine import _core
 from patrac_native.engine.models import CoreModel, ModelSpec, planned_model
 from patrac_native.engine.threads import thread_count
-from patrac_native.model.architectures import Architecture, architecture_from_dict, rank_nodes
+from patrac_native.model.architectures import Architecture, architecture_from_dict
 from patrac_native.model.likelihoods import Gaussian, Likelihood
 from patrac_native.model.prior import TraceClassPrior
+from patrac_native.model.ranking import rank_nodes
 from patrac_native.network.network import Network
 from patrac_native.validation.checks import (
     FloatArray,
@@ -26,22 +27,22 @@ from patrac_native.validation.checks import (
 
 DTYPES = ("float32", "float64")
 
-# One entry of theta; `column` is -1 for a bias. Layers count from 1, nodes from 0 in ranked order.
+# The position of one entry of theta: layers count from 1, nodes from 0 in ranked order; `column` is -1 for a bias.
 PARAMETER_DTYPE = np.dtype([("layer", np.int32), ("row", np.int32), ("column", np.int32)])
 
-# Entries that log_prior turns into float64 at a time.
-_BLOCK_VALUES = 2**20
+# log_prior converts this many entries to float64 at a time, which bounds its memory.
+_VALUES_AT_A_TIME = 2**20
 
 
 def _as_floats(theta: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
-    """Return theta as it is if it is a float32 or float64 array, else as float64."""
+    """Return theta itself if it is a float32 or float64 array, else convert it to float64."""
     if isinstance(theta, np.ndarray) and theta.dtype in (np.float32, np.float64):
         return theta
     return as_real_array(theta, name)
 
 
 def _check_level(level: str) -> str:
-    """Return an instruction-set level of this machine, else raise ValueError."""
+    """Return `level`; raise ValueError if this machine or build does not support it."""
     known = _core.simd_levels()
     if level not in known:
         raise ValueError(f"level: no instruction-set level '{level}' on this machine; choose one of {', '.join(known)}")
@@ -49,7 +50,7 @@ def _check_level(level: str) -> str:
 
 
 class PartialNetwork:
-    """What a posterior and its draws share: everything but the data and the likelihood.
+    """A network with some Bayesian parameters and their prior: what a posterior and its draws have in common.
 
     Parameters
     ----------
@@ -58,11 +59,11 @@ class PartialNetwork:
     architecture : Architecture
         `Full()`, `Mix(k)`, `Out(k)`, `Sep(k)` or `Custom(...)`.
     prior : TraceClassPrior
-        Before the rescaling of docs/method.md, section 4, which is done here.
+        The prior before the rescaling of docs/method.md, section 4, which the constructor applies.
     dtype : {"float32", "float64"}
-        Type of theta and of all arithmetic inside the engine.
+        The dtype of theta and of all arithmetic inside the engine; default "float32".
     level : str, optional
-        Instruction-set level; by default PATRAC_SIMD or the processor's.
+        Instruction-set level; by default the environment variable PATRAC_SIMD or the processor's level.
 
     Attributes
     ----------
@@ -71,14 +72,22 @@ class PartialNetwork:
     theta_map : ndarray of float64, shape (K,)
         Trained values of the Bayesian parameters; zeros for Sep.
     prior_variance : ndarray of float64, shape (K,)
-        After rescaling.
+        Prior variances of the Bayesian parameters, after rescaling.
     rescaling : float
-        phi / phi_partial, the factor in `prior_variance`.
+        phi / phi_partial, the factor that `prior_variance` contains.
     parameters : structured ndarray, shape (K,), fields layer, row, column
-        Where each entry of theta sits: layer from 1, ranked node and source from 0, column -1 for a bias.
+        Position of each entry of theta: its layer, counted from 1, its node (row) and the node that it reads (column),
+        both counted from 0 in ranked order; column is -1 for a bias.
     permutation : list of L + 1 integer arrays
-        permutation[l][rank] = the trained network's own index of that node of layer l; identities for inputs and
-        outputs.
+        permutation[l][rank] is the trained network's own index of the node with that rank in layer l; identities for
+        inputs and outputs.
+
+    Raises
+    ------
+    TypeError
+        If net, architecture or prior is of another type.
+    ValueError
+        If dtype or level is unknown, or the architecture does not fit the network.
     """
 
     def __init__(
@@ -139,14 +148,14 @@ class PartialNetwork:
         return self.layer_sizes[-1]
 
     def _gather(self, weights: list[FloatArray], biases: list[FloatArray]) -> FloatArray:
-        """Bayesian entries in theta's order: layer by layer, weights row by row, then biases."""
+        """Return the Bayesian entries in theta's order: layer by layer, weights row by row, then biases."""
         parts = []
         for w, b, wm, bm in zip(weights, biases, self.weight_masks, self.bias_masks, strict=True):
             parts += [w[wm], b[bm]]
         return np.concatenate(parts).astype(np.float64)
 
     def _locate(self) -> npt.NDArray[np.void]:
-        """Build `parameters`."""
+        """Return the position of each entry of theta; see `parameters`."""
         parts = []
         for layer, (wm, bm) in enumerate(zip(self.weight_masks, self.bias_masks, strict=True), start=1):
             rows, columns = np.nonzero(wm)
@@ -159,7 +168,7 @@ class PartialNetwork:
         return np.concatenate(parts)
 
     def first_output_weight(self) -> int | None:
-        """Return the position in theta of the first Bayesian weight of the output layer, or None."""
+        """Return the position in theta of the first Bayesian weight of the output layer, or None if there is none."""
         last = self.parameters["layer"] == len(self.layer_sizes) - 1
         found = np.flatnonzero(last & (self.parameters["column"] >= 0))
         return int(found[0]) if len(found) else None
@@ -173,14 +182,21 @@ class PartialNetwork:
 
         Returns
         -------
-        float64 or ndarray, shape (...)
+        float64 or ndarray of float64, shape (...)
+
+        Raises
+        ------
+        TypeError
+            If theta does not hold real numbers.
+        ValueError
+            If its last axis does not have K entries.
         """
         values = _as_floats(theta, "theta")
         if values.ndim == 0 or values.shape[-1] != self.dim:
             raise ValueError(f"theta must have {self.dim} entries on its last axis; got shape {values.shape}.")
         flat = values.reshape(-1, self.dim)
         quadratic = np.empty(len(flat))
-        rows = max(1, _BLOCK_VALUES // self.dim)
+        rows = max(1, _VALUES_AT_A_TIME // self.dim)
         for first in range(0, len(flat), rows):
             block = flat[first : first + rows].astype(np.float64)
             quadratic[first : first + rows] = (block**2 / self.prior_variance).sum(axis=-1)
@@ -191,7 +207,31 @@ class PartialNetwork:
     def check_theta(
         self, theta: npt.ArrayLike, name: str = "theta", dim: int | None = None
     ) -> tuple[npt.NDArray[Any], bool]:
-        """Return theta as a finite C-contiguous (B, dim) array of `dtype`, and whether it came as (dim,); dim: K."""
+        """Validate theta, or its part below the output layer.
+
+        Parameters
+        ----------
+        theta : array_like, shape (dim,) or (B, dim)
+            Finite numbers.
+        name : str
+            The argument's name, for error messages.
+        dim : int, optional
+            Number of entries of a point; default K.
+
+        Returns
+        -------
+        batch : ndarray of `dtype`, shape (B, dim)
+            A C-contiguous array.
+        single : bool
+            Whether theta has shape (dim,); B is then 1.
+
+        Raises
+        ------
+        TypeError
+            If theta does not hold real numbers.
+        ValueError
+            If the shape is another, or an entry is not finite or exceeds the range of `dtype`.
+        """
         dim = self.dim if dim is None else dim
         values = _as_floats(theta, name)
         single = values.ndim == 1
@@ -202,7 +242,7 @@ class PartialNetwork:
         return cast_checked(batch, self.dtype, name), single
 
     def spec(self, likelihood: Likelihood) -> ModelSpec:
-        """Return what is compiled of the network under a likelihood with fixed parameters."""
+        """Return the specification of the compiled model under a likelihood without sampled parameters."""
         return ModelSpec(
             activation=self.net.activation,
             weights=self._weights,
@@ -216,23 +256,30 @@ class PartialNetwork:
 
     @cached_property
     def _without_rows(self) -> CoreModel:
-        """A compiled model without rows: prediction needs the plan alone, whatever the likelihood."""
+        """A compiled model without data, which suffices for predictions; its likelihood has no effect on them."""
         return planned_model(self.spec(Gaussian(1.0)), dtype=self.dtype, level=self.level)
 
     def predict(self, theta: npt.ArrayLike, X: npt.ArrayLike, *, threads: int | None = None) -> npt.NDArray[Any]:
-        """Evaluate the outputs f at given parameters.
+        """Evaluate the outputs f at X for given parameters.
 
         Parameters
         ----------
         theta : array_like, shape (K,) or (B, K)
+            Bayesian parameters, finite; converted to `dtype`.
         X : array_like, shape (n, d)
-            Finite.
+            Finite inputs, n >= 1.
         threads : int, optional
-            Native threads over parameters; default all processors of this process.
+            Number of native threads, which share the B points; by default the number of processors that this process
+            may use.
 
         Returns
         -------
         ndarray of `dtype`, shape (n, m) or (B, n, m)
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is not as described, or a value exceeds the range of `dtype`.
         """
         batch, single = self.check_theta(theta)
         inputs = cast_checked(check_inputs_keeping_dtype(X, self.n_inputs), self.dtype, "X")
@@ -243,7 +290,19 @@ class PartialNetwork:
     def sample_prior(
         self, draws: int, *, seed: int, chain: int = 0, purpose: _core.Purpose = _core.Purpose.prior
     ) -> npt.NDArray[Any]:
-        """Draw theta from the prior, shape (draws, K); a Philox stream of its own for each `purpose`."""
+        """Draw theta from the prior.
+
+        Parameters
+        ----------
+        draws : int
+            Number of draws, at least 1.
+        seed, chain, purpose
+            Key of the Philox stream; every chain and every purpose has its own stream.
+
+        Returns
+        -------
+        ndarray of `dtype`, shape (draws, K)
+        """
         normals: Any = _core.standard_normals32 if self.dtype == np.float32 else _core.standard_normals64
         theta: npt.NDArray[Any] = normals(
             seed=seed, chain=chain, step=0, purpose=purpose, steps=draws, count=self.dim, level=self.level
@@ -252,11 +311,11 @@ class PartialNetwork:
         return theta
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the compiled model, which is made again when it is needed."""
+        """Return the state for pickling, without the compiled model, which is built again at its next use."""
         return {name: value for name, value in self.__dict__.items() if name != "_without_rows"}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-able content; the network's arrays are saved beside it."""
+        """Return architecture, prior, dtype and level as JSON-able values; the network is stored separately."""
         return {
             "architecture": self.architecture.to_dict(),
             "prior": self.prior.to_dict(),
@@ -266,7 +325,7 @@ class PartialNetwork:
 
     @classmethod
     def from_dict(cls, net: Network, content: Mapping[str, Any]) -> PartialNetwork:
-        """Rebuild from `to_dict`; a level that this machine lacks is replaced by its own."""
+        """Rebuild from a network and what `to_dict` returned; an unsupported level is replaced by this machine's."""
         level = content["level"] if content["level"] in _core.simd_levels() else None
         return cls(
             net,

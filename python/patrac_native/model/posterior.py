@@ -1,4 +1,4 @@
-"""The posterior: data, likelihood and a partially Bayesian network compiled into one log-density with gradient."""
+"""The posterior: a partially Bayesian network, a likelihood and data, with its log-densities and their gradients."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ from patrac_native.model.last_layer import ExactPosterior, WhitenedQuadratic, wh
 from patrac_native.model.likelihoods import LIKELIHOODS, Gaussian, Likelihood
 from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.model.prior import TraceClassPrior
+from patrac_native.model.prior_model import PriorModel
 from patrac_native.network.network import Network
-from patrac_native.validation.checks import FloatArray, cast_checked, check_count, check_seed
+from patrac_native.validation.checks import FloatArray, cast_checked
 
 
-class Posterior:
-    """Posterior of the Bayesian parameters theta, proportional to exp(l(theta)) N(theta; 0, C).
+class Posterior(PriorModel):
+    """Posterior of the Bayesian parameters theta, with density proportional to exp(l(theta)) N(theta; 0, C).
 
-    Ranks the network itself, rescales the prior and folds everything that does not depend on theta into
-    constants of the data.
+    The constructor ranks the nodes of the network, rescales the prior, and evaluates everything that does not depend
+    on theta once for the given data.
 
     Parameters
     ----------
     net : Network
-        The trained network, nodes in any order: the posterior is the same for every order.
+        The trained network; the posterior does not depend on the order of its hidden nodes.
     architecture : Architecture
         `Full()`, `Mix(k)`, `Out(k)`, `Sep(k)` or `Custom(weight_masks, bias_masks)`.
     prior : TraceClassPrior
@@ -43,31 +44,36 @@ class Posterior:
     likelihood : Likelihood
         `Gaussian(variance)`, `Gaussian("sampled")`, `Categorical(scale)` or `Bernoulli()`.
     X : array_like, shape (n, d)
-        Finite inputs, n >= 1. Those of type uint8, float32 and float64 keep it. What another library has on a CUDA
-        device in one of these types (DLPack or `__cuda_array_interface__`) is checked there and stays there for runs
-        with device="cuda" or "auto"; what works on the host (evaluation, runs on the CPU) copies it at its first use.
+        Finite inputs, n >= 1. Arrays of dtype uint8, float32 and float64 keep their dtype. An array of one of these
+        dtypes on a CUDA device, from any library with DLPack or `__cuda_array_interface__`, is checked on the device
+        and stays there for runs with device="cuda" or "auto"; computations on the host (evaluation, runs on the CPU)
+        copy it to the host at the first use.
     y : array_like
-        (n,) or (n, m) numbers, labels 0..m-1 of shape (n,), or zeros and ones, as the likelihood wants.
+        Targets, as the likelihood describes them: numbers of shape (n,) or (n, m), labels 0..m-1 of shape (n,), or
+        zeros and ones of shape (n,) or (n, m).
     sample_weight : array_like, shape (n,), optional
-        Factor of each row's term of the log-likelihood; under `Categorical(scale)` the weights of the mean.
+        Factor of each row's term of the log-likelihood, finite and nonnegative with a positive sum; default ones.
+        Under `Categorical(scale)` these are the weights of the mean.
     dtype : {"float32", "float64"}
-        Type of theta and of the engine's arithmetic; sums over tiles of rows are in float64 either way.
+        The dtype of theta and of the engine's arithmetic; default "float32". Sums over tiles of rows are in float64 in
+        either case.
     copy : bool
-        Whether to keep a copy of X, so that it may change afterwards. False keeps X itself, which must then stay as it
-        is; if it is of type `dtype`, in Fortran order and no input is left out (`Full`, `Mix`, `Sep`), the engine reads
-        it where it is, all but the last few rows. Otherwise the engine packs the inputs that it needs, row tile by row
-        tile.
+        Whether to keep a copy of X, so that the caller may change X afterwards; default True. With False the posterior
+        keeps X itself, which must then not change. If X also has dtype `dtype` and Fortran order and the architecture
+        uses every input (`Full`, `Mix`, `Sep`), the engine reads all but the last few rows without a copy; otherwise
+        it packs the inputs that it needs into tiles of rows.
     level : str, optional
-        Instruction-set level; by default PATRAC_SIMD or, from a fixed table, the processor's.
+        Instruction-set level; by default the environment variable PATRAC_SIMD or, if it is not set, the level that a
+        fixed table gives for the processor.
 
     Attributes
     ----------
     dim, theta_map, prior_variance, parameters, permutation
-        See `PartialNetwork`, which is `network`.
+        See `PartialNetwork`.
     network : PartialNetwork
-        The part that draws keep.
+        The network with its Bayesian parameters and their prior; draws keep it too.
     inputs : Inputs
-        X, where it is.
+        X, on the host or on a device.
     y, row_weights : ndarray
         Targets and the factor of each row's term, as the likelihood's checks return them.
     level : str
@@ -76,7 +82,7 @@ class Posterior:
     Raises
     ------
     TypeError, ValueError
-        For arguments that do not fit, naming the argument, what it got and what to do.
+        If an argument is not as described; the message names the argument, what it got and what to do.
 
     Examples
     --------
@@ -126,7 +132,7 @@ class Posterior:
         )
         check_range(self.reference_likelihood, self.row_weights, self.network.n_outputs, self.network.dtype)
         targets = np.ascontiguousarray(self.y, dtype=np.float64)
-        cast_checked(targets, self.network.dtype, "y")  # the engine's own conversion would be silent
+        cast_checked(targets, self.network.dtype, "y")  # the engine's own conversion does not report an overflow
         self.compiled = CompiledModels(
             self.network.spec(self.reference_likelihood),
             self.inputs,
@@ -136,52 +142,7 @@ class Posterior:
             level=self.network.level,
         )
         if self.inputs.on_device is None:
-            self.compiled.host  # noqa: B018 - built at once, so that the memory it needs is taken here
-
-    @property
-    def net(self) -> Network:
-        """The trained network as it was given."""
-        return self.network.net
-
-    @property
-    def architecture(self) -> Architecture:
-        """Which parameters are Bayesian."""
-        return self.network.architecture
-
-    @property
-    def dim(self) -> int:
-        """K, the number of Bayesian parameters."""
-        return self.network.dim
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of theta."""
-        return self.network.dtype
-
-    @property
-    def level(self) -> str:
-        """Instruction-set level of the compiled code."""
-        return self.network.level
-
-    @property
-    def theta_map(self) -> FloatArray:
-        """Trained values of the Bayesian parameters, shape (K,); zeros for Sep."""
-        return self.network.theta_map
-
-    @property
-    def prior_variance(self) -> FloatArray:
-        """Diagonal of C after rescaling, shape (K,)."""
-        return self.network.prior_variance
-
-    @property
-    def parameters(self) -> npt.NDArray[np.void]:
-        """(layer, row, column) of each entry of theta; see `PartialNetwork`."""
-        return self.network.parameters
-
-    @property
-    def permutation(self) -> list[npt.NDArray[np.intp]]:
-        """Ranked node -> the trained network's own node, for each layer."""
-        return self.network.permutation
+            self.compiled.host  # noqa: B018 - built now, so that a lack of memory shows in the constructor
 
     @property
     def n_rows(self) -> int:
@@ -190,31 +151,37 @@ class Posterior:
 
     @property
     def X(self) -> npt.NDArray[Any]:
-        """The inputs on the host, shape (n, d), read-only; those that came on a device are copied at the first use."""
+        """The inputs on the host, shape (n, d), read-only; inputs on a device are copied at the first use."""
         return self.inputs.host
 
     @property
     def hidden_dim(self) -> int:
-        """K_h, the number of Bayesian parameters below the output layer: theta[:K_h]."""
+        """K_h, the number of Bayesian parameters below the output layer, which are theta[:K_h]."""
         return int(self.compiled.planned.hidden_dim)
 
     def log_likelihood(
         self, theta: npt.ArrayLike, *, variance: npt.ArrayLike | None = None, threads: int | None = None
     ) -> float | FloatArray:
-        """Evaluate l(theta), normalised.
+        """Evaluate the log-likelihood l(theta), normalised.
 
         Parameters
         ----------
         theta : array_like, shape (K,) or (B, K)
             Finite; converted to `dtype`.
         variance : array_like, shape () or (B,), optional
-            Of the noise; needed where it is sampled, and only there.
+            Noise variance, positive; required if the likelihood samples it, and not allowed otherwise.
         threads : int, optional
-            Native threads over the batch, or over the rows of a single point; default all processors of this process.
+            Number of native threads, which share the points of a batch or the rows of a single point; by default the
+            number of processors that this process may use.
 
         Returns
         -------
         float, or ndarray of float64 of shape (B,)
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is not as described.
         """
         batch, single = self.network.check_theta(theta)
         values: FloatArray = self.compiled.host.log_likelihood(batch, thread_count(threads))
@@ -224,21 +191,22 @@ class Posterior:
     def log_likelihood_and_grad(
         self, theta: npt.ArrayLike, *, variance: npt.ArrayLike | None = None, threads: int | None = None
     ) -> tuple[float | FloatArray, npt.NDArray[Any]]:
-        """Evaluate l(theta) and its gradient over the Bayesian parameters.
+        """Evaluate the log-likelihood l(theta) and its gradient with respect to theta.
 
         Parameters
         ----------
-        theta : array_like, shape (K,) or (B, K)
-            Finite; converted to `dtype`.
-        variance : array_like, shape () or (B,), optional
-            Of the noise; needed where it is sampled, and only there.
-        threads : int, optional
-            Native threads over the batch, or over the rows of a single point; default all processors of this process.
+        theta, variance, threads
+            As for `log_likelihood`.
 
         Returns
         -------
         value : float, or ndarray of float64 of shape (B,)
         gradient : ndarray of `dtype`, shape (K,) or (B, K)
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `log_likelihood`.
         """
         batch, single = self.network.check_theta(theta)
         values, gradient = self.compiled.host.log_likelihood_and_grad(batch, thread_count(threads))
@@ -248,7 +216,7 @@ class Posterior:
         return (float(values[0]), gradient[0]) if single else (values, gradient)
 
     def _at_variance(self, values: FloatArray, variance: npt.ArrayLike | None) -> tuple[FloatArray, FloatArray | None]:
-        """Rescale l (B,) to a variance, which is given exactly where it is sampled; see `at_variance`."""
+        """Rescale log-likelihoods (B,) from the compiled to a requested variance; see `at_variance`."""
         return at_variance(
             values,
             variance,
@@ -259,37 +227,38 @@ class Posterior:
 
     @property
     def variance_is_sampled(self) -> bool:
-        """Whether the noise variance is drawn with theta."""
+        """Whether the noise variance is sampled with theta."""
         return self.reference_likelihood is not self.likelihood
 
     @property
     def starting_variance(self) -> float:
-        """Where a sampled noise variance starts: its mode given the trained network; else that of the first output."""
+        """Initial value of a sampled noise variance, its mode given the trained network; else the first output's."""
         assert isinstance(self.reference_likelihood, Gaussian)
         return float(self.reference_likelihood.variance_vector(self.network.n_outputs)[0])
 
     @property
     def gaussian_terms(self) -> float:
-        """Outputs times the sum of the row weights."""
+        """Number of outputs times the sum of the row weights: the weighted number of terms of the log-likelihood."""
         return self.network.n_outputs * float(self.row_weights.sum())
 
     def collapsed_log_likelihood(self, theta_hidden: npt.ArrayLike) -> float | FloatArray:
-        """Evaluate log p(y | theta_h), the Bayesian output weights integrated out over their prior.
+        """Evaluate log p(y | theta_h), in which the Bayesian output weights are integrated out over their prior.
 
         Parameters
         ----------
         theta_hidden : array_like, shape (K_h,) or (B, K_h)
-            The Bayesian parameters below the output layer, theta[:hidden_dim].
+            Bayesian parameters below the output layer, theta[:hidden_dim]; finite.
 
         Returns
         -------
         float, or ndarray of float64 of shape (B,)
-            Normalised as `log_likelihood` is.
+            The log density of y, normalised.
 
         Raises
         ------
         ValueError
-            For a likelihood other than Gaussian with a fixed variance, or where nothing can be integrated out.
+            If the likelihood is not Gaussian with a fixed variance, or there are no Bayesian parameters in the output
+            layer or none below it.
         """
         values, _, single = self._collapsed(theta_hidden, with_gradient=False)
         return float(values[0]) if single else values
@@ -297,12 +266,22 @@ class Posterior:
     def collapsed_log_likelihood_and_grad(
         self, theta_hidden: npt.ArrayLike
     ) -> tuple[float | FloatArray, npt.NDArray[Any]]:
-        """Evaluate log p(y | theta_h) and its gradient; see `collapsed_log_likelihood`.
+        """Evaluate log p(y | theta_h) and its gradient with respect to theta_h.
+
+        Parameters
+        ----------
+        theta_hidden : array_like, shape (K_h,) or (B, K_h)
+            As for `collapsed_log_likelihood`.
 
         Returns
         -------
         value : float, or ndarray of float64 of shape (B,)
         gradient : ndarray of `dtype`, shape (K_h,) or (B, K_h)
+
+        Raises
+        ------
+        ValueError
+            As `collapsed_log_likelihood`.
         """
         values, gradient, single = self._collapsed(theta_hidden, with_gradient=True)
         return (float(values[0]), gradient[0]) if single else (values, gradient)
@@ -310,6 +289,7 @@ class Posterior:
     def _collapsed(
         self, theta_hidden: npt.ArrayLike, *, with_gradient: bool
     ) -> tuple[FloatArray, npt.NDArray[Any], bool]:
+        """Return values (B,), gradients (B, K_h) and whether a single point (K_h,) was given."""
         check_kernel(MGrad(collapse=True), self.facts)
         if self.variance_is_sampled:
             raise ValueError("the variance is sampled; make a posterior with a fixed one, Gaussian(variance).")
@@ -318,49 +298,26 @@ class Posterior:
         return values, gradient, single
 
     def exact(self) -> ExactPosterior:
-        """Return mean, covariance and log evidence in closed form, where `Exact()` serves and the variance is fixed.
+        """Return mean, covariance and log evidence of the posterior in closed form.
+
+        This requires the posterior of Bayesian linear regression, which `Exact()` samples, and a fixed variance.
+
+        Returns
+        -------
+        ExactPosterior
 
         Raises
         ------
         ValueError
-            Where the posterior is not that of Bayesian linear regression.
+            If the likelihood is not Gaussian, its variance is sampled, or a parameter below the last layer is Bayesian.
         """
         check_kernel(Exact(), self.facts)
         if self.quadratic is None or self.variance_is_sampled:
             raise ValueError("the variance is sampled; make a posterior with a fixed one, Gaussian(variance).")
         return self.quadratic.exact()
 
-    def log_prior(self, theta: npt.ArrayLike) -> np.float64 | FloatArray:
-        """Evaluate log N(theta; 0, C), normalised; theta of shape (..., K)."""
-        return self.network.log_prior(theta)
-
-    def sample_prior(self, draws: int, *, seed: int = 0) -> npt.NDArray[Any]:
-        """Draw theta from the prior.
-
-        Parameters
-        ----------
-        draws : int
-            At least 1.
-        seed : int
-            0 <= seed < 2^64; the stream is apart from those of the samplers.
-
-        Returns
-        -------
-        ndarray of `dtype`, shape (draws, K)
-        """
-        return self.network.sample_prior(check_count(draws, "draws"), seed=check_seed(seed))
-
-    def prior_predict(self, X: npt.ArrayLike, draws: int, *, seed: int = 0) -> npt.NDArray[Any]:
-        """Outputs f of prior draws at X, shape (draws, n, m): the prior predictive distribution of f."""
-        return self.network.predict(self.sample_prior(draws, seed=seed), X)
-
-    def prior_predictive(self, X: npt.ArrayLike, draws: int, *, seed: int = 0) -> npt.NDArray[Any]:
-        """Targets y of prior draws at X with the likelihood's noise: (draws, n, m), or labels (draws, n)."""
-        f, rng = self.prior_predict(X, draws, seed=seed), np.random.default_rng(seed)
-        return self.likelihood.sample_prior(f, rng)
-
     def describe(self) -> str:
-        """Say in words which nodes are Bayesian, what is sampled, what is cached and why."""
+        """Return a text of several lines: which nodes are Bayesian, what is sampled, what is cached and why."""
         cached = ""
         if self.inputs.on_device is None:
             host = self.compiled.host
@@ -368,21 +325,21 @@ class Posterior:
         return describe_posterior(self.network, self.facts, self.plan(), self.n_rows, cached)
 
     def plan(self) -> list[dict[str, int]]:
-        """Return what the plan found in each layer.
+        """Return the numbers of nodes and parameters by which the compiled model evaluates each layer.
 
         Returns
         -------
-        list of L dicts
-            nodes; varying (nodes that theta reaches); varying_sources and constant_sources (nodes read each step);
-            offsets (nodes with a cached offset a row); bayesian (parameters); gradient_block (entries of the dense
-            block that covers the Bayesian weights).
+        list of L dicts of str to int
+            nodes: nodes of the layer; varying: those that depend on theta; varying_sources and constant_sources: nodes
+            of the layer below that are read in each step; offsets: nodes with a cached offset for each row; bayesian:
+            Bayesian parameters; gradient_block: entries of the dense block that covers the Bayesian weights.
         """
         layers: list[dict[str, int]] = self.compiled.planned.layers
         return layers
 
     @cached_property
     def facts(self) -> ModelFacts:
-        """What the choice of kernel and device needs to know."""
+        """The facts on which the choice of kernel and device depends."""
         is_quadratic = self.likelihood.is_quadratic and self.plan()[-1]["varying_sources"] == 0
         return ModelFacts(
             likelihood=self.likelihood,
@@ -397,8 +354,9 @@ class Posterior:
 
     @cached_property
     def fit_quality(self) -> FitQuality:
-        """How well the trained network fits the training data, beside the best constant."""
-        # At Sep's trained values, zeros, its own network adds nothing: theta_map is the trained network everywhere.
+        """The quality of the trained network's fit to the training data, compared with the best constant predictor."""
+        # Sep's trained values are zeros, at which its separate network adds nothing; so theta_map gives the trained
+        # network for every architecture.
         return fit_quality(
             self.likelihood,
             self.y,
@@ -408,16 +366,16 @@ class Posterior:
         )
 
     def _trained_log_likelihood(self) -> float:
-        """Evaluate l at the trained values, on the device of the inputs unless they have come to the host."""
-        there = self.inputs.on_device
-        if there is None or self.compiled.has_host:
+        """Evaluate l at the trained values: on the host if its model has been built, else on the inputs' device."""
+        device_inputs = self.inputs.on_device
+        if device_inputs is None or self.compiled.has_host:
             return float(self.log_likelihood(self.theta_map, threads=1))
-        model = self.compiled.on_device(there.device)
+        model = self.compiled.on_device(device_inputs.device)
         return float(model.log_likelihood(self.theta_map.astype(self.dtype)[None])[0])
 
     @cached_property
     def quadratic(self) -> WhitenedQuadratic | None:
-        """Sufficient statistics in the whitened eigenbasis, or None where l is not quadratic in theta."""
+        """Sufficient statistics in the whitened eigenbasis; None if the log-likelihood is not quadratic in theta."""
         if not self.facts.is_last_layer_gaussian:
             return None
         compiled = self.compiled

@@ -10,24 +10,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.model.architectures import rank_nodes
+from patrac_native.model.ranking import rank_nodes
 from patrac_native.network.network import Network
 from patrac_native.validation.checks import FloatArray, check_layer_sizes, check_positive
 
+# The interval in which `TraceClassPrior.fit` searches for alpha.
 ALPHA_BOUNDS = (1.001, 8.0)
-# The fitted variances are those of point estimates; the prior uses four times them (paper, Appendix A).
+# The fitted variances describe point estimates; the prior's variances are four times as large (paper, Appendix A).
 VARIANCE_MULTIPLIER = 4.0
 
-# One layer's decay: (row factors, column factors); s_ij = row_i * column_j.
+# The decay of one layer's weights, (row factors, column factors): s_ij = row_i * column_j.
 Decay = tuple[FloatArray, FloatArray]
 
 
 @dataclass(frozen=True)
 class TraceClassPrior:
-    """Independent normal parameters whose variances fall along the ranking of the nodes (docs/method.md, section 2).
+    """Prior of independent normal parameters whose variances decay with the rank of the nodes.
 
     w^(1)_ij ~ N(0, sigma2_w / i^alpha); w^(l)_ij ~ N(0, sigma2_w / (ij)^alpha) for l >= 2;
-    b^(l)_i ~ N(0, sigma2_b / i^alpha); i and j count from 1 in rank order.
+    b^(l)_i ~ N(0, sigma2_b / i^alpha); i and j are ranks that count from 1 (docs/method.md, section 2).
 
     Parameters
     ----------
@@ -38,8 +39,9 @@ class TraceClassPrior:
     sigma2_b : float
         Variance scale of the biases, > 0.
     output_decay : bool, optional
-        Whether the output index i decays in the last layer too (the paper's formula). False drops it there: sigma2_w /
-        j^alpha and sigma2_b, so that several outputs are exchangeable. None, the default, means m == 1.
+        Whether the variances of the last layer decay with the output index i too, as in the paper's formula. With
+        False the last layer's variances are sigma2_w / j^alpha and sigma2_b, so that several outputs are exchangeable.
+        The default None means True for one output and False for several.
 
     Raises
     ------
@@ -72,7 +74,7 @@ class TraceClassPrior:
             object.__setattr__(self, "output_decay", bool(self.output_decay))
 
     def variances(self, layer_sizes: Sequence[int]) -> tuple[list[FloatArray], list[FloatArray]]:
-        """Evaluate the prior variances of a network in ranked order, before any rescaling.
+        """Return the prior variances of a network's parameters, nodes in ranked order, before any rescaling.
 
         Parameters
         ----------
@@ -83,6 +85,11 @@ class TraceClassPrior:
         -------
         weight_variances : list of L arrays, shapes (N_{l+1}, N_l)
         bias_variances : list of L arrays, shapes (N_{l+1},)
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `layer_sizes` is not a sequence of at least two positive integers.
         """
         sizes = check_layer_sizes(layer_sizes)
         weight_decay, bias_decay = _decays(sizes, self.alpha, self.output_decay, fit=False)
@@ -103,27 +110,27 @@ class TraceClassPrior:
         weight_masks: Sequence[npt.NDArray[np.bool_]],
         bias_masks: Sequence[npt.NDArray[np.bool_]],
     ) -> float:
-        """Return phi / phi_partial, by which a partial architecture multiplies its prior variances (paper, Appendix A).
+        """Return phi / phi_partial, the factor of a partial architecture's prior variances (paper, Appendix A).
 
         Parameters
         ----------
         full_layer_sizes : sequence of int
-            Widths of the trained network: phi is its total prior variance.
+            Widths of the trained network, whose total prior variance is phi.
         sampled_layer_sizes : sequence of int
-            Widths of the sampled network, the same save for Sep.
+            Widths of the sampled network; they differ from `full_layer_sizes` for Sep only.
         weight_masks, bias_masks : sequences of L Boolean arrays
-            The Bayesian parameters of the sampled network in ranked order, as `Architecture.masks` gives them;
-            phi_partial sums over them.
+            The Bayesian parameters of the sampled network in ranked order, as `Architecture.masks` returns them;
+            phi_partial is the sum of their prior variances.
 
         Returns
         -------
         float
-            At least 1 for masks on the full network and exactly 1 for all of it.
+            For masks of the trained network at least 1, and exactly 1 if all its parameters are Bayesian.
 
         Raises
         ------
         ValueError
-            If the masks do not have the sampled network's shapes or mark nothing.
+            If the masks do not have the sampled network's shapes or are False everywhere.
         """
         weights, biases = self.variances(sampled_layer_sizes)
         variances, masks = (*weights, *biases), (*weight_masks, *bias_masks)
@@ -132,7 +139,7 @@ class TraceClassPrior:
                 f"weight_masks and bias_masks must have the shapes of a network {list(sampled_layer_sizes)}; "
                 f"got {[mask.shape for mask in masks]}."
             )
-        # where() keeps the order of summation, so that a mask of everything gives exactly 1.
+        # where() keeps the order of summation, so that masks that are True everywhere give exactly 1.
         partial = float(sum(np.where(mask, v, 0.0).sum() for v, mask in zip(variances, masks, strict=True)))
         if partial == 0.0:
             raise ValueError("weight_masks and bias_masks mark no parameter; at least one must be Bayesian.")
@@ -142,20 +149,21 @@ class TraceClassPrior:
     def fit(cls, net: Network, output_decay: bool | None = None, *, alpha: float | None = None) -> TraceClassPrior:
         """Choose alpha and the variances from a trained network (paper, Appendix A; docs/method.md, section 4).
 
-        Minimises sum (w^2 - sigma2_w s)^2 + sum (b^2 - sigma2_b s)^2 over the ranked network, with s = i^-alpha in
-        layer 1, (ij)^-alpha between, j^-alpha in the last layer and i^-alpha for biases (1 for output biases without
-        `output_decay`). Given alpha both variances are linear least squares, which leaves a search over alpha in
-        [1.001, 8]. The prior gets **four times** the fitted variances.
+        They minimise sum (w^2 - sigma2_w s)^2 + sum (b^2 - sigma2_b s)^2 over the ranked network. The decay s of a
+        weight is i^-alpha in the first layer, (ij)^-alpha in those between and j^-alpha in the last one; that of a bias
+        is i^-alpha (1 for output biases without `output_decay`). For a given alpha both variances are solutions of
+        linear least squares, so only alpha in [1.001, 8] is searched. The prior's variances are **four times** the
+        fitted ones.
 
         Parameters
         ----------
         net : Network
-            The trained network in any order of nodes; it is ranked here.
+            The trained network, nodes in any order; `fit` ranks them.
         output_decay : bool, optional
-            As for the class; also kept in the result.
+            As for the class; the returned prior has the same value.
         alpha : float, optional
-            A rate of decay > 1 of your own: only the two variances are then fitted, in closed form, without a search
-            and without its warning.
+            A given rate of decay, > 1. Only the two variances are then fitted, in closed form, without a search and
+            without its warning.
 
         Returns
         -------
@@ -164,21 +172,21 @@ class TraceClassPrior:
         Warns
         -----
         UserWarning
-            If alpha ends at a bound, or all biases are zero (sigma2_b is then set to sigma2_w).
+            If the best alpha is at a bound, or all biases are zero (sigma2_b is then set to sigma2_w).
 
         Raises
         ------
         TypeError
-            If net is no Network, or alpha is not a number.
+            If net is not a Network, alpha is not a number, or output_decay is not a bool or None.
         ValueError
             If all weights are zero, or alpha <= 1.
 
         Notes
         -----
-        Without hidden layer and without output decay nothing depends on alpha; it is then set to 2 unless given.
+        For a network without hidden layer and without output decay, nothing depends on alpha; it is 2 unless given.
 
-        The lower bound is a common result. Nodes are ranked by what comes into them, and in many trained networks
-        neither those weights nor the ones that leave fall off with that rank; the slowest decay then fits best.
+        The best alpha is often at the lower bound. Nodes are ranked by their incoming weights and bias, and in many
+        trained networks neither incoming nor outgoing weights decay with that rank; the slowest decay then fits best.
         """
         if not isinstance(net, Network):
             raise TypeError(
@@ -198,8 +206,8 @@ class TraceClassPrior:
         def fitted(alpha: float) -> tuple[float, float, float]:
             """Return (explained sum of squares, sigma2_w, sigma2_b) at alpha."""
             weight_decay, bias_decay = _decays(sizes, alpha, output_decay, fit=True)
-            # Least squares through the origin on one regressor s: sigma2 = <target, s> / <s, s>, which explains
-            # <target, s>^2 / <s, s> of <target, target>. s is an outer product, so no matrix of it is formed.
+            # Least squares through the origin with one regressor s: sigma2 = <target, s> / <s, s>, and the explained
+            # part of <target, target> is <target, s>^2 / <s, s>. s is an outer product, so its matrix is never formed.
             w_dot = sum(float(row @ w @ column) for w, (row, column) in zip(weights, weight_decay, strict=True))
             w_norm = sum(float(row @ row) * float(column @ column) for row, column in weight_decay)
             b_dot = sum(float(row @ b) for b, row in zip(biases, bias_decay, strict=True))
@@ -229,12 +237,12 @@ class TraceClassPrior:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> TraceClassPrior:
-        """Inverse of `to_dict`."""
+        """Rebuild a prior from what `to_dict` returned."""
         return cls(**content)
 
 
 def _check_alpha(value: Any) -> float:
-    """Return value as a float if it is a number > 1, else raise."""
+    """Return value as a float if it is a finite number > 1, else raise TypeError or ValueError."""
     alpha = check_positive(value, "alpha")
     if alpha <= 1.0:
         raise ValueError(
@@ -248,19 +256,19 @@ def _search_alpha(explained: Callable[[float], float]) -> float:
     """Return the alpha within ALPHA_BOUNDS at which `explained` is largest."""
     from scipy.optimize import minimize_scalar
 
-    # There can be several local maxima: a grid finds the hill, a bounded search its top.
+    # There can be several local maxima: a grid search finds the best one, a bounded search refines it.
     grid = np.linspace(*ALPHA_BOUNDS, 281)
     best = int(np.argmax([explained(value) for value in grid]))
     around = (grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)])
     refined = minimize_scalar(
         lambda value: -explained(float(value)), bounds=around, method="bounded", options={"xatol": 1e-10}
     )
-    # The bounded search never tries its end points; keep the grid's where that is the better one.
+    # The bounded search never evaluates the bounds of its interval; the grid point is returned if it is better.
     return max((float(refined.x), float(grid[best])), key=explained)
 
 
 def _at_bound(alpha: float) -> str:
-    """Say what alpha at a bound of the search means and what to do."""
+    """Return the warning about an alpha at a bound of the search: what it means and what to do."""
     low, high = ALPHA_BOUNDS
     if alpha == low:
         meaning = (
@@ -280,22 +288,22 @@ def _at_bound(alpha: float) -> str:
 
 
 def _check_output_decay(value: bool | None) -> None:
-    """Raise unless value is a bool or None."""
+    """Raise TypeError unless value is a bool or None."""
     if not (value is None or isinstance(value, bool | np.bool_)):
         raise TypeError(f"output_decay must be True, False or None (None: True for one output); got {value!r}.")
 
 
 def _resolve(output_decay: bool | None, sizes: Sequence[int]) -> bool:
-    """Return output_decay with its default, m == 1, filled in."""
+    """Return output_decay, or its default m == 1 if it is None."""
     return sizes[-1] == 1 if output_decay is None else bool(output_decay)
 
 
 def _decays(
     sizes: Sequence[int], alpha: float, output_decay: bool | None, *, fit: bool
 ) -> tuple[list[Decay], list[FloatArray]]:
-    """Return the factors s of every layer: (row, column) for weights, row for biases.
+    """Return the decay s of every layer: (row, column) factors for weights, row factors for biases.
 
-    With `fit` the last layer's weights never decay along the output index (Appendix A), unless that layer is the first.
+    With `fit` the last layer's weights do not decay with the output index (Appendix A), unless it is the only layer.
     """
     decay = [np.arange(1, size + 1, dtype=np.float64) ** -alpha for size in sizes]
     last = len(sizes) - 1

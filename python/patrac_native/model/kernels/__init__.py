@@ -1,4 +1,4 @@
-"""The transition kernels (docs/method.md, section 6): what `sample` may be asked to run.
+"""The transition kernels that `sample` supports (docs/method.md, section 6).
 
 Public: Kernel, PCN, PCNL, MGrad, EllipticalSlice, Exact, the registry KERNELS, `kernel_from_dict` and `short_name`.
 """
@@ -25,12 +25,18 @@ __all__ = [
     "short_name",
 ]
 
-# Every kernel by the name under which the compiled core and files know it.
+# All kernels by their names in the compiled core and in files.
 KERNELS: dict[str, type[Kernel]] = by_name((PCN, PCNL, MGrad, EllipticalSlice, Exact))
 
 
 def kernel_from_dict(content: Mapping[str, Any]) -> Kernel:
-    """Rebuild a kernel from what its `to_dict` returned; ValueError for an unknown name."""
+    """Rebuild a kernel from what its `to_dict` returned.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown.
+    """
     name = content.get("name")
     if name not in KERNELS:
         raise ValueError(f"kernel name must be one of {', '.join(KERNELS)}; got {name!r}.")
@@ -38,7 +44,7 @@ def kernel_from_dict(content: Mapping[str, Any]) -> Kernel:
 
 
 def short_name(content: Mapping[str, Any]) -> str:
-    """How a kernel's `to_dict` would be written, defaults left out: "MGrad(collapse=True)"."""
+    """Return the constructor call of a kernel given by its `to_dict`, without defaults: "MGrad(collapse=True)"."""
     kernel = kernel_from_dict(content)
     given = {field.name: getattr(kernel, field.name) for field in fields(kernel)}
     defaults = type(kernel)()

@@ -1,4 +1,4 @@
-"""What every kernel says of itself: its name in the compiled core, its step size, and where it serves."""
+"""The base classes of the kernels, with the traits that every kernel declares."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from patrac_native.validation.complete import Complete
 
 @dataclass(frozen=True)
 class Kernel(Complete, abstract=True):
-    """Base class of the kernels. A subclass that leaves out an attribute or abstract property cannot be defined.
+    """Base class of the kernels; defining a subclass without one of its attributes or properties raises TypeError.
 
     Attributes
     ----------
     name : str
-        As the compiled core and files know it.
+        Name of the kernel in the compiled core and in files.
     runs_on_devices : bool
-        Whether a CUDA device runs it too.
+        Whether CUDA devices support the kernel, besides the CPU.
     is_independent : bool
-        Whether the draws are independent: nothing to warm up, no chain to converge.
+        Whether the draws are independent, so that there is neither a warm-up nor a chain that has to converge.
     is_rotation_invariant : bool
-        Whether a rotation of the whitened coordinates leaves the chain the same in law, so that it may run in the
+        Whether a rotation of the whitened coordinates leaves the law of the chain unchanged, so that it may run in the
         eigenbasis of a quadratic log-likelihood.
     is_slow : bool
-        Whether `kernel="auto"` goes further in a step: what the verdict advises where chains mix badly.
+        Whether `kernel="auto"` makes more progress in a step; the verdict then recommends it if chains mix badly.
     step_size_name : str or None
-        The argument that gives the step size, such as "delta"; None for a kernel without one, which has no acceptance
-        rate to judge either.
+        The argument that gives the step size, such as "delta"; None for a kernel without a step size, whose acceptance
+        rate the verdict does not check either.
     step_size_max : float
-        Largest step size that the adaptation may reach.
+        The largest step size that the adaptation may reach.
     default_step_size : float or None
-        Step size of the first step where none is given; None for a kernel without one.
+        Step size of the first step if none is given; None for a kernel without a step size.
     """
 
     name: ClassVar[str]
@@ -48,48 +48,48 @@ class Kernel(Complete, abstract=True):
     @property
     @abstractmethod
     def accept_target(self) -> float:
-        """Mean acceptance probability that the default warm-up aims at; NaN for a kernel without a step size."""
+        """Mean acceptance probability that the default warm-up targets; NaN for a kernel without a step size."""
 
     @property
     @abstractmethod
     def persistence(self) -> float:
-        """Share of the noise that a step keeps of the step before."""
+        """Correlation of the noise of one step with that of the step before, in [0, 1)."""
 
     @property
     @abstractmethod
     def adapt_always(self) -> bool:
-        """Whether the step size keeps adapting while sampling."""
+        """Whether the step size is adapted while sampling, not only during the warm-up."""
 
     @property
     @abstractmethod
     def collapse(self) -> bool:
-        """Whether the output weights are integrated out."""
+        """Whether the Bayesian output weights are integrated out."""
 
     @property
     def step_size(self) -> float | None:
-        """The given step size, or None for one found in warm-up or a kernel without one."""
+        """The given step size; None if the warm-up finds it or the kernel has none."""
         return None if self.step_size_name is None else getattr(self, self.step_size_name)
 
     @property
     def adapts(self) -> bool:
-        """Whether warm-up has a step size to find."""
+        """Whether the warm-up has to find a step size."""
         return self.step_size_name is not None and self.step_size is None
 
     @property
     def starting_step_size(self) -> float:
-        """Step size of the first step; NaN for a kernel without one."""
+        """Step size of the first step; NaN for a kernel without a step size."""
         if self.step_size is not None:
             return self.step_size
         return math.nan if self.default_step_size is None else self.default_step_size
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-able content."""
+        """Return name and arguments as JSON-able values, from which `kernel_from_dict` rebuilds the kernel."""
         return {"name": self.name, **asdict(self)}
 
 
 @dataclass(frozen=True)
 class UntunedKernel(Kernel, abstract=True):
-    """What the kernels without a step size share."""
+    """Base class of the kernels without a step size."""
 
     step_size_name: ClassVar[str | None] = None
     step_size_max: ClassVar[float] = math.inf
@@ -97,20 +97,20 @@ class UntunedKernel(Kernel, abstract=True):
 
     @property
     def accept_target(self) -> float:
-        """NaN: nothing is adapted."""
+        """NaN, because nothing is adapted."""
         return math.nan
 
     @property
     def persistence(self) -> float:
-        """0."""
+        """0: every step has new noise."""
         return 0.0
 
     @property
     def adapt_always(self) -> bool:
-        """False."""
+        """False, because nothing is adapted."""
         return False
 
     @property
     def collapse(self) -> bool:
-        """False."""
+        """False: the output weights are sampled."""
         return False

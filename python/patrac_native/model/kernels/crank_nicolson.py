@@ -12,12 +12,19 @@ from patrac_native.validation.checks import check_nonnegative, check_positive
 
 @dataclass(frozen=True)
 class PCN(Kernel):
-    """Preconditioned Crank-Nicolson: v = sqrt(1 - beta^2) u + beta w, w ~ N(0, C); gradient-free.
+    """Preconditioned Crank-Nicolson, a kernel without gradients: v = sqrt(1 - beta^2) u + beta w, w ~ N(0, C).
 
     Parameters
     ----------
     beta : float, optional
-        Step size, 0 < beta <= 1; at 1 every proposal is a draw from the prior. None: found in warm-up.
+        Step size, 0 < beta <= 1; with 1 every proposal is a draw from the prior. By default the warm-up finds it.
+
+    Raises
+    ------
+    TypeError
+        If beta is not a number.
+    ValueError
+        If beta is not in (0, 1].
 
     References
     ----------
@@ -39,28 +46,28 @@ class PCN(Kernel):
 
     @property
     def accept_target(self) -> float:
-        """0.3."""
+        """Mean acceptance probability that the default warm-up targets, 0.3."""
         return 0.3
 
     @property
     def persistence(self) -> float:
-        """0."""
+        """0: every step has new noise."""
         return 0.0
 
     @property
     def adapt_always(self) -> bool:
-        """False."""
+        """False: the step size is adapted during the warm-up only."""
         return False
 
     @property
     def collapse(self) -> bool:
-        """False: without gradients there is nothing to collapse for."""
+        """False: only kernels with gradients support collapsing."""
         return False
 
 
 @dataclass(frozen=True)
 class _GradientKernel(Kernel, abstract=True):
-    """What the kernels with a gradient share: delta, the collapsed output layer and the adaptation while sampling."""
+    """Base class of the kernels with gradients: delta, integration of the output weights, adaptation while sampling."""
 
     delta: float | None = None
     collapse: bool = False
@@ -92,13 +99,21 @@ class PCNL(_GradientKernel):
     Parameters
     ----------
     delta : float, optional
-        Step size, 0 < delta <= 2. None: found in warm-up.
+        Step size, 0 < delta <= 2. By default the warm-up finds it.
     collapse : bool
-        Integrate the Bayesian output weights out (Gaussian likelihoods): the chain runs on the parameters below them,
-        and each kept draw gets output weights from their exact conditional law.
+        Whether the Bayesian output weights are integrated out, which needs a Gaussian likelihood. The chain then runs
+        on the parameters below the output layer, and the output weights of each draw are sampled from their exact
+        conditional distribution. Default False.
     adapt : {"warmup", "always"}
-        "always" is the paper's setting: the step size keeps adapting to acceptance rates in (0.4, 0.9) while sampling;
-        the chain is then not exactly invariant, and `sample` warns.
+        When the step size is adapted; default "warmup". "always" is the paper's setting, which keeps adapting to
+        acceptance rates in (0.4, 0.9) while sampling; the posterior is then not exactly invariant, and `sample` warns.
+
+    Raises
+    ------
+    TypeError
+        If delta is not a number, or collapse not a bool.
+    ValueError
+        If delta is not in (0, 2], or adapt has another value.
 
     References
     ----------
@@ -113,35 +128,43 @@ class PCNL(_GradientKernel):
 
     @property
     def accept_target(self) -> float:
-        """0.6."""
+        """Mean acceptance probability that the default warm-up targets, 0.6."""
         return 0.6
 
     @property
     def persistence(self) -> float:
-        """0."""
+        """0: every step has new noise."""
         return 0.0
 
 
 @dataclass(frozen=True)
 class MGrad(_GradientKernel):
-    """Marginal gradient sampler: an auxiliary-variable Langevin step that knows the prior, at the cost of pCNL.
+    """Marginal gradient sampler: an auxiliary-variable Langevin step that uses the prior, at the cost of pCNL.
 
     v ~ N(A ((2/delta) u + grad l(u)), A + (2/delta) A^2), A = (C^-1 + (2/delta) I)^-1. Directions whose prior variance
-    is far below delta are redrawn every step, the others move by about sqrt(delta).
+    is far below delta are drawn anew in every step; the others change by about sqrt(delta).
 
     Parameters
     ----------
     delta : float, optional
-        Step size, > 0, in units of a variance. None: found in warm-up.
+        Step size, > 0, in units of a variance. By default the warm-up finds it.
     collapse : bool
-        Integrate the Bayesian output weights out (Gaussian likelihoods), as for `PCNL`.
+        Whether the Bayesian output weights are integrated out, as for `PCNL`. Default False.
     adapt : {"warmup", "always"}
-        As for `PCNL`.
+        When the step size is adapted, as for `PCNL`. Default "warmup".
     persistence : float
-        Share of the noise that a step keeps of the step before, 0 <= persistence < 1. At 0, the published kernel, a
-        chain diffuses. Near 1 it walks on until a rejection turns it round, and so does not undo its own steps: 0.9
-        made an effective draw of f take half as many steps in the networks tried (docs/tried.md). With it the accept
-        threshold persists too, and the warm-up aims at an acceptance of 0.85 in place of 0.55.
+        Correlation of the noise of one step with that of the step before, 0 <= persistence < 1. With the default 0,
+        the published kernel, the chain diffuses. With a value near 1 it keeps its direction until a rejection reverses
+        it, and so does not undo its own steps: in the networks tried, 0.9 halved the number of steps for an effective
+        draw of f (docs/tried.md). The acceptance threshold then persists too, and the default warm-up targets an
+        acceptance probability of 0.85 instead of 0.55.
+
+    Raises
+    ------
+    TypeError
+        If delta or persistence is not a number, or collapse not a bool.
+    ValueError
+        If delta is not positive and finite, persistence is not in [0, 1), or adapt has another value.
 
     References
     ----------
@@ -165,12 +188,12 @@ class MGrad(_GradientKernel):
 
     @property
     def accept_target(self) -> float:
-        """0.55, with persistence 0.85."""
+        """Mean acceptance probability that the default warm-up targets: 0.55, or 0.85 with persistence."""
         return 0.85 if self.persistence else 0.55
 
 
 def _check_step_size(value: float | None, name: str, owner: str, max_value: float) -> None:
-    """Raise unless value is None or in (0, max_value]."""
+    """Raise TypeError or ValueError unless value is None or a number in (0, max_value]."""
     if value is None:
         return
     if not 0 < check_positive(value, f"{name} of {owner}") <= max_value:

@@ -10,9 +10,10 @@ from patrac_native.model.kernels.base import UntunedKernel
 
 @dataclass(frozen=True)
 class EllipticalSlice(UntunedKernel):
-    """Elliptical slice sampling: gradient-free and without a step size, the fallback where tuning fails.
+    """Elliptical slice sampling, a kernel without gradients and step size; an alternative if tuning fails.
 
-    Moves along the ellipse through the state and a prior draw; every step moves and evaluates l a few times.
+    Each step draws from the prior and searches the ellipse through that draw and the state for a point of the slice.
+    Every step changes the state and evaluates the log-likelihood a few times.
 
     References
     ----------

@@ -10,10 +10,10 @@ from patrac_native.model.kernels.base import UntunedKernel
 
 @dataclass(frozen=True)
 class Exact(UntunedKernel):
-    """Independent draws, no chain: for a Gaussian likelihood with no Bayesian parameter below the last layer.
+    """Independent draws, for a Gaussian likelihood without Bayesian parameters below the last layer.
 
-    The posterior is then that of Bayesian linear regression. With `Gaussian(variance="sampled")` the draws alternate
-    with those of the variance, each from its exact conditional law: a chain, with hardly any memory.
+    The posterior is then that of Bayesian linear regression. With `Gaussian("sampled")` draws of theta and of the
+    variance alternate, each from its exact conditional distribution: a Gibbs chain with very little autocorrelation.
     """
 
     name: ClassVar[str] = "exact"

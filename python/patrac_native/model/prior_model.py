@@ -1,0 +1,159 @@
+"""The part of a posterior that needs no data: network, parameters, prior and prior predictive distribution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.model.architectures import Architecture
+from patrac_native.model.likelihoods import Likelihood, Targets
+from patrac_native.model.partial_network import PartialNetwork
+from patrac_native.network.network import Network
+from patrac_native.validation.checks import FloatArray, check_count, check_seed
+
+
+class PriorModel:
+    """Base class of `Posterior` with everything that needs no data.
+
+    Attributes
+    ----------
+    network : PartialNetwork
+    likelihood : Likelihood
+    """
+
+    network: PartialNetwork
+    likelihood: Likelihood
+
+    @property
+    def net(self) -> Network:
+        """The trained network as the user gave it."""
+        return self.network.net
+
+    @property
+    def architecture(self) -> Architecture:
+        """The architecture, which selects the Bayesian parameters."""
+        return self.network.architecture
+
+    @property
+    def dim(self) -> int:
+        """K, the number of Bayesian parameters."""
+        return self.network.dim
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of theta, float32 or float64."""
+        return self.network.dtype
+
+    @property
+    def level(self) -> str:
+        """Instruction-set level of the compiled code."""
+        return self.network.level
+
+    @property
+    def theta_map(self) -> FloatArray:
+        """Trained values of the Bayesian parameters, shape (K,); zeros for Sep."""
+        return self.network.theta_map
+
+    @property
+    def prior_variance(self) -> FloatArray:
+        """Diagonal of C after rescaling, shape (K,)."""
+        return self.network.prior_variance
+
+    @property
+    def parameters(self) -> npt.NDArray[np.void]:
+        """Layer, row and column of each entry of theta, shape (K,); see `PartialNetwork`."""
+        return self.network.parameters
+
+    @property
+    def permutation(self) -> list[npt.NDArray[np.intp]]:
+        """For each layer, the trained network's own index of the node with each rank; see `PartialNetwork`."""
+        return self.network.permutation
+
+    def log_prior(self, theta: npt.ArrayLike) -> np.float64 | FloatArray:
+        """Evaluate log N(theta; 0, C), normalised, in float64.
+
+        Parameters
+        ----------
+        theta : array_like, shape (..., K)
+
+        Returns
+        -------
+        float64 or ndarray of float64, shape (...)
+
+        Raises
+        ------
+        TypeError
+            If theta does not hold real numbers.
+        ValueError
+            If its last axis does not have K entries.
+        """
+        return self.network.log_prior(theta)
+
+    def sample_prior(self, draws: int, *, seed: int = 0) -> npt.NDArray[Any]:
+        """Draw theta from the prior.
+
+        Parameters
+        ----------
+        draws : int
+            Number of draws, at least 1.
+        seed : int
+            0 <= seed < 2^64; default 0. The random stream is independent of those of the samplers.
+
+        Returns
+        -------
+        ndarray of `dtype`, shape (draws, K)
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `draws` or `seed` is not an integer in its range.
+        """
+        return self.network.sample_prior(check_count(draws, "draws"), seed=check_seed(seed))
+
+    def prior_predict(self, X: npt.ArrayLike, draws: int, *, seed: int = 0) -> npt.NDArray[Any]:
+        """Evaluate the outputs f at X for draws of theta from the prior.
+
+        Parameters
+        ----------
+        X : array_like, shape (n, d)
+            Finite inputs, n >= 1.
+        draws, seed : int
+            As for `sample_prior`.
+
+        Returns
+        -------
+        ndarray of `dtype`, shape (draws, n, m)
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is not as described.
+        """
+        return self.network.predict(self.sample_prior(draws, seed=seed), X)
+
+    def prior_predictive(self, X: npt.ArrayLike, draws: int, *, seed: int = 0) -> Targets:
+        """Draw targets y at X from the prior predictive distribution.
+
+        Parameters
+        ----------
+        X : array_like, shape (n, d)
+            Finite inputs, n >= 1.
+        draws : int
+            Number of draws, at least 1.
+        seed : int
+            0 <= seed < 2^64, for theta and for the noise; default 0.
+
+        Returns
+        -------
+        ndarray
+            Targets of shape (draws, n, m), or int64 labels of shape (draws, n) for classes.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is not as described.
+        """
+        f, rng = self.prior_predict(X, draws, seed=seed), np.random.default_rng(seed)
+        return self.likelihood.sample_prior(f, rng)
