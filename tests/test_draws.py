@@ -12,6 +12,7 @@ from scipy import special
 import patrac_native as pn
 import problems
 from patrac_native import diagnostics
+from patrac_native.sampling import sampler
 from problems import ARCHITECTURES, Problem
 from rounding import error_bounds
 
@@ -26,6 +27,26 @@ def sampled(
     )
     settings: dict[str, Any] = {"chains": 2, "draws": 4, "thin": 5, "warmup": 400, "seed": 1} | arguments
     return pn.sample(problem.post, **settings), problem
+
+
+@pytest.mark.parametrize("likelihood", [pn.Gaussian(1.0), pn.Gaussian("sampled")], ids=str)
+def test_every_statistic_of_the_core_is_recorded(likelihood: pn.Likelihood, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name of the core that `PER_DRAW` lacks would be left out of the draws without a word."""
+    returned: set[str] = set()
+
+    def build_draws(run: Any, choice: Any, result: dict[str, Any], seconds: float) -> Any:
+        returned.update(result)
+        return original(run, choice, result, seconds)
+
+    original = sampler.build_draws
+    monkeypatch.setattr(sampler, "build_draws", build_draws)
+    problem = problems.problem(problems.rng_of("statistics"), (2, 4, 1), 9)
+    post = problem.post
+    post = pn.Posterior(post.net, pn.Mix(2), problems.PRIOR, likelihood, post.X, post.y)
+    draws = pn.sample(post, pn.PCNL(0.01), chains=2, draws=3, warmup=20, seed=1)
+    # Facts of the run, which `draws.settings` records or which are used up.
+    of_run = {"theta", "draws_done", "completed", "warmup_steps", "warmup_stable"}
+    assert returned - of_run == set(draws.stats)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
