@@ -1,4 +1,4 @@
-"""The activations: for each its NumPy function, its torch module and what it costs, in one table."""
+"""The registry of activations: for each its NumPy function, its torch module and its elementary functions."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Activation:
-    """An activation applied entrywise.
+    """An activation function, applied entrywise.
 
     Attributes
     ----------
     apply : callable
-        Float64 array of any shape to one of the same shape.
+        Maps a float64 array of any shape to one of the same shape.
     torch_name : str
-        Class of `torch.nn`.
+        Name of its class in `torch.nn`.
     torch_settings : mapping of str to Any
-        Attributes that a module of that class must have to be this activation; they are its defaults.
+        Attributes, with their values, that a module of that class must have to be this activation; these values are
+        torch's defaults.
     elementary : tuple of str
-        Elementary functions that the engine evaluates for one value and its derivative.
+        The elementary functions that the engine evaluates for one value and its derivative.
     """
 
     apply: Callable[[FloatArray], FloatArray]
@@ -43,7 +44,7 @@ class Activation:
         return module
 
     def is_module(self, module: torch.nn.Module) -> bool:
-        """Return whether a torch module applies this activation; one of a subclass may do something else."""
+        """Return whether a torch module is this activation; False for subclasses, which may compute something else."""
         from torch import nn
 
         return type(module) is getattr(nn, self.torch_name) and all(
@@ -52,15 +53,15 @@ class Activation:
 
     @property
     def torch_label(self) -> str:
-        """The module as a user writes it, such as "GELU(approximate='none')"."""
+        """The constructor call of the torch module, such as "GELU(approximate='none')"."""
         settings = ", ".join(f"{name}={value!r}" for name, value in self.torch_settings.items())
         return f"{self.torch_name}({settings})" if settings else self.torch_name
 
 
 def _gelu(z: FloatArray) -> FloatArray:
-    """z Phi(z) = z (1 + erf(z / sqrt 2)) / 2, torch's default.
+    """Return z Phi(z) = z (1 + erf(z / sqrt 2)) / 2, torch's default form of GELU.
 
-    The normal distribution function keeps its relative accuracy in the negative tail, where 1 + erf cancels.
+    SciPy's normal distribution function keeps its relative accuracy in the negative tail, where 1 + erf cancels.
     """
     from scipy.special import ndtr
 
@@ -69,7 +70,7 @@ def _gelu(z: FloatArray) -> FloatArray:
 
 
 def _silu(z: FloatArray) -> FloatArray:
-    """z / (1 + e^-z), by a logistic function that does not cancel in the negative tail."""
+    """Return z / (1 + e^-z); SciPy's logistic function does not overflow in the negative tail."""
     from scipy.special import expit
 
     value: FloatArray = z * expit(z)
@@ -77,14 +78,14 @@ def _silu(z: FloatArray) -> FloatArray:
 
 
 def _sigmoid(z: FloatArray) -> FloatArray:
-    """1 / (1 + e^-z)."""
+    """Return 1 / (1 + e^-z)."""
     from scipy.special import expit
 
     value: FloatArray = expit(z)
     return value
 
 
-# Every activation by the name under which the compiled core and files know it.
+# All activations by their names in the compiled core and in files.
 ACTIVATIONS: dict[str, Activation] = {
     "tanh": Activation(np.tanh, "Tanh", ("tanh",)),
     "relu": Activation(lambda z: np.maximum(z, 0.0), "ReLU", ()),
@@ -95,7 +96,7 @@ ACTIVATIONS: dict[str, Activation] = {
 
 
 def check_activation(name: str) -> str:
-    """Return the name of a known activation; ValueError for another."""
+    """Return `name` if there is an activation of that name, else raise ValueError."""
     if not isinstance(name, str) or name not in ACTIVATIONS:
         raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}; got {name!r}.")
     return name

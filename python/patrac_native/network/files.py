@@ -1,4 +1,4 @@
-"""Files that hold arrays and a JSON header: one .npz each, no pickle."""
+"""Files with arrays and a JSON header: .npz archives without pickle."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 def save_arrays(
     path: str | os.PathLike[str], kind: str, header: Mapping[str, Any], arrays: Arrays, *, overwrite: bool
 ) -> None:
-    """Write a file of the given kind; a failed write leaves what was there untouched.
+    """Write a file of the given kind; if writing fails, an existing file is left unchanged.
 
     Parameters
     ----------
     path : path-like
-        Taken as it is; no ending is added.
+        Path of the file, used as given; no file name extension is added.
     kind : str
-        What the file holds, checked again by `load_arrays`.
+        What the file holds, in words; `load_arrays` checks it.
     header : mapping
-        JSON-able.
+        JSON-able values.
     arrays : mapping of name to ndarray
     overwrite : bool
         Whether an existing file may be replaced.
@@ -37,8 +37,12 @@ def save_arrays(
     ------
     FileExistsError
         If the file exists and overwrite is False.
+    FileNotFoundError
+        If the folder does not exist.
+    IsADirectoryError
+        If the path is a folder.
     OSError
-        If the disk has no room, naming the bytes wanted.
+        If the file cannot be written; for a full disk the message gives the number of bytes needed.
     """
     target = os.fspath(path)
     folder = os.path.dirname(target) or "."
@@ -49,7 +53,7 @@ def save_arrays(
     if not overwrite and os.path.exists(target):
         raise FileExistsError(f"{target} exists; choose another path or pass overwrite=True.")
     content = {"format": FORMAT_VERSION, "kind": kind, "arrays": sorted(arrays), **header}
-    # Written beside the target and moved over it, so that a full disk never leaves half a file in its place.
+    # The file is written under another name and then renamed, so that a full disk cannot leave an incomplete file.
     partial = f"{target}.{secrets.token_hex(4)}.partial"
     try:
         with open(partial, "xb") as stream:
@@ -70,6 +74,12 @@ def save_arrays(
 def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """Read a file written by `save_arrays`.
 
+    Parameters
+    ----------
+    path : path-like
+    kind : str
+        What the file must hold, as given to `save_arrays`.
+
     Returns
     -------
     header : dict
@@ -80,7 +90,7 @@ def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any]
     FileNotFoundError
         If there is no such file.
     ValueError
-        If the file is damaged, holds something else, or was written by another version of the format.
+        If the file is damaged, holds something else, or has another version of the format.
     """
     target = os.fspath(path)
     with open(target, "rb") as stream:
@@ -91,11 +101,11 @@ def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any]
                     raise ValueError("it has no header of this package")
                 version, found = header["format"], header["kind"]
                 arrays = {name: content[name] for name in content.files if name != "header"}
-            # Damage to the archive's directory can hide a member, which no checksum of the others shows.
+            # Damage to the archive's directory can hide a member, which the checksums of the others do not reveal.
             if version == FORMAT_VERSION and sorted(arrays) != header.get("arrays"):
                 raise ValueError("its arrays are not those that were written")
-        except Exception as error:  # a damaged archive makes zipfile and NumPy raise some ten kinds
-            # NumPy's advice to allow pickle would be the wrong thing to pass on.
+        except Exception as error:  # for a damaged archive zipfile and NumPy raise about ten kinds of exceptions
+            # NumPy's message advises to allow pickle, which would be wrong advice here.
             reason = "it is no .npz archive" if "pickle" in str(error) else error
             raise ValueError(
                 f"{target} is damaged or was not written by patrac_native ({reason}); restore a copy or make it anew."

@@ -1,4 +1,4 @@
-"""The multilayer perceptron as plain arrays: checked once, evaluated in float64, exchanged with torch."""
+"""The multilayer perceptron as plain arrays: checked once, evaluated in float64, converted from and to torch."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ StopReason = Literal["patience", "max_epochs", "interrupted", "non-finite"]
 
 @dataclass(frozen=True)
 class TrainingHistory:
-    """What `train` saw on its way to a network.
+    """The record of a training run by `train`.
 
     Attributes
     ----------
     loss : ndarray of float64, shape (epochs,)
         Penalised loss (negative log-likelihood + (l2/2) * squared norm of the parameters) on all rows at the start of
-        each epoch; a last non-finite entry where training broke off for it.
+        each epoch. If training ended because of a non-finite loss, that is the last entry.
     best_epoch : int
-        Index into `loss` of the returned parameters.
+        Epoch of the returned parameters, an index into `loss`.
     best_loss : float
-        loss[best_epoch].
+        Their penalised loss, loss[best_epoch].
     data_loss : float
-        Negative log-likelihood of the returned parameters, without the penalty.
+        Their negative log-likelihood, without the penalty.
     constant_loss : float
-        Negative log-likelihood of the best constant predictor: what `data_loss` should beat.
+        Negative log-likelihood of the best constant predictor, which `data_loss` should be below.
     stopped : {"patience", "max_epochs", "interrupted", "non-finite"}
         Why training ended.
     settings : dict
-        The arguments of `train` after defaults and preset (plain values).
+        The arguments of `train` as plain values, with defaults and preset filled in.
     seconds : float
         Wall-clock time of the optimisation.
     """
@@ -62,26 +62,26 @@ class TrainingHistory:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> TrainingHistory:
-        """Inverse of `to_dict`."""
+        """Rebuild a history from what `to_dict` returned."""
         return cls(**{**content, "loss": np.asarray(content["loss"], dtype=np.float64)})
 
 
 class Network:
     """A trained multilayer perceptron with L layers of weights (docs/method.md, section 1).
 
-    f^(l)_i(x) = b^(l)_i + sum_j w^(l)_ij zeta(f^(l-1)_j(x)); the first layer reads x itself and nothing follows the
-    last layer.
+    f^(l)_i(x) = b^(l)_i + sum_j w^(l)_ij zeta(f^(l-1)_j(x)), where zeta is the activation; the first layer reads x
+    itself, and no activation follows the last layer.
 
     Parameters
     ----------
     weights : sequence of array_like, weights[l] of shape (N_{l+1}, N_l)
-        One matrix for each layer, rows are the layer's nodes; at least one layer. Copied.
+        One finite matrix for each layer, whose rows are the layer's nodes; at least one layer. The arrays are copied.
     biases : sequence of array_like, biases[l] of shape (N_{l+1},)
-        One vector for each layer. Copied.
+        One finite vector for each layer. The arrays are copied.
     activation : str
         One of `ACTIVATIONS`; default "tanh".
     history : TrainingHistory, optional
-        Where the parameters come from; set by `train`.
+        Record of the training; set by `train`.
 
     Attributes
     ----------
@@ -93,8 +93,8 @@ class Network:
     Raises
     ------
     ValueError
-        If there is no layer, shapes do not fit from layer to layer, an entry is NaN or infinite (named by layer and
-        position), or the activation is unknown.
+        If there is no layer, the shapes of neighbouring layers do not match, an entry is NaN or infinite (the message
+        gives layer and position), or the activation is unknown.
     TypeError
         If a parameter does not hold real numbers.
 
@@ -169,8 +169,10 @@ class Network:
 
         Raises
         ------
+        TypeError
+            If X does not hold real numbers.
         ValueError
-            If X has another shape, no rows, NaN or infinity.
+            If X has another shape, no rows, or an entry that is NaN or infinite.
         """
         values = check_inputs(X, self.layer_sizes[0])
         for layer, (w, b) in enumerate(zip(self.weights, self.biases, strict=True)):
@@ -182,18 +184,18 @@ class Network:
     __call__ = predict
 
     def permuted(self, permutations: Sequence[npt.ArrayLike]) -> Network:
-        """Renumber the hidden nodes; the function stays the same.
+        """Return the network with its hidden nodes renumbered, which evaluates the same function.
 
         Parameters
         ----------
         permutations : sequence of L - 1 integer arrays, shapes (N_1,), ..., (N_{L-1},)
-            permutations[l][new index] = old index in hidden layer l + 1, as `rank_nodes` returns them. Rows of a layer
-            and columns of the next are moved together.
+            permutations[l][new index] is the old index in hidden layer l + 1, as `rank_nodes` returns it. The rows of
+            a layer and the columns of the next one are permuted together.
 
         Returns
         -------
         Network
-            With the same activation and history.
+            A new network with the same activation and history.
 
         Raises
         ------
@@ -221,46 +223,47 @@ class Network:
 
     @classmethod
     def from_torch(cls, module: torch.nn.Module) -> Network:
-        """Take over a trained torch network.
+        """Convert a trained torch network.
 
         Parameters
         ----------
         module : torch.nn.Linear or torch.nn.Sequential
             Linear layers with one kind of activation (of `ACTIVATIONS`, such as Tanh) between each two of them.
-            Nested Sequential, Identity, Dropout (which does nothing at prediction) and a Flatten in front are passed
-            over; Linear(bias=False) gets zero biases. Any dtype and device.
+            Sequential may be nested. Identity, Dropout (which has no effect at prediction) and a Flatten before the
+            first layer are ignored; Linear(bias=False) gets zero biases. Any dtype and device.
 
         Returns
         -------
         Network
-            With float64 copies of the parameters.
+            A network with float64 copies of the parameters.
 
         Raises
         ------
         TypeError
-            If there are unsupported layers; all are listed by index and class.
+            If `module` is not a torch module, has no Linear layer, or has unsupported layers; the message lists all of
+            these by index and class.
         ValueError
             If the layers are not in the order above, activations are mixed, or a parameter is not finite.
         """
         return cls(*read_module(module))
 
     def to_torch(self, dtype: torch.dtype | None = None) -> torch.nn.Sequential:
-        """Build the same network in torch.
+        """Return the same network as a torch module.
 
         Parameters
         ----------
         dtype : torch.dtype, optional
-            Of the parameters; default torch.float64, which loses nothing.
+            The dtype of the parameters; default torch.float64, which represents them exactly.
 
         Returns
         -------
         torch.nn.Sequential
-            Linear layers with the activation between them, on the CPU; torch's random state is not touched.
+            Linear layers with the activation between them, on the CPU. Torch's random state is not changed.
         """
         return build_module(self.weights, self.biases, self.activation, dtype)
 
     def to_arrays(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-        """Return the JSON-able part of the network and its arrays, as `from_arrays` takes them."""
+        """Return a header of JSON-able values and the arrays, from which `from_arrays` rebuilds the network."""
         arrays: dict[str, npt.NDArray[Any]] = {}
         for layer, (w, b) in enumerate(zip(self.weights, self.biases, strict=True)):
             arrays[f"weights_{layer}"], arrays[f"biases_{layer}"] = w, b
@@ -284,9 +287,16 @@ class Network:
         Parameters
         ----------
         path : path-like
-            Taken as it is; no ending is added.
+            Path of the file, used as given; no file name extension is added.
         overwrite : bool
-            Whether an existing file may be replaced; otherwise it raises FileExistsError.
+            Whether an existing file may be replaced; default False.
+
+        Raises
+        ------
+        FileExistsError
+            If the file exists and overwrite is False.
+        OSError
+            If the file cannot be written.
         """
         save_arrays(path, "a network", *self.to_arrays(), overwrite=overwrite)
 
@@ -294,12 +304,20 @@ class Network:
     def load(cls, path: str | os.PathLike[str]) -> Network:
         """Read a network written by `save`.
 
+        Parameters
+        ----------
+        path : path-like
+
+        Returns
+        -------
+        Network
+
         Raises
         ------
         FileNotFoundError
             If there is no such file.
         ValueError
-            If the file is damaged, was not written by `save`, or has another version's format.
+            If the file is damaged, was not written by `save`, or has another version of the format.
         """
         return cls.from_arrays(*load_arrays(path, "a network"))
 
@@ -310,7 +328,7 @@ class Network:
 
 
 def _parameter(value: npt.ArrayLike, name: str, ndim: int) -> FloatArray:
-    """Return a read-only float64 copy of one weight matrix or bias vector, or raise with its name and position."""
+    """Return a read-only float64 copy of a weight matrix or bias vector; raise if its shape or an entry is invalid."""
     array = as_real_array(value, name).copy()
     if array.ndim != ndim or array.size == 0:
         shape = "(N_l+1, N_l)" if ndim == 2 else "(N_l+1,)"

@@ -1,4 +1,4 @@
-"""Reading a network out of a torch module and building one."""
+"""Conversion of a network from and to a torch module."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _SUPPORTED = (
 
 
 def read_module(module: torch.nn.Module) -> tuple[list[FloatArray], list[FloatArray], str]:
-    """Return (weights, biases, activation) of a Linear or a Sequential; see `Network.from_torch` for what is taken.
+    """Return (weights, biases, activation) of a Linear or a Sequential; see `Network.from_torch`.
 
-    A network of one Linear layer has no activation; "tanh" stands in for it.
+    A network of one Linear layer has no activation; "tanh" is returned for it.
     """
     from torch import nn
 
@@ -79,7 +79,7 @@ def build_module(
     for w, b in zip(weights, biases, strict=True):
         if layers:
             layers.append(ACTIVATIONS[activation].torch_module())
-        # On the meta device the layer's own initialisation draws nothing from torch's global generator.
+        # On the meta device the layer is not initialised, so torch's global random generator is not used.
         linear = nn.Linear(w.shape[1], w.shape[0], device="meta")
         linear.weight = nn.Parameter(torch.tensor(w, dtype=dtype))
         linear.bias = nn.Parameter(torch.tensor(b, dtype=dtype))
@@ -88,11 +88,11 @@ def build_module(
 
 
 def _leaves(module: torch.nn.Module, prefix: str) -> Iterator[tuple[str, torch.nn.Module]]:
-    """Yield (index, layer) in order; nested Sequential give indices such as "2.0"."""
+    """Yield (index, layer) in order; layers of a nested Sequential have indices such as "2.0"."""
     from torch import nn
 
     if isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward:
-        # Iterating keeps a layer that is used twice; named_children would drop the repeat.
+        # Iteration yields a layer that is used twice both times; named_children would skip the second.
         for position, child in enumerate(module):
             yield from _leaves(child, f"{prefix}.{position}" if prefix else str(position))
     else:
@@ -100,10 +100,10 @@ def _leaves(module: torch.nn.Module, prefix: str) -> Iterator[tuple[str, torch.n
 
 
 def _kind(layer: torch.nn.Module, *, first: bool) -> str | None:
-    """Return "linear", an activation's name, "" for a layer without effect, None for an unsupported one."""
+    """Return "linear", an activation's name, "" for a layer without effect, or None for an unsupported one."""
     from torch import nn
 
-    # A subclass with its own forward is not what its base class says.
+    # A subclass with a forward method of its own may compute something else than its base class.
     if isinstance(layer, nn.Linear):
         return "linear" if type(layer).forward is nn.Linear.forward else None
     if isinstance(layer, nn.Flatten):
@@ -114,7 +114,7 @@ def _kind(layer: torch.nn.Module, *, first: bool) -> str | None:
 
 
 def _describe(layer: torch.nn.Module) -> str:
-    """Return the class name, with the settings that make it another activation than that of its class."""
+    """Return the class name of a layer, with those settings that differ from the supported activation."""
     settings = [
         f"{name}={getattr(layer, name)!r}"
         for activation in ACTIVATIONS.values()
@@ -126,7 +126,7 @@ def _describe(layer: torch.nn.Module) -> str:
 
 
 def _alternating() -> Iterator[bool]:
-    """Yield True, False, True, ...: whether a Linear layer is due."""
+    """Yield True, False, True, ...: whether a Linear layer is expected at this position."""
     while True:
         yield True
         yield False

@@ -1,4 +1,4 @@
-"""The parameters of a network as one torch vector: drawn, evaluated and cut up again."""
+"""The parameters of a network as one torch vector: initialisation, evaluation and conversion to arrays."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 def parameter_shapes(sizes: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return the shapes of weights and biases, layer by layer."""
+    """Return the shapes of weights and biases in the order of the vector: weights, biases, layer by layer."""
     return [shape for a, b in zip(sizes[1:], sizes[:-1], strict=True) for shape in ((a, b), (a,))]
 
 
 def initial_parameters(sizes: Sequence[int], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Draw all parameters as one vector, uniform on +-1/sqrt(fan-in) for weights and biases."""
+    """Draw all parameters as one vector; weights and biases are uniform on +-1/sqrt(fan-in)."""
     import torch
 
-    # One vector rather than a tensor for each matrix: the optimiser and the penalty are then a few calls in all.
+    # With one vector instead of a tensor for each matrix, optimiser and penalty take only a few calls of torch.
     parts = []
     for a, b in zip(sizes[1:], sizes[:-1], strict=True):
         parts.append((2 * torch.rand(a * b + a, dtype=dtype, generator=generator) - 1) / b**0.5)
@@ -32,7 +32,7 @@ def initial_parameters(sizes: Sequence[int], dtype: torch.dtype, generator: torc
 
 
 def forward(theta: torch.Tensor, sizes: Sequence[int], activation: str, X: torch.Tensor) -> torch.Tensor:
-    """Evaluate the network of the parameter vector, shape (n, m)."""
+    """Evaluate the network with parameters theta at X (n, d); the outputs have shape (n, m)."""
     import torch
 
     apply = ACTIVATIONS[activation].torch_module().forward
@@ -50,7 +50,7 @@ def forward(theta: torch.Tensor, sizes: Sequence[int], activation: str, X: torch
 def unpack(
     theta: npt.NDArray[Any], sizes: Sequence[int]
 ) -> tuple[list[npt.NDArray[np.float64]], list[npt.NDArray[np.float64]]]:
-    """Cut the parameter vector into weights and biases."""
+    """Return the weights and biases, layer by layer, as views of the parameter vector."""
     shapes = parameter_shapes(sizes)
     ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
     parts = [part.reshape(shape) for part, shape in zip(np.split(theta, ends), shapes, strict=True)]

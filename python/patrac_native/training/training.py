@@ -1,4 +1,4 @@
-"""Training of the network whose parameters the partial posterior starts from, with a torch optimiser."""
+"""Training of the network that is then made partially Bayesian, with a torch optimiser."""
 
 from __future__ import annotations
 
@@ -34,21 +34,22 @@ if TYPE_CHECKING:
 DEFAULT_TRAINING: Mapping[str, Any] = MappingProxyType(
     {"optimizer": "adam", "learning_rate": 1e-2, "l2": 1.0, "patience": 300, "max_epochs": 20_000}
 )
-# The paper, section 4.1; it names no largest number of epochs. Some 10^6 epochs at this learning rate.
+# The settings of the paper's section 4.1, which states no maximum number of epochs; with this learning rate training
+# takes about 10^6 epochs.
 PAPER_TRAINING: Mapping[str, Any] = MappingProxyType(
     {"optimizer": "adam", "learning_rate": 1e-6, "l2": 1.0, "patience": 20, "max_epochs": None}
 )
 PRESETS = {"default": DEFAULT_TRAINING, "paper": PAPER_TRAINING}
 OPTIMIZERS = {"adam": "Adam", "nadam": "NAdam", "radam": "RAdam", "rmsprop": "RMSprop", "sgd": "SGD", "lbfgs": "LBFGS"}
 
-# Below so many multiply-adds in a forward pass, torch on one thread was measured to be faster than on all: handing
-# work to other threads costs more than it saves.
+# If a forward pass has fewer multiply-adds than this, torch was measured to be faster on one thread than on all,
+# because distributing the work costs more than it saves.
 _ONE_THREAD_BELOW = 1_000_000
 
 
 @dataclass
 class _Best:
-    """The best parameters so far and where they were met."""
+    """The best parameters so far, their loss and their epoch."""
 
     loss: float
     epoch: int
@@ -75,53 +76,56 @@ def train(
 ) -> Network:
     """Train a network: minimise the negative log-likelihood + (l2 / 2) * squared norm of all parameters.
 
-    Each epoch first evaluates this loss on all rows; the parameters with the lowest loss are returned. The initial
-    parameters are uniform on +-1/sqrt(fan-in), torch's own default. Torch's global random state is left alone.
+    Each epoch begins with an evaluation of this loss on all rows; the parameters with the lowest loss are returned. The
+    initial parameters are uniform on +-1/sqrt(fan-in), torch's default. Torch's global random state is not changed.
 
     Parameters
     ----------
     layer_sizes : sequence of int
         Widths (d, hidden layers, m), such as [1, 50, 50, 1].
     X : array_like, shape (n, d)
-        Inputs, finite; best standardised.
+        Inputs, finite, n >= 1; preferably standardised.
     y : array_like
-        Targets as the likelihood takes them.
+        Targets, as the likelihood describes them.
     likelihood : Likelihood, optional
-        Default Gaussian(1.0).
+        The likelihood; default Gaussian(1.0).
     activation : str
         One of `ACTIVATIONS`; default "tanh".
     optimizer : str or torch.optim.Optimizer class, optional
-        One of `OPTIMIZERS` or a class called as optimizer([parameters], lr=learning_rate), which gets all parameters
-        as one vector; default "adam".
+        One of `OPTIMIZERS`, or a class that is called as optimizer([parameters], lr=learning_rate) with all parameters
+        in one vector; default "adam".
     learning_rate : float, optional
-        > 0; default 0.01.
+        Learning rate, > 0; default 0.01.
     l2 : float, optional
         Penalty, >= 0; default 1, which is a standard normal prior on every parameter.
     patience : int, optional
-        Stop after so many consecutive epochs without a new lowest loss, >= 1; default 300.
+        Number of consecutive epochs without a new lowest loss after which training stops, >= 1; default 300.
     max_epochs : int, optional
-        Largest number of epochs, >= 1; default 20,000, without limit under the paper's preset.
+        Maximum number of epochs, >= 1; default 20,000, unlimited with the paper's preset.
     batch_size : int, optional
-        Rows of a mini-batch, whose negative log-likelihood is scaled by n / batch_size; default all rows.
+        Number of rows of a mini-batch, >= 1, whose negative log-likelihood is scaled by n / batch_size; by default
+        every step uses all rows.
     seed : int
-        0 <= seed < 2^64, for the initial parameters and the mini-batches; default 0. Same seed, same result on the
-        same machine.
+        0 <= seed < 2^64, for the initial parameters and the mini-batches; default 0. On one machine, equal seeds give
+        equal results.
     dtype : {"float32", "float64"}
-        Of the arithmetic; the network holds float64 in any case.
+        The dtype of the arithmetic; default "float32". The network holds float64 in either case.
     progress : bool, optional
-        Show a progress bar; by default when standard error is a terminal.
+        Whether to show a progress bar; by default only if standard error is a terminal.
     preset : {"default", "paper"}, optional
-        "paper": Adam, learning rate 1e-6, l2 = 1, patience 20 (its section 4.1). Arguments given override it.
+        Defaults of optimizer, learning_rate, l2, patience and max_epochs. "paper" is Adam with learning rate 1e-6,
+        l2 = 1 and patience 20 (the paper's section 4.1).
 
     Returns
     -------
     Network
-        With `history`, a TrainingHistory.
+        The trained network; its `history` is a TrainingHistory.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument is not as described, the loss is not finite from the start, or layer_sizes do not fit X and y.
+        If an argument is not as described, layer_sizes do not fit X and y, or the loss is not finite at the initial
+        parameters.
 
     Warns
     -----
@@ -165,7 +169,7 @@ def train(
     row_weight = float(likelihood.row_weights(None, n)[0])
 
     def loss_of(rows: torch.Tensor | None) -> torch.Tensor:
-        """Penalised loss, the rows' part scaled up to all n; None means all rows."""
+        """Return the penalised loss, with the data term of the given rows scaled to all n; None means all rows."""
         X_b, y_b = (X_t, y_t) if rows is None else (X_t[rows], y_t[rows])
         data_loss = likelihood.torch_loss_rows(forward(theta, sizes, activation, X_b), y_b).sum()
         loss: torch.Tensor = data_loss * (row_weight * n / len(X_b)) + penalty * torch.dot(theta, theta)
@@ -216,7 +220,7 @@ def _descend(
     max_epochs: int | None,
     show: bool,
 ) -> tuple[list[float], _Best, StopReason]:
-    """Run epochs until one of the stopping rules; return the losses, the best parameters and the rule."""
+    """Run epochs until a stopping rule applies; return the losses, the best parameters and the rule."""
     import torch
     from tqdm import tqdm
 
@@ -293,7 +297,7 @@ def _notes(
 
 
 def _resolve_settings(given: Mapping[str, Any], preset: str | None) -> dict[str, Any]:
-    """Fill in the preset's values for arguments that are None and check them all."""
+    """Replace arguments that are None by the preset's values, and check all of them."""
     if preset is not None and preset not in PRESETS:
         raise ValueError(f"preset must be one of {', '.join(PRESETS)} or None; got {preset!r}.")
     settings = dict(PRESETS[preset or "default"]) | {key: value for key, value in given.items() if value is not None}
@@ -306,11 +310,11 @@ def _resolve_settings(given: Mapping[str, Any], preset: str | None) -> dict[str,
 
 
 def _make_optimizer(choice: Any, theta: torch.Tensor, learning_rate: float) -> torch.optim.Optimizer:
-    """Build the optimiser of one parameter vector."""
+    """Build the optimiser of a parameter vector."""
     import torch
 
     if isinstance(choice, str) and choice.lower() in OPTIMIZERS:
-        # The fused form does Adam's update in one call instead of a dozen.
+        # The fused implementation of Adam makes one call for an update instead of a dozen.
         extra = {"fused": True} if choice.lower() == "adam" else {}
         built: torch.optim.Optimizer = getattr(torch.optim, OPTIMIZERS[choice.lower()])(
             [theta], lr=learning_rate, **extra
@@ -331,7 +335,7 @@ def _show(progress: bool | None) -> bool:
 
 @contextmanager
 def _torch_threads(count: int | None) -> Iterator[None]:
-    """Set torch's number of threads for a block and put it back; None leaves it."""
+    """Set torch's number of threads within the context and restore it afterwards; None leaves it unchanged."""
     import torch
 
     usual = torch.get_num_threads()
