@@ -20,6 +20,10 @@ Masks = tuple[list[BoolArray], list[BoolArray]]
 Permutations = Sequence[npt.NDArray[np.intp]]
 
 
+# What a posterior takes from the trained network where only some of its parameters are Bayesian.
+_SOME_FIXED = "fixed parameters, ranks and prior variances are taken from it"
+
+
 class Architecture(Complete, abstract=True):
     """Base class of the architectures: a rule that selects the Bayesian parameters.
 
@@ -34,8 +38,8 @@ class Architecture(Complete, abstract=True):
     """
 
     name: ClassVar[str]
-    is_separate: ClassVar[bool] = False
-    role_of_network: ClassVar[str] = "fixed parameters, ranks and prior variances are taken from it"
+    is_separate: ClassVar[bool]
+    role_of_network: ClassVar[str]
 
     def label(self) -> str:
         """Return a short label for tables and figures, such as "Mix(5)"."""
@@ -88,6 +92,7 @@ class Full(Architecture):
     """All parameters are Bayesian; of the architectures, only Full and Custom allow a network without hidden layer."""
 
     name: ClassVar[str] = "full"
+    is_separate: ClassVar[bool] = False
     role_of_network: ClassVar[str] = "ranks and prior variances are taken from it"
 
     def masks(self, net: Network, permutations: Permutations) -> Masks:
@@ -122,6 +127,8 @@ class Mix(Architecture):
 
     k: int | tuple[int, ...]
     name: ClassVar[str] = "mix"
+    is_separate: ClassVar[bool] = False
+    role_of_network: ClassVar[str] = _SOME_FIXED
 
     def __init__(self, k: int | Sequence[int]) -> None:
         object.__setattr__(self, "k", check_k(k, "Mix"))
@@ -163,6 +170,8 @@ class Out(Architecture):
 
     k: int
     name: ClassVar[str] = "out"
+    is_separate: ClassVar[bool] = False
+    role_of_network: ClassVar[str] = _SOME_FIXED
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", check_count(self.k, "k of Out"))
@@ -256,6 +265,8 @@ class Custom(Architecture):
     weight_masks: tuple[BoolArray, ...]
     bias_masks: tuple[BoolArray, ...]
     name: ClassVar[str] = "custom"
+    is_separate: ClassVar[bool] = False
+    role_of_network: ClassVar[str] = _SOME_FIXED
 
     def __init__(self, weight_masks: Sequence[npt.ArrayLike], bias_masks: Sequence[npt.ArrayLike]) -> None:
         object.__setattr__(self, "weight_masks", _bool_arrays(weight_masks, "weight_masks"))
