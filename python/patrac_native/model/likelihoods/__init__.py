@@ -25,7 +25,7 @@ __all__ = [
     "likelihood_from_dict",
 ]
 
-# Every likelihood by the name under which the compiled core and files know it.
+# All likelihoods by their names in the compiled core and in files.
 LIKELIHOODS: dict[str, type[Likelihood]] = by_name((Gaussian, Categorical, Bernoulli))
 
 

@@ -1,4 +1,4 @@
-"""What every likelihood offers: checked targets, weighted log densities, noise and a training loss."""
+"""The base class of the likelihoods: checks of targets, weighted log densities, noise and a training loss."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ if TYPE_CHECKING:
 
 Targets = npt.NDArray[Any]
 
-# Rows whose log densities are summed at a time: bounds the memory.
-_BLOCK_ROWS = 65_536
+# The log densities of this many rows are summed at a time, which bounds the memory.
+_ROWS_AT_A_TIME = 65_536
 
 
 class Likelihood(Complete, abstract=True):
-    """Base class: independent rows y_r | f_r, f the outputs of the network at row r.
+    """Base class of the likelihoods: rows y_r are independent given the outputs f_r of the network.
 
-    Leading axes of `f`, such as (chain, draw), broadcast everywhere. All results are float64. A subclass that leaves
-    out an attribute or abstract method cannot be defined.
+    Leading axes of `f`, such as (chain, draw), broadcast in all methods, and all results are float64. Defining a
+    subclass without one of the attributes or abstract methods raises TypeError.
 
     Attributes
     ----------
     name : str
-        As the compiled core and files know it, such as "gaussian".
+        Name of the likelihood in the compiled core and in files, such as "gaussian".
     targets : {"real", "class", "binary"}
-        Real numbers (n, m); class labels (n,), whose logits are free up to a common shift; or zeros and ones (n, m).
+        Kind of the targets: real numbers (n, m); class labels (n,), whose logits are determined up to a common shift;
+        or zeros and ones (n, m).
     is_quadratic : bool
-        Whether the log-likelihood is quadratic in the outputs f: the output layer is then conditionally Gaussian, can
-        be integrated out (`collapse=True`), and `Exact()` samples a model of the last layer alone.
+        Whether the log-likelihood is quadratic in the outputs f. The output weights are then conditionally Gaussian
+        and can be integrated out (`collapse=True`), and `Exact()` samples a model with a Bayesian last layer only.
     weight_name : str
-        What messages call the origin of the row weights.
+        What error messages call the argument from which the row weights come.
     """
 
     name: ClassVar[str]
@@ -61,14 +62,14 @@ class Likelihood(Complete, abstract=True):
         Returns
         -------
         ndarray
-            C-contiguous; float64 (n, m), or int64 (n,) for classes.
+            A C-contiguous array: float64 of shape (n, m), or int64 of shape (n,) for classes.
 
         Raises
         ------
         TypeError
             If y does not hold numbers.
         ValueError
-            If the shape is wrong or an entry is not allowed (the first bad row is named).
+            If the shape is another or an entry is not allowed; the message gives the first bad row.
         """
 
     @abstractmethod
@@ -88,24 +89,27 @@ class Likelihood(Complete, abstract=True):
         """
 
     def row_weights(self, sample_weight: npt.ArrayLike | None, n: int) -> FloatArray:
-        """Return what each row's term of the log-likelihood is multiplied with.
+        """Return the factor of each row's term of the log-likelihood.
 
         Parameters
         ----------
         sample_weight : array_like, shape (n,), optional
-            Finite, nonnegative, with a positive sum; default ones.
+            Finite and nonnegative, with a positive sum; default ones.
         n : int
             Number of rows.
 
         Returns
         -------
         ndarray of float64, shape (n,)
-            The sample weights; for Categorical(scale) scaled so that they sum to `scale`.
+            The sample weights; for Categorical(scale) they are scaled to sum to `scale`.
 
         Raises
         ------
+        TypeError
+            If the weights are not real numbers.
         ValueError
-            If the shape is not (n,), an entry is negative, NaN or infinite (row named), or all are zero.
+            If the shape is not (n,), an entry is negative, NaN or infinite (the message gives its row), or all are
+            zero.
         """
         if sample_weight is None:
             return np.ones(n)
@@ -141,9 +145,9 @@ class Likelihood(Complete, abstract=True):
         return total
 
     def weighted_log_likelihood(self, f: FloatArray, y: Targets, row_weights: FloatArray) -> float:
-        """Evaluate the log-likelihood of outputs f (n, m) under given row weights (n,), in blocks of rows."""
-        blocks = [slice(first, first + _BLOCK_ROWS) for first in range(0, len(y), _BLOCK_ROWS)]
-        return float(sum(row_weights[rows] @ self.log_likelihood_rows(f[rows], y[rows]) for rows in blocks))
+        """Evaluate the log-likelihood of outputs f (n, m) under given row weights (n,)."""
+        slices = [slice(first, first + _ROWS_AT_A_TIME) for first in range(0, len(y), _ROWS_AT_A_TIME)]
+        return float(sum(row_weights[rows] @ self.log_likelihood_rows(f[rows], y[rows]) for rows in slices))
 
     @abstractmethod
     def constant_log_likelihood(self, y: Targets, row_weights: FloatArray | None = None) -> float:
@@ -154,13 +158,17 @@ class Likelihood(Complete, abstract=True):
         y : ndarray
             As `check_targets` returns it.
         row_weights : ndarray, shape (n,), optional
-            As the method `row_weights` returns them; default those without sample weights. A sampled parameter of the
-            noise then takes its mode given the predictor's residuals.
+            Row weights, as the method `row_weights` returns them; by default those without sample weights. If they are
+            given, a sampled noise variance is fixed at its mode given the predictor's residuals.
+
+        Returns
+        -------
+        float
         """
 
     @property
     def variance_prior(self) -> tuple[float, float] | None:
-        """Shape and rate of the inverse-gamma prior of a noise variance sampled with theta; None where it is fixed."""
+        """Shape and rate of the inverse-gamma prior of a noise variance sampled with theta; None if it is fixed."""
         return None
 
     @property
@@ -180,22 +188,23 @@ class Likelihood(Complete, abstract=True):
 
     @abstractmethod
     def core_parameters(self, n_outputs: int) -> dict[str, FloatArray]:
-        """Return the likelihood's parameters by the names of the compiled model's arguments, nothing being sampled."""
+        """Return the parameters of a likelihood without sampled ones, by their names in the compiled core."""
 
     @abstractmethod
     def range_checks(self, n_outputs: int) -> Mapping[str, tuple[FloatArray, str]]:
-        """Return the numbers that must neither overflow nor vanish in the engine's dtype.
+        """Return the numbers that must neither overflow nor underflow in the engine's dtype.
 
-        By what messages call them, each with advice on what to change; called with overflow silenced.
+        The keys are their names for error messages; the values are the numbers and advice on what to change. The
+        caller silences NumPy's overflow warnings.
         """
 
     @abstractmethod
     def elementary_functions(self, n_outputs: int) -> dict[str, int]:
-        """Return how many elementary functions the engine evaluates a row for density and derivative, by name."""
+        """Return how often the engine evaluates each elementary function for one row's density and derivative."""
 
     @abstractmethod
     def probabilities(self, f: npt.ArrayLike) -> FloatArray:
-        """Return class probabilities, shape (..., n, m); TypeError for a likelihood without classes."""
+        """Return class probabilities, shape (..., n, m); raise TypeError if the likelihood has no classes."""
 
     @abstractmethod
     def sample(self, f: npt.ArrayLike, rng: np.random.Generator) -> Targets:
@@ -209,11 +218,23 @@ class Likelihood(Complete, abstract=True):
         Returns
         -------
         ndarray
-            (..., n, m): float64 for real targets, int64 for zeros and ones; (..., n) int64 labels for classes.
+            Shape (..., n, m): float64 for real targets, int64 for zeros and ones; for classes int64 labels of shape
+            (..., n).
         """
 
     def sample_at(self, f: npt.ArrayLike, rng: np.random.Generator, variance: FloatArray) -> Targets:
-        """Draw targets with their noise at sampled variances, one for each leading index of f (..., n, m).
+        """Draw targets with their noise, given sampled variances of the noise.
+
+        Parameters
+        ----------
+        f : array_like, shape (..., n, m)
+        rng : numpy.random.Generator
+        variance : ndarray, shape (...)
+            One variance for each leading index of f.
+
+        Returns
+        -------
+        ndarray of float64, shape (..., n, m)
 
         Raises
         ------
@@ -223,7 +244,7 @@ class Likelihood(Complete, abstract=True):
         raise TypeError(f"{self!r} samples no variance.")
 
     def sample_prior(self, f: npt.ArrayLike, rng: np.random.Generator) -> Targets:
-        """Draw targets with their noise, a sampled variance being drawn from its prior for each of f (draws, n, m)."""
+        """Draw targets with their noise for f (draws, n, m), where each draw has its own variance from the prior."""
         return self.sample(f, rng)
 
     @abstractmethod
@@ -238,9 +259,9 @@ class Likelihood(Complete, abstract=True):
         """
 
     def torch_loss(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Return the negative log-likelihood of all rows as a differentiable scalar tensor.
+        """Return the normalised negative log-likelihood of all rows as a differentiable scalar tensor.
 
-        Normalised; under Categorical(scale) it is `scale` times the mean. Parameters as for `torch_loss_rows`.
+        Under Categorical(scale) it is `scale` times the mean over rows. The parameters are those of `torch_loss_rows`.
         """
         return self.torch_loss_rows(f, y).sum() * float(self.row_weights(None, len(f))[0])
 
@@ -249,7 +270,7 @@ class Likelihood(Complete, abstract=True):
         """Return the constructor's arguments as JSON-able values."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-able content from which `likelihood_from_dict` rebuilds the likelihood."""
+        """Return JSON-able values from which `likelihood_from_dict` rebuilds the likelihood."""
         return {"name": self.name, **self.arguments()}
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Zeros and ones with logistic probabilities."""
+"""The likelihood of zeros and ones with logistic probabilities."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class Bernoulli(Likelihood):
-    """0/1 targets with probabilities sigmoid(f), outputs independent; y is (n,) for one output or (n, m)."""
+    """Targets are 0 or 1, P(y = 1) = sigmoid(f), independent outputs; y is (n,) for one output or (n, m)."""
 
     name = "bernoulli"
     targets = "binary"
     is_quadratic = False
 
     def check_targets(self, y: npt.ArrayLike, n: int, m: int) -> Targets:
-        """Return zeros and ones as float64 (n, m); (n,) is taken for one output. Raises as the base class's."""
+        """Return zeros and ones as float64 (n, m); (n,) is accepted for one output. Raises as the base class does."""
         values = matrix_targets(y, n, m, ENCODE_LABELS)
         bad = ~((values == 0) | (values == 1))
         if bad.any():
@@ -51,19 +51,19 @@ class Bernoulli(Likelihood):
         return float((np.where(counts > 0, counts, 0.0) * np.log(shares)).sum())
 
     def core_parameters(self, n_outputs: int) -> dict[str, FloatArray]:
-        """Return nothing: there are no parameters."""
+        """Return an empty mapping: there are no parameters."""
         return {}
 
     def range_checks(self, n_outputs: int) -> Mapping[str, tuple[FloatArray, str]]:
-        """Return nothing: there are no parameters."""
+        """Return an empty mapping: there are no parameters."""
         return {}
 
     def elementary_functions(self, n_outputs: int) -> dict[str, int]:
-        """Return softplus and sigmoid of each output."""
+        """Return one softplus and one sigmoid for each output."""
         return {"softplus": n_outputs, "sigmoid": n_outputs}
 
     def arguments(self) -> dict[str, Any]:
-        """Return nothing: there are no parameters."""
+        """Return an empty mapping: the constructor has no arguments."""
         return {}
 
     def probabilities(self, f: npt.ArrayLike) -> FloatArray:
@@ -79,5 +79,5 @@ class Bernoulli(Likelihood):
         """Return -log sigmoid of f where y is 1 and of -f where 0, summed over outputs: f, y (n, m) to (n,)."""
         from torch.nn.functional import logsigmoid
 
-        # Not softplus: torch's is the identity above 20, which is off by 2e-9.
+        # torch's softplus is not used: it is the identity above 20, which is off by 2e-9.
         return -logsigmoid((2 * y - 1) * f).sum(dim=-1)

@@ -1,4 +1,4 @@
-"""Classes with softmax probabilities."""
+"""The likelihood of class labels with softmax probabilities."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ if TYPE_CHECKING:
 
 
 class Categorical(Likelihood):
-    """Classes 0..m-1 with probabilities softmax(f); y is (n,) of labels.
+    """Targets are class labels 0..m-1 of shape (n,), with probabilities softmax(f).
 
     Parameters
     ----------
     scale : float, optional
-        If given, the log-likelihood is `scale` times the (weighted) **mean** of log softmax over rows, the paper's
-        setting for CIFAR-10 with scale 1000; by default it is the sum.
+        Factor > 0 of the (weighted) **mean** of log softmax over rows, which is then the log-likelihood; the paper uses
+        1000 for CIFAR-10. By default the log-likelihood is the sum over rows.
 
     Raises
     ------
+    TypeError
+        If scale is not a number.
     ValueError
         If scale is not positive and finite.
     """
@@ -40,7 +42,7 @@ class Categorical(Likelihood):
         self.scale = None if scale is None else check_positive(scale, "scale")
 
     def check_targets(self, y: npt.ArrayLike, n: int, m: int) -> Targets:
-        """Return labels 0..m-1 as int64 (n,), taking (n, 1) too; m >= 2. Raises as `Likelihood.check_targets`."""
+        """Return labels 0..m-1, m >= 2, as int64 (n,); (n, 1) is accepted. Raises as `Likelihood.check_targets`."""
         if m < 2:
             raise ValueError(
                 f"Categorical needs a network with one output for each class, at least 2; got {m}. "
@@ -63,19 +65,19 @@ class Categorical(Likelihood):
         return values.astype(np.int64)
 
     def log_likelihood_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:
-        """Return log softmax(f) at each row's label: f (..., n, m) and y (n,) to (..., n)."""
+        """Return log softmax(f) at each row's label, shape (..., n), for f (..., n, m) and y (n,)."""
         outputs = np.asarray(f, dtype=np.float64)
         label = np.broadcast_to(y[:, None], (*outputs.shape[:-1], 1))
         rows: FloatArray = np.take_along_axis(_log_softmax(outputs), label, axis=-1)[..., 0]
         return rows
 
     def row_weights(self, sample_weight: npt.ArrayLike | None, n: int) -> FloatArray:
-        """Return each row's factor, shape (n,): the sample weights, made to sum to `scale` where it is given."""
+        """Return each row's factor, shape (n,): the sample weights, scaled to sum to `scale` if it is given."""
         weights = super().row_weights(sample_weight, n)
         return weights if self.scale is None else self.scale * (weights / weights.sum())
 
     def constant_log_likelihood(self, y: Targets, row_weights: FloatArray | None = None) -> float:
-        """Return the log-likelihood of predicting the class frequencies of y (n,), under `scale` where it is given."""
+        """Return the log-likelihood of predicting the class frequencies of y (n,)."""
         if row_weights is not None:
             counts = np.bincount(y, weights=row_weights)
             shares = np.where(counts > 0, counts, 1.0) / row_weights.sum()
@@ -86,43 +88,43 @@ class Categorical(Likelihood):
         return total if self.scale is None else self.scale * total / len(y)
 
     def core_parameters(self, n_outputs: int) -> dict[str, FloatArray]:
-        """Return nothing: `scale` is part of the row weights."""
+        """Return an empty mapping: `scale` is part of the row weights."""
         return {}
 
     def range_checks(self, n_outputs: int) -> Mapping[str, tuple[FloatArray, str]]:
-        """Return nothing: `scale` is part of the row weights."""
+        """Return an empty mapping: `scale` is part of the row weights."""
         return {}
 
     def elementary_functions(self, n_outputs: int) -> dict[str, int]:
-        """Return an exponential of each output and one logarithm."""
+        """Return one exponential for each output, and one logarithm."""
         return {"exp": n_outputs, "log": 1}
 
     def probabilities(self, f: npt.ArrayLike) -> FloatArray:
-        """Return softmax(f) over the last axis: f (..., n, m) to (..., n, m)."""
+        """Return softmax(f) over the last axis of f (..., n, m)."""
         return np.exp(_log_softmax(np.asarray(f, dtype=np.float64)))
 
     def sample(self, f: npt.ArrayLike, rng: np.random.Generator) -> Targets:
-        """Draw a label for each row by inversion of its cumulative probabilities: f (..., n, m) to int64 (..., n)."""
+        """Draw int64 labels (..., n) by inversion of the cumulative probabilities of f (..., n, m)."""
         cumulative = np.cumsum(self.probabilities(f), axis=-1)
-        # The last sum may round to just below 1: dividing makes it exactly 1, above every uniform draw.
+        # The last sum may round to just below 1. Division makes it exactly 1, which exceeds every uniform draw.
         cumulative /= cumulative[..., -1:]
         uniform = rng.random((*cumulative.shape[:-1], 1))
         labels: Targets = (uniform >= cumulative).sum(axis=-1, dtype=np.int64)
         return labels
 
     def torch_loss_rows(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Return the cross entropy -log softmax(f) at each label: f (n, m) and y int64 (n,) to (n,)."""
+        """Return the cross entropy -log softmax(f) at each label, shape (n,), for f (n, m) and int64 y (n,)."""
         from torch.nn.functional import cross_entropy
 
         return cross_entropy(f, y, reduction="none")
 
     def arguments(self) -> dict[str, Any]:
-        """Return scale."""
+        """Return the argument `scale`."""
         return {"scale": self.scale}
 
 
 def _log_softmax(f: FloatArray) -> FloatArray:
-    """Log softmax over the last axis, shifted by the largest entry so that nothing overflows."""
+    """Return log softmax over the last axis; subtracting the largest entry first prevents overflow."""
     shifted = f - f.max(axis=-1, keepdims=True)
     log_probabilities: FloatArray = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
     return log_probabilities

@@ -1,4 +1,4 @@
-"""Normal noise, its variance fixed or sampled with theta."""
+"""The likelihood of real targets with normal noise, whose variance is fixed or sampled with theta."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 
 class Gaussian(RealLikelihood):
-    """y_r ~ N(f_r, variance) with independent outputs; y is (n,) for one output or (n, m).
+    """Targets are normal, y_r ~ N(f_r, variance), with independent outputs; y is (n,) for one output or (n, m).
 
     Parameters
     ----------
     variance : float, array_like of shape (m,) or "sampled"
-        Noise variance, positive and finite; one for all outputs or one for each. "sampled": one for all outputs, drawn
-        with theta at every step, under an inverse-gamma prior with density proportional to
-        x^(-a-1) exp(-b/x).
-    a, b : float
-        Shape and rate of that prior, positive; it weighs as much as 2a rows whose squared residuals sum to 2b. The
-        defaults a = 2, b = 1 have mean 1 and suit targets scaled to unit variance.
+        Noise variance, positive and finite; one for all outputs or one for each. With "sampled" there is one variance
+        for all outputs, which is sampled with theta in every step, under an inverse-gamma prior with density
+        proportional to x^(-a-1) exp(-b/x).
+    a, b : float, optional
+        Shape and rate of that prior, positive. The prior has the weight of 2a observations whose squared residuals sum
+        to 2b. The defaults a = 2, b = 1 give a prior mean of 1, which suits targets scaled to unit variance.
 
     Raises
     ------
     ValueError
-        If a variance, a or b is not positive and finite, or a or b is given beside a fixed variance.
+        If a variance, a or b is not positive and finite, or a or b is given together with a fixed variance.
     TypeError
-        If it is not a number or vector of numbers.
+        If one of them is not a number, or the variances are not a vector of numbers.
 
     Examples
     --------
@@ -82,7 +82,7 @@ class Gaussian(RealLikelihood):
 
     @property
     def variance_prior(self) -> tuple[float, float] | None:
-        """(a, b) of a sampled variance, else None."""
+        """Shape a and rate b of the prior of a sampled variance; None if the variance is fixed."""
         return None if self.a is None or self.b is None else (self.a, self.b)
 
     def at(self, variance: float | npt.ArrayLike) -> Gaussian:
@@ -98,7 +98,7 @@ class Gaussian(RealLikelihood):
         return self.at((self.b + squares / 2) / (self.a + count / 2 + 1))
 
     def variance_vector(self, m: int) -> FloatArray:
-        """Return the variance of each output, shape (m,); ValueError if there is one for each of another number."""
+        """Return the variance of each output, shape (m,); raise ValueError if it is sampled or has another length."""
         variance = self._known_variance()
         if isinstance(variance, np.ndarray) and variance.shape != (m,):
             raise ValueError(
@@ -107,19 +107,19 @@ class Gaussian(RealLikelihood):
         return np.full(m, variance)
 
     def _known_variance(self) -> float | FloatArray:
-        """The fixed variance; ValueError where it is sampled."""
+        """Return the fixed variance; raise ValueError if it is sampled."""
         if isinstance(self.variance, str):
             raise ValueError("the variance is sampled: take at(variance) with a value, such as a guess or a draw.")
         return self.variance
 
     def check_targets(self, y: npt.ArrayLike, n: int, m: int) -> Targets:
-        """Return y as finite float64 (n, m); (n,) is taken for one output. Raises as `Likelihood.check_targets`."""
+        """Return y as finite float64 (n, m); (n,) is accepted for one output. Raises as `Likelihood.check_targets`."""
         if not self.is_sampled:
             self.variance_vector(m)
         return super().check_targets(y, n, m)
 
     def log_likelihood_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:
-        """Return -(y - f)^2 / (2 variance) - log(2 pi variance) / 2 summed over outputs: f (..., n, m) to (..., n)."""
+        """Return -(y - f)^2 / (2 variance) - log(2 pi variance) / 2 summed over outputs, shape (..., n)."""
         outputs = np.asarray(f, dtype=np.float64)
         variance = self.variance_vector(outputs.shape[-1])
         terms = (y - outputs) ** 2 / variance + np.log(2 * np.pi * variance)
@@ -139,11 +139,11 @@ class Gaussian(RealLikelihood):
         return {"variance": self.variance_vector(n_outputs)}
 
     def range_checks(self, n_outputs: int) -> Mapping[str, tuple[FloatArray, str]]:
-        """Return the precisions 1 / variance, which the engine multiplies with."""
+        """Return the precisions 1 / variance, by which the engine multiplies."""
         return {"variance of Gaussian": (1.0 / self.variance_vector(n_outputs), "scale y and the variance")}
 
     def elementary_functions(self, n_outputs: int) -> dict[str, int]:
-        """Return none: the density is a polynomial."""
+        """Return an empty mapping: the log density is a polynomial."""
         return {}
 
     def noise(self, output: int = 0) -> Noise:
@@ -162,7 +162,7 @@ class Gaussian(RealLikelihood):
         )
 
     def nll(self, f: npt.ArrayLike, y: Targets) -> float:
-        """Return that of the paper's Table 1, without the normalising constant; see `diagnostics.nll`."""
+        """Return the negative log-likelihood of the paper's Table 1, without its constant; see `diagnostics.nll`."""
         return diagnostics.nll(f, y, self._known_variance())
 
     def nlpd_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:
@@ -170,23 +170,23 @@ class Gaussian(RealLikelihood):
         return diagnostics.nlpd(f, y, self._known_variance(), per_row=True)
 
     def sample(self, f: npt.ArrayLike, rng: np.random.Generator) -> Targets:
-        """Return f (..., n, m) plus independent normal noise of the variance, of the same shape."""
+        """Return f (..., n, m) plus independent normal noise of the same shape."""
         outputs = np.asarray(f, dtype=np.float64)
         return outputs + np.sqrt(self.variance_vector(outputs.shape[-1])) * rng.standard_normal(outputs.shape)
 
     def sample_at(self, f: npt.ArrayLike, rng: np.random.Generator, variance: FloatArray) -> Targets:
-        """Return f (..., n, m) plus independent normal noise of sampled variances (...)."""
+        """Return f (..., n, m) plus independent normal noise with sampled variances (...)."""
         outputs = np.asarray(f, dtype=np.float64)
         return outputs + np.sqrt(variance)[..., None, None] * rng.standard_normal(outputs.shape)
 
     def sample_prior(self, f: npt.ArrayLike, rng: np.random.Generator) -> Targets:
-        """Return f (draws, n, m) plus noise; a sampled variance is drawn from its prior for each."""
+        """Return f (draws, n, m) plus noise; a sampled variance is drawn from its prior for each draw."""
         if self.a is None or self.b is None:
             return self.sample(f, rng)
         return self.sample_at(f, rng, self.b / rng.gamma(self.a, size=len(np.asarray(f))))
 
     def torch_loss_rows(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Return (y - f)^2 / (2 variance) + log(2 pi variance) / 2 summed over outputs: f, y (n, m) to (n,)."""
+        """Return (y - f)^2 / (2 variance) + log(2 pi variance) / 2 summed over outputs, shape (n,), for f, y (n, m)."""
         import torch
 
         variance = self.variance_vector(f.shape[-1])
@@ -195,7 +195,7 @@ class Gaussian(RealLikelihood):
         return ((y - f).square() * scale).sum(dim=-1) + constant
 
     def arguments(self) -> dict[str, Any]:
-        """Return variance and, where it is sampled, a and b."""
+        """Return the argument `variance` and, if it is sampled, a and b."""
         variance = self.variance.tolist() if isinstance(self.variance, np.ndarray) else self.variance
         prior = {"a": self.a, "b": self.b} if self.is_sampled else {}
         return {"variance": variance, **prior}

@@ -1,4 +1,4 @@
-"""What the likelihoods of real targets share: checked numbers, additive noise, and scores of predictions."""
+"""The base class of the likelihoods of real targets: checked numbers, additive noise, and scores of predictions."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from patrac_native.validation.checks import FloatArray, check_finite
 
 @dataclass(frozen=True)
 class Noise:
-    """The noise of one output, y = f + scale u, u of a standard distribution symmetric about zero.
+    """The noise of one output: y = f + scale u, where u has a standard distribution that is symmetric about zero.
 
     Attributes
     ----------
     scale : float
+        Scale of the noise, > 0.
     variance : float
-        Of y given f; infinite where there is none.
+        Variance of y given f; infinite if the distribution has none.
     cdf : callable
-        Distribution function of u, entrywise.
+        The distribution function of u, applied entrywise.
     quantile : callable
-        Quantile of u at a probability.
+        The quantile function of u, of one probability.
     density_shape : callable
-        Density of u up to the factor 1 / `mass`, entrywise.
+        The density of u without its normalising factor 1 / `mass`, applied entrywise.
     mass : float
         Integral of `density_shape`.
     """
@@ -48,7 +49,7 @@ class RealLikelihood(Likelihood, abstract=True):
     targets = "real"
 
     def check_targets(self, y: npt.ArrayLike, n: int, m: int) -> Targets:
-        """Return y as finite float64 (n, m); (n,) is taken for one output. Raises as `Likelihood.check_targets`."""
+        """Return y as finite float64 (n, m); (n,) is accepted for one output. Raises as `Likelihood.check_targets`."""
         values = matrix_targets(y, n, m)
         check_finite(values, "y")
         return values
@@ -59,7 +60,7 @@ class RealLikelihood(Likelihood, abstract=True):
 
     @abstractmethod
     def noise(self, output: int = 0) -> Noise:
-        """Return the noise of an output, nothing being sampled."""
+        """Return the noise of one output, counted from 0, of a likelihood without sampled parameters."""
 
     def nll(self, f: npt.ArrayLike, y: Targets) -> float:
         """Return the negative log-likelihood, summed over rows, mean over draws.
