@@ -72,12 +72,12 @@ def test_autocorrelation_leaves_out_points_that_never_change() -> None:
     assert math.isnan(dg.ess_geyer(np.concatenate([f, stuck], axis=0)))
 
 
-def test_autocorrelation_does_not_depend_on_scale_or_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_autocorrelation_does_not_depend_on_scale_or_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     f = ar1(np.random.default_rng(3), 0.5, chains=2, draws=40, points=7)
     rho = dg.autocorrelation(f, 20)
     # Powers of two are exact, so not even rounding may differ; 2^-600 squared would underflow.
     np.testing.assert_array_equal(dg.autocorrelation(f * 2.0**-600, 20), rho)
-    monkeypatch.setattr("patrac_native.diagnostics._arrays.BLOCK_BYTES", 1)
+    monkeypatch.setattr("patrac_native.diagnostics._arrays.SLICE_BYTES", 1)
     np.testing.assert_allclose(dg.autocorrelation(f, 20), rho, atol=64 * EPS)
 
 
@@ -274,8 +274,8 @@ def test_nll_and_nlpd_are_the_direct_loops(kind: str, monkeypatch: pytest.Monkey
                     quadratic[c, s] += term
                     log_density -= term + 0.5 * math.log(2 * math.pi * v[c, s, i, j])
                 density[i] += math.exp(log_density) / 10
-    for block_bytes in (1 << 20, 1):
-        monkeypatch.setattr("patrac_native.diagnostics._arrays.BLOCK_BYTES", block_bytes)
+    for slice_bytes in (1 << 20, 1):
+        monkeypatch.setattr("patrac_native.diagnostics._arrays.SLICE_BYTES", slice_bytes)
         # Sums of 21 terms (nll) and 10 terms (nlpd), each rounded a few times.
         np.testing.assert_allclose(dg.nll(f, y, variance, per_draw=True), quadratic, rtol=32 * EPS)
         assert dg.nll(f, y, variance) == pytest.approx(quadratic.mean(), rel=32 * EPS)
@@ -309,8 +309,8 @@ def test_crps_by_hand_and_by_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     flat = f.reshape(10, 7, 3)
     pairs = np.abs(flat[:, None] - flat[None]).sum(axis=(0, 1)) / 90
     expected = np.abs(flat - y).mean(axis=0) - 0.5 * pairs
-    for block_bytes in (1 << 20, 1):
-        monkeypatch.setattr("patrac_native.diagnostics._arrays.BLOCK_BYTES", block_bytes)
+    for slice_bytes in (1 << 20, 1):
+        monkeypatch.setattr("patrac_native.diagnostics._arrays.SLICE_BYTES", slice_bytes)
         # Differences of sums of ten terms of order one.
         np.testing.assert_allclose(dg.crps(f, y, per_row=True), expected, atol=64 * EPS)
 
@@ -368,8 +368,8 @@ def test_class_nll_and_nlpd_are_the_direct_loops(monkeypatch: pytest.MonkeyPatch
     of_label = [[[p[c, s, i, y[i]] for i in range(6)] for s in range(4)] for c in range(2)]
     per_draw = np.array([[np.mean([-math.log(q) for q in draw]) for draw in chain] for chain in of_label])
     per_row = np.array([-math.log(np.mean([draw[i] for chain in of_label for draw in chain])) for i in range(6)])
-    for block_bytes in (1 << 20, 1):
-        monkeypatch.setattr("patrac_native.diagnostics._arrays.BLOCK_BYTES", block_bytes)
+    for slice_bytes in (1 << 20, 1):
+        monkeypatch.setattr("patrac_native.diagnostics._arrays.SLICE_BYTES", slice_bytes)
         for values, is_logits in ((p, False), (logits, True)):
             # Sums of at most 8 terms; a log loses eps absolutely where it is near zero.
             np.testing.assert_allclose(

@@ -1,8 +1,8 @@
 """Diagnostics of draws, as functions of plain arrays: mixing, convergence, calibration, scores.
 
 Function draws `f`, and draws of `y` with the noise included, have shape (chain, draw, n, m); class probabilities and
-logits have shape (chain, draw, n, C). Nothing here knows about networks, posteriors or stores, so every function works
-on draws from any sampler. docs/method.md, section 8, lists what is computed and why.
+logits have shape (chain, draw, n, C). The functions depend neither on networks nor on posteriors, so they work on draws
+from any sampler. docs/method.md, section 8, lists what is computed and why.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Shape and value checks that the diagnostics and the plots share, each message naming its argument."""
+"""Checks of shapes and values that the diagnostics and the plots share; every error message names its argument."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 
 FloatArray = NDArray[np.float64]
 
-#: Size of the temporary arrays that one block of rows or grid points may need. Large enough that the loop over blocks
+#: Maximum size of the temporary arrays for one slice of rows or grid points: large enough that the loop over slices
 #: costs nothing, small enough that the diagnostics never need memory in proportion to chains x draws x rows.
-BLOCK_BYTES = 32 * 1024 * 1024
+SLICE_BYTES = 32 * 1024 * 1024
 
 
 def numeric(name: str, value: ArrayLike) -> NDArray[Any]:
-    """`value` as a real array without NaN or infinity, or an error naming `name` and the first bad place."""
+    """Return `value` as an array of real numbers; raise TypeError or ValueError if it is empty or not finite."""
     array = np.asarray(value)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}; convert it to float first")
@@ -29,7 +29,7 @@ def numeric(name: str, value: ArrayLike) -> NDArray[Any]:
 
 
 def chain_draws(name: str, value: ArrayLike, *, min_draws: int) -> NDArray[Any]:
-    """`value` of shape (chain, draw, ...) with at least `min_draws` draws in a chain."""
+    """Return `value` of shape (chain, draw, ...); raise ValueError if a chain has fewer than `min_draws` draws."""
     array = numeric(name, value)
     if array.ndim < 2:
         raise ValueError(f"{name} must have shape (chain, draw, ...), got {array.shape}; one chain is {name}[None]")
@@ -42,7 +42,7 @@ def chain_draws(name: str, value: ArrayLike, *, min_draws: int) -> NDArray[Any]:
 
 
 def function_draws(name: str, value: ArrayLike) -> NDArray[Any]:
-    """`value` of shape (chain, draw, n, m), dtype kept."""
+    """Return `value` of shape (chain, draw, n, m) in its own dtype; raise ValueError for another shape."""
     array = numeric(name, value)
     if array.ndim != 4:
         raise ValueError(
@@ -53,7 +53,7 @@ def function_draws(name: str, value: ArrayLike) -> NDArray[Any]:
 
 
 def targets(name: str, value: ArrayLike, draws_name: str, draws: NDArray[Any]) -> FloatArray:
-    """`value` of shape (n,) when m == 1, or (n, m), as float64 of shape (n, m) to match `draws`."""
+    """Return targets of shape (n,), if m == 1, or (n, m) as float64 (n, m); n and m are those of `draws`."""
     array = numeric(name, value).astype(np.float64, copy=False)
     n, m = draws.shape[2:]
     if array.shape == (n, m) or (m == 1 and array.shape == (n,)):
@@ -65,7 +65,7 @@ def targets(name: str, value: ArrayLike, draws_name: str, draws: NDArray[Any]) -
 
 
 def noise_variance(value: ArrayLike, draws: NDArray[Any]) -> FloatArray:
-    """Noise variance as an array that broadcasts against `draws`; see `nll` for the shapes."""
+    """Return the noise variance as a float64 array that broadcasts against `draws`; `nll` lists the shapes."""
     array = numeric("variance", value).astype(np.float64, copy=False)
     if not (array > 0).all():
         raise ValueError(f"variance must be positive, got {array.min()}")
@@ -83,17 +83,17 @@ def noise_variance(value: ArrayLike, draws: NDArray[Any]) -> FloatArray:
 
 
 def class_draws(name: str, value: ArrayLike, *, logits: bool) -> NDArray[Any]:
-    """Class probabilities or logits of shape (chain, draw, n, C), a single (Bernoulli) column turned into two.
+    """Return class probabilities or logits of shape (chain, draw, n, C); one (Bernoulli) column becomes two.
 
-    Probabilities are checked to lie in [0, 1] and to sum to one; that catches logits passed by mistake.
+    Probabilities must lie in [0, 1] and sum to one, which rejects logits passed by mistake.
     """
     array = function_draws(name, value)
     if array.dtype.kind != "f":
         array = array.astype(np.float64)
     if logits:
         return array if array.shape[3] > 1 else np.concatenate([np.zeros_like(array), array], axis=3)
-    # A softmax in the array's precision sums to one within a few ulp; the square root of eps is far outside
-    # that and far inside anything that is not a probability vector.
+    # A softmax in the array's precision sums to one within a few units in the last place. The square root of eps is
+    # far above that, and far below the error of anything that is not a probability vector.
     slack = float(np.sqrt(np.finfo(array.dtype).eps))
     low, high = float(array.min()), float(array.max())
     if low < -slack or high > 1 + slack:
@@ -107,7 +107,7 @@ def class_draws(name: str, value: ArrayLike, *, logits: bool) -> NDArray[Any]:
 
 
 def labels(value: ArrayLike, p: NDArray[Any]) -> NDArray[np.intp]:
-    """Class labels (n,) as integers in 0..C-1 to match the expanded probabilities `p` (chain, draw, n, C)."""
+    """Return class labels (n,) as integers in 0..C-1; n and C are those of the probabilities (chain, draw, n, C)."""
     array = numeric("y", value)
     n, n_classes = p.shape[2:]
     if array.shape == (n, 1):
@@ -125,8 +125,8 @@ def labels(value: ArrayLike, p: NDArray[Any]) -> NDArray[np.intp]:
     return as_int
 
 
-def row_blocks(n: int, bytes_per_row: int) -> Iterator[slice]:
-    """Slices that cover 0..n-1 so that a temporary of `bytes_per_row` a row stays within BLOCK_BYTES."""
-    step = max(1, BLOCK_BYTES // max(1, bytes_per_row))
+def row_slices(n: int, bytes_per_row: int) -> Iterator[slice]:
+    """Yield slices that cover rows 0..n-1, of at least one row and otherwise at most SLICE_BYTES of temporaries."""
+    step = max(1, SLICE_BYTES // max(1, bytes_per_row))
     for start in range(0, n, step):
         yield slice(start, min(n, start + step))

@@ -1,4 +1,4 @@
-"""Scores and uncertainty of class probabilities: NLL, NLPD, Brier, ECE, accuracy, split of the entropy."""
+"""Scores and uncertainty of class probabilities: NLL, NLPD, Brier score, ECE, accuracy, entropy decomposition."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from patrac_native.diagnostics._arrays import FloatArray, class_draws, labels, row_blocks
+from patrac_native.diagnostics._arrays import FloatArray, class_draws, labels, row_slices
 
 
 class EntropyDecomposition(NamedTuple):
-    """Predictive entropy of each row in nats, each (n,): total = aleatoric + epistemic."""
+    """The predictive entropy of each row and its parts, in nats, each (n,): total = aleatoric + epistemic."""
 
     total: FloatArray
     aleatoric: FloatArray
@@ -20,10 +20,10 @@ class EntropyDecomposition(NamedTuple):
 
 
 class CalibrationBins(NamedTuple):
-    """Rows grouped by the confidence of their top label; each field has one entry for each bin.
+    """Rows grouped by the confidence of their top label.
 
-    `edges` (n_bins + 1,); `n_rows` (n_bins,); `confidence` and `accuracy` (n_bins,), the means over the bin's rows, NaN
-    in an empty bin.
+    `edges` has shape (n_bins + 1,), the other fields (n_bins,): the number of rows of each bin, and the means of
+    confidence and accuracy over them, which are NaN for an empty bin.
     """
 
     edges: FloatArray
@@ -37,30 +37,34 @@ def class_nll(p: ArrayLike, y: ArrayLike, *, logits: bool = ..., per_draw: Liter
 @overload
 def class_nll(p: ArrayLike, y: ArrayLike, *, logits: bool = ..., per_draw: Literal[True]) -> FloatArray: ...
 def class_nll(p: ArrayLike, y: ArrayLike, *, logits: bool = False, per_draw: bool = False) -> float | FloatArray:
-    """Negative log-likelihood of the paper's Table 3: mean over draws of the mean per row of -log p_y, unscaled.
+    """Evaluate the negative log-likelihood of the paper's Table 3: the mean of -log p_y over draws and rows.
 
     Parameters
     ----------
     p : array_like, shape (chain, draw, n, C)
-        Class probabilities, or logits f with `logits=True`. One column (C = 1) is Bernoulli: the probability, or the
-        logit, of label 1.
+        Class probabilities, or logits f with `logits=True`. A single column (C = 1) is Bernoulli: the probability, or
+        the logit, of label 1.
     y : array_like of int, shape (n,)
         Labels in 0..C-1 (0 or 1 for Bernoulli).
     logits : bool, default False
-        `p` holds logits. Prefer them: a probability that was rounded to 0 scores infinity, its logit does not.
+        Whether `p` holds logits. They are preferable: a probability that was rounded to 0 gives an infinite score, its
+        logit does not.
     per_draw : bool, default False
-        Return the mean per row of each draw; its standard deviation is the figure in brackets of the paper's table.
+        Whether to return the mean over rows for each draw, whose standard deviation the paper's table gives in
+        brackets.
 
     Returns
     -------
     float, or ndarray of shape (chain, draw) when `per_draw`
-        In nats. Infinite if a probability of an observed label is exactly 0.
+        The value in nats; infinite if a probability of an observed label is exactly 0.
 
     Raises
     ------
+    TypeError
+        If `p` or `y` does not hold real numbers.
     ValueError
-        For shapes that do not match, NaN or infinity, probabilities outside [0, 1] or that do not sum to one, labels
-        that are not whole numbers in 0..C-1.
+        If shapes do not match, an entry is NaN or infinite, probabilities lie outside [0, 1] or do not sum to one, or
+        labels are not whole numbers in 0..C-1.
 
     Examples
     --------
@@ -81,19 +85,19 @@ def class_nlpd(p: ArrayLike, y: ArrayLike, *, logits: bool = ..., per_row: Liter
 @overload
 def class_nlpd(p: ArrayLike, y: ArrayLike, *, logits: bool = ..., per_row: Literal[True]) -> FloatArray: ...
 def class_nlpd(p: ArrayLike, y: ArrayLike, *, logits: bool = False, per_row: bool = False) -> float | FloatArray:
-    """Negative log predictive density, mean per row of -log( mean over draws of p_y ), the log score of the forecast.
+    """Evaluate the negative log predictive density: the mean over rows of -log(mean over draws of p_y).
 
     Parameters
     ----------
     p, y, logits
         As in `class_nll`.
     per_row : bool, default False
-        Return the value of each row instead of their mean.
+        Whether to return the value of each row instead of their mean.
 
     Returns
     -------
     float, or ndarray of shape (n,) when `per_row`
-        In nats.
+        The value in nats.
 
     Raises
     ------
@@ -110,7 +114,7 @@ def class_nlpd(p: ArrayLike, y: ArrayLike, *, logits: bool = False, per_row: boo
 
 
 def brier(p: ArrayLike, y: ArrayLike) -> float:
-    """Multi-class Brier score of the predictive mean, mean per row of sum_c (mean p_c - 1{y = c})^2.
+    """Evaluate the multi-class Brier score: the mean over rows of sum_c (mean p_c - 1{y = c})^2.
 
     Parameters
     ----------
@@ -122,7 +126,7 @@ def brier(p: ArrayLike, y: ArrayLike) -> float:
     Returns
     -------
     float
-        From 0 to 2; for two classes twice the usual binary score.
+        A value from 0 to 2; for two classes it is twice the usual binary score.
 
     Raises
     ------
@@ -135,7 +139,7 @@ def brier(p: ArrayLike, y: ArrayLike) -> float:
 
 
 def accuracy(p: ArrayLike, y: ArrayLike) -> float:
-    """Share of rows whose label has the largest predictive mean probability (ties: the lowest label).
+    """Return the share of rows whose label has the largest mean probability; the lowest label wins a tie.
 
     Parameters
     ----------
@@ -145,6 +149,7 @@ def accuracy(p: ArrayLike, y: ArrayLike) -> float:
     Returns
     -------
     float
+        A value from 0 to 1.
 
     Raises
     ------
@@ -156,21 +161,22 @@ def accuracy(p: ArrayLike, y: ArrayLike) -> float:
 
 
 def ece(p: ArrayLike, y: ArrayLike, n_bins: int = 15) -> float:
-    """Expected calibration error of the top label of the predictive mean, equal-width bins.
+    """Evaluate the expected calibration error of the top label of the predictive mean.
 
-    sum over bins of (rows in the bin / n) |accuracy - confidence| (Guo et al., ICML 2017, equation 3).
+    It is the sum over bins of (rows in the bin / n) |accuracy - confidence| (Guo et al., ICML 2017, equation 3).
 
     Parameters
     ----------
     p, y : array_like
         As in `brier`.
     n_bins : int, default 15
-        Bins of equal width on [0, 1], closed on the right.
+        Number of bins of equal width on [0, 1], closed on the right; at least 1.
 
     Returns
     -------
     float
-        From 0 to 1. Biased upwards in small samples: empty noise in each bin counts as miscalibration.
+        A value from 0 to 1. It is biased upwards in small samples, where the sampling noise of each bin counts as
+        miscalibration.
 
     Raises
     ------
@@ -184,7 +190,7 @@ def ece(p: ArrayLike, y: ArrayLike, n_bins: int = 15) -> float:
 
 
 def calibration_bins(p: ArrayLike, y: ArrayLike, n_bins: int = 15) -> CalibrationBins:
-    """Confidence and accuracy of the top label in equal-width bins of confidence: what `ece` sums, what a plot shows.
+    """Return confidence and accuracy of the top label in bins of equal width, of which `ece` is a weighted sum.
 
     Parameters
     ----------
@@ -218,24 +224,27 @@ def calibration_bins(p: ArrayLike, y: ArrayLike, n_bins: int = 15) -> Calibratio
 
 
 def entropy_decomposition(p: ArrayLike) -> EntropyDecomposition:
-    """Split the predictive entropy of each row into aleatoric and epistemic parts.
+    """Decompose the predictive entropy of each row into an aleatoric and an epistemic part.
 
-    total H(mean p) = aleatoric (mean over draws of H(p)) + epistemic (the mutual information of label and parameters).
+    The total is the entropy of the mean probabilities, the aleatoric part the mean over draws of the entropy, and the
+    epistemic part their difference, the mutual information of label and parameters.
 
     Parameters
     ----------
     p : array_like, shape (chain, draw, n, C)
-        Class probabilities; one column is Bernoulli. Zeros are fine, 0 log 0 = 0.
+        Class probabilities; one column is Bernoulli. Zeros are allowed, with 0 log 0 = 0.
 
     Returns
     -------
     EntropyDecomposition
-        `total`, `aleatoric`, `epistemic`, each (n,), in nats, between 0 and log C.
+        `total`, `aleatoric` and `epistemic`, each (n,), in nats, between 0 and log C.
 
     Raises
     ------
+    TypeError
+        If `p` does not hold real numbers.
     ValueError
-        For another shape, NaN or infinity, or values that are not probabilities.
+        If the shape is another, an entry is NaN or infinite, or the values are not probabilities.
 
     Examples
     --------
@@ -248,36 +257,36 @@ def entropy_decomposition(p: ArrayLike) -> EntropyDecomposition:
     prob = class_draws("p", p, logits=False)
     chain, draw, n, n_classes = prob.shape
     total, aleatoric = np.empty(n), np.empty(n)
-    for rows in row_blocks(n, 16 * chain * draw * n_classes):
-        block = np.clip(prob[:, :, rows].astype(np.float64), 0.0, 1.0)
-        total[rows] = entr(block.mean(axis=(0, 1))).sum(axis=1)
-        aleatoric[rows] = entr(block).sum(axis=3).mean(axis=(0, 1))
-    # Never negative by Jensen's inequality; rounding can put it a few ulp below.
+    for rows in row_slices(n, 16 * chain * draw * n_classes):
+        part = np.clip(prob[:, :, rows].astype(np.float64), 0.0, 1.0)
+        total[rows] = entr(part.mean(axis=(0, 1))).sum(axis=1)
+        aleatoric[rows] = entr(part).sum(axis=3).mean(axis=(0, 1))
+    # By Jensen's inequality the difference is not negative; rounding can make it slightly so.
     return EntropyDecomposition(total, aleatoric, np.maximum(total - aleatoric, 0.0))
 
 
 def _label_log_probability(p: ArrayLike, y: ArrayLike, *, logits: bool) -> Any:
-    """(rows, log p_y) for each block of rows, log p_y of shape (chain, draw, rows) in float64."""
+    """Yield (rows, log p_y) for slices of rows, where log p_y is float64 of shape (chain, draw, rows)."""
     from scipy.special import log_softmax
 
     values = class_draws("p", p, logits=logits)
     label = labels(y, values)
     chain, draw, n, n_classes = values.shape
-    for rows in row_blocks(n, 16 * chain * draw * n_classes):
-        block = values[:, :, rows]
+    for rows in row_slices(n, 16 * chain * draw * n_classes):
+        part = values[:, :, rows]
         column = label[rows][None, None, :, None]
         if logits:
-            block = log_softmax(block.astype(np.float64), axis=3)
-            log_p = np.take_along_axis(block, column, axis=3)[..., 0]
+            part = log_softmax(part.astype(np.float64), axis=3)
+            log_p = np.take_along_axis(part, column, axis=3)[..., 0]
         else:
-            of_label = np.take_along_axis(block, column, axis=3)[..., 0].astype(np.float64)
+            of_label = np.take_along_axis(part, column, axis=3)[..., 0].astype(np.float64)
             with np.errstate(divide="ignore"):
                 log_p = np.log(np.clip(of_label, 0.0, 1.0))
         yield rows, log_p
 
 
 def _predictive_mean(p: ArrayLike, y: ArrayLike) -> tuple[FloatArray, NDArray[np.intp]]:
-    """Mean probabilities over all draws (n, C) in float64, and the checked labels (n,)."""
+    """Return the mean probabilities over all draws, float64 (n, C), and the checked labels (n,)."""
     values = class_draws("p", p, logits=False)
     label = labels(y, values)
     return values.mean(axis=(0, 1), dtype=np.float64), label

@@ -1,4 +1,4 @@
-"""Autocorrelation of function draws and the effective sample sizes summed from it (paper, Appendix C)."""
+"""Autocorrelation of function draws, and effective sample sizes computed from it (paper, Appendix C)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from patrac_native.diagnostics._arrays import FloatArray, chain_draws, row_blocks
+from patrac_native.diagnostics._arrays import FloatArray, chain_draws, row_slices
 
-# Three draws give the formulas one lag, (N - 2), with divisor N - k - 1 = 1; a pair of lags needs one more.
+# With three draws the formulas have one lag, N - 2 = 1, with divisor N - k - 1 = 1; a pair of lags needs one more draw.
 _MIN_DRAWS = 4
 
 
 def autocorrelation(f: ArrayLike, max_lag: int = 1000) -> FloatArray:
-    """Mean autocorrelation of function draws over grid points, chain by chain (paper, Appendix C).
+    """Return the autocorrelation of function draws, averaged over grid points, of each chain (paper, Appendix C).
 
     With N draws in a chain, a grid R and the chain's own mean mu(r),
     rho_k = 1/|R| sum_r 1/(N-k-1) 1/s2_r sum_{n=1}^{N-k} (f_n(r) - mu(r)) (f_{n+k}(r) - mu(r)),
@@ -24,22 +24,29 @@ def autocorrelation(f: ArrayLike, max_lag: int = 1000) -> FloatArray:
     Parameters
     ----------
     f : array_like, shape (chain, draw, ...)
-        Draws; every trailing entry (row and output) is one grid point. (chain, draw) is a scalar such as the
-        log-likelihood. At least 4 draws.
+        At least 4 draws in each chain. Every combination of trailing indices (row and output) is one grid point; an
+        array (chain, draw) holds a scalar such as the log-likelihood.
     max_lag : int, default 1000
-        Largest lag, in kept draws. Lags above N - 2 have no divisor; when `max_lag` is larger it is lowered to
-        N - 2 with a warning.
+        Largest lag in kept draws, at least 1. For lags above N - 2 the divisor is not positive; a larger `max_lag` is
+        reduced to N - 2 with a warning.
 
     Returns
     -------
-    ndarray, shape (chain, min(max_lag, draw - 2) + 1)
-        rho_0 .. rho_max_lag for each chain. A grid point at which a chain never changes has no autocorrelation and is
-        left out of that chain's average; a chain that changes at no point gives NaN (rho_0 included).
+    ndarray of float64, shape (chain, min(max_lag, draw - 2) + 1)
+        rho_0 .. rho_max_lag of each chain. A grid point at which a chain never changes has no autocorrelation and is
+        left out of that chain's average; a chain that changes at no point has NaN, also for rho_0.
 
     Raises
     ------
+    TypeError
+        If `f` does not hold real numbers.
     ValueError
         If `f` has fewer than two axes or fewer than 4 draws, holds NaN or infinity, or `max_lag` is below 1.
+
+    Warns
+    -----
+    UserWarning
+        If `max_lag` is reduced.
 
     Examples
     --------
@@ -55,31 +62,37 @@ def ess_paper(f: ArrayLike, max_lag: int = ..., *, per_chain: Literal[False] = .
 @overload
 def ess_paper(f: ArrayLike, max_lag: int = ..., *, per_chain: Literal[True]) -> FloatArray: ...
 def ess_paper(f: ArrayLike, max_lag: int = 1000, *, per_chain: bool = False) -> float | FloatArray:
-    """Effective sample size of the paper's Appendix C, N / (-1 + 2 sum_{k=0}^{max_lag} rho_k), summed over chains.
+    """Evaluate the paper's effective sample size, N / (-1 + 2 sum_{k=0}^{max_lag} rho_k), summed over chains.
 
-    The fixed cap on the lags flatters a chain whose autocorrelation reaches beyond it, and a chain of fewer than some
-    tens of `max_lag` draws gets a noisy figure that is biased upwards (each rho_k is biased by about -1/ESS). Use
-    `ess_geyer` for claims; this one is for comparison with the paper, whose chains have 500,000 kept draws.
+    The fixed maximum lag overestimates the ESS of a chain whose autocorrelation extends beyond it. If a chain has fewer
+    than some tens of `max_lag` draws, the value is noisy and biased upwards (each rho_k is biased by about -1/ESS). Use
+    `ess_geyer` for claims; this function is for comparison with the paper's Appendix C, whose chains have 500,000 kept
+    draws.
 
     Parameters
     ----------
     f : array_like, shape (chain, draw, ...)
         Draws on a grid of inputs, see `autocorrelation`.
     max_lag : int, default 1000
-        The cap on the lags, the paper's 1000. Lowered with a warning in shorter chains.
+        Maximum lag, the paper's 1000, at least 1; reduced with a warning for shorter chains.
     per_chain : bool, default False
-        Return the value of each chain instead of their sum.
+        Whether to return the value of each chain instead of their sum.
 
     Returns
     -------
     float, or ndarray of shape (chain,) when `per_chain`
-        NaN for a chain that never moves, and (with a warning) for one whose sum of autocorrelations is not positive,
-        which means that the chain is too short for the cap. The sum is NaN if any chain's is.
+        NaN for a chain that never changes, and for one whose integrated autocorrelation time is not positive, which
+        means that the chain is too short for `max_lag`. The sum is NaN if the value of one chain is.
 
     Raises
     ------
-    ValueError
+    TypeError, ValueError
         As `autocorrelation`.
+
+    Warns
+    -----
+    UserWarning
+        If `max_lag` is reduced, or the integrated autocorrelation time of a chain is not positive.
     """
     draws = chain_draws("f", f, min_draws=_MIN_DRAWS)
     rho = _autocorrelation(draws, _capped(max_lag, draws.shape[1]))
@@ -101,29 +114,29 @@ def ess_geyer(f: ArrayLike, *, per_chain: Literal[False] = ...) -> float: ...
 @overload
 def ess_geyer(f: ArrayLike, *, per_chain: Literal[True]) -> FloatArray: ...
 def ess_geyer(f: ArrayLike, *, per_chain: bool = False) -> float | FloatArray:
-    """Effective sample size from the paper's mean autocorrelation and Geyer's initial monotone sequence.
+    """Evaluate the effective sample size from the mean autocorrelation and Geyer's initial monotone sequence.
 
-    The pair sums rho_{2t} + rho_{2t+1} are added up to the first that is not positive, each lowered to the smallest
-    before it (Geyer, Statistical Science 1992, section 3.3), so slow chains are summed as far as they reach and noise
-    in the tail is not. The integrated time is kept above 1/log10(N), as in Stan, so that a chain of alternating
-    draws cannot claim an unbounded ESS. Speed claims use this number (docs/method.md, section 8).
+    The sum runs over pairs rho_{2t} + rho_{2t+1} up to the first that is not positive, each replaced by the minimum of
+    itself and the pairs before it (Geyer, Statistical Science 1992, section 3.3); so it includes all lags of a slow
+    chain and excludes the noise of the tail. The integrated autocorrelation time is at least 1/log10(N), as in Stan,
+    which bounds the ESS of a chain of alternating draws. Speed claims use this value (docs/method.md, section 8).
 
     Parameters
     ----------
     f : array_like, shape (chain, draw, ...)
-        Draws on a grid of inputs, see `autocorrelation`. At least 4 draws; all lags up to N - 2 are available.
+        Draws on a grid of inputs, see `autocorrelation`; at least 4 draws in each chain.
     per_chain : bool, default False
-        Return the value of each chain instead of their sum.
+        Whether to return the value of each chain instead of their sum.
 
     Returns
     -------
     float, or ndarray of shape (chain,) when `per_chain`
-        NaN for a chain that never moves; the sum is NaN if any chain's is. Chains that sit in different places are
-        not noticed here: read `convergence` beside it.
+        NaN for a chain that never changes; the sum is NaN if the value of one chain is. The value does not show whether
+        the chains agree with each other, which `convergence` does.
 
     Raises
     ------
-    ValueError
+    TypeError, ValueError
         As `autocorrelation`.
     """
     draws = chain_draws("f", f, min_draws=_MIN_DRAWS)
@@ -135,7 +148,7 @@ def ess_geyer(f: ArrayLike, *, per_chain: bool = False) -> float | FloatArray:
 
 
 def _capped(max_lag: int, n_draws: int) -> int:
-    """`max_lag`, lowered to N - 2 with a warning that points at the caller of the public function."""
+    """Return `max_lag`, reduced to N - 2 with a warning that points at the caller of the public function."""
     if max_lag < 1:
         raise ValueError(f"max_lag must be at least 1, got {max_lag}")
     if max_lag > n_draws - 2:
@@ -149,7 +162,7 @@ def _capped(max_lag: int, n_draws: int) -> int:
 
 
 def _geyer_time(rho: FloatArray) -> float:
-    """-1 + 2 sum of Geyer's initial monotone sequence of one chain's autocorrelations (lags,)."""
+    """Return -1 + 2 times the sum of Geyer's initial monotone sequence of one chain's autocorrelations (lags,)."""
     even = rho.shape[0] // 2 * 2
     pairs = rho[0:even:2] + rho[1:even:2]
     negative = np.flatnonzero(pairs <= 0)
@@ -158,7 +171,7 @@ def _geyer_time(rho: FloatArray) -> float:
 
 
 def _autocorrelation(draws: NDArray[Any], max_lag: int) -> FloatArray:
-    """`autocorrelation` for checked draws and 1 <= max_lag <= N - 2; shape (chain, max_lag + 1)."""
+    """Evaluate `autocorrelation`, shape (chain, max_lag + 1), for checked draws and 1 <= max_lag <= N - 2."""
     from scipy.fft import irfft, next_fast_len, rfft
 
     n_chains, n_draws = draws.shape[:2]
@@ -170,14 +183,14 @@ def _autocorrelation(draws: NDArray[Any], max_lag: int) -> FloatArray:
     rho = np.full((n_chains, max_lag + 1), np.nan)
     for chain in range(n_chains):
         total, used = np.zeros(max_lag + 1), 0
-        for block in row_blocks(n_points, 32 * length):
-            x = np.ascontiguousarray(grid[chain, :, block].T, dtype=np.float64)
-            # Constancy is read from the range: after the mean is subtracted, rounding hides it.
+        for points in row_slices(n_points, 32 * length):
+            x = np.ascontiguousarray(grid[chain, :, points].T, dtype=np.float64)
+            # Constant points are found by their range, because subtracting the mean can leave rounding errors.
             x = x[np.ptp(x, axis=1) > 0]
             if x.shape[0] == 0:
                 continue
             x -= x.mean(axis=1, keepdims=True)
-            x /= np.abs(x).max(axis=1, keepdims=True)  # rho does not change, and squares cannot underflow
+            x /= np.abs(x).max(axis=1, keepdims=True)  # leaves rho unchanged and keeps squares from underflowing
             spectrum = rfft(x, n=length, axis=1)
             power = spectrum.real**2 + spectrum.imag**2
             products = irfft(power, n=length, axis=1)[:, : max_lag + 1]

@@ -1,4 +1,4 @@
-"""Intervals, calibration and scores of regression draws: coverage, PIT, NLL, NLPD, RMSE, CRPS."""
+"""Intervals, calibration and scores of draws in regression: coverage, PIT, NLL, NLPD, RMSE, CRPS."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from patrac_native.diagnostics._arrays import FloatArray, function_draws, noise_variance, numeric, row_blocks, targets
+from patrac_native.diagnostics._arrays import FloatArray, function_draws, noise_variance, numeric, row_slices, targets
 
 QuantileMethod = Literal[
     "inverted_cdf",
@@ -35,29 +35,31 @@ class Interval(NamedTuple):
 
 
 def credible_interval(draws: ArrayLike, coverage: float = 0.95, *, method: QuantileMethod = "weibull") -> Interval:
-    """Central credible interval at each row and output from the draws of all chains together.
+    """Return the central credible interval at each row and output, from the draws of all chains together.
 
     Parameters
     ----------
     draws : array_like, shape (chain, draw, n, m)
-        Draws of f, or of y with the noise included (then the interval is for y).
+        Draws of f, or of y with the noise included, which give an interval for y.
     coverage : float in (0, 1), default 0.95
-        Posterior probability of the interval; (1 - coverage)/2 is left out on either side.
+        Posterior probability of the interval; (1 - coverage)/2 lies on either side of it.
     method : str, default "weibull"
-        How `numpy.quantile` reads quantiles off the draws. The default puts the quantile b at position b (M + 1) of M
-        sorted draws, so that an independent further draw falls below it with probability b; NumPy's own default,
-        "linear", gives 98.6% intervals instead of 99% at M = 500. "inverted_cdf" is the paper's estimator (section
+        The method by which `numpy.quantile` estimates quantiles. The default takes the quantile b at position b (M + 1)
+        of M sorted draws, so that a further independent draw falls below it with probability b; NumPy's own default,
+        "linear", gives 98.6% intervals instead of 99% for M = 500. "inverted_cdf" is the paper's estimator (section
         4.2), up to ties.
 
     Returns
     -------
     Interval
-        `lower` and `upper`, each (n, m), float64.
+        `lower` and `upper`, each float64 of shape (n, m).
 
     Raises
     ------
+    TypeError
+        If the draws are not real numbers.
     ValueError
-        For draws of another shape or with NaN or infinity, or a coverage outside (0, 1).
+        If the draws have another shape, an entry is NaN or infinite, or `coverage` is outside (0, 1).
 
     Examples
     --------
@@ -81,29 +83,33 @@ def coverage(
     tau: ArrayLike = (0.01, 0.05, 0.35),
     method: QuantileMethod = "weibull",
 ) -> FloatArray:
-    """Share of rows whose truth lies in the central 1 - tau credible interval (paper, section 4.2, Figure 3).
+    """Return the share of rows whose truth lies in the central 1 - tau credible interval.
+
+    This is the coverage of the paper's section 4.2 and Figure 3.
 
     Parameters
     ----------
     f : array_like, shape (chain, draw, n, m)
-        Draws of f with `truth` the true f (known only in simulations), or draws of y, the noise included, with
-        `truth` the observed y.
+        Draws of f if `truth` is the true f, which is known only in simulations; draws of y with the noise included if
+        `truth` is the observed y.
     truth : array_like, shape (n,) when m == 1, or (n, m)
-        What the intervals should hold. With several outputs the share is over rows and outputs.
+        The values that the intervals should contain. With several outputs the share is over rows and outputs.
     tau : array_like of floats in (0, 1), default (0.01, 0.05, 0.35)
-        Probabilities left out, by keyword: 0.05 asks for the 95% interval; the target of each is 1 - tau.
+        Probabilities outside the interval: 0.05 means the 95% interval, whose target coverage is 1 - tau.
     method : str, default "weibull"
         As in `credible_interval`.
 
     Returns
     -------
-    ndarray, shape of `tau`
+    ndarray of float64, shape of `tau`
         Observed coverage between 0 and 1.
 
     Raises
     ------
+    TypeError
+        If an argument does not hold real numbers.
     ValueError
-        For shapes that do not match, NaN or infinity, or a tau outside (0, 1).
+        If shapes do not match, an entry is NaN or infinite, or a tau is outside (0, 1).
     """
     values = function_draws("f", f)
     true = targets("truth", truth, "f", values)
@@ -117,30 +123,32 @@ def coverage(
 
 
 def pit(draws: ArrayLike, y: ArrayLike) -> FloatArray:
-    """Share of draws below each observation, sum 1{draw < y}/M over all chains (the paper's Figure 5).
+    """Return the share of draws below each observation, sum 1{draw < y}/M over all M draws (the paper's Figure 5).
 
     Parameters
     ----------
     draws : array_like, shape (chain, draw, n, m)
-        Draws of y with the noise included for a calibration check (values are then close to uniform). The paper's
-        figure uses draws of f; the statistic is the same.
+        Draws of y with the noise included, for a check of calibration: the values of a calibrated model are close to
+        uniform. The paper's figure shows the same statistic of draws of f.
     y : array_like, shape (n,) when m == 1, or (n, m)
         Observations.
 
     Returns
     -------
-    ndarray, shape of `y`
+    ndarray of float64, shape of `y`
         Values in {0, 1/M, ..., 1}.
 
     Raises
     ------
+    TypeError
+        If an argument does not hold real numbers.
     ValueError
-        For shapes that do not match, NaN or infinity.
+        If shapes do not match, or an entry is NaN or infinite.
     """
     values = function_draws("draws", draws)
     observed = targets("y", y, "draws", values)
     below = np.empty_like(observed)
-    for rows in _blocks(values):
+    for rows in _row_slices(values):
         below[rows] = (values[:, :, rows] < observed[rows]).mean(axis=(0, 1))
     return below.reshape(np.shape(y))
 
@@ -150,10 +158,10 @@ def nll(f: ArrayLike, y: ArrayLike, variance: ArrayLike, *, per_draw: Literal[Fa
 @overload
 def nll(f: ArrayLike, y: ArrayLike, variance: ArrayLike, *, per_draw: Literal[True]) -> FloatArray: ...
 def nll(f: ArrayLike, y: ArrayLike, variance: ArrayLike, *, per_draw: bool = False) -> float | FloatArray:
-    """Negative log-likelihood of the paper's Table 1: mean over draws of sum over rows of (y - f)^2 / (2 sigma^2).
+    """Evaluate the paper's negative log-likelihood: the sum over rows of (y - f)^2 / (2 sigma^2), mean over draws.
 
-    The constant log(2 pi sigma^2)/2 of each row is dropped, and rows are summed, not averaged, as there. Use `nlpd`
-    to compare models: this number punishes posterior spread.
+    As in the paper's Table 1, the constant log(2 pi sigma^2)/2 of each row is left out, and rows are summed rather than
+    averaged. Use `nlpd` to compare models, because this value penalises posterior spread.
 
     Parameters
     ----------
@@ -162,9 +170,10 @@ def nll(f: ArrayLike, y: ArrayLike, variance: ArrayLike, *, per_draw: bool = Fal
     y : array_like, shape (n,) when m == 1, or (n, m)
         Observations.
     variance : array_like
-        Noise variance, positive: a scalar, (m,), or, where it was sampled with f, (chain, draw) or (chain, draw, m).
+        Noise variance, positive: a scalar or shape (m,); if it was sampled with f, shape (chain, draw) or
+        (chain, draw, m).
     per_draw : bool, default False
-        Return the sum over rows of each draw instead of their mean.
+        Whether to return the sum over rows for each draw instead of the mean over draws.
 
     Returns
     -------
@@ -172,14 +181,16 @@ def nll(f: ArrayLike, y: ArrayLike, variance: ArrayLike, *, per_draw: bool = Fal
 
     Raises
     ------
+    TypeError
+        If an argument does not hold real numbers.
     ValueError
-        For shapes that do not match, NaN or infinity, or a variance that is not positive.
+        If shapes do not match, an entry is NaN or infinite, or a variance is not positive.
     """
     values = function_draws("f", f)
     observed = targets("y", y, "f", values)
     noise = noise_variance(variance, values)
     total = np.zeros(values.shape[:2])
-    for rows in _blocks(values):
+    for rows in _row_slices(values):
         total += (0.5 * (observed[rows] - values[:, :, rows]) ** 2 / noise).sum(axis=(2, 3))
     return total if per_draw else float(total.mean())
 
@@ -189,24 +200,26 @@ def nlpd(f: ArrayLike, y: ArrayLike, variance: ArrayLike, *, per_row: Literal[Fa
 @overload
 def nlpd(f: ArrayLike, y: ArrayLike, variance: ArrayLike, *, per_row: Literal[True]) -> FloatArray: ...
 def nlpd(f: ArrayLike, y: ArrayLike, variance: ArrayLike, *, per_row: bool = False) -> float | FloatArray:
-    """Negative log predictive density, **mean per row** of -log( mean over draws of N(y; f, variance) ).
+    """Evaluate the negative log predictive density: the mean over rows of -log(mean over draws of N(y; f, variance)).
 
-    Normalised (it holds log(2 pi sigma^2)/2), in nats; several outputs of a row are scored jointly.
+    The density is normalised: it includes the constant log(2 pi sigma^2)/2. Several outputs of a row are scored
+    jointly.
 
     Parameters
     ----------
     f, y, variance : array_like
         As in `nll`.
     per_row : bool, default False
-        Return the value of each row instead of their mean.
+        Whether to return the value of each row instead of their mean.
 
     Returns
     -------
     float, or ndarray of shape (n,) when `per_row`
+        The value in nats.
 
     Raises
     ------
-    ValueError
+    TypeError, ValueError
         As `nll`.
     """
     from scipy.special import logsumexp
@@ -217,30 +230,33 @@ def nlpd(f: ArrayLike, y: ArrayLike, variance: ArrayLike, *, per_row: bool = Fal
     n_draws = values.shape[0] * values.shape[1]
     constant = 0.5 * np.log(2.0 * math.pi * noise)
     out = np.empty(values.shape[2])
-    for rows in _blocks(values):
+    for rows in _row_slices(values):
         log_density = -(0.5 * (observed[rows] - values[:, :, rows]) ** 2 / noise + constant).sum(axis=3)
         out[rows] = math.log(n_draws) - logsumexp(log_density, axis=(0, 1))
     return out if per_row else float(out.mean())
 
 
 def rmse(f: ArrayLike, y: ArrayLike) -> float:
-    """Root mean squared error of the posterior mean, over rows and outputs.
+    """Evaluate the root mean squared error of the posterior mean, over rows and outputs.
 
     Parameters
     ----------
     f : array_like, shape (chain, draw, n, m)
-        Function draws (a fixed prediction is one chain of one draw).
+        Function draws; a point prediction is one chain of one draw.
     y : array_like, shape (n,) when m == 1, or (n, m)
         Observations, or the true f.
 
     Returns
     -------
     float
+        The error in the units of y.
 
     Raises
     ------
+    TypeError
+        If an argument does not hold real numbers.
     ValueError
-        For shapes that do not match, NaN or infinity.
+        If shapes do not match, or an entry is NaN or infinite.
     """
     values = function_draws("f", f)
     observed = targets("y", y, "f", values)
@@ -253,7 +269,7 @@ def crps(y_draws: ArrayLike, y: ArrayLike, *, fair: bool = ..., per_row: Literal
 @overload
 def crps(y_draws: ArrayLike, y: ArrayLike, *, fair: bool = ..., per_row: Literal[True]) -> FloatArray: ...
 def crps(y_draws: ArrayLike, y: ArrayLike, *, fair: bool = True, per_row: bool = False) -> float | FloatArray:
-    """Continuous ranked probability score E|X - y| - E|X - X'|/2 of predictive draws, mean over rows and outputs.
+    """Evaluate the continuous ranked probability score E|X - y| - E|X - X'|/2, mean over rows and outputs.
 
     Parameters
     ----------
@@ -262,25 +278,28 @@ def crps(y_draws: ArrayLike, y: ArrayLike, *, fair: bool = True, per_row: bool =
     y : array_like, shape (n,) when m == 1, or (n, m)
         Observations.
     fair : bool, default True
-        Divide the sum of |X_i - X_j| by M (M - 1), which is unbiased for independent draws; False divides by M^2, the
-        score of the empirical distribution. Draws of a chain are correlated, which leaves a bias of order 1/ESS.
+        Whether to divide the sum of |X_i - X_j| by M (M - 1), which is unbiased for independent draws, instead of by
+        M^2, which gives the score of the empirical distribution. Because the draws of a chain are correlated, a bias
+        of order 1/ESS remains.
     per_row : bool, default False
-        Return the score of each row and output instead of the mean.
+        Whether to return the score of each row and output instead of the mean.
 
     Returns
     -------
     float, or ndarray of the shape of `y` when `per_row`
-        In the units of y, smaller is better.
+        The score in the units of y; smaller is better.
 
     Raises
     ------
+    TypeError
+        If an argument does not hold real numbers.
     ValueError
-        For shapes that do not match, NaN or infinity, or a single draw.
+        If shapes do not match, an entry is NaN or infinite, or there is a single draw.
 
     Notes
     -----
-    Gneiting and Raftery, JASA 2007, equation 21; fair version: Ferro, QJRMS 2014. Pairs are summed by sorting,
-    sum_ij |X_i - X_j| = 2 sum_i (2i - M - 1) X_(i), in O(M log M).
+    The score is equation 21 of Gneiting and Raftery, JASA 2007; the fair version is that of Ferro, QJRMS 2014. Sorting
+    gives the sum over pairs in O(M log M): sum_ij |X_i - X_j| = 2 sum_i (2i - M - 1) X_(i).
     """
     values = function_draws("y_draws", y_draws)
     observed = targets("y", y, "y_draws", values)
@@ -290,8 +309,8 @@ def crps(y_draws: ArrayLike, y: ArrayLike, *, fair: bool = True, per_row: bool =
     rank_weight = 2.0 * np.arange(1, n_draws + 1) - n_draws - 1.0
     pairs = n_draws * (n_draws - 1.0) if fair else float(n_draws) ** 2
     out = np.empty_like(observed)
-    for rows in _blocks(values):
-        # Differences to y keep the pair sum exact where y is far from zero; it does not change under a shift.
+    for rows in _row_slices(values):
+        # The sum over pairs does not change under a shift; subtracting y keeps it accurate if y is far from zero.
         error = (values[:, :, rows] - observed[rows]).reshape(n_draws, -1)
         error.sort(axis=0)
         score = np.abs(error).mean(axis=0) - rank_weight @ error / pairs
@@ -299,16 +318,16 @@ def crps(y_draws: ArrayLike, y: ArrayLike, *, fair: bool = True, per_row: bool =
     return out.reshape(np.shape(y)) if per_row else float(out.mean())
 
 
-def _blocks(values: NDArray[Any]) -> Any:
-    """Row blocks for temporaries of the size of the draws, in float64 (up to six of them at a time)."""
+def _row_slices(values: NDArray[Any]) -> Any:
+    """Yield slices of rows for up to six float64 temporaries of the shape of the draws."""
     chain, draw, n, m = values.shape
-    return row_blocks(n, 48 * chain * draw * m)
+    return row_slices(n, 48 * chain * draw * m)
 
 
 def _quantiles(values: NDArray[Any], levels: FloatArray, method: QuantileMethod) -> FloatArray:
-    """Quantiles over all chains, shape (len(levels), n, m)."""
+    """Return quantiles over the draws of all chains, shape (len(levels), n, m)."""
     out = np.empty((levels.size, *values.shape[2:]))
-    for rows in _blocks(values):
+    for rows in _row_slices(values):
         pooled = values[:, :, rows].reshape(-1, *values[0, 0, rows].shape).astype(np.float64, copy=False)
         out[:, rows] = np.quantile(pooled, levels, axis=0, method=method)
     return out

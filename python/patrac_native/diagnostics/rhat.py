@@ -1,4 +1,4 @@
-"""Function-space convergence: R-hat, bulk and tail ESS and Monte Carlo standard errors, all computed by ArviZ."""
+"""Convergence in function space: R-hat, bulk and tail ESS and Monte Carlo standard errors, computed by ArviZ."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from patrac_native.diagnostics._arrays import FloatArray, chain_draws
 
-# ArviZ splits each chain and needs four draws for that.
+# ArviZ splits each chain into halves, which requires four draws.
 _MIN_DRAWS = 4
 # Tail ESS is the smaller ESS of the 5% and 95% quantiles (Vehtari et al., Bayesian Analysis 2021, section 4.3).
 _TAIL = (0.05, 0.95)
@@ -20,7 +20,7 @@ _TAIL = (0.05, 0.95)
 
 @dataclass(frozen=True)
 class ConvergenceSummary:
-    """Convergence figures at each grid point, with the worst of each.
+    """Convergence statistics at each grid point, and the worst value of each.
 
     Attributes
     ----------
@@ -29,14 +29,14 @@ class ConvergenceSummary:
         mean and standard deviation of the pooled draws. The shape is that of the draws without (chain, draw):
         (n, m) for function draws, () for a scalar such as the log-likelihood.
     mcse_quantiles : ndarray, shape (len(quantiles), ...)
-        Monte Carlo standard error of each quantile asked for.
+        Monte Carlo standard error of each requested quantile.
     quantiles : tuple of float
-        The quantiles asked for.
+        The requested quantiles.
     n_chains, n_draws : int
-        Chains, and draws in each.
+        Number of chains, and of draws in each.
     n_constant : int
-        Grid points at which every draw of every chain is the same. All figures but the mean and the sd are NaN
-        there: draws that never change show nothing about convergence.
+        Number of grid points at which all draws of all chains are equal. There all statistics except mean and sd are
+        NaN, because draws that never change contain no information about convergence.
     """
 
     rhat: FloatArray
@@ -72,7 +72,7 @@ class ConvergenceSummary:
         return _worst(self.mcse_mean, largest=True)
 
     def worst(self) -> dict[str, float]:
-        """The four worst-case figures by name, as a report or a JSON file wants them."""
+        """Return the four worst values by name, for reports and JSON files."""
         return {
             "max_rhat": self.max_rhat,
             "min_ess_bulk": self.min_ess_bulk,
@@ -82,28 +82,30 @@ class ConvergenceSummary:
 
 
 def convergence(f: ArrayLike, *, quantiles: Sequence[float] = ()) -> ConvergenceSummary:
-    """R-hat, bulk and tail ESS and MCSE at each row and output, through `arviz_stats` (docs/method.md, section 8).
+    """Evaluate R-hat, bulk and tail ESS and MCSE at each row and output with `arviz_stats`.
 
-    Function values are identified, network weights are not: judge convergence here, on a grid of inputs and on the
-    log-likelihood, and not on the weights. Each point costs ArviZ a few milliseconds per thousand draws, so pass a grid
-    of tens to hundreds of inputs, not a whole data set.
+    Function values are identified, network weights are not. So convergence should be checked on a grid of inputs and on
+    the log-likelihood, not on the weights (docs/method.md, section 8). ArviZ takes a few milliseconds for each point
+    and thousand draws, so the grid should have tens to hundreds of inputs rather than a whole data set.
 
     Parameters
     ----------
     f : array_like, shape (chain, draw, ...)
-        Function draws (chain, draw, n, m), or a scalar of each draw such as the log-likelihood, (chain, draw). At
-        least 4 draws.
+        Function draws (chain, draw, n, m), or a scalar of each draw such as the log-likelihood, (chain, draw). Each
+        chain has at least 4 draws.
     quantiles : sequence of float in (0, 1), default ()
-        Quantiles whose Monte Carlo standard error is wanted too.
+        Quantiles whose Monte Carlo standard errors are to be computed too.
 
     Returns
     -------
     ConvergenceSummary
-        ArviZ needs two chains for R-hat. A single chain is handed over as its two halves, which ArviZ splits once more:
-        with one chain R-hat compares quarters (the middle draw of an odd number dropped), and is NaN below 8 draws.
+        ArviZ needs two chains for R-hat and splits each. A single chain is passed to it as two halves, without the
+        middle draw of an odd number; so for one chain R-hat compares quarters, and it is NaN below 8 draws.
 
     Raises
     ------
+    TypeError
+        If `f` does not hold real numbers.
     ValueError
         If `f` has fewer than two axes or fewer than 4 draws, holds NaN or infinity, or a quantile lies outside (0, 1).
 
@@ -133,8 +135,8 @@ def convergence(f: ArrayLike, *, quantiles: Sequence[float] = ()) -> Convergence
     def mcse_quantile(level: float) -> FloatArray:
         return at_points(array_stats.mcse(moving, chain_axis=0, draw_axis=1, method="quantile", prob=level))
 
-    # Chains that never move but sit in different places divide by a within-chain variance of zero: R-hat is then
-    # infinite, which is the right answer, not a reason for a NumPy warning.
+    # If chains are constant but differ from each other, the within-chain variance is zero and R-hat is infinite. That
+    # is the right answer, so NumPy's warning is silenced.
     with np.errstate(divide="ignore", invalid="ignore"):
         rhat = None
         halves = moving if n_chains > 1 else _halves(moving)
@@ -156,13 +158,13 @@ def convergence(f: ArrayLike, *, quantiles: Sequence[float] = ()) -> Convergence
 
 
 def _halves(x: FloatArray) -> FloatArray:
-    """One chain (1, draw, points) as two, (2, draw // 2, points)."""
+    """Split one chain (1, draw, points) into two chains (2, draw // 2, points)."""
     half = x.shape[1] // 2
     return np.concatenate([x[:, :half], x[:, -half:]], axis=0)
 
 
 def _worst(values: FloatArray, *, largest: bool) -> float:
-    """Largest or smallest entry that is not NaN; NaN if there is none."""
+    """Return the largest or smallest entry that is not NaN; NaN if there is none."""
     known = values[~np.isnan(values)]
     if known.size == 0:
         return float("nan")

@@ -1,9 +1,9 @@
-"""Pictures of draws and of their diagnostics, from plain arrays: each function takes an `ax` and returns it.
+"""Plots of draws and of their diagnostics, from plain arrays: each function takes an optional `ax` and returns it.
 
-Without an `ax` a new pyplot figure is made (found as `ax.figure`); with one, pyplot is not imported and nothing outside
-that `ax` changes. Legends stand below the axes, where they cannot cover data; give a figure of your own
-`layout="constrained"`, which leaves room for them, or pass `legend=False`. The palette is Okabe and Ito's, which stays
-distinct for colour-blind readers.
+Without an `ax` the functions create a pyplot figure, which is `ax.figure` of the returned axes; with one, pyplot is not
+imported and nothing outside that `ax` changes. Legends are placed below the axes, where they cannot cover data. Create
+your own figures with `layout="constrained"`, which leaves room for the legend, or pass `legend=False`. The palette is
+that of Okabe and Ito, whose colours colour-blind readers can distinguish.
 """
 
 from __future__ import annotations

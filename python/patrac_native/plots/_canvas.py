@@ -1,4 +1,4 @@
-"""The parts that all plots share: palette, a new figure when none is given, legends below the axes."""
+"""Functions that all plots share: the palette, a new figure if none is given, legends below the axes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ if TYPE_CHECKING:
 ORANGE, SKY, GREEN, BLUE, VERMILION, PINK = "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7"
 PURPLE, GREY = "#5B2A86", "#666666"
 
-#: Colours of a sequence of chains or models, Okabe and Ito's in an order that puts unlike ones side by side.
+#: Colours for a sequence of chains or models: those of Okabe and Ito, ordered so that neighbours differ clearly.
 CYCLE = (BLUE, ORANGE, GREEN, PINK, SKY, VERMILION, PURPLE, GREY)
-#: Line styles that tell two models of one colour apart.
+#: Line styles that distinguish models of the same colour.
 STYLES = ("-", "--", "-.", ":")
 
-#: Width of one column of a two-column page, in inches, with the height that suits most of these plots.
+#: Default size of a figure in inches: one column of a two-column page, and a height that suits most of the plots.
 COLUMN = (4.6, 3.4)
 
 
 def axes_or_new(ax: Axes | None, figsize: tuple[float, float] = COLUMN) -> Axes:
-    """`ax` itself, or the only axes of a new pyplot figure."""
+    """Return `ax`, or the axes of a new pyplot figure if it is None."""
     if ax is not None:
         return ax
     import matplotlib.pyplot as plt
@@ -30,18 +30,27 @@ def axes_or_new(ax: Axes | None, figsize: tuple[float, float] = COLUMN) -> Axes:
 
 
 def tidy(ax: Axes, xlabel: str, ylabel: str) -> None:
-    """Axis labels, and no frame on the sides that carry no scale."""
+    """Set the axis labels, and remove the frame on the sides without a scale."""
     ax.set_xlabel(xlabel)
     ax.set_ylabel(ylabel)
     ax.spines[["top", "right"]].set_visible(False)
 
 
 def legend_below(ax: Axes, *, ncols: int, handles: list[Any] | None = None) -> None:
-    """A frameless legend below the x label, placed in points so that it clears the label at any height of axes."""
+    """Draw a frameless legend below the x label; its distance is in points, so axes of any height leave the label free.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+    ncols : int
+        Number of columns.
+    handles : list of matplotlib artists, optional
+        Entries of the legend; by default all labelled artists.
+    """
     from matplotlib.transforms import ScaledTranslation
 
     figure: Any = ax.figure
-    # Tick labels and the axis label together take a little over three lines of text.
+    # Tick labels and axis label together are a little over three lines of text high.
     font: Any = ax.xaxis.label.get_fontsize()
     drop = ScaledTranslation(0.0, -3.6 * float(font) / 72.0, figure.dpi_scale_trans)
     options: dict[str, Any] = {} if handles is None else {"handles": handles}
@@ -57,7 +66,7 @@ def legend_below(ax: Axes, *, ncols: int, handles: list[Any] | None = None) -> N
         borderaxespad=0.0,
         **options,
     )
-    # Samples are drawn thin and translucent; their key is not.
+    # Draws are plotted as thin, translucent lines; their legend entries are opaque and thicker.
     for handle in legend.get_lines():
         handle.set_alpha(1.0)
         handle.set_linewidth(max(1.4, float(handle.get_linewidth())))

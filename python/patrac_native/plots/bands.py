@@ -1,4 +1,4 @@
-"""Regression pictures: sampled functions with their quantiles over one input, and predictions against observations."""
+"""Plots for regression: sampled functions with their quantiles over one input, and predictions against observations."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ def posterior_bands(
     legend: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """Sampled functions over a single input with their pointwise quantiles (the paper's Figure 2).
+    """Plot sampled functions of a single input with their pointwise quantiles (the paper's Figure 2).
 
-    Orange: `n_draws` draws, evenly spaced over all chains. Dashed purple: the ends of the central interval from all
-    draws. Dotted green: the true mean. Blue: the trained network. Dots: the training data.
+    Orange lines are `n_draws` draws, evenly spaced over all chains. Dashed purple lines are the ends of the central
+    interval of all draws, the dotted green line is the true mean, the blue line the trained network, and dots are the
+    training data.
 
     Parameters
     ----------
@@ -40,19 +41,19 @@ def posterior_bands(
     f : array_like, shape (chain, draw, n, m)
         Function draws at `x`.
     truth, map_fit : array_like of shape (n,) or (n, 1), optional
-        The true f, and the trained network's prediction, at `x`.
+        The true f, and the prediction of the trained network, at `x`; by default they are not plotted.
     data : pair (x_data, y_data) of array_like, optional
-        Training points, each of shape (n_data,) or (n_data, 1).
+        Training data, each of shape (n_data,) or (n_data, 1); by default they are not plotted.
     n_draws : int, default 100
-        How many functions are drawn (all, if there are fewer); 0 draws none.
+        Maximum number of functions to plot, >= 0.
     coverage : float in (0, 1), default 0.95
-        Of the interval.
+        Posterior probability of the interval.
     output : int, default 0
-        Which of the m outputs is shown.
+        Index of the output to plot, in 0..m-1.
     legend : bool, default True
-        Key below the axes.
+        Whether to draw a legend below the axes.
     ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
+        The axes to draw on; by default those of a new figure.
 
     Returns
     -------
@@ -60,8 +61,11 @@ def posterior_bands(
 
     Raises
     ------
+    TypeError
+        If an array does not hold real numbers.
     ValueError
-        If `x` has more than one column, or shapes do not match.
+        If `x` has more than one column, shapes do not match, an entry is NaN or infinite, or `output`, `n_draws` or
+        `coverage` is outside its range.
     """
     draws = function_draws("f", f)
     n, m = draws.shape[2:]
@@ -123,31 +127,35 @@ def predicted_vs_observed(
     max_rows: int = 1000,
     legend: bool = True,
 ) -> Axes:
-    """Predicted means with their intervals against the observations, rows outside their interval in another colour.
+    """Plot predicted means with their intervals against observations; rows outside their interval are highlighted.
+
+    If many rows share few distinct values of y, as counts or ratings do, the rows of one value are spread sideways over
+    less than the distance between values, so that they do not hide each other.
 
     Parameters
     ----------
     y : array_like, shape (n,) or (n, 1)
         Observations of one output.
     mean, lo, hi : array_like, shape (n,) or (n, 1)
-        Predictive mean and interval ends.
+        Predictive means, and lower and upper ends of the intervals.
     ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
+        The axes to draw on; by default those of a new figure.
     max_rows : int, default 1000
-        Of more rows, this many are shown, evenly spaced in the order of y; the key counts all of them.
+        Maximum number of rows to plot, >= 1; of more rows, those evenly spaced in the order of y are plotted. The
+        shares in the legend count all rows.
     legend : bool, default True
-        Key below the axes.
+        Whether to draw a legend below the axes.
 
     Returns
     -------
     matplotlib Axes
-        Where few distinct values of y (counts, ratings) carry many rows, the rows of one value are spread sideways,
-        over less than the gap between values, so that they do not hide each other.
 
     Raises
     ------
+    TypeError
+        If an array does not hold real numbers.
     ValueError
-        If shapes do not match, or `lo` exceeds `hi` somewhere.
+        If shapes do not match, an entry is NaN or infinite, `lo` exceeds `hi` in a row, or `max_rows` is below 1.
     """
     observed = _column("y", y)
     centre, low, high = (_at(name, value, observed.size) for name, value in (("mean", mean), ("lo", lo), ("hi", hi)))
@@ -163,7 +171,7 @@ def predicted_vs_observed(
 
     at = observed + _spread(observed[shown], observed)
     ax = canvas.axes_or_new(ax)
-    # Fewer rows leave room for bolder marks.
+    # The fewer rows there are, the more opaque their marks can be.
     alpha = float(np.clip(120 / shown.sum(), 0.15, 0.8))
     for rows, colour, marker, text in (
         (inside, canvas.BLUE, "o", f"inside the interval ({inside.mean():.1%})"),
@@ -181,7 +189,7 @@ def predicted_vs_observed(
 
 
 def _spread(shown: FloatArray, observed: FloatArray) -> FloatArray:
-    """Sideways shifts (n,) for rows that share their value of y with many others; zeros where few do."""
+    """Return sideways shifts (n,) for rows that share their value of y with many others; zeros if most differ."""
     distinct = np.unique(shown)
     if distinct.size < 2 or distinct.size * 4 > shown.size:
         return np.zeros_like(observed)
@@ -191,7 +199,7 @@ def _spread(shown: FloatArray, observed: FloatArray) -> FloatArray:
 
 
 def _column(name: str, value: ArrayLike) -> FloatArray:
-    """`value` of shape (n,) or (n, 1) as (n,)."""
+    """Return `value` of shape (n,) or (n, 1) as float64 (n,); raise ValueError for another shape."""
     array = numeric(name, value).astype(np.float64, copy=False)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
@@ -201,7 +209,7 @@ def _column(name: str, value: ArrayLike) -> FloatArray:
 
 
 def _at(name: str, value: ArrayLike, n: int) -> FloatArray:
-    """`_column` with n rows."""
+    """Return `_column(name, value)`; raise ValueError unless it has n rows."""
     array = _column(name, value)
     if array.size != n:
         raise ValueError(f"{name} must have {n} rows, got {array.size}")

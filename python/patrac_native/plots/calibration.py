@@ -1,4 +1,4 @@
-"""Calibration pictures: coverage box plots, density of PIT values, reliability of class probabilities."""
+"""Plots of calibration: box plots of coverage, densities of PIT values, reliability of class probabilities."""
 
 from __future__ import annotations
 
@@ -15,28 +15,29 @@ from patrac_native.plots import _canvas as canvas
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Below this a box plot's quartiles are the points themselves; the points are shown instead.
+# The minimum number of values for a box plot; quartiles of fewer values say nothing, so the values are plotted instead.
 _MIN_BOX = 5
-# Smallest bandwidth of a PIT density. Without it a heap of equal values (an over-sure model's zeros) has no density.
+# The minimum bandwidth of a PIT density. Without it the bandwidth is zero if many values are equal, such as the zeros
+# of an overconfident model.
 _MIN_BANDWIDTH = 0.015
 
 
 def coverage_boxplot(
     coverages: Mapping[str, ArrayLike], tau: ArrayLike, ax: Axes | None = None, *, legend: bool = True
 ) -> Axes:
-    """Observed coverage over replicates, a group for each target and a box for each model (the paper's Figure 3).
+    """Plot the observed coverage over replicates: a group for each target, a box for each model (the paper's Figure 3).
 
     Parameters
     ----------
     coverages : mapping of label to array_like, shape (replicates, n_tau) or (n_tau,)
         Coverages of each model, as `patrac_native.diagnostics.coverage` returns them, stacked over replicates. Fewer
-        than five replicates are shown as points.
-    tau : array_like, shape (n_tau,)
-        Probabilities left out; black lines mark the targets 1 - tau.
+        than five replicates are plotted as points.
+    tau : array_like of floats in (0, 1), shape (n_tau,)
+        Probabilities outside the intervals; black lines mark the targets 1 - tau.
     ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
+        The axes to draw on; by default those of a new figure.
     legend : bool, default True
-        Key of the models below the axes.
+        Whether to draw a legend of the models below the axes.
 
     Returns
     -------
@@ -44,8 +45,10 @@ def coverage_boxplot(
 
     Raises
     ------
+    TypeError
+        If an array does not hold real numbers.
     ValueError
-        If there is no model, a shape does not match `tau`, or a value lies outside [0, 1].
+        If there is no model, a shape does not match `tau`, a tau lies outside (0, 1), or a coverage outside [0, 1].
     """
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
@@ -66,7 +69,7 @@ def coverage_boxplot(
         observed[name] = _within_unit(f"coverages[{name!r}]", array)
 
     ax = canvas.axes_or_new(ax, (4.6 + 0.25 * max(0, len(observed) - 4), 3.4))
-    # Targets from the left in growing order; the boxes of a group share 80% of its width.
+    # Targets increase from left to right; the boxes of a group take 80% of its width together.
     group = np.argsort(-levels, kind="stable")
     width = 0.8 / len(observed)
     handles: list[Any] = []
@@ -102,20 +105,20 @@ def coverage_boxplot(
 
 
 def pit_density(pits: Mapping[str, ArrayLike], ax: Axes | None = None, *, legend: bool = True) -> Axes:
-    """Densities of PIT values on [0, 1] with the uniform reference (the paper's Figure 5, right).
+    """Plot densities of PIT values on [0, 1] with the uniform density for reference (the paper's Figure 5, right).
 
-    A hump in the middle means intervals that are too wide, a U intervals that are too narrow. The Gaussian kernel
-    density is reflected at 0 and 1, so a uniform sample is flat up to the ends; its bandwidth is Silverman's rule,
-    0.9 min(sd, IQR/1.34) n^(-1/5).
+    A maximum in the middle indicates intervals that are too wide, a U shape intervals that are too narrow. The Gaussian
+    kernel density is reflected at 0 and 1, so that it is flat up to the ends for a uniform sample; its bandwidth is
+    Silverman's, 0.9 min(sd, IQR/1.34) n^(-1/5), and at least 0.015.
 
     Parameters
     ----------
     pits : mapping of label to array_like, shape (n,) or (n, m)
         PIT values of each model, as `patrac_native.diagnostics.pit` returns them.
     ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
+        The axes to draw on; by default those of a new figure.
     legend : bool, default True
-        Key of the models below the axes.
+        Whether to draw a legend of the models below the axes.
 
     Returns
     -------
@@ -123,6 +126,8 @@ def pit_density(pits: Mapping[str, ArrayLike], ax: Axes | None = None, *, legend
 
     Raises
     ------
+    TypeError
+        If an array does not hold real numbers.
     ValueError
         If there is no model, or a value lies outside [0, 1].
     """
@@ -148,7 +153,7 @@ def pit_density(pits: Mapping[str, ArrayLike], ax: Axes | None = None, *, legend
 
 
 def reliability(p: ArrayLike, y: ArrayLike, ax: Axes | None = None, *, n_bins: int = 15, legend: bool = True) -> Axes:
-    """Accuracy of the top label against its confidence, with the diagonal and the share of rows in each bin.
+    """Plot the accuracy of the top label against its confidence, with the diagonal and the share of rows in each bin.
 
     Parameters
     ----------
@@ -157,11 +162,12 @@ def reliability(p: ArrayLike, y: ArrayLike, ax: Axes | None = None, *, n_bins: i
     y : array_like of int, shape (n,)
         Labels in 0..C-1.
     ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
+        The axes to draw on; by default those of a new figure.
     n_bins : int, default 15
-        Equal-width bins, those of `patrac_native.diagnostics.ece`, whose value is in the key.
+        Number of bins of equal width, at least 1. The legend gives the value of `patrac_native.diagnostics.ece` for
+        these bins.
     legend : bool, default True
-        Key below the axes.
+        Whether to draw a legend below the axes.
 
     Returns
     -------
@@ -169,7 +175,7 @@ def reliability(p: ArrayLike, y: ArrayLike, ax: Axes | None = None, *, n_bins: i
 
     Raises
     ------
-    ValueError
+    TypeError, ValueError
         As `patrac_native.diagnostics.ece`.
     """
     bins = calibration_bins(p, y, n_bins)
@@ -208,21 +214,23 @@ def reliability(p: ArrayLike, y: ArrayLike, ax: Axes | None = None, *, n_bins: i
 
 
 def _within_unit(name: str, array: FloatArray) -> FloatArray:
+    """Return the array; raise ValueError if an entry lies outside [0, 1]."""
     if array.min() < 0 or array.max() > 1:
         raise ValueError(f"{name} must lie in [0, 1], got {array.min():g} to {array.max():g}")
     return array
 
 
 def _reflected_density(u: FloatArray, at: FloatArray) -> FloatArray:
-    """Gaussian kernel density of `u` on [0, 1], reflected at both ends, at the points `at`."""
+    """Return the Gaussian kernel density of the sample `u` on [0, 1], reflected at both ends, at the points `at`."""
     quartiles = np.quantile(u, [0.25, 0.75])
     spread = min(float(u.std()), float(quartiles[1] - quartiles[0]) / 1.34)
     h = max(0.9 * spread * u.size**-0.2, _MIN_BANDWIDTH)
-    # Bins an eighth of the bandwidth floor or finer: the cost does not grow with n, and the shift is not visible.
+    # The sample is binned, so that the cost does not grow with n. Bins are an eighth of the minimum bandwidth wide,
+    # which shifts values by too little to be visible.
     mass, edges = np.histogram(u, bins=512, range=(0.0, 1.0))
     centre = 0.5 * (edges[1:] + edges[:-1])
     density = np.zeros_like(at)
-    # The images of reflection at both ends are +-c + 2k; further ones lie more than two units from [0, 1].
+    # Reflection at both ends gives the images +-c + 2k, of which those left out are at least two units from [0, 1].
     for mirror in (centre, -centre, 2.0 - centre, centre - 2.0, centre + 2.0):
         density += np.exp(-0.5 * ((at[:, None] - mirror) / h) ** 2) @ mass
     return np.asarray(density / (u.size * h * np.sqrt(2.0 * np.pi)))

@@ -1,4 +1,4 @@
-"""Pictures of chains: traces (the paper's Appendix D) and autocorrelation."""
+"""Plots of chains: traces (the paper's Appendix D) and autocorrelations."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from patrac_native.plots import _canvas as canvas
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Traces longer than twice this are drawn as the smallest and largest value in this many stretches: the same picture
-# (no screen has more columns) at a fixed size, which keeps vector graphics of 500,000 draws usable.
-_STRETCHES = 1500
-# From here on, tick labels of draws are written 20k, 40k: full numbers would run into each other.
+# A trace of more than twice this many draws is divided into this many segments, of which the smallest and the largest
+# value are drawn. No screen has more columns, so the plot looks the same, and a vector graphic of 500,000 draws stays
+# small.
+_SEGMENTS = 1500
+# With this many draws or more, tick labels are written as 20k, 40k, because full numbers would overlap.
 _THOUSANDS = 20_000
 
 
@@ -29,20 +30,20 @@ def trace(
     legend: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """Trace of a scalar, one line and colour for each chain.
+    """Plot the trace of a scalar, with a line and a colour for each chain.
 
     Parameters
     ----------
     values : array_like, shape (chain, draw)
         The scalar at each kept draw.
     label : str, default "value"
-        Its name, on the y axis.
+        Name of the scalar, the label of the y axis.
     warmup : int, default 0
-        The first `warmup` draws are warm-up and are shaded.
+        Number of leading draws that belong to the warm-up, which are shaded.
     legend : bool, default True
-        Key of the chains below the axes; none for a single chain or more than eight.
+        Whether to draw a legend below the axes. A single chain and more than eight chains are not listed in it.
     ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
+        The axes to draw on; by default those of a new figure.
 
     Returns
     -------
@@ -50,15 +51,17 @@ def trace(
 
     Raises
     ------
+    TypeError
+        If `values` does not hold real numbers.
     ValueError
-        If `values` is not (chain, draw), or `warmup` is outside 0..draw.
+        If its shape is not (chain, draw), an entry is NaN or infinite, or `warmup` is outside 0..draw.
     """
     series = _chains("values", values)
     n_chains, n_draws = series.shape
     if not 0 <= warmup <= n_draws:
         raise ValueError(f"warmup must be in 0..{n_draws}, the draws of a chain, got {warmup}")
     ax = canvas.axes_or_new(ax, (4.6, 2.6))
-    # Several chains lie over each other: thin, slightly translucent lines keep the lower ones visible.
+    # Several chains overlap: with thin, slightly translucent lines the lower ones remain visible.
     alpha = 0.9 if n_chains == 1 else 0.7
     for chain in range(n_chains):
         at, shown = _envelope(series[chain])
@@ -89,16 +92,16 @@ def trace_panel(
     point: str = "x",
     warmup: int = 0,
 ) -> NDArray[Any]:
-    """The four traces of the paper's trace-plot tables: log-likelihood, log prior, an output weight, f at a point.
+    """Plot the four traces of the paper's Appendix D: log-likelihood, log prior, an output weight, and f at a point.
 
     Parameters
     ----------
     log_likelihood, log_prior, output_weight, f_at_point : array_like, shape (chain, draw)
-        The scalars at each kept draw. f is shown less its mean over all chains after warm-up, as in the paper.
+        The scalars at each kept draw. As in the paper, the mean of f over all chains after the warm-up is subtracted.
     axes : sequence of four matplotlib Axes, optional
-        Where to draw, in the order of the arguments; a new figure of two by two by default.
+        The axes to draw on, in the order of the arguments; by default those of a new figure of two by two.
     point : str, default "x"
-        Name of the point in the label of f, e.g. "-2".
+        Name of the point for the label of f, such as "-2".
     warmup : int, default 0
         As in `trace`.
 
@@ -108,8 +111,8 @@ def trace_panel(
 
     Raises
     ------
-    ValueError
-        As `trace`, and if `axes` does not hold four.
+    TypeError, ValueError
+        As `trace`; also ValueError if `axes` does not hold four axes.
     """
     f = _chains("f_at_point", f_at_point)
     kept = f[:, warmup:] if 0 <= warmup < f.shape[1] else f
@@ -139,19 +142,19 @@ def trace_panel(
 def autocorrelation_plot(
     rho: ArrayLike, ax: Axes | None = None, *, max_lag: int | None = None, legend: bool = True
 ) -> Axes:
-    """Autocorrelation against lag, one line for each chain, with the zero line.
+    """Plot the autocorrelation against the lag, with a line for each chain and the zero line.
 
     Parameters
     ----------
     rho : array_like, shape (chain, lag) or (lag,)
-        What `patrac_native.diagnostics.autocorrelation` returns, lag 0 first. Chains of NaN (that never moved) are
-        left out.
+        Autocorrelations from lag 0 on, as `patrac_native.diagnostics.autocorrelation` returns them. Chains of NaN,
+        which never changed, are left out.
     ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
+        The axes to draw on; by default those of a new figure.
     max_lag : int, optional
-        Last lag shown; all by default.
+        The last lag to plot, at least 1; by default all lags are plotted.
     legend : bool, default True
-        Key of the chains below the axes; none for a single chain or more than eight.
+        Whether to draw a legend of the chains below the axes; there is none for a single chain or more than eight.
 
     Returns
     -------
@@ -185,7 +188,7 @@ def autocorrelation_plot(
 
 
 def _chains(name: str, values: ArrayLike) -> FloatArray:
-    """`values` of shape (chain, draw) in float64."""
+    """Return `values` of shape (chain, draw) in float64; raise ValueError for another shape."""
     series = numeric(name, values)
     if series.ndim != 2:
         raise ValueError(f"{name} must have shape (chain, draw), got {series.shape}; one chain is {name}[None]")
@@ -193,10 +196,10 @@ def _chains(name: str, values: ArrayLike) -> FloatArray:
 
 
 def _envelope(series: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Positions and values of one chain (draw,), long ones as the smallest and largest value of each stretch."""
+    """Return positions and values to draw for one chain (draw,): both extremes of each segment if the chain is long."""
     n = series.size
-    if n <= 2 * _STRETCHES:
+    if n <= 2 * _SEGMENTS:
         return np.arange(n, dtype=np.float64), series
-    edges = np.linspace(0, n, _STRETCHES + 1).round().astype(int)[:-1]
+    edges = np.linspace(0, n, _SEGMENTS + 1).round().astype(int)[:-1]
     smallest, largest = np.minimum.reduceat(series, edges), np.maximum.reduceat(series, edges)
     return np.repeat(edges.astype(np.float64), 2), np.stack([smallest, largest], axis=1).ravel()
