@@ -206,12 +206,16 @@ PATRAC_FN V polynomial(V x, Coefficients... coefficients) {
 }
 
 #if !defined(__CUDACC__)
-// f(0) .. f(N - 1) with constants for arguments. Where a loop indexes an array of accumulators, even one that the
-// compiler unrolls later, the array can end up in memory.
+// f(0) .. f(N - 1), written out. Where a loop indexes an array of accumulators, even one that the compiler unrolls later,
+// the array can end up in memory. A lambda whose parameter is an int is instantiated once, which compiles in two thirds of
+// the time; one whose parameter is `auto` is given std::integral_constant, for use in template arguments.
 template <int N, class F>
 PATRAC_FN void unrolled(const F& f) {
     [&]<int... I>(std::integer_sequence<int, I...>) __attribute__((always_inline)) {
-        (f(std::integral_constant<int, I>{}), ...);
+        if constexpr (requires { &F::operator(); })
+            (f(I), ...);
+        else
+            (f(std::integral_constant<int, I>{}), ...);
     }(std::make_integer_sequence<int, N>{});
 }
 

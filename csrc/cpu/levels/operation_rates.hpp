@@ -28,9 +28,9 @@ std::int64_t repeat_multiply_add(std::int64_t repeats) {
     constexpr int chains = registers > 16 ? 20 : 10, inner = 100;
     V sum[chains], factor = broadcast<V>(T(0.5));
     touch(factor);
-    unrolled<chains>([&](auto i) __attribute__((always_inline)) { sum[i] = broadcast<V>(T(i)); });
+    unrolled<chains>([&](int i) __attribute__((always_inline)) { sum[i] = broadcast<V>(T(i)); });
     for (std::int64_t r = 0; r < repeats * inner; ++r)
-        unrolled<chains>([&](auto i) __attribute__((always_inline)) {
+        unrolled<chains>([&](int i) __attribute__((always_inline)) {
             sum[i] = fma(sum[i], factor, factor);
             touch(sum[i]);
         });

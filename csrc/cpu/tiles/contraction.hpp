@@ -63,9 +63,9 @@ PATRAC_FN void contract_block(const Contraction<T>& c, std::int64_t node, std::i
     V sum[N][M];
     H tail[N];
     const std::int64_t tail_row = row + whole * lanes;
-    unrolled<N>([&](auto i) __attribute__((always_inline)) {
+    unrolled<N>([&](int i) __attribute__((always_inline)) {
         const auto at = ends.at(node + i);
-        unrolled<whole>([&](auto k)
+        unrolled<whole>([&](int k)
                             __attribute__((always_inline)) { sum[i][k] = at.template start<V>(row + k * lanes); });
         if constexpr (Half) tail[i] = at.template start<H>(tail_row);
     });
@@ -77,19 +77,19 @@ PATRAC_FN void contract_block(const Contraction<T>& c, std::int64_t node, std::i
         for (std::int64_t s = 0; s < count; ++s, value += stride, weight += source_step) {
             V x[M];
             H x_tail;
-            unrolled<whole>([&](auto k) __attribute__((always_inline)) { x[k] = load<V>(value + k * lanes); });
+            unrolled<whole>([&](int k) __attribute__((always_inline)) { x[k] = load<V>(value + k * lanes); });
             if constexpr (Half) x_tail = load<H>(value + whole * lanes);
-            unrolled<N>([&](auto i) __attribute__((always_inline)) {
+            unrolled<N>([&](int i) __attribute__((always_inline)) {
                 const V wi = broadcast<V>(weight[i * out_step]);
-                unrolled<whole>([&](auto k) __attribute__((always_inline)) { sum[i][k] = fma(wi, x[k], sum[i][k]); });
+                unrolled<whole>([&](int k) __attribute__((always_inline)) { sum[i][k] = fma(wi, x[k], sum[i][k]); });
                 if constexpr (Half) tail[i] = fma(broadcast<H>(weight[i * out_step]), x_tail, tail[i]);
             });
         }
     }
-    unrolled<N>([&](auto i) __attribute__((always_inline)) {
+    unrolled<N>([&](int i) __attribute__((always_inline)) {
         const auto at = ends.at(node + i);
         T* const out = c.out + (node + i) * c.stride;
-        unrolled<whole>([&](auto k) __attribute__((always_inline)) {
+        unrolled<whole>([&](int k) __attribute__((always_inline)) {
             store<V>(out + row + k * lanes, at.result(row + k * lanes, sum[i][k]));
         });
         if constexpr (Half) store<H>(out + tail_row, at.result(tail_row, tail[i]));
@@ -117,7 +117,7 @@ PATRAC_FN void finish_nodes(const Contraction<T>& c, std::int64_t first, const E
         for (std::int64_t row = 0; row < end; row += lanes_v<V>) store<V>(node + row, ends.finish(load<V>(node + row)));
     if constexpr (has_halves<T> && N % 2 == 0)
         if (half)
-            unrolled<N / 2>([&](auto pair) __attribute__((always_inline)) {
+            unrolled<N / 2>([&](int pair) __attribute__((always_inline)) {
                 T* const tail = out + 2 * pair * c.stride + end;
                 const V both = ends.finish(concatenated<V>(load<HalfVec<T>>(tail), load<HalfVec<T>>(tail + c.stride)));
                 store<HalfVec<T>>(tail, half_of<0>(both));
@@ -162,14 +162,14 @@ void contract_few(const Contraction<T>& c, const Ends& ends) {
             source[s++] = c.sources[group].base + i * c.sources[group].stride;
     for (std::int64_t node = 0; node < c.count; ++node) {
         V weight[S];
-        unrolled<S>([&](auto s) __attribute__((always_inline)) {
+        unrolled<S>([&](int s) __attribute__((always_inline)) {
             weight[s] = broadcast<V>(c.weights[node * c.out_step + s * c.source_step]);
         });
         const auto at = ends.at(node);
         T* const out = c.out + node * c.stride;
         for (std::int64_t row = 0; row < c.n_vectors * lanes_v<V>; row += lanes_v<V>) {
             V sum = at.template start<V>(row);
-            unrolled<S>([&](auto s)
+            unrolled<S>([&](int s)
                             __attribute__((always_inline)) { sum = fma(weight[s], load<V>(source[s] + row), sum); });
             sum = at.result(row, sum);
             if constexpr (Ends::finishes) sum = ends.finish(sum);

@@ -131,8 +131,8 @@ private:
         LayerWork<T>&layer = *(work.layers.end() - 2), &output = work.layers.back();
         const T* const below = (work.layers.end() - 3)->value.data() + row;
         V x[S][M], sum[S][M] = {}, f[M] = {};
-        unrolled<M>([&](auto k) __attribute__((always_inline)) {
-            unrolled<S>([&](auto s) __attribute__((always_inline)) {
+        unrolled<M>([&](int k) __attribute__((always_inline)) {
+            unrolled<S>([&](int s) __attribute__((always_inline)) {
                 const T* const source = below + s * work.stride + k * lanes;
                 x[s][k] = load_rows<Nodes>(source, source);
             });
@@ -145,13 +145,13 @@ private:
         const auto before = [&](std::size_t node, V(&z)[M]) __attribute__((always_inline)) {
             const T* const of_node = weight + node * S;
             const V start = spread<Nodes>(bias + node, 1);
-            unrolled<M>([&](auto k) __attribute__((always_inline)) {
+            unrolled<M>([&](int k) __attribute__((always_inline)) {
                 const std::int64_t at = row + k * lanes;
                 z[k] = start + load_rows<Nodes>(offset[node] + at, offset[node + Nodes - 1] + at);
             });
-            unrolled<S>([&](auto s) __attribute__((always_inline)) {
+            unrolled<S>([&](int s) __attribute__((always_inline)) {
                 const V w = spread<Nodes>(of_node + s, S);
-                unrolled<M>([&](auto k) __attribute__((always_inline)) { z[k] = fma(w, x[s][k], z[k]); });
+                unrolled<M>([&](int k) __attribute__((always_inline)) { z[k] = fma(w, x[s][k], z[k]); });
             });
         };
         // What its activation goes into, forward and backward.
@@ -159,26 +159,26 @@ private:
             const T* const of_node = weight + node * S;
             const V w_out = spread<Nodes>(out + node, 1);
             V delta[M];
-            unrolled<M>([&](auto k) __attribute__((always_inline)) {
+            unrolled<M>([&](int k) __attribute__((always_inline)) {
                 f[k] = fma(w_out, a[k], f[k]);
                 delta[k] = w_out * Tanh::derivative(a[k]);
             });
             if (is_kept[node] | is_kept[node + Nodes - 1]) {
                 T* const value = layer.value.data() + static_cast<std::int64_t>(node) * work.stride + row;
-                unrolled<M>([&](auto k) __attribute__((always_inline)) {
+                unrolled<M>([&](int k) __attribute__((always_inline)) {
                     store_rows<Nodes>(value + k * lanes, value + k * lanes + work.stride, a[k]);
                 });
             }
-            unrolled<S>([&](auto s) __attribute__((always_inline)) {
+            unrolled<S>([&](int s) __attribute__((always_inline)) {
                 const V w = spread<Nodes>(of_node + s, S);
-                unrolled<M>([&](auto k) __attribute__((always_inline)) { sum[s][k] = fma(w, delta[k], sum[s][k]); });
+                unrolled<M>([&](int k) __attribute__((always_inline)) { sum[s][k] = fma(w, delta[k], sum[s][k]); });
             });
         };
         // tanh of one node is one long chain of operations. The products of its two neighbours, which wait for none of
         // them, stand right behind it, within the processor's sight.
         V z[M], a[M], next[M];
         const auto activate = [&](V(&activation)[M]) __attribute__((always_inline)) {
-            unrolled<M>([&](auto k) __attribute__((always_inline)) { activation[k] = Tanh::value(z[k]); });
+            unrolled<M>([&](int k) __attribute__((always_inline)) { activation[k] = Tanh::value(z[k]); });
         };
         const std::size_t n_nodes = is_kept_.size();
         before(0, z);
@@ -188,14 +188,14 @@ private:
             activate(next);
             if (node + Nodes < n_nodes) before(node + Nodes, z);
             after(node - Nodes, a);
-            unrolled<M>([&](auto k) __attribute__((always_inline)) { a[k] = next[k]; });
+            unrolled<M>([&](int k) __attribute__((always_inline)) { a[k] = next[k]; });
         }
         after(n_nodes - Nodes, a);
-        unrolled<M>([&](auto k) __attribute__((always_inline)) {
+        unrolled<M>([&](int k) __attribute__((always_inline)) {
             const std::int64_t at = row + k * lanes;
             const R start = broadcast<R>(*output.biases.data()) + load<R>(output.start.front() + at);
             store<R>(output.value.data() + at, start + over_nodes<Nodes>(f[k]));
-            unrolled<S>([&](auto s) __attribute__((always_inline)) {
+            unrolled<S>([&](int s) __attribute__((always_inline)) {
                 store<R>(through_.data() + s * work.stride + at, over_nodes<Nodes>(sum[s][k]));
             });
         });

@@ -32,17 +32,17 @@ PATRAC_FN void narrow_outer(const T* delta, std::int64_t step, const T* value, s
     V sum[N][J] = {}, bias[N] = {};
     for (std::int64_t k = 0; k < n_vectors; ++k, delta += step * lanes, value += value_step) {
         V d[N];
-        unrolled<N>([&](auto i) __attribute__((always_inline)) {
+        unrolled<N>([&](int i) __attribute__((always_inline)) {
             d[i] = load<V>(delta + i * lanes);
             if constexpr (Bias) bias[i] += d[i];
         });
-        unrolled<J>([&](auto j) __attribute__((always_inline)) {
+        unrolled<J>([&](int j) __attribute__((always_inline)) {
             const V x = load<V>(value + j * column_step);
-            unrolled<N>([&](auto i) __attribute__((always_inline)) { sum[i][j] = fma(d[i], x, sum[i][j]); });
+            unrolled<N>([&](int i) __attribute__((always_inline)) { sum[i][j] = fma(d[i], x, sum[i][j]); });
         });
     }
-    unrolled<N>([&](auto i) __attribute__((always_inline)) {
-        unrolled<J>([&](auto j) __attribute__((always_inline)) { weights[i * row + j] = sum[i][j]; });
+    unrolled<N>([&](int i) __attribute__((always_inline)) {
+        unrolled<J>([&](int j) __attribute__((always_inline)) { weights[i * row + j] = sum[i][j]; });
         if constexpr (Bias) biases[i] = bias[i];
     });
 }
@@ -97,14 +97,14 @@ private:
     void first_layer(const NarrowTile<T>& tile, const T* weight, const T* bias, T* kept) const {
         for (std::int64_t k = 0; k < tile.n_vectors; ++k, kept += this->kept() * lanes) {
             V z[W];
-            unrolled<W>([&](auto i) __attribute__((always_inline)) { z[i] = broadcast<V>(bias[i]); });
+            unrolled<W>([&](int i) __attribute__((always_inline)) { z[i] = broadcast<V>(bias[i]); });
             for (std::int64_t j = 0; j < n_inputs_; ++j) {
                 const V x = load<V>(tile.inputs + j * tile.input_step + k * lanes);
-                unrolled<W>([&](auto i) __attribute__((always_inline)) {
+                unrolled<W>([&](int i) __attribute__((always_inline)) {
                     z[i] = fma(broadcast<V>(weight[i * n_inputs_ + j]), x, z[i]);
                 });
             }
-            unrolled<W>([&](auto i) __attribute__((always_inline)) { store<V>(kept + i * lanes, Zeta::value(z[i])); });
+            unrolled<W>([&](int i) __attribute__((always_inline)) { store<V>(kept + i * lanes, Zeta::value(z[i])); });
         }
     }
 
@@ -112,10 +112,10 @@ private:
     void next_layer(const NarrowTile<T>& tile, const T* weight, T* kept) const {
         for (std::int64_t k = 0; k < tile.n_vectors; ++k, kept += this->kept() * lanes) {
             V a[W];
-            unrolled<W>([&](auto j) __attribute__((always_inline)) { a[j] = load<V>(kept + j * lanes); });
-            unrolled<W>([&](auto i) __attribute__((always_inline)) {
+            unrolled<W>([&](int j) __attribute__((always_inline)) { a[j] = load<V>(kept + j * lanes); });
+            unrolled<W>([&](int i) __attribute__((always_inline)) {
                 V z = broadcast<V>(weight[W * W + i]);
-                unrolled<W>([&](auto j)
+                unrolled<W>([&](int j)
                                 __attribute__((always_inline)) { z = fma(broadcast<V>(weight[i * W + j]), a[j], z); });
                 store<V>(kept + (W + i) * lanes, Zeta::value(z));
             });
@@ -128,7 +128,7 @@ private:
         WideSum<T> total;
         for (std::int64_t k = 0; k < tile.n_vectors; ++k, kept += this->kept() * lanes) {
             V f = broadcast<V>(weight[W]) + load<V>(tile.offset + k * lanes);
-            unrolled<W>([&](auto i) __attribute__((always_inline)) {
+            unrolled<W>([&](int i) __attribute__((always_inline)) {
                 f = fma(broadcast<V>(weight[i]), load<V>(kept + i * lanes), f);
             });
             const V residual = load<V>(tile.target + k * lanes) - f;
@@ -137,7 +137,7 @@ private:
             if (!reverse) continue;
             T* const delta = kept + n_hidden_ * W * lanes;
             store<V>(delta + W * lanes, slope);
-            unrolled<W>([&](auto i) __attribute__((always_inline)) {
+            unrolled<W>([&](int i) __attribute__((always_inline)) {
                 const V a = load<V>(kept + i * lanes);
                 store<V>(delta + i * lanes, broadcast<V>(weight[i]) * slope * Zeta::derivative(a));
             });
@@ -152,10 +152,10 @@ private:
         const std::int64_t step = this->kept() * lanes;
         for (std::int64_t k = 0; k < tile.n_vectors; ++k, below += step, delta += step) {
             V d[W];
-            unrolled<W>([&](auto i) __attribute__((always_inline)) { d[i] = load<V>(delta + (W + i) * lanes); });
-            unrolled<W>([&](auto j) __attribute__((always_inline)) {
+            unrolled<W>([&](int i) __attribute__((always_inline)) { d[i] = load<V>(delta + (W + i) * lanes); });
+            unrolled<W>([&](int j) __attribute__((always_inline)) {
                 V sum = broadcast<V>(weight[j]) * d[0];
-                unrolled<W - 1>([&](auto i) __attribute__((always_inline)) {
+                unrolled<W - 1>([&](int i) __attribute__((always_inline)) {
                     sum = fma(broadcast<V>(weight[(i + 1) * W + j]), d[i + 1], sum);
                 });
                 store<V>(delta + j * lanes, sum * Zeta::derivative(load<V>(below + j * lanes)));

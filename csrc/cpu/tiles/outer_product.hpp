@@ -85,25 +85,25 @@ void outer_block(const T* const* rows, const T* const* columns, std::int64_t n_r
                  const OuterTarget& target) {
     using V = OuterVec<T>;
     const T *row[N], *column[J];
-    unrolled<N>([&](auto i) __attribute__((always_inline)) { row[i] = rows[i]; });
-    unrolled<J>([&](auto j) __attribute__((always_inline)) { column[j] = columns[j < used ? j : 0]; });
+    unrolled<N>([&](int i) __attribute__((always_inline)) { row[i] = rows[i]; });
+    unrolled<J>([&](int j) __attribute__((always_inline)) { column[j] = columns[j < used ? j : 0]; });
     V sum[N][J];
-    unrolled<N>([&](auto i) __attribute__((always_inline)) {
-        unrolled<J>([&](auto j) __attribute__((always_inline)) { sum[i][j] = V{}; });
+    unrolled<N>([&](int i) __attribute__((always_inline)) {
+        unrolled<J>([&](int j) __attribute__((always_inline)) { sum[i][j] = V{}; });
     });
     for (std::int64_t k = 0; k < n_rows; k += outer_lanes<T>) {
         V x[J];
-        unrolled<J>([&](auto j) __attribute__((always_inline)) { __builtin_memcpy(&x[j], column[j] + k, sizeof(V)); });
-        unrolled<N>([&](auto i) __attribute__((always_inline)) {
+        unrolled<J>([&](int j) __attribute__((always_inline)) { __builtin_memcpy(&x[j], column[j] + k, sizeof(V)); });
+        unrolled<N>([&](int i) __attribute__((always_inline)) {
             V d;
             __builtin_memcpy(&d, row[i] + k, sizeof(d));
-            unrolled<J>([&](auto j) __attribute__((always_inline)) { sum[i][j] = fma(d, x[j], sum[i][j]); });
+            unrolled<J>([&](int j) __attribute__((always_inline)) { sum[i][j] = fma(d, x[j], sum[i][j]); });
         });
     }
     const bool dense = used == J && target.column_step == 1;
-    unrolled<N>([&](auto i) __attribute__((always_inline)) {
-        unrolled<J / 4>([&](auto quad) __attribute__((always_inline)) {
-            constexpr int j = 4 * quad;
+    unrolled<N>([&](int i) __attribute__((always_inline)) {
+        unrolled<J / 4>([&](int quad) __attribute__((always_inline)) {
+            const int j = 4 * quad;
             const auto sums = four_sums<V>(sum[i][j], sum[i][j + 1], sum[i][j + 2], sum[i][j + 3]);
             if (dense)
                 target.at(i, j).put(sums);

@@ -107,12 +107,12 @@ private:
         const std::int64_t step = whole(n_values);
         for (std::int64_t first = 0; first < n_values; first += lanes) {
             const T* value[lanes];
-            unrolled<lanes>([&](auto s) __attribute__((always_inline)) {
+            unrolled<lanes>([&](int s) __attribute__((always_inline)) {
                 value[s] = first + s < n_values ? values[first + s] : values[first];  // read by nobody
             });
             for (std::int64_t r = 0; r < tile_rows; r += rows) {
                 H x[rows];
-                unrolled<rows>([&](auto i) __attribute__((always_inline)) {
+                unrolled<rows>([&](int i) __attribute__((always_inline)) {
                     if constexpr (lanes == rows)
                         x[i] = load<H>(value[i] + r);
                     else
@@ -120,7 +120,7 @@ private:
                 });
                 transpose(x);
                 T* const out = transposed_.data() + r * step + first;
-                unrolled<rows>([&](auto i) __attribute__((always_inline)) { store<H>(out + i * step, x[i]); });
+                unrolled<rows>([&](int i) __attribute__((always_inline)) { store<H>(out + i * step, x[i]); });
             }
         }
     }
@@ -142,24 +142,24 @@ private:
         using H = HalfVec<T>;
         constexpr int lanes = lanes_v<V>, whole = M - Half;
         const T* row[N];
-        unrolled<N>([&](auto i) __attribute__((always_inline)) { row[i] = rows[i]; });
+        unrolled<N>([&](int i) __attribute__((always_inline)) { row[i] = rows[i]; });
         V sum[N][M] = {};
         H tail[N] = {};
         const T* value = stripe.values;
         for (std::int64_t r = 0; r < stripe.tile_rows; ++r, value += stripe.step) {
             V x[M];
             H x_tail;
-            unrolled<whole>([&](auto k) __attribute__((always_inline)) { x[k] = load<V>(value + k * lanes); });
+            unrolled<whole>([&](int k) __attribute__((always_inline)) { x[k] = load<V>(value + k * lanes); });
             if constexpr (Half) x_tail = load<H>(value + whole * lanes);
-            unrolled<N>([&](auto i) __attribute__((always_inline)) {
+            unrolled<N>([&](int i) __attribute__((always_inline)) {
                 const V d = broadcast<V>(row[i][r]);
-                unrolled<whole>([&](auto k) __attribute__((always_inline)) { sum[i][k] = fma(d, x[k], sum[i][k]); });
+                unrolled<whole>([&](int k) __attribute__((always_inline)) { sum[i][k] = fma(d, x[k], sum[i][k]); });
                 if constexpr (Half) tail[i] = fma(broadcast<H>(row[i][r]), x_tail, tail[i]);
             });
         }
         alignas(V) T sums[N][M * lanes];
-        unrolled<N>([&](auto i) __attribute__((always_inline)) {
-            unrolled<whole>([&](auto k) __attribute__((always_inline)) { store<V>(sums[i] + k * lanes, sum[i][k]); });
+        unrolled<N>([&](int i) __attribute__((always_inline)) {
+            unrolled<whole>([&](int k) __attribute__((always_inline)) { store<V>(sums[i] + k * lanes, sum[i][k]); });
             if constexpr (Half) store<H>(sums[i] + whole * lanes, tail[i]);
         });
         if (target.column_step == 1)
