@@ -35,8 +35,8 @@ py::dict layout_dict(const DeviceLayout& layout) {
 }
 
 template <class T>
-Array<T> normals(const std::string& device, std::uint64_t seed, std::uint32_t chain, std::uint64_t step,
-                 Purpose purpose, py::ssize_t count) {
+Array<T> device_normals_array(const std::string& device, std::uint64_t seed, std::uint32_t chain, std::uint64_t step,
+                              Purpose purpose, py::ssize_t count) {
     require(count > 0, "count is not positive");
     Array<T> out(count);
     T* const target = out.mutable_data();
@@ -152,8 +152,8 @@ void bind_device(py::module_& m) {
         m.def(name, function, py::kw_only(), py::arg("device"), py::arg("seed"), py::arg("chain"), py::arg("step"),
               py::arg("purpose"), py::arg("count"));
     };
-    bind("device_normals32", &normals<float>);
-    bind("device_normals64", &normals<double>);
+    bind("device_normals32", &device_normals_array<float>);
+    bind("device_normals64", &device_normals_array<double>);
     bind_data_set_of<float>(m, "DataSet32");
     bind_data_set_of<double>(m, "DataSet64");
     bind_device_model_of<float>(m, "DeviceModel32");

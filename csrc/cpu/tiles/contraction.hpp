@@ -50,9 +50,18 @@ struct Contraction {
     bool ends_in_half = false;
 };
 
-// Every contraction computes out[o][r] = finish(result(o, r, start(o, r) + sum_s w[o][s] source[s][r])). `Ends` is
-//   at(o)                  what belongs to node o, with start(row) and result(row, sum)
-//   finishes, finish(x)    whether there is a last step, elementwise and dear, that is better a loop of its own.
+// Every contraction computes out[o][r] = value(result(o, r, start(o, r) + sum_s w[o][s] source[s][r])). `Ends` is
+//   at(o)                what belongs to node o, with start(row) and result(row, sum)
+// and `Finish` the last step, elementwise and dear, in a loop of its own so that the blocks are compiled once for all
+// activations:
+//   acts                 whether there is one
+//   keep(node, row, z)   stores what else is wanted of z, a vector or a half one
+//   value(z)             what takes the place of z
+
+// No last step.
+struct NoFinish {
+    static constexpr bool acts = false;
+};
 
 // N nodes, M vectors of rows, the last of them a half one if `Half`, without the last step.
 template <class T, int N, int M, bool Half, class Ends>
@@ -108,30 +117,45 @@ PATRAC_FN void contract_vectors(int vectors, const Contraction<T>& c, std::int64
 }
 
 // The last step of nodes first .. first + N - 1.
-template <class T, int N, class Ends>
-PATRAC_FN void finish_nodes(const Contraction<T>& c, std::int64_t first, const Ends& ends, bool half) {
+template <class T, int N, class Finish>
+PATRAC_FN void finish_nodes(const Contraction<T>& c, std::int64_t first, const Finish& finish, bool half) {
     using V = Vec<T>;
+    using H = HalfVec<T>;
     const std::int64_t end = (c.n_vectors - half) * lanes_v<V>;
-    T* const out = c.out + first * c.stride;
-    for (T* node = out; node < out + N * c.stride; node += c.stride)
-        for (std::int64_t row = 0; row < end; row += lanes_v<V>) store<V>(node + row, ends.finish(load<V>(node + row)));
+    for (std::int64_t node = first; node < first + N; ++node) {
+        T* const out = c.out + node * c.stride;
+        for (std::int64_t row = 0; row < end; row += lanes_v<V>) {
+            const V z = load<V>(out + row);
+            finish.keep(node, row, z);
+            store<V>(out + row, finish.value(z));
+        }
+    }
     if constexpr (has_halves<T> && N % 2 == 0)
         if (half)
             unrolled<N / 2>([&](int pair) __attribute__((always_inline)) {
-                T* const tail = out + 2 * pair * c.stride + end;
-                const V both = ends.finish(concatenated<V>(load<HalfVec<T>>(tail), load<HalfVec<T>>(tail + c.stride)));
-                store<HalfVec<T>>(tail, half_of<0>(both));
-                store<HalfVec<T>>(tail + c.stride, half_of<1>(both));
+                const std::int64_t node = first + 2 * pair;
+                T* const tail = c.out + node * c.stride + end;
+                const H a = load<H>(tail), b = load<H>(tail + c.stride);
+                finish.keep(node, end, a);
+                finish.keep(node + 1, end, b);
+                const V both = finish.value(concatenated<V>(a, b));
+                store<H>(tail, half_of<0>(both));
+                store<H>(tail + c.stride, half_of<1>(both));
             });
 }
 
-// N nodes over all rows: the rows are cut into blocks of nearly equal width.
+// What four nodes at a time leave over is not worth code of its own for half vectors.
+template <class T, int N>
+PATRAC_FN bool ends_in_half(const Contraction<T>& c) {
+    return has_halves<T> && N == 4 && c.ends_in_half;
+}
+
+// N nodes over all rows, without the last step: the rows are cut into blocks of nearly equal width.
 template <class T, int N, class Ends>
 void contract_nodes(const Contraction<T>& c, std::int64_t node, const Ends& ends) {
     using V = Vec<T>;
     constexpr std::int64_t most = max_vectors<N>;
-    // What four nodes at a time leave over is not worth code of its own.
-    const bool half = has_halves<T> && N == 4 && c.ends_in_half;
+    const bool half = ends_in_half<T, N>(c);
     const std::int64_t n_blocks = (c.n_vectors + most - 1) / most;
     std::int64_t done = 0;
     for (std::int64_t block = 1; block <= n_blocks; ++block) {
@@ -145,7 +169,6 @@ void contract_nodes(const Contraction<T>& c, std::int64_t node, const Ends& ends
             }
         contract_vectors<T, N, most, false>(vectors, c, node, row, ends);
     }
-    if constexpr (Ends::finishes) finish_nodes<T, N>(c, node, ends, half);  // while they are in L1
 }
 
 // Up to this many sources are read anew for every node: a block's accumulators would not repay what they cost to set
@@ -153,8 +176,8 @@ void contract_nodes(const Contraction<T>& c, std::int64_t node, const Ends& ends
 inline constexpr int few_sources = 8;
 
 // The whole contraction from S sources.
-template <class T, int S, class Ends>
-void contract_few(const Contraction<T>& c, const Ends& ends) {
+template <class T, int S, class Ends, class Finish>
+void contract_few(const Contraction<T>& c, const Ends& ends, const Finish& finish) {
     using V = Vec<T>;
     const T* source[S] = {};
     for (int group = 0, s = 0; group < c.n_groups; ++group)
@@ -172,33 +195,41 @@ void contract_few(const Contraction<T>& c, const Ends& ends) {
             unrolled<S>([&](int s)
                             __attribute__((always_inline)) { sum = fma(weight[s], load<V>(source[s] + row), sum); });
             sum = at.result(row, sum);
-            if constexpr (Ends::finishes) sum = ends.finish(sum);
+            if constexpr (Finish::acts) {
+                finish.keep(node, row, sum);
+                sum = finish.value(sum);
+            }
             store<V>(out + row, sum);
         }
     }
 }
 
-template <class T, int S, class Ends>
-PATRAC_FN bool contract_if_few(std::int64_t n_sources, const Contraction<T>& c, const Ends& ends) {
+template <class T, int S, class Ends, class Finish>
+PATRAC_FN bool contract_if_few(std::int64_t n_sources, const Contraction<T>& c, const Ends& ends,
+                               const Finish& finish) {
     if constexpr (S > few_sources) {
         return false;
     } else {
-        if (n_sources != S) return contract_if_few<T, S + 1>(n_sources, c, ends);
-        contract_few<T, S>(c, ends);
+        if (n_sources != S) return contract_if_few<T, S + 1>(n_sources, c, ends, finish);
+        contract_few<T, S>(c, ends, finish);
         return true;
     }
 }
 
-template <class T, class Ends>
-void contract(const Contraction<T>& c, const Ends& ends) {
+template <class T, class Ends, class Finish = NoFinish>
+void contract(const Contraction<T>& c, const Ends& ends, const Finish& finish = {}) {
     std::int64_t n_sources = 0;
     for (int group = 0; group < c.n_groups; ++group) n_sources += c.sources[group].count;
-    if (contract_if_few<T, 1>(n_sources, c, ends)) return;
+    if (contract_if_few<T, 1>(n_sources, c, ends, finish)) return;
+    const auto nodes = [&]<int N>(std::int64_t node, std::integral_constant<int, N>) {
+        contract_nodes<T, N>(c, node, ends);
+        if constexpr (Finish::acts) finish_nodes<T, N>(c, node, finish, ends_in_half<T, N>(c));  // while they are in L1
+    };
     std::int64_t node = 0;
-    for (; node + 4 <= c.count; node += 4) contract_nodes<T, 4>(c, node, ends);
-    if (c.count - node == 3) contract_nodes<T, 3>(c, node, ends);
-    if (c.count - node == 2) contract_nodes<T, 2>(c, node, ends);
-    if (c.count - node == 1) contract_nodes<T, 1>(c, node, ends);
+    for (; node + 4 <= c.count; node += 4) nodes(node, std::integral_constant<int, 4>{});
+    if (c.count - node == 3) nodes(node, std::integral_constant<int, 3>{});
+    if (c.count - node == 2) nodes(node, std::integral_constant<int, 2>{});
+    if (c.count - node == 1) nodes(node, std::integral_constant<int, 1>{});
 }
 
 }  // namespace patrac::PATRAC_LEVEL

@@ -2,16 +2,13 @@
 //
 // Where a layer is a few vectors of work, half the time of the general pass (tile_pass.hpp) is set-up from layer to
 // layer. Here the width is known to the compiler, and theta is read and the gradient written where they are: the order
-// of both is that of the layers.
+// of both is that of the layers. What runs is defined in narrow_pass-inl.hpp.
 #pragma once
 
 #include <cstdint>
 
-#include "cpu/tiles/narrow_loop.hpp"
 #include "cpu/tiles/packed.hpp"
-#include "cpu/tiles/wide.hpp"
 #include "shared/activation.hpp"
-#include "shared/lane_sums.hpp"
 
 namespace patrac::PATRAC_LEVEL {
 
@@ -50,52 +47,17 @@ public:
           total_((plan.dim + lanes - 1) / lanes * lanes) {}
 
     // l without its constant, and g (K,) unless null.
-    [[gnu::noinline]] double evaluate(const T* theta, T precision, T* gradient) {
-        return evaluate_width<widest_narrow>(theta, precision, gradient);
-    }
+    double evaluate(const T* theta, T precision, T* gradient);
 
 private:
     static constexpr std::int64_t lanes = lanes_v<V>;
 
     template <int W>
-    PATRAC_FN double evaluate_width(const T* theta, T precision, T* gradient) {
-        if constexpr (W > 1)
-            if (plan_.layers.front().n_rows() < W) return evaluate_width<W - 1>(theta, precision, gradient);
-        return evaluate_tiles(NarrowLoop<T, W, Tanh>(plan_.n_inputs, std::ssize(plan_.layers) - 1), theta, precision,
-                              gradient);
-    }
-
+    PATRAC_FN double evaluate_width(const T* theta, T precision, T* gradient);
     template <class Loop>
-    [[gnu::noinline]] double evaluate_tiles(const Loop& loop, const T* theta, T precision, T* gradient) {
-        V* const sums = gradient ? reinterpret_cast<V*>(sums_.data()) : nullptr;
-        const bool has_offset = !plan_.layers.back().offset_rows.empty();
-        double log_likelihood = 0.0;
-        for (std::int64_t t = 0; t < data_.n_tiles; ++t) {
-            const T* const tile = data_.tile(t);
-            const TileItems<T> inputs = data_.constants(0, t);
-            const T* const offset = has_offset ? tile + data_.layout.offsets.back() : zeros_.data();
-            log_likelihood += loop.evaluate({inputs.base, inputs.step, offset, tile + data_.layout.targets,
-                                             tile + data_.layout.row_weights, data_.vectors_in_tile(t)},
-                                            theta, precision, kept_.data(), sums);
-            if (gradient) add_sums(t == 0, sums);
-        }
-        if (gradient) narrow(total_.data(), plan_.dim, gradient);
-        return log_likelihood;
-    }
-
+    double evaluate_tiles(const Loop& loop, const T* theta, T precision, T* gradient);
     // Sums of a tile are in T, sums over tiles in float64.
-    PATRAC_FN void add_sums(bool first, const V* sums) {
-        using D = Vec<double>;
-        for (std::int64_t i = 0; i < plan_.dim; i += lanes) {
-            T of_tile[lanes];
-            store<V>(of_tile, lane_sums(sums + i));
-            for (std::int64_t j = 0; j < lanes; j += lanes_v<D>) {
-                double* const total = total_.data() + i + j;
-                const D before = first ? D{} : load<D>(total);
-                store<D>(total, load_wide(of_tile + j) + before);
-            }
-        }
-    }
+    PATRAC_FN void add_sums(bool first, const V* sums);
 
     const Plan& plan_;
     const PackedData<T>& data_;

@@ -4,11 +4,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "cpu/tiles/contraction.hpp"
 #include "cpu/tiles/packed.hpp"
 #include "model/data_view.hpp"
 #include "model/fixed_part.hpp"
@@ -25,50 +23,9 @@ PATRAC_FN T input_of(const DataView<T>& data, std::int64_t row, std::int64_t col
     return data.byte_inputs ? static_cast<T>(data.byte_inputs[at]) : data.inputs[at];
 }
 
-// How a map of the fixed part starts and ends its sums, see contract(). `Zeta` is void where there is no activation.
-template <class Zeta>
-struct FixedMapEnds {
-    using V = Vec<double>;
-    struct Node {
-        double bias;
-
-        template <class W>
-        PATRAC_FN W start(std::int64_t) const {
-            return broadcast<W>(bias);
-        }
-        template <class W>
-        PATRAC_FN W result(std::int64_t, W z) const {
-            return z;
-        }
-    };
-    const double* bias;
-
-    PATRAC_FN Node at(std::int64_t o) const { return {bias[o]}; }
-    static constexpr bool finishes = !std::is_void_v<Zeta>;
-    PATRAC_FN V finish(V z) const {
-        if constexpr (finishes)
-            return Zeta::value(z);
-        else
-            return z;
-    }
-};
-
 // Applies a map of the fixed part to rows side by side, `below` (n_in, stride) to `out` (nodes, stride), in float64.
-inline void apply_map(const FixedMap& map, const double* below, double* out, std::int64_t stride,
-                      std::int64_t n_vectors, std::optional<Activation> activation) {
-    const Sources<double> sources{below, map.n_in, stride};
-    const Contraction<double> affine{static_cast<std::int64_t>(map.nodes.size()),
-                                     map.weights.data(),
-                                     map.n_in,
-                                     1,
-                                     &sources,
-                                     1,
-                                     out,
-                                     stride,
-                                     n_vectors};
-    if (!activation) return contract(affine, FixedMapEnds<void>{map.biases.data()});
-    visit(*activation, [&](auto zeta) { contract(affine, FixedMapEnds<decltype(zeta)>{map.biases.data()}); });
-}
+void apply_map(const FixedMap& map, const double* below, double* out, std::int64_t stride, std::int64_t n_vectors,
+               std::optional<Activation> activation);
 
 // Runs the fixed part of a model over rows of data and fills their tiles.
 class Packer {

@@ -1,4 +1,5 @@
-// Compiled once for each level, in the namespace PATRAC_LEVEL: fills the level's table of functions.
+// The table of functions of one level, and what it calls beside the tile passes: chains, models, tests. CMake compiles
+// the three units of this folder once for each level: PATRAC_LEVEL is its namespace, PATRAC_VECTOR_BYTES its vectors.
 #include "cpu/chain/diagonal_crank_nicolson.hpp"
 #include "cpu/chain/noise.hpp"
 #include "cpu/levels/cpu_model.hpp"

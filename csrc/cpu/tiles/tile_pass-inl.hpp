@@ -1,0 +1,328 @@
+// The passes over tiles that tile_pass.hpp declares. What is called from every kind of chain is kept out of line.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "cpu/tiles/contraction.hpp"
+#include "cpu/tiles/outer_product.hpp"
+#include "cpu/tiles/tile_pass.hpp"
+#include "shared/activation.hpp"
+
+namespace patrac::PATRAC_LEVEL {
+
+// What the two contractions start from and how they end, see contract().
+template <class T>
+struct ForwardEnds {
+    struct Node {
+        T bias;
+        const T* offset;
+
+        template <class W>
+        PATRAC_FN W start(std::int64_t row) const {
+            return broadcast<W>(bias) + load<W>(offset + row);
+        }
+        template <class W>
+        PATRAC_FN W result(std::int64_t, W z) const {
+            return z;
+        }
+    };
+    const T* bias;
+    const T* const* offset;
+
+    PATRAC_FN Node at(std::int64_t o) const { return {bias[o], offset[o]}; }
+};
+
+// The activations, beside the pre-activations where the derivative needs them.
+template <class T, class Zeta>
+struct Activated {
+    static constexpr bool acts = true;
+    T* pre;
+    std::int64_t stride;
+
+    template <class W>
+    PATRAC_FN void keep(std::int64_t node, std::int64_t row, W z) const {
+        if constexpr (!Zeta::from_value) store<W>(pre + node * stride + row, z);
+    }
+    template <class W>
+    PATRAC_FN W value(W z) const {
+        return Zeta::value(z);
+    }
+};
+
+// dl/d(activation), times the activation's derivative where that costs nothing but its value.
+template <class T, class Zeta>
+struct ReverseEnds {
+    struct Node {
+        const T* value;
+
+        template <class W>
+        PATRAC_FN W start(std::int64_t) const {
+            return W{};
+        }
+        template <class W>
+        PATRAC_FN W result(std::int64_t row, W sum) const {
+            return sum * Zeta::derivative(load<W>(value + row));
+        }
+    };
+    const T* value;
+    std::int64_t stride;
+
+    PATRAC_FN Node at(std::int64_t node) const { return {value + node * stride}; }
+};
+struct PlainReverseEnds {
+    struct Node {
+        template <class W>
+        PATRAC_FN W start(std::int64_t) const {
+            return W{};
+        }
+        template <class W>
+        PATRAC_FN W result(std::int64_t, W sum) const {
+            return sum;
+        }
+    };
+    PATRAC_FN Node at(std::int64_t) const { return {}; }
+};
+
+template <class T>
+TilePass<T>::TilePass(const Plan& plan, const TileLayout& layout, const CollapsePlan* collapse)
+    : work_(plan, layout.stride, collapse), last_hidden_(plan, layout.stride) {
+    for (const PlanLayer& layer : plan.layers)
+        for (const GradientBlock& block : layer.gradient) {
+            const auto n_rows = std::ssize(block.rows), n_sources = std::ssize(block.sources);
+            if (WideOuter<T>::serves(n_rows, n_sources))
+                wide_outer_.reserve(std::min(n_rows, n_sources), layout.stride);
+        }
+    if (!collapse) return;
+    weighted_ = AlignedArray<T>(collapse->n_features() * layout.stride);
+    for (std::int64_t f = 0; f < collapse->n_features(); ++f)
+        weighted_rows_.push_back(weighted_.data() + f * layout.stride);
+    for (std::int64_t c = 0; c < plan.n_outputs; ++c)
+        output_rows_.push_back(work_.layers.back().value.data() + c * layout.stride);
+}
+
+template <class T>
+template <class Zeta>
+[[gnu::noinline]] void TilePass<T>::forward(std::size_t first_layer, std::size_t end_layer) {
+    for (std::size_t l = first_layer; l < end_layer; ++l) {
+        const PlanLayer& layer = work_.plan.layers[l];
+        LayerWork<T>& work = work_.layers[l];
+        const Contraction<T> affine{
+            layer.n_rows(), work.weights.data(), layer.n_sources(), 1, work.groups, 2, work.value.data(),
+            work_.stride,   work_.n_vectors,     work_.ends_in_half};
+        const ForwardEnds<T> ends{work.biases.data(), work.start.data()};
+        if (l + 1 == work_.layers.size())
+            contract(affine, ends);
+        else
+            contract(affine, ends, Activated<T, Zeta>{work.pre.data(), work_.stride});
+    }
+}
+
+template <class T>
+double TilePass<T>::likelihood_of_tile(const PackedData<T>& data, const LikelihoodTerms<T>& likelihood) {
+    T* const f = work_.layers.back().value.data();
+    if (work_.ends_in_half) {  // sums over lanes come next: no infinity of another evaluation may be in them
+        T* const tail = f + work_.n_vectors * lanes_v<V> - lanes_v<HalfVec<T>>;
+        for (std::int64_t c = 0; c < work_.plan.n_outputs; ++c)
+            store<HalfVec<T>>(tail + c * work_.stride,
+                              load<HalfVec<T>>(tail + c * work_.stride - lanes_v<HalfVec<T>>));
+    }
+    const OutputTile<T> output{f,
+                               work_.tile + data.layout.targets,
+                               work_.tile + data.layout.row_weights,
+                               work_.plan.n_outputs,
+                               work_.stride,
+                               work_.n_vectors};
+    return visit(likelihood.kind, [&](auto kind) {
+        return likelihood_of<decltype(kind)>(output, likelihood.parameters.data());
+    });
+}
+
+template <class T>
+void TilePass<T>::residuals_of_tile(const PackedData<T>& data) {
+    T* const f = work_.layers.back().value.data();
+    const T* const target = work_.tile + data.layout.targets;
+    const T* const weight = work_.tile + data.layout.row_weights;
+    for (std::int64_t c = 0; c < work_.plan.n_outputs; ++c)
+        for (std::int64_t row = 0; row < work_.n_vectors * lanes_v<V>; row += lanes_v<V>) {
+            const std::int64_t at = c * work_.stride + row;
+            store<V>(f + at, load<V>(weight + row) * (load<V>(target + at) - load<V>(f + at)));
+        }
+}
+
+template <class T>
+void TilePass<T>::weight_features(const PackedData<T>& data) {
+    const T* const weight = work_.tile + data.layout.row_weights;
+    for (std::size_t f = 0; f < work_.features.size(); ++f)
+        for (std::int64_t row = 0; row < work_.n_vectors * lanes_v<V>; row += lanes_v<V>)
+            store<V>(weighted_.data() + static_cast<std::int64_t>(f) * work_.stride + row,
+                     load<V>(weight + row) * load<V>(work_.features[f] + row));
+}
+
+template <class T>
+void TilePass<T>::moments_of_tile(const PackedData<T>& data, bool first, Moments& moments) {
+    residuals_of_tile(data);
+    weight_features(data);
+    const std::int64_t n_features = work_.collapse->n_features();
+    accumulate_outer<T>(output_rows_.data(), work_.plan.n_outputs, work_.features.data(), n_features, work_.n_rows,
+                        {moments.cross.data(), n_features, 1, first});
+    // On and above the diagonal, in stripes: what a stripe has below it is a small part.
+    constexpr std::int64_t stripe = 12;
+    for (std::int64_t i = 0; i < n_features; i += stripe)
+        accumulate_outer<T>(work_.features.data() + i, std::min(stripe, n_features - i), weighted_rows_.data() + i,
+                            n_features - i, work_.n_rows,
+                            {moments.gram.data() + i * n_features + i, n_features, 1, first});
+}
+
+template <class T>
+template <class Zeta>
+void TilePass<T>::reverse_into(LayerWork<T>& below, const Contraction<T>& transposed, std::int64_t first) {
+    if constexpr (Zeta::from_value) {
+        contract(transposed, ReverseEnds<T, Zeta>{below.value.data() + first * work_.stride, work_.stride});
+    } else {
+        contract(transposed, PlainReverseEnds{});
+        for (std::int64_t node = first; node < first + transposed.count; ++node)
+            for (std::int64_t row = 0; row < work_.n_vectors * lanes_v<V>; row += lanes_v<V>) {
+                T* const slope = below.value.data() + node * work_.stride + row;
+                const V argument = load<V>(below.pre.data() + node * work_.stride + row);
+                store<V>(slope, load<V>(slope) * Zeta::derivative(argument));
+            }
+    }
+}
+
+template <class T>
+template <class Zeta>
+void TilePass<T>::reverse_collapsed(const T* weights, std::int64_t n_read) {
+    LayerWork<T>& below = work_.layers[work_.layers.size() - 2];
+    const std::int64_t n_varying = work_.plan.layers.back().n_varying(), n_features = work_.collapse->n_features();
+    const Sources<T> sources[2] = {{work_.layers.back().value.data(), work_.plan.n_outputs, work_.stride},
+                                   {weighted_.data(), n_features, work_.stride}};
+    const std::int64_t row = work_.plan.n_outputs + n_features;
+    Contraction<T> transposed{
+        n_read, weights, row, 1, sources, 2, below.value.data(), work_.stride, work_.n_vectors, work_.ends_in_half};
+    if (n_read > 0) reverse_into<Zeta>(below, transposed, 0);
+    transposed.count = n_varying - n_read;
+    transposed.weights += n_read * row;
+    transposed.n_groups = 1;
+    transposed.out += n_read * work_.stride;
+    if (transposed.count > 0) reverse_into<Zeta>(below, transposed, n_read);
+}
+
+template <class T>
+void TilePass<T>::add_gradient(std::size_t l, bool first, Totals& totals) {
+    for (const BlockWork<T>& block : work_.layers[l].gradient) {
+        const auto rows = std::ssize(block.rows), columns = std::ssize(block.sources);
+        const OuterTarget target{totals.blocks[block.total].data(), columns, 1, first};
+        if (WideOuter<T>::serves(rows, columns))
+            wide_outer_.accumulate(block.rows.data(), rows, block.sources.data(), columns, work_.n_rows, target);
+        else
+            accumulate_outer<T>(block.rows.data(), rows, block.sources.data(), columns, work_.n_rows, target);
+    }
+}
+
+template <class T>
+template <class Zeta>
+void TilePass<T>::reverse(bool first, Totals& totals, std::size_t top) {
+    for (std::size_t l = top; l-- > 0;) {
+        add_gradient(l, first, totals);
+        const PlanLayer& layer = work_.plan.layers[l];
+        if (layer.n_varying() == 0) return;
+        const LayerWork<T>& work = work_.layers[l];
+        LayerWork<T>& below = work_.layers[l - 1];
+        const Sources<T> delta{work.value.data(), layer.n_rows(), work_.stride};
+        const Contraction<T> transposed{layer.n_varying(),
+                                        work.weights.data(),
+                                        1,
+                                        layer.n_sources(),
+                                        &delta,
+                                        1,
+                                        below.value.data(),
+                                        work_.stride,
+                                        work_.n_vectors,
+                                        work_.ends_in_half};
+        reverse_into<Zeta>(below, transposed, 0);
+    }
+}
+
+template <class T>
+template <class Zeta>
+[[gnu::noinline]] void TilePass<T>::reverse(bool first, Totals& totals) {
+    std::size_t top = work_.layers.size();
+    if (last_hidden_.serves()) {
+        add_gradient(top - 1, first, totals);
+        last_hidden_.reverse_kept(work_);
+        add_gradient(top - 2, first, totals);
+        last_hidden_.reverse_below(work_);
+        top -= 2;
+    }
+    reverse<Zeta>(first, totals, top);
+}
+
+template <class T>
+[[gnu::noinline]] void TilePass<T>::evaluate(const PackedData<T>& data, const LikelihoodTerms<T>& likelihood,
+                                             std::int64_t first_tile, std::int64_t end_tile, bool gradient,
+                                             Totals& totals) {
+    visit(work_.plan.activation, [&](auto zeta) {
+        using Zeta = decltype(zeta);
+        totals.log_likelihood = 0.0;
+        for (std::int64_t t = first_tile; t < end_tile; ++t) {
+            work_.bind(data, t);
+            // With or without gradient, so that l is the same.
+            forward<Zeta>(0, work_.layers.size() - (last_hidden_.serves() ? 2 : 0));
+            if (last_hidden_.serves()) last_hidden_.forward(work_);
+            totals.log_likelihood += likelihood_of_tile(data, likelihood);
+            if (gradient) reverse<Zeta>(t == first_tile, totals);
+        }
+    });
+}
+
+template <class T>
+[[gnu::noinline]] void TilePass<T>::moments(const PackedData<T>& data, std::int64_t first_tile, std::int64_t end_tile,
+                                            Moments& moments) {
+    visit(work_.plan.activation, [&](auto zeta) {
+        for (std::int64_t t = first_tile; t < end_tile; ++t) {
+            work_.bind(data, t);
+            forward<decltype(zeta)>(0, work_.layers.size());
+            moments_of_tile(data, t == first_tile, moments);
+        }
+    });
+}
+
+template <class T>
+[[gnu::noinline]] void TilePass<T>::evaluate_collapsed(const PackedData<T>& data, const LikelihoodTerms<T>& likelihood,
+                                                       std::int64_t first_tile, std::int64_t end_tile,
+                                                       const T* reverse_weights, std::int64_t n_read, bool hidden_done,
+                                                       Totals& totals) {
+    visit(work_.plan.activation, [&](auto zeta) {
+        using Zeta = decltype(zeta);
+        totals.log_likelihood = 0.0;
+        for (std::int64_t t = first_tile; t < end_tile; ++t) {
+            work_.bind(data, t);
+            forward<Zeta>(hidden_done ? work_.layers.size() - 1 : 0, work_.layers.size());
+            totals.log_likelihood += likelihood_of_tile(data, likelihood);
+            if (!reverse_weights) continue;
+            if (!hidden_done) weight_features(data);
+            reverse_collapsed<Zeta>(reverse_weights, n_read);
+            reverse<Zeta>(t == first_tile, totals, work_.layers.size() - 1);
+        }
+    });
+}
+
+template <class T>
+[[gnu::noinline]] void TilePass<T>::predict(const PackedData<T>& data, T* f) {
+    visit(work_.plan.activation, [&](auto zeta) {
+        for (std::int64_t t = 0; t < data.n_tiles; ++t) {
+            work_.bind(data, t);
+            forward<decltype(zeta)>(0, work_.layers.size());
+            T* const target = f + t * work_.stride * work_.plan.n_outputs;
+            for (std::int64_t r = 0; r < data.rows_in_tile(t); ++r)
+                for (std::int64_t c = 0; c < work_.plan.n_outputs; ++c)
+                    target[r * work_.plan.n_outputs + c] = work_.layers.back().value[c * work_.stride + r];
+        }
+    });
+}
+
+}  // namespace patrac::PATRAC_LEVEL
