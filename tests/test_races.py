@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
@@ -39,6 +41,43 @@ MEMORY: dict[str, Mistake] = {
 }
 
 
+def compile_all(folder: Path, command: list[str], sources: list[Path]) -> None:
+    """Compile `sources` of `folder` beside themselves, each with the list of what it includes."""
+
+    def compiled(source: Path) -> subprocess.CompletedProcess[str]:
+        arguments = ["-MMD", "-c", str(source), "-o", str(source.with_suffix(".o"))]
+        if source.name not in DEVICE_SOURCES:
+            arguments.append("-fno-sanitize=undefined")
+        return subprocess.run([*command, *arguments], cwd=folder, capture_output=True, text=True, check=False)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # the two that take long side by side
+        for built in pool.map(compiled, sources):
+            assert built.returncode == 0, built.stderr
+
+
+def source_files(folder: Path) -> list[Path]:
+    """The sources of the device functions, relative to `folder`; the longest to compile comes first."""
+    found = [Path("tests", "races", "races.cpp"), Path("csrc", "device.cpp")]
+    for name in ("cuda", "model", "schedule", "shared"):
+        found += sorted(path.relative_to(folder) for path in (folder / "csrc" / name).rglob("*.cpp"))
+    return sorted(found, key=lambda path: path.name not in DEVICE_SOURCES)
+
+
+def copy_without_mistakes(places: Path, command: list[str]) -> Path:
+    """A folder with the sources and their objects, compiled once for all tests and workers that want this command."""
+    digest = hashlib.sha256(" ".join(command).encode()).hexdigest()[:16]
+    folder = places / f"races-{digest}"
+    with open(places / f"races-{digest}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "built").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(ROOT / "csrc", folder / "csrc")
+            shutil.copytree(ROOT / "tests" / "races", folder / "tests" / "races")
+            compile_all(folder, command, source_files(folder))
+            (folder / "built").touch()
+    return folder
+
+
 def run_sanitized(
     folder: Path, *flags: str, sanitizers: str, mistake: Mistake | None = None
 ) -> subprocess.CompletedProcess[str]:
@@ -46,31 +85,25 @@ def run_sanitized(
     compiler = shutil.which(os.environ.get("CXX", "g++"))
     if compiler is None:
         pytest.skip("no C++ compiler")
-    shutil.copytree(ROOT / "csrc", folder / "csrc")
-    shutil.copytree(ROOT / "tests" / "races", folder / "tests" / "races")
+    command = [compiler, "-std=c++20", "-O1", "-g1", "-ffp-contract=off", "-w", "-pthread", "-Icsrc", *flags]
+    command += [f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all"]
+    # Above the tests' own folders, and above those of the workers that run tests side by side.
+    places = next(place for place in folder.parents if place.name.startswith("pytest-") and place.name[7:].isdigit())
+    shutil.copytree(copy_without_mistakes(places, command), folder, dirs_exist_ok=True)
+    sources = source_files(folder)
     if mistake is not None:
         (file,), right, wrong = (folder / "csrc" / "cuda").rglob(mistake[0]), *mistake[1:]
         text = file.read_text()
         assert text.count(right) == 1
         file.write_text(text.replace(right, wrong))
-    sources = [folder / "tests" / "races" / "races.cpp", folder / "csrc" / "device.cpp"]
-    for name in ("cuda", "model", "schedule", "shared"):
-        sources += sorted((folder / "csrc" / name).rglob("*.cpp"))
-    command = [compiler, "-std=c++20", "-O1", "-g1", "-ffp-contract=off", "-w", "-pthread", *flags]
-    command += ["-I", str(folder / "csrc"), f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all"]
-
-    def compiled(source: Path) -> subprocess.CompletedProcess[str]:
-        arguments = ["-c", str(source), "-o", str(source.with_suffix(".o"))]
-        if source.name not in DEVICE_SOURCES:
-            arguments.append("-fno-sanitize=undefined")
-        return subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:  # the two that take long side by side
-        for built in pool.map(compiled, sources):
-            assert built.returncode == 0, built.stderr
+        name = str(file.relative_to(folder))
+        with_it = [path for path in sources if name in (folder / path.with_suffix(".d")).read_text().split()]
+        assert with_it
+        compile_all(folder, command, with_it)
     out = folder / "races"
     linked = subprocess.run(
         [*command, "-o", str(out), *(str(source.with_suffix(".o")) for source in sources)],
+        cwd=folder,
         capture_output=True,
         text=True,
         check=False,
