@@ -1,1 +1,1 @@
-"""Kept draws: their files, predictions, summary and verdict. Public: Draws, Summary."""
+"""Draws: their files, predictions, summary and verdict. Public: Draws, Summary."""

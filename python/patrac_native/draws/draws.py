@@ -1,4 +1,4 @@
-"""Posterior draws: the kept states with their statistics, and everything needed to predict from them."""
+"""Posterior draws: the kept states of the chains, their statistics, and everything needed for predictions."""
 
 from __future__ import annotations
 
@@ -17,34 +17,35 @@ from patrac_native.network.files import load_arrays, save_arrays
 from patrac_native.network.network import Network
 from patrac_native.validation.checks import check_count, check_inputs, check_seed
 
-# Statistics with one value for each draw; the others have one for each chain or warm-up phase.
+# Statistics with one value for each draw; the others have one value for each chain or each warm-up phase of a chain.
 PER_DRAW = ("log_likelihood", "log_prior", "acceptance_rate", "step_size", "variance")
-# Bytes of f that one block of `predict_blocks` may take.
+# Maximum size of the array f in one block of `predict_blocks`.
 BLOCK_BYTES = 64 * 2**20
 
 
 class Draws:
-    """What `sample` returns.
+    """The draws of a run, as `sample` returns them.
 
     Attributes
     ----------
     theta : ndarray of the posterior's dtype, shape (chain, draw, K)
-        The kept states, in the order of `network.parameters`. Where they stayed on a device, the first use of `theta`
-        copies them to the host.
+        The kept states, in the order of `network.parameters`. If they are on a device, the first use of `theta` copies
+        them to the host.
     device_theta : DeviceArray
-        The same on the device, after `sample(..., keep_on_device=True)`.
+        The same array on the device, after `sample(..., keep_on_device=True)`.
     stats : dict of str to ndarray
-        (chain, draw): log_likelihood, log_prior (both normalised), acceptance_rate (over the `thin` steps that end in
-        the draw; for the elliptical slice steps over points evaluated), step_size, and variance where the noise
-        variance is sampled. (chain, phase): warmup_acceptance_rate, warmup_step_size (at the phase's end). (chain,):
-        nonfinite and warmup_nonfinite, the proposals of sampling and of warm-up rejected because their log-likelihood
-        or gradient was not finite.
+        Of shape (chain, draw): log_likelihood and log_prior, both normalised; acceptance_rate, over the `thin` steps up
+        to the draw (for elliptical slice sampling, the number of steps over the number of points evaluated);
+        step_size; and variance, if the noise variance is sampled. Of shape (chain, phase): warmup_acceptance_rate, and
+        warmup_step_size at the end of the phase. Of shape (chain,): nonfinite and warmup_nonfinite, the numbers of
+        proposals of sampling and of the warm-up that were rejected because their log-likelihood or gradient was not
+        finite.
     network : PartialNetwork
         Trained network, architecture and prior.
     likelihood : Likelihood
     settings : dict
-        kernel and why it was chosen, warm-up, its steps and whether the chains were stable at its end, seed, thin,
-        seconds and whether the run completed.
+        The kernel and why it was chosen; the warm-up, its number of steps and whether the chains were stable at its
+        end; device, seed, thin and seconds; and whether the run completed.
     """
 
     def __init__(
@@ -72,12 +73,12 @@ class Draws:
 
     @property
     def device_theta(self) -> DeviceArray:
-        """The kept states on the device, shape (chain, draw, K).
+        """The kept states in the device's memory, shape (chain, draw, K).
 
         Raises
         ------
         ValueError
-            Where the run did not keep them there.
+            If the draws are on the host only.
         """
         if self._device_theta is None:
             raise ValueError(
@@ -92,24 +93,34 @@ class Draws:
 
     @property
     def n_draws(self) -> int:
-        """Kept states of each chain."""
+        """Number of draws (kept states) of each chain."""
         return int(self._shape[1])
 
     @property
     def steps_per_second(self) -> float:
-        """Transitions of all chains, warm-up included, by the wall clock of the run; NaN for an interrupted one."""
+        """Steps of all chains, warm-up included, for each second of the run's wall-clock time; NaN if interrupted."""
         if not self.settings["completed"]:
             return float("nan")
         steps = self.n_chains * (self.settings["warmup_steps"] + self.n_draws * self.settings["thin"])
         return float(steps / self.settings["seconds"])
 
     def thinned(self, every: int) -> Draws:
-        """Return every `every`-th draw, the last of each stretch, as a run with thin times `every` has them.
+        """Return every `every`-th draw, which are the draws of a run whose `thin` is `every` times as large.
 
         Parameters
         ----------
         every : int
-            1 to `n_draws`.
+            A number from 1 to `n_draws`. Of each `every` consecutive draws the last is kept.
+
+        Returns
+        -------
+        Draws
+            On the host; acceptance rates are averaged over the steps between the kept draws.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `every` is not an integer from 1 to `n_draws`.
         """
         if check_count(every, "every") > self.n_draws:
             raise ValueError(f"every must be at most the number of draws, {self.n_draws}; got {every}.")
@@ -128,14 +139,21 @@ class Draws:
         Parameters
         ----------
         X : array_like, shape (n_new, d)
-            Finite.
+            Finite inputs, n_new >= 1.
         threads : int, optional
-            Native threads; default all processors of this process.
+            Number of native threads; by default the number of processors that this process may use.
 
         Returns
         -------
         ndarray of the posterior's dtype, shape (chain, draw, n_new, m)
-            chain * draw * n_new * m values; `predict_blocks` goes through many rows in bounded memory.
+            For many rows, `predict_blocks` needs less memory.
+
+        Raises
+        ------
+        TypeError
+            If X does not hold real numbers.
+        ValueError
+            If X has another shape or is not finite, or there are no draws.
         """
         self._require_draws()
         f = self.network.predict(self._flat_theta(), X, threads=threads)
@@ -144,20 +162,27 @@ class Draws:
     def predict_blocks(
         self, X: npt.ArrayLike, *, rows: int | None = None, threads: int | None = None
     ) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
-        """Go through the rows of X in blocks, so that memory stays bounded however many rows there are.
+        """Evaluate the function draws for blocks of rows of X, which bounds the memory for any number of rows.
 
         Parameters
         ----------
         X : array_like, shape (n_new, d)
+            Finite inputs, n_new >= 1.
         rows : int, optional
-            Rows of a block; by default as many as keep f of a block within 64 MiB.
+            Number of rows of a block, at least 1; by default f of a block takes at most 64 MiB.
         threads : int, optional
+            As for `predict`.
 
         Yields
         ------
         block : slice
-            Rows of X.
-        f : ndarray, shape (chain, draw, rows, m)
+            The rows of X in this block.
+        f : ndarray of the posterior's dtype, shape (chain, draw, rows, m)
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `predict`, or if `rows` is not an integer of at least 1.
         """
         self._require_draws()
         inputs = check_inputs(X, self.network.n_inputs)
@@ -170,17 +195,24 @@ class Draws:
             yield block, self.predict(inputs[block], threads=threads)
 
     def predictive(self, X: npt.ArrayLike, *, seed: int = 0) -> npt.NDArray[Any]:
-        """Draw targets y at X: function draws plus the likelihood's noise, the posterior predictive distribution.
+        """Draw targets y at X from the posterior predictive distribution: function draws with the likelihood's noise.
 
         Parameters
         ----------
         X : array_like, shape (n_new, d)
+            Finite inputs, n_new >= 1.
         seed : int
-            At least 0.
+            0 <= seed < 2^64, for the noise; default 0.
 
         Returns
         -------
-        ndarray, shape (chain, draw, n_new, m), or of class labels (chain, draw, n_new) for Categorical
+        ndarray, shape (chain, draw, n_new, m)
+            Targets; for Categorical, class labels of shape (chain, draw, n_new).
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `predict`, or if `seed` is not an integer in its range.
         """
         rng = np.random.Generator(np.random.Philox(check_seed(seed)))
         f = self.predict(X)
@@ -189,17 +221,24 @@ class Draws:
         return self.likelihood.sample(f, rng)
 
     def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Class probabilities of each draw at X.
+        """Evaluate the class probabilities of each draw at X.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_new, d)
+            Finite inputs, n_new >= 1.
 
         Returns
         -------
         ndarray of float64, shape (chain, draw, n_new, m)
-            Softmax over classes for Categorical; for Bernoulli the probability of a 1 at each output.
+            For Categorical the softmax over classes; for Bernoulli the probability of a 1 at each output.
 
         Raises
         ------
         TypeError
-            For a Gaussian likelihood.
+            If the likelihood has no classes.
+        ValueError
+            As `predict`.
         """
         return self.likelihood.probabilities(self.predict(X))
 
@@ -209,14 +248,19 @@ class Draws:
         Parameters
         ----------
         X : array_like, shape (n, d)
-            Inputs where f is looked at, such as a grid or a sample of the training inputs.
+            Finite inputs at which f is summarised, such as a grid or a sample of the training inputs.
         coverage : float
-            Posterior probability of the central intervals, in (0, 1).
+            Posterior probability of the central intervals, in (0, 1); default 0.95.
 
         Returns
         -------
         Summary
-            Mean, interval and convergence at every row of X; prints as a table.
+            Mean, interval and convergence at every row of X; its string is a table.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `predict`, or if `coverage` is outside (0, 1) or there are fewer than 4 draws.
         """
         inputs = check_inputs(X, self.network.n_inputs)
         classes = self.likelihood.targets == "class"
@@ -236,9 +280,16 @@ class Draws:
         Parameters
         ----------
         path : path-like
-            Taken as it is; no ending is added.
+            Path of the file, used as given; no file name extension is added.
         overwrite : bool
-            Whether an existing file may be replaced; otherwise it raises FileExistsError.
+            Whether an existing file may be replaced; default False.
+
+        Raises
+        ------
+        FileExistsError
+            If the file exists and overwrite is False.
+        OSError
+            If the file cannot be written.
         """
         net_header, net_arrays = self.network.net.to_arrays()
         header = {
@@ -255,12 +306,20 @@ class Draws:
     def load(cls, path: str | os.PathLike[str]) -> Draws:
         """Read draws written by `save`.
 
+        Parameters
+        ----------
+        path : path-like
+
+        Returns
+        -------
+        Draws
+
         Raises
         ------
         FileNotFoundError
             If there is no such file.
         ValueError
-            If the file is damaged, holds something else, or has another version's format.
+            If the file is damaged, holds something else, or has another version of the format.
         """
         header, arrays = load_arrays(path, "draws")
         network = PartialNetwork.from_dict(Network.from_arrays(header["net"], arrays), header["network"])
@@ -269,14 +328,15 @@ class Draws:
         return cls(arrays["theta"], stats, network, likelihood, header["settings"])
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copies and pickles hold the draws on the host alone."""
+        """Return the state for copies and pickles, which hold the draws on the host only."""
         return {**self.__dict__, "_theta": self.theta, "_device_theta": None}
 
     def _flat_theta(self) -> npt.NDArray[Any]:
+        """Return theta with shape (chain * draw, K)."""
         return self.theta.reshape(-1, self.theta.shape[-1])
 
     def _require_draws(self) -> None:
-        """Raise for a run that was interrupted before its first draw."""
+        """Raise ValueError if the run was interrupted before its first draw."""
         if self.n_draws == 0:
             raise ValueError("there are no draws: the run was interrupted before the first. Run `sample` again.")
 

@@ -1,4 +1,4 @@
-"""The numbers of a run that its verdict rests on."""
+"""The numbers of a run that determine its verdict."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from patrac_native.validation.checks import FloatArray
 
 @dataclass(frozen=True)
 class Evidence:
-    """What `judge` looks at.
+    """The numbers of a run from which `judge` derives its verdict.
 
     Attributes
     ----------
@@ -27,26 +27,26 @@ class Evidence:
     architecture : type of Architecture
     kernel : Kernel
     n_draws, thin : int
-        Kept states of a chain, and steps for each.
+        Number of draws of a chain, and of steps for each.
     max_rhat, min_ess_bulk, max_mcse : float
-        Worst over the summarised inputs; NaN where they are not defined.
+        Worst values over the summarised inputs; NaN if undefined.
     rhat_log_likelihood : float
     acceptance_rate, step_size, log_likelihood : ndarray, shape (chain,)
         Means over draws.
     longest_still : ndarray of int, shape (chain,)
-        Longest stretch of sampled steps, in whole kept draws, in which every proposal was rejected.
+        Largest number of consecutive steps, in multiples of `thin`, in which every proposal was rejected.
     spread : ndarray, shape (chain,)
         Variance of the quantity over the chain's own draws, averaged over inputs and outputs.
     nonfinite : ndarray, shape (chain,)
-        Share of the proposals of sampling that were rejected because a number was not finite.
+        Share of the proposals, without warm-up, that were rejected because a number was not finite.
     init : str
-        "auto", "prior" or "given".
+        Starting points: "auto", "map", "prior" or "given".
     warmup_steps : int
-        Of each chain.
+        Number of warm-up steps of each chain.
     warmup_stable : bool or None
-        Whether the warm-up ended with a stable step size and log-likelihood; None where nobody judged it.
+        Whether the warm-up ended with a stable step size and log-likelihood; None if its length was fixed.
     fit : FitQuality or None
-        Of the trained network; None for draws that do not hold it.
+        Quality of the trained network's fit; None for draws of earlier versions, which do not contain it.
     """
 
     quantity: str
@@ -76,7 +76,7 @@ class Evidence:
 
     @property
     def steps(self) -> int:
-        """Sampled steps of each chain."""
+        """Number of steps of each chain after the warm-up."""
         return self.n_draws * self.thin
 
 
@@ -97,13 +97,18 @@ def gather(
     values : ndarray, shape (chain, draw, n, m)
         Draws of the quantity.
     quantity : str
+        Name of the quantity.
     function : ConvergenceSummary
-        Of `values`.
+        Convergence of `values`.
     log_likelihood : float
         R-hat of the log-likelihood.
     architecture : Architecture
     stats, settings : mapping
-        As `Draws` has them.
+        As in `Draws`.
+
+    Returns
+    -------
+    Evidence
     """
     n_draws = values.shape[1]
     thin = int(settings["thin"])
@@ -132,7 +137,7 @@ def gather(
 
 
 def longest_run(flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """Length of the longest run of True along the last axis.
+    """Return the length of the longest sequence of consecutive True entries along the last axis.
 
     Examples
     --------
@@ -140,7 +145,7 @@ def longest_run(flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     array([2, 0])
     """
     draws = np.arange(flags.shape[-1])
-    # The last False at or before each place, -1 before the first: the run that ends there began just after it.
+    # The position of the last False up to each entry, or -1 if there is none; the sequence begins just after it.
     last_false = np.maximum.accumulate(np.where(flags, -1, draws), axis=-1)
     runs: npt.NDArray[np.int64] = (draws - last_false).max(axis=-1, initial=0)
     return runs

@@ -1,4 +1,4 @@
-"""What may be wrong with a run, in words: each check of its numbers returns findings with their remedies."""
+"""Checks of a run: each function checks some of its numbers and returns findings in words, with their remedies."""
 
 from __future__ import annotations
 
@@ -12,41 +12,42 @@ import numpy.typing as npt
 from patrac_native.draws.evidence import Evidence
 from patrac_native.model.fit_quality import FitQuality
 
-# From best to worst; the worst finding decides.
+# The grades from best to worst; the grade of a verdict is that of its worst finding.
 GOOD, LOOK, DO_NOT_USE = GRADES = ("good", "look", "do not use")
 
-# R-hat up to 1.01 with a bulk ESS of 400 or more is the usual demand for reported quantiles (Vehtari, Gelman, Simpson,
-# Carpenter and Bürkner 2021, Rank-normalization, folding, and localization: an improved R-hat). At 1.05 the spread of
-# all draws exceeds that within chains by a tenth of the variance: no longer an error that a band forgives.
+# An R-hat of at most 1.01 with a bulk ESS of at least 400 is the usual requirement for reported quantiles (Vehtari,
+# Gelman, Simpson, Carpenter and Bürkner 2021, Rank-normalization, folding, and localization: an improved R-hat). With
+# an R-hat of 1.05 the variance of all draws exceeds that within chains by a tenth, too much for a credible band.
 RHAT_GOOD, RHAT_USABLE, ESS_GOOD = 1.01, 1.05, 400
-# No kernel is at its best with rates outside 0.2 to 0.8. Below 0.05 twenty steps make one move; above 0.98 a chain
-# follows a discretised diffusion and could take steps many times as large.
+# Every kernel performs best at acceptance rates between 0.2 and 0.8. Below 0.05 a chain changes less than once in
+# twenty steps; above 0.98 it follows a discretised diffusion, and its steps could be many times as large.
 ACCEPTANCE_LOW, ACCEPTANCE_HIGH = 0.05, 0.98
-# At an acceptance rate of 0.2, below what any warm-up aims at, 50 rejections in a row have probability 0.8^50 =
-# 1.4e-5. The stretch must also be a good part of the run: a tenth spoils tails, half a run is no sample.
+# With an acceptance rate of 0.2, which is below the target of every warm-up, 50 consecutive rejections have probability
+# 0.8^50 = 1.4e-5. They must also be a considerable share of the run: a tenth distorts the tails, and after half a run
+# the draws are no sample.
 STILL_STEPS, STILL_LOOK, STILL_BAD = 50, 0.1, 0.5
-# A chain whose variance of f is a hundredth of the other chains' (a tenth of their sd): chance alone shows that only in
-# chains worth one or two independent draws.
+# Ratio of the variance of f along a chain to the median over chains (a tenth of the standard deviation). By chance it
+# is that small only in chains worth one or two independent draws.
 SPREAD_BAD = 0.01
-# Share of the proposals of a chain.
+# Share of a chain's proposals that are not finite.
 NONFINITE_BAD = 0.01
-# Share of what the network gains on a constant: draws that gain more than so much on the network show that training
-# stopped short. A penalty that differs from the prior, or nodes that Sep adds, account for less.
+# Training has stopped too early if the log-likelihood of the draws exceeds the network's by more than this share of the
+# network's gain over a constant. A penalty that differs from the prior, or the nodes that Sep adds, explain less.
 FIT_GAIN = 0.1
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong, or may be, with a run.
+    """A problem of a run, or a sign of one.
 
     Attributes
     ----------
     grade : str
         "look" or "do not use".
     what : str
-        The fact with its number.
+        The problem, with the numbers that show it.
     remedy : str
-        What to do, in this package's terms.
+        What to do about it, as arguments of this package.
     """
 
     grade: str
@@ -58,7 +59,7 @@ class Finding:
 
 
 def facts_of(e: Evidence) -> str:
-    """R-hat and ESS; R-hat tests nothing where draws are independent by construction."""
+    """Return R-hat and ESS in words; R-hat is left out if the draws are independent by construction."""
     ess = f"smallest bulk ESS {_number(e.min_ess_bulk)} of {e.quantity}"
     if e.kernel.is_independent:
         return f"independent draws, {ess}"
@@ -66,20 +67,20 @@ def facts_of(e: Evidence) -> str:
 
 
 def _convergence_grade(e: Evidence) -> str:
-    """By R-hat and ESS alone."""
+    """Return the grade that R-hat and ESS give on their own."""
     if not e.kernel.is_independent and not e.max_rhat <= RHAT_GOOD:
         return DO_NOT_USE if e.max_rhat > RHAT_USABLE else LOOK
     return GOOD if e.min_ess_bulk >= ESS_GOOD else LOOK
 
 
 def move_findings(e: Evidence) -> list[Finding]:
-    """Chains that stand still, and step sizes far too large or far too small."""
-    if e.kernel.step_size_name is None:  # every step moves, or draws are independent
+    """Check for chains that do not move, and for step sizes that are far too large or far too small."""
+    if e.kernel.step_size_name is None:  # every step changes the state, or draws are independent
         return []
     still = (e.longest_still >= STILL_LOOK * e.steps) & (e.longest_still >= STILL_STEPS)
     narrow = e.spread < SPREAD_BAD * np.median(e.spread)
     low, stuck = e.acceptance_rate < ACCEPTANCE_LOW, still | narrow
-    # Most chains rejecting is the step size; one among others that move is that chain's place.
+    # If most chains reject nearly everything, the step size is the cause; if only some do, their positions are.
     too_large = low if low.mean() > 0.5 else low & ~stuck
     stuck &= ~too_large
     too_small = (e.acceptance_rate > ACCEPTANCE_HIGH) & (e.step_size < e.kernel.step_size_max)
@@ -94,7 +95,7 @@ def move_findings(e: Evidence) -> list[Finding]:
             "the draws repeat a few states."
         )
         findings.append(Finding(grade, what, _step_remedy(e, "a far smaller one")))
-    # A chain that takes almost every step is no worse for it where it mixes, as it does on a flat likelihood.
+    # Accepting almost every proposal is no problem if the chain mixes, as it does with a flat likelihood.
     if too_small.any() and _convergence_grade(e) != GOOD:
         what = (
             f"{_chains(too_small)} nearly every proposal ({_rates(e, too_small)}): the step size is far too small, and "
@@ -105,7 +106,7 @@ def move_findings(e: Evidence) -> list[Finding]:
 
 
 def _stuck_words(e: Evidence, stuck: npt.NDArray[np.bool_], still: npt.NDArray[np.bool_]) -> tuple[str, str]:
-    """Fact and remedy for stuck chains."""
+    """Return problem and remedy for stuck chains."""
     who, others = _chains(stuck, "is stuck", "are stuck"), ~stuck
     if (stuck & still).any():
         longest = e.longest_still[stuck & still].max()
@@ -122,7 +123,7 @@ def _stuck_words(e: Evidence, stuck: npt.NDArray[np.bool_], still: npt.NDArray[n
 
 
 def _step_remedy(e: Evidence, other: str) -> str:
-    """What to do about a step size; what exactly depends on who chose it."""
+    """Return the remedy for a step size, which depends on whether the user or the warm-up chose it."""
     name, given = type(e.kernel).__name__, e.kernel.step_size
     if given is not None:
         return f"leave the step size to the warm-up, {name}(), or give {other} than {name}({given:g})."
@@ -130,7 +131,7 @@ def _step_remedy(e: Evidence, other: str) -> str:
 
 
 def nonfinite_findings(e: Evidence) -> list[Finding]:
-    """Proposals whose log-likelihood or gradient overflowed."""
+    """Check for proposals whose log-likelihood or gradient is not finite."""
     share = float(e.nonfinite.max())
     if share == 0:
         return []
@@ -143,7 +144,7 @@ def nonfinite_findings(e: Evidence) -> list[Finding]:
 
 
 def convergence_findings(e: Evidence, causes: Sequence[Finding]) -> list[Finding]:
-    """R-hat and effective sample size, of the summarised quantity and of the log-likelihood."""
+    """Check R-hat and effective sample size of the summarised quantity and of the log-likelihood."""
     exact, findings = e.kernel.is_independent, []
     first = "see the finding on step size or stuck chains; " if causes else ""
     longer = min(100, max(2, math.ceil(ESS_GOOD / max(e.min_ess_bulk, 1.0)))) if e.min_ess_bulk > 0 else 100
@@ -156,7 +157,7 @@ def convergence_findings(e: Evidence, causes: Sequence[Finding]) -> list[Finding
         remedy = f"{first}run longer, {more}, after a longer warm-up, warmup={_longer_warmup(e)}{kernel}."
         findings.append(Finding(DO_NOT_USE, what, remedy))
     elif math.isnan(e.min_ess_bulk) or (math.isnan(e.max_rhat) and not exact):
-        # Chains that never moved have been named.
+        # The causes include chains that never moved.
         if all(cause.grade != DO_NOT_USE for cause in causes):
             what = f"R-hat cannot be judged: too few draws, or {e.quantity} never changes at these inputs."
             remedy = f"take more draws, draws={max(1000, 2 * e.n_draws)}, or look at other inputs."
@@ -181,7 +182,7 @@ def convergence_findings(e: Evidence, causes: Sequence[Finding]) -> list[Finding
 
 
 def warmup_findings(e: Evidence) -> list[Finding]:
-    """A warm-up that did not settle, or never ended."""
+    """Check for a warm-up that did not reach stable chains, and for adaptation while sampling."""
     findings = []
     if e.warmup_stable is False:
         what = (
@@ -195,11 +196,12 @@ def warmup_findings(e: Evidence) -> list[Finding]:
 
 
 def fit_findings(e: Evidence) -> list[Finding]:
-    """A trained network, or draws, that fit the training data no better than a constant; or draws that fit far better.
+    """Check the fit of the trained network and of the draws against a constant, and against each other.
 
-    Where y holds no signal, the log-likelihood of draws lies about the constant's, by chance on either side: squared
-    residuals are chi-square of as many degrees of freedom as there are values, so half of them has the standard
-    deviation sqrt(values / 2). Two of these are the slack before "no better" becomes "worse".
+    If y contains no signal, the log-likelihood of draws lies near that of a constant, on either side by chance: the sum
+    of squared residuals has a chi-square distribution with as many degrees of freedom as there are values, so half of
+    it has the standard deviation sqrt(values / 2). A fit counts as worse than a constant only if it is worse by two of
+    these.
     """
     if e.fit is None:
         return []
@@ -213,7 +215,7 @@ def fit_findings(e: Evidence) -> list[Finding]:
         f"{e.architecture.role_of_network}."
     )
     if network_fits and draws_fit:
-        # A mode fits at least as well as draws around it, about as well under a penalty of its own.
+        # The mode fits at least as well as draws around it; with a penalty other than the prior, about as well.
         if draws - fit.network <= max(slack, FIT_GAIN * (fit.network - fit.constant)):
             return []
         what = (
@@ -223,7 +225,8 @@ def fit_findings(e: Evidence) -> list[Finding]:
         return [Finding(LOOK, what, train)]
     if draws_fit:
         what = f"the trained network fits the training data no better than a constant, though the draws do {numbers}."
-        # What Sep adds makes up for a wrong fixed part at the data alone: elsewhere f still follows that part.
+        # Sep's separate network compensates for a wrong trained network only at the data; elsewhere f follows the
+        # trained network.
         return [Finding(DO_NOT_USE if network_far and e.architecture.is_separate else LOOK, what, train)]
     if network_fits:
         what = f"the draws fit the training data no better than a constant, though the trained network does {numbers}."
@@ -239,24 +242,24 @@ def fit_findings(e: Evidence) -> list[Finding]:
 
 
 def _fit_numbers(fit: FitQuality, of_draws: float) -> str:
-    """Log-likelihoods a row."""
+    """Return the log-likelihoods of network, draws and constant for each row, in words."""
     network, draws, constant = (value / fit.rows for value in (fit.network, of_draws, fit.constant))
     return f"(log-likelihood a row: network {network:.4g}, draws {draws:.4g}, constant {constant:.4g})"
 
 
 def _better_start(e: Evidence) -> str:
-    """What brings chains to the posterior that began or stayed far from it."""
+    """Return the remedy for chains that started far from the posterior or stayed there."""
     start = "" if e.init == "map" or e.architecture.is_separate else 'start every chain at init="map" and '
     return f"{start}warm up longer, warmup={_longer_warmup(e)}"
 
 
 def _longer_warmup(e: Evidence) -> int:
-    """Twice the steps, at least 20,000."""
+    """Return twice the number of warm-up steps, at least 20,000."""
     return max(20_000, 2 * e.warmup_steps)
 
 
 def _chains(chosen: npt.NDArray[np.bool_], one: str = "accepts", several: str = "accept") -> str:
-    """The chosen chains as the subject of a sentence, counted from 1."""
+    """Return subject and verb of a sentence about the chosen chains, which are counted from 1."""
     numbers = [str(chain + 1) for chain in np.flatnonzero(chosen)]
     if len(chosen) == 1:
         return f"the chain {one}"
@@ -268,19 +271,19 @@ def _chains(chosen: npt.NDArray[np.bool_], one: str = "accepts", several: str = 
 
 
 def _rates(e: Evidence, chosen: npt.NDArray[np.bool_]) -> str:
-    """Acceptance rates and step sizes of the chosen chains."""
+    """Return acceptance rates and step sizes of the chosen chains, in words."""
     rates = _range([f"{rate:.1%}" for rate in np.sort(e.acceptance_rate[chosen])])
     sizes = _range([f"{size:.3g}" for size in np.sort(e.step_size[chosen])])
     return f"acceptance rate {rates}, step size {sizes}"
 
 
 def _range(words: Sequence[str]) -> str:
-    """The first and last of sorted numbers, or the one that they are."""
+    """Return the first and the last of sorted numbers, or one number if they are equal."""
     return words[0] if words[0] == words[-1] else f"{words[0]} to {words[-1]}"
 
 
 def _number(value: float, digits: int = 0) -> str:
-    """A number that may be missing or infinite, in words then."""
+    """Return a number as text, "undefined" for NaN and "infinite" for infinity."""
     if math.isnan(value):
         return "undefined"
     return f"{value:.{digits}f}" if math.isfinite(value) else "infinite"

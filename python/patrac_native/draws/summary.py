@@ -1,4 +1,4 @@
-"""The summary of a run: function-space means, intervals and convergence in a few lines."""
+"""The summary of a run: means, intervals and convergence in function space."""
 
 from __future__ import annotations
 
@@ -19,34 +19,36 @@ from patrac_native.validation.checks import FloatArray
 
 @dataclass(frozen=True)
 class Summary:
-    """What `Draws.summary` returns; prints as a table.
+    """The summary of a run, as `Draws.summary` returns it; its string is a table.
 
     Attributes
     ----------
     label : str
-        The architecture.
+        Label of the architecture.
     kernel : str
-        That was run, such as "MGrad(collapse=True)".
+        The kernel of the run, such as "MGrad(collapse=True)".
     quantity : str
-        What is summarised: "f", or "class probabilities" for Categorical, whose logits are free up to a common shift.
+        What is summarised: "f", or "class probabilities" for Categorical, whose logits are determined only up to a
+        common shift.
     n_chains, n_draws, thin : int
+        Numbers of chains, of draws of each chain, and of steps for each draw.
     mean, sd, lower, upper : ndarray, shape (n, m)
-        Of the quantity at the summarised inputs; lower and upper bound the central interval.
+        Mean, standard deviation and ends of the central interval of the quantity at the summarised inputs.
     coverage : float
         Posterior probability of the interval.
     function : ConvergenceSummary
         R-hat, ESS and MCSE of the quantity at every input.
     log_likelihood : ConvergenceSummary
-        The same of the log-likelihood.
+        R-hat, ESS and MCSE of the log-likelihood.
     ess_paper, ess_geyer : float
-        Effective draws of the quantity over the inputs by the paper's sum, over lags up to 1000 or a tenth of the
-        draws, and by Geyer's initial monotone sequence.
+        Effective sample size of the quantity, from its autocorrelation averaged over the inputs: by the paper's sum
+        over lags up to 1000 or a tenth of the draws, and by Geyer's initial monotone sequence.
     acceptance_rate, step_size : ndarray, shape (chain,)
         Means over draws.
     seconds, steps_per_second : float
-        Wall clock of the run, warm-up included.
+        Wall-clock time of the run and its speed, warm-up included.
     evidence : Evidence
-        What the verdict rests on.
+        The numbers that determine the verdict.
     """
 
     label: str
@@ -71,7 +73,7 @@ class Summary:
     evidence: Evidence
 
     def verdict(self) -> Verdict:
-        """Say in words whether the run serves: "good", "look" or "do not use", with each reason and its remedy."""
+        """Return the verdict on the run, "good", "look" or "do not use", with every reason and its remedy."""
         return judge(self.evidence)
 
     def __str__(self) -> str:
@@ -112,13 +114,22 @@ def summarise(
     values : ndarray, shape (chain, draw, n, m)
         Draws of the quantity at n inputs.
     quantity : str
-        What they are: "f" or "class probabilities".
+        Name of the quantity: "f" or "class probabilities".
     coverage : float
-        Of the central intervals, in (0, 1).
+        Posterior probability of the central intervals, in (0, 1).
     architecture : Architecture
     stats, settings : mapping
-        As `Draws` has them.
+        As in `Draws`.
     steps_per_second : float
+
+    Returns
+    -------
+    Summary
+
+    Raises
+    ------
+    ValueError
+        If `coverage` is outside (0, 1), or there are fewer than 4 draws.
     """
     lower, upper = credible_interval(values, coverage)
     function, log_likelihood = convergence(values), convergence(stats["log_likelihood"])
@@ -138,7 +149,7 @@ def summarise(
         coverage=coverage,
         function=function,
         log_likelihood=log_likelihood,
-        # Lags beyond a tenth of the draws are mostly noise, which the paper's plain sum does not survive.
+        # Lags above a tenth of the draws are mostly noise, which would dominate the paper's plain sum.
         ess_paper=ess_paper(values, max_lag=max(1, min(1000, n_draws // 10))),
         ess_geyer=ess_geyer(values),
         acceptance_rate=stats["acceptance_rate"].mean(axis=1),

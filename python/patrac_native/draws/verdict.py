@@ -1,4 +1,4 @@
-"""The verdict on a run in words: good, look or do not use, with every reason and its remedy."""
+"""The verdict on a run: "good", "look" or "do not use", with every reason and its remedy."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ from patrac_native.draws.findings import (
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a run serves; prints as a sentence, or a line for each finding.
+    """Whether the draws of a run can be used; its string is a sentence, or a line for each of several findings.
 
     Attributes
     ----------
     grade : str
-        "good": nothing speaks against reporting means, bands and quantiles. "look": look at what is named before
-        anything is reported. "do not use": the draws do not stand for the posterior, or the model fails the data.
+        "good": no check argues against reporting means, bands and quantiles. "look": the findings should be examined
+        before anything is reported. "do not use": the draws do not represent the posterior, or the model does not fit
+        the data.
     findings : tuple of Finding
-        Worst first; empty for "good".
+        The findings, worst first; empty for "good".
     facts : str
         R-hat and ESS in words.
     """
@@ -48,13 +49,13 @@ class Verdict:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-able content."""
+        """Return grade and findings as JSON-able values."""
         findings = [{"grade": f.grade, "what": f.what, "remedy": f.remedy} for f in self.findings]
         return {"grade": self.grade, "findings": findings}
 
 
 def judge(evidence: Evidence) -> Verdict:
-    """Judge a run by its numbers.
+    """Derive the verdict on a run from its numbers.
 
     Parameters
     ----------
@@ -63,7 +64,7 @@ def judge(evidence: Evidence) -> Verdict:
     Returns
     -------
     Verdict
-        The worst finding decides. Causes stand before their symptoms.
+        Its grade is that of the worst finding. Among findings of one grade, causes precede their symptoms.
     """
     causes = move_findings(evidence)
     findings = [

@@ -1,4 +1,4 @@
-"""One self-contained HTML report, and the JSON file of figures that lies beside it."""
+"""A self-contained HTML report, and a JSON file of its numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import numpy as np
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Pixels per inch of the stored PNG, and of its size on the page: twice as fine as the page, for sharp screens.
+# Pixels per inch of the stored PNG and of its size on the page. The PNG is twice as fine, for high-resolution screens.
 _PNG_DPI = 180
 _PAGE_DPI = 90
 
@@ -27,7 +27,7 @@ _PAGE_DPI = 90
 class Report:
     """Collects paragraphs, tables and figures, and writes them as one HTML file without external resources.
 
-    All text is escaped: data set names and category labels may hold anything.
+    All text is escaped, so that data set names and category labels may contain any characters.
 
     Parameters
     ----------
@@ -47,36 +47,36 @@ class Report:
         self._parts: list[dict[str, Any]] = []
 
     def text(self, text: str) -> None:
-        """Add a paragraph; line breaks are kept, nothing else is markup."""
+        """Add a paragraph; line breaks are kept, and there is no other markup."""
         self._parts.append({"kind": "text", "text": text})
 
     def heading(self, text: str, level: int = 2) -> None:
-        """Add a heading: level 2 (in the table of contents) or 3.
+        """Add a heading of level 2, which the table of contents lists, or 3.
 
         Raises
         ------
         ValueError
-            For another level.
+            If the level is neither 2 nor 3.
         """
         if level not in (2, 3):
             raise ValueError(f"level of a heading must be 2 or 3; got {level}.")
         self._parts.append({"kind": "heading", "text": text, "level": level, "anchor": f"part-{len(self._parts)}"})
 
     def table(self, headers: Sequence[str], rows: Sequence[Sequence[Any]], caption: str | None = None) -> None:
-        """Add a table; numbers are shown to four digits, None and NaN as a dash, columns of numbers flush right.
+        """Add a table; numbers are shown with four digits, None and NaN as a dash, columns of numbers right-aligned.
 
         Parameters
         ----------
         headers : sequence of str
         rows : sequence of sequences
-            Strings are shown as they are.
+            The cells of each row, one for each header; strings are shown unchanged.
         caption : str, optional
-            Above the table.
+            Caption above the table.
 
         Raises
         ------
         ValueError
-            If a row has not one cell for each header.
+            If the number of cells of a row is not that of the headers.
         """
         for index, row in enumerate(rows):
             if len(row) != len(headers):
@@ -94,11 +94,11 @@ class Report:
         ----------
         fig : matplotlib Figure
         caption : str
-            Below the figure; also its description for screen readers.
+            Caption below the figure; also its description for screen readers.
         """
         stream = io.BytesIO()
         fig.savefig(stream, format="png", dpi=_PNG_DPI, facecolor="white", metadata={"Software": None})
-        # Figures made without pyplot belong to nobody else; those of pyplot stay in memory until closed.
+        # pyplot keeps its figures in memory until they are closed.
         if "matplotlib.pyplot" in sys.modules:
             sys.modules["matplotlib.pyplot"].close(fig)
         self._parts.append(
@@ -111,11 +111,11 @@ class Report:
         )
 
     def preformatted(self, text: str) -> None:
-        """Add text in a fixed-width face, line for line."""
+        """Add text in a fixed-width font; line breaks are kept."""
         self._parts.append({"kind": "preformatted", "text": text})
 
     def html(self) -> str:
-        """Return the page."""
+        """Return the page as HTML."""
         from jinja2 import Environment, StrictUndefined
 
         source = files("patrac_native.reports").joinpath("report.html.j2").read_text(encoding="utf-8")
@@ -128,30 +128,30 @@ class Report:
         )
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the page to a file; one that exists is replaced, whole or not at all.
+        """Write the page to a file, replacing an existing one; if writing fails, the existing file is left unchanged.
 
         Raises
         ------
         OSError
-            If it cannot be written.
+            If the file cannot be written.
         """
         _write_text(path, self.html())
 
 
 def write_json(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
-    """Write figures as strict JSON: NumPy scalars and arrays become numbers and lists, NaN and infinity null.
+    """Write results as strict JSON: NumPy scalars and arrays become numbers and lists, NaN and infinity become null.
 
     Parameters
     ----------
     path : path-like
-        Replaced if it exists, whole or not at all.
+        Path of the file. An existing file is replaced; if writing fails, it is left unchanged.
     content : mapping
-        Of strings to numbers, strings, Booleans, None, arrays, sequences, paths and further mappings.
+        Maps strings to numbers, strings, Booleans, None, arrays, sequences, paths and further mappings.
 
     Raises
     ------
     TypeError
-        For anything else, naming where it stands.
+        If there is a value of another type; the message names its position.
     OSError
         If the file cannot be written.
     """
@@ -159,7 +159,7 @@ def write_json(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None
 
 
 def format_number(cell: Any) -> str:
-    """Return a table cell as text: numbers to four digits, whole numbers with separators, None and NaN as a dash."""
+    """Return a table cell as text: four digits for numbers, separators for integers, a dash for None and NaN."""
     if cell is None:
         return "-"
     if isinstance(cell, bool | np.bool_):
@@ -170,13 +170,13 @@ def format_number(cell: Any) -> str:
         value = float(cell)
         if math.isnan(value):
             return "-"
-        # Powers of ten are hard to compare down a column: from 10,000 on, whole numbers with separators.
+        # Powers of ten are hard to compare in a column: numbers from 10,000 on are rounded and have separators.
         return f"{value:,.0f}" if 1e4 <= abs(value) < 1e12 else f"{value:.4g}"
     return str(cell)
 
 
 def _looks_numeric(text: str) -> bool:
-    """Whether a cell is a number, with or without a percent sign or separators, or a dash."""
+    """Return whether a cell is empty, a dash, or a number, perhaps with a percent sign or separators."""
     if text in ("", "-"):
         return True
     try:
@@ -187,7 +187,7 @@ def _looks_numeric(text: str) -> bool:
 
 
 def _plain(value: Any, where: str) -> Any:
-    """`value` in JSON's own types."""
+    """Convert `value` to types that JSON supports; `where` is its position, for the error message."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item, f"{where}[{str(key)!r}]") for key, item in value.items()}
     if isinstance(value, np.ndarray):
@@ -208,7 +208,7 @@ def _plain(value: Any, where: str) -> Any:
 
 
 def _write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write beside the target and move over it, so that a full disk leaves no half file."""
+    """Write to another file and rename it, so that a full disk cannot leave an incomplete file."""
     target = os.fspath(path)
     partial = f"{target}.partial"
     try:

@@ -1,4 +1,4 @@
-"""The parts of a report that every run of chains shares: convergence, traces, autocorrelation, step sizes."""
+"""The sections that the reports of all runs have in common: convergence, traces, autocorrelation, step sizes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CONVERGENCE_CAPTION = (
 
 
 def convergence_rows(summaries: Mapping[str, Summary]) -> list[list[Any]]:
-    """One row of `CONVERGENCE_HEADERS` for each named summary, for `Report.table`."""
+    """Return a row under `CONVERGENCE_HEADERS` for each named summary, for `Report.table`."""
     return [
         [
             name,
@@ -69,37 +69,37 @@ def add_run_sections(
     level: int = 2,
     verdict: bool = True,
 ) -> Summary:
-    """Add what every run's report shares: convergence table, traces, autocorrelation, step sizes, the model in words.
+    """Add the sections of a run: convergence table, traces, autocorrelation, step sizes, the model in words.
 
     Parameters
     ----------
     report : Report
     draws : Draws
     X : array_like, shape (n, d)
-        Where f is looked at: tens to a few hundred inputs.
+        Inputs at which f is summarised, tens to a few hundred.
     summary : Summary, optional
-        `draws.summary(X)`, if it is there already.
+        `draws.summary(X)`, if it has been computed already.
     description : str, optional
-        `post.describe()`; shown as it is.
+        `post.describe()`, which is shown unchanged; by default it is left out.
     name : str, optional
-        Of the run; by default the architecture's label.
-    point : int
-        Row of X whose f is traced, by default the first. For classes the probability of the class that is likeliest
-        there is traced, since logits may shift together without changing any probability; by default at the row where
-        the probabilities vary most, since they stand still where the class is plain.
+        Name of the run; by default the architecture's label.
+    point : int, optional
+        Row of X for the trace of f; by default the first. With classes, the trace is that of the probability of the
+        class that is most likely in this row, because a common shift of the logits changes no probability; the default
+        is then the row in which the probabilities vary most, because they are constant if the class is certain.
     point_label : str, optional
-        What the trace calls that input; by default "row <point>".
+        Name of that input in the trace; by default "row <point>".
     classes : sequence, optional
         Names of the classes; by default their numbers.
     level : int
-        Level of the heading, 2 or 3.
+        Level of the heading, 2 (the default) or 3.
     verdict : bool
-        Whether to add `summary.verdict()`; False where the report has said it already.
+        Whether to add `summary.verdict()`; default True.
 
     Returns
     -------
     Summary
-        The one given or made.
+        `summary` if it was given, else the one computed here.
     """
     inputs = np.asarray(X, dtype=np.float64)
     name = draws.network.architecture.label() if name is None else name
@@ -143,7 +143,7 @@ def add_run_sections(
 
 
 def _kernel_words(draws: Draws) -> str:
-    """The kernel and why it was chosen, how its warm-up ended, and the device."""
+    """Return a sentence on the kernel and why it was chosen, how its warm-up ended, and the device."""
     settings = draws.settings
     text = f"kernel {short_name(settings['kernel'])} ({settings['kernel_reason']}), "
     text += f"{settings['warmup_steps']:,} steps of warm-up"
@@ -153,7 +153,7 @@ def _kernel_words(draws: Draws) -> str:
 
 
 def _trace_figure(draws: Draws, values: npt.NDArray[Any], label: str) -> Any:
-    """The paper's four traces; without a Bayesian output weight, the first entry of theta in its place."""
+    """Plot the paper's four traces; without a Bayesian output weight, the first entry of theta replaces it."""
     from matplotlib.figure import Figure
 
     from patrac_native.plots import trace
@@ -175,6 +175,7 @@ def _trace_figure(draws: Draws, values: npt.NDArray[Any], label: str) -> Any:
 
 
 def _autocorrelation_figure(f: npt.NDArray[Any], max_lag: int, what: str) -> Any:
+    """Plot the autocorrelation of f (chain, draw, n, m), or of class probabilities, up to `max_lag`."""
     from matplotlib.figure import Figure
 
     from patrac_native.plots import autocorrelation_plot
@@ -186,7 +187,7 @@ def _autocorrelation_figure(f: npt.NDArray[Any], max_lag: int, what: str) -> Any
 
 
 def _chain_table(draws: Draws) -> tuple[list[str], list[list[Any]]]:
-    """Headers and one row for each chain."""
+    """Return headers and rows of a table with one row for each chain."""
     stats = draws.stats
     headers = ["chain", "step size", "acceptance"]
     phases = stats["warmup_acceptance_rate"].shape[1]
