@@ -41,8 +41,8 @@ std::vector<std::string> elementary_functions();
 template <class T>
 void elementary(const std::string& name, const T* x, T* y, std::int64_t count, const std::string& level);
 
-// Does an operation over and over and returns how often: "multiply_add" (in registers), "normal" or an elementary
-// function (in the first cache). A benchmark's floor is made of their rates.
+// Repeats an operation and returns how often: "multiply_add" (in registers), "normal" or an elementary
+// function (in the first cache). The benchmarks compute their floor from these rates.
 template <class T>
 std::int64_t repeat_operation(const std::string& name, std::int64_t repeats, const std::string& level);
 

@@ -1,4 +1,4 @@
-// The data of a model, as Python gives them.
+// The data of a model, as Python passes them.
 #pragma once
 
 #include <cstdint>

@@ -31,7 +31,7 @@ const char* name_of(InputType type) {
 Taken take(const std::string& device, InputSource source, bool copy, std::uintptr_t stream) {
     if (reinterpret_cast<std::uintptr_t>(source.matrix.data) % bytes_of(source.matrix.type) != 0)
         throw std::invalid_argument("X must begin at a whole multiple of its entries' size; copy it");
-    const py::gil_scoped_release release;  // what owns the memory takes the GIL to let go of it
+    const py::gil_scoped_release release;  // the owner of the memory takes the GIL to release it
     return std::const_pointer_cast<DeviceInputs>(take_inputs(device, std::move(source), copy, stream));
 }
 
@@ -42,11 +42,11 @@ Taken take_managed(const std::string& device, const py::capsule& capsule, bool c
     const auto type = type_of(tensor.dtype.code == 1 ? 'u' : tensor.dtype.code == 2 ? 'f' : '?', tensor.dtype.bits / 8);
     require(tensor.ndim == 2 && tensor.dtype.lanes == 1 && type, "a matrix of uint8, float32 or float64");
     const std::int64_t rows = tensor.shape[0], columns = tensor.shape[1];
-    // Before version 1.2 of the standard, no strides mean none but the usual ones.
+    // Before version 1.2 of the standard, absent strides mean C order.
     const bool given = tensor.strides != nullptr;
     const InputMatrix matrix{static_cast<const char*>(tensor.data) + tensor.byte_offset, *type,
                              given ? tensor.strides[0] : columns, given ? tensor.strides[1] : 1};
-    // From here on the tensor is ours to let go of.
+    // From here on this function must release the tensor.
     require(PyCapsule_SetName(capsule.ptr(), Managed::used) == 0, "a capsule to take over");
     std::shared_ptr<const void> owner(managed, [](Managed* taken) {
         const py::gil_scoped_acquire gil;  // some libraries' deleters touch Python objects

@@ -1,4 +1,4 @@
-// Inputs as Python hands them over: arrays of NumPy, and what other libraries have on a device.
+// Inputs as Python passes them: NumPy arrays, and arrays of other libraries on a device.
 #pragma once
 
 #include "bindings/arrays.hpp"

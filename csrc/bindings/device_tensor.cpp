@@ -1,4 +1,4 @@
-// Bindings of draws that stay on a device: their place, a part of them, and their way to other libraries and the host.
+// Bindings of draws that stay on a device: their place, slices, and export to other libraries and to the host.
 #include "bindings/device_tensor.hpp"
 
 #include "bindings/arrays.hpp"
@@ -8,7 +8,7 @@
 namespace patrac::bindings {
 namespace {
 
-// What a tensor that was handed out needs while anyone holds it.
+// Resources that an exported tensor needs until its last holder releases it.
 template <class Managed>
 struct Handed {
     Managed managed{};
@@ -29,9 +29,9 @@ py::capsule hand_out(const DeviceTensor& tensor) {
                       .strides = handed->strides.data(),
                       .byte_offset = 0};
     managed.context = handed;
-    // Touches no Python object, so whoever took the tensor may call it without the GIL.
+    // Touches no Python object, so the holder of the tensor may call it without the GIL.
     managed.deleter = [](Managed* self) { delete static_cast<Handed<Managed>*>(self->context); };
-    // Whoever takes the tensor renames the capsule and calls the deleter; else the capsule does.
+    // A consumer renames the capsule and calls the deleter; otherwise the capsule does.
     return py::capsule(&managed, Managed::name, [](PyObject* capsule) {
         if (PyCapsule_IsValid(capsule, Managed::used)) return;
         auto* const own = static_cast<Managed*>(PyCapsule_GetPointer(capsule, Managed::name));

@@ -24,7 +24,7 @@ public:
             if (!stopped_ && !progress_.is_none())
                 progress_(progress.steps_done, progress.steps_total, progress.acceptance_rate);
         } catch (py::error_already_set& error) {
-            // Ctrl-C, pressed once or more, ends the run and keeps its draws; any other exception is the caller's.
+            // Ctrl-C, pressed once or more, ends the run and keeps its draws; other exceptions are rethrown.
             if (!error.matches(PyExc_KeyboardInterrupt)) error_ = std::current_exception();
             stopped_ = true;
         }

@@ -8,8 +8,8 @@
 
 namespace patrac {
 
-// Outputs whose Bayesian weights read the same features under the same prior and noise variance: their conditional
-// covariance given the hidden parameters is one and the same.
+// Outputs whose Bayesian weights read the same features under the same prior and noise variance: they share one
+// conditional covariance given the hidden parameters.
 struct CollapsedGroup {
     std::vector<std::int32_t> features;            // (p,) positions in CollapsePlan::sources
     std::vector<double> prior_deviation;           // (p,) S^(1/2)

@@ -6,7 +6,7 @@
 
 namespace patrac {
 
-// Borrowed arrays, read only while the call that takes the view runs, save inputs with an owner.
+// Borrowed arrays, read only during the call that receives the view, except inputs with an owner.
 template <class T>
 struct DataView {
     std::int64_t n_rows = 0;

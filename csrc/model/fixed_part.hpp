@@ -1,4 +1,4 @@
-// What of a network no entry of theta reaches: affine maps over nodes that are constants of the data.
+// The part of a network that does not depend on theta: affine maps over nodes that are constants of the data.
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,11 @@
-// What the plan found, in numbers.
+// Statistics of a layer of the plan.
 #pragma once
 
 #include <cstdint>
 
 namespace patrac {
 
-// What the plan found in one layer; also the operation counts that the benchmarks' floor is made of.
+// Counts of one layer, from which the benchmarks also compute their floor.
 struct LayerReport {
     std::int64_t nodes = 0;             // N_l
     std::int64_t varying = 0;           // nodes that some Bayesian parameter reaches

@@ -1,4 +1,4 @@
-// What is compiled into a model: network, Bayesian parameters and likelihood as plain arrays.
+// The specification of a model: network, Bayesian parameters and likelihood as plain arrays.
 #pragma once
 
 #include <optional>

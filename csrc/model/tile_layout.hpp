@@ -41,8 +41,8 @@ struct TileLayout {
     }
 
 private:
-    // As many rows as keep the widest pair of neighbouring layers within L1 with room for the weights, within bounds:
-    // wide inputs get at least 96 rows (the sums of a gradient block are worth it), narrow networks at most 256.
+    // As many rows as keep the widest pair of neighbouring layers in L1 beside the weights, within bounds: at least 96
+    // rows, which amortise the sums of a gradient block, and at most 256.
     static std::int64_t tile_rows(const Plan& plan, std::int64_t n_rows, std::int64_t lanes,
                                   std::int64_t element_bytes) {
         constexpr std::int64_t budget = 48 * 1024;

@@ -16,17 +16,17 @@ namespace patrac {
 class ChainTask {
 public:
     virtual ~ChainTask() = default;
-    // How many chains of a run a thread had better step in turn: several where a step is a few dependent operations,
-    // which leave the processor time for those of another chain.
+    // Number of chains that a thread should step in turn: several where a step is a few dependent operations, so that
+    // the processor overlaps those of different chains.
     virtual std::int64_t side_by_side() const = 0;
     // Steps the chains of `group`, this one and others of its run, in turn until about `seconds` have passed, all are
     // finished or wait, or `stop` is set.
     virtual void advance(std::span<ChainTask* const> group, double seconds, const std::atomic<bool>& stop) = 0;
     virtual bool finished() const = 0;
-    virtual bool waits() const = 0;  // at the end of a stretch of warm-up, for the others
+    virtual bool waits() const = 0;  // at a comparison of the warm-up, for the other chains
     virtual void resume(bool end_phase) = 0;
     virtual const Schedule& schedule() const = 0;
-    virtual std::int64_t steps_left() const = 0;  // at most
+    virtual std::int64_t steps_left() const = 0;  // if no phase ends early
 
     // Read by the monitor while the chain runs.
     std::atomic<std::int64_t> steps_done{0};
@@ -37,7 +37,7 @@ using ChainTasks = std::vector<std::unique_ptr<ChainTask>>;
 
 // Runs all chains to their end on worker threads while this thread polls the monitor. Slices go to the chains that are
 // furthest behind, so an interrupted run has chains of nearly equal length; slicing never changes a chain's numbers.
-// At each look of a phase that may end early the chains are compared; warmup_stable (P,) gets 1 or 0 where one ended.
+// Chains are compared at intervals in a phase that may end early; warmup_stable (P,) gets 1 if it ended early, else 0.
 // Returns false when the monitor stopped the run.
 bool run_schedule(const ChainTasks& chains, std::int64_t threads, std::int64_t* warmup_stable, const Monitor& monitor);
 

@@ -1,4 +1,4 @@
-// What a run of chains is to do, where it writes, and what it tells on the way.
+// Configuration of a run of chains, its output buffers and its progress.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct RunConfig {
     double step_size_max = 0.0;  // 2 (pCNL), 1 (pCN) or infinite
     std::vector<Phase> warmup;
     Phase sampling;                   // steps unused; adapt = the paper's adaptation while sampling
-    std::int64_t adapt_window = 200;  // steps between two looks at the acceptance rate
+    std::int64_t adapt_window = 200;  // steps between two adaptations of the step size
     std::int64_t draws = 0;
     std::int64_t thin = 1;
     std::int64_t chains = 0;
@@ -48,7 +48,7 @@ struct RunBuffers {
     double* variance = nullptr;                // (chains, draws) of the noise, or null
     double* warmup_acceptance = nullptr;       // (chains, P): over each whole phase
     double* warmup_step_size = nullptr;        // (chains, P): at the end of each phase
-    std::int64_t* warmup_steps = nullptr;      // (P,): that each phase took
+    std::int64_t* warmup_steps = nullptr;      // (P,): steps of each phase
     std::int64_t* warmup_stable = nullptr;     // (P,): 1 or 0 where a phase that may end early ended
     std::int64_t* nonfinite = nullptr;         // (chains,): proposals of sampling that were rejected as not finite
     std::int64_t* warmup_nonfinite = nullptr;  // (chains,): the same in warm-up

@@ -33,7 +33,7 @@ public:
     Pool& operator=(const Pool&) = delete;
     ~Pool() { join(); }
 
-    // Returns false, once at least one thread runs or `needed` is false, if the system has no thread left to give.
+    // Returns false if the system has no thread left; throws instead if `needed` and no thread runs yet.
     template <class Work>
     bool start(const Work& work, bool needed) {
         try {

@@ -44,7 +44,7 @@ inline void pause() {
 #endif
 }
 
-// Pauses before a thread lets go of its processor: about 20 microseconds on x86, longer than the serial part of a step.
+// Pauses before a thread yields its processor: about 20 microseconds on x86, longer than the serial part of a step.
 // Elsewhere a pause may be shorter; then helpers sleep between steps, and the numbers are the same.
 constexpr int patience = 500;
 
@@ -54,7 +54,7 @@ Team::Team(std::int64_t size) {
     helpers_.reserve(static_cast<std::size_t>(std::max<std::int64_t>(0, size - 1)));  // so that only threads can fail
     try {
         for (std::int64_t member = 1; member < size; ++member) helpers_.emplace_back([this, member] { help(member); });
-    } catch (const std::system_error&) {  // no thread left: the sums are the same with those that there are
+    } catch (const std::system_error&) {  // no thread left: the sums are the same with fewer
     }
 }
 
@@ -74,7 +74,7 @@ void Team::run(std::int64_t count, const std::function<void(std::int64_t, std::i
     round_.notify_all();
     work(0);
     for (int spins = 0; busy_.load(std::memory_order_acquire) != 0; ++spins) {
-        // A helper may have been put off its processor: it needs one to finish.
+        // A helper may have been descheduled and needs a processor to finish.
         if (spins < patience)
             pause();
         else

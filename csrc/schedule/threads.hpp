@@ -1,4 +1,4 @@
-// Native threads: a parallel loop, and a team for pieces of work too short to start a thread for.
+// Native threads: a parallel loop, and a team for pieces of work that are too short to start a thread.
 #pragma once
 
 #include <atomic>
@@ -13,10 +13,10 @@ namespace patrac {
 void parallel_for(std::int64_t count, std::int64_t threads,
                   const std::function<void(std::int64_t index, std::int64_t worker)>& body);
 
-// Threads that share one piece of work after another, each so short that they wait for the next awake.
+// Threads that share many short pieces of work and wait for the next one without sleeping.
 class Team {
 public:
-    // At most `size` threads, the caller one of them: fewer where the system gives none.
+    // At most `size` threads, the caller one of them: fewer where the system has none left.
     explicit Team(std::int64_t size);
     ~Team();
     Team(const Team&) = delete;

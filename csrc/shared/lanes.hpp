@@ -41,8 +41,7 @@ PATRAC_FN V select(Mask mask, V a, V b) {
     return mask ? a : b;
 }
 
-// Where either operand is NaN these give b: write minimum(bound, x) to let a NaN in x through, minimum(x, bound) to
-// stop it.
+// Where either operand is NaN these return b: minimum(bound, x) propagates a NaN in x, minimum(x, bound) replaces it.
 template <class V>
 PATRAC_FN V minimum(V a, V b) {
 #if defined(PATRAC_X86)
@@ -206,9 +205,9 @@ PATRAC_FN V polynomial(V x, Coefficients... coefficients) {
 }
 
 #if !defined(__CUDACC__)
-// f(0) .. f(N - 1), written out. Where a loop indexes an array of accumulators, even one that the compiler unrolls later,
-// the array can end up in memory. A lambda whose parameter is an int is instantiated once, which compiles in two thirds of
-// the time; one whose parameter is `auto` is given std::integral_constant, for use in template arguments.
+// f(0) .. f(N - 1), written out. Where a loop indexes an array of accumulators, even one that the compiler unrolls
+// later, the array can end up in memory. A lambda whose parameter is an int is instantiated once, which compiles in two
+// thirds of the time; one whose parameter is `auto` is given std::integral_constant, for use in template arguments.
 template <int N, class F>
 PATRAC_FN void unrolled(const F& f) {
     [&]<int... I>(std::integer_sequence<int, I...>) __attribute__((always_inline)) {
@@ -216,7 +215,8 @@ PATRAC_FN void unrolled(const F& f) {
             (f(I), ...);
         else
             (f(std::integral_constant<int, I>{}), ...);
-    }(std::make_integer_sequence<int, N>{});
+    }
+    (std::make_integer_sequence<int, N>{});
 }
 
 // A vector of half the lanes.

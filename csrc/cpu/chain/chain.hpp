@@ -1,4 +1,4 @@
-// One Markov chain: transitions, the noise variance, warm-up, thinning, and where the kept draws go.
+// One Markov chain: makes transitions, samples the noise variance, follows the warm-up, and writes the kept draws.
 #pragma once
 
 #include <algorithm>
@@ -84,7 +84,7 @@ public:
             bool stepped = false;
             for (ChainTask* const task : group) stepped |= static_cast<Chain*>(task)->step_unless_done();
             if (!stepped) break;
-            // A clock reading costs about as much as a few hundred flops: look every 16 steps of a small model.
+            // Reading the clock costs about as much as a few hundred flops, so a small model reads it every 16 steps.
             if ((rounds & 15) == 0 || slow_) {
                 const auto now = Clock::now();
                 slow_ = (now - last_look) > std::chrono::milliseconds(1);
@@ -139,12 +139,12 @@ private:
         }
     }
 
-    // Of the state, where a transition that has no need of it leaves it to those who look.
+    // Evaluates the state's log-likelihood where the transition does not compute it.
     void find_log_likelihood() {
         if constexpr (!Kernel::finds_log_likelihood) target_.evaluate(current(), false);
     }
 
-    // The full draw that goes with the state, whose parameters beyond the chain's own are drawn at the step just made.
+    // Completes the state to a full draw: parameters that the chain integrates out are drawn at the given step.
     void complete_draw(std::int64_t step) {
         const std::int64_t normals = target_.output_normals();
         if (normals > 0)
@@ -153,11 +153,12 @@ private:
         full_log_likelihood_ = target_.complete(current(), output_noise_.data(), full_theta_.data());
     }
 
-    // theta was moved given the variance (collapsed: with the output weights integrated out); now the output weights
-    // given theta and the variance, then the variance given all of theta. In this order each step keeps the posterior.
+    // A Gibbs scan: theta has moved given the variance (collapsed: with the output weights integrated out); now come
+    // the output weights given theta and the variance, then the variance given all of theta. In this order each step
+    // leaves the posterior invariant.
     void draw_variance() {
         find_log_likelihood();
-        // Without output weights of its own the draw is left to keep_draw().
+        // Where no output weights are integrated out, keep_draw() completes the draw.
         if (target_.output_normals() > 0)
             complete_draw(step_);
         else
@@ -213,11 +214,11 @@ private:
     const std::int64_t index_;
     Schedule schedule_;
     Kernel transition_;
-    StateOf<T, Sampled> states_[2];  // where the chain is, and where it may go
-    unsigned at_ = 0;                // which of them it is at
+    StateOf<T, Sampled> states_[2];  // the current state and the proposed one
+    unsigned at_ = 0;                // index of the current one
     StepNoise<T> noise_;
     AlignedArray<T> output_noise_;
-    AlignedArray<T> full_theta_;  // (full_dim,): the draw that goes with the state, once completed
+    AlignedArray<T> full_theta_;  // (full_dim,): the state completed to a draw
     double full_log_likelihood_ = 0.0;
     AlignedArray<double> prior_precision_;  // (full_dim,)
     double log_prior_constant_ = 0.0;

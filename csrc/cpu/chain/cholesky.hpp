@@ -1,4 +1,4 @@
-// Cholesky factors of small matrices in float64: a few dozen rows, where a step of a collapsed chain has time for them.
+// Cholesky factors of small matrices in float64: a few dozen rows, factorised at each step of a collapsed chain.
 #pragma once
 
 #include <algorithm>
@@ -47,7 +47,7 @@ PATRAC_FN void sum_of_outer(const BlockedMatrix& left, const BlockedMatrix& righ
 }
 
 // Turns the upper triangle of A into that of U, A = U'U, and returns log det A: NaN if A is not positive definite.
-// Padding rows must be those of the identity. What is below the diagonal is neither read nor kept.
+// Padding rows must be those of the identity. Entries below the diagonal are neither read nor preserved.
 inline double factorise(BlockedMatrix& a) {
     using D = BlockedMatrix::D;
     constexpr std::int64_t n = BlockedMatrix::block, lanes = BlockedMatrix::lanes;
@@ -56,8 +56,8 @@ inline double factorise(BlockedMatrix& a) {
         const std::int64_t first = i0 / lanes * lanes;
         for (std::int64_t j = first; j < a.row_size(); j += lanes)
             sum_of_outer(
-                a, a, 0, i0, i0, j, -1.0,
-                [&](int r) __attribute__((always_inline)) { return load<D>(a.row(i0 + r) + j); }, a);
+                a, a, 0, i0, i0, j,
+                -1.0, [&](int r) __attribute__((always_inline)) { return load<D>(a.row(i0 + r) + j); }, a);
         double pivots = 1.0;
         for (std::int64_t i = i0; i < i0 + n; ++i) {
             double* const row = a.row(i);

@@ -22,7 +22,8 @@ struct ConditionalWeights {
 
 // The log marginal likelihood of the hidden parameters theta_h (K_h,). With m the conditional mean of the output
 // weights it is l(theta_h, m) - |alpha|^2 / 2 - log|M| / 2, and its gradient that of l at m, less W Phi S^(1/2) M^-1
-// S^(1/2) / variance for the features. Forming the residuals at m, and not y'y - m'Phi'y, is what float32 can do.
+// S^(1/2) / variance for the features. The residuals are formed at m: in float32 the other form,
+// y'y - m'Phi'y, cancels.
 template <class T>
 class CollapsedTarget {
 public:
@@ -86,7 +87,7 @@ public:
         const bool hidden_done = data_->n_tiles == 1;
         team_.sum(
             totals_,
-            // A thread that had no slab above has not seen theta yet.
+            // A thread that summed no slab above has not read theta yet.
             [&](TilePass<T>& pass) {
                 hidden_done ? pass.set_output_theta(theta_.data()) : pass.set_theta(theta_.data());
             },
@@ -139,7 +140,7 @@ private:
         return variance_[static_cast<std::size_t>(plan_->layers.back().rows[static_cast<std::size_t>(row)])];
     }
 
-    // The conditional law, its mean into theta_, and -|alpha|^2 / 2 - log|M| / 2.
+    // Computes the conditional law, writes its mean to theta_ and returns -|alpha|^2 / 2 - log|M| / 2.
     double condition(const Moments& moments, Kept& kept) {
         const std::int64_t n_features = collapse_->n_features();
         double result = 0.0;
@@ -216,7 +217,7 @@ private:
         }
     }
 
-    // A group's workspace.
+    // Workspace of one group.
     struct GroupWork {
         BlockedMatrix matrix;            // M, its factor, M^-1
         AlignedArray<double> deviation;  // (p,) S^(1/2)

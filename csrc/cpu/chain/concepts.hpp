@@ -1,4 +1,4 @@
-// What a chain is made of: the members that it calls of a target and of a transition.
+// The two parts of a chain, target and transition, as concepts: a missing member fails where the chain is instantiated.
 #pragma once
 
 #include <concepts>
@@ -11,9 +11,9 @@
 
 namespace patrac::PATRAC_LEVEL {
 
-// What a chain samples: log-likelihood l and its gradient g at a point. A target serves one thread at a time.
+// What a chain samples: log-likelihood l and its gradient g at a point. One thread uses a target at a time.
 //   Kept                      what it keeps with a point beside l and g
-//   side_by_side              chains that one thread had better step in turn
+//   side_by_side              number of chains that one thread should step in turn
 //   evaluate(state, gradient) l and, if asked, g of state.theta
 //   make_kept()               room for what it keeps
 //   dim(), full_dim()         of the chain and of a kept draw
@@ -22,8 +22,8 @@ namespace patrac::PATRAC_LEVEL {
 //   prior_variance(given)     of the chain's coordinates, (dim,), `given` being theta's
 //   complete(state, w, theta) writes a kept draw, (full_dim,), and returns its log-likelihood
 //   set_variance(state, ..)   another noise variance, with what it changes of the state
-// A transition written for one target may do without evaluate(), which then serves those who read l alone
-// (Transition::finds_log_likelihood): cpu/chain/diagonal_crank_nicolson.hpp.
+// A transition written for one target may not need evaluate(); the chain then calls it only where it reads l
+// (Transition::finds_log_likelihood), see cpu/chain/diagonal_crank_nicolson.hpp.
 template <class X, class T>
 concept Target = requires(X target, const X given, State<T, typename X::Kept> state, const T* w, T* theta,
                           const double* prior_variance, double variance, bool gradient) {

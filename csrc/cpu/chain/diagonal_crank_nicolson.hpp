@@ -25,7 +25,7 @@ class DiagonalCrankNicolson {
 public:
     static constexpr bool finds_log_likelihood = false;
 
-    // Whether it is this kernel, which has no use for a gradient of its own.
+    // Whether this transition implements the run's kernel: pCN or pCNL without persistence.
     static bool serves(const RunConfig& config) {
         return (config.kernel == KernelKind::pcn || config.kernel == KernelKind::pcnl) && config.persistence == 0.0;
     }
@@ -84,8 +84,8 @@ private:
     using V = Vec<T>;
     using D = Vec<double>;
 
-    // The part of E of coordinates i.., as many as `x` has: in float64, being part of a difference of large numbers. An
-    // entry that is not finite leaves its mark, infinity or NaN from infinity times zero.
+    // The terms of E for the coordinates in `x`, from i on, in float64: the ratio is a difference of large numbers. An
+    // entry that is not finite makes the sum infinite or NaN.
     PATRAC_FN D energy_of(V x, std::int64_t i) const {
         D sum = {};
         unrolled<wide_parts<T>>([&](auto part) __attribute__((always_inline)) {
@@ -96,7 +96,7 @@ private:
         return sum;
     }
 
-    // Takes up the target's variance and the step size.
+    // Recomputes the coefficients for the target's variance and the step size.
     [[gnu::noinline]] void follow(const State<T, Nothing>& current, const DiagonalTarget<T>& target) {
         scale_ = target.scale();
         const D s = broadcast<D>(shrink_), scale = broadcast<D>(scale_), one = broadcast<D>(1.0),
@@ -118,7 +118,7 @@ private:
     std::int64_t dim_;   // K
     std::int64_t size_;  // of the arrays, whole vectors: noise_ and push_ are zero beyond K, so v stays zero there
     double step_size_ = 0.0;
-    double scale_ = std::numeric_limits<double>::quiet_NaN();  // the target's, that the coefficients are for
+    double scale_ = std::numeric_limits<double>::quiet_NaN();  // scale of the target at which the coefficients hold
     double shrink_ = 0.0, half_ratio_ = 0.0;                   // s, r/2
     AlignedArray<T> push_, pull_, noise_;                      // s a, -s (1 + b), (s (2 - s))^(1/2)
     AlignedArray<double> linear_, square_;                     // E = sum_i x (square x + linear)

@@ -1,4 +1,4 @@
-// Independent draws from a target that can be drawn from: no chain.
+// Independent draws from a target whose distribution is known: no Markov chain is needed.
 #pragma once
 
 #include <cstdint>

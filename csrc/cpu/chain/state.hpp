@@ -1,4 +1,4 @@
-// A chain's state, and what a transition reports of itself.
+// The state of a chain, and the outcome of a transition.
 #pragma once
 
 #include <cmath>
@@ -10,10 +10,10 @@
 
 namespace patrac::PATRAC_LEVEL {
 
-// What a target without more to remember keeps with a point.
+// For targets that keep nothing else with a point.
 struct Nothing {};
 
-// A point with what the next step needs of it. `Kept` is the target's own.
+// A point with what the next step needs; the target chooses `Kept`.
 template <class T, class Kept>
 struct State {
     AlignedArray<T> theta;     // (K,)
@@ -27,18 +27,18 @@ struct State {
 template <class T, class Target>
 using StateOf = State<T, typename Target::Kept>;
 
-// What a step leaves behind: when it moved, the new point in `proposed`, which then takes the place of `current`.
+// The outcome of a step. If it moved, the new point is in `proposed`, which then becomes the current state.
 struct Outcome {
     bool moved;
     bool finite;                  // of the proposal
-    double log_acceptance;        // its exponential, at most 1, is what the adaptation of the step size looks at
-    std::int64_t rejections = 0;  // points evaluated and left behind
+    double log_acceptance;        // the adaptation of the step size uses its exponential, capped at 1
+    std::int64_t rejections = 0;  // points evaluated and rejected
 };
 
 // The sums below are in float64 over whole vectors: the arrays end in zeros (AlignedArray).
 
-// False if an entry is infinite or NaN. An infinite weight into a saturated activation leaves l and g finite, so they
-// do not show it.
+// False if an entry is infinite or NaN. An infinite weight into a saturated activation leaves l and g finite, so
+// their values alone do not reveal it.
 template <class T>
 bool all_finite(const AlignedArray<T>& x) {
     Vec<double> sum = {};

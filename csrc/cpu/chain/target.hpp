@@ -13,7 +13,7 @@
 
 namespace patrac::PATRAC_LEVEL {
 
-// The parts of a target whose draws are its states.
+// Base of targets whose states are complete draws.
 template <class T>
 class PlainTarget {
 public:
@@ -35,7 +35,7 @@ public:
     }
 
 protected:
-    // l and g of the state go with 1 / variance, up to l's constant.
+    // Rescales l and g of the state: both are proportional to 1 / variance, up to the constant of l.
     void rescale(State<T, Kept>& state, double variance) {
         state.log_likelihood = terms_.rescaled(state.log_likelihood, variance_, variance);
         const Vec<double> factor = broadcast<Vec<double>>(variance_ / variance);
@@ -75,7 +75,7 @@ private:
 };
 
 // A Gaussian likelihood of the last layer alone (docs/method.md, section 6): l(x) = constant + slope . x - x' B x / 2,
-// each of the three going with the noise variance as PlainTarget's l does.
+// each term of which scales with the noise variance as PlainTarget's l does.
 template <class T>
 class FormTarget : public PlainTarget<T> {
 public:
@@ -112,7 +112,7 @@ protected:
     }
 
     double form_variance_, form_constant_;  // the noise variance that slope and B are for, and l at zero there
-    double constant_, scale_ = 1.0;         // at the variance of now
+    double constant_, scale_ = 1.0;         // at the current variance
     AlignedArray<double> slope_;
 };
 
@@ -151,11 +151,11 @@ public:
     const AlignedArray<double>& slope() const { return this->slope_; }
     const AlignedArray<double>& curvature() const { return curvature_; }
 
-    // theta = to_theta z, in the chain's type: a few dozen terms to a sum, and no acceptance ratio rests on it.
+    // theta = to_theta z, in the chain's type: each sum has a few dozen terms, and no acceptance ratio depends on it.
     double complete(const State<T, Nothing>& state, const T*, T* theta) {
         using V = Vec<T>;
         for (std::int64_t i = 0; i < row_; i += stripe) {
-            // Sums of every fourth coordinate side by side: one alone would wait for itself.
+            // Four independent partial sums: a single one would be a chain of dependent operations.
             V sum[streams][columns] = {};
             for (std::int64_t j = 0; j < this->dim_; j += streams)
                 for (int t = 0; t < streams; ++t) {

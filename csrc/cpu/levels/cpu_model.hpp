@@ -52,7 +52,7 @@ public:
             T* const g = gradient ? gradient + b * plan_.dim : nullptr;
             log_likelihood[b] = evaluator.evaluate(theta + b * plan_.dim, terms_, g);
         };
-        // Threads for one evaluation cost about a slab each to start: every one gets several.
+        // Starting a thread costs about as much as a slab, so each thread gets several.
         if (const std::int64_t team = std::min(threads, data_.n_slabs / 4); batch == 1 && team > 1) {
             Evaluator<T> evaluator(plan_, data_, team);
             return evaluate_one(evaluator, 0);
@@ -140,7 +140,7 @@ private:
                 evaluator_ = std::move(model.pool_.back());
                 model.pool_.pop_back();
             } else {
-                model.pool_.reserve(++model.evaluators_);  // so that giving it back cannot throw
+                model.pool_.reserve(++model.evaluators_);  // so that returning it cannot throw
                 evaluator_ = std::make_unique<Evaluator<T>>(model.plan_, model.data_, 1);
             }
         }

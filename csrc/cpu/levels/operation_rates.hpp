@@ -1,4 +1,4 @@
-// The operations that a floor counts, repeated for as long as a caller wants to time them.
+// The operations that the benchmarks' floor counts, repeated so that a caller can time them.
 #pragma once
 
 #include <cstdint>

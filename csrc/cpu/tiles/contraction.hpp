@@ -28,8 +28,8 @@ inline constexpr int registers = 32;
 inline constexpr int registers = 16;
 #endif
 
-// Most vectors of rows in a block of N nodes: the accumulators, one vector of each row block and one weight fill the
-// registers.
+// The largest number of vectors of rows in a block of N nodes: accumulators, one vector of each row block and one
+// weight fill the registers.
 template <int N>
 inline constexpr int max_vectors = std::min(8, (registers - 1) / (N + 1));
 
@@ -45,15 +45,15 @@ struct Contraction {
     T* out;
     std::int64_t stride;     // of out
     std::int64_t n_vectors;  // of rows
-    // Whether the last of them need be right in its lower half alone (has_halves): the upper half may then be left as
-    // it was, so nobody may sum it over lanes.
+    // Whether only the lower half of the last vector must be correct (has_halves): the upper half may then hold old
+    // values and must not be summed over lanes.
     bool ends_in_half = false;
 };
 
 // Every contraction computes out[o][r] = value(result(o, r, start(o, r) + sum_s w[o][s] source[s][r])). `Ends` is
 //   at(o)                what belongs to node o, with start(row) and result(row, sum)
-// and `Finish` the last step, elementwise and dear, in a loop of its own so that the blocks are compiled once for all
-// activations:
+// and `Finish` the last step, expensive and elementwise, in a loop of its own so that the blocks are compiled once for
+// all activations:
 //   acts                 whether there is one
 //   keep(node, row, z)   stores what else is wanted of z, a vector or a half one
 //   value(z)             what takes the place of z
@@ -144,7 +144,7 @@ PATRAC_FN void finish_nodes(const Contraction<T>& c, std::int64_t first, const F
             });
 }
 
-// What four nodes at a time leave over is not worth code of its own for half vectors.
+// The nodes that remain after groups of four do not justify specialised code for half vectors.
 template <class T, int N>
 PATRAC_FN bool ends_in_half(const Contraction<T>& c) {
     return has_halves<T> && N == 4 && c.ends_in_half;
@@ -171,8 +171,7 @@ void contract_nodes(const Contraction<T>& c, std::int64_t node, const Ends& ends
     }
 }
 
-// Up to this many sources are read anew for every node: a block's accumulators would not repay what they cost to set
-// up.
+// Up to this many sources, each node reads them again: setting up a block's accumulators would cost more than it saves.
 inline constexpr int few_sources = 8;
 
 // The whole contraction from S sources.

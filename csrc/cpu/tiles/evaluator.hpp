@@ -28,7 +28,7 @@ public:
         has_theta_.resize(static_cast<std::size_t>(members));
     }
 
-    // How many sums sum() needs: alone, a thread adds each slab to the first as soon as it is summed.
+    // Number of sums that sum() needs: a single thread adds each slab to the first sum as soon as it is computed.
     std::int64_t n_sums() const { return team_ ? data_->n_slabs : std::min<std::int64_t>(2, data_->n_slabs); }
 
     // Leaves the sum over the data in sums.front(). prepare(pass) is called once for each workspace,
@@ -71,7 +71,7 @@ public:
     Evaluator(const Plan& plan, const PackedData<T>& data, std::int64_t threads)
         : plan_(&plan), data_(&data), team_(plan, data, threads) {
         for (std::int64_t s = 0; s < team_.n_sums(); ++s) totals_.emplace_back(plan);
-        // Where there is enough work for several threads, a pass that shares it out.
+        // Only where all rows are one slab: with more, threads share the general pass.
         if (data.n_slabs == 1 && NarrowPass<T>::serves(plan)) narrow_ = std::make_unique<NarrowPass<T>>(plan, data);
     }
 

@@ -1,5 +1,5 @@
-// Half a vector at the level of 64 bytes: what a row of values ends with takes half the time if it fits in one, on
-// processors that work on 64 bytes in two halves (docs/performance.md). Elsewhere it is the same as a whole one.
+// Half-width vectors for row remainders: on processors that execute 64-byte operations in two halves, a tail of at most
+// 32 bytes costs half of one (docs/performance.md). At other levels a half vector is a whole one.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace patrac::PATRAC_LEVEL {
 
 #if defined(__AVX512F__) && PATRAC_VECTOR_BYTES == 64
-// In float64 rows end in less, so that code of its own is not worth while.
+// Tails in float64 are shorter and do not justify specialised code.
 template <class T>
 inline constexpr bool has_halves = is_float_v<T>;
 
@@ -50,7 +50,7 @@ template <class T>
 using HalfVec = Vec<T>;
 #endif
 
-// Whether what `count` values have beyond whole vectors fits in half a one.
+// Whether the values beyond the last whole vector of `count` fit in half a vector.
 template <class T>
 bool rest_fits_half(std::int64_t count) {
     const std::int64_t rest = count % lanes_v<Vec<T>>;

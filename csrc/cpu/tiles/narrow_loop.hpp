@@ -73,9 +73,9 @@ public:
     std::int64_t kept() const { return 2 * n_hidden_ * W + 1; }
 
     // The log-likelihood of a tile, without its constant, and, unless `sums` is null, the vectors (K,) whose sums over
-    // lanes are its gradient. kept (n_vectors, kept()) vectors. Layer by layer: in one layer several vectors of rows
-    // are on their way at once, while through all layers one is a chain of dependent operations longer than the
-    // processor looks ahead.
+    // lanes are its gradient. kept (n_vectors, kept()) vectors. Layer by layer: within a layer the
+    // processor overlaps several vectors of rows, while one vector through all layers is a chain of dependent
+    // operations longer than its reorder window.
     double evaluate(const NarrowTile<T>& tile, const T* theta, T precision, T* kept, V* sums) const {
         const T* bias = theta + W * n_inputs_;
         first_layer(tile, theta, bias, kept);

@@ -1,8 +1,8 @@
-// A network of a few nodes a layer, all of it Bayesian, without what a layer of any width needs.
+// Specialised pass for small, fully Bayesian networks whose width is a compile-time constant.
 //
-// Where a layer is a few vectors of work, half the time of the general pass (tile_pass.hpp) is set-up from layer to
-// layer. Here the width is known to the compiler, and theta is read and the gradient written where they are: the order
-// of both is that of the layers. What runs is defined in narrow_pass-inl.hpp.
+// Where a layer is a few vectors of work, the general pass (tile_pass.hpp) spends half its time on set-up between
+// layers. Here the compiler knows the width, and theta and the gradient are used in place: both are in layer order.
+// What runs is defined in narrow_pass-inl.hpp.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 
 namespace patrac::PATRAC_LEVEL {
 
-// Nodes in each hidden layer, at most.
+// Largest number of nodes in a hidden layer.
 inline constexpr int widest_narrow = 5;
 
-// Log-likelihood and gradient over all tiles of a model that serves() allows.
+// Log-likelihood and gradient over all tiles of a model that supports() allows.
 template <class T>
 class NarrowPass {
 public:

@@ -43,8 +43,8 @@ PATRAC_FN Four<T> four_sums(V a, V b, V c, V d) {
     }
 }
 
-// Where a block of sums goes: entry (i, j) at total[i * row_step + j * column_step], added to what is there or, when
-// `first`, in its place.
+// Destination of a block of sums: entry (i, j) at total[i * row_step + j * column_step], added to its value or, when
+// `first`, replacing it.
 struct OuterTarget {
     double* total;
     std::int64_t row_step, column_step;
@@ -118,7 +118,7 @@ void outer_block(const T* const* rows, const T* const* columns, std::int64_t n_r
 template <class T>
 void accumulate_outer(const T* const* rows, std::int64_t n_rows, const T* const* columns, std::int64_t n_columns,
                       std::int64_t tile_rows, const OuterTarget& target) {
-    // The shorter side, and what four columns at a time leave over, run along the rows of a block.
+    // The shorter side, and the columns that remain after groups of four, run along the rows of a block.
     if (n_columns < 4 && n_rows > n_columns)
         return accumulate_outer(columns, n_columns, rows, n_rows, tile_rows, target.transposed());
     if (const std::int64_t left = n_columns % 4; left > 0 && n_rows > 3) {

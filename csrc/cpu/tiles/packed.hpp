@@ -1,4 +1,4 @@
-// Packed data: what the engine reads of the rows, cut into tiles that are each one contiguous stretch of memory.
+// Packed data: the rows as the engine reads them, cut into tiles, each one contiguous range of memory.
 #pragma once
 
 #include <algorithm>
@@ -25,13 +25,13 @@ struct PackedData {
     std::int64_t n_rows;
     std::int64_t n_tiles;
     std::int64_t lanes;
-    std::int64_t n_slabs;  // stretches of tiles that are summed apart, see Evaluator
+    std::int64_t n_slabs;  // ranges of tiles that are summed separately, see Evaluator
     AlignedArray<T> values;
     // Inputs that stay where the caller has them, null where the tiles hold them: column j at inputs[j * input_step].
     const T* inputs = nullptr;
     std::int64_t input_step = 0;
     std::shared_ptr<const void> owner;
-    AlignedArray<T> last_inputs;  // the last tile's, whose whole vectors would end beyond the caller's array
+    AlignedArray<T> last_inputs;  // a copy for the last tile, whose whole vectors would end beyond the caller's array
 
     PackedData(const Plan& plan, const TileLayout& tile_layout, std::int64_t rows, std::int64_t lane_count)
         : layout(tile_layout),
@@ -41,7 +41,7 @@ struct PackedData {
           n_slabs(slabs(plan, rows, n_tiles)),
           values(n_tiles * layout.size) {}
 
-    // Whether a model can read the inputs where they are: all of them, as they are, with rows side by side.
+    // Whether a model can read the inputs in place: all are constant sources, and rows are adjacent in memory.
     static bool can_stay(const Plan& plan, const DataView<T>& data) {
         return data.owner && data.row_step == 1 && plan.layers.front().n_constant() == plan.n_inputs;
     }
@@ -60,8 +60,8 @@ struct PackedData {
     std::int64_t slab_start(std::int64_t s) const { return s * n_tiles / n_slabs; }
 
 private:
-    // A matter of the model and the data alone, so that sums do not depend on the threads that share them. A slab is
-    // worth about 50 microseconds of one core, a hundred times what it takes to hand it to a thread that waits.
+    // Depends on the model and the data alone, so that sums do not depend on the number of threads. A slab takes about
+    // 50 microseconds of one core, a hundred times the cost of handing it to a waiting thread.
     static std::int64_t slabs(const Plan& plan, std::int64_t n_rows, std::int64_t n_tiles) {
         constexpr std::int64_t most = 16, multiply_adds = 1'000'000;
         std::int64_t each_row = 1;

@@ -1,6 +1,6 @@
 // The outer product of two wide sides, summed over a tile's rows. One side is transposed first: lanes then run over it,
-// every row is one step of a sum, and nothing is summed over lanes at the end (outer_product.hpp), which 100 rows do
-// not repay.
+// every row is one step of a sum, and no sum over lanes is needed at the end (outer_product.hpp), whose cost 100 rows
+// would not amortise.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace patrac::PATRAC_LEVEL {
 
-// Both sides have at least so many values. Fewer leave too many lanes empty.
+// The least number of values on either side: fewer leave too many lanes empty.
 inline constexpr std::int64_t least_wide = 16;
 
 // In every 16 bytes, chunks of `Grain` lanes of a and of b in turn, from the lower or the upper half of both: one
@@ -62,7 +62,7 @@ public:
     }
 
     // target(i, j) += sum_r row[i][r] * column[j][r], as accumulate_outer(), where one of the target's steps is 1. The
-    // shorter side, which reserve() has heard of, is transposed.
+    // shorter side, for which reserve() made room, is transposed.
     void accumulate(const T* const* rows, std::int64_t n_rows, const T* const* columns, std::int64_t n_columns,
                     std::int64_t tile_rows, const OuterTarget& target) {
         if (n_rows < n_columns) return accumulate(columns, n_columns, rows, n_rows, tile_rows, target.transposed());
@@ -108,7 +108,7 @@ private:
         for (std::int64_t first = 0; first < n_values; first += lanes) {
             const T* value[lanes];
             unrolled<lanes>([&](int s) __attribute__((always_inline)) {
-                value[s] = first + s < n_values ? values[first + s] : values[first];  // read by nobody
+                value[s] = first + s < n_values ? values[first + s] : values[first];  // not read
             });
             for (std::int64_t r = 0; r < tile_rows; r += rows) {
                 H x[rows];
