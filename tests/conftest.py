@@ -13,6 +13,12 @@ from patrac_native.sampling import sampler as sampling
 DEVICES = ("emulated:1", "emulated:4", "cuda")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Move modules with slow tests to the front, so that workers side by side do not wait for one of them at the end."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture(params=DEVICES)
 def device(request: pytest.FixtureRequest) -> str:
     """Each device in turn; "cuda" is skipped, with the reason, where it cannot be used."""

@@ -131,6 +131,14 @@ def test_versions_agree() -> None:
     assert pn.build_info()["patrac_native"] == pn.__version__
 
 
+def test_pre_commit_runs_the_pinned_versions() -> None:
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    pinned = dict(line.split("==") for line in lines)
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text()
+    found = dict(re.findall(r"(ruff|clang-format|codespell)(?:-pre-commit)?\n +rev: v(\S+)", hooks))
+    assert found == {name: pinned[name] for name in ("ruff", "clang-format", "codespell")}
+
+
 def test_build_info_names_compiler_flags_levels_and_cuda() -> None:
     info = pn.build_info()
     assert "-O3" in info["flags"] and "-ffp-contract=off" in info["flags"]
