@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <iterator>
 
+#include "shared/host_device.hpp"
 #include "shared/names.hpp"
 
 namespace patrac {
@@ -16,5 +17,17 @@ inline constexpr Named<KernelKind> kernels[] = {
     {KernelKind::exact, "exact"},
 };
 static_assert(in_order(kernels) && is_whole<KernelKind, std::size(kernels)>);
+
+// Whether a step reads the gradient of the log-likelihood.
+PATRAC_HOST_DEVICE constexpr bool uses_gradient(KernelKind kernel) {
+    switch (kernel) {
+        case KernelKind::pcnl:
+        case KernelKind::mgrad: return true;
+        case KernelKind::pcn:
+        case KernelKind::elliptical_slice:
+        case KernelKind::exact: return false;
+    }
+    __builtin_unreachable();
+}
 
 }  // namespace patrac

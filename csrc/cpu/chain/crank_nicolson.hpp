@@ -33,7 +33,7 @@ public:
           pull_(kept_.size()),
           push_(kept_.size()) {}
 
-    bool uses_gradient() const { return kernel_ != KernelKind::pcn; }
+    bool uses_gradient() const { return patrac::uses_gradient(kernel_); }
 
     // beta of pCN, delta of the others.
     void set_step_size(double step_size) {

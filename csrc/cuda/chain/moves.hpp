@@ -81,7 +81,7 @@ struct ChainMoves {
           variance(of.plan.prior_variance + set * of.plan.prior_step) {}
 
     PATRAC_DEVICE bool persists() const { return launch.persistence > 0.0; }
-    PATRAC_DEVICE bool uses_gradient() const { return launch.kernel != KernelKind::pcn; }
+    PATRAC_DEVICE bool uses_gradient() const { return patrac::uses_gradient(launch.kernel); }
     PATRAC_DEVICE MoveCoefficients<T> coefficients(int k, double step_size) const {
         return {launch.kernel, static_cast<T>(step_size), variance[k], static_cast<T>(launch.persistence)};
     }

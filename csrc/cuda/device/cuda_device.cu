@@ -1,4 +1,4 @@
-// The CUDA device: memory, streams, and one kernel for each kind of launch.
+// The CUDA device: memory, streams, and launches.
 #define PATRAC_LEVEL cuda
 #define PATRAC_VECTOR_BYTES 16
 #include <cuda_runtime.h>
@@ -20,24 +20,6 @@ namespace patrac {
 namespace cuda {
 namespace {
 
-// Launches hold plans of up to 16 layers: large, but well below the 4 KB of kernel arguments.
-static_assert(sizeof(ChainLaunch<float>) <= 4096);
-
-extern __shared__ __align__(16) double shared_memory[];
-
-// The workspace in shared memory and the one in the device's are compiled apart, so that each is addressed as what it
-// is.
-template <class T, class Zeta, template <class, class> class Target>
-__global__ void __launch_bounds__(256, 2) run_in_shared_memory(const __grid_constant__ ChainLaunch<T> work) {
-    ChainBlock<T, Zeta, Target>(ThreadBlock(), work, static_cast<int>(blockIdx.x), reinterpret_cast<T*>(shared_memory))
-        .run();
-}
-template <class T, class Zeta, template <class, class> class Target>
-__global__ void __launch_bounds__(256, 2) run_in_device_memory(const __grid_constant__ ChainLaunch<T> work) {
-    ChainBlock<T, Zeta, Target>(ThreadBlock(), work, static_cast<int>(blockIdx.x),
-                                work.workspace + static_cast<std::int64_t>(blockIdx.x) * work.layout.size)
-        .run();
-}
 template <class T>
 __global__ void write_normals_of(const NormalsLaunch<T> work) {
     write_normals(ThreadBlock(), work.key, work.purpose, work.step, static_cast<int>(work.count), work.out);
@@ -151,16 +133,10 @@ public:
     }
     void wait() override { check(cudaStreamSynchronize(compute_), "a kernel"); }
 
-    void launch(const ChainLaunch<float>& work, int blocks, int threads) override { run(work, blocks, threads); }
-    void launch(const ChainLaunch<double>& work, int blocks, int threads) override { run(work, blocks, threads); }
-    void launch(const SlabLaunch<float>& work, int chains, int threads) override {
-        const ChosenDevice chosen(index_);
-        slab_steps_.launch(work, chains, threads, shared_limit(), compute_);
-    }
-    void launch(const SlabLaunch<double>& work, int chains, int threads) override {
-        const ChosenDevice chosen(index_);
-        slab_steps_.launch(work, chains, threads, shared_limit(), compute_);
-    }
+    void launch(const ChainLaunch<float>& work, int chains, int threads) override { run(work, chains, threads); }
+    void launch(const ChainLaunch<double>& work, int chains, int threads) override { run(work, chains, threads); }
+    void launch(const SlabLaunch<float>& work, int chains, int threads) override { run(work, chains, threads); }
+    void launch(const SlabLaunch<double>& work, int chains, int threads) override { run(work, chains, threads); }
     void launch(const NormalsLaunch<float>& work, int, int threads) override { write(work, threads); }
     void launch(const NormalsLaunch<double>& work, int, int threads) override { write(work, threads); }
     void launch(const SetupWork& work) override {
@@ -176,36 +152,19 @@ public:
     }
 
 private:
-    int shared_limit() const { return static_cast<int>(properties_.sharedMemPerBlockOptin); }
+    CudaLauncher launcher() { return {compute_, static_cast<int>(properties_.sharedMemPerBlockOptin), graph_}; }
 
     template <class T>
-    void run(const ChainLaunch<T>& work, int blocks, int threads) {
+    void run(const ChainLaunch<T>& work, int chains, int threads) {
         const ChosenDevice chosen(index_);
-        const bool tanh = work.plan.activation == Activation::tanh;
-        if (work.collapse.n_groups > 0)
-            tanh ? run_with<TanhActivation, CollapsedTarget>(work, blocks, threads)
-                 : run_with<AnyActivation, CollapsedTarget>(work, blocks, threads);
-        else
-            tanh ? run_with<TanhActivation, PlainTarget>(work, blocks, threads)
-                 : run_with<AnyActivation, PlainTarget>(work, blocks, threads);
+        CudaLauncher own = launcher();
+        launch_chains(work, chains, threads, own);
     }
-    template <class Zeta, template <class, class> class Target, class T>
-    void run_with(const ChainLaunch<T>& work, int blocks, int threads) {
-        if (work.workspace) {
-            run_in_device_memory<T, Zeta, Target><<<blocks, threads, 0, compute_>>>(work);
-        } else {
-            const int bytes = work.layout.size * static_cast<int>(sizeof(T));
-            // The limit belongs to the kernel: always the device's, since another model's launch may be on its way.
-            check(cudaFuncSetAttribute(run_in_shared_memory<T, Zeta, Target>,
-                                       cudaFuncAttributeMaxDynamicSharedMemorySize, shared_limit()),
-                  "asking for shared memory");
-            // As many chains on a multiprocessor as its memory holds.
-            check(cudaFuncSetAttribute(run_in_shared_memory<T, Zeta, Target>,
-                                       cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared),
-                  "asking for shared memory");
-            run_in_shared_memory<T, Zeta, Target><<<blocks, threads, static_cast<std::size_t>(bytes), compute_>>>(work);
-        }
-        check(cudaGetLastError(), "launching a kernel");
+    template <class T>
+    void run(const SlabLaunch<T>& work, int chains, int threads) {
+        const ChosenDevice chosen(index_);
+        CudaLauncher own = launcher();
+        launch_slab_steps(work, chains, threads, own);
     }
     template <class T>
     void write(const NormalsLaunch<T>& work, int threads) {
@@ -217,7 +176,7 @@ private:
     int index_;
     cudaDeviceProp properties_{};
     cudaStream_t compute_ = nullptr, copies_ = nullptr;
-    SlabSteps slab_steps_;
+    CudaGraph graph_;  // of the last steps, which may still run
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "cuda/device/emulated.hpp"
+#include "cuda/device/launch_order.hpp"
 #include "cuda/run/resident_inputs.hpp"
 #include "cuda/run/resident_model.hpp"
 
@@ -43,10 +44,10 @@ public:
     }
     void wait() override {}
 
-    void launch(const ChainLaunch<float>& work, int blocks, int) override { run_chains(work, blocks); }
-    void launch(const ChainLaunch<double>& work, int blocks, int) override { run_chains(work, blocks); }
-    void launch(const SlabLaunch<float>& work, int chains, int) override { run_steps(work, chains); }
-    void launch(const SlabLaunch<double>& work, int chains, int) override { run_steps(work, chains); }
+    void launch(const ChainLaunch<float>& work, int chains, int) override { run(work, chains); }
+    void launch(const ChainLaunch<double>& work, int chains, int) override { run(work, chains); }
+    void launch(const SlabLaunch<float>& work, int chains, int) override { run(work, chains); }
+    void launch(const SlabLaunch<double>& work, int chains, int) override { run(work, chains); }
     void launch(const NormalsLaunch<float>& work, int, int) override { run_normals(work); }
     void launch(const NormalsLaunch<double>& work, int, int) override { run_normals(work); }
     void launch(const SetupWork& work) override {
@@ -75,85 +76,46 @@ private:
         for (std::thread& helper : helpers) helper.join();
     }
 
-    template <class T>
-    void run_chains(const ChainLaunch<T>& work, int blocks) {
-        for (int chain = 0; chain < blocks; ++chain) {
-            DeviceArray<T> shared(*this, work.workspace ? 0 : work.layout.size);
-            // What is in shared memory before must not matter.
-            std::fill_n(shared.data(), shared.size(), std::numeric_limits<T>::quiet_NaN());
-            T* const workspace =
-                work.workspace ? work.workspace + std::int64_t{chain} * work.layout.size : shared.data();
-            run_block([&](const ThreadBlock& block) {
-                const bool tanh = work.plan.activation == Activation::tanh;
-                if (work.collapse.n_groups > 0)
-                    tanh ? ChainBlock<T, TanhActivation, CollapsedTarget>(block, work, chain, workspace).run()
-                         : ChainBlock<T, AnyActivation, CollapsedTarget>(block, work, chain, workspace).run();
-                else
-                    tanh ? ChainBlock<T, TanhActivation, PlainTarget>(block, work, chain, workspace).run()
-                         : ChainBlock<T, AnyActivation, PlainTarget>(block, work, chain, workspace).run();
-            });
+    // Runs the blocks of a launch one after the other.
+    class Launcher {
+    public:
+        explicit Launcher(EmulatedDevice& device) : device_(device) {}
+
+        int warps(int) const { return device_.threads_; }  // one host thread plays a warp, see warp_size
+
+        template <class Stage, class Work>
+        void launch(const Stage& stage, const Work& work, LaunchGrid grid, int, std::int64_t shared_bytes) {
+            for (int z = 0; z < grid.z; ++z)
+                for (int y = 0; y < grid.y; ++y)
+                    for (int x = 0; x < grid.x; ++x) {
+                        DeviceArray<std::uint8_t> shared(device_, shared_bytes);
+                        // What is in shared memory before must not matter: all bits set are NaN.
+                        std::fill_n(shared.data(), shared_bytes, std::uint8_t{0xff});
+                        device_.run_block([&](const ThreadBlock& block) {
+                            stage.run(block, work, LaunchGrid{x, y, z}, shared.data());
+                        });
+                    }
         }
-    }
 
-    // The launches of slab_steps.cu, one block after the other.
-    template <class T>
-    void run_steps(const SlabLaunch<T>& work, int chains) {
-        for (int chain = 0; chain < chains; ++chain) {
-            const auto advance_all = [&](bool takes, bool proposes) {
-                for (int part = 0; part < work.advance_blocks; ++part)
-                    run_block([&](const ThreadBlock& block) { advance(block, work, chain, part, takes, proposes); });
-            };
-            std::vector<double> sums(reduce_items + reduction_values);
-            for (std::int64_t step = 0; step < work.steps; ++step) {
-                advance_all(step > 0, true);
-                if constexpr (std::is_same_v<T, float>)
-                    if (work.first_layer) run_wide(work, chain, true);
-                for (int slab = 0; slab < work.n_slabs; ++slab) run_slab(work, chain, slab);
-                if constexpr (std::is_same_v<T, float>)
-                    if (work.first_layer && work.kernel != KernelKind::pcn) run_wide(work, chain, false);
-                for (int part = 0; part < work.reduce_blocks; ++part)
-                    run_block([&](const ThreadBlock& block) { reduce(block, work, chain, part, sums.data()); });
-                run_block([&](const ThreadBlock& block) { decide(block, work, chain, sums.data()); });
-            }
-            advance_all(true, false);
+        template <class F>
+        void repeat(std::int64_t count, const F& f) const {
+            for (std::int64_t i = 0; i < count; ++i) f();
         }
-    }
 
-    void run_wide(const SlabLaunch<float>& work, int chain, bool forward) {
-        work.plan.wide.bytes ? run_wide_with<ByteInputs>(work, chain, forward)
-                             : run_wide_with<FloatInputs>(work, chain, forward);
-    }
-    template <class Inputs>
-    void run_wide_with(const SlabLaunch<float>& work, int chain, bool forward) {
-        alignas(8) std::uint32_t words[wide_words];
-        const int rows_of_block = threads_ * Inputs::tiles * 16;
-        const int end = forward ? work.plan.n_rows : work.plan.wide.features + 1;
-        for (int part = 0; part * rows_of_block < end; ++part)
-            for (int n = 0; n < work.plan.layers[0].n_rows; n += wide_columns)
-                for (int split = 0; split < (forward ? 1 : work.n_splits); ++split)
-                    run_block([&](const ThreadBlock& block) {
-                        forward ? forward_slabs<Inputs>(block, work, chain, part, n, words)
-                                : gradient_slabs<Inputs>(block, work, chain, part, split, n, words);
-                    });
-    }
+    private:
+        EmulatedDevice& device_;
+    };
 
     template <class T>
-    void run_slab(const SlabLaunch<T>& work, int chain, int slab) {
-        DeviceArray<T> shared(*this, work.slab_workspace ? 0 : work.slab.size);
-        std::fill_n(shared.data(), shared.size(), std::numeric_limits<T>::quiet_NaN());
-        T* const workspace = work.slab_workspace
-                                 ? work.slab_workspace + (std::int64_t{chain} * work.n_slabs + slab) * work.slab.size
-                                 : shared.data();
-        run_block([&](const ThreadBlock& block) {
-            const auto evaluate = [&]<class Zeta>() {
-                work.slab.packed < 0 ? evaluate_slab<T, Zeta, false>(block, work, chain, slab, workspace)
-                                     : evaluate_slab<T, Zeta, true>(block, work, chain, slab, workspace);
-            };
-            work.plan.activation == Activation::tanh ? evaluate.template operator()<TanhActivation>()
-                                                     : evaluate.template operator()<AnyActivation>();
-        });
+    void run(const ChainLaunch<T>& work, int chains) {
+        Launcher launcher(*this);
+        launch_chains(work, chains, threads_, launcher);
     }
-
+    template <class T>
+    void run(const SlabLaunch<T>& work, int chains) {
+        Launcher launcher(*this);
+        SlabOrder<T, Launcher>(work, chains, threads_, launcher).run();
+    }
     template <class T>
     void run_normals(const NormalsLaunch<T>& work) {
         run_block([&](const ThreadBlock& block) {

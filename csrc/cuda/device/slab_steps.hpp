@@ -1,26 +1,11 @@
-// Steps of chains whose evaluations blocks share, as launches on a stream (emulated.cpp runs the same, block by block).
+// Steps of chains whose evaluations blocks share, on a stream.
 #pragma once
 
-#include <cuda_runtime.h>
-
-#include "cuda/wide/slabs.hpp"
+#include "cuda/device/cuda_launcher.hpp"
 
 namespace patrac::cuda {
 
-// A batch of steps is recorded once and launched as one graph, since a step may take less than the host needs to launch
-// its kernels.
-class SlabSteps {
-public:
-    SlabSteps() = default;
-    SlabSteps(const SlabSteps&) = delete;
-    SlabSteps& operator=(const SlabSteps&) = delete;
-    ~SlabSteps();
-
-    template <class T>
-    void launch(const SlabLaunch<T>& work, int chains, int threads, int shared_limit, cudaStream_t stream);
-
-private:
-    cudaGraphExec_t graph_ = nullptr;  // of the last launch, which may still run
-};
+template <class T>
+void launch_slab_steps(const SlabLaunch<T>& work, int chains, int threads, CudaLauncher& launcher);
 
 }  // namespace patrac::cuda

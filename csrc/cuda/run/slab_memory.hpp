@@ -47,7 +47,7 @@ public:
         const std::int64_t slabs = n_chains * work_.n_slabs;
         if (!work_.slab.is_shared) workspace_ = DeviceArray<T>(device, slabs * work_.slab.size);
         proposed_gradient_ = DeviceArray<T>(device, n_chains * chains_of.row);
-        slab_gradient_ = DeviceArray<T>(device, chains_of.kernel == KernelKind::pcn ? 1 : slabs * chains_of.row);
+        slab_gradient_ = DeviceArray<T>(device, uses_gradient(chains_of.kernel) ? slabs * chains_of.row : 1);
         slab_log_likelihood_ = DeviceArray<double>(device, slabs);
         ratio_sums_ = DeviceArray<double>(device, n_chains * work_.reduce_blocks * 3);
         states_ = DeviceArray<SlabState>(device, n_chains);
