@@ -1,4 +1,4 @@
-"""A likelihood, activation, kernel or elementary function that is missing somewhere in the core does not compile."""
+"""What is missing somewhere in the core does not compile: a name, an enumerator, a case, a member of a concept."""
 
 from __future__ import annotations
 
@@ -22,11 +22,21 @@ HEADERS = {
 INCLUDED = ("shared/activation.hpp", "shared/likelihood.hpp", "shared/crank_nicolson.hpp")
 
 
-def compile_with(folder: Path, header: str, text: str) -> subprocess.CompletedProcess[str]:
-    """Compile the shared headers, `text` in place of one of them."""
+def compile_source(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """Compile text that may include headers of `folder` and of csrc/."""
     compiler = shutil.which(os.environ.get("CXX", "g++"))
     if compiler is None:
         pytest.skip("no C++ compiler")
+    source = folder / "all.cpp"
+    source.write_text(f"#define PATRAC_LEVEL plain\n#define PATRAC_VECTOR_BYTES 16\n{text}")
+    command = [compiler, "-std=c++20", "-fsyntax-only", "-Wno-psabi", "-Wall", "-Werror=switch"]
+    return subprocess.run(
+        [*command, "-I", str(folder), "-I", str(ROOT), str(source)], capture_output=True, text=True, check=False
+    )
+
+
+def compile_with(folder: Path, header: str, text: str) -> subprocess.CompletedProcess[str]:
+    """Compile the shared headers, `text` in place of one of them."""
     (folder / header).parent.mkdir(parents=True, exist_ok=True)
     (folder / header).write_text(text)
     includes = "".join(f'#include "{name}"\n' for name in INCLUDED)
@@ -39,12 +49,7 @@ def compile_with(folder: Path, header: str, text: str) -> subprocess.CompletedPr
     }
     }
     """
-    source = folder / "all.cpp"
-    source.write_text(f"#define PATRAC_LEVEL plain\n#define PATRAC_VECTOR_BYTES 16\n{includes}{use}")
-    command = [compiler, "-std=c++20", "-fsyntax-only", "-Wno-psabi", "-Wall", "-Werror=switch"]
-    return subprocess.run(
-        [*command, "-I", str(folder), "-I", str(ROOT), str(source)], capture_output=True, text=True, check=False
-    )
+    return compile_source(folder, includes + use)
 
 
 def removals() -> list[tuple[str, str, str]]:
@@ -93,6 +98,51 @@ def test_a_kernel_without_a_move_does_not_compile(tmp_path: Path) -> None:
         changed, count = re.subn(rf"case KernelKind::{kernel}:( return [^;]*;| break;)?", "", text)
         assert count == 1, kernel
         assert compile_with(tmp_path / kernel, header, changed).returncode != 0, kernel
+
+
+# Members of a target and of a transition, one a line: without any of them the concept does not hold.
+TARGET = """
+using Kept = Nothing;
+static constexpr std::int64_t side_by_side = 1;
+void evaluate(State<float, Nothing>&, bool);
+Nothing make_kept() const;
+std::int64_t dim() const;
+std::int64_t full_dim() const;
+std::int64_t output_normals() const;
+GaussianTerms terms() const;
+const double* prior_variance(const double*) const;
+double complete(const State<float, Nothing>&, const float*, float*);
+void set_variance(State<float, Nothing>&, double, bool);
+"""
+TRANSITION = """
+NAME(KernelKind, const double*, std::int64_t, double);
+static constexpr bool finds_log_likelihood = true;
+bool uses_gradient() const;
+void set_step_size(double);
+bool start(State<float, Nothing>&, Whole&, const PhiloxRoundKeys&);
+Outcome step(const State<float, Nothing>&, State<float, Nothing>&, Whole&, StepNoise<float>&, std::int64_t, bool);
+"""
+
+
+def test_a_concept_without_one_of_its_members_does_not_hold(tmp_path: Path) -> None:
+    def struct(name: str, members: list[str]) -> str:
+        return f"struct {name} {{ {' '.join(members).replace('NAME', name)} }};\n"
+
+    def variants(kind: str, members: list[str], concept: str) -> str:
+        text = ""
+        for i in range(len(members)):
+            name = f"{kind}{i}"
+            text += struct(name, members[:i] + members[i + 1 :]) + f"static_assert(!{concept.format(name)});\n"
+        return text
+
+    target, transition = TARGET.strip().splitlines(), TRANSITION.strip().splitlines()
+    body = struct("Whole", target) + struct("Step", transition)
+    body += "static_assert(Target<Whole, float> && Transition<Step, float, Whole>);\n"
+    body += variants("Target", target, "Target<{}, float>")
+    body += variants("Transition", transition, "Transition<{}, float, Whole>")
+    text = f'#include "cpu/chain/concepts.hpp"\nnamespace patrac::plain {{\n{body}}}\n'
+    built = compile_source(tmp_path, text)
+    assert built.returncode == 0, built.stderr
 
 
 def test_an_unknown_name_is_refused() -> None:
