@@ -1,4 +1,4 @@
-"""One column of a table: numbers standardised, categories one-hot, missing values filled or refused."""
+"""The conversion of one column of a table: standardised numbers, one-hot categories, imputed missing values."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from patrac_native.validation.checks import FloatArray
 if TYPE_CHECKING:
     import pandas as pd
 
-# A text column with more different values than this is an identifier or free text, not a category.
-MOST_CATEGORIES = 100
+# A text column with more distinct values than this is taken for an identifier or free text and rejected.
+MAX_CATEGORIES = 100
 
 
 @dataclass(frozen=True)
 class Column:
-    """How one column of the table becomes inputs.
+    """The conversion of one column of the table to inputs.
 
     Attributes
     ----------
     name : str
     categories : list of str, or None
-        One 0/1 input for each; None for a numeric column.
+        The categories, each of which becomes a 0/1 input; None for a numeric column.
     mean, scale : float
-        A numeric column enters as (x - mean) / scale; the training rows' mean and standard deviation.
+        Mean and standard deviation of a numeric column in the training rows; its input is (x - mean) / scale.
     fill : float, str or None
-        What a missing value is replaced by; None refuses missing values.
+        The value that replaces missing values; None if missing values are an error.
     """
 
     name: str
@@ -41,35 +41,41 @@ class Column:
 
     @property
     def is_constant(self) -> bool:
-        """Whether the training rows show one value only, so that there is nothing to learn from it."""
+        """Whether the column has only one value in the training rows, so that it contains no information."""
         return self.scale == 0 if self.categories is None else len(self.categories) < 2
 
 
 def holds_numbers(series: pd.Series) -> bool:
-    """Whether the column holds numbers; Booleans are categories."""
+    """Return whether the column holds numbers; Booleans count as categories."""
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     return bool(is_numeric_dtype(series) and not is_bool_dtype(series))
 
 
 def fit_numeric(series: pd.Series, train: npt.NDArray[Any], impute: str | None) -> Column:
-    """Learn mean, standard deviation and fill of a column of numbers from its training rows."""
+    """Compute mean, standard deviation and imputed value of a numeric column from its training rows."""
     values = numbers(series, f"column {series.name!r}", missing=True)[train]
     known = values[~np.isnan(values)]
     fill = None if impute is None else float(known.mean() if impute == "mean" else np.median(known))
     filled = known if fill is None else np.where(np.isnan(values), fill, values)
-    # Equal numbers have a standard deviation of rounding size, not zero.
+    # Because of rounding, equal numbers can have a standard deviation above zero.
     scale = 0.0 if np.ptp(known) == 0 else float(filled.std())
     return Column(str(series.name), None, float(filled.mean()), scale, fill)
 
 
 def fit_categorical(series: pd.Series, train: npt.NDArray[Any], impute: str | None) -> Column:
-    """Learn the categories of a column from all rows, the fill from its training rows."""
+    """Find the categories of a column in all rows, and the imputed category in its training rows.
+
+    Raises
+    ------
+    ValueError
+        If there are more than `MAX_CATEGORIES` categories.
+    """
     categories = sorted({_category(value) for value in series.dropna().tolist()})
-    if len(categories) > MOST_CATEGORIES:
+    if len(categories) > MAX_CATEGORIES:
         raise ValueError(
             f"column {series.name!r} has {len(categories)} different values, such as {categories[0]!r}, more than the "
-            f"{MOST_CATEGORIES} that are one-hot encoded; drop it (--drop) or group them."
+            f"{MAX_CATEGORIES} that are one-hot encoded; drop it (--drop) or group them."
         )
     present = [_category(value) for value in series.iloc[train].dropna().tolist()]
     if len(set(present)) < 2:
@@ -79,7 +85,7 @@ def fit_categorical(series: pd.Series, train: npt.NDArray[Any], impute: str | No
 
 
 def check_not_numbers(series: pd.Series) -> None:
-    """Raise where a column read as text holds mostly numbers: the rest is more likely an error than a label."""
+    """Raise ValueError if a text column holds mostly numbers, because the other entries are then probably errors."""
     import pandas as pd
 
     known = series.dropna()
@@ -95,7 +101,13 @@ def check_not_numbers(series: pd.Series) -> None:
 
 
 def encode(series: pd.Series, column: Column) -> FloatArray:
-    """Return inputs (n, 1) of a numeric column or (n, categories) of another."""
+    """Return the inputs of a column: float64 of shape (n, 1) if it is numeric, else (n, number of categories).
+
+    Raises
+    ------
+    ValueError
+        If a value is missing and the fit imputed none, is not a number, or is an unknown category.
+    """
     missing = series.isna().to_numpy()
     if missing.any() and column.fill is None:
         raise ValueError(
@@ -121,12 +133,12 @@ def encode(series: pd.Series, column: Column) -> FloatArray:
 
 
 def _category(value: Any) -> str:
-    """Name of a category; codes read as 1 in one file are 1.0 in another that has a gap in the column."""
+    """Return the name of a category; 1.0 becomes "1", because pandas reads codes as floats if one is missing."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def numbers(series: pd.Series, what: str, *, missing: bool = False) -> FloatArray:
-    """Return a column as float64; a value that is no number, missing or infinite raises ValueError with its row."""
+    """Return a column as float64 (n,); raise ValueError if a value is not a finite number or, by default, missing."""
     import pandas as pd
 
     values: FloatArray = pd.to_numeric(series, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)

@@ -1,4 +1,4 @@
-"""Predictions of tabular rows and their scores: intervals of the posterior predictive mixture, in blocks of rows."""
+"""Predictions for the rows of a table, and their scores; rows are processed in slices, which bounds the memory."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from patrac_native.model.likelihoods import Noise, RealLikelihood
 from patrac_native.tabular.preprocessing import Preprocessor
 from patrac_native.validation.checks import FloatArray
 
-# Central intervals of y whose coverage is reported.
+# Probabilities of the central intervals of y whose coverage is reported.
 COVERAGES = (0.5, 0.8, 0.95, 0.99)
-# Newton steps on a quantile of the mixture; each halves the bracket at least, most need five.
+# Maximum number of Newton steps for a quantile of the mixture. Each at least halves the bracket; about five suffice.
 _QUANTILE_STEPS = 60
 
 
 @dataclass(frozen=True)
-class RegressionBlock:
-    """Predictions of a block of rows, in the target's own units, each (rows,).
+class RegressionPredictions:
+    """Predictions for a slice of rows, in the target's own units, each of shape (rows,).
 
-    `mean` and `sd` of y (the noise included), `sd_f` that of the function alone, `lower` and `upper` the central
-    interval of y.
+    `mean` and `sd` are those of y with the noise included, `sd_f` is the standard deviation of the function alone,
+    `lower` and `upper` are the ends of the central interval of y.
     """
 
     rows: slice
@@ -38,8 +38,8 @@ class RegressionBlock:
 
 
 @dataclass(frozen=True)
-class ClassBlock:
-    """Predictions of a block of rows: class probabilities (rows, m); total, aleatoric and epistemic entropy (rows,)."""
+class ClassPredictions:
+    """Predictions for a slice of rows: class probabilities (rows, m) and the three entropies of each row (rows,)."""
 
     rows: slice
     probability: FloatArray
@@ -48,11 +48,17 @@ class ClassBlock:
 
 def predict_regression(
     draws: Draws, preprocessor: Preprocessor, X: FloatArray, coverage: float
-) -> Iterator[RegressionBlock]:
-    """Go through the rows of X (n, d) in blocks; memory stays bounded.
+) -> Iterator[RegressionPredictions]:
+    """Yield predictions for slices of the rows of X (n, d).
 
-    The interval's ends are quantiles of the posterior predictive distribution given the draws, the mixture
-    1/M sum_i p(y | f_i(x)), found to rounding: no noise is drawn, so a row's interval is a function of the row.
+    The ends of the interval are quantiles of the posterior predictive distribution given the M draws, the mixture
+    1/M sum_i p(y | f_i(x)). They are computed to rounding error and no noise is drawn, so the interval of a row does
+    not depend on other rows.
+
+    Raises
+    ------
+    TypeError
+        If the likelihood is not one of real numbers.
     """
     noise = real_likelihood(draws).noise()
     scale = preprocessor.target_scale
@@ -60,7 +66,7 @@ def predict_regression(
     for rows, f in draws.predict_blocks(X):
         flat = f.reshape(-1, f.shape[2]).astype(np.float64)
         sd_f = flat.std(axis=0)
-        yield RegressionBlock(
+        yield RegressionPredictions(
             rows,
             preprocessor.inverse_target(flat.mean(axis=0)),
             np.sqrt(sd_f**2 + noise.variance) * scale,
@@ -70,18 +76,18 @@ def predict_regression(
         )
 
 
-def predict_classes(draws: Draws, X: FloatArray) -> Iterator[ClassBlock]:
-    """Go through the rows of X (n, d) in blocks; memory stays bounded."""
+def predict_classes(draws: Draws, X: FloatArray) -> Iterator[ClassPredictions]:
+    """Yield predictions for slices of the rows of X (n, d)."""
     for rows, f in draws.predict_blocks(X):
         p = draws.likelihood.probabilities(f)
-        yield ClassBlock(rows, p.mean(axis=(0, 1)), diagnostics.entropy_decomposition(p))
+        yield ClassPredictions(rows, p.mean(axis=(0, 1)), diagnostics.entropy_decomposition(p))
 
 
 def mixture_quantile(f: FloatArray, noise: Noise, probability: float) -> FloatArray:
-    """Quantile of 1/M sum_i p(y | f_i) for each column of f, shape (M, n), by Newton kept inside a bracket."""
+    """Return a quantile of the mixture 1/M sum_i p(y | f_i) for each column of f (M, n), by bracketed Newton steps."""
     sd = noise.scale
     z = noise.quantile(probability)
-    # Every component's quantile is f_i + z sd, so the mixture's lies between the smallest and the largest.
+    # The quantile of component i is f_i + z sd; that of the mixture lies between the smallest and the largest of them.
     low, high = f.min(axis=0) + z * sd, f.max(axis=0) + z * sd
     x: FloatArray = np.clip(f.mean(axis=0) + z * np.sqrt(f.var(axis=0) + noise.variance), low, high)
     for _ in range(_QUANTILE_STEPS):
@@ -101,14 +107,14 @@ def mixture_quantile(f: FloatArray, noise: Noise, probability: float) -> FloatAr
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores of held-out rows, and what the report draws.
+    """Scores of held-out rows, and the arrays that the report plots.
 
     Attributes
     ----------
-    scores : dict of str to float
-        By name; see `evaluate_regression` and `evaluate_classes`.
+    scores : dict of str to float, dict or None
+        Scores by name; see `evaluate_regression` and `evaluate_classes`.
     arrays : dict of str to ndarray
-        For pictures.
+        Arrays by name.
     """
 
     scores: dict[str, Any]
@@ -124,15 +130,21 @@ def evaluate_regression(draws: Draws, preprocessor: Preprocessor, X: FloatArray,
     preprocessor : Preprocessor
     X : ndarray, shape (n, d)
     y : ndarray, shape (n,)
-        Standardised.
+        Standardised targets.
 
     Returns
     -------
     Evaluation
-        scores: rmse and rmse_network (posterior mean and trained network), crps and interval_width in the target's
-        units; coverage of y by central intervals; nll (Table 1: a sum over rows, without the normalising constant;
-        also that of the network) and nlpd (mean per row, of the standardised target, and in the target's units).
-        arrays: y, mean, lower, upper (95%, own units), pit.
+        The scores are rmse and rmse_network (of posterior mean and trained network), crps and interval_width in the
+        target's units; coverage of y by central intervals; nll and nll_network (as in the paper's Table 1, a sum over
+        rows without the normalising constant); nlpd (mean over rows, of the standardised target) and nlpd_in_units
+        (in the target's units); mean and standard deviation of the PIT values. The arrays are y, mean, lower and upper
+        (95% interval), in the target's units, and pit.
+
+    Raises
+    ------
+    TypeError
+        If the likelihood is not one of real numbers.
     """
     likelihood = real_likelihood(draws)
     noise = likelihood.noise()
@@ -189,9 +201,10 @@ def evaluate_classes(draws: Draws, X: FloatArray, y: npt.NDArray[Any]) -> Evalua
     Returns
     -------
     Evaluation
-        scores: nll (mean over draws, Table 3) and nlpd (of the mean probabilities), both in nats a row; brier, ece,
-        accuracy; the same of the trained network; entropy: total, aleatoric, epistemic, means over rows, and the means
-        over rows that were predicted wrongly. arrays: y, probability (n, m), epistemic (n,).
+        The scores are nll (mean over draws, as in the paper's Table 3) and nlpd (of the mean probabilities), both in
+        nats a row; brier, ece and accuracy; "network", the scores of the trained network; "entropy", with the means
+        over rows of total, aleatoric and epistemic entropy; and "entropy_of_wrong_rows", the means over rows that were
+        predicted wrongly, None if there are none. The arrays are y, probability (n, m), and entropy (n, 3).
     """
     probability: list[FloatArray] = []
     split: list[FloatArray] = []
@@ -218,7 +231,7 @@ def evaluate_classes(draws: Draws, X: FloatArray, y: npt.NDArray[Any]) -> Evalua
 
 
 def _class_scores(probability: FloatArray, y: npt.NDArray[Any]) -> dict[str, float]:
-    """Scores of one forecast (n, m)."""
+    """Return the scores of one forecast of probabilities (n, m)."""
     p = probability[None, None]
     return {
         "nlpd": diagnostics.class_nlpd(p, y),
@@ -229,7 +242,7 @@ def _class_scores(probability: FloatArray, y: npt.NDArray[Any]) -> dict[str, flo
 
 
 def real_likelihood(draws: Draws) -> RealLikelihood:
-    """Return the likelihood of draws whose targets are real numbers, standardised; TypeError for others."""
+    """Return the likelihood of draws; raise TypeError if its targets are not real numbers."""
     if not isinstance(draws.likelihood, RealLikelihood):
         raise TypeError(f"the likelihood must be one of real numbers, such as Gaussian; got {draws.likelihood!r}.")
     return draws.likelihood

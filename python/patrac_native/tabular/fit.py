@@ -1,4 +1,4 @@
-"""From a table to a network, its partial posterior, scores on held-out rows, a report and draws."""
+"""Fits a table: trains a network, samples its partial posterior, scores held-out rows, writes report and draws."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from patrac_native.training.training import train
 if TYPE_CHECKING:
     import pandas as pd
 
-# Inputs at which convergence is looked at.
+# Maximum number of held-out rows at which convergence is checked.
 _GRID_ROWS = 100
 
 
@@ -41,12 +41,16 @@ def fit_table(settings: FitSettings) -> FitResult:
     ----------
     settings : FitSettings
 
+    Returns
+    -------
+    FitResult
+
     Raises
     ------
     TypeError, ValueError, OSError
-        For settings or a table that do not fit, before any work where that is possible.
+        If a setting or the table is invalid; settings are checked before any work.
     RuntimeError
-        If the run was interrupted before there were four draws of each chain.
+        If the run was interrupted before each chain had four draws.
     """
     settings.check()
     seconds: dict[str, float] = {}
@@ -120,7 +124,7 @@ def fit_table(settings: FitSettings) -> FitResult:
 
 
 def _prepare(frame: pd.DataFrame, settings: FitSettings) -> FitData:
-    """Split the rows and turn them into arrays, saying what was found."""
+    """Split the rows and convert them to arrays; print what was found in the table."""
     target = find_column(frame, settings.target)
     drop = [find_column(frame, column, "--drop") for column in settings.drop]
     categorical = [find_column(frame, column, "--categorical") for column in settings.categorical]
@@ -151,7 +155,7 @@ def _prepare(frame: pd.DataFrame, settings: FitSettings) -> FitData:
 
 
 def _choose(sizes: list[int], data: FitData, settings: FitSettings) -> Choice:
-    """Find noise variance and penalty on validation rows, split off the training rows for that alone."""
+    """Choose noise variance and penalty on validation rows, which are split off from the training rows."""
     regression = data.preprocessor.task == "regression"
     if regression and settings.noise_variance is not None:
         variance = settings.noise_variance / data.preprocessor.target_scale**2
@@ -171,7 +175,7 @@ def _choose(sizes: list[int], data: FitData, settings: FitSettings) -> Choice:
 
 
 def _fit_prior(net: Network, alpha: float | None) -> TraceClassPrior:
-    """Fit the prior; a search that ends at a bound is common and no fault of the data, so it is a note."""
+    """Fit the prior and print it; an alpha at a bound is common and no error, so it becomes a note, not a warning."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="TraceClassPrior.fit: alpha ended at")
         prior = TraceClassPrior.fit(net, alpha=alpha)

@@ -1,4 +1,4 @@
-"""What `patrac fit` prints and writes: the table of scores, the report with its figures, JSON, draws, preprocessing."""
+"""The output of `patrac fit`: the printed scores, the report with its figures, JSON, draws and preprocessing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from patrac_native.tabular.tables import TableFormat
 
 
 def score_rows(result: FitResult) -> list[list[Any]]:
-    """Rows of (score, posterior, trained network) on the held-out rows."""
+    """Return table rows (name of the score, of the posterior, of the trained network) for the held-out rows."""
     scores = result.evaluation.scores
     if result.data.preprocessor.task == "classification":
         network = scores["network"]
@@ -51,7 +51,7 @@ def score_rows(result: FitResult) -> list[list[Any]]:
 
 
 def printed(result: FitResult) -> str:
-    """Return the compact table for the terminal."""
+    """Return the scores and the summary of the chains as text for the terminal."""
     held_out = len(result.data.X_test)
     rows = [["held-out rows: " + str(held_out), "posterior", "network"]]
     rows += [
@@ -64,14 +64,14 @@ def printed(result: FitResult) -> str:
 
 
 def _in_options(text: str) -> str:
-    """Advice given in arguments of `sample`, as options of the command."""
+    """Replace arguments of `sample` in a text by options of the command."""
     return re.sub(r"\b(thin|draws|chains|warmup)=(\d+)", r"--\1 \2", text).replace(
         'Posterior(..., dtype="float64")', "--dtype float64"
     )
 
 
 def _chains_heading(result: FitResult) -> str:
-    """Say in which units the summary of the chains is, beside scores that may be in others."""
+    """Return a heading that states the units of the summary of the chains, which differ from those of the scores."""
     preprocessor = result.data.preprocessor
     if preprocessor.task == "classification":
         return f"Chains, judged at {len(result.grid)} held-out rows:"
@@ -82,7 +82,7 @@ def _chains_heading(result: FitResult) -> str:
 
 
 def write_results(result: FitResult, table: TableFormat) -> None:
-    """Write report, summary, draws and preprocessing to the directory of --out; files that exist are replaced."""
+    """Write report, summary, draws and preprocessing to the folder `settings.out`, replacing existing files."""
     out = result.settings.out
     result.draws.save(os.path.join(out, DRAWS), overwrite=True)
     write_json(
@@ -94,7 +94,7 @@ def write_results(result: FitResult, table: TableFormat) -> None:
 
 
 def summary_content(result: FitResult) -> dict[str, Any]:
-    """Return what summary.json holds."""
+    """Return the content of summary.json."""
     preprocessor, summary, variance = result.data.preprocessor, result.summary, result.choice.variance
     return {
         "data": os.path.basename(result.settings.data),
@@ -163,6 +163,7 @@ def _report(result: FitResult) -> Report:
 
 
 def _regression_figures(result: FitResult) -> list[tuple[Any, str]]:
+    """Return figures and captions for a regression: predictions against observations, and PIT values."""
     from matplotlib.figure import Figure
 
     from patrac_native.plots import pit_density, predicted_vs_observed
@@ -184,6 +185,7 @@ def _regression_figures(result: FitResult) -> list[tuple[Any, str]]:
 
 
 def _class_figures(result: FitResult) -> list[tuple[Any, str]]:
+    """Return figures and captions for a classification: the reliability of the probabilities."""
     from matplotlib.figure import Figure
 
     from patrac_native.plots import reliability
@@ -195,7 +197,7 @@ def _class_figures(result: FitResult) -> list[tuple[Any, str]]:
 
 
 def _add_training(report: Report, result: FitResult) -> None:
-    """Loss history and the search for penalty and noise."""
+    """Add a section with the history of the loss and the search for penalty and noise variance."""
     from matplotlib.figure import Figure
 
     net, choice = result.draws.network.net, result.choice
@@ -227,7 +229,7 @@ def _add_training(report: Report, result: FitResult) -> None:
 
 
 def _add_data(report: Report, result: FitResult) -> None:
-    """Columns, split and times."""
+    """Add a section with columns, split of the rows and times."""
     preprocessor, settings = result.data.preprocessor, result.settings
     report.heading("Data")
     about = (

@@ -1,4 +1,4 @@
-"""What a fit to a table comes to: everything that its report and files hold."""
+"""The result of a fit to a table, with everything that its report and files contain."""
 
 from __future__ import annotations
 
@@ -16,7 +16,15 @@ from patrac_native.validation.checks import FloatArray
 
 @dataclass(frozen=True)
 class FitData:
-    """Standardised training and held-out rows, and how to get back."""
+    """Standardised training and held-out rows, and the preprocessor that converts them back.
+
+    Attributes
+    ----------
+    preprocessor : Preprocessor
+    X, X_test : ndarray of float64, shape (n, d)
+    y, y_test : ndarray, shape (n,)
+        Standardised float64 targets, or int64 labels.
+    """
 
     preprocessor: Preprocessor
     X: FloatArray
@@ -27,7 +35,25 @@ class FitData:
 
 @dataclass(frozen=True)
 class FitResult:
-    """Everything that the report and the files hold."""
+    """The result of a fit.
+
+    Attributes
+    ----------
+    settings : FitSettings
+    data : FitData
+    choice : Choice
+        Penalty and noise variance.
+    description : str
+        `Posterior.describe()`.
+    draws : Draws
+    evaluation : Evaluation
+        Scores of the held-out rows.
+    summary : Summary
+        Summary of the draws at the inputs `grid`.
+    grid : ndarray of float64, shape (rows, d)
+    seconds : dict of str to float
+        Wall-clock time of each stage.
+    """
 
     settings: FitSettings
     data: FitData
@@ -41,7 +67,7 @@ class FitResult:
 
 
 def describe_choice(choice: Choice, preprocessor: Preprocessor) -> str:
-    """Return a line on noise variance and penalty and where they come from."""
+    """Return a line on noise variance and penalty, and on the rows by which they were chosen."""
     text = f"l2 {choice.l2:.3g}"
     if choice.variance is not None:
         units = preprocessor.variance_in_units(choice.variance)

@@ -1,4 +1,4 @@
-"""The settings of a fit to a table, checked before minutes of work are spent on them."""
+"""The settings of a fit to a table, and their checks."""
 
 from __future__ import annotations
 
@@ -11,60 +11,66 @@ from patrac_native.sampling.warmup import Warmup, paper_warmup
 from patrac_native.tabular.tuning import default_warmup_steps
 
 REPORT, SUMMARY, DRAWS, PREPROCESSING = "report.html", "summary.json", "draws.npz", "preprocessing.json"
-# Architectures that --architecture names.
+# The values of --architecture.
 ARCHITECTURES = ("full", "mix", "out", "sep")
 
 
 @dataclass(frozen=True)
 class FitSettings:
-    """What `fit_table` is to do; messages call a setting as `patrac fit` does.
+    """The settings of `fit_table`; error messages name a setting by its option of `patrac fit`.
 
     Attributes
     ----------
     data : str
         Path of the table.
     target : str
-        Column to predict: its name, or its number from 0.
+        The column to predict, by its name or by its number from 0.
     task : {"regression", "classification"}, optional
-        By default guessed from the target.
+        By default the target's values decide.
     header : bool, optional
-        Whether the first line holds the columns' names; by default found out, as is the separator.
+        Whether the first line holds the names of the columns. By default it must, and a first line that looks like
+        data is an error.
     separator : str, optional
+        The separator of fields; by default it is found from the first lines.
     drop, categorical : sequence of str
-        Columns to leave out, and columns of numbers that are codes.
-    impute : str, optional
-        How missing values are filled; by default not at all.
+        Columns to leave out, and numeric columns that hold codes; default none.
+    impute : {"mean", "median"}, optional
+        How missing values are imputed; by default they are an error.
     architecture : {"full", "mix", "out", "sep"}
+        Default "mix".
     k : sequence of int, optional
-        Bayesian nodes of each hidden layer, or one number for all.
+        Number of Bayesian nodes of each hidden layer, or one number for all; by default 5 for "mix" and "sep", 45 for
+        "out", and at most the width.
     hidden : sequence of int
-        Hidden widths.
+        Widths of the hidden layers, at least 1; default (50, 50).
     activation : str
+        Default "tanh".
     l2 : float, optional
-        Penalty of the training; by default chosen on validation rows.
+        Penalty of the training, >= 0; by default chosen on validation rows.
     epochs : int, optional
-        Largest number of training epochs; by default according to the number of rows.
+        Maximum number of training epochs, >= 1; the default depends on the number of rows.
     noise_variance : float, optional
-        In the target's units squared; by default from validation rows.
+        Noise variance in the target's units squared, > 0; by default estimated on validation rows.
     test_fraction : float
-        Share of the rows held out.
+        Share of the rows that are held out, in (0, 1); default 0.3.
     alpha : float, optional
-        Decay of the prior, above 1; by default fitted to the network's weights.
+        Rate of decay of the prior, > 1; by default fitted to the network's weights.
     chains, draws : int
+        Number of chains, >= 1, default 4; number of draws of each chain, >= 4, default 500.
     thin : int, optional
-        Steps for each kept draw; by default according to the cost of a step.
+        Number of steps for each draw, >= 1; the default depends on the cost of a step.
     warmup : str, optional
-        A number of steps or "paper"; by default half the sampled steps, 4,000 to 20,000.
+        A number of steps or "paper"; by default half the number of steps after the warm-up, from 4,000 to 20,000.
     seed : int
-        Of split, training and chains.
+        Seed of the split, the training and the chains, >= 0; default 0.
     dtype : {"float32", "float64"}
-        Of the chains.
+        The dtype of the chains; default "float32".
     threads : int, optional
-        Native threads; by default all.
+        Number of native threads, >= 1; by default the number of processors that this process may use.
     out : str
-        Folder of the results.
+        Folder of the results; default "patrac-fit".
     overwrite : bool
-        Whether results of an earlier run may be replaced.
+        Whether the results of an earlier run may be replaced; default False.
     """
 
     data: str
@@ -95,7 +101,16 @@ class FitSettings:
     overwrite: bool = False
 
     def check(self) -> None:
-        """Raise for what would fail after minutes of work."""
+        """Check everything that does not need the table, because a fit takes minutes.
+
+        Raises
+        ------
+        ValueError
+            If a setting is outside its range.
+        OSError
+            If there is no such table, the folder of the results cannot be written, or it holds results that may not be
+            replaced.
+        """
         if not 0 < self.test_fraction < 1:
             raise ValueError(f"--test-fraction must be between 0 and 1; got {self.test_fraction}.")
         for name, least in (("chains", 1), ("draws", 4), ("thin", 1), ("epochs", 1), ("seed", 0), ("threads", 1)):
@@ -127,7 +142,7 @@ class FitSettings:
             )
 
     def bayesian(self) -> Architecture:
-        """Return the architecture that `architecture` and `k` name."""
+        """Return the architecture given by `architecture` and `k`; raise ValueError if they do not fit `hidden`."""
         name, k = self.architecture, self.k
         if name not in ARCHITECTURES:
             raise ValueError(f"--architecture must be one of {', '.join(ARCHITECTURES)}; got {name!r}.")
@@ -152,7 +167,7 @@ class FitSettings:
         return {"mix": Mix, "sep": Sep}[name](chosen)
 
     def warmup_of(self, thin: int) -> Warmup | int:
-        """Return the warm-up of chains that keep every `thin`-th step."""
+        """Return the warm-up of chains with `thin` steps for each draw; raise ValueError if `warmup` is invalid."""
         text = self.warmup
         if text is None:
             return default_warmup_steps(thin, self.draws)
@@ -164,7 +179,7 @@ class FitSettings:
 
 
 def _check_folder(path: str) -> None:
-    """Raise for an --out that could not be written; nothing is created before there are results."""
+    """Raise OSError if the folder --out cannot be written; it is created only when there are results."""
     at = os.path.abspath(path)
     while not os.path.exists(at):
         at = os.path.dirname(at)
@@ -175,7 +190,7 @@ def _check_folder(path: str) -> None:
 
 
 def _check_k(nodes: Sequence[int], widths: Sequence[int]) -> None:
-    """Raise unless each number of nodes, or the one for all layers, is within its layer's width."""
+    """Raise ValueError unless each number of nodes, or the one for all layers, is from 1 to its layer's width."""
     for layer, width in enumerate(widths):
         count = nodes[layer if len(nodes) > 1 else 0] if nodes else 1
         if not 1 <= count <= width:

@@ -1,4 +1,4 @@
-"""Predictions of new rows from the files that a fit wrote."""
+"""Predictions for new rows from the files of a fit."""
 
 from __future__ import annotations
 
@@ -27,23 +27,36 @@ def predict_table(
     coverage: float = 0.95,
     overwrite: bool = False,
 ) -> int:
-    """Write predictions for the rows of a table, and return their number; what was done is printed.
+    """Write predictions for the rows of a table to a CSV file, and print what was done.
 
     Parameters
     ----------
     directory : str
-        Where `fit_table` wrote its results.
+        The folder to which `fit_table` wrote its results.
     data : str
-        Path of a table laid out as the fitted one; it may lack the target.
+        Path of a table with the layout of the fitted one; the target's column may be missing.
     header : bool, optional
-        Whether the first line holds the columns' names; by default as in the fitted table, as is the separator.
+        Whether the first line holds the names of the columns; by default as in the fitted table.
     separator : str, optional
+        The separator of fields; by default that of the fitted table.
     out : str
-        Path of the CSV file.
+        Path of the CSV file; default "predictions.csv".
     coverage : float
-        Of the intervals of y, noise included, in (0, 1).
+        Probability of the intervals of y, noise included, in (0, 1); default 0.95.
     overwrite : bool
-        Whether an existing file may be replaced.
+        Whether an existing file may be replaced; default False.
+
+    Returns
+    -------
+    int
+        The number of rows.
+
+    Raises
+    ------
+    ValueError
+        If `coverage` is outside (0, 1), or a file of the fit or the table is invalid.
+    OSError
+        If a file does not exist, exists and may not be replaced, or cannot be written.
     """
     if not 0 < coverage < 1:
         raise ValueError(f"--coverage must be between 0 and 1; got {coverage}.")
@@ -74,12 +87,18 @@ def predict_table(
 def load_preprocessing(directory: str) -> tuple[Preprocessor, dict[str, Any]]:
     """Read the preprocessing that `patrac fit` stored, and the layout of its table.
 
+    Returns
+    -------
+    preprocessor : Preprocessor
+    layout : dict
+        As `TableFormat.to_dict` returns it.
+
     Raises
     ------
     FileNotFoundError
-        If the directory holds none.
+        If the directory does not contain the file.
     ValueError
-        If the file is damaged or of another version.
+        If the file is damaged or has another version of the format.
     """
     path = os.path.join(directory, PREPROCESSING)
     if not os.path.isfile(path):
@@ -93,11 +112,12 @@ def load_preprocessing(directory: str) -> tuple[Preprocessor, dict[str, Any]]:
 
 
 def write_predictions(path: str, draws: Draws, preprocessor: Preprocessor, X: FloatArray, coverage: float) -> int:
-    """Write a CSV file of predictions, block by block of rows, and return their number.
+    """Write a CSV file of predictions for the rows of X (n, d), and return their number.
 
-    Regression: mean, sd, lower, upper of y with the noise, and sd_f without it, in the target's units. Classes: the
-    label with the largest probability, the probability of each, and the total, aleatoric and epistemic entropy in nats.
-    Numbers have six significant digits, and more where the spread of the row asks for it.
+    For regression the columns are mean, sd, lower and upper of y with the noise, and sd_f without it, in the target's
+    units. For classes they are the label with the largest probability, the probability of each class, and the total,
+    aleatoric and epistemic entropy in nats. Numbers have six significant digits, or more if the standard deviation is
+    small beside the mean.
     """
     partial = f"{path}.partial"
     count = 0
@@ -137,7 +157,7 @@ def _class_lines(draws: Draws, preprocessor: Preprocessor, X: FloatArray) -> Ite
 
 
 def _shown(value: float, spread: float = 0.0) -> float:
-    """Round to six significant digits, or to a ten-thousandth of the spread where a large mean would swallow it."""
+    """Round to six significant digits, or to a ten-thousandth of the spread if that is more accurate."""
     digits = 6
     if 0 < spread < abs(value):
         digits = max(digits, 5 + math.floor(math.log10(abs(value) / spread)))

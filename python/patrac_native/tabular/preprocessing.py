@@ -1,4 +1,4 @@
-"""From a table to the network's inputs and targets and back: one-hot columns, standardisation, imputation, labels."""
+"""Conversion of a table to inputs and targets and back: one-hot columns, standardisation, imputation, labels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.tabular.columns import (
-    MOST_CATEGORIES,
+    MAX_CATEGORIES,
     Column,
     check_not_numbers,
     encode,
@@ -32,26 +32,26 @@ FORMAT_VERSION = 1
 
 
 class Preprocessor:
-    """Maps rows of a table to inputs (n, d) and targets, and targets back to their units or labels.
+    """Converts rows of a table to inputs (n, d) and targets, and targets back to their units or labels.
 
-    Made by `Preprocessor.fit`; `to_dict` and `from_dict` store it as JSON.
+    `Preprocessor.fit` creates it; `to_dict` and `from_dict` convert it to and from JSON-able values.
 
     Attributes
     ----------
     task : {"regression", "classification"}
     target : str
-        The target's column.
+        Name of the target's column.
     columns : list of Column
-        Those that become inputs, in the table's order. Columns that are constant in the training rows are dropped.
+        The columns that become inputs, in the table's order. Columns that are constant in the training rows are
+        dropped.
     table_columns : list of str
-        All columns of the table, target and dropped ones included.
+        Names of all columns of the table, including the target and dropped columns.
     target_mean, target_scale : float
-        Regression: y enters as (y - mean) / scale. A noise variance of the standardised target times scale^2 is that in
-        the target's own units.
+        For regression, mean and standard deviation of y in the training rows; the network predicts (y - mean) / scale.
     classes : list
-        Classification: the label of each of the network's outputs, sorted; labels are numbers, text or Booleans.
+        For classification, the label of each of the network's outputs, sorted; labels are numbers, text or Booleans.
     notes : list of str
-        What a user should be told: columns dropped, values imputed.
+        Notes for the user on dropped columns and imputed values.
     """
 
     def __init__(
@@ -87,31 +87,35 @@ class Preprocessor:
         drop: Sequence[str] = (),
         categorical: Sequence[str] = (),
     ) -> Preprocessor:
-        """Learn means, scales, fills and categories.
+        """Determine means, scales, imputed values and categories from a table.
 
         Parameters
         ----------
         frame : pandas DataFrame
-            The whole table. Categories and classes are those of all its rows; nothing else is learned from rows
-            outside `rows`.
+            The whole table. Categories and classes are those of all its rows; everything else is computed from the
+            training rows only.
         target : str
-            Column to predict.
+            The column to predict.
         task : {"regression", "classification"}
         rows : array_like of int, optional
-            The training rows, by position; default all.
+            Positions of the training rows; by default all rows.
         impute : {"mean", "median"}, optional
-            Replace missing numbers by that of the training rows, and missing categories by the most frequent one.
-            None refuses missing values.
+            The statistic of the training rows that replaces missing numbers; missing categories are replaced by the
+            most frequent one. By default missing values are an error.
         drop : sequence of str
-            Columns to leave out.
+            Columns to leave out; default none.
         categorical : sequence of str
-            Numeric columns that are codes, to be one-hot encoded.
+            Numeric columns that hold codes and are one-hot encoded; default none.
+
+        Returns
+        -------
+        Preprocessor
 
         Raises
         ------
         ValueError
-            For missing or infinite values (column, count, row), a target without variation, a text column with more
-            than 100 different values, or a table without any usable column.
+            If values are missing or infinite (the message gives column, number and row), the target is constant, a text
+            column has more than 100 distinct values, or no column can be used.
         """
         if task not in TASKS:
             raise ValueError(f"task must be one of {', '.join(TASKS)}; got {task!r}.")
@@ -153,15 +157,16 @@ class Preprocessor:
         return made
 
     def _fit_target(self, frame: pd.DataFrame, train: npt.NDArray[Any]) -> None:
+        """Determine the classes, or mean and scale, of the target; raise ValueError if it is constant."""
         series = frame[self.target]
         check_target(series)
         if self.task == "classification":
             self.classes = sorted({_plain_label(value) for value in series.tolist()}, key=_label_order)
             if len(self.classes) < 2:
                 raise ValueError(f"the target {self.target!r} has one class only, {self.classes[0]!r}.")
-            if len(self.classes) > MOST_CATEGORIES:
+            if len(self.classes) > MAX_CATEGORIES:
                 raise ValueError(
-                    f"the target {self.target!r} has {len(self.classes)} classes, more than {MOST_CATEGORIES}; use "
+                    f"the target {self.target!r} has {len(self.classes)} classes, more than {MAX_CATEGORIES}; use "
                     "--task regression if it is a number, or group the classes."
                 )
             return
@@ -172,7 +177,7 @@ class Preprocessor:
 
     @property
     def names(self) -> list[str]:
-        """Names of the d inputs: the column, or column=category."""
+        """Names of the d inputs: the column's name for a number, "column=category" for a category."""
         return [
             name
             for column in self.columns
@@ -183,27 +188,31 @@ class Preprocessor:
 
     @property
     def n_inputs(self) -> int:
-        """d."""
+        """d, the number of inputs."""
         return len(self.names)
 
     @property
     def n_outputs(self) -> int:
-        """m: 1 for regression, one for each class otherwise."""
+        """m, the number of outputs: 1 for regression, the number of classes for classification."""
         return 1 if self.task == "regression" else len(self.classes)
 
     def transform(self, frame: pd.DataFrame) -> FloatArray:
-        """Return inputs (n, d) of float64.
+        """Convert a table to inputs.
 
         Parameters
         ----------
         frame : pandas DataFrame
-            With at least the columns that were used; others, the target among them, are not looked at.
+            A table with at least the columns in `columns`; others, such as the target, are ignored.
+
+        Returns
+        -------
+        ndarray of float64, shape (n, d)
 
         Raises
         ------
         ValueError
-            If a column is missing, a value is missing where none was imputed, a number is not one, or a category was
-            not in the table that was fitted; column, row (from 0) and value are named.
+            If a column is missing, a value is missing and the fit imputed none, an entry is not a number, or a category
+            did not occur in the fitted table; the message gives column, row (from 0) and value.
         """
         absent = [column.name for column in self.columns if column.name not in frame.columns]
         if absent:
@@ -215,17 +224,17 @@ class Preprocessor:
         return np.ascontiguousarray(np.concatenate(parts, axis=1), dtype=np.float64)
 
     def imputed(self, frame: pd.DataFrame) -> list[str]:
-        """Say for each column of a table with missing values how many there are and what replaces them."""
+        """Return a note for each column with missing values: their number and the value that replaces them."""
         counts = [(column, int(frame[column.name].isna().sum())) for column in self.columns]
         return [imputation_note(column, count) for column, count in counts if count]
 
     def transform_target(self, frame: pd.DataFrame) -> npt.NDArray[Any]:
-        """Return the targets (n,): standardised numbers, or labels 0..m-1 of int64.
+        """Return the targets (n,): standardised float64 numbers, or int64 labels 0..m-1.
 
         Raises
         ------
         ValueError
-            For a missing value, text where numbers are wanted, or a class that was not there in the fit.
+            If a value is missing, an entry is not a number, or a class did not occur in the fitted table.
         """
         series = frame[self.target]
         if self.task == "regression":
@@ -238,15 +247,15 @@ class Preprocessor:
         return np.array([code[label] for label in labels], dtype=np.int64)
 
     def inverse_target(self, values: npt.ArrayLike) -> FloatArray:
-        """Return standardised regression targets or predictions in the target's own units, any shape."""
+        """Convert standardised targets or predictions of any shape to the target's own units."""
         return np.asarray(values, dtype=np.float64) * self.target_scale + self.target_mean
 
     def variance_in_units(self, variance: float) -> float:
-        """Return a variance of the standardised target in the target's own units, squared."""
+        """Convert a variance of the standardised target to the target's own units, squared."""
         return variance * self.target_scale**2
 
     def name_columns(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Return a table without a header with its columns named as in the fit, where it may lack the target.
+        """Give the columns of a table without header the names of the fitted table; the target may be missing.
 
         Raises
         ------
@@ -263,7 +272,7 @@ class Preprocessor:
         return frame.set_axis(wanted if frame.shape[1] == len(wanted) else without, axis=1)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-able content."""
+        """Return JSON-able values from which `from_dict` rebuilds the preprocessor."""
         return {
             "format": FORMAT_VERSION,
             "task": self.task,
@@ -278,12 +287,12 @@ class Preprocessor:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Preprocessor:
-        """Rebuild from `to_dict`.
+        """Rebuild a preprocessor from what `to_dict` returned.
 
         Raises
         ------
         ValueError
-            If the content is of another format or incomplete.
+            If the content has another version of the format or is incomplete.
         """
         if content.get("format") != FORMAT_VERSION:
             raise ValueError(
@@ -306,13 +315,13 @@ class Preprocessor:
 
 
 def imputation_note(column: Column, count: int) -> str:
-    """Say how many values of a column were missing and by what they are replaced, to six significant digits."""
+    """Return a note on how many values of a column were missing, and by which value they were replaced."""
     fill = f"{column.fill:.6g}" if isinstance(column.fill, float) else repr(column.fill)
     return f"column {column.name!r}: {count} missing value{'s' if count > 1 else ''} imputed by {fill}"
 
 
 def check_target(series: pd.Series) -> None:
-    """Raise ValueError where a target column has missing values; its name, their number and the first are named."""
+    """Raise ValueError if a target column has missing values; the message gives their number and the first row."""
     missing = series.isna().to_numpy()
     if missing.any():
         raise ValueError(
@@ -322,9 +331,9 @@ def check_target(series: pd.Series) -> None:
 
 
 def guess_task(series: pd.Series) -> tuple[str, str]:
-    """Return the task that a target column suggests, and why in words.
+    """Return the task that the values of a target column suggest, and the reason in words.
 
-    Text, Booleans and numbers with two different values are classes; other numbers are regression.
+    Text, Booleans and numbers with two distinct values suggest classification, other numbers regression.
     """
     distinct = int(series.nunique())
     if not holds_numbers(series):
@@ -335,7 +344,7 @@ def guess_task(series: pd.Series) -> tuple[str, str]:
 
 
 def _plain_label(value: Any) -> Any:
-    """A class label in one of JSON's types; whole floats as int, so that 1.0 and 1 are one class."""
+    """Return a class label in a type that JSON supports; whole floats become int, so that 1.0 and 1 are one class."""
     item = value.item() if isinstance(value, np.generic) else value
     if isinstance(item, float) and item.is_integer():
         return int(item)
@@ -343,4 +352,5 @@ def _plain_label(value: Any) -> Any:
 
 
 def _label_order(label: Any) -> tuple[bool, Any]:
+    """Return a sort key that puts numbers before text."""
     return (True, label) if isinstance(label, str) else (False, label)

@@ -17,28 +17,30 @@ if TYPE_CHECKING:
 
 IndexArray = npt.NDArray[np.intp]
 
-# Name of an index that holds the rows' line numbers in their file, counted from 1.
+# Name of a data frame's index that holds the line numbers of the rows in their file, counted from 1.
 LINES = "line of the file"
 
-# In this order: a file of decimal commas has both semicolons and commas, one of quoted text both commas and blanks.
+# Separators in the order in which they are tried: a file with decimal commas has both semicolons and commas, one with
+# quoted text both commas and spaces.
 _SEPARATORS = {"semicolon": ";", "tab": "\t", "comma": ",", "bar": "|", "whitespace": r"\s+"}
-# What pandas takes for missing, and the question mark of many UCI files.
+# Entries that count as missing beside those of pandas: the question mark of many UCI files.
 _MISSING = ["?"]
+# Number of lines from which separator and header are found.
 _SNIFFED_LINES = 200
 
 
 @dataclass(frozen=True)
 class TableFormat:
-    """How a file is laid out.
+    """The layout of a text file with a table.
 
     Attributes
     ----------
     separator : str
-        As pandas takes it; `\\s+` for whitespace.
+        The separator of fields in the notation of pandas; `\\s+` for whitespace.
     header : bool
-        Whether the first line holds the columns' names; without, they are "0", "1", ...
+        Whether the first line holds the names of the columns; otherwise they are "0", "1", ...
     decimal : str
-        "." or ",".
+        The decimal separator, "." or ",".
     """
 
     separator: str
@@ -46,7 +48,7 @@ class TableFormat:
     decimal: str = "."
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-able content."""
+        """Return the fields as JSON-able values."""
         return {"separator": self.separator, "header": self.header, "decimal": self.decimal}
 
 
@@ -58,27 +60,30 @@ def read_table(
     Parameters
     ----------
     path : path-like
-        UTF-8 text.
+        A file of UTF-8 text.
     header : bool, optional
-        Whether the first line holds names. None expects one, and refuses a first line that looks like data.
+        Whether the first line holds the names of the columns. By default it must, and a first line that looks like data
+        is an error.
     separator : str, optional
-        One character, or "comma", "semicolon", "tab", "bar", "whitespace"; by default found from the first lines.
+        One character, or "comma", "semicolon", "tab", "bar" or "whitespace"; by default it is found from the first
+        lines.
 
     Returns
     -------
     frame : pandas DataFrame
-        Column names are str; empty fields, NA, NaN, null and "?" are missing. The index holds the line of the file of
-        each row where rows and lines go together (they do not if a quoted field has a line break).
+        The table. Column names are str; empty fields, NA, NaN, null and "?" are missing. The index holds the line
+        number of each row in the file, unless a quoted field with a line break makes rows and lines differ.
     format : TableFormat
-        What was found; `decimal` is "," where fields separated by semicolons hold 1,5 and no 1.5.
+        The layout that was found; `decimal` is "," if the separator is a semicolon and fields such as 1,5 but none such
+        as 1.5 occur.
 
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     ValueError
-        If the file is empty, is not text, has rows of unequal length, has only one column, names a column twice, or
-        starts with data where a header is expected.
+        If the file is empty, is not UTF-8 text, has rows of unequal length or only one column, two columns have the
+        same name, or the first line looks like data and `header` is None.
     """
     import pandas as pd
 
@@ -129,14 +134,18 @@ def read_table(
 
 
 def place(series: pd.Series, row: int) -> str:
-    """Say where a value of a table stands: the data row, and the line of the file where `read_table` knows it.
+    """Return the position of a value in words: its data row and, if `read_table` recorded it, its line of the file.
 
     Parameters
     ----------
     series : pandas Series
         A column of the table.
     row : int
-        Its position, from 0.
+        The row, counted from 0.
+
+    Returns
+    -------
+    str
     """
     where = f"data row {row} (counted from 0"
     return f"{where}; line {series.index[row]} of the file)" if series.index.name == LINES else f"{where})"
@@ -149,14 +158,18 @@ def find_column(frame: pd.DataFrame, column: str, argument: str = "--target") ->
     ----------
     frame : pandas DataFrame
     column : str
-        A name, or a number from 0 (negative: from the end). A name goes before a number.
+        A name, or a number from 0 (negative numbers count from the end). Names take precedence over numbers.
     argument : str
-        Where the user gave it, for the message.
+        The option by which the user gave the column, for the error message.
+
+    Returns
+    -------
+    str
 
     Raises
     ------
     ValueError
-        If there is no such column, listing those there are.
+        If there is no such column; the message lists the columns.
     """
     names = [str(name) for name in frame.columns]
     if column in names:
@@ -173,23 +186,24 @@ def find_column(frame: pd.DataFrame, column: str, argument: str = "--target") ->
 def split_rows(
     n: int, fractions: Sequence[float], *, seed: int, labels: npt.ArrayLike | None = None
 ) -> list[IndexArray]:
-    """Split rows at random into parts, the last of which takes what the fractions leave.
+    """Split rows at random into parts, the last of which gets the rows that the fractions leave.
 
     Parameters
     ----------
     n : int
         Number of rows.
     fractions : sequence of float
-        Share of each part but the last; positive, with a sum below 1.
+        Share of each part except the last; positive, with a sum below 1.
     seed : int
-        Of the shuffle.
+        Seed of the permutation.
     labels : array_like, shape (n,), optional
-        Classes; each part then gets its share of every class, and a class too small to be shared goes to the last.
+        Class of each row. If it is given, each part gets its share of every class, and a class with no more rows than
+        there are fractions is assigned to the last part.
 
     Returns
     -------
     list of integer arrays, each sorted
-        One more than there are fractions; together all rows, each once.
+        The rows of each part, one part more than there are fractions; each row is in exactly one part.
 
     Raises
     ------
@@ -216,7 +230,7 @@ def split_rows(
 
 
 def _first_lines(path: str) -> list[str]:
-    """The first lines that are not blank."""
+    """Return the lines among the first `_SNIFFED_LINES` that are not blank; raise ValueError if there are none."""
     try:
         with open(path, encoding="utf-8-sig") as stream:
             lines = [line.rstrip("\n") for _, line in zip(range(_SNIFFED_LINES), stream, strict=False) if line.strip()]
@@ -228,12 +242,13 @@ def _first_lines(path: str) -> list[str]:
 
 
 def _line_numbers(path: str) -> IndexArray:
-    """Numbers from 1 of the lines that are not blank."""
+    """Return the numbers of the lines that are not blank, counted from 1."""
     with open(path, encoding="utf-8-sig") as stream:
         return np.array([number for number, line in enumerate(stream, start=1) if line.strip()], dtype=np.intp)
 
 
 def _named_separator(separator: str) -> str:
+    """Return a separator given by name or as a character, in the notation of pandas."""
     if separator in _SEPARATORS:
         return _SEPARATORS[separator]
     if separator in (r"\t", r"\s+"):
@@ -244,7 +259,7 @@ def _named_separator(separator: str) -> str:
 
 
 def _sniff(lines: list[str], path: str) -> str:
-    """The first separator that gives every line the same number of fields, two or more."""
+    """Return the first separator that splits every line into the same number of fields, at least two."""
     for separator in _SEPARATORS.values():
         counts = {len(_split(line, separator)) for line in lines}
         if len(counts) == 1 and counts != {1}:
@@ -260,17 +275,19 @@ def _sniff(lines: list[str], path: str) -> str:
 
 
 def _split(line: str, separator: str) -> list[str]:
+    """Return the fields of a line."""
     if separator == r"\s+":
         return line.split()
     return [field.strip() for field in next(csv.reader([line], delimiter=separator, skipinitialspace=True))]
 
 
 def _looks_like_data(fields: list[str]) -> bool:
-    """Whether at least half of the fields are numbers."""
+    """Return whether at least half of the fields are numbers."""
     return 2 * sum(_is_number(field) for field in fields) >= len(fields)
 
 
 def _is_number(field: str) -> bool:
+    """Return whether a field is a number, with a decimal point or comma."""
     try:
         float(field.replace(",", "."))
     except ValueError:
@@ -279,6 +296,7 @@ def _is_number(field: str) -> bool:
 
 
 def _has_decimal_commas(fields: list[list[str]]) -> bool:
+    """Return whether numbers with a decimal comma occur, and none with a decimal point."""
     flat = [field for line in fields for field in line]
     commas = any(re.fullmatch(r"[+-]?\d*,\d+", field) for field in flat)
     return commas and not any(re.fullmatch(r"[+-]?\d*\.\d+", field) for field in flat)

@@ -1,4 +1,4 @@
-"""What `patrac fit` chooses where the user does not: training length, penalty, noise variance, thinning, warm-up."""
+"""The defaults of `patrac fit` that depend on the data: epochs, penalty, noise variance, thinning, warm-up."""
 
 from __future__ import annotations
 
@@ -21,25 +21,29 @@ from patrac_native.validation.checks import FloatArray
 if TYPE_CHECKING:
     from patrac_native.model.posterior import Posterior
 
-# Multiply-adds of one chain between two kept draws: 40 steps of Full on 3,000 rows, 200 of Mix(5).
+# Multiply-adds of one chain from one draw to the next: about 40 steps of Full on 3,000 rows, or 200 of Mix(5).
 _WORK_PER_DRAW = 1.4e9
+# Bounds of the default thinning and of the default number of warm-up steps.
 _THIN = (10, 1000)
 _WARMUP = (4_000, 20_000)
-# Above this, training goes through mini-batches.
+# With more rows than this, training uses mini-batches of _BATCH_ROWS rows.
 _FULL_BATCH_ROWS = 5_000
 _BATCH_ROWS = 512
-# The penalty is searched downwards from here, in steps of sqrt(10), to the second one that validates worse in a row.
-_LARGEST_PENALTY = 31.6
+# The penalty decreases from _MAX_PENALTY in steps of sqrt(10). The search ends when two consecutive penalties are worse
+# than the best one, or after _SEARCH_STEPS penalties.
+_MAX_PENALTY = 31.6
 _SEARCH_STEPS = 12
+# The training rows are split into this many parts, one of which is used for validation.
 _FOLDS = 5
-# Multiply-adds of a forward pass.
+# If a forward pass of a batch has fewer multiply-adds than this, training uses one thread.
 _ONE_THREAD_BELOW = 50_000_000
+# With fewer rows than this, the noise variance is estimated by cross-validation.
 _CROSS_VALIDATED_ROWS = 1_000
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Penalty and noise variance, and how they were found.
+    """Penalty and noise variance, and how they were chosen.
 
     Attributes
     ----------
@@ -48,10 +52,10 @@ class Choice:
     variance : float or None
         Noise variance of the standardised target; None for classes.
     trials : list of (l2, validation loss)
-        Mean squared error of the standardised target, or mean negative log-likelihood of the classes; empty where
-        nothing had to be chosen.
+        The penalties tried, each with the mean squared error of the standardised target or the mean negative
+        log-likelihood of the classes; empty if nothing had to be chosen.
     validation : str
-        In words, the rows that were used.
+        The validation rows, in words.
     """
 
     l2: float
@@ -61,20 +65,24 @@ class Choice:
 
 
 def training_settings(n: int, epochs: int | None = None) -> dict[str, Any]:
-    """Return arguments of `train` for n rows: whole batches for up to 5,000 rows, mini-batches of 512 beyond."""
+    """Return arguments of `train` for n rows: full batches for up to 5,000 rows, mini-batches of 512 for more."""
     if n <= _FULL_BATCH_ROWS:
-        most = 1_000 if epochs is None else epochs
-        return {"max_epochs": most, "patience": 100, "learning_rate": 1e-2}
-    most = max(30, math.ceil(3_000 * _BATCH_ROWS / n)) if epochs is None else epochs
-    return {"max_epochs": most, "patience": max(5, most // 5), "learning_rate": 3e-3, "batch_size": _BATCH_ROWS}
+        return {"max_epochs": 1_000 if epochs is None else epochs, "patience": 100, "learning_rate": 1e-2}
+    max_epochs = max(30, math.ceil(3_000 * _BATCH_ROWS / n)) if epochs is None else epochs
+    return {
+        "max_epochs": max_epochs,
+        "patience": max(5, max_epochs // 5),
+        "learning_rate": 3e-3,
+        "batch_size": _BATCH_ROWS,
+    }
 
 
 @contextmanager
 def torch_threads(rows: int, sizes: list[int], threads: int | None = None) -> Iterator[None]:
-    """Hold torch to the threads given, or to one where an epoch of these rows is too little work to share.
+    """Set torch's number of threads within the context: the given one, or one if a batch is too little work to share.
 
-    Torch's threads spin while they wait for each other: on a busy machine two were measured to need five times the
-    processor time of one for an epoch of 3,000 rows.
+    Torch's threads spin while they wait for each other. On a busy machine two threads were measured to need five times
+    the processor time of one for an epoch of 3,000 rows.
     """
     import torch
 
@@ -101,29 +109,38 @@ def choose(
     seed: int,
     epochs: int | None = None,
 ) -> Choice:
-    """Choose what is None by the loss on validation rows, a fifth of the rows split off for that.
+    """Choose the penalty, the noise variance or both by the loss on validation rows, a fifth of the rows.
 
-    For regression the search runs over l2 * variance, the penalty beside the plain sum of squares: the best network
-    does then not depend on the variance, and the variance is its mean squared validation error. With fewer than 1,000
-    rows a fifth is few to estimate a variance from: it is then the mean of all five fifths, each predicted by a network
-    trained on the others.
+    For regression the search runs over l2 * variance, the penalty relative to the plain sum of squares. The best
+    network then does not depend on the variance, which is estimated by the network's mean squared validation error.
+    With fewer than 1,000 rows a fifth is too few for this estimate; the variance is then the mean over all five fifths,
+    each predicted by a network trained on the others.
 
     Parameters
     ----------
     sizes : list of int
         Layer widths.
-    X, y
-        Standardised training rows.
+    X : ndarray of float64, shape (n, d)
+        Inputs of the training rows.
+    y : ndarray, shape (n,)
+        Standardised targets, or labels.
     regression : bool
-        Gaussian likelihood, or else Categorical.
+        Whether the likelihood is Gaussian rather than Categorical.
     l2, variance : float, optional
-        Given values stay; variance is that of the standardised target.
-    activation, seed, epochs
+        Given values are kept, None is chosen; `variance` is that of the standardised target.
+    activation, seed
         As in `train`.
+    epochs : int, optional
+        Maximum number of epochs; see `training_settings`.
 
     Returns
     -------
     Choice
+
+    Raises
+    ------
+    ValueError
+        If there are too few rows to split.
     """
     if l2 is not None and (variance is not None or not regression):
         return Choice(l2, variance, [])
@@ -140,7 +157,7 @@ def choose(
         held = folds[fold]
         rest = np.setdiff1d(np.arange(len(X)), held)
         with warnings.catch_warnings():
-            # A penalty too large is a poor fit, and part of the search.
+            # The search includes penalties that are too large, which give a poor fit.
             warnings.filterwarnings("ignore", message="train: the fit is poor")
             net = train(
                 sizes,
@@ -172,7 +189,7 @@ def choose(
         if variance is None:
             variance, words = over_folds(error, penalty, Gaussian(1.0))
         return Choice(penalty / variance, variance, [(p / variance, e) for p, e in trials], words)
-    # The penalty beside the sum of squares is l2 * variance, so the two are settled in turn.
+    # The penalty relative to the sum of squares is l2 * variance, so training and variance alternate.
     trials, current = [], 0.5
     for _ in range(4):
         used, current = current, loss_at(l2, Gaussian(current))
@@ -184,11 +201,11 @@ def choose(
 
 
 def _search(loss_at: Callable[[float], float]) -> list[tuple[float, float]]:
-    """Penalties tried from the largest down, each with its validation loss."""
+    """Try decreasing penalties; return each with its validation loss."""
     trials: list[tuple[float, float]] = []
     worse = 0
     for step in range(_SEARCH_STEPS):
-        penalty = _LARGEST_PENALTY * 10 ** (-step / 2)
+        penalty = _MAX_PENALTY * 10 ** (-step / 2)
         loss = loss_at(penalty)
         worse = worse + 1 if trials and loss > min(t[1] for t in trials) else 0
         trials.append((penalty, loss))
@@ -206,13 +223,13 @@ def validation_loss(net: Network, X: FloatArray, y: npt.NDArray[Any], *, regress
 
 
 def default_thin(post: Posterior) -> int:
-    """Return steps between kept draws for about the same computing time a draw, whatever the model: 10 to 1000.
+    """Return a number of steps for each draw, from 10 to 1000, that makes the work for a draw similar for all models.
 
-    From the plan's counts alone, so the same on every machine.
+    It is computed from numbers of nodes and rows, so it is the same on every machine.
     """
     work = 0.0
     for layer in post.plan():
-        # Forward, reverse and gradient; an activation with its derivative costs about 30 multiply-adds.
+        # Forward pass, reverse pass and gradient; an activation with its derivative costs about 30 multiply-adds.
         work += (
             3.0 * layer["varying"] * (layer["varying_sources"] + layer["constant_sources"]) + 30.0 * layer["varying"]
         )
@@ -220,10 +237,11 @@ def default_thin(post: Posterior) -> int:
 
 
 def default_warmup_steps(thin: int, draws: int) -> int:
-    """Return half as many steps as are sampled, in whole windows of 200, from 4,000 to 20,000."""
+    """Return half the number of steps after the warm-up, rounded to a multiple of 200, from 4,000 to 20,000."""
     return int(np.clip(thin * draws // 2 // 200 * 200, *_WARMUP))
 
 
 def _two_digits(value: float) -> int:
+    """Round to two significant digits."""
     size = 10 ** max(0, math.floor(math.log10(value)) - 1)
     return int(round(value / size) * size)
