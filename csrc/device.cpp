@@ -7,7 +7,7 @@
 
 #include "cuda/device/cuda_device.hpp"
 #include "cuda/device/emulated.hpp"
-#include "cuda/model/flat_model.hpp"
+#include "cuda/model/data_set.hpp"
 
 namespace patrac {
 namespace {
@@ -43,7 +43,7 @@ DeviceStatus device_status(const std::string& device) {
 }
 
 int max_device_layers() {
-    return most_layers;
+    return max_layers;
 }
 
 std::shared_ptr<const DeviceInputs> take_inputs(const std::string& device, InputSource source, bool copy,
@@ -54,17 +54,17 @@ std::shared_ptr<const DeviceInputs> take_inputs(const std::string& device, Input
 }
 
 template <class T>
-std::shared_ptr<const FlatModel<T>> flatten_for_device(const std::string& device, const ModelSpec& spec,
-                                                       const DataView<T>& data, InputSource inputs) {
+std::shared_ptr<const DataSet<T>> flatten_for_device(const std::string& device, const ModelSpec& spec,
+                                                     const DataView<T>& data, InputSource inputs) {
     spec.check();
     check_usable(device);
     const std::int64_t bytes = is_emulated(device) ? emulated_workspace_bytes : workspace_bytes;
-    return std::make_shared<FlatModel<T>>(flatten(spec, data, std::move(inputs), bytes));
+    return std::make_shared<DataSet<T>>(flatten(spec, data, std::move(inputs), bytes));
 }
 
 template <class T>
 std::unique_ptr<DeviceModel<T>> make_device_model(const std::string& device,
-                                                  const std::vector<std::shared_ptr<const FlatModel<T>>>& data_sets) {
+                                                  const std::vector<std::shared_ptr<const DataSet<T>>>& data_sets) {
     check_usable(device);
     if (is_emulated(device)) return emulated::make_model(data_sets, emulated_threads(device));
     return cuda::make_model(data_sets);
@@ -81,10 +81,10 @@ void device_normals(const std::string& device, std::uint64_t seed, std::uint32_t
 }
 
 #define PATRAC_INSTANTIATE(T)                                                                                     \
-    template std::shared_ptr<const FlatModel<T>> flatten_for_device<T>(const std::string&, const ModelSpec&,      \
-                                                                       const DataView<T>&, InputSource);          \
+    template std::shared_ptr<const DataSet<T>> flatten_for_device<T>(const std::string&, const ModelSpec&,        \
+                                                                     const DataView<T>&, InputSource);            \
     template std::unique_ptr<DeviceModel<T>> make_device_model<T>(                                                \
-        const std::string&, const std::vector<std::shared_ptr<const FlatModel<T>>>&);                             \
+        const std::string&, const std::vector<std::shared_ptr<const DataSet<T>>>&);                               \
     template void device_normals<T>(const std::string&, std::uint64_t, std::uint32_t, std::uint64_t, Purpose, T*, \
                                     std::int64_t);
 PATRAC_INSTANTIATE(float)

@@ -15,7 +15,7 @@
 namespace patrac {
 
 template <class T>
-struct FlatModel;
+struct DataSet;
 
 // "cuda" or, for tests, "emulated:N", a device of blocks of N = 1, 2, 4 .. host threads. Throws std::runtime_error with
 // the reason where the device is not usable.
@@ -30,11 +30,11 @@ std::shared_ptr<const DeviceInputs> take_inputs(const std::string& device, Input
 // targets and row weights are read; the data set holds on to `inputs`, which are without gaps where they are the
 // host's.
 template <class T>
-std::shared_ptr<const FlatModel<T>> flatten_for_device(const std::string& device, const ModelSpec& spec,
-                                                       const DataView<T>& data, InputSource inputs);
+std::shared_ptr<const DataSet<T>> flatten_for_device(const std::string& device, const ModelSpec& spec,
+                                                     const DataView<T>& data, InputSource inputs);
 template <class T>
 std::unique_ptr<DeviceModel<T>> make_device_model(const std::string& device,
-                                                  const std::vector<std::shared_ptr<const FlatModel<T>>>& data_sets);
+                                                  const std::vector<std::shared_ptr<const DataSet<T>>>& data_sets);
 // As standard_normals(), for one step, computed on the device.
 template <class T>
 void device_normals(const std::string& device, std::uint64_t seed, std::uint32_t chain, std::uint64_t step,

@@ -16,7 +16,7 @@ import problems
 import reference
 
 EPS = {"float32": float(np.finfo(np.float32).eps), "float64": float(np.finfo(np.float64).eps)}
-MOST_SLABS = 264  # csrc/cuda/model/flat_model.hpp
+MOST_SLABS = 264  # csrc/cuda/model/data_set.hpp
 
 
 def many_rows(

@@ -37,7 +37,7 @@ MEMORY: dict[str, Mistake] = {
     # A warp reads whole groups of rows.
     "rows beyond the last": ("wide_inputs.hpp", "(n + beyond) * inputs.padded_features", "n * inputs.padded_features"),
     # Four values are read at once, from where a device can.
-    "weights where four do not begin": ("flat_model.cpp", "return (count + 3) / 4 * 4;", "return count;"),
+    "weights where four do not begin": ("data_set.cpp", "return (count + 3) / 4 * 4;", "return count;"),
 }
 
 

@@ -47,13 +47,13 @@ Array<T> device_normals_array(const std::string& device, std::uint64_t seed, std
 
 // What Python holds of a data set that was laid out for a device.
 template <class T>
-struct DataSet {
-    std::shared_ptr<const FlatModel<T>> flat;
+struct HeldDataSet {
+    std::shared_ptr<const DataSet<T>> flat;
 };
 
 template <class T>
 void bind_data_set_of(py::module_& m, const char* name) {
-    py::class_<DataSet<T>>(m, name).def(
+    py::class_<HeldDataSet<T>>(m, name).def(
         py::init([](const ModelSpec& spec, const std::string& device, const py::object& inputs,
                     const Array<double>& targets, const Array<double>& row_weights) {
             const DataView<T> data = data_view<T>(spec, targets, row_weights);
@@ -61,7 +61,7 @@ void bind_data_set_of(py::module_& m, const char* name) {
             check_inputs_shape(spec, data.n_rows, source.n_rows, source.n_columns);
             // The arguments are held by the caller; the data set copies what it keeps, or holds the inputs.
             const py::gil_scoped_release release;
-            return DataSet<T>{flatten_for_device<T>(device, spec, data, std::move(source))};
+            return HeldDataSet<T>{flatten_for_device<T>(device, spec, data, std::move(source))};
         }),
         py::arg("spec"), py::kw_only(), py::arg("device"), py::arg("inputs"), py::arg("targets").noconvert(),
         py::arg("row_weights").noconvert());
@@ -71,10 +71,10 @@ template <class T>
 void bind_device_model_of(py::module_& m, const char* name) {
     using Model = DeviceModel<T>;
     py::class_<Model>(m, name)
-        .def(py::init([](const std::string& device, const std::vector<const DataSet<T>*>& data_sets) {
+        .def(py::init([](const std::string& device, const std::vector<const HeldDataSet<T>*>& data_sets) {
                  require(!data_sets.empty(), "no data set");
-                 std::vector<std::shared_ptr<const FlatModel<T>>> held;
-                 for (const DataSet<T>* const data_set : data_sets) held.push_back(data_set->flat);
+                 std::vector<std::shared_ptr<const DataSet<T>>> held;
+                 for (const HeldDataSet<T>* const data_set : data_sets) held.push_back(data_set->flat);
                  const py::gil_scoped_release release;  // touches no Python object
                  return make_device_model<T>(device, held);
              }),

@@ -17,16 +17,16 @@ CollapsePlan CollapsePlan::make(const Plan& plan, const double* prior_variance, 
     std::vector<std::int64_t> index(static_cast<std::size_t>(output.n_rows() * (n_sources + 1)), -1);
     CollapsePlan collapse;
     collapse.hidden_dim = plan.dim;
-    for (const Run& run : output.weight_runs)
-        for (std::int64_t i = 0; i < run.length; ++i) {
-            const std::int64_t row = (run.packed + i) / n_sources, source = (run.packed + i) % n_sources;
-            index[static_cast<std::size_t>(row * (n_sources + 1) + source)] = run.theta + i;
-            collapse.hidden_dim = std::min(collapse.hidden_dim, run.theta + i);
+    for (const Span& span : output.weight_spans)
+        for (std::int64_t i = 0; i < span.length; ++i) {
+            const std::int64_t row = (span.packed + i) / n_sources, source = (span.packed + i) % n_sources;
+            index[static_cast<std::size_t>(row * (n_sources + 1) + source)] = span.theta + i;
+            collapse.hidden_dim = std::min(collapse.hidden_dim, span.theta + i);
         }
-    for (const Run& run : output.bias_runs)
-        for (std::int64_t i = 0; i < run.length; ++i) {
-            index[static_cast<std::size_t>((run.packed + i) * (n_sources + 1) + n_sources)] = run.theta + i;
-            collapse.hidden_dim = std::min(collapse.hidden_dim, run.theta + i);
+    for (const Span& span : output.bias_spans)
+        for (std::int64_t i = 0; i < span.length; ++i) {
+            index[static_cast<std::size_t>((span.packed + i) * (n_sources + 1) + n_sources)] = span.theta + i;
+            collapse.hidden_dim = std::min(collapse.hidden_dim, span.theta + i);
         }
 
     const auto at = [&](std::int64_t row, std::int64_t source) {

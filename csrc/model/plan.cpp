@@ -18,15 +18,15 @@ std::vector<std::int32_t> positions_where(const Flags& flags) {
 }
 
 // Appends theta -> packed, lengthening the last run where both sides are adjacent.
-void append_run(std::vector<Run>& runs, std::int64_t theta, std::int64_t packed) {
-    if (!runs.empty()) {
-        Run& last = runs.back();
+void append_span(std::vector<Span>& spans, std::int64_t theta, std::int64_t packed) {
+    if (!spans.empty()) {
+        Span& last = spans.back();
         if (last.theta + last.length == theta && last.packed + last.length == packed) {
             ++last.length;
             return;
         }
     }
-    runs.push_back({theta, packed, 1});
+    spans.push_back({theta, packed, 1});
 }
 
 // A node varies if one of its own parameters is Bayesian or if it reads a varying node through any weight that is
@@ -59,21 +59,21 @@ struct ThetaIndex {
     }
 };
 
-// Adds the block of these rows and sources, unless it is empty; entry(row, source) is an index of theta or -1.
+// Adds the dense gradient of these rows and sources, unless it is empty; entry(row, source) is an index of theta or -1.
 template <class Entry>
-void add_gradient_block(std::vector<GradientBlock>& blocks, std::vector<std::int32_t> rows,
+void add_dense_gradient(std::vector<DenseGradient>& gradients, std::vector<std::int32_t> rows,
                         std::vector<std::int32_t> sources, const Entry& entry) {
     if (rows.empty() || sources.empty()) return;
-    GradientBlock block;
+    DenseGradient dense;
     std::int64_t at = 0;
     for (const std::int32_t row : rows)
         for (const std::int32_t source : sources) {
-            if (const std::int64_t theta = entry(row, source); theta >= 0) append_run(block.runs, theta, at);
+            if (const std::int64_t theta = entry(row, source); theta >= 0) append_span(dense.spans, theta, at);
             ++at;
         }
-    block.rows = std::move(rows);
-    block.sources = std::move(sources);
-    blocks.push_back(std::move(block));
+    dense.rows = std::move(rows);
+    dense.sources = std::move(sources);
+    gradients.push_back(std::move(dense));
 }
 
 PlanLayer plan_layer(const Layer& layer, const Flags& below, const Flags& rows, bool force_offset,
@@ -106,7 +106,7 @@ PlanLayer plan_layer(const Layer& layer, const Flags& below, const Flags& rows, 
             const auto at = static_cast<std::size_t>(node * layer.n_in + source);
             const std::int64_t packed = r * n_sources + s;
             if (theta.weight[at] >= 0) {
-                append_run(plan.weight_runs, theta.weight[at], packed);
+                append_span(plan.weight_spans, theta.weight[at], packed);
                 row_in_block[static_cast<std::size_t>(r)] = true;
                 source_in_block[static_cast<std::size_t>(s)] = true;
             } else if (s < plan.n_varying()) {
@@ -115,7 +115,7 @@ PlanLayer plan_layer(const Layer& layer, const Flags& below, const Flags& rows, 
         }
         const auto bias_at = static_cast<std::size_t>(node);
         if (theta.bias[bias_at] >= 0)
-            append_run(plan.bias_runs, theta.bias[bias_at], r);
+            append_span(plan.bias_spans, theta.bias[bias_at], r);
         else
             plan.biases[static_cast<std::size_t>(r)] = layer.biases[bias_at];
 
@@ -138,14 +138,14 @@ PlanLayer plan_layer(const Layer& layer, const Flags& below, const Flags& rows, 
         if (entry(r, static_cast<std::int32_t>(n_sources)) >= 0) bias_rows.push_back(r);
     std::vector<std::int32_t> weight_sources = positions_where(source_in_block);
     const std::vector<std::int32_t> bias_source{static_cast<std::int32_t>(n_sources)};
-    // One block costs a small layer less than two; in a wide one it would break up the runs of theta.
+    // One dense gradient costs a small layer less than two; in a wide one it would break up the spans of theta.
     constexpr std::size_t wide = 8;
     if (weight_rows == bias_rows && weight_sources.size() < wide) {
         weight_sources.push_back(bias_source.front());
-        add_gradient_block(plan.gradient, std::move(weight_rows), std::move(weight_sources), entry);
+        add_dense_gradient(plan.gradient, std::move(weight_rows), std::move(weight_sources), entry);
     } else {
-        add_gradient_block(plan.gradient, std::move(weight_rows), std::move(weight_sources), entry);
-        add_gradient_block(plan.gradient, std::move(bias_rows), bias_source, entry);
+        add_dense_gradient(plan.gradient, std::move(weight_rows), std::move(weight_sources), entry);
+        add_dense_gradient(plan.gradient, std::move(bias_rows), bias_source, entry);
     }
     return plan;
 }
@@ -188,9 +188,9 @@ std::vector<LayerReport> Plan::report(const Network& network) const {
         report.offsets = static_cast<std::int64_t>(layer.offset_rows.size());
         report.bayesian = std::count(source.weight_mask.begin(), source.weight_mask.end(), std::uint8_t{1}) +
                           std::count(source.bias_mask.begin(), source.bias_mask.end(), std::uint8_t{1});
-        for (const GradientBlock& block : layer.gradient)
+        for (const DenseGradient& dense : layer.gradient)
             report.gradient_block +=
-                std::ssize(block.rows) * (std::ssize(block.sources) - (block.sources.back() == layer.n_sources()));
+                std::ssize(dense.rows) * (std::ssize(dense.sources) - (dense.sources.back() == layer.n_sources()));
         reports.push_back(report);
     }
     return reports;

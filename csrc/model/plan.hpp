@@ -10,17 +10,17 @@
 namespace patrac {
 
 // `length` consecutive entries of theta <-> consecutive entries of a packed array.
-struct Run {
+struct Span {
     std::int64_t theta;
     std::int64_t packed;
     std::int64_t length;
 };
 
-// A dense block of a layer's gradient; runs gather it, row-major, into theta's order.
-struct GradientBlock {
+// A dense part of a layer's gradient; spans gather it, row-major, into theta's order.
+struct DenseGradient {
     std::vector<std::int32_t> rows;     // positions in the layer's rows
     std::vector<std::int32_t> sources;  // positions in its sources; one past the last is the 1 that biases multiply
-    std::vector<Run> runs;
+    std::vector<Span> spans;
 };
 
 // One layer as the engine sees it. Positions count within the lists below, nodes count within the ranked layer.
@@ -36,11 +36,11 @@ struct PlanLayer {
 
     std::vector<double> weights;  // (rows, sources), Bayesian entries zero
     std::vector<double> biases;   // (rows,), Bayesian entries zero
-    std::vector<Run> weight_runs;
-    std::vector<Run> bias_runs;
+    std::vector<Span> weight_spans;
+    std::vector<Span> bias_spans;
 
     // Together they cover every Bayesian entry: one block, or one for weights and one for biases.
-    std::vector<GradientBlock> gradient;
+    std::vector<DenseGradient> gradient;
 
     std::int64_t n_rows() const { return static_cast<std::int64_t>(rows.size()); }
     std::int64_t n_varying() const { return static_cast<std::int64_t>(varying_sources.size()); }

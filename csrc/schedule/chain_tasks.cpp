@@ -108,9 +108,9 @@ bool run_schedule(const ChainTasks& chains, std::int64_t threads, std::int64_t* 
     while (run_chains(chains, threads, monitor)) {
         if (chains.empty() || chains.front()->finished()) return true;
         // All wait at the same step.
-        std::vector<const std::vector<LogLikelihoodBlock>*> blocks;
-        for (const auto& chain : chains) blocks.push_back(&chain->schedule().blocks());
-        const bool stable = is_stable(blocks), end = stable || chains.front()->schedule().phase_is_over();
+        std::vector<const std::vector<LogLikelihoodBatch>*> batches;
+        for (const auto& chain : chains) batches.push_back(&chain->schedule().batches());
+        const bool stable = is_stable(batches), end = stable || chains.front()->schedule().phase_is_over();
         if (end) warmup_stable[chains.front()->schedule().phase_index()] = stable;
         for (const auto& chain : chains) chain->resume(end);
     }

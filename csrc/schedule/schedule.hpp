@@ -43,7 +43,7 @@ public:
         return progress_.steps ? static_cast<double>(progress_.accepted) / static_cast<double>(progress_.steps) : 0.0;
     }
     // Of a phase that may end early.
-    const std::vector<LogLikelihoodBlock>& blocks() const { return blocks_; }
+    const std::vector<LogLikelihoodBatch>& batches() const { return batches_; }
 
     // Steps of warm-up that are left if no phase ends early.
     std::int64_t warmup_steps_left() const {
@@ -63,17 +63,17 @@ public:
     Event record(bool accepted, double log_acceptance, double log_likelihood) {
         if (progress_.record(phase(), config_->adapt_window, config_->step_size_max, accepted, log_acceptance,
                              log_likelihood)) {
-            blocks_.push_back(progress_.block);
-            progress_.block = {};
+            batches_.push_back(progress_.batch);
+            progress_.batch = {};
         }
         return event();
     }
 
-    // What a device books for itself: its progress, and the blocks that are new since the phase began.
+    // What a device books for itself: its progress, and the batches that are new since the phase began.
     const PhaseProgress& progress() const { return progress_; }
-    Event take_over(const PhaseProgress& progress, std::vector<LogLikelihoodBlock> blocks) {
+    Event take_over(const PhaseProgress& progress, std::vector<LogLikelihoodBatch> batches) {
         progress_ = progress;
-        blocks_ = std::move(blocks);
+        batches_ = std::move(batches);
         return event();
     }
 
@@ -82,8 +82,8 @@ public:
     void next_phase() {
         // One window's rate is a noisy look; the mean over many is a better place to stop than wherever the last one
         // led.
-        if (!blocks_.empty()) {
-            if (phase().average && phase().adapt) progress_.step_size = std::exp(second_half(blocks_).log_step);
+        if (!batches_.empty()) {
+            if (phase().average && phase().adapt) progress_.step_size = std::exp(second_half(batches_).log_step);
         } else if (progress_.log_step_count > 0) {
             progress_.step_size = std::exp(progress_.log_step_sum / static_cast<double>(progress_.log_step_count));
         }
@@ -95,7 +95,7 @@ private:
     void enter_phase() {
         while (!sampling() && phase().steps == 0) ++phase_;
         progress_ = {.step_size = progress_.step_size};
-        blocks_.clear();
+        batches_.clear();
         next_look_ = phase().first_look;
     }
 
@@ -108,7 +108,7 @@ private:
     PhaseProgress progress_;
     std::int64_t phase_ = 0;
     std::int64_t next_look_ = 0;
-    std::vector<LogLikelihoodBlock> blocks_;
+    std::vector<LogLikelihoodBatch> batches_;
 };
 
 }  // namespace patrac

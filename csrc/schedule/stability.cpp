@@ -12,19 +12,19 @@ constexpr double largest_rhat = 1.1, largest_step_change = 0.2, largest_step_rat
 
 }  // namespace
 
-bool is_stable(const std::vector<const std::vector<LogLikelihoodBlock>*>& chains) {
+bool is_stable(const std::vector<const std::vector<LogLikelihoodBatch>*>& chains) {
     double within = 0.0, smallest = std::numeric_limits<double>::infinity(), largest = -smallest;
-    LogLikelihoodBlock means;
+    LogLikelihoodBatch means;
     std::int64_t length = 0;
-    for (const std::vector<LogLikelihoodBlock>* blocks : chains) {
-        const std::size_t n = blocks->size(), start = n / 2, middle = start + (n - start) / 2;
+    for (const std::vector<LogLikelihoodBatch>* batches : chains) {
+        const std::size_t n = batches->size(), start = n / 2, middle = start + (n - start) / 2;
         if (n < 4) return false;
-        const LogLikelihoodBlock first = joined(*blocks, start, middle), second = joined(*blocks, middle, n);
+        const LogLikelihoodBatch first = joined(*batches, start, middle), second = joined(*batches, middle, n);
         if (!(std::abs(first.log_step - second.log_step) <= largest_step_change)) return false;
-        smallest = std::min(smallest, second_half(*blocks).log_step);
-        largest = std::max(largest, second_half(*blocks).log_step);
+        smallest = std::min(smallest, second_half(*batches).log_step);
+        largest = std::max(largest, second_half(*batches).log_step);
         length = first.count;
-        for (const LogLikelihoodBlock& half : {first, second}) {
+        for (const LogLikelihoodBatch& half : {first, second}) {
             within += half.squares / static_cast<double>(half.count - 1);
             means.add(half.mean, 0.0);
         }

@@ -23,7 +23,7 @@ struct Phase {
 };
 
 // Moments of the log-likelihood over consecutive steps of one chain.
-struct LogLikelihoodBlock {
+struct LogLikelihoodBatch {
     std::int64_t count = 0;
     double mean = 0.0;
     double squares = 0.0;   // sum of squared distances from the mean
@@ -38,7 +38,7 @@ struct LogLikelihoodBlock {
         log_step += (log_step_size - log_step) / n;
     }
     // Chan, Golub & LeVeque (1979).
-    PATRAC_HOST_DEVICE void add(const LogLikelihoodBlock& other) {
+    PATRAC_HOST_DEVICE void add(const LogLikelihoodBatch& other) {
         if (other.count == 0) return;
         const double a = static_cast<double>(count), b = static_cast<double>(other.count), away = other.mean - mean;
         count += other.count;
@@ -48,8 +48,8 @@ struct LogLikelihoodBlock {
     }
 };
 
-// Blocks up to the first look.
-inline constexpr std::int64_t blocks_to_first_look = 8;
+// Batches up to the first look.
+inline constexpr std::int64_t batches_to_first_look = 8;
 // Steps whose mean acceptance probability moves the step size once, in phases with a target.
 inline constexpr std::int64_t target_window = 10;
 
@@ -62,9 +62,9 @@ struct PhaseProgress {
     std::int64_t updates = 0;
     double log_step_sum = 0.0;
     std::int64_t log_step_count = 0;
-    LogLikelihoodBlock block = {};  // under way, in phases that may end early
+    LogLikelihoodBatch batch = {};  // under way, in phases that may end early
 
-    // Books one step with the logarithm of its acceptance probability, capped here at 0. True if `block` is full: the
+    // Books one step with the logarithm of its acceptance probability, capped here at 0. True if `batch` is full: the
     // caller stores it and empties it.
     PATRAC_HOST_DEVICE bool record(const Phase& phase, std::int64_t adapt_window, double step_size_max,
                                    bool step_accepted, double log_acceptance, double log_likelihood) {
@@ -87,8 +87,8 @@ struct PhaseProgress {
             window_probability = 0.0;
         }
         if (phase.first_look <= 0) return false;
-        block.add(log_likelihood, phase.adapt ? std::log(step_size) : 0.0);
-        return block.count == phase.first_look / blocks_to_first_look;
+        batch.add(log_likelihood, phase.adapt ? std::log(step_size) : 0.0);
+        return batch.count == phase.first_look / batches_to_first_look;
     }
 
 private:

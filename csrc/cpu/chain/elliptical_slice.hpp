@@ -44,7 +44,7 @@ public:
         double angle = 2.0 * std::numbers::pi * uniforms.next(), low = angle - 2.0 * std::numbers::pi, high = angle;
         bool finite = true;
         // A bracket shrinks by a third on average; when it has shrunk to rounding, the point is u itself.
-        for (std::int64_t rejected = 0; rejected < most_points; ++rejected) {
+        for (std::int64_t rejected = 0; rejected < max_points; ++rejected) {
             point(current.theta, angle, proposed.theta);
             target.evaluate(proposed, false);
             if (proposed.log_likelihood > slice && all_finite(proposed.theta)) {
@@ -54,11 +54,11 @@ public:
             (angle < 0.0 ? low : high) = angle;
             angle = low + (high - low) * uniforms.next();
         }
-        return {false, finite, -std::numeric_limits<double>::infinity(), most_points};
+        return {false, finite, -std::numeric_limits<double>::infinity(), max_points};
     }
 
 private:
-    static constexpr std::int64_t most_points = 200;
+    static constexpr std::int64_t max_points = 200;
 
     // v = u + (sin(a) direction - (1 - cos a) u): added to u, so that small angles do not round it.
     void point(const AlignedArray<T>& u, double angle, AlignedArray<T>& v) const {

@@ -179,7 +179,7 @@ template <class Value>
 class ValueStream {
 public:
     ValueStream(const PhiloxRoundKeys& keys, Purpose purpose, std::uint64_t step)
-        : keys_(keys), purpose_(purpose), walk_(LaneOrder::natural, step, most_blocks) {}
+        : keys_(keys), purpose_(purpose), walk_(LaneOrder::natural, step, max_blocks) {}
 
     double next() {
         if (used_ == lanes) {
@@ -191,7 +191,7 @@ public:
 
 private:
     static constexpr int lanes = lanes_v<Vec<double>>;
-    static constexpr std::uint64_t most_blocks = std::uint64_t{1} << 40;
+    static constexpr std::uint64_t max_blocks = std::uint64_t{1} << 40;
     const PhiloxRoundKeys& keys_;  // outlives the stream
     Purpose purpose_;
     BlockWalk walk_;

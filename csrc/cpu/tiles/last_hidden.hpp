@@ -2,7 +2,7 @@
 //
 // In Mix all nodes of the last hidden layer vary, most of them through fixed weights from the few Bayesian nodes below.
 // dl/d(activation below) is dl/df times a sum that does not wait for f: node by node, that sum and f are made together,
-// and what no gradient block reads is not stored, but beside one that is, in a vector of two.
+// and what no dense gradient reads is not stored, but beside one that is, in a vector of two.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 namespace patrac::PATRAC_LEVEL {
 
 // Varying nodes below, at most.
-inline constexpr int most_below = 5;
+inline constexpr int max_below = 5;
 
 template <class T>
 class LastHidden {
@@ -29,13 +29,13 @@ public:
     LastHidden(const Plan& plan, std::int64_t stride) {
         if (plan.activation != Activation::tanh || plan.n_outputs != 1 || plan.layers.size() < 3) return;
         const PlanLayer &layer = plan.layers[plan.layers.size() - 2], &output = plan.layers.back();
-        if (layer.n_varying() == 0 || layer.n_varying() > most_below) return;
+        if (layer.n_varying() == 0 || layer.n_varying() > max_below) return;
         if (layer.n_constant() != 0 || output.n_constant() != 0) return;
         is_kept_.assign(layer.rows.size(), 0);
-        for (const GradientBlock& block : layer.gradient)
-            for (const std::int32_t row : block.rows) is_kept_[static_cast<std::size_t>(row)] = 1;
-        for (const GradientBlock& block : output.gradient)
-            for (const std::int32_t source : block.sources)
+        for (const DenseGradient& dense : layer.gradient)
+            for (const std::int32_t row : dense.rows) is_kept_[static_cast<std::size_t>(row)] = 1;
+        for (const DenseGradient& dense : output.gradient)
+            for (const std::int32_t source : dense.sources)
                 if (source < output.n_varying()) is_kept_[static_cast<std::size_t>(source)] = 1;
         through_ = AlignedArray<T>(layer.n_varying() * stride);
     }
@@ -43,7 +43,7 @@ public:
     bool serves() const { return !is_kept_.empty(); }
 
     // From the activations below to f, in place of two layers of TilePass::forward(), with what the reverse pass needs.
-    void forward(TileWorkspace<T>& work) { forward_from<most_below>(work); }
+    void forward(TileWorkspace<T>& work) { forward_from<max_below>(work); }
 
     // Once the output layer's gradient is there: dl/d(pre-activation) of the nodes whose gradient is wanted.
     void reverse_kept(TileWorkspace<T>& work) const {
@@ -201,7 +201,7 @@ private:
         });
     }
 
-    std::vector<unsigned char> is_kept_;  // (nodes,): whether a block of the gradient reads it; empty: serves nobody
+    std::vector<unsigned char> is_kept_;  // (nodes,): whether a dense gradient reads it; empty: serves nobody
     AlignedArray<T> through_;             // (nodes below, stride): d f/d(activation)
 };
 

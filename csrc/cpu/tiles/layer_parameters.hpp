@@ -14,23 +14,23 @@ namespace patrac::PATRAC_LEVEL {
 template <class T>
 class LayerParameters {
 public:
-    LayerParameters(const std::vector<double>& fixed, const std::vector<Run>& runs)
-        : runs_(&runs), packed_(std::ssize(fixed)) {
+    LayerParameters(const std::vector<double>& fixed, const std::vector<Span>& spans)
+        : spans_(&spans), packed_(std::ssize(fixed)) {
         std::transform(fixed.begin(), fixed.end(), packed_.data(), [](double x) { return static_cast<T>(x); });
-        in_place_ = runs.size() == 1 && runs.front().length == packed_.size();
+        in_place_ = spans.size() == 1 && spans.front().length == packed_.size();
         values_ = packed_.data();
     }
     void set_theta(const T* theta) {
         if (in_place_) {
-            values_ = theta + runs_->front().theta;
+            values_ = theta + spans_->front().theta;
             return;
         }
-        for (const Run& run : *runs_) std::copy_n(theta + run.theta, run.length, packed_.data() + run.packed);
+        for (const Span& span : *spans_) std::copy_n(theta + span.theta, span.length, packed_.data() + span.packed);
     }
     const T* data() const { return values_; }
 
 private:
-    const std::vector<Run>* runs_;
+    const std::vector<Span>* spans_;
     AlignedArray<T> packed_;
     bool in_place_;
     const T* values_;

@@ -53,16 +53,16 @@ private:
 
         Workspace(const Packer& packer, std::int64_t rows) : stride(rows) {
             const FixedPart& fixed = packer.fixed_;
-            std::int64_t widest = packer.plan_.n_inputs, companion_widest = widest, most_offsets = 1;
+            std::int64_t widest = packer.plan_.n_inputs, companion_widest = widest, max_offsets = 1;
             for (std::size_t l = 0; l < fixed.constants.size(); ++l)
                 widest = std::max({widest, fixed.constants[l].n_in, fixed.offsets[l].n_in, packer.plan_.n_outputs});
             for (const FixedMap& map : fixed.companion)
                 companion_widest = std::max(companion_widest, static_cast<std::int64_t>(map.nodes.size()));
             for (const FixedMap& map : fixed.offsets)
-                most_offsets = std::max(most_offsets, static_cast<std::int64_t>(map.nodes.size()));
+                max_offsets = std::max(max_offsets, static_cast<std::int64_t>(map.nodes.size()));
             below = AlignedArray<double>(widest * rows);
             above = AlignedArray<double>(widest * rows);
-            offset = AlignedArray<double>(most_offsets * rows);
+            offset = AlignedArray<double>(max_offsets * rows);
             if (fixed.companion.empty()) return;
             companion_below = AlignedArray<double>(companion_widest * rows);
             companion_above = AlignedArray<double>(companion_widest * rows);

@@ -91,8 +91,8 @@ template <class T>
 TilePass<T>::TilePass(const Plan& plan, const TileLayout& layout, const CollapsePlan* collapse)
     : work_(plan, layout.stride, collapse), last_hidden_(plan, layout.stride) {
     for (const PlanLayer& layer : plan.layers)
-        for (const GradientBlock& block : layer.gradient) {
-            const auto n_rows = std::ssize(block.rows), n_sources = std::ssize(block.sources);
+        for (const DenseGradient& dense : layer.gradient) {
+            const auto n_rows = std::ssize(dense.rows), n_sources = std::ssize(dense.sources);
             if (WideOuter<T>::serves(n_rows, n_sources))
                 wide_outer_.reserve(std::min(n_rows, n_sources), layout.stride);
         }
@@ -127,8 +127,7 @@ double TilePass<T>::likelihood_of_tile(const PackedData<T>& data, const Likeliho
     if (work_.ends_in_half) {  // sums over lanes come next: no infinity of another evaluation may be in them
         T* const tail = f + work_.n_vectors * lanes_v<V> - lanes_v<HalfVec<T>>;
         for (std::int64_t c = 0; c < work_.plan.n_outputs; ++c)
-            store<HalfVec<T>>(tail + c * work_.stride,
-                              load<HalfVec<T>>(tail + c * work_.stride - lanes_v<HalfVec<T>>));
+            store<HalfVec<T>>(tail + c * work_.stride, load<HalfVec<T>>(tail + c * work_.stride - lanes_v<HalfVec<T>>));
     }
     const OutputTile<T> output{f,
                                work_.tile + data.layout.targets,
@@ -136,9 +135,8 @@ double TilePass<T>::likelihood_of_tile(const PackedData<T>& data, const Likeliho
                                work_.plan.n_outputs,
                                work_.stride,
                                work_.n_vectors};
-    return visit(likelihood.kind, [&](auto kind) {
-        return likelihood_of<decltype(kind)>(output, likelihood.parameters.data());
-    });
+    return visit(likelihood.kind,
+                 [&](auto kind) { return likelihood_of<decltype(kind)>(output, likelihood.parameters.data()); });
 }
 
 template <class T>
@@ -201,8 +199,8 @@ void TilePass<T>::reverse_collapsed(const T* weights, std::int64_t n_read) {
     const Sources<T> sources[2] = {{work_.layers.back().value.data(), work_.plan.n_outputs, work_.stride},
                                    {weighted_.data(), n_features, work_.stride}};
     const std::int64_t row = work_.plan.n_outputs + n_features;
-    Contraction<T> transposed{
-        n_read, weights, row, 1, sources, 2, below.value.data(), work_.stride, work_.n_vectors, work_.ends_in_half};
+    Contraction<T> transposed{n_read,          weights,           row, 1, sources, 2, below.value.data(), work_.stride,
+                              work_.n_vectors, work_.ends_in_half};
     if (n_read > 0) reverse_into<Zeta>(below, transposed, 0);
     transposed.count = n_varying - n_read;
     transposed.weights += n_read * row;
@@ -213,13 +211,13 @@ void TilePass<T>::reverse_collapsed(const T* weights, std::int64_t n_read) {
 
 template <class T>
 void TilePass<T>::add_gradient(std::size_t l, bool first, Totals& totals) {
-    for (const BlockWork<T>& block : work_.layers[l].gradient) {
-        const auto rows = std::ssize(block.rows), columns = std::ssize(block.sources);
-        const OuterTarget target{totals.blocks[block.total].data(), columns, 1, first};
+    for (const DenseGradientWork<T>& dense : work_.layers[l].gradient) {
+        const auto rows = std::ssize(dense.rows), columns = std::ssize(dense.sources);
+        const OuterTarget target{totals.dense[dense.total].data(), columns, 1, first};
         if (WideOuter<T>::serves(rows, columns))
-            wide_outer_.accumulate(block.rows.data(), rows, block.sources.data(), columns, work_.n_rows, target);
+            wide_outer_.accumulate(dense.rows.data(), rows, dense.sources.data(), columns, work_.n_rows, target);
         else
-            accumulate_outer<T>(block.rows.data(), rows, block.sources.data(), columns, work_.n_rows, target);
+            accumulate_outer<T>(dense.rows.data(), rows, dense.sources.data(), columns, work_.n_rows, target);
     }
 }
 
@@ -233,16 +231,9 @@ void TilePass<T>::reverse(bool first, Totals& totals, std::size_t top) {
         const LayerWork<T>& work = work_.layers[l];
         LayerWork<T>& below = work_.layers[l - 1];
         const Sources<T> delta{work.value.data(), layer.n_rows(), work_.stride};
-        const Contraction<T> transposed{layer.n_varying(),
-                                        work.weights.data(),
-                                        1,
-                                        layer.n_sources(),
-                                        &delta,
-                                        1,
-                                        below.value.data(),
-                                        work_.stride,
-                                        work_.n_vectors,
-                                        work_.ends_in_half};
+        const Contraction<T> transposed{
+            layer.n_varying(), work.weights.data(), 1, layer.n_sources(), &delta, 1, below.value.data(), work_.stride,
+            work_.n_vectors,   work_.ends_in_half};
         reverse_into<Zeta>(below, transposed, 0);
     }
 }

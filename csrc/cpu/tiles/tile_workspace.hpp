@@ -15,9 +15,9 @@
 
 namespace patrac::PATRAC_LEVEL {
 
-// The arrays that a gradient block multiplies.
+// The arrays that a dense gradient multiplies.
 template <class T>
-struct BlockWork {
+struct DenseGradientWork {
     std::vector<const T*> rows;     // in value, once it holds dl/d(pre-activation)
     std::vector<const T*> sources;  // of the bound tile, or ones
     std::size_t total = 0;          // its place in Totals
@@ -31,13 +31,13 @@ struct LayerWork {
     // into dl/d(pre-activation): by then nothing needs them, and the memory is in the cache.
     AlignedArray<T> value;
     AlignedArray<T> pre;  // (rows, stride): before the activation, where its derivative needs it
-    std::vector<BlockWork<T>> gradient;
+    std::vector<DenseGradientWork<T>> gradient;
     // Of the bound tile:
     Sources<T> groups[2] = {};    // values of the layer below that vary, then the tile's constants
     std::vector<const T*> start;  // (rows,): the offset of each row, or zeros
 
     explicit LayerWork(const PlanLayer& layer)
-        : weights(layer.weights, layer.weight_runs), biases(layer.biases, layer.bias_runs) {}
+        : weights(layer.weights, layer.weight_spans), biases(layer.biases, layer.bias_spans) {}
 };
 
 template <class T>
@@ -59,18 +59,18 @@ struct TileWorkspace {
         bool keeps_pre = false;
         visit(plan.activation, [&](auto zeta) { keeps_pre = !decltype(zeta)::from_value; });
         layers.reserve(plan.layers.size());
-        std::size_t n_blocks = 0;
+        std::size_t n_gradients = 0;
         for (std::size_t l = 0; l < plan.layers.size(); ++l) {
             const PlanLayer& layer = plan.layers[l];
             LayerWork<T>& work = layers.emplace_back(layer);
             work.value = AlignedArray<T>(layer.n_rows() * stride);
             if (keeps_pre && l + 1 < plan.layers.size()) work.pre = AlignedArray<T>(layer.n_rows() * stride);
             work.groups[0] = {l > 0 ? layers[l - 1].value.data() : zeros.data(), layer.n_varying(), stride};
-            for (const GradientBlock& block : layer.gradient) {
-                BlockWork<T>& columns = work.gradient.emplace_back();
-                for (const std::int32_t row : block.rows) columns.rows.push_back(work.value.data() + row * stride);
-                columns.sources.assign(block.sources.size(), ones.data());
-                columns.total = n_blocks++;
+            for (const DenseGradient& dense : layer.gradient) {
+                DenseGradientWork<T>& columns = work.gradient.emplace_back();
+                for (const std::int32_t row : dense.rows) columns.rows.push_back(work.value.data() + row * stride);
+                columns.sources.assign(dense.sources.size(), ones.data());
+                columns.total = n_gradients++;
             }
             work.start.assign(layer.rows.size(), zeros.data());
         }

@@ -14,29 +14,29 @@ namespace patrac::PATRAC_LEVEL {
 // Log-likelihood and gradient summed over a range of tiles, in float64.
 struct Totals {
     double log_likelihood = 0.0;
-    std::vector<AlignedArray<double>> blocks;  // the plan's gradient blocks, layer by layer
+    std::vector<AlignedArray<double>> dense;  // the plan's dense gradients, layer by layer
 
     explicit Totals(const Plan& plan) {
         for (const PlanLayer& layer : plan.layers)
-            for (const GradientBlock& block : layer.gradient)
-                blocks.emplace_back(std::ssize(block.rows) * std::ssize(block.sources));
+            for (const DenseGradient& part : layer.gradient)
+                dense.emplace_back(std::ssize(part.rows) * std::ssize(part.sources));
     }
 
     void add(const Totals& other, bool gradient) {
         log_likelihood += other.log_likelihood;
         if (!gradient) return;
-        for (std::size_t b = 0; b < blocks.size(); ++b)
-            for (std::int64_t i = 0; i < blocks[b].size(); ++i) blocks[b][i] += other.blocks[b][i];
+        for (std::size_t b = 0; b < dense.size(); ++b)
+            for (std::int64_t i = 0; i < dense[b].size(); ++i) dense[b][i] += other.dense[b][i];
     }
 
     // To theta's order: the entries of the first n_layers layers.
     template <class T>
     void gather(const Plan& plan, std::size_t n_layers, T* gradient) const {
-        auto total = blocks.begin();
+        auto total = dense.begin();
         for (std::size_t l = 0; l < n_layers; ++l)
-            for (const GradientBlock& block : plan.layers[l].gradient) {
+            for (const DenseGradient& part : plan.layers[l].gradient) {
                 const double* const from = (total++)->data();
-                for (const Run& run : block.runs) narrow(from + run.packed, run.length, gradient + run.theta);
+                for (const Span& span : part.spans) narrow(from + span.packed, span.length, gradient + span.theta);
             }
     }
 };

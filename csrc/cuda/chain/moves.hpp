@@ -18,8 +18,8 @@ struct DeviceChain {
     double threshold = 0.0;       // of the accept test, where the noise persists
     std::int64_t accepted = 0, nonfinite = 0, warmup_nonfinite = 0;
     std::int64_t steps_since_draw = 0, accepted_since_draw = 0;
-    std::int64_t blocks = 0;  // full ones of the phase under way
-    std::int32_t starts = 0;  // 1 if l and g are finite at the starting point
+    std::int64_t batches = 0;  // full ones of the phase under way
+    std::int32_t starts = 0;   // 1 if l and g are finite at the starting point
 };
 
 // One launch: `steps` steps of every chain, all within one phase of the warm-up or within sampling.
@@ -44,8 +44,8 @@ struct ChainLaunch {
     T *theta, *gradient, *momentum;  // (chains, row)
     int row;                         // dim up to a whole four
     DeviceChain* chains;
-    LogLikelihoodBlock* blocks;  // (chains, most_blocks)
-    int most_blocks;
+    LogLikelihoodBatch* batches;  // (chains, max_batches)
+    int max_batches;
 
     std::int64_t thin;
     std::int64_t draws;                          // room for draws of this launch, each chain
@@ -164,8 +164,8 @@ struct ChainMoves {
         if (!progress.record(launch.phase, launch.adapt_window, launch.step_size_max, moved,
                              log_acceptance(finite, launch.phase.accept_all, ratio), log_density))
             return;
-        launch.blocks[static_cast<std::int64_t>(index) * launch.most_blocks + chain.blocks++] = progress.block;
-        progress.block = {};
+        launch.batches[static_cast<std::int64_t>(index) * launch.max_batches + chain.batches++] = progress.batch;
+        progress.batch = {};
     }
 
     PATRAC_DEVICE bool keeps_draw(const DeviceChain& chain) const {

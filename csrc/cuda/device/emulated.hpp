@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "cuda/model/flat_model.hpp"
+#include "cuda/model/data_set.hpp"
 #include "cuda/run/device_model.hpp"
 #include "shared/purpose.hpp"
 

@@ -5,7 +5,7 @@
 
 #include "cuda/block/thread_block.hpp"
 #include "cuda/model/flat_collapse.hpp"
-#include "cuda/model/flat_model.hpp"
+#include "cuda/model/data_set.hpp"
 #include "shared/host_device.hpp"
 
 namespace patrac::PATRAC_LEVEL {
@@ -21,7 +21,7 @@ struct WideInputs {
     PATRAC_HOST_DEVICE int sums_pitch() const { return features + 1; }
 };
 
-// FlatModel's numbers, and pointers to its arrays in memory that every block reads and none writes. Several data sets
+// DataSet's numbers, and pointers to its arrays in memory that every block reads and none writes. Several data sets
 // of one plan lie one after the other: what belongs to set d begins at d times the step beside it.
 template <class T>
 struct DevicePlan {
@@ -29,8 +29,8 @@ struct DevicePlan {
     LikelihoodKind likelihood;
     int dim, n_layers, n_outputs, n_packed, n_value_rows;
     bool keeps_pre;
-    FlatLayer layers[most_layers];
-    const FlatGradientBlock* blocks;
+    FlatLayer layers[max_layers];
+    const FlatDenseGradient* gradients;
     const int* indices;
     const int* position;  // (K,)
     const T* packed;      // (n_packed,)

@@ -122,8 +122,8 @@ struct TileBlock {
                 break;
             }
 #pragma unroll 1
-            for (int b = layer.first_block; b < layer.first_block + layer.n_blocks; ++b) {
-                const FlatGradientBlock& entries = plan.blocks[b];
+            for (int b = layer.first_gradient; b < layer.first_gradient + layer.n_gradients; ++b) {
+                const FlatDenseGradient& entries = plan.gradients[b];
                 const int* const theta = plan.indices + entries.theta;
                 outer<T>(
                     block, entries.n_rows, entries.n_sources, rows,

@@ -16,17 +16,17 @@ class Device;
 
 // An array in the device's memory; null if it is empty.
 template <class T>
-class DeviceArray {
+class DeviceVector {
 public:
-    DeviceArray() = default;
-    DeviceArray(Device& device, std::int64_t size);
-    DeviceArray(Device& device, const std::vector<T>& values);
-    DeviceArray(DeviceArray&& other) noexcept { swap(other); }
-    DeviceArray& operator=(DeviceArray&& other) noexcept {
+    DeviceVector() = default;
+    DeviceVector(Device& device, std::int64_t size);
+    DeviceVector(Device& device, const std::vector<T>& values);
+    DeviceVector(DeviceVector&& other) noexcept { swap(other); }
+    DeviceVector& operator=(DeviceVector&& other) noexcept {
         swap(other);
         return *this;
     }
-    ~DeviceArray();
+    ~DeviceVector();
 
     T* data() const { return data_; }
     std::int64_t size() const { return size_; }
@@ -36,7 +36,7 @@ public:
     void download(T* to) const;
 
 private:
-    void swap(DeviceArray& other) {
+    void swap(DeviceVector& other) {
         std::swap(device_, other.device_);
         std::swap(data_, other.data_);
         std::swap(size_, other.size_);
@@ -88,27 +88,27 @@ public:
 };
 
 template <class T>
-DeviceArray<T>::DeviceArray(Device& device, std::int64_t size) : device_(&device), size_(size) {
+DeviceVector<T>::DeviceVector(Device& device, std::int64_t size) : device_(&device), size_(size) {
     if (size > 0) data_ = static_cast<T*>(device.allocate(static_cast<std::size_t>(bytes())));
 }
 template <class T>
-DeviceArray<T>::DeviceArray(Device& device, const std::vector<T>& values) : DeviceArray(device, std::ssize(values)) {
+DeviceVector<T>::DeviceVector(Device& device, const std::vector<T>& values) : DeviceVector(device, std::ssize(values)) {
     upload(values.data());
 }
 template <class T>
-DeviceArray<T>::~DeviceArray() {
+DeviceVector<T>::~DeviceVector() {
     if (data_) device_->release(data_);
 }
 template <class T>
-void DeviceArray<T>::upload(const T* from) {
+void DeviceVector<T>::upload(const T* from) {
     if (size_ > 0) device_->upload(data_, from, static_cast<std::size_t>(bytes()));
 }
 template <class T>
-void DeviceArray<T>::upload(std::int64_t first, const std::vector<T>& values) {
+void DeviceVector<T>::upload(std::int64_t first, const std::vector<T>& values) {
     device_->upload(data_ + first, values.data(), values.size() * sizeof(T));
 }
 template <class T>
-void DeviceArray<T>::download(T* to) const {
+void DeviceVector<T>::download(T* to) const {
     if (size_ > 0) device_->download(to, data_, static_cast<std::size_t>(bytes()));
 }
 

@@ -26,15 +26,15 @@ public:
 
     DrawBuffers(Device& device, const RunConfig& config, std::int64_t dim, bool theta_stays)
         : chains_(config.chains), draws_(config.draws), dim_(dim), theta_stays_(theta_stays) {
-        constexpr std::int64_t most_bytes = std::int64_t{256} << 20;
+        constexpr std::int64_t max_bytes = std::int64_t{256} << 20;
         const std::int64_t each = chains_ * dim_ * static_cast<std::int64_t>(sizeof(T));
-        room_ = theta_stays_ ? draws_ : std::clamp<std::int64_t>(most_bytes / each, 1, draws_);
+        room_ = theta_stays_ ? draws_ : std::clamp<std::int64_t>(max_bytes / each, 1, draws_);
         for (int b = 0; b < (theta_stays_ ? 1 : 2); ++b) {
             Buffer& buffer = buffers_[b];
-            buffer.theta = theta_stays_ ? theta_of_run(device) : DeviceArray<T>(device, chains_ * room_ * dim_);
+            buffer.theta = theta_stays_ ? theta_of_run(device) : DeviceVector<T>(device, chains_ * room_ * dim_);
             for (auto* numbers :
                  {&buffer.log_likelihood, &buffer.log_prior, &buffer.acceptance_rate, &buffer.step_size})
-                *numbers = DeviceArray<double>(device, chains_ * room_);
+                *numbers = DeviceVector<double>(device, chains_ * room_);
         }
     }
 
@@ -74,21 +74,21 @@ public:
     }
 
     // (chains, draws, K) of a run whose theta stays on the device.
-    DeviceArray<T> take_theta() { return std::move(buffers_[0].theta); }
+    DeviceVector<T> take_theta() { return std::move(buffers_[0].theta); }
 
 private:
     struct Buffer {
-        DeviceArray<T> theta;  // (chains, room, K)
-        DeviceArray<double> log_likelihood, log_prior, acceptance_rate, step_size;
+        DeviceVector<T> theta;  // (chains, room, K)
+        DeviceVector<double> log_likelihood, log_prior, acceptance_rate, step_size;
     };
 
-    DeviceArray<T> theta_of_run(Device& device) const {
+    DeviceVector<T> theta_of_run(Device& device) const {
         const double bytes = static_cast<double>(chains_) * static_cast<double>(draws_) * static_cast<double>(dim_) *
                              static_cast<double>(sizeof(T));
         constexpr double most = 0x1p62;  // what a size can say
         std::string reason = "more than any device has";
         try {
-            if (bytes < most) return DeviceArray<T>(device, chains_ * draws_ * dim_);
+            if (bytes < most) return DeviceVector<T>(device, chains_ * draws_ * dim_);
         } catch (const std::exception& error) {
             reason = error.what();
         }

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cuda/model/flat_model.hpp"
+#include "cuda/model/data_set.hpp"
 #include "cuda/run/device.hpp"
 
 namespace patrac::PATRAC_LEVEL {
@@ -14,7 +14,7 @@ namespace patrac::PATRAC_LEVEL {
 template <class T>
 class Fold {
 public:
-    Fold(Device& device, const FlatModel<T>& flat) : device_(device), flat_(flat) {
+    Fold(Device& device, const DataSet<T>& flat) : device_(device), flat_(flat) {
         for (const FixedMap& map : flat.fixed.offsets) offsets_.emplace_back(device, map);
         for (const FixedMap& map : flat.fixed.constants) constants_.emplace_back(device, map);
         for (const FixedMap& map : flat.fixed.companion) companion_.emplace_back(device, map);
@@ -26,12 +26,12 @@ public:
         const std::int64_t widest = widest_map();
         if (widest == 0) return;  // nothing is constant but the inputs
         // Rows are folded some tiles at a time, so that what lies between the layers takes little memory.
-        constexpr std::int64_t most_values = 1 << 22;
-        const std::int64_t together = std::clamp<std::int64_t>(most_values / widest / flat_.stride, 1, flat_.n_tiles);
+        constexpr std::int64_t max_values = 1 << 22;
+        const std::int64_t together = std::clamp<std::int64_t>(max_values / widest / flat_.stride, 1, flat_.n_tiles);
         const std::int64_t rows = together * flat_.stride;
-        Buffers buffers{rows, {}, DeviceArray<double>(device_, widest * rows)};
+        Buffers buffers{rows, {}, DeviceVector<double>(device_, widest * rows)};
         for (std::size_t i = 0; i < (companion_.empty() ? 2 : 4); ++i)
-            buffers.layers[i] = DeviceArray<double>(device_, widest * rows);
+            buffers.layers[i] = DeviceVector<double>(device_, widest * rows);
         for (std::int64_t t = 0; t < flat_.n_tiles; t += together) {
             const Stretch stretch{std::min(rows, flat_.n_rows - t * flat_.stride),
                                   std::min(together, flat_.n_tiles - t), tiles + t * flat_.tile_size};
@@ -43,8 +43,8 @@ public:
 private:
     // A map in the device's memory.
     struct SentMap {
-        DeviceArray<int> nodes;
-        DeviceArray<double> weights, biases;
+        DeviceVector<int> nodes;
+        DeviceVector<double> weights, biases;
         int n_out, n_in;
 
         SentMap(Device& device, const FixedMap& map)
@@ -57,8 +57,8 @@ private:
     // (nodes, pitch) in float64: of two layers in turn for the fixed part and two for the companion, and offsets.
     struct Buffers {
         std::int64_t pitch;
-        DeviceArray<double> layers[4];
-        DeviceArray<double> offsets;
+        DeviceVector<double> layers[4];
+        DeviceVector<double> offsets;
     };
     struct Stretch {
         std::int64_t n_rows, n_tiles;
@@ -110,7 +110,7 @@ private:
     }
 
     // Columns of `values` to (columns, stride) from `place` on in each tile.
-    void put(const InputMatrix& values, const DeviceArray<int>& columns, int n_columns, const Stretch& stretch,
+    void put(const InputMatrix& values, const DeviceVector<int>& columns, int n_columns, const Stretch& stretch,
              int place) const {
         if (n_columns == 0) return;
         device_.launch(tile_copy(values, stretch.n_rows, columns.data(), n_columns, flat_.stride, stretch.n_tiles,
@@ -118,9 +118,9 @@ private:
     }
 
     Device& device_;
-    const FlatModel<T>& flat_;
+    const DataSet<T>& flat_;
     std::vector<SentMap> offsets_, constants_, companion_;
-    std::vector<DeviceArray<int>> sources_;
+    std::vector<DeviceVector<int>> sources_;
 };
 
 }  // namespace patrac::PATRAC_LEVEL

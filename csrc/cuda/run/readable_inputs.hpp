@@ -14,7 +14,7 @@ public:
     // Those of the host have no gaps.
     ReadableInputs(Device& device, const InputSource& source) : matrix(source.matrix) {
         if (device.reads(source.place)) return;
-        sent_ = DeviceArray<std::uint8_t>(device, source.n_rows * source.n_columns * bytes_of(matrix.type));
+        sent_ = DeviceVector<std::uint8_t>(device, source.n_rows * source.n_columns * bytes_of(matrix.type));
         sent_.upload(static_cast<const std::uint8_t*>(matrix.data));
         matrix.data = sent_.data();
     }
@@ -22,13 +22,13 @@ public:
     InputMatrix matrix;
 
 private:
-    DeviceArray<std::uint8_t> sent_;
+    DeviceVector<std::uint8_t> sent_;
 };
 
 // What all workers find, see InspectWork.
 inline InputFindings inspect(Device& device, InspectWork work) {
     std::vector<InputFindings> each(static_cast<std::size_t>(workers_of(work.items())));
-    const DeviceArray<InputFindings> found(device, std::ssize(each));
+    const DeviceVector<InputFindings> found(device, std::ssize(each));
     work.found = found.data();
     device.launch(work);
     found.download(each.data());

@@ -38,9 +38,9 @@ public:
 
 private:
     // (n_rows, n_columns) of the source's type.
-    DeviceArray<std::uint8_t> without_gaps() const {
+    DeviceVector<std::uint8_t> without_gaps() const {
         const std::int64_t columns = source_.n_columns;
-        DeviceArray<std::uint8_t> values(*device_, source_.n_rows * columns * bytes_of(source_.matrix.type));
+        DeviceVector<std::uint8_t> values(*device_, source_.n_rows * columns * bytes_of(source_.matrix.type));
         const auto copy_as = [&]<class X>(X* to) {
             device_->launch(row_copy(source_.matrix, source_.n_rows, nullptr, static_cast<int>(columns), columns, to));
         };
@@ -56,7 +56,7 @@ private:
 
     std::shared_ptr<Device> device_;  // outlives the copy
     InputSource source_;
-    DeviceArray<std::uint8_t> copy_;
+    DeviceVector<std::uint8_t> copy_;
 };
 
 }  // namespace patrac::PATRAC_LEVEL

@@ -22,7 +22,7 @@ namespace patrac::PATRAC_LEVEL {
 template <class T>
 class LeftArray final : public DeviceMemory {
 public:
-    LeftArray(std::shared_ptr<Device> device, DeviceArray<T> array)
+    LeftArray(std::shared_ptr<Device> device, DeviceVector<T> array)
         : device_(std::move(device)), array_(std::move(array)) {}
 
     void* data() const override { return array_.data(); }
@@ -33,7 +33,7 @@ public:
 
 private:
     std::shared_ptr<Device> device_;  // outlives the array
-    DeviceArray<T> array_;
+    DeviceVector<T> array_;
 };
 
 template <class T>
@@ -42,23 +42,23 @@ public:
     // At least one data set; all of one plan.
     ResidentModel(std::shared_ptr<Device> device, const DataSets<T>& data_sets)
         : device_(std::move(device)), data_sets_(std::ssize(data_sets)), plan_{} {
-        const FlatModel<T>& flat = *data_sets.front();
+        const DataSet<T>& flat = *data_sets.front();
         for (std::size_t d = 1; d < data_sets.size(); ++d) check_alike(flat, *data_sets[d], d);
         host_plan_ = flat.plan;
-        blocks_ = DeviceArray<FlatGradientBlock>(*device_, flat.blocks);
-        indices_ = DeviceArray<int>(*device_, flat.indices);
-        position_ = DeviceArray<int>(*device_, flat.position);
-        packed_ = joined(data_sets, &FlatModel<T>::packed);
-        tiles_ = joined(data_sets, &FlatModel<T>::tiles);
-        parameters_ = joined(data_sets, &FlatModel<T>::parameters);
+        gradients_ = DeviceVector<FlatDenseGradient>(*device_, flat.gradients);
+        indices_ = DeviceVector<int>(*device_, flat.indices);
+        position_ = DeviceVector<int>(*device_, flat.position);
+        packed_ = joined(data_sets, &DataSet<T>::packed);
+        tiles_ = joined(data_sets, &DataSet<T>::tiles);
+        parameters_ = joined(data_sets, &DataSet<T>::parameters);
         std::vector<double> constants;
         for (const auto& data_set : data_sets) {
             constants.insert(constants.end(), {data_set->constant, 0.0});
             variances_.push_back(data_set->variance);
         }
-        constants_ = DeviceArray<double>(*device_, constants);
-        if (flat.layers.size() > most_layers)
-            throw std::invalid_argument("device: at most " + std::to_string(most_layers) +
+        constants_ = DeviceVector<double>(*device_, constants);
+        if (flat.layers.size() > max_layers)
+            throw std::invalid_argument("device: at most " + std::to_string(max_layers) +
                                         " layers run on a device; use device=\"cpu\"");
         plan_.activation = flat.activation;
         plan_.likelihood = flat.likelihood;
@@ -69,7 +69,7 @@ public:
         plan_.n_value_rows = flat.n_value_rows;
         plan_.keeps_pre = flat.keeps_pre;
         std::copy(flat.layers.begin(), flat.layers.end(), plan_.layers);
-        plan_.blocks = blocks_.data();
+        plan_.gradients = gradients_.data();
         plan_.indices = indices_.data();
         plan_.position = position_.data();
         plan_.packed = packed_.data();
@@ -96,14 +96,14 @@ public:
     std::int64_t data_sets() const override { return data_sets_; }
     std::int64_t bytes() const override {
         const std::lock_guard lock(busy_);  // a run may make tiles of inputs
-        return blocks_.bytes() + indices_.bytes() + position_.bytes() + packed_.bytes() + tiles_.bytes() +
+        return gradients_.bytes() + indices_.bytes() + position_.bytes() + packed_.bytes() + tiles_.bytes() +
                inputs_.bytes() + parameters_.bytes() + constants_.bytes() + wide_.bytes();
     }
     DeviceLayout layout(bool persists, std::int64_t chains) const override {
         constexpr auto bytes = static_cast<std::int64_t>(sizeof(T));
         if (shares_evaluations(chains, plan_.n_tiles)) {
             const SlabWorkspace slab = SlabWorkspace::of(plan_, device_->status().shared_bytes);
-            return {threads_,          plan_.stride,   std::min(plan_.n_tiles, most_slabs),
+            return {threads_,          plan_.stride,   std::min(plan_.n_tiles, max_slabs),
                     slab.size * bytes, slab.is_shared, slab.packed >= 0,
                     wide_inputs()};
         }
@@ -118,7 +118,7 @@ public:
         if (!shares) need_tiles();
         const std::vector<double> ones(static_cast<std::size_t>(plan_.dim), 1.0);
         DeviceChains<T> memory(*device_, plan_, 1, batch, ones.data(), theta, false, {});
-        const DeviceArray<std::uint64_t> seeds(*device_, std::int64_t{1});
+        const DeviceVector<std::uint64_t> seeds(*device_, std::int64_t{1});
         memory.launch.kernel = gradient ? KernelKind::pcnl : KernelKind::pcn;
         memory.launch.seeds = seeds.data();
         memory.launch.start = true;
@@ -153,10 +153,10 @@ public:
     }
 
 private:
-    static void check_alike(const FlatModel<T>& a, const FlatModel<T>& b, std::size_t index) {
+    static void check_alike(const DataSet<T>& a, const DataSet<T>& b, std::size_t index) {
         const auto layers_alike = [](const FlatLayer& x, const FlatLayer& y) {
             return x.n_rows == y.n_rows && x.n_varying == y.n_varying && x.n_constant == y.n_constant &&
-                   x.weights == y.weights && x.n_blocks == y.n_blocks;
+                   x.weights == y.weights && x.n_gradients == y.n_gradients;
         };
         const char* differs = nullptr;
         if (a.n_rows != b.n_rows)
@@ -172,10 +172,10 @@ private:
     }
 
     // What evaluations read of a data set's inputs.
-    void lay_out(std::int64_t d, const FlatModel<T>& flat) {
+    void lay_out(std::int64_t d, const DataSet<T>& flat) {
         const ReadableInputs readable(*device_, flat.inputs);
         Fold<T>(*device_, flat).fill(readable.matrix, tiles_.data() + d * plan_.tiles_step);
-        const DeviceArray<int> columns(*device_, flat.plan->layers.front().constant_sources);
+        const DeviceVector<int> columns(*device_, flat.plan->layers.front().constant_sources);
         if constexpr (std::is_same_v<T, float>)
             if (data_sets_ == 1) {
                 wide_ = WideMemory(*device_, flat, readable.matrix, columns.data());
@@ -188,7 +188,7 @@ private:
     // The first layer's constants of data set d as tiles.
     void put_inputs(std::int64_t d, const InputMatrix& from, const int* columns) {
         if (!plan_.inputs) {
-            inputs_ = DeviceArray<T>(*device_, std::max<std::int64_t>(1, data_sets_ * plan_.inputs_step));
+            inputs_ = DeviceVector<T>(*device_, std::max<std::int64_t>(1, data_sets_ * plan_.inputs_step));
             plan_.inputs = inputs_.data();
         }
         const FlatLayer& layer = plan_.layers[0];
@@ -203,14 +203,14 @@ private:
         if (plan_.wide.by_row && !plan_.inputs) put_inputs(0, wide_.by_row(), nullptr);
     }
 
-    DeviceArray<T> joined(const DataSets<T>& data_sets, std::vector<T> FlatModel<T>::* values) const {
+    DeviceVector<T> joined(const DataSets<T>& data_sets, std::vector<T> DataSet<T>::*values) const {
         if (data_sets.size() == 1 && !(*data_sets.front().*values).empty())
-            return DeviceArray<T>(*device_, *data_sets.front().*values);
+            return DeviceVector<T>(*device_, *data_sets.front().*values);
         std::vector<T> all;
         for (const auto& data_set : data_sets)
             all.insert(all.end(), ((*data_set).*values).begin(), ((*data_set).*values).end());
         if (all.empty()) all.resize(1);
-        return DeviceArray<T>(*device_, all);
+        return DeviceVector<T>(*device_, all);
     }
 
     const char* wide_inputs() const { return !plan_.wide.by_row ? "none" : plan_.wide.bytes ? "bytes" : "floats"; }
@@ -220,10 +220,10 @@ private:
     std::int64_t data_sets_;
     std::shared_ptr<const Plan> host_plan_;
     std::vector<std::vector<double>> variances_;  // by data set: (m,) of the noise, Gaussian
-    DeviceArray<FlatGradientBlock> blocks_;
-    DeviceArray<int> indices_, position_;
-    DeviceArray<T> packed_, tiles_, inputs_, parameters_;
-    DeviceArray<double> constants_;
+    DeviceVector<FlatDenseGradient> gradients_;
+    DeviceVector<int> indices_, position_;
+    DeviceVector<T> packed_, tiles_, inputs_, parameters_;
+    DeviceVector<double> constants_;
     WideMemory wide_;
     DevicePlan<T> plan_;
     int threads_;
@@ -232,7 +232,7 @@ private:
 template <class T>
 void normals_on(Device& device, std::uint64_t seed, std::uint32_t chain, std::uint64_t step, Purpose purpose, T* out,
                 std::int64_t count) {
-    DeviceArray<T> normals(device, count);
+    DeviceVector<T> normals(device, count);
     device.launch(NormalsLaunch<T>{stream_key(seed, chain), purpose, step, count, normals.data()}, 1, 128);
     normals.download(out);
 }

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/model/flat_model.hpp"
+#include "cuda/model/data_set.hpp"
 #include "cuda/run/device.hpp"
 #include "cuda/run/draw_buffers.hpp"
 #include "cuda/run/slab_memory.hpp"
@@ -46,19 +46,19 @@ public:
         for (std::int64_t c = 0; c < n_chains; ++c)
             std::copy_n(start + c * plan.dim, launch.dim, theta.data() + c * row);
 
-        variance_ = DeviceArray<T>(device, variance);
-        constants_ = DeviceArray<double>(device, constants);
-        theta_ = DeviceArray<T>(device, theta);
-        gradient_ = DeviceArray<T>(device, n_chains * row);
-        momentum_ = DeviceArray<T>(device, persists ? n_chains * row : 1);
-        chains = DeviceArray<DeviceChain>(device, n_chains);
+        variance_ = DeviceVector<T>(device, variance);
+        constants_ = DeviceVector<double>(device, constants);
+        theta_ = DeviceVector<T>(device, theta);
+        gradient_ = DeviceVector<T>(device, n_chains * row);
+        momentum_ = DeviceVector<T>(device, persists ? n_chains * row : 1);
+        chains = DeviceVector<DeviceChain>(device, n_chains);
 
         launch.plan = plan;
         launch.plan.prior_variance = variance_.data();
         launch.plan.prior_step = prior_row;
         launch.plan.constants = constants_.data();
         launch.layout = WorkspaceLayout::of(plan, launch.dim, persists, shape);
-        if (!fits_shared(device, launch.layout)) workspace_ = DeviceArray<T>(device, n_chains * launch.layout.size);
+        if (!fits_shared(device, launch.layout)) workspace_ = DeviceVector<T>(device, n_chains * launch.layout.size);
         launch.workspace = workspace_.data();
         if (shape) send_collapse(device, collapse, n_chains);
         launch.chains_of_set = static_cast<int>(n_chains / sets);
@@ -80,7 +80,7 @@ public:
     }
 
     ChainLaunch<T> launch;
-    DeviceArray<DeviceChain> chains;
+    DeviceVector<DeviceChain> chains;
 
 private:
     void send_collapse(Device& device, const std::vector<FlatCollapse>& collapse, std::int64_t n_chains) {
@@ -91,11 +91,11 @@ private:
             groups.insert(groups.end(), one.groups.begin(), one.groups.end());
             deviations.insert(deviations.end(), one.deviation.begin(), one.deviation.end());
         }
-        groups_ = DeviceArray<FlatCollapseGroup>(device, groups);
-        sources_ = DeviceArray<int>(device, shape.sources);
-        indices_ = DeviceArray<int>(device, shape.indices);
-        group_deviation_ = DeviceArray<double>(device, deviations);
-        kept_ = DeviceArray<double>(device, n_chains * (shape.factor_size + shape.alpha_size));
+        groups_ = DeviceVector<FlatCollapseGroup>(device, groups);
+        sources_ = DeviceVector<int>(device, shape.sources);
+        indices_ = DeviceVector<int>(device, shape.indices);
+        group_deviation_ = DeviceVector<double>(device, deviations);
+        kept_ = DeviceVector<double>(device, n_chains * (shape.factor_size + shape.alpha_size));
         launch.collapse = {.n_features = shape.n_features,
                            .n_groups = static_cast<int>(shape.groups.size()),
                            .factor_size = shape.factor_size,
@@ -108,11 +108,11 @@ private:
                            .deviations = static_cast<int>(shape.deviation.size())};
     }
 
-    DeviceArray<T> variance_, workspace_, theta_, gradient_, momentum_;
-    DeviceArray<double> constants_;
-    DeviceArray<FlatCollapseGroup> groups_;
-    DeviceArray<int> sources_, indices_;
-    DeviceArray<double> group_deviation_, kept_;
+    DeviceVector<T> variance_, workspace_, theta_, gradient_, momentum_;
+    DeviceVector<double> constants_;
+    DeviceVector<FlatCollapseGroup> groups_;
+    DeviceVector<int> sources_, indices_;
+    DeviceVector<double> group_deviation_, kept_;
 };
 
 // Chains of one model, all at the same step: each a block, or few that many blocks share.
@@ -131,7 +131,7 @@ public:
                   config.persistence > 0.0, collapse),
           launch_(memory_.launch),
           seeds_(device, seeds),
-          blocks_(device, std::max<std::int64_t>(1, config.chains * blocks_at_most(config))),
+          batches_(device, std::max<std::int64_t>(1, config.chains * max_batches_of(config))),
           draws_(device, config, plan.dim, theta_stays),
           chains_(static_cast<std::size_t>(config.chains)),
           schedules_(static_cast<std::size_t>(config.chains), Schedule(config)) {
@@ -141,8 +141,8 @@ public:
         launch_.step_size_max = config.step_size_max;
         launch_.seeds = seeds_.data();
         launch_.thin = config.thin;
-        launch_.most_blocks = static_cast<int>(blocks_at_most(config));
-        launch_.blocks = blocks_.data();
+        launch_.max_batches = static_cast<int>(max_batches_of(config));
+        launch_.batches = batches_.data();
         if (collapse.empty() && shares_evaluations(config.chains, plan.n_tiles))
             slabs_.emplace(device, launch_, config.chains);
     }
@@ -172,18 +172,18 @@ public:
         return sample(monitor);
     }
 
-    DeviceArray<T> take_theta() { return draws_.take_theta(); }
+    DeviceVector<T> take_theta() { return draws_.take_theta(); }
 
 private:
     using Piece = typename DrawBuffers<T>::Piece;
 
     const Schedule& schedule() const { return schedules_.front(); }
 
-    static std::int64_t blocks_at_most(const RunConfig& config) {
+    static std::int64_t max_batches_of(const RunConfig& config) {
         std::int64_t most = 0;
         for (const Phase& phase : config.warmup)
             if (phase.first_look > 0)
-                most = std::max(most, phase.steps / (phase.first_look / blocks_to_first_look) + 1);
+                most = std::max(most, phase.steps / (phase.first_look / batches_to_first_look) + 1);
         return most;
     }
 
@@ -218,7 +218,7 @@ private:
     void send_progress() {
         for (std::size_t c = 0; c < chains_.size(); ++c) {
             chains_[c].progress = schedules_[c].progress();
-            chains_[c].blocks = std::ssize(schedules_[c].blocks());
+            chains_[c].batches = std::ssize(schedules_[c].batches());
         }
         memory_.chains.upload(chains_.data());
     }
@@ -227,17 +227,17 @@ private:
     // What the chains booked; the blocks of log-likelihoods, which the device keeps, only where they are looked at.
     // Then the events of the warm-up, as run_schedule() and Chain treat them.
     void take_over(bool at_event) {
-        std::vector<LogLikelihoodBlock> blocks;
-        if (at_event && launch_.most_blocks > 0) {
-            blocks.resize(static_cast<std::size_t>(blocks_.size()));
-            blocks_.download(blocks.data());
+        std::vector<LogLikelihoodBatch> batches;
+        if (at_event && launch_.max_batches > 0) {
+            batches.resize(static_cast<std::size_t>(batches_.size()));
+            batches_.download(batches.data());
         }
         Event event = Event::none;
         for (std::size_t c = 0; c < chains_.size(); ++c) {
-            std::vector<LogLikelihoodBlock> own;
-            if (!blocks.empty()) {
-                const auto first = blocks.begin() + static_cast<std::int64_t>(c) * launch_.most_blocks;
-                own.assign(first, first + chains_[c].blocks);
+            std::vector<LogLikelihoodBatch> own;
+            if (!batches.empty()) {
+                const auto first = batches.begin() + static_cast<std::int64_t>(c) * launch_.max_batches;
+                own.assign(first, first + chains_[c].batches);
             }
             event = schedules_[c].take_over(chains_[c].progress, std::move(own));
         }
@@ -256,9 +256,9 @@ private:
     bool all_sets_stable() const {
         const auto of_set = static_cast<std::size_t>(launch_.chains_of_set);
         for (std::size_t first = 0; first < schedules_.size(); first += of_set) {
-            std::vector<const std::vector<LogLikelihoodBlock>*> blocks;
-            for (std::size_t c = first; c < first + of_set; ++c) blocks.push_back(&schedules_[c].blocks());
-            if (!is_stable(blocks)) return false;
+            std::vector<const std::vector<LogLikelihoodBatch>*> batches;
+            for (std::size_t c = first; c < first + of_set; ++c) batches.push_back(&schedules_[c].batches());
+            if (!is_stable(batches)) return false;
         }
         return true;
     }
@@ -330,8 +330,8 @@ private:
     DeviceChains<T> memory_;
     ChainLaunch<T>& launch_;
     std::optional<SlabMemory<T>> slabs_;  // where blocks share evaluations
-    DeviceArray<std::uint64_t> seeds_;
-    DeviceArray<LogLikelihoodBlock> blocks_;
+    DeviceVector<std::uint64_t> seeds_;
+    DeviceVector<LogLikelihoodBatch> batches_;
     DrawBuffers<T> draws_;
     std::vector<DeviceChain> chains_;
     std::vector<Schedule> schedules_;

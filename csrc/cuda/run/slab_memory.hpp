@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cuda/model/flat_model.hpp"
+#include "cuda/model/data_set.hpp"
 #include "cuda/run/device.hpp"
 #include "cuda/wide/slabs.hpp"
 
@@ -14,8 +14,8 @@ namespace patrac::PATRAC_LEVEL {
 // Shared evaluations cost a few launches a step, so they are for chains that alone, a block each, would leave most
 // multiprocessors idle, and for data of several tiles.
 inline bool shares_evaluations(std::int64_t chains, std::int64_t n_tiles) {
-    constexpr std::int64_t most_chains = 32, fewest_tiles = 4;
-    return chains <= most_chains && n_tiles >= fewest_tiles;
+    constexpr std::int64_t max_chains = 32, fewest_tiles = 4;
+    return chains <= max_chains && n_tiles >= fewest_tiles;
 }
 
 template <class T>
@@ -25,12 +25,12 @@ public:
     SlabMemory(Device& device, const ChainLaunch<T>& chains_of, std::int64_t n_chains) : n_chains_(n_chains), work_{} {
         const DevicePlan<T>& plan = chains_of.plan;
         work_.slab = SlabWorkspace::of(plan, device.status().shared_bytes);
-        work_.n_slabs = std::min(plan.n_tiles, most_slabs);
+        work_.n_slabs = std::min(plan.n_tiles, max_slabs);
         // A matter of K alone, as the slabs are of n. Wide gradients fill the device with one thread for each sum.
-        constexpr int wide = 1 << 14, most_parts = 8, most_blocks = 1024;
-        const int parts = chains_of.dim >= wide ? 1 : most_parts;
+        constexpr int wide = 1 << 14, max_parts = 8, max_blocks = 1024;
+        const int parts = chains_of.dim >= wide ? 1 : max_parts;
         const auto blocks = [](std::int64_t items, std::int64_t each) {
-            return static_cast<int>(std::clamp<std::int64_t>((items + each - 1) / each, 1, most_blocks));
+            return static_cast<int>(std::clamp<std::int64_t>((items + each - 1) / each, 1, max_blocks));
         };
         work_.reduce_parts = parts;
         work_.reduce_blocks = blocks(chains_of.dim, reduce_items / parts);
@@ -43,21 +43,21 @@ public:
             const auto own = fixed.begin() + c / chains_of.chains_of_set * plan.n_packed;
             packed.insert(packed.end(), own, own + plan.n_packed);
         }
-        packed_ = DeviceArray<T>(device, packed);
+        packed_ = DeviceVector<T>(device, packed);
         const std::int64_t slabs = n_chains * work_.n_slabs;
-        if (!work_.slab.is_shared) workspace_ = DeviceArray<T>(device, slabs * work_.slab.size);
-        proposed_gradient_ = DeviceArray<T>(device, n_chains * chains_of.row);
-        slab_gradient_ = DeviceArray<T>(device, uses_gradient(chains_of.kernel) ? slabs * chains_of.row : 1);
-        slab_log_likelihood_ = DeviceArray<double>(device, slabs);
-        ratio_sums_ = DeviceArray<double>(device, n_chains * work_.reduce_blocks * 3);
-        states_ = DeviceArray<SlabState>(device, n_chains);
+        if (!work_.slab.is_shared) workspace_ = DeviceVector<T>(device, slabs * work_.slab.size);
+        proposed_gradient_ = DeviceVector<T>(device, n_chains * chains_of.row);
+        slab_gradient_ = DeviceVector<T>(device, uses_gradient(chains_of.kernel) ? slabs * chains_of.row : 1);
+        slab_log_likelihood_ = DeviceVector<double>(device, slabs);
+        ratio_sums_ = DeviceVector<double>(device, n_chains * work_.reduce_blocks * 3);
+        states_ = DeviceVector<SlabState>(device, n_chains);
         if (plan.wide.by_row) {
             const FlatLayer& layer = plan.layers[0];
             constexpr int features_of_block = 256;
             const int blocks_of_split = (plan.wide.features + features_of_block) / features_of_block;
-            work_.n_splits = std::clamp(most_slabs / blocks_of_split, 1, plan.wide.padded_rows / wide_depth);
-            first_layer_ = DeviceArray<T>(device, n_chains * plan.n_tiles * layer.n_rows * plan.stride);
-            wide_sums_ = DeviceArray<T>(device, n_chains * work_.n_splits * layer.n_rows * plan.wide.sums_pitch());
+            work_.n_splits = std::clamp(max_slabs / blocks_of_split, 1, plan.wide.padded_rows / wide_depth);
+            first_layer_ = DeviceVector<T>(device, n_chains * plan.n_tiles * layer.n_rows * plan.stride);
+            wide_sums_ = DeviceVector<T>(device, n_chains * work_.n_splits * layer.n_rows * plan.wide.sums_pitch());
         }
         work_.first_layer = first_layer_.data();
         work_.wide_sums = wide_sums_.data();
@@ -79,9 +79,9 @@ public:
 private:
     std::int64_t n_chains_;
     SlabLaunch<T> work_;
-    DeviceArray<T> first_layer_, wide_sums_, packed_, workspace_, proposed_gradient_, slab_gradient_;
-    DeviceArray<double> slab_log_likelihood_, ratio_sums_;
-    DeviceArray<SlabState> states_;
+    DeviceVector<T> first_layer_, wide_sums_, packed_, workspace_, proposed_gradient_, slab_gradient_;
+    DeviceVector<double> slab_log_likelihood_, ratio_sums_;
+    DeviceVector<SlabState> states_;
 };
 
 }  // namespace patrac::PATRAC_LEVEL

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "cuda/model/flat_model.hpp"
+#include "cuda/model/data_set.hpp"
 #include "cuda/run/device.hpp"
 #include "cuda/run/readable_inputs.hpp"
 #include "cuda/run/slab_memory.hpp"
@@ -19,7 +19,7 @@ class WideMemory {
 public:
     WideMemory() = default;
     // `from` are the data set's inputs, of which the layer reads those of `columns` (device array).
-    WideMemory(Device& device, const FlatModel<float>& flat, const InputMatrix& from, const int* columns) {
+    WideMemory(Device& device, const DataSet<float>& flat, const InputMatrix& from, const int* columns) {
         const FlatLayer& layer = flat.layers.front();
         if (!pays(flat)) return;
         const auto up = [](int count, int to) { return (count + to - 1) / to * to; };
@@ -34,8 +34,8 @@ public:
         else
             fill(device, from, flat.n_rows, columns, floats_by_row_, floats_by_feature_);
         std::vector<int> entry(static_cast<std::size_t>(flat.dim), -1);
-        for (int b = layer.first_block; b < layer.first_block + layer.n_blocks; ++b) {
-            const FlatGradientBlock& block = flat.blocks[static_cast<std::size_t>(b)];
+        for (int b = layer.first_gradient; b < layer.first_gradient + layer.n_gradients; ++b) {
+            const FlatDenseGradient& block = flat.gradients[static_cast<std::size_t>(b)];
             const auto index = [&](int at) { return flat.indices[static_cast<std::size_t>(at)]; };
             for (int i = 0; i < block.n_rows; ++i)
                 for (int j = 0; j < block.n_sources; ++j)
@@ -43,7 +43,7 @@ public:
                         entry[static_cast<std::size_t>(k)] =
                             index(block.rows + i) * inputs.sums_pitch() + index(block.sources + j);
         }
-        entry_ = DeviceArray<int>(device, entry);
+        entry_ = DeviceVector<int>(device, entry);
         inputs.entry = entry_.data();
     }
 
@@ -60,7 +60,7 @@ public:
 
 private:
     // Fewer features are as well read by the tiles themselves, as are those that no run would share.
-    static bool pays(const FlatModel<float>& flat) {
+    static bool pays(const DataSet<float>& flat) {
         constexpr int fewest_features = 256;
         return flat.layers.front().n_constant >= fewest_features && shares_evaluations(1, flat.n_tiles);
     }
@@ -69,13 +69,13 @@ private:
 
     // What is not written is zero.
     template <class X>
-    void fill(Device& device, const InputMatrix& from, std::int64_t n, const int* columns, DeviceArray<X>& by_row,
-              DeviceArray<X>& by_feature) {
+    void fill(Device& device, const InputMatrix& from, std::int64_t n, const int* columns, DeviceVector<X>& by_row,
+              DeviceVector<X>& by_feature) {
         const int features = inputs.features;
-        by_row = DeviceArray<X>(device, (n + beyond) * inputs.padded_features);
+        by_row = DeviceVector<X>(device, (n + beyond) * inputs.padded_features);
         device.launch(row_copy(from, n, columns, features, inputs.padded_features, by_row.data()));
         // After the features the ones that biases multiply.
-        by_feature = DeviceArray<X>(device, (features + std::int64_t{1} + beyond) * inputs.padded_rows);
+        by_feature = DeviceVector<X>(device, (features + std::int64_t{1} + beyond) * inputs.padded_rows);
         device.launch(column_copy(from, n, columns, features, inputs.padded_rows, by_feature.data()));
         by_feature.upload(std::int64_t{features} * inputs.padded_rows,
                           std::vector<X>(static_cast<std::size_t>(n), X(1)));
@@ -83,9 +83,9 @@ private:
         inputs.by_feature = by_feature.data();
     }
 
-    DeviceArray<std::uint8_t> bytes_by_row_, bytes_by_feature_;
-    DeviceArray<float> floats_by_row_, floats_by_feature_;
-    DeviceArray<int> entry_;
+    DeviceVector<std::uint8_t> bytes_by_row_, bytes_by_feature_;
+    DeviceVector<float> floats_by_row_, floats_by_feature_;
+    DeviceVector<int> entry_;
 };
 
 }  // namespace patrac::PATRAC_LEVEL

@@ -16,8 +16,8 @@
 
 namespace patrac {
 
-// Where the arrays of a gradient block lie in FlatModel::indices, see GradientBlock.
-struct FlatGradientBlock {
+// Where the arrays of a dense gradient lie in DataSet::indices, see DenseGradient.
+struct FlatDenseGradient {
     int n_rows, n_sources;
     int rows;     // (n_rows,) positions in the layer's rows
     int sources;  // (n_sources,) positions in its sources; one past the last is the 1 that biases multiply
@@ -34,18 +34,18 @@ struct FlatLayer {
     int constants;        // in a tile: (n_constant, stride); of the first layer see DevicePlan::inputs
     int offsets;          // in a tile: (offset rows, stride)
     int offset_of_row;    // in indices: (n_rows,) which offset, -1 for none
-    int first_block, n_blocks;
+    int first_gradient, n_gradients;
 };
 
 // Stretches of tiles that are summed apart where blocks share an evaluation, at most: twice the multiprocessors of the
 // largest devices today, and the same on every device.
-inline constexpr int most_slabs = 264;
+inline constexpr int max_slabs = 264;
 
 // Of a network that a device runs: its plan is an argument of every launch.
-inline constexpr int most_layers = 16;
+inline constexpr int max_layers = 16;
 
 template <class T>
-struct FlatModel {
+struct DataSet {
     std::shared_ptr<const Plan> plan;  // that was flattened
     std::vector<double> variance;      // (m,) of the noise, Gaussian
     Activation activation = Activation::tanh;
@@ -55,7 +55,7 @@ struct FlatModel {
     int n_value_rows = 0;    // rows of all layers
     bool keeps_pre = false;  // the activation's derivative needs its argument
     std::vector<FlatLayer> layers;
-    std::vector<FlatGradientBlock> blocks;
+    std::vector<FlatDenseGradient> gradients;
     std::vector<int> indices;
     std::vector<int> position;  // (K,) of theta in the packed parameters
     std::vector<T> packed;      // fixed parameters, Bayesian entries zero
@@ -69,22 +69,22 @@ struct FlatModel {
     FixedPart fixed;                   // what a device folds into constants and offsets
     InputSource inputs;                // what it folds over
 
-    explicit FlatModel(Plan of) : plan(std::make_shared<Plan>(std::move(of))) {}
-    FlatModel(FlatModel&&) noexcept;
-    ~FlatModel();
+    explicit DataSet(Plan of) : plan(std::make_shared<Plan>(std::move(of))) {}
+    DataSet(DataSet&&) noexcept;
+    ~DataSet();
 
     // Elements of T that one chain works on, beside those for each row of a tile, see WorkspaceLayout.
     std::int64_t chain_elements() const { return static_cast<std::int64_t>(packed.size()) + 4LL * dim; }
 };
 
 template <class T>
-using DataSets = std::vector<std::shared_ptr<const FlatModel<T>>>;
+using DataSets = std::vector<std::shared_ptr<const DataSet<T>>>;
 
-// Of `data` targets and row weights are read, and as many rows of `inputs`, which the flat model holds on to.
+// Of `data` targets and row weights are read, and as many rows of `inputs`, which the data set holds on to.
 //
 // Tiles hold as many rows as let a chain's work fit `workspace_bytes`, if any number does, else as many as let the
 // activations fit.
 template <class T>
-FlatModel<T> flatten(const ModelSpec& spec, const DataView<T>& data, InputSource inputs, std::int64_t workspace_bytes);
+DataSet<T> flatten(const ModelSpec& spec, const DataView<T>& data, InputSource inputs, std::int64_t workspace_bytes);
 
 }  // namespace patrac

@@ -1,7 +1,7 @@
 // Flattens a plan and its data.
 #define PATRAC_LEVEL flattening
 #define PATRAC_VECTOR_BYTES 16
-#include "cuda/model/flat_model.hpp"
+#include "cuda/model/data_set.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -37,7 +37,7 @@ std::int64_t tile_stride(std::int64_t rows) {
 }
 
 template <class T>
-void flatten_layer(const PlanLayer& layer, FlatModel<T>& flat) {
+void flatten_layer(const PlanLayer& layer, DataSet<T>& flat) {
     FlatLayer out{};
     out.n_rows = narrowed(layer.n_rows(), "nodes");
     out.n_varying = narrowed(layer.n_varying(), "nodes");
@@ -59,12 +59,12 @@ void flatten_layer(const PlanLayer& layer, FlatModel<T>& flat) {
     for (int r = 0; r < out.n_rows; ++r)
         flat.packed[static_cast<std::size_t>(out.biases + r)] =
             static_cast<T>(layer.biases[static_cast<std::size_t>(r)]);
-    for (const Run& run : layer.weight_runs)
-        for (std::int64_t i = 0; i < run.length; ++i)
-            flat.position[static_cast<std::size_t>(run.theta + i)] = static_cast<int>(place(run.packed + i));
-    for (const Run& run : layer.bias_runs)
-        for (std::int64_t i = 0; i < run.length; ++i)
-            flat.position[static_cast<std::size_t>(run.theta + i)] = static_cast<int>(out.biases + run.packed + i);
+    for (const Span& span : layer.weight_spans)
+        for (std::int64_t i = 0; i < span.length; ++i)
+            flat.position[static_cast<std::size_t>(span.theta + i)] = static_cast<int>(place(span.packed + i));
+    for (const Span& span : layer.bias_spans)
+        for (std::int64_t i = 0; i < span.length; ++i)
+            flat.position[static_cast<std::size_t>(span.theta + i)] = static_cast<int>(out.biases + span.packed + i);
 
     out.value = flat.n_value_rows;
     flat.n_value_rows += out.n_rows;
@@ -73,23 +73,23 @@ void flatten_layer(const PlanLayer& layer, FlatModel<T>& flat) {
     for (std::size_t o = 0; o < layer.offset_rows.size(); ++o)
         flat.indices[static_cast<std::size_t>(out.offset_of_row + layer.offset_rows[o])] = static_cast<int>(o);
 
-    out.first_block = static_cast<int>(flat.blocks.size());
-    out.n_blocks = static_cast<int>(layer.gradient.size());
-    for (const GradientBlock& block : layer.gradient) {
-        FlatGradientBlock entries{};
-        entries.n_rows = static_cast<int>(block.rows.size());
-        entries.n_sources = static_cast<int>(block.sources.size());
+    out.first_gradient = static_cast<int>(flat.gradients.size());
+    out.n_gradients = static_cast<int>(layer.gradient.size());
+    for (const DenseGradient& dense : layer.gradient) {
+        FlatDenseGradient entries{};
+        entries.n_rows = static_cast<int>(dense.rows.size());
+        entries.n_sources = static_cast<int>(dense.sources.size());
         entries.rows = narrowed(std::ssize(flat.indices), "indices");
-        flat.indices.insert(flat.indices.end(), block.rows.begin(), block.rows.end());
+        flat.indices.insert(flat.indices.end(), dense.rows.begin(), dense.rows.end());
         entries.sources = narrowed(std::ssize(flat.indices), "indices");
-        flat.indices.insert(flat.indices.end(), block.sources.begin(), block.sources.end());
+        flat.indices.insert(flat.indices.end(), dense.sources.begin(), dense.sources.end());
         entries.theta = narrowed(std::ssize(flat.indices), "indices");
-        flat.indices.resize(flat.indices.size() + block.rows.size() * block.sources.size(), -1);
-        for (const Run& run : block.runs)
-            for (std::int64_t i = 0; i < run.length; ++i)
-                flat.indices[static_cast<std::size_t>(entries.theta + run.packed + i)] =
-                    narrowed(run.theta + i, "parameters");
-        flat.blocks.push_back(entries);
+        flat.indices.resize(flat.indices.size() + dense.rows.size() * dense.sources.size(), -1);
+        for (const Span& span : dense.spans)
+            for (std::int64_t i = 0; i < span.length; ++i)
+                flat.indices[static_cast<std::size_t>(entries.theta + span.packed + i)] =
+                    narrowed(span.theta + i, "parameters");
+        flat.gradients.push_back(entries);
     }
     flat.layers.push_back(out);
 }
@@ -97,14 +97,14 @@ void flatten_layer(const PlanLayer& layer, FlatModel<T>& flat) {
 }  // namespace
 
 template <class T>
-FlatModel<T>::FlatModel(FlatModel&&) noexcept = default;
+DataSet<T>::DataSet(DataSet&&) noexcept = default;
 template <class T>
-FlatModel<T>::~FlatModel() = default;
+DataSet<T>::~DataSet() = default;
 
 template <class T>
-FlatModel<T> flatten(const ModelSpec& spec, const DataView<T>& data, InputSource inputs, std::int64_t workspace_bytes) {
+DataSet<T> flatten(const ModelSpec& spec, const DataView<T>& data, InputSource inputs, std::int64_t workspace_bytes) {
     using namespace flattening;
-    FlatModel<T> flat(Plan::make(spec.network, spec.companion.has_value()));
+    DataSet<T> flat(Plan::make(spec.network, spec.companion.has_value()));
     flat.variance = spec.likelihood.noise_variance();
     const Plan& plan = *flat.plan;
     flat.activation = plan.activation;
@@ -125,12 +125,12 @@ FlatModel<T> flatten(const ModelSpec& spec, const DataView<T>& data, InputSource
     // All rows in one tile if they fit, else in the fewest tiles that do.
     const std::int64_t each_row = flat.n_value_rows * (flat.keeps_pre ? 2 : 1) + 1;
     const std::int64_t room = workspace_bytes / static_cast<std::int64_t>(sizeof(T));
-    constexpr std::int64_t fewest = 28, most = 252, most_of_wide = 124;
+    constexpr std::int64_t fewest = 28, most = 252, max_of_wide = 124;
     std::int64_t fits = (room - flat.chain_elements()) / each_row - 8;
-    if (fits < fewest) fits = std::min(room / each_row - 8, most_of_wide);  // see SlabWorkspace
+    if (fits < fewest) fits = std::min(room / each_row - 8, max_of_wide);  // see SlabWorkspace
     fits = std::clamp(fits, fewest, most);
     std::int64_t tiles = (data.n_rows + fits - 1) / fits;
-    if (tiles > most_slabs) tiles = (tiles + most_slabs - 1) / most_slabs * most_slabs;  // as many in each slab
+    if (tiles > max_slabs) tiles = (tiles + max_slabs - 1) / max_slabs * max_slabs;  // as many in each slab
     const TileLayout layout(plan, tile_stride((data.n_rows + tiles - 1) / tiles),
                             targets_per_row(spec.likelihood.kind, plan.n_outputs), true);
     flat.n_rows = narrowed(data.n_rows, "rows");
@@ -157,9 +157,9 @@ FlatModel<T> flatten(const ModelSpec& spec, const DataView<T>& data, InputSource
     return flat;
 }
 
-#define PATRAC_INSTANTIATE(T)     \
-    template struct FlatModel<T>; \
-    template FlatModel<T> flatten<T>(const ModelSpec&, const DataView<T>&, InputSource, std::int64_t);
+#define PATRAC_INSTANTIATE(T)   \
+    template struct DataSet<T>; \
+    template DataSet<T> flatten<T>(const ModelSpec&, const DataView<T>&, InputSource, std::int64_t);
 PATRAC_INSTANTIATE(float)
 PATRAC_INSTANTIATE(double)
 #undef PATRAC_INSTANTIATE
