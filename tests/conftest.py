@@ -14,7 +14,7 @@ DEVICES = ("emulated:1", "emulated:4", "cuda")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Move modules with slow tests to the front, so that workers side by side do not wait for one of them at the end."""
+    """Move modules with slow tests to the front, so that parallel workers do not wait for one of them at the end."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
 

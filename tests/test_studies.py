@@ -13,7 +13,7 @@ from patrac_native.cli.main import main
 from patrac_native.sampling.warmup import paper_warmup
 from patrac_native.studies import abalone, sine
 from patrac_native.studies.experiment import (
-    KEPT_BYTES,
+    MAX_KEPT_BYTES,
     Outcome,
     Problem,
     SamplingSettings,
@@ -108,7 +108,7 @@ def test_states_kept_for_the_ess_stay_within_memory(dim: int, least: int) -> Non
     thin = settings.ess_thin(dim)
     assert thin == least and settings.thin % thin == 0
     # Where even the scored draws do not fit there is nothing left to thin.
-    assert thin == settings.thin or settings.steps // thin * dim * 4 <= KEPT_BYTES
+    assert thin == settings.thin or settings.steps // thin * dim * 4 <= MAX_KEPT_BYTES
 
 
 def test_the_same_seed_gives_the_same_record(problem: Problem, outcome: Outcome) -> None:

@@ -1,4 +1,4 @@
-"""`patrac demo`: the paper's sine problem from data to posterior, with a report; two minutes, installation aside."""
+"""`patrac demo`: the paper's sine problem from data to posterior, with a report, in two minutes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, help="of data, training and chains (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=None, help="native threads (default: all processors)")
-    # For tests: a hundredth of the work, with the same output.
+    # Hidden options for tests, which make the same output with a hundredth of the work.
     parser.add_argument("--steps", type=int, default=STEPS, help=argparse.SUPPRESS)
     parser.add_argument("--draws", type=int, default=DRAWS, help=argparse.SUPPRESS)
     parser.add_argument("--warmup", type=int, default=None, help=argparse.SUPPRESS)

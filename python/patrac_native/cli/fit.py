@@ -1,4 +1,4 @@
-"""`patrac fit`: from a table to a network, its partial posterior, scores on held-out rows, a report and draws."""
+"""`patrac fit`: trains a network on a table, samples its partial posterior, scores held-out rows, writes a report."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from patrac_native.engine.build_info import build_info
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add nothing: the command has no options."""
+    """Add no arguments: the command has none."""
 
 
 def run(args: argparse.Namespace) -> int:

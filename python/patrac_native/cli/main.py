@@ -15,7 +15,8 @@ from typing import Any
 
 from patrac_native.cli.options import add_traceback
 
-# Commands with their modules, imported when called for: each has configure(parser) and run(args) -> exit code.
+# The module and the help text of each command. A module is imported when its command is called; it has the functions
+# configure(parser) and run(args) -> exit code.
 COMMANDS = {
     "demo": (
         "patrac_native.cli.demo",
@@ -43,7 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0; 2 after an error, which is one line on stderr (`--traceback` shows where it came from); 130 after Ctrl-C.
+        The exit code: 0 after success, 2 after an error, 130 after Ctrl-C. An error is printed as one line on stderr,
+        after its traceback if `--traceback` is given.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -72,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser, filled in for the command that is called."""
+    """Return the parser, with the arguments of the called command only."""
     parser = argparse.ArgumentParser(
         prog="patrac", description="Markov chain Monte Carlo for partially Bayesian neural networks."
     )
@@ -85,7 +87,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
             continue
         module: Any = import_module(module_name)
         module.configure(command)
-        # A command of commands has set these for each of its own.
+        # A command with subcommands has no `run`; it has set these defaults for each of its subcommands.
         if hasattr(module, "run"):
             add_traceback(command)
             command.set_defaults(run=module.run, words=command.prog)
@@ -93,11 +95,12 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _sentence(text: str) -> str:
+    """Return a help text as a sentence."""
     return f"{text[0].upper()}{text[1:]}."
 
 
 def _message(error: BaseException) -> str:
-    """One line; the operating system's errors carry their file."""
+    """Return the message of an error in one line; for errors of the operating system it includes the file."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {os.fsdecode(error.filename)}" if error.filename is not None else error.strerror
     return " ".join(str(error).split()) or type(error).__name__
@@ -105,7 +108,7 @@ def _message(error: BaseException) -> str:
 
 @contextmanager
 def _plain_warnings(words: str) -> Iterator[None]:
-    """Show warnings as one line each, without the place in the code."""
+    """Print each warning as one line on stderr, without its location in the code."""
 
     def show(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
         print(f"{words}: warning: {' '.join(str(message).split())}", file=sys.stderr)

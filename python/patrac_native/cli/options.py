@@ -6,12 +6,12 @@ import argparse
 
 
 def add_traceback(parser: argparse.ArgumentParser) -> None:
-    """Add what every command has."""
-    parser.add_argument("--traceback", action="store_true", help="after an error, show where it came from")
+    """Add the option `--traceback`, which every command has."""
+    parser.add_argument("--traceback", action="store_true", help="after an error, print its traceback")
 
 
 def add_table_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what says how a table is laid out, for `fit` and `predict` alike."""
+    """Add the options that describe the layout of a table, for `fit` and `predict`."""
     parser.add_argument(
         "--header", action=argparse.BooleanOptionalAction, help="whether the first line holds the columns' names"
     )

@@ -1,4 +1,4 @@
-"""`patrac predict`: predictions of new rows from the files that `patrac fit` wrote."""
+"""`patrac predict`: predictions for new rows from the files that `patrac fit` wrote."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from patrac_native.studies.options import PAPER_WARMUP, StudyOptions, StudySize
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the studies as commands of their own."""
+    """Add a subcommand for each study."""
     studies = parser.add_subparsers(metavar="STUDY", required=True)
     text = "the sine study of the paper's section 4"
     leaf = studies.add_parser("sine", help=text, description=f"T{text[1:]}.")
@@ -26,21 +26,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_sine(args: argparse.Namespace) -> int:
+    """Run `patrac study sine` with parsed arguments; return the exit code."""
     sine.run_sine(_options(args))
     return 0
 
 
 def _run_abalone(args: argparse.Namespace) -> int:
+    """Run `patrac study abalone` with parsed arguments; return the exit code."""
     abalone.run_abalone(args.data, _options(args))
     return 0
 
 
 def _options(args: argparse.Namespace) -> StudyOptions:
+    """Return the options of a study from parsed arguments."""
     return StudyOptions(**{field.name: getattr(args, field.name) for field in fields(StudyOptions)})
 
 
 def _add_study_options(parser: argparse.ArgumentParser, name: str, size: StudySize) -> None:
-    """Add the options that the studies share, with the study's own numbers."""
+    """Add the options that the studies have in common, with the defaults of one study."""
     parser.add_argument(
         "--replicates",
         type=int,
@@ -78,7 +81,7 @@ def _add_study_options(parser: argparse.ArgumentParser, name: str, size: StudySi
     parser.add_argument(
         "--adapt-always", action="store_true", help="keep adapting the step size while sampling, as the paper does"
     )
-    # For tests: one architecture is enough to see files and tables.
+    # Hidden options, for short tests.
     parser.add_argument("--warmup-factor", type=float, default=None, help=argparse.SUPPRESS)
     parser.add_argument("--max-epochs", type=int, default=None, help=argparse.SUPPRESS)
     add_traceback(parser)

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from patrac_native.studies.experiment import Outcome, Problem
 
 SIZE = StudySize(replicates=1, steps=500_000, quick_steps=50_000, quick_warmup=0.03)
+# The paper's penalty.
 L2 = 0.01
-# The paper trains at a learning rate of 1e-6, which ends far from the optimum of its penalty. At the practical rate the
-# network passes through that region and then overfits (2,000 epochs: RMSE 1.5 on the training rows, 2.4 on others), so
-# training stops early.
+# The paper's training, with a learning rate of 1e-6, ends far from the minimum of the penalised loss. With a practical
+# learning rate the network passes through that region and then overfits (after 2,000 epochs, RMSE 1.5 on training rows
+# and 2.4 on others), so training stops early.
 EPOCHS = 300
+# Number of points at which densities are evaluated.
 _DENSITY_POINTS = 400
 
 
@@ -44,7 +46,7 @@ def run_abalone(data: str, options: StudyOptions) -> None:
     from patrac_native.studies.tables import wrapped
 
     problem_of = functools.partial(abalone_problem, data)
-    problem_of(0)  # a path that does not fit should fail before a folder is made
+    problem_of(0)  # raises for a wrong file before the folder is created
     options.out.mkdir(parents=True, exist_ok=True)
     study = run_replicates(
         problem_of,
@@ -121,14 +123,18 @@ _NOTES = (
 
 
 def density_figure(problem: Problem, outcomes: Sequence[Outcome], row: int) -> Figure:
-    """Densities of f and of y at one test row, a line for each architecture (the paper's Figure 5, left).
+    """Plot densities of f and of y at one test row, a line for each architecture (the paper's Figure 5, left).
 
     Parameters
     ----------
     problem : Problem
     outcomes : sequence of Outcome
     row : int
-        Of the test rows.
+        Index of the test row.
+
+    Returns
+    -------
+    matplotlib Figure
     """
     from matplotlib.figure import Figure
     from scipy.stats import gaussian_kde, norm
@@ -143,7 +149,7 @@ def density_figure(problem: Problem, outcomes: Sequence[Outcome], row: int) -> F
     network = float(outcomes[0].draws.network.net.predict(problem.X_test[row : row + 1])[0, 0])
     noise = float(np.sqrt(problem.variance))
     for ax, spread, name in ((left, 0.0, "f"), (right, noise, "y")):
-        # The whole of f's draws, and of y the central part of the mixture.
+        # The range covers all draws of f; for y, the central part of the mixture.
         low = min(everything.min(), observed, network) - 0.5 - 2.5 * spread
         high = max(everything.max(), observed, network) + 0.5 + 2.5 * spread
         at = np.linspace(low, high, _DENSITY_POINTS)
@@ -161,12 +167,12 @@ def density_figure(problem: Problem, outcomes: Sequence[Outcome], row: int) -> F
 
 
 def _typical_row(problem: Problem) -> int:
-    """The test row whose target is nearest to the mean: no tail of the data."""
+    """Return the index of the test row whose target is nearest to the mean."""
     return int(np.argmin(np.abs(problem.y_test - problem.y_test.mean())))
 
 
 def _train(problem: Problem, seed: int, options: StudyOptions) -> Network:
-    """Train with early stopping, or with the paper's preset; the penalty is the paper's 0.01 in both."""
+    """Train with early stopping or with the paper's preset; the penalty is the paper's in both cases."""
     from patrac_native.training.training import train
 
     return train(

@@ -1,4 +1,4 @@
-"""Microseconds a step beside the floor of this core, and what each instruction-set level does."""
+"""The measurements of `patrac bench`: times of a step, the floor of this core, instruction-set levels and devices."""
 
 from __future__ import annotations
 
@@ -17,25 +17,32 @@ if TYPE_CHECKING:
     from patrac_native.model.architectures import Architecture
     from patrac_native.model.posterior import Posterior
 
-# Layer sizes and rows: the paper's sine problem, and one whose data leave the first-level cache.
+# Layer sizes and number of rows: the paper's sine problem, and one whose data do not fit into the first-level cache.
 PROBLEMS = [((1, 50, 50, 1), 100), ((8, 50, 50, 1), 2923)]
+# The operations whose rates are printed.
 RATES = [MULTIPLY_ADD, "tanh", NORMAL]
-# Faster by less than this is within what other processes on the machine do to a timing.
+# Ratios of times below this are within the disturbance of a timing by other processes.
 WORTH_SAYING = 1.1
 
 
 def run_bench(*, dtype: str = "float32", seconds: float = 0.2, repeats: int = 5, device: str = "cuda") -> None:
-    """Print the rates of each level, the table of steps and, where another level was faster, an advice.
+    """Print the rates of each level, the times of steps, and advice on level and device.
 
     Parameters
     ----------
     dtype : {"float32", "float64"}
+        Default "float32".
     seconds : float
-        Time of one timing.
+        Duration of one timing, > 0; default 0.2.
     repeats : int
-        Timings of each row, whose median is printed.
+        Number of timings of each row, >= 1, whose median is printed; default 5.
     device : str
-        Device to time beside the CPU.
+        The device to compare with the CPU; default "cuda".
+
+    Raises
+    ------
+    ValueError
+        If `seconds` or `repeats` is outside its range.
     """
     from patrac_native.studies.tables import format_table, number, wrapped
 
@@ -67,7 +74,7 @@ def run_bench(*, dtype: str = "float32", seconds: float = 0.2, repeats: int = 5,
 
 
 def print_device_times(device: str, dtype: str, seconds: float, repeats: int) -> None:
-    """Print what a step of few and of many chains takes on the CPU and on a device, and which one to name."""
+    """Print the time of a step of few and of many chains on the CPU and on a device, and which of them to use."""
     from patrac_native.model.architectures import Full, Mix
     from patrac_native.studies.device_bench import device_advice, obstacle, time_devices
     from patrac_native.studies.tables import format_table, number, wrapped
@@ -89,13 +96,13 @@ def print_device_times(device: str, dtype: str, seconds: float, repeats: int) ->
 
 
 def rate_rows(levels: Sequence[str], dtype: str) -> list[list[str]]:
-    """One row for each level: nanoseconds of each of `RATES`."""
+    """Return a row for each level with the nanoseconds of each of `RATES`."""
     found = [measure_rates(RATES, dtype, level) for level in levels]
     return [[rates.level, *(f"{rates.nanoseconds(name):.3g}" for name in RATES)] for rates in found]
 
 
 def step_rows(dtype: str, seconds: float, repeats: int) -> list[list[str]]:
-    """One row for each problem and architecture."""
+    """Return a row for each problem and architecture, with the time of a step and its floor."""
     from patrac_native.model.architectures import Full, Mix, Out, Sep
     from patrac_native.studies.tables import number
 
@@ -116,7 +123,19 @@ def step_rows(dtype: str, seconds: float, repeats: int) -> list[list[str]]:
 def problem(
     architecture: Architecture, sizes: Sequence[int], n: int, dtype: str, level: str | None = None
 ) -> Posterior:
-    """A network of random weights and data that it generates; `level` by default that of `build_info`."""
+    """Return a posterior of a network with random weights, on data that the network generates.
+
+    Parameters
+    ----------
+    architecture : Architecture
+    sizes : sequence of int
+        Layer widths of the network.
+    n : int
+        Number of rows.
+    dtype : {"float32", "float64"}
+    level : str, optional
+        Instruction-set level; by default the one in use.
+    """
     from patrac_native.model.likelihoods import Gaussian
     from patrac_native.model.posterior import Posterior
     from patrac_native.model.prior import TraceClassPrior
@@ -133,7 +152,7 @@ def problem(
 
 
 def step_timer(post: Posterior) -> Callable[[int], float]:
-    """Function of a number of steps that runs one chain and returns its processor seconds."""
+    """Return a function that runs one chain for a number of steps and returns its processor time in seconds."""
     from patrac_native.model.kernels import PCNL
     from patrac_native.sampling.sampler import sample
 
@@ -148,7 +167,7 @@ def step_timer(post: Posterior) -> Callable[[int], float]:
 
 
 def step_microseconds(posteriors: Sequence[Posterior], seconds: float, repeats: int) -> list[float]:
-    """Microseconds a step of one chain of each posterior, medians of runs of about `seconds`, taken in turn."""
+    """Return the microseconds a step of one chain of each posterior: medians of runs of about `seconds`, in turn."""
     timers = [step_timer(post) for post in posteriors]
     lengths = []
     for timed in timers:
@@ -164,7 +183,7 @@ def step_microseconds(posteriors: Sequence[Posterior], seconds: float, repeats: 
 
 
 def level_times(levels: Sequence[str], dtype: str, seconds: float, repeats: int) -> dict[str, list[float]]:
-    """Microseconds a step of Full on each of `PROBLEMS`, at each level."""
+    """Return the microseconds a step of Full for each of `PROBLEMS`, by level."""
     from patrac_native.model.architectures import Full
 
     by_problem = []
@@ -175,7 +194,7 @@ def level_times(levels: Sequence[str], dtype: str, seconds: float, repeats: int)
 
 
 def advice(times: Mapping[str, Sequence[float]], level: str) -> str:
-    """Say which level to force, or that the one in use is right.
+    """Return advice on which level to select, or that the one in use is the fastest.
 
     Parameters
     ----------

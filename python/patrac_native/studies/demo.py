@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from patrac_native.network.network import Network
     from patrac_native.studies.experiment import NetworkScores, Outcome, Problem, Record, SamplingSettings
 
-# Full takes nine tenths of the time; this many steps of it give some thousands of effective draws in a quarter of a
-# minute.
+# Full takes nine tenths of the time; this many steps give it a few thousand effective draws in a quarter of a minute.
 STEPS, DRAWS, CHAINS = 100_000, 1_000, 4
 
 
@@ -31,22 +30,22 @@ def run_demo(
     warmup: int | None = None,
     max_epochs: int | None = None,
 ) -> None:
-    """Train, sample four architectures, print the table and write report.html and summary.json.
+    """Train a network, sample four architectures, print a table, and write report.html and summary.json.
 
     Parameters
     ----------
     out : Path
-        Folder of the report.
+        Folder of the report, created if necessary.
     seed : int
-        Of data, training and chains.
+        Seed of data, training and chains, >= 0; default 0.
     threads : int, optional
-        Native threads; by default all processors.
+        Number of native threads; by default the number of processors that this process may use.
     steps, draws : int
-        Of each chain after its warm-up.
+        Number of steps and of draws of each chain after its warm-up; `steps` is a multiple of `draws`.
     warmup : int, optional
-        Steps; by default until the chains agree.
+        Number of warm-up steps; by default the warm-up ends when the chains agree.
     max_epochs : int, optional
-        Of the training.
+        Maximum number of training epochs; by default that of `train`.
     """
     from patrac_native.engine.threads import thread_count
     from patrac_native.model.architectures import Full, Mix, Out, Sep
@@ -74,7 +73,7 @@ def run_demo(
         threads=min(thread_count(threads), CHAINS),
         progress=None,
     )
-    # Data and training of the first replicate of `patrac study sine` with the same seed.
+    # With the same seed, data and training are those of the first replicate of `patrac study sine`.
     problem = sine_problem(derived_seed(seed, 0, 0))
     print("The paper's sine problem: y = sin(x) + N(0, 1), 100 rows to learn from, 1000 to test on.")
     net = train(
@@ -133,7 +132,7 @@ _LEGEND = (
 )
 
 
-# Beside a table whose first row often has the best scores, the reader needs to know why.
+# The first row of the table, the network's, often has the best scores; this explains why.
 _READING = (
     "One data set decides little (patrac study sine runs many), and the network may well score best on it: NLL, a mean "
     "over draws, charges a posterior for its spread, and which curve lies nearest to the sine is partly chance. What a "
@@ -142,7 +141,7 @@ _READING = (
 
 
 def verdict(records: Sequence[Record]) -> str:
-    """Say in a sentence or two whether the chains can be trusted.
+    """Return a sentence on whether the chains have converged.
 
     Parameters
     ----------

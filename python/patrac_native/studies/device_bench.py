@@ -1,4 +1,4 @@
-"""Times the CPU beside a device: the measurement that `device="auto"`, which is a rule, does not make."""
+"""Timings of the CPU and of a device, which `patrac bench` prints; `device="auto"` is a rule and uses no timing."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from patrac_native.model.kernels import PCNL
 from patrac_native.model.posterior import Posterior
 from patrac_native.sampling.sampler import sample
 
-# Chains of a run: few, and as many as fill a GPU.
+# The numbers of chains that are timed: a few, and as many as occupy a whole GPU.
 CHAINS = (4, 256)
-# Faster by less than this is within what other processes on the machine do to a timing.
+# Ratios of times below this are within the disturbance of a timing by other processes.
 WORTH_SAYING = 1.1
 
 
 @dataclass(frozen=True)
 class DeviceTiming:
-    """Microseconds that all chains of a run together take for one step.
+    """The time that all chains of a run together take for one step.
 
     Attributes
     ----------
     label : str
-        Of the posterior.
+        Label of the posterior.
     chains : int
+        Number of chains.
     cpu, device : float
-        On all processors of this process, and on the device.
+        Microseconds on all processors of this process, and on the device.
     """
 
     label: str
@@ -51,12 +52,18 @@ def time_devices(
     Parameters
     ----------
     posteriors : sequence of (str, Posterior)
-        With their labels.
+        Posteriors with their labels.
     device : str
+        Name of the device, such as "cuda".
     seconds : float
-        Length of one timing.
+        Duration of one timing.
     repeats : int
-        Timings of each side; the median counts.
+        Number of timings of each side, whose medians are returned.
+
+    Returns
+    -------
+    list of DeviceTiming
+        One for each posterior and number of chains.
     """
     found = []
     for label, post in posteriors:
@@ -72,7 +79,7 @@ def time_devices(
 
 
 def device_advice(timings: Sequence[DeviceTiming], device: str) -> str:
-    """Say for which runs the device is worth naming.
+    """Return advice on the runs for which the device is faster.
 
     Examples
     --------
@@ -92,7 +99,7 @@ def device_advice(timings: Sequence[DeviceTiming], device: str) -> str:
 
 
 def _timer(post: Posterior, device: str, chains: int) -> Callable[[int], float]:
-    """Return a function of a number of steps that runs the chains and returns the seconds they took."""
+    """Return a function that runs the chains for a number of steps and returns its wall-clock time in seconds."""
 
     def timed(steps: int) -> float:
         started = time.perf_counter()
@@ -107,7 +114,7 @@ def _timer(post: Posterior, device: str, chains: int) -> Callable[[int], float]:
 
 def _steps_of(timed: Callable[[int], float], seconds: float) -> int:
     """Return a number of steps that takes about `seconds`."""
-    timed(1)  # lays the data out
+    timed(1)  # the first run also builds the model
     steps = 1
     while (taken := timed(steps)) < seconds / 8:
         steps *= 4

@@ -1,4 +1,4 @@
-"""One experiment: a problem, an architecture, a run of the sampler, and its figures of merit in one record."""
+"""An experiment: a problem, an architecture, a run of the sampler, and a record of its results."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from patrac_native.sampling.sampler import sample
 from patrac_native.sampling.warmup import Warmup
 from patrac_native.validation.checks import FloatArray, check_count
 
-# The architectures of the paper's tables, the slowest first: where chains of several run side by side, the long one
+# The architectures of the paper's tables, the slowest first: if their chains run at the same time, the longest one
 # should not start last.
 ARCHITECTURES: tuple[Architecture, ...] = (Full(), Sep(2), Sep(5), Mix(2), Mix(5), Out(12), Out(45))
-# Probabilities left out of the intervals whose coverage is reported (paper, Figure 3).
+# Probabilities outside the intervals whose coverage is reported (paper, Figure 3).
 TAU = (0.01, 0.05, 0.35)
-# The paper's ESS sums autocorrelations over lags to 1000 steps (Appendix C).
+# The paper's ESS is a sum of autocorrelations over lags up to 1000 steps (Appendix C).
 PAPER_LAGS = 1000
-# ESS is read from every tenth state where memory allows, else from as many as this many bytes hold.
+# The ESS is computed from every tenth state, or from fewer if their theta would take more than this many bytes.
 ESS_THIN = 10
-KEPT_BYTES = 96 * 2**20
+MAX_KEPT_BYTES = 96 * 2**20
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Data of a regression problem with one output and Gaussian noise.
+    """The data of a regression problem with one output and Gaussian noise.
 
     Attributes
     ----------
@@ -46,12 +46,13 @@ class Problem:
     X, y : ndarray, shapes (n, d), (n,)
         Training rows.
     X_test, y_test : ndarray, shapes (n_test, d), (n_test,)
+        Test rows.
     grid : ndarray, shape (g, d)
-        Inputs at which mixing and convergence of f are judged.
+        Inputs at which mixing and convergence of f are measured.
     variance : float
-        Of the noise, in squared units of y.
+        Variance of the noise, in squared units of y.
     truth_test : ndarray, shape (n_test,), optional
-        The true f at the test inputs, where it is known.
+        The true f at the test inputs, if it is known.
     """
 
     name: str
@@ -66,29 +67,35 @@ class Problem:
 
     @property
     def likelihood(self) -> Gaussian:
-        """Gaussian of the problem's variance."""
+        """The Gaussian likelihood with the problem's variance."""
         return Gaussian(self.variance)
 
 
 @dataclass(frozen=True)
 class SamplingSettings:
-    """How each posterior is sampled.
+    """The settings with which each posterior is sampled.
 
     Attributes
     ----------
     steps : int
-        Steps of each chain after warm-up; a multiple of `draws`.
+        Number of steps of each chain after the warm-up, a multiple of `draws`.
     draws : int
-        Draws of each chain that the scores, intervals and pictures use.
+        Number of draws of each chain for scores, intervals and plots.
     chains : int
+        Number of chains; default 1.
     warmup : "auto", int or Warmup
         As in `sample`.
     kernel : Kernel or "auto"
-        The paper's by default; "auto" as in `sample`.
+        Default `PCNL()`, the paper's kernel; "auto" as in `sample`.
     threads : int
-        Native threads over chains.
+        Number of native threads, which run chains at the same time; default 1.
     progress : bool, optional
-        Show the sampler's bar; None where standard error is a terminal.
+        As in `sample`; default False.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a number is not an integer of at least 1, or `steps` is not a multiple of `draws`.
     """
 
     steps: int
@@ -107,27 +114,32 @@ class SamplingSettings:
 
     @property
     def thin(self) -> int:
-        """Steps for each scored draw."""
+        """Number of steps for each scored draw."""
         return self.steps // self.draws
 
     def ess_thin(self, dim: int, itemsize: int = 4) -> int:
-        """Return the thinning at which states are kept for the ESS: a divisor of `thin`, within KEPT_BYTES of theta.
+        """Return the thinning for the ESS: a divisor of `thin` for which theta takes at most MAX_KEPT_BYTES.
 
         Parameters
         ----------
         dim : int
-            K.
+            K, the number of Bayesian parameters.
         itemsize : int
-            Bytes of one entry of theta.
+            Size of one entry of theta in bytes.
+
+        Returns
+        -------
+        int
+            `thin` if no smaller divisor is possible.
         """
-        least = self.chains * self.steps * dim * itemsize / KEPT_BYTES
+        minimum = self.chains * self.steps * dim * itemsize / MAX_KEPT_BYTES
         divisors = (value for value in range(min(ESS_THIN, self.thin), self.thin) if self.thin % value == 0)
-        return next((value for value in divisors if value >= least), self.thin)
+        return next((value for value in divisors if value >= minimum), self.thin)
 
 
 @dataclass(frozen=True)
 class NetworkScores:
-    """Scores of the trained network alone on the test rows; `nll`, `nlpd`, `rmse` as in `Record`."""
+    """Scores of the trained network on the test rows, and its training; `nll`, `nlpd` and `rmse` as in `Record`."""
 
     nll: float
     nlpd: float
@@ -138,41 +150,46 @@ class NetworkScores:
 
 @dataclass(frozen=True)
 class Record:
-    """What one run of one architecture came to, as tables and summary.json hold it.
+    """The results of one run of one architecture, as tables and summary.json contain them.
 
     Attributes
     ----------
     architecture : str
-        Its label, such as "Mix(5)".
+        Label of the architecture, such as "Mix(5)".
     dim : int
-        K.
-    chains, draws, thin, ess_thin, steps, warmup_steps : int
-        Scored draws of each chain and steps for each; steps between states kept for the ESS; steps of each chain.
+        K, the number of Bayesian parameters.
+    chains, draws, thin : int
+        Number of chains, of scored draws of each chain, and of steps for each scored draw.
+    ess_thin : int
+        Number of steps between the states from which the ESS is computed.
+    steps, warmup_steps : int
+        Number of steps of each chain after the warm-up, and of its warm-up.
     kernel : str
-        That was run.
+        The kernel of the run.
     nll : float
-        As in the paper's Table 1 (`diagnostics.nll`): summed over test rows, without the constant.
+        Negative log-likelihood as in the paper's Table 1, a sum over test rows without the constant; see
+        `diagnostics.nll`.
     nlpd : float
-        Negative log predictive density, mean per test row.
+        Negative log predictive density, mean over test rows.
     rmse : float
-        Of the posterior mean against the true f, or against y where f is not known.
+        Root mean squared error of the posterior mean, relative to the true f or, if that is unknown, to y.
     coverage : dict of str to float
         Share of test rows inside the central interval, by its nominal probability, such as "0.95".
     coverage_of : str
         "f", or "y" for intervals that include the noise.
     max_rhat, min_ess_bulk : float
-        Worst over the grid, from the scored draws.
+        Worst values over the grid, from the scored draws.
     ess, ess_paper : float
-        Effective draws of f over the grid, all chains: by Geyer's sequence, and by the paper's sum with lags to 1000
-        steps (that is 1000 / ess_thin kept draws; at most a tenth of the chain).
+        Effective sample size of f over the grid, of all chains together: by Geyer's sequence, and by the paper's sum
+        over lags up to 1000 steps, which are 1000 / ess_thin kept draws, and at most a tenth of the chain.
     ess_per_second, ess_paper_per_second : float
-        By `seconds`.
+        Effective sample sizes divided by `seconds`.
     acceptance_rate, step_size : float
         Means over chains and draws.
     steps_per_second : float
-        Of all chains together, warm-up included.
+        Speed of all chains together, warm-up included.
     seconds : float
-        Wall clock of the sampler, warm-up included.
+        Wall-clock time of the sampler, warm-up included.
     """
 
     architecture: str
@@ -207,7 +224,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A record with the draws behind it, for pictures.
+    """A record with its draws, for plots.
 
     Attributes
     ----------
@@ -217,7 +234,7 @@ class Outcome:
     f_test : ndarray, shape (chain, draw, n_test, 1)
         Their outputs at the test inputs.
     autocorrelation : ndarray, shape (chain, lag + 1)
-        Of f over the grid; one lag is `record.ess_thin` steps.
+        Autocorrelation of f over the grid; one lag is `record.ess_thin` steps.
     pit_f, pit_y : ndarray, shape (n_test,)
         Share of draws of f, and of y with its noise, below each test observation.
     """
@@ -251,7 +268,16 @@ def run_architecture(
     architecture : Architecture
     settings : SamplingSettings
     seed : int
-        Of the chains and of the predictive noise; the outcome is a function of it, times apart.
+        Seed of the chains and of the predictive noise, which determines the outcome except for its times.
+
+    Returns
+    -------
+    Outcome
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If the run was interrupted.
     """
     post = Posterior(net, architecture, prior, problem.likelihood, problem.X, problem.y)
     ess_thin = settings.ess_thin(post.dim, post.dtype.itemsize)
@@ -267,10 +293,11 @@ def run_architecture(
         progress=settings.progress,
     )
     if not kept.settings["completed"]:
-        # Half a run would give scores that look like those of a whole one.
+        # The scores of an incomplete run could not be told from those of a complete one.
         raise KeyboardInterrupt
     f_grid = kept.predict(problem.grid, threads=settings.threads)
-    # Sums over more lags than a tenth of the chain are mostly noise; only runs far shorter than the paper's feel this.
+    # Sums over more lags than a tenth of the chain are mostly noise, which matters only for runs far shorter than the
+    # paper's.
     lags = max(1, min(PAPER_LAGS // ess_thin, kept.n_draws // 10))
     rho = diagnostics.autocorrelation(f_grid, max_lag=min(4 * lags, kept.n_draws - 2))
     ess = diagnostics.ess_geyer(f_grid)
@@ -320,7 +347,7 @@ def run_architecture(
 
 
 def score_network(problem: Problem, net: Network) -> NetworkScores:
-    """Score the trained network as a forecast without posterior: one chain of one draw."""
+    """Score the trained network as a forecast without uncertainty: one chain of one draw."""
     f = net.predict(problem.X_test)[None, None]
     truth = problem.y_test if problem.truth_test is None else problem.truth_test
     history = net.history
@@ -340,7 +367,7 @@ def estimate_seconds(
     architectures: Sequence[Architecture],
     settings: SamplingSettings,
 ) -> float:
-    """Estimate the processor seconds of sampling every architecture once, from a few hundred timed steps of each."""
+    """Estimate the seconds that one thread takes to sample every architecture, from a few hundred timed steps."""
     warmup = settings.warmup
     extra = warmup.steps if isinstance(warmup, Warmup) else warmup if isinstance(warmup, int) else 20_000
     total = 0.0
@@ -351,7 +378,7 @@ def estimate_seconds(
             started = time.perf_counter()
             sample(post, PCNL(1e-4), chains=1, draws=1, thin=steps, warmup=None, seed=0, threads=1, progress=False)
             seconds = time.perf_counter() - started
-            # Short runs are mostly start-up; repeat with more steps until they are not.
+            # The time of short runs is mostly that of their start, so the number of steps is increased.
             if seconds > 0.05:
                 break
             steps *= 4
@@ -360,8 +387,8 @@ def estimate_seconds(
 
 
 def derived_seed(seed: int, *path: int) -> int:
-    """Return a seed in 0..2^63-1 for a part of a study, by its place, so that parts do not share streams."""
+    """Return a seed in 0..2^63-1 for the part of a study at `path`, so that parts have different random streams."""
     check_count(seed, "seed", least=0)
-    # As a spawn key, because an entropy of [0] is the same as one of [0, 0].
+    # The path is a spawn key, because the entropies [0] and [0, 0] would give the same seed.
     state = np.random.SeedSequence(seed, spawn_key=path).generate_state(1, np.uint64)
     return int(state[0] >> np.uint64(1))

@@ -1,4 +1,4 @@
-"""The figures that the demo and the studies share, one matplotlib figure for several architectures."""
+"""The figures of the demo and the studies, each a matplotlib figure for several architectures."""
 
 from __future__ import annotations
 
@@ -15,21 +15,26 @@ from patrac_native.studies.experiment import TAU, Outcome, Problem, Record
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Points at which functions over a single input are drawn.
+# Number of inputs at which functions of a single input are plotted.
 _CURVE_POINTS = 201
+# Distance between the extreme observations and the ends of the y axis.
 _HEADROOM = 0.6
 
 
 def bands_figure(problem: Problem, outcomes: Sequence[Outcome], truth: Any = None) -> Figure:
-    """Posterior draws and intervals over a single input, a panel for each architecture (the paper's Figure 2).
+    """Plot posterior draws and intervals over a single input, a panel for each architecture (the paper's Figure 2).
 
     Parameters
     ----------
     problem : Problem
-        With one input.
+        A problem with one input.
     outcomes : sequence of Outcome
     truth : callable, optional
-        The true f of an array of inputs.
+        Returns the true f for an array of inputs.
+
+    Returns
+    -------
+    matplotlib Figure
     """
     x = np.linspace(problem.grid.min(), problem.grid.max(), _CURVE_POINTS)
     fig, axes = _panels(len(outcomes), (4.4, 3.0))
@@ -44,7 +49,7 @@ def bands_figure(problem: Problem, outcomes: Sequence[Outcome], truth: Any = Non
             ax=ax,
         )
         ax.set_title(f"{outcome.record.architecture}, K = {outcome.record.dim}")
-        # One scale for all panels, so that widths can be compared by eye.
+        # All panels have the same scale, so that widths can be compared.
         ax.set_ylim(problem.y.min() - _HEADROOM, problem.y.max() + _HEADROOM)
         if index == 0:
             _legend_of(fig, ax)
@@ -52,15 +57,20 @@ def bands_figure(problem: Problem, outcomes: Sequence[Outcome], truth: Any = Non
 
 
 def trace_figure(outcomes: Sequence[Outcome], point: npt.ArrayLike, label: str) -> Figure:
-    """Traces of l, log prior, first output weight and f at a point, a row for each architecture (paper, Appendix D).
+    """Plot the traces of the paper's Appendix D: l, log prior, first output weight and f at a point.
 
     Parameters
     ----------
     outcomes : sequence of Outcome
+        One row of panels for each.
     point : array_like, shape (d,)
-        The input whose f is traced.
+        The input at which f is traced.
     label : str
-        Its name in the heading.
+        Name of the input in the heading.
+
+    Returns
+    -------
+    matplotlib Figure
     """
     from matplotlib.figure import Figure
 
@@ -90,14 +100,14 @@ def trace_figure(outcomes: Sequence[Outcome], point: npt.ArrayLike, label: str) 
 
 
 def autocorrelation_figure(outcomes: Sequence[Outcome]) -> Figure:
-    """Autocorrelation of f over the grid against the lag in steps, a panel for each architecture, a line a chain."""
+    """Plot the autocorrelation of f against the lag in steps, a panel for each architecture, a line for each chain."""
     from matplotlib.ticker import MaxNLocator
 
     fig, axes = _panels(len(outcomes), (4.4, 2.5))
     for ax, outcome in zip(axes, outcomes, strict=True):
         last = _last_lag_to_see(outcome.autocorrelation)
         plots.autocorrelation_plot(outcome.autocorrelation, ax, max_lag=last, legend=False)
-        # The axis counts kept draws; its ticks say steps, so that panels of unequal thinning compare.
+        # The axis counts kept draws; its tick labels give steps, so that panels with different thinning are comparable.
         thin = outcome.record.ess_thin
         steps = [step for step in MaxNLocator(4, integer=True).tick_values(0, last * thin) if step <= last * thin]
         ax.set_xticks([step / thin for step in steps], [f"{step:,.0f}" for step in steps])
@@ -108,14 +118,14 @@ def autocorrelation_figure(outcomes: Sequence[Outcome]) -> Figure:
 
 
 def _last_lag_to_see(rho: npt.NDArray[np.float64]) -> int:
-    """Three times the lag at which every chain's autocorrelation (chain, lag) has fallen below 0.05, at least ten."""
+    """Return three times the first lag at which all chains' autocorrelations are below 0.05, at least ten."""
     small = np.all(np.abs(rho) < 0.05, axis=0)
     fallen = int(np.argmax(small)) if small.any() else rho.shape[1]
     return int(min(max(10, 3 * fallen), rho.shape[1] - 1))
 
 
 def pit_figure(pits: Mapping[str, npt.ArrayLike], *, of: str) -> Figure:
-    """PIT densities of several architectures in one panel; `of` says what the draws are, "y" or "f"."""
+    """Plot PIT densities of several architectures in one panel; `of` names the quantity of the draws, "y" or "f"."""
     from matplotlib.figure import Figure
 
     fig = Figure(figsize=(6.2, 3.9), layout="constrained")
@@ -125,7 +135,7 @@ def pit_figure(pits: Mapping[str, npt.ArrayLike], *, of: str) -> Figure:
 
 
 def coverage_figure(records: Mapping[str, Sequence[Record]]) -> Figure:
-    """Observed coverage over replicates, a box for each architecture (the paper's Figure 3)."""
+    """Plot the observed coverage over replicates, a box for each architecture (the paper's Figure 3)."""
     from matplotlib.figure import Figure
 
     levels = [f"{1 - tau:g}" for tau in TAU]
@@ -136,7 +146,7 @@ def coverage_figure(records: Mapping[str, Sequence[Record]]) -> Figure:
 
 
 def _panels(count: int, size: tuple[float, float]) -> tuple[Figure, list[Any]]:
-    """A figure of two columns with `count` panels of about `size` inches."""
+    """Return a figure of two columns with `count` panels of about `size` inches, and its panels."""
     from matplotlib.figure import Figure
 
     columns = min(2, count)
@@ -149,12 +159,12 @@ def _panels(count: int, size: tuple[float, float]) -> tuple[Figure, list[Any]]:
 
 
 def _legend_of(fig: Figure, ax: Any) -> None:
-    """One key below the whole figure, of the entries of one panel."""
+    """Draw one legend below the whole figure, with the entries of one panel."""
     handles, labels = ax.get_legend_handles_labels()
     legend = fig.legend(
         handles, labels, loc="outside lower center", ncols=len(handles), frameon=False, fontsize="small"
     )
-    # Draws are thin and translucent; their key is not.
+    # Draws are plotted as thin, translucent lines; their legend entries are opaque and thicker.
     for handle in legend.get_lines():
         handle.set_alpha(1.0)
         handle.set_linewidth(max(1.4, handle.get_linewidth()))

@@ -1,4 +1,4 @@
-"""The floor of a step: its operations over the rates that one core reaches on each kind alone."""
+"""The floor of a step: the time that its operations take at the peak rates of one core."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from patrac_native.model.posterior import Posterior
 
 MULTIPLY_ADD, NORMAL = "multiply_add", "normal"
-# Processor seconds of one timing: far above the cost of a call and of reading the clock.
+# Minimum processor time of one timing in seconds, far above the cost of a call and of reading the clock.
 _TIMING_SECONDS = 0.01
 _TIMINGS = 7
 
 
 @dataclass(frozen=True)
 class Rates:
-    """What one core does a second, each kind of operation alone, in the first-level cache.
+    """The peak rate of each kind of operation on one core, with data in the first-level cache.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Rates:
     dtype : str
         "float32" or "float64".
     per_second : mapping of str to float
-        By operation: "multiply_add", "normal" and elementary functions.
+        Operations a second, by name: "multiply_add", "normal" and elementary functions.
     """
 
     level: str
@@ -39,12 +39,12 @@ class Rates:
     per_second: Mapping[str, float]
 
     def nanoseconds(self, name: str) -> float:
-        """Return nanoseconds for one operation."""
+        """Return the time of one operation in nanoseconds."""
         return 1e9 / self.per_second[name]
 
 
 def measure_rate(name: str, dtype: str, level: str) -> float:
-    """Measure how many operations a second this core does.
+    """Measure how many operations of one kind this core executes in a second.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def measure_rate(name: str, dtype: str, level: str) -> float:
     Returns
     -------
     float
-        The best of several timings of processor time: a floor wants the undisturbed machine.
+        The largest rate of several timings of processor time, because a floor assumes an undisturbed machine.
     """
     testing: Any = _core.testing
     repeats, seconds = 1, 0.0
@@ -78,24 +78,25 @@ def measure_rate(name: str, dtype: str, level: str) -> float:
 
 @cache
 def _rate(name: str, dtype: str, level: str) -> float:
+    """Return `measure_rate`, measured once in a process."""
     return measure_rate(name, dtype, level)
 
 
 def measure_rates(names: Sequence[str], dtype: str, level: str) -> Rates:
-    """Measure several operations, each once in the life of the process (a tenth of a second each)."""
+    """Measure several kinds of operations, each once in a process, which takes a tenth of a second."""
     return Rates(level, dtype, {name: _rate(name, dtype, level) for name in names})
 
 
 def operations(post: Posterior) -> dict[str, int]:
-    """Count the operations of one pCNL step as the plan needs them.
+    """Count the operations of one pCNL step of a posterior.
 
     Returns
     -------
     dict of str to int
-        multiply_add: products of weights with values, forward, reverse and for the gradient, and nothing else;
-        normal: K; each elementary function of the activation and of the likelihood (classes: m exp and one log a row;
-        Bernoulli: softplus and sigmoid of each output). A quadratic log-likelihood (Out, Gaussian) passes over no data:
-        2 K multiply-adds and K normals.
+        Under "multiply_add", the products of weights and values in forward pass, reverse pass and gradient; under
+        "normal", K; and the number of calls of each elementary function of activation and likelihood. With a quadratic
+        log-likelihood (Out with a Gaussian likelihood) a step does not read the data: it has 2 K multiply-adds and K
+        normals.
     """
     if post.quadratic is not None:
         return {MULTIPLY_ADD: 2 * post.dim, NORMAL: post.dim}
@@ -117,12 +118,12 @@ def operations(post: Posterior) -> dict[str, int]:
 
 
 def floor_microseconds(post: Posterior) -> float:
-    """Return the microseconds that one pCNL step of one chain cannot well be faster than on this core.
+    """Return a lower estimate of the time of one pCNL step of one chain on this core, in microseconds.
 
-    Multiply-adds over the peak of fused multiply-adds, plus elementary functions and normals over their own rates, all
-    measured at the posterior's level and type. Nothing overlaps in this floor: a core that runs, say, the integer
-    instructions of the normals beside the multiply-adds of the network may come out below it. Loads, sums over rows,
-    padding to whole vectors, and the algebra of proposal and acceptance are left out.
+    It is the number of multiply-adds over the peak rate of fused multiply-adds, plus elementary functions and normals
+    over their own rates, all measured at the posterior's level and dtype. The floor assumes that they do not overlap:
+    a core that executes, for example, the integer instructions of the normals in parallel with multiply-adds can be
+    faster. Loads, sums over rows, padding to whole vectors, and the algebra of proposal and acceptance are left out.
     """
     counts = operations(post)
     rates = measure_rates(list(counts), post.dtype.name, post.level)

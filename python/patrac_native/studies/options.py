@@ -1,4 +1,4 @@
-"""What a study is asked to do, and the sampling settings that this stands for."""
+"""The options of a study, and the sampling settings that follow from them."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from patrac_native.model.kernels import PCNL
 from patrac_native.sampling.warmup import paper_warmup
 from patrac_native.studies.experiment import SamplingSettings
 
-# Steps of the paper's warm-up, of which a quick study takes a share.
+# Number of steps of the paper's warm-up; a quick study runs a share of them.
 PAPER_WARMUP = 650_000
 
 
 @dataclass(frozen=True)
 class StudySize:
-    """How long a study runs by default.
+    """The default length of a study.
 
     Attributes
     ----------
     replicates : int
-        Independent data sets.
+        Number of independent data sets.
     steps, quick_steps : int
-        Of each chain after its warm-up, in full and in the quick form.
+        Number of steps of each chain after its warm-up, for the full and for the quick study.
     quick_warmup : float
-        Share of the paper's warm-up in the quick form.
+        Share of the paper's warm-up that the quick study runs.
     """
 
     replicates: int
@@ -36,32 +36,32 @@ class StudySize:
 
 @dataclass(frozen=True)
 class StudyOptions:
-    """What a study is asked to do.
+    """The options of a study.
 
     Attributes
     ----------
     out : Path
         Folder for report.html, summary.json and replicates.csv.
     replicates : int
-        Independent data sets.
+        Number of independent data sets, at least 1; default 1.
     quick : bool
-        Whether chains are shorter.
+        Whether to run shorter chains; default False.
     seed : int
-        Of data, training and chains.
+        Seed of data, training and chains, >= 0; default 0.
     threads : int, optional
-        Chains that run side by side; by default all processors.
+        Number of chains that run at the same time; by default the number of processors that this process may use.
     steps : int, optional
-        Of each chain after its warm-up, a multiple of `draws`; by default as the study's size has it.
+        Number of steps of each chain after its warm-up, a multiple of `draws`; by default that of the `StudySize`.
     draws : int
-        Used for scores.
+        Number of draws for the scores; default 500.
     paper_training : bool
-        Whether networks are trained as in the paper: very slow.
+        Whether to train networks with the paper's settings, which is very slow; default False.
     adapt_always : bool
-        Whether the step size keeps adapting while sampling, as in the paper.
+        Whether to adapt the step size while sampling, as the paper does; default False.
     warmup_factor : float, optional
-        Multiple of the paper's warm-up.
+        Length of the warm-up as a multiple of the paper's.
     max_epochs : int, optional
-        Of the training.
+        Maximum number of training epochs.
     """
 
     out: Path
@@ -77,7 +77,7 @@ class StudyOptions:
     max_epochs: int | None = None
 
     def sampling(self, size: StudySize) -> SamplingSettings:
-        """Return the settings of the chains: the paper's, or in the quick form a share of them."""
+        """Return the settings of the chains, which are the paper's except for the lengths of quick chains."""
         factor = self.warmup_factor or (size.quick_warmup if self.quick else 1.0)
         return SamplingSettings(
             steps=self.steps or (size.quick_steps if self.quick else size.steps),

@@ -1,4 +1,4 @@
-"""The data of the studies: the paper's sine problem, simulated, and abalone, read from a file."""
+"""The data of the studies: the paper's sine problem, which is simulated, and abalone, which is read from a file."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from patrac_native.studies.experiment import Problem
 from patrac_native.validation.checks import FloatArray
 
 SINE_RANGE = (-5.0, 5.0)
-# The paper evaluates f on a regular grid without saying how fine; 21 points lie half a unit apart, well below the
-# wavelength of the sine.
+# The paper evaluates f on a regular grid without stating its size; the distance of 21 points is half a unit, well below
+# the wavelength of the sine.
 _GRID_POINTS = 21
-# Paper, section 5.2.
+# The numbers of rows and the noise variance of the paper's section 5.2.
 ABALONE_TRAIN, ABALONE_TEST, ABALONE_VARIANCE = 2923, 1254, 36.0
 _HIDDEN = (50, 50)
 
 
 def sine_mean(x: FloatArray) -> FloatArray:
-    """The true f of the sine problem."""
+    """Return the true f of the sine problem."""
     return np.sin(x)
 
 
@@ -29,9 +29,13 @@ def sine_problem(seed: int, *, n: int = 100, n_test: int = 1000) -> Problem:
     Parameters
     ----------
     seed : int
-        At least 0.
+        Seed of the data, at least 0.
     n, n_test : int
-        Training and test rows.
+        Number of training and of test rows; default 100 and 1000.
+
+    Returns
+    -------
+    Problem
     """
     rng = np.random.default_rng(seed)
     x = rng.uniform(*SINE_RANGE, size=n + n_test)
@@ -51,24 +55,28 @@ def sine_problem(seed: int, *, n: int = 100, n_test: int = 1000) -> Problem:
 
 
 def abalone_problem(path: str | os.PathLike[str], seed: int) -> Problem:
-    """Read the abalone data and split its rows at random into the paper's 2,923 for training and 1,254 for testing.
+    """Read the abalone data and split its rows at random into 2,923 training and 1,254 test rows, as in the paper.
 
-    Sex becomes three 0/1 columns, which makes 10 inputs of the paper's 8 features; all inputs are standardised by the
-    training rows. The target, the number of rings, stays in its own units, as the paper's variance of 36 does.
+    Sex becomes three 0/1 columns, so the paper's 8 features give 10 inputs, which are standardised with the training
+    rows. The target, the number of rings, keeps its own units, to which the paper's variance of 36 refers.
 
     Parameters
     ----------
     path : path-like
-        The UCI file: no header, Sex first, rings last.
+        The file abalone.data of the UCI repository, without a header, with Sex first and rings last.
     seed : int
-        Of the split.
+        Seed of the split.
+
+    Returns
+    -------
+    Problem
 
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     ValueError
-        If the table does not look like abalone's.
+        If the table does not have the shape of the abalone data.
     """
     from patrac_native.tabular.preprocessing import Preprocessor
     from patrac_native.tabular.tables import read_table

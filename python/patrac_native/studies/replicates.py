@@ -1,4 +1,4 @@
-"""Replicates of a study: train every network, then sample all architectures of all replicates side by side."""
+"""The replicates of a study: trains every network, then samples all architectures of all replicates in parallel."""
 
 from __future__ import annotations
 
@@ -29,20 +29,21 @@ from patrac_native.studies.tables import mean_sd, plural
 
 @dataclass(frozen=True)
 class Study:
-    """What a study came to.
+    """The results of a study.
 
     Attributes
     ----------
     first : list of Outcome
-        All architectures of the first replicate, with draws, for pictures.
+        Outcomes of all architectures for the first replicate, with their draws, for plots.
     first_problem, first_network : Problem, Network
+        Data and trained network of the first replicate.
     networks : list of NetworkScores
-        By replicate.
+        Scores of the trained network of each replicate.
     records : dict of str to list of Record
-        By architecture's label; lists by replicate.
+        For each architecture's label, the records of all replicates.
     settings : SamplingSettings
     interrupted : bool
-        Whether Ctrl-C ended it; only whole replicates are kept.
+        Whether Ctrl-C ended the study; only complete replicates are kept.
     """
 
     first: list[Outcome]
@@ -55,7 +56,7 @@ class Study:
 
     @property
     def replicates(self) -> int:
-        """Number of whole replicates."""
+        """Number of complete replicates."""
         return len(self.networks)
 
 
@@ -69,31 +70,49 @@ def run_replicates(
     threads: int | None = None,
     architectures: Sequence[Architecture] = ARCHITECTURES,
 ) -> Study:
-    """Run a study; chains of different architectures and replicates run side by side, one thread each.
+    """Run a study; chains of different architectures and replicates run in parallel, each on one thread.
 
     Parameters
     ----------
     problem_of : callable
-        Data of a replicate from its seed.
+        Returns the data of a replicate for a seed.
     train_network : callable
-        Trained network from a problem and a seed.
+        Returns the trained network for a problem and a seed.
     settings : SamplingSettings
-        With threads=1.
+        Settings with threads=1.
     replicates : int
-        At least 1.
+        Number of data sets, at least 1.
     seed : int
-        The study's records, times apart, are a function of it, whatever `threads` is.
+        Seed of the study, which determines its records except for times, for any number of threads.
     threads : int, optional
-        Runs at a time; default all processors.
+        Number of runs at the same time; by default the number of processors that this process may use.
     architectures : sequence of Architecture
+        By default those of the paper's tables.
+
+    Returns
+    -------
+    Study
+
+    Raises
+    ------
+    ValueError
+        If `replicates` is below 1.
+    KeyboardInterrupt
+        If the study was interrupted before the first replicate was complete.
+
+    Warns
+    -----
+    UserWarning
+        If the study was interrupted later.
     """
     if replicates < 1:
         raise ValueError(f"--replicates must be at least 1; got {replicates}.")
     from tqdm import tqdm
 
     threads = min(thread_count(threads), replicates * len(architectures))
-    # Training holds the interpreter's lock, and torch's number of threads is one for the process: one at a time. Done
-    # first, so that it takes no time from the chains whose seconds are reported.
+    # Networks are trained one at a time, because training holds the interpreter's lock and torch's number of threads is
+    # a setting of the whole process. They are trained first, so that they do not slow the chains, whose times are
+    # reported.
     problems, networks, priors = [], [], []
     for replicate in tqdm(range(replicates), desc="training", disable=not _show(), leave=False):
         problem = problem_of(derived_seed(seed, replicate, 0))
@@ -135,14 +154,14 @@ def run_replicates(
             outcome = job.result()
             replicate, index = jobs.pop(job)
             records[replicate, index] = outcome.record
-            # Draws are kept of the first replicate only, so that memory does not grow with their number.
+            # Only the draws of the first replicate are kept, so that memory does not grow with their number.
             if replicate == 0:
                 first[index] = outcome
     except KeyboardInterrupt:
         interrupted = True
         print("\nInterrupted: waiting for the chains under way.", file=sys.stderr)
     finally:
-        # After an error too: what has not started is not started.
+        # After an error too, runs that have not started are cancelled.
         pool.shutdown(wait=True, cancel_futures=True)
     whole = [r for r in range(replicates) if all((r, i) in records for i in range(len(architectures)))]
     if 0 not in whole:
@@ -163,11 +182,12 @@ def run_replicates(
 
 
 def _show() -> bool:
+    """Return whether to show progress bars."""
     return sys.stderr.isatty()
 
 
 def _duration(seconds: float) -> str:
-    """Seconds, minutes or hours, as one would say them."""
+    """Return a duration as text in seconds, minutes or hours."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

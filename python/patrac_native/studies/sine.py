@@ -1,4 +1,4 @@
-"""The paper's simulation study of a sine over independent data sets (its section 4)."""
+"""The paper's simulation study of a sine function over independent data sets (its section 4)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ PAPER_SECONDS = {
 
 
 def run_sine(options: StudyOptions) -> None:
-    """Run the study, print its tables, write report.html, summary.json and replicates.csv."""
+    """Run the study, print its tables, and write report.html, summary.json and replicates.csv."""
     from patrac_native.reports.report import Report
     from patrac_native.studies import figures
     from patrac_native.studies.problems import sine_mean, sine_problem
@@ -138,7 +138,7 @@ def run_sine(options: StudyOptions) -> None:
 
 
 def _train(problem: Problem, seed: int, options: StudyOptions) -> Network:
-    """Train with the default or the paper's preset, l2 = 1 in both."""
+    """Train with the default or with the paper's preset, both of which have l2 = 1."""
     from patrac_native.training.training import train
 
     return train(

@@ -1,4 +1,4 @@
-"""What a study writes: tables over replicates, one CSV row a run, the summary and the report's common sections."""
+"""The output of a study: tables over replicates, CSV files with a row for each run, summaries, report sections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from patrac_native.studies.tables import Row, format_table, mean_sd, plural
 if TYPE_CHECKING:
     from patrac_native.reports.report import Report
 
-# Heading to (field of Record, decimals), for `study_table`.
+# Columns for `study_table`: heading to (field of Record, number of decimals).
 MIXING = {
     "ESS (App. C)": ("ess_paper", 0),
     "ESS (Geyer)": ("ess", 0),
@@ -42,17 +42,22 @@ def study_table(
     network: Mapping[str, str] | None = None,
     paper: Mapping[str, Mapping[str, str]] | None = None,
 ) -> tuple[Row, list[Row]]:
-    """Headers and rows of means (sd) over replicates, a row for each architecture.
+    """Return a table of means and standard deviations over replicates, with a row for each architecture.
 
     Parameters
     ----------
     study : Study
     columns : mapping of heading to (field of Record, decimals)
-        A field "coverage:0.95" is that entry of `coverage`, in percent.
+        The columns. A field "coverage:0.95" is that entry of `coverage`, in percent.
     network : mapping of heading to a field of NetworkScores, optional
-        Adds a first row for the trained networks, empty where there is no such field.
-    paper : mapping of heading to (label to the paper's figure), optional
-        Further columns.
+        If given, the first row is for the trained networks; cells of other headings are empty.
+    paper : mapping of heading to (label to text), optional
+        Further columns with the paper's results.
+
+    Returns
+    -------
+    headers : list of str
+    rows : list of lists of str
     """
     paper = {} if paper is None else paper
     headers = ["model", *columns, *paper]
@@ -76,7 +81,7 @@ def print_table(title: str, table: tuple[Row, list[Row]]) -> None:
 
 
 def write_csv(path: str | os.PathLike[str], study: Study) -> None:
-    """Write one row for each replicate and architecture, and one for each trained network."""
+    """Write a CSV file with one row for each replicate and architecture, and one for each trained network."""
     names = [f.name for f in fields(Record) if f.name not in ("coverage", "architecture")]
     levels = list(study.first[0].record.coverage)
     header = ["replicate", "architecture", *names, *(f"coverage_{level}" for level in levels)]
@@ -94,7 +99,7 @@ def write_csv(path: str | os.PathLike[str], study: Study) -> None:
 
 
 def study_summary(study: Study, command: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Content of summary.json."""
+    """Return the content of summary.json."""
     history = study.first_network.history
     return {
         "command": command,
@@ -109,7 +114,7 @@ def study_summary(study: Study, command: str, options: Mapping[str, Any]) -> dic
 
 
 def settings_text(study: Study) -> str:
-    """Say in words how networks were trained and posteriors sampled."""
+    """Return a paragraph on how networks were trained and posteriors sampled."""
     history: Any = study.first_network.history
     training, settings, record = history.settings, study.settings, study.first[0].record
     always = isinstance(settings.kernel, Kernel) and settings.kernel.adapt_always
@@ -130,9 +135,9 @@ def settings_text(study: Study) -> str:
 
 
 def verdict(study: Study) -> str:
-    """Say in a sentence or two which architectures' chains can be trusted, by the largest R-hat over replicates."""
+    """Return a sentence on which architectures' chains have converged, by the largest R-hat over replicates."""
     worst = {label: max(record.max_rhat for record in records) for label, records in study.records.items()}
-    # An R-hat that is not a number belongs to chains that did not move.
+    # R-hat is NaN for chains that never changed.
     apart = [f"{label} {rhat:.3f}" for label, rhat in worst.items() if not rhat <= RHAT_USABLE]
     if not apart:
         return (
@@ -147,7 +152,7 @@ def verdict(study: Study) -> str:
 
 
 def add_chain_sections(report: Report, study: Study, point: Any, label: str) -> None:
-    """Add traces and autocorrelation of the first replicate; f is traced at the input `point` (d,), called `label`."""
+    """Add traces and autocorrelations of the first replicate; f is traced at the input `point` (d,), named `label`."""
     from patrac_native.studies import figures
 
     report.heading("Chains of the first replicate")
@@ -162,7 +167,7 @@ def add_chain_sections(report: Report, study: Study, point: Any, label: str) -> 
 
 
 def finish(study: Study, report: Report, command: str, options: Mapping[str, Any], out: Path) -> None:
-    """Write report.html, summary.json and replicates.csv to a folder and say so."""
+    """Write report.html, summary.json and replicates.csv to a folder, and print their paths."""
     from patrac_native.reports.report import write_json
 
     report.write(out / "report.html")
@@ -172,7 +177,7 @@ def finish(study: Study, report: Report, command: str, options: Mapping[str, Any
 
 
 def _value(record: Record, name: str) -> float:
-    """A field of a record, or an entry of its coverage in percent."""
+    """Return a field of a record, or an entry of its coverage in percent."""
     field, _, level = name.partition(":")
     value = getattr(record, field)
     return 100 * value[level] if level else float(value)

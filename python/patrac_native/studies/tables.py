@@ -1,4 +1,4 @@
-"""Tables of records: the columns, said once, as aligned text for the terminal and as cells for the report."""
+"""Tables of records: their columns, for aligned text on the terminal and for cells of the report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Row = list[str]
 
 
 class Column(NamedTuple):
-    """A column of a table of records: its heading, the value of a record, and of the trained network if it has one."""
+    """A column of a table of records: its heading, its text for a record and, optionally, for the trained network."""
 
     header: str
     of_record: Callable[[Record], str]
@@ -22,7 +22,7 @@ class Column(NamedTuple):
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Format with `digits` significant digits, thousands marked, "-" for NaN; never in powers of ten below 1e7.
+    """Format a number with `digits` significant digits and thousands separators; NaN becomes "-".
 
     Examples
     --------
@@ -38,7 +38,7 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def mean_sd(values: Sequence[float], decimals: int) -> str:
-    """Format mean and standard deviation over replicates as "571.8 (31.6)"; the mean alone where all are equal.
+    """Format mean and standard deviation over replicates as "571.8 (31.6)", or the mean alone if all are equal.
 
     Examples
     --------
@@ -56,12 +56,12 @@ def percent(value: float) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """Say a number of things: "1 thread", "2 threads"."""
+    """Return a number with its noun: "1 thread", "2 threads"."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def coverage_columns(levels: Sequence[str]) -> list[Column]:
-    """One column for the observed coverage at each nominal level, such as "0.95"."""
+    """Return a column of the observed coverage for each nominal level, such as "0.95"."""
 
     def column(level: str) -> Column:
         return Column(f"in {100 * float(level):g}%", lambda r: percent(r.coverage[level]))
@@ -87,14 +87,14 @@ MIXING = [
 
 
 def run_columns(levels: Sequence[str]) -> list[Column]:
-    """All columns of a table with one row for each run."""
+    """Return all columns of a table with one row for each run."""
     return [ARCHITECTURE, DIM, *SCORES, *coverage_columns(levels), *MIXING]
 
 
 def record_rows(
     columns: Sequence[Column], records: Sequence[Record], network: NetworkScores | None = None
 ) -> tuple[Row, list[Row]]:
-    """Return headers and rows; the trained network's row, where given, comes first."""
+    """Return headers and rows; the row of the trained network, if it is given, is the first."""
     rows = [[column.of_record(record) for column in columns] for record in records]
     if network is not None:
         rows.insert(0, [column.of_network(network) if column.of_network else "" for column in columns])
@@ -102,12 +102,12 @@ def record_rows(
 
 
 def wrapped(text: str) -> str:
-    """Break prose into lines of at most 110 characters, for the terminal."""
+    """Wrap text for the terminal into lines of at most 110 characters."""
     return "\n".join(textwrap.fill(paragraph, 110) for paragraph in text.split("\n"))
 
 
 def format_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Align a table for the terminal: the first column to the left, all others to the right.
+    """Return a table as text for the terminal; the first column is left-aligned, the others are right-aligned.
 
     Examples
     --------
