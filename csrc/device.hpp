@@ -22,8 +22,8 @@ struct DataSet;
 DeviceStatus device_status(const std::string& device);
 // Layers of weights that a network on a device may have.
 int max_device_layers();
-// Takes inputs over where they are in the device's memory, whose owner the source holds, or copies them there and lets
-// go of them. The place of CUDA's is found out; `stream`, as CUDA numbers it, is waited for unless it is 0.
+// Takes over inputs in the device's memory, whose owner the source holds, or copies them there and releases them. CUDA
+// reports the place of its memory; `stream`, as CUDA numbers it, is waited for unless it is 0.
 std::shared_ptr<const DeviceInputs> take_inputs(const std::string& device, InputSource source, bool copy,
                                                 std::uintptr_t stream = 0);
 // A data set for the device, and those of one plan joined. Throws std::invalid_argument where plans differ. Of `data`

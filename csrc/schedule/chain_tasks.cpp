@@ -32,7 +32,7 @@ bool run_chains(const ChainTasks& chains, std::int64_t threads, const Monitor& m
         waiting.empty() ? 1
                         : std::clamp<std::int64_t>(std::ssize(waiting) / workers, 1, waiting.front()->side_by_side());
 
-    // At most one worker for each unfinished chain: whoever finds none waiting goes home.
+    // At most one worker for each unfinished chain: a worker that finds no waiting chain returns.
     const auto work = [&] {
         std::vector<ChainTask*> group;
         std::unique_lock lock(mutex);
@@ -86,7 +86,7 @@ bool run_chains(const ChainTasks& chains, std::int64_t threads, const Monitor& m
         std::unique_lock lock(mutex);
         while (!changed.wait_for(lock, poll_every, [&] { return active == 0; })) {
             lock.unlock();
-            // Asked even after a stop, so that a second Ctrl-C does not outlive the run.
+            // The monitor is called even after a stop, so that it consumes a second Ctrl-C.
             completed = monitor(progress()) && completed;
             if (!completed) stop = true;
             lock.lock();
@@ -96,7 +96,7 @@ bool run_chains(const ChainTasks& chains, std::int64_t threads, const Monitor& m
         throw;
     }
     pool.join();
-    // The last word on progress, and the last look for a Ctrl-C of this run.
+    // Reports the final progress and checks for Ctrl-C once more.
     monitor(progress());
     error.rethrow();
     return completed;

@@ -34,7 +34,7 @@ public:
     const Phase& phase() const {
         return sampling() ? config_->sampling : config_->warmup[static_cast<std::size_t>(phase_)];
     }
-    // Whether record() looks at the log-likelihood.
+    // Whether record() uses the log-likelihood.
     bool compares() const { return phase().first_look > 0; }
     bool phase_is_over() const { return !sampling() && progress_.steps == phase().steps; }
 
@@ -80,8 +80,8 @@ public:
     void after_look() { next_look_ *= 2; }
 
     void next_phase() {
-        // One window's rate is a noisy look; the mean over many is a better place to stop than wherever the last one
-        // led.
+        // The rate of one window is noisy, so the step size ends at its mean over many windows rather than at the last
+        // value.
         if (!batches_.empty()) {
             if (phase().average && phase().adapt) progress_.step_size = std::exp(second_half(batches_).log_step);
         } else if (progress_.log_step_count > 0) {

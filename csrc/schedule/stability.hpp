@@ -1,4 +1,5 @@
-// When a warm-up may end: step size and log-likelihood stand still, within each chain and across chains.
+// The rule by which a warm-up ends early: step size and log-likelihood are stationary, within each chain and across
+// chains.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,7 @@ inline LogLikelihoodBatch second_half(const std::vector<LogLikelihoodBatch>& bat
 // - R-hat of the log-likelihood over the halves of all chains (Gelman & Rubin 1992; one chain is judged by its own
 //   halves) is at most 1.1, which takes some five independent values a half;
 // - no chain's mean log step size differs between its halves by more than 0.2;
-// - no two chains' step sizes differ by more than a factor of 3: a chain that needs far smaller steps is elsewhere.
+// - no two chains' step sizes differ by more than a factor of 3: a chain elsewhere needs far smaller steps.
 bool is_stable(const std::vector<const std::vector<LogLikelihoodBatch>*>& chains);
 
 }  // namespace patrac

@@ -19,7 +19,7 @@ static_assert(in_order(activations) && is_whole<Activation, std::size(activation
 
 }  // namespace patrac
 
-// What does not depend on a level reads the names alone.
+// Sources that do not depend on a level see the names alone.
 #if defined(PATRAC_LEVEL)
 
 #include "shared/elementary.hpp"

@@ -8,13 +8,13 @@
 
 namespace patrac {
 
-// One stretch of the warm-up: `steps` transitions under one acceptance rule (docs/method.md, section 7).
+// One phase of the warm-up: `steps` transitions under one acceptance rule (docs/method.md, section 7).
 struct Phase {
     std::int64_t steps = 0;
     bool adapt = false;
     double accept_low = 0.0;   // halve the step size at or below
     double accept_high = 1.0;  // multiply it by 4/3 at or above
-    bool accept_all = false;   // every finite proposal is taken
+    bool accept_all = false;   // accept every finite proposal
     bool average = false;      // end with the geometric mean of the step sizes of the phase's second half
     double target = 0.0;       // where positive, approach this acceptance probability and not a band
     // Where positive, the chains are compared after this many steps, twice as many and so on, and the phase ends when
@@ -101,7 +101,7 @@ private:
     }
 
     // Stochastic approximation (Robbins & Monro 1951) of the step size whose mean acceptance probability is the target.
-    // The gain starts at one, where a step size wrong by 1e4 is mended in some 300 steps, and falls as k^-0.6.
+    // The gain starts at one, which corrects a step size wrong by 1e4 in some 300 steps, and falls as k^-0.6.
     PATRAC_HOST_DEVICE void approach_target(double target, double step_size_max) {
         const double rate = window_probability / static_cast<double>(window_steps);
         const double gain = std::pow(1.0 + static_cast<double>(updates++) / 20.0, -0.6);

@@ -78,7 +78,7 @@ PATRAC_FN V exp(V x) {
 // e^2x = s (1 + t) / (1 - t), so
 //   tanh x = (t (s + 1) + (s - 1)) / (t (s - 1) + (s + 1)).
 // t = r (1 + z W(z)), z = r^2, W near-minimax: float degree 2, relative error of t below 2.1e-10; double degree 5,
-// 6.6e-18. One constant serves for (ln 2)/2: what its rounding and that of n (ln 2)/2 add to r is damped by the
+// 6.6e-18. One constant suffices for (ln 2)/2: what its rounding and that of n (ln 2)/2 add to r is damped by the
 // slope 1 - tanh^2 x. Beyond the bound s + 1 and s - 1 round to the same number and the quotient is exactly +-1; it is
 // never larger, and exactly odd. -0 and subnormals are kept (hence 1 - s: -0 in, -0 out), NaN gives NaN.
 template <class V>

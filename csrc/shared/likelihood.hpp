@@ -53,7 +53,7 @@ constexpr std::int64_t targets_per_row(LikelihoodKind kind, std::int64_t n_outpu
 
 }  // namespace patrac
 
-// What does not depend on a level reads the names alone.
+// Sources that do not depend on a level see the names alone.
 #if defined(PATRAC_LEVEL)
 
 #include "shared/elementary.hpp"

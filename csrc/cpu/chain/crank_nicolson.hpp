@@ -66,8 +66,8 @@ public:
         return std::isfinite(log_ratio(state, state));
     }
 
-    // `noise` is that of `step`. Nobody can predict whether a step moves: no branch asks, and the next step need not
-    // start anew where a guess was wrong.
+    // `noise` is that of `step`. Whether a step is accepted is unpredictable, so no branch depends on it: a wrong
+    // guess of the processor would restart the next step.
     template <class Target>
     Outcome step(const StateOf<T, Target>& current, StateOf<T, Target>& proposed, Target& target, StepNoise<T>& noise,
                  std::int64_t step, bool accept_all) {
@@ -89,8 +89,8 @@ public:
         return {moved, finite, log_probability, !moved};
     }
 
-    // Of pi(v) q(v, u) / (pi(u) q(u, v)). An entry of v or g(v) that is not finite leaves its mark in a sum: infinity,
-    // or NaN from infinity times zero. So do, in float64, products too large for the ratio to be computed.
+    // Of pi(v) q(v, u) / (pi(u) q(u, v)). An entry of v or g(v) that is not finite makes a sum infinite or, times
+    // zero, NaN; so do products that overflow float64.
     template <class Point>
     double log_ratio(const Point& u, const Point& v) const {
         using D = Vec<double>;

@@ -26,7 +26,7 @@ public:
     static constexpr bool finds_log_likelihood = false;
 
     // Whether this transition implements the run's kernel: pCN or pCNL without persistence.
-    static bool serves(const RunConfig& config) {
+    static bool supports(const RunConfig& config) {
         return (config.kernel == KernelKind::pcn || config.kernel == KernelKind::pcnl) && config.persistence == 0.0;
     }
 

@@ -43,7 +43,7 @@ public:
         UniformStream uniforms(noise.keys(), Purpose::slice, static_cast<std::uint64_t>(step));
         double angle = 2.0 * std::numbers::pi * uniforms.next(), low = angle - 2.0 * std::numbers::pi, high = angle;
         bool finite = true;
-        // A bracket shrinks by a third on average; when it has shrunk to rounding, the point is u itself.
+        // The bracket shrinks by a third on average; once it is within rounding, the point is u itself.
         for (std::int64_t rejected = 0; rejected < max_points; ++rejected) {
             point(current.theta, angle, proposed.theta);
             target.evaluate(proposed, false);

@@ -1,4 +1,4 @@
-// Standard normals in bulk: one Philox block a lane, coordinates stored in order.
+// Standard normals in bulk: each lane computes one Philox block, and coordinates are stored in order.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,8 @@ inline constexpr std::int64_t normals_per_block = std::is_same_v<T, float> ? 4 :
 template <class T>
 inline constexpr std::int64_t group_blocks = std::is_same_v<T, float> ? 2 * word_lanes : word_lanes;
 
-// In which order the lanes of 64 bits take consecutive blocks: as they are, or so that block i of a group's normals
-// ends in the i-th 16 bytes after the transposition within 16 bytes below, which no instruction crosses.
+// The order in which 64-bit lanes take consecutive blocks: natural, or such that the normals of a group's block i end
+// in the i-th 16 bytes after the transposition below, whose instructions work within 16 bytes.
 enum class LaneOrder : std::uint8_t { natural, transposed };
 
 // The blocks of several steps, enumerated step by step: index q is block q % blocks_per_step of step
@@ -86,8 +86,8 @@ PATRAC_FN Vec<float> low_halves(Words a, Words b) {
     return shuffle16<0, 2, 4, 6>(bitcast<Vec<float>>(a), bitcast<Vec<float>>(b));
 }
 
-// A group is filled in two passes, its uniform bits first, in the place of the normals that they become: each pass is a
-// loop of independent iterations short enough for the processor to overlap several, which one long iteration is not.
+// A group is filled in two passes, first with uniform bits, which the second pass turns into normals in place. Each
+// pass is a loop of short independent iterations, several of which the processor overlaps.
 
 // float: words 0..3 of the group's blocks, a vector each.
 PATRAC_FN void fill_bits(const PhiloxRoundKeys& keys, BlockWalk& walk, Purpose purpose, float* out) {
@@ -135,8 +135,8 @@ PATRAC_FN void bits_to_normals(double* out) {
     store<V>(out + lanes_v<V>, shuffle16<1, 3>(z.first, z.second));
 }
 
-// Values that `steps` steps of `dim` coordinates take in fill_steps: each step starts a block of its own, and the last
-// group is written whole.
+// Number of values that fill_steps writes for `steps` steps of `dim` coordinates: each step starts a new block, and the
+// last group is written whole.
 template <class T>
 constexpr std::int64_t noise_size(std::int64_t steps, std::int64_t dim) {
     constexpr std::int64_t per_block = normals_per_block<T>, blocks = group_blocks<T>;
@@ -174,7 +174,7 @@ struct NormalValue {
     }
 };
 
-// Values of one step, as many as are asked for: one of each block.
+// Values of one step, drawn one after the other, one from each block.
 template <class Value>
 class ValueStream {
 public:
@@ -212,8 +212,8 @@ public:
           row_((dim + normals_per_block<T> - 1) / normals_per_block<T> * normals_per_block<T>),
           normals_(noise_size<T>(batch(dim), dim) + lanes_v<Vec<T>>) {}
 
-    // Standard normals (K,) of `step`, readable to the end of the last whole vector; steps are asked for in increasing
-    // order.
+    // Standard normals (K,) of `step`, readable to the end of the last whole vector. Steps must increase from call to
+    // call.
     const T* normals(std::int64_t step) {
         if (step >= end_) refill(step);
         return normals_.data() + (step - first_) * row_;

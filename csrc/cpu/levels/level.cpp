@@ -25,7 +25,7 @@ LevelFunctions<T> functions() {
             const auto target = [&form] { return DiagonalTarget<T>(form); };
             if (config.kernel == KernelKind::exact)
                 return run_transition<T, Independent<T>>(target, config, buffers, monitor);
-            if (DiagonalCrankNicolson<T>::serves(config))
+            if (DiagonalCrankNicolson<T>::supports(config))
                 return run_transition<T, DiagonalCrankNicolson<T>>(target, config, buffers, monitor);
             return run_targets(target, config, buffers, monitor);
         },

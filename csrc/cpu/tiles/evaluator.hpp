@@ -72,7 +72,7 @@ public:
         : plan_(&plan), data_(&data), team_(plan, data, threads) {
         for (std::int64_t s = 0; s < team_.n_sums(); ++s) totals_.emplace_back(plan);
         // Only where all rows are one slab: with more, threads share the general pass.
-        if (data.n_slabs == 1 && NarrowPass<T>::serves(plan)) narrow_ = std::make_unique<NarrowPass<T>>(plan, data);
+        if (data.n_slabs == 1 && NarrowPass<T>::supports(plan)) narrow_ = std::make_unique<NarrowPass<T>>(plan, data);
     }
 
     // l(theta), and g (K,) unless null.

@@ -17,7 +17,7 @@
 
 namespace patrac::PATRAC_LEVEL {
 
-// Varying nodes below, at most.
+// Largest number of varying nodes below.
 inline constexpr int max_below = 5;
 
 template <class T>
@@ -25,7 +25,7 @@ class LastHidden {
 public:
     using V = Vec<T>;
 
-    // Serves where the plan has such a layer.
+    // Applies where the plan has such a layer.
     LastHidden(const Plan& plan, std::int64_t stride) {
         if (plan.activation != Activation::tanh || plan.n_outputs != 1 || plan.layers.size() < 3) return;
         const PlanLayer &layer = plan.layers[plan.layers.size() - 2], &output = plan.layers.back();
@@ -40,7 +40,7 @@ public:
         through_ = AlignedArray<T>(layer.n_varying() * stride);
     }
 
-    bool serves() const { return !is_kept_.empty(); }
+    bool applies() const { return !is_kept_.empty(); }
 
     // From the activations below to f, in place of two layers of TilePass::forward(), with what the reverse pass needs.
     void forward(TileWorkspace<T>& work) { forward_from<max_below>(work); }
@@ -174,8 +174,8 @@ private:
                 unrolled<M>([&](int k) __attribute__((always_inline)) { sum[s][k] = fma(w, delta[k], sum[s][k]); });
             });
         };
-        // tanh of one node is one long chain of operations. The products of its two neighbours, which wait for none of
-        // them, stand right behind it, within the processor's sight.
+        // tanh of one node is one long chain of dependent operations. The products of its two neighbours, which are
+        // independent of it, follow closely enough for the processor to overlap them.
         V z[M], a[M], next[M];
         const auto activate = [&](V(&activation)[M]) __attribute__((always_inline)) {
             unrolled<M>([&](int k) __attribute__((always_inline)) { activation[k] = Tanh::value(z[k]); });
@@ -201,7 +201,7 @@ private:
         });
     }
 
-    std::vector<unsigned char> is_kept_;  // (nodes,): whether a dense gradient reads it; empty: serves nobody
+    std::vector<unsigned char> is_kept_;  // (nodes,): whether a dense gradient reads it; empty: not applicable
     AlignedArray<T> through_;             // (nodes below, stride): d f/d(activation)
 };
 

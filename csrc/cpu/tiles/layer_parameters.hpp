@@ -10,7 +10,8 @@
 
 namespace patrac::PATRAC_LEVEL {
 
-// Parameters of one layer: the plan's array with the Bayesian entries copied in, or theta itself where it is the array.
+// Parameters of one layer: the plan's array with the Bayesian entries copied in, or a part of theta itself where the
+// two have the same entries.
 template <class T>
 class LayerParameters {
 public:

@@ -22,7 +22,7 @@ public:
     using V = Vec<T>;
 
     // Whether the plan is a tanh network of equal narrow hidden layers and one output, every parameter Bayesian.
-    static bool serves(const Plan& plan) {
+    static bool supports(const Plan& plan) {
         if (plan.activation != Activation::tanh || plan.n_outputs != 1 || plan.layers.size() < 2) return false;
         const std::int64_t width = plan.layers.front().n_rows();
         if (width > widest_narrow || plan.layers.front().n_constant() != plan.n_inputs) return false;

@@ -114,7 +114,7 @@ private:
                 }
             }
             if (is_output) break;
-            // Constant nodes to their places; a varying node's place is read with weight zero, so it must be finite.
+            // Stores the constant nodes; the entry of a varying node is read with weight zero, so it must be finite.
             const FixedMap& constant_nodes = fixed_.constants[l];
             apply_map(constant_nodes, work.below.data(), work.above.data(), work.stride, vectors, plan_.activation);
             std::fill_n(work.below.data(), work.below.size(), 0.0);

@@ -14,7 +14,7 @@
 
 namespace patrac::PATRAC_LEVEL {
 
-// What the two contractions start from and how they end, see contract().
+// Initial values and last steps of the two contractions, see contract().
 template <class T>
 struct ForwardEnds {
     struct Node {
@@ -53,7 +53,7 @@ struct Activated {
     }
 };
 
-// dl/d(activation), times the activation's derivative where that costs nothing but its value.
+// dl/d(activation), multiplied by the activation's derivative where that is a function of its value.
 template <class T, class Zeta>
 struct ReverseEnds {
     struct Node {
@@ -93,7 +93,7 @@ TilePass<T>::TilePass(const Plan& plan, const TileLayout& layout, const Collapse
     for (const PlanLayer& layer : plan.layers)
         for (const DenseGradient& dense : layer.gradient) {
             const auto n_rows = std::ssize(dense.rows), n_sources = std::ssize(dense.sources);
-            if (WideOuter<T>::serves(n_rows, n_sources))
+            if (WideOuter<T>::supports(n_rows, n_sources))
                 wide_outer_.reserve(std::min(n_rows, n_sources), layout.stride);
         }
     if (!collapse) return;
@@ -167,7 +167,7 @@ void TilePass<T>::moments_of_tile(const PackedData<T>& data, bool first, Moments
     const std::int64_t n_features = work_.collapse->n_features();
     accumulate_outer<T>(output_rows_.data(), work_.plan.n_outputs, work_.features.data(), n_features, work_.n_rows,
                         {moments.cross.data(), n_features, 1, first});
-    // On and above the diagonal, in stripes: what a stripe has below it is a small part.
+    // Entries on and above the diagonal, in stripes; a stripe's entries below it are a small part.
     constexpr std::int64_t stripe = 12;
     for (std::int64_t i = 0; i < n_features; i += stripe)
         accumulate_outer<T>(work_.features.data() + i, std::min(stripe, n_features - i), weighted_rows_.data() + i,
@@ -214,7 +214,7 @@ void TilePass<T>::add_gradient(std::size_t l, bool first, Totals& totals) {
     for (const DenseGradientWork<T>& dense : work_.layers[l].gradient) {
         const auto rows = std::ssize(dense.rows), columns = std::ssize(dense.sources);
         const OuterTarget target{totals.dense[dense.total].data(), columns, 1, first};
-        if (WideOuter<T>::serves(rows, columns))
+        if (WideOuter<T>::supports(rows, columns))
             wide_outer_.accumulate(dense.rows.data(), rows, dense.sources.data(), columns, work_.n_rows, target);
         else
             accumulate_outer<T>(dense.rows.data(), rows, dense.sources.data(), columns, work_.n_rows, target);
@@ -242,7 +242,7 @@ template <class T>
 template <class Zeta>
 [[gnu::noinline]] void TilePass<T>::reverse(bool first, Totals& totals) {
     std::size_t top = work_.layers.size();
-    if (last_hidden_.serves()) {
+    if (last_hidden_.applies()) {
         add_gradient(top - 1, first, totals);
         last_hidden_.reverse_kept(work_);
         add_gradient(top - 2, first, totals);
@@ -262,8 +262,8 @@ template <class T>
         for (std::int64_t t = first_tile; t < end_tile; ++t) {
             work_.bind(data, t);
             // With or without gradient, so that l is the same.
-            forward<Zeta>(0, work_.layers.size() - (last_hidden_.serves() ? 2 : 0));
-            if (last_hidden_.serves()) last_hidden_.forward(work_);
+            forward<Zeta>(0, work_.layers.size() - (last_hidden_.applies() ? 2 : 0));
+            if (last_hidden_.applies()) last_hidden_.forward(work_);
             totals.log_likelihood += likelihood_of_tile(data, likelihood);
             if (gradient) reverse<Zeta>(t == first_tile, totals);
         }

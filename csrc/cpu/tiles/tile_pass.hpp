@@ -1,7 +1,7 @@
 // Forward, likelihood and reverse of one tile after the other, back to back while its activations are in L1.
 //
-// The passes themselves are defined in tile_pass-inl.hpp, which one unit of a level includes for each element type. They
-// are most of what a level compiles, and called from every kind of chain.
+// The passes themselves are defined in tile_pass-inl.hpp, which one unit of a level includes for each element type.
+// They are most of what a level compiles, and called from every kind of chain.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,14 @@
 
 namespace patrac::PATRAC_LEVEL {
 
-// Weights and the workspace of one tile. One pass serves one thread at a time.
+// Weights and the workspace of one tile. One thread uses a pass at a time.
 template <class T>
 class TilePass {
 public:
     using V = Vec<T>;
 
-    // With `collapse`, moments() and evaluate_collapsed() serve too; plan, layout and collapse outlive the pass.
+    // With `collapse`, moments() and evaluate_collapsed() may be called too; plan, layout and collapse outlive the
+    // pass.
     TilePass(const Plan& plan, const TileLayout& layout, const CollapsePlan* collapse = nullptr);
     // The pass points into its own arrays, which moving leaves where they are.
     TilePass(TilePass&&) noexcept = default;

@@ -1,4 +1,4 @@
-// The arrays of one tile on its way through a network, and the weights it meets.
+// The arrays of one tile during an evaluation, and the weights.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct LayerWork {
     LayerParameters<T> weights;  // (rows, sources)
     LayerParameters<T> biases;   // (rows,)
     // (rows, stride): activations, f in the output layer. The reverse pass turns them, each layer in its place,
-    // into dl/d(pre-activation): by then nothing needs them, and the memory is in the cache.
+    // into dl/d(pre-activation): the activations are no longer needed, and the memory is in the cache.
     AlignedArray<T> value;
     AlignedArray<T> pre;  // (rows, stride): before the activation, where its derivative needs it
     std::vector<DenseGradientWork<T>> gradient;
@@ -79,12 +79,12 @@ struct TileWorkspace {
     // It points into its own arrays, which moving leaves where they are.
     TileWorkspace(TileWorkspace&&) noexcept = default;
 
-    // Points the workspace at a tile of the one PackedData that it ever serves.
+    // Points the workspace at a tile. All calls must pass the same PackedData.
     void bind(const PackedData<T>& data, std::int64_t t) {
         n_rows = data.rows_in_tile(t);
         n_vectors = data.vectors_in_tile(t);
-        // Rows end in the lower half of a vector. What the upper half holds is then of no tile or evaluation in
-        // particular, perhaps infinite; it stays in its lanes but for the sums of the likelihood, which see to it.
+        // Rows end in the lower half of a vector. The upper half may then hold anything, infinity included; its
+        // lanes stay separate except in the likelihood's sums, which clear them.
         ends_in_half = data.n_tiles == 1 && rest_fits_half<T>(n_rows);
         if (tile == data.tile(t)) return;
         tile = data.tile(t);

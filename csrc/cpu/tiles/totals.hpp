@@ -1,4 +1,4 @@
-// What is summed over tiles, in float64: log-likelihood and gradient, or the moments of a collapsed output layer.
+// Sums over tiles in float64: log-likelihood and gradient, or the moments of a collapsed output layer.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +41,7 @@ struct Totals {
     }
 };
 
-// What a collapsed output layer needs of the data, summed over a range of tiles: Phi'W Phi and Phi'W (y - o), Phi the
+// The moments that a collapsed output layer needs, summed over a range of tiles: Phi'W Phi and Phi'W (y - o), Phi the
 // features, o the outputs without their Bayesian weights, W the row weights.
 struct Moments {
     AlignedArray<double> gram;   // (P, P), on and above the diagonal

@@ -51,7 +51,7 @@ class WideOuter {
 public:
     using V = Vec<T>;
 
-    static bool serves(std::int64_t n_rows, std::int64_t n_columns) {
+    static bool supports(std::int64_t n_rows, std::int64_t n_columns) {
         return std::min(n_rows, n_columns) >= least_wide;
     }
 

@@ -7,7 +7,7 @@ namespace patrac::PATRAC_LEVEL {
 
 // A = L D L' of A (n, n), of which the upper triangle is read, in place: D on the diagonal, below it those of L^-1,
 // whose diagonal is one. Elimination carries the identity along: row k of L^-1 fills the columns before k, which the
-// elimination of A is done with. An entry of D that is not positive says that A is not positive definite. Ends without
+// elimination of A is done with. A is positive definite only if all of D is positive. Ends without
 // a barrier.
 PATRAC_DEVICE void factorise(const ThreadBlock& block, double* a, int n) {
 #pragma unroll 1

@@ -1,4 +1,5 @@
-// The contractions of a tile by one block, each thread with a tile of sums in registers (twin of cpu/tiles/contraction.hpp).
+// The contractions of a tile by one block; each thread keeps a tile of sums in registers (twin of
+// cpu/tiles/contraction.hpp).
 #pragma once
 
 #include <utility>
@@ -48,7 +49,7 @@ PATRAC_DEVICE void add_products(const DeviceSources<T>& sources, const T* weight
             }
         }
     }
-    // The few that are left; of transposed weights, which are one load for each source, all.
+    // The remaining nodes; all of them where weights are transposed, which take one load for each source.
 #pragma unroll Transposed ? 4 : 1
     for (; s < sources.count; ++s, value += sources.step) {
         const Four<T> x = load_four(value);
@@ -69,7 +70,7 @@ PATRAC_DEVICE void add_products(const DeviceSources<T>& sources, const T* weight
 // A thread's nodes are spread evenly over the layer, o = group + k * groups, or transposed follow on each other. `ends`
 // has
 //   start(o, row)         the four sums to begin with
-//   finish(o, row, sums)  what becomes of them
+//   finish(o, row, sums)  uses the completed sums
 // `constants`: further sources, with weights further_column to the right of the first.
 template <int N, bool Transposed, class T, class Ends>
 PATRAC_DEVICE void contract_by(const ThreadBlock& block, const DeviceContraction<T>& c,
@@ -127,7 +128,7 @@ PATRAC_DEVICE void outer_by(const ThreadBlock& block, int n_left, int n_right, i
     int lanes = 1;
     const int most = block.threads < exchange_size ? block.threads : exchange_size;
     while (lanes < most && 2 * lanes * tiles <= block.threads && 8 * lanes <= rows) lanes *= 2;
-    // All threads make the same rounds: those without a tile take part in the sums over lanes.
+        // All threads make the same rounds: those without a tile take part in the sums over lanes.
 #pragma unroll 1
     for (int first = 0; first < tiles * lanes; first += block.threads) {
         const int item = first + block.thread, tile = item / lanes, part = item % lanes;

@@ -1,8 +1,9 @@
-// Products of 16-bit floats by the matrix units, a warp at a time: CUDA's own, or one host thread that plays all lanes.
+// Products of 16-bit floats by the matrix units, a warp at a time: CUDA's own, or one host thread in place of all
+// lanes.
 //
 // bfloat16 has the exponents of float32 and 8 significant bits. Cut off, not rounded, three of them hold a float32
-// exactly: x = x0 + x1 + x2, |x1| < 2^-7 |x|, |x2| < 2^-15 |x|. Products of two are exact in float32, so what is left
-// of an error are the products left out and the sums.
+// exactly: x = x0 + x1 + x2, |x1| < 2^-7 |x|, |x2| < 2^-15 |x|. Products of two are exact in float32, so the
+// only errors are the omitted products and the rounding of sums.
 #pragma once
 
 #include "cuda/block/thread_block.hpp"
@@ -11,15 +12,19 @@ namespace patrac::PATRAC_LEVEL {
 
 inline constexpr int bf16_parts = 3;
 
-// What each lane of a warp holds: registers on the device, an array where one host thread plays them all.
+// The values that the lanes of a warp hold: registers on the device, an array where one host thread emulates all lanes.
 template <class X>
 struct PerLane {
 #if defined(__CUDACC__)
     X x;
-    PATRAC_DEVICE X& operator[](int) { return x; }
+    PATRAC_DEVICE X& operator[](int) {
+        return x;
+    }
 #else
     X x[warp_size];
-    X& operator[](int lane) { return x[lane]; }
+    X& operator[](int lane) {
+        return x[lane];
+    }
 #endif
 };
 

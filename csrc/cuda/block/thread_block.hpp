@@ -32,7 +32,7 @@ inline constexpr int exchange_size = PATRAC_SANITIZED_WARP;
 #else
 inline constexpr int exchange_size = 32;
 #endif
-// Threads that work on a matrix product together; one host thread plays all of them where blocks are emulated.
+// Threads that work on a matrix product together; one host thread does the work of all where blocks are emulated.
 inline constexpr int warp_size = 32;
 // Doubles that sum_over_block() needs of shared memory, for blocks of at most 1,024 threads and up to three sums.
 inline constexpr int reduction_values = 3 * 1024 / 32;
@@ -57,8 +57,8 @@ struct ThreadBlock {
 
 #else
 
-// What the threads of an emulated warp share: they exchange a value each, and wait for each other alone. For the thread
-// sanitizer its atomics order nothing else, so that an exchange does not pass for a barrier.
+// State that the threads of an emulated warp share: each exchanges a value and waits for the others of its warp only.
+// For the thread sanitizer its atomics order nothing else, so that it does not take an exchange for a barrier.
 class HostWarp {
 public:
     explicit HostWarp(int threads) : threads_(threads) {}
@@ -93,7 +93,7 @@ private:
     std::atomic<double> values_[exchange_size] = {};
 };
 
-// What the threads of an emulated block share.
+// State that the threads of an emulated block share.
 struct HostBlock {
     explicit HostBlock(int threads) : barrier(threads) {
         for (int first = 0; first < threads; first += exchange_size)

@@ -1,4 +1,4 @@
-// A chain of one block: all steps of a launch with its state at hand (twin of cpu/chain/chain.hpp).
+// A chain run by one block, which keeps its state for all steps of a launch (twin of cpu/chain/chain.hpp).
 #pragma once
 
 #include <type_traits>
@@ -76,7 +76,9 @@ private:
         }
     }
 
-    PATRAC_DEVICE std::int64_t row() const { return static_cast<std::int64_t>(moves_.index) * launch_.row; }
+    PATRAC_DEVICE std::int64_t row() const {
+        return static_cast<std::int64_t>(moves_.index) * launch_.row;
+    }
 
     PATRAC_DEVICE void draw_noise() {
         if (!moves_.persists()) return;
@@ -84,7 +86,7 @@ private:
         threshold_ = moves_.start_threshold();
     }
 
-    // To start, the state itself is proposed and taken.
+    // At the start the state itself is proposed and accepted.
     PATRAC_DEVICE void step(std::int64_t step) {
         step_size_ = chain_.progress.step_size;
         propose(static_cast<std::uint64_t>(step));

@@ -2,7 +2,7 @@
 //
 // A target has
 //   evaluate(gradient)  this thread's part of l at the parameters in `packed`, without its constant
-//   marginal()          what the density of the chain has beside l: the same in every thread
+//   marginal()          the log density's terms beside l, the same in every thread
 //   accepted()          the point of the last evaluation is now the chain's
 //   complete(..)        the rest of a kept draw
 #pragma once
@@ -61,7 +61,9 @@ struct CollapsedTarget {
         return log_likelihood;
     }
 
-    PATRAC_DEVICE double marginal() const { return marginal_; }
+    PATRAC_DEVICE double marginal() const {
+        return marginal_;
+    }
 
     PATRAC_DEVICE void accepted() const {
         for (int i = tile.block.thread; i < collapse.factor_size + collapse.alpha_size; i += tile.block.threads)
@@ -98,13 +100,27 @@ struct CollapsedTarget {
     }
 
 private:
-    PATRAC_DEVICE int n_features() const { return collapse.n_features; }
-    PATRAC_DEVICE int n_outputs() const { return tile.plan.n_outputs; }
-    PATRAC_DEVICE double* doubles(int at) const { return reinterpret_cast<double*>(workspace + at); }
-    PATRAC_DEVICE double* moments() const { return doubles(layout.moments); }
-    PATRAC_DEVICE double* factors() const { return doubles(layout.factor); }
-    PATRAC_DEVICE double* alphas() const { return factors() + collapse.factor_size; }
-    PATRAC_DEVICE T* weighted_row(int f) const { return workspace + layout.weighted + f * tile.plan.stride; }
+    PATRAC_DEVICE int n_features() const {
+        return collapse.n_features;
+    }
+    PATRAC_DEVICE int n_outputs() const {
+        return tile.plan.n_outputs;
+    }
+    PATRAC_DEVICE double* doubles(int at) const {
+        return reinterpret_cast<double*>(workspace + at);
+    }
+    PATRAC_DEVICE double* moments() const {
+        return doubles(layout.moments);
+    }
+    PATRAC_DEVICE double* factors() const {
+        return doubles(layout.factor);
+    }
+    PATRAC_DEVICE double* alphas() const {
+        return factors() + collapse.factor_size;
+    }
+    PATRAC_DEVICE T* weighted_row(int f) const {
+        return workspace + layout.weighted + f * tile.plan.stride;
+    }
     PATRAC_DEVICE int feature(const FlatCollapseGroup& group, int i) const {
         return collapse.indices[group.features + i];
     }
@@ -214,8 +230,8 @@ private:
         tile.block.sync();
     }
 
-    // What the varying sources of the output layer read in the reverse pass: the derivatives of the outputs, and the
-    // weighted features for the term of log|M|.
+    // Weights through which the reverse pass reaches the varying sources of the output layer: the derivatives of the
+    // outputs, and the weighted features for the term of log|M|.
     PATRAC_DEVICE void find_reverse_weights() const {
         const FlatLayer& output = tile.plan.layers[tile.plan.n_layers - 1];
         T* const weights = workspace + layout.reverse_weights;

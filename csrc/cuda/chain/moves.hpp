@@ -10,7 +10,7 @@
 
 namespace patrac::PATRAC_LEVEL {
 
-// What a chain keeps between launches beside its arrays.
+// The scalar state of a chain between launches.
 struct DeviceChain {
     PhaseProgress progress;
     double log_likelihood = 0.0;  // collapsed: at the conditional mean of the output weights
@@ -54,8 +54,8 @@ struct ChainLaunch {
     double *out_acceptance_rate, *out_step_size;
 };
 
-// One chain of a launch, wherever its arrays are. A coordinate's functions touch that coordinate alone; which threads
-// call them for which coordinates is the caller's matter.
+// One chain of a launch, wherever its arrays are. A coordinate's functions touch that coordinate alone; the caller
+// decides which threads call them for which coordinates.
 template <class T>
 struct ChainMoves {
     const ChainLaunch<T>& launch;
@@ -148,7 +148,7 @@ struct ChainMoves {
         gradient[k] = proposed_gradient[k];
     }
 
-    // Of one thread: what the chain keeps of a step that ended at this log density, without that of the prior.
+    // Called by one thread: records a step that ended at this log density, the prior's excluded.
     PATRAC_DEVICE void book(DeviceChain& chain, bool moved, bool finite, double ratio, double log_density) const {
         if (launch.start) {
             chain.starts = finite;

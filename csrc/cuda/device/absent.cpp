@@ -1,4 +1,4 @@
-// Stands in for cuda_device.cu in builds without CUDA: the same symbols, and the reason.
+// Replaces cuda_device.cu in builds without CUDA: the same symbols, each of which reports the reason.
 #include <stdexcept>
 
 #include "cuda/device/cuda_device.hpp"

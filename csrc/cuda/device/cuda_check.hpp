@@ -1,4 +1,4 @@
-// Errors of CUDA's runtime as exceptions that say what was being done.
+// Turns errors of CUDA's runtime into exceptions that name the failed operation.
 #pragma once
 
 #include <cuda_runtime.h>

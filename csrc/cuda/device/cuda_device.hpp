@@ -1,4 +1,4 @@
-// The CUDA device, behind csrc/device.hpp; absent.cpp stands in for it in builds without CUDA.
+// The CUDA device, behind csrc/device.hpp; absent.cpp replaces it in builds without CUDA.
 #pragma once
 
 #include <cstdint>

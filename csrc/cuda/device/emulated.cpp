@@ -89,7 +89,7 @@ private:
                 for (int y = 0; y < grid.y; ++y)
                     for (int x = 0; x < grid.x; ++x) {
                         DeviceVector<std::uint8_t> shared(device_, shared_bytes);
-                        // What is in shared memory before must not matter: all bits set are NaN.
+                        // Results must not depend on what shared memory held before: all bits set are NaN.
                         std::fill_n(shared.data(), shared_bytes, std::uint8_t{0xff});
                         device_.run_block([&](const ThreadBlock& block) {
                             stage.run(block, work, LaunchGrid{x, y, z}, shared.data());

@@ -1,4 +1,4 @@
-// A model in flat arrays: what goes to a device's memory as it is.
+// A model as flat arrays, which are copied to a device's memory unchanged.
 #pragma once
 
 #include <cstdint>
@@ -37,11 +37,11 @@ struct FlatLayer {
     int first_gradient, n_gradients;
 };
 
-// Stretches of tiles that are summed apart where blocks share an evaluation, at most: twice the multiprocessors of the
-// largest devices today, and the same on every device.
+// Largest number of slabs, ranges of tiles that are summed separately where blocks share an evaluation: twice the
+// multiprocessors of the largest devices today, and the same on every device.
 inline constexpr int max_slabs = 264;
 
-// Of a network that a device runs: its plan is an argument of every launch.
+// Largest number of layers of a network on a device: the plan is an argument of every launch.
 inline constexpr int max_layers = 16;
 
 template <class T>
@@ -60,14 +60,14 @@ struct DataSet {
     std::vector<int> position;  // (K,) of theta in the packed parameters
     std::vector<T> packed;      // fixed parameters, Bayesian entries zero
     std::vector<T> parameters;  // (any, m) of the likelihood, see shared/likelihood.hpp
-    double constant = 0.0;      // what l holds beside its sum over rows
+    double constant = 0.0;      // the part of l that is not a sum over rows
 
     int n_rows = 0;  // n
     int n_tiles = 0, tile_size = 0, stride = 0;
     int targets = 0, row_weights = 0;  // in a tile
     std::vector<T> tiles;              // (n_tiles, tile_size): targets and row weights; a device fills in the rest
-    FixedPart fixed;                   // what a device folds into constants and offsets
-    InputSource inputs;                // what it folds over
+    FixedPart fixed;                   // maps that a device folds into constants and offsets
+    InputSource inputs;                // inputs to which it applies them
 
     explicit DataSet(Plan of) : plan(std::make_shared<Plan>(std::move(of))) {}
     DataSet(DataSet&&) noexcept;

@@ -1,10 +1,10 @@
-// Whose memory an array is in.
+// The memory that an array is in.
 #pragma once
 
 namespace patrac {
 
-// Host and CUDA as DLPack numbers them. What an emulated device hands out is the host's; what it is given has a number
-// of its own, so that tests tell it from the host's.
+// Host and CUDA as DLPack numbers them. Arrays that an emulated device exports are the host's; its inputs have a
+// number of their own, so that tests can distinguish them from the host's.
 struct DevicePlace {
     static constexpr int host = 1, cuda = 2, emulated = -1;
 

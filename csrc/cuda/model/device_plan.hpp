@@ -1,4 +1,4 @@
-// The plan and its packed data as device functions read them, and where a chain works.
+// The plan and its packed data as device functions read them, and the layout of a chain's workspace.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ struct DevicePlan {
     const double* constants;  // (2,) for each data set: what l and the log prior hold beside their sums
     int n_rows, n_tiles, tile_size, stride, targets, row_weights;
 
-    // Rows of tile t, up to whole fours: what is beyond n has weight zero.
+    // Rows of tile t, up to whole fours: rows beyond n have weight zero.
     PATRAC_DEVICE int padded_rows(int t) const {
         const int left = n_rows - t * stride;
         return ((left < stride ? left : stride) + 3) / 4 * 4;
@@ -63,7 +63,7 @@ struct DeviceCollapse {
     double* kept;  // (chains, factor_size + alpha_size) of the chain's point
     int deviations;
 
-    // Groups and deviations are those of one data set after the other, the rest serves all.
+    // Each data set has its own groups and deviations, one after the other; all share the rest.
     PATRAC_DEVICE DeviceCollapse of_set(int set) const {
         DeviceCollapse own = *this;
         own.groups += set * n_groups;
@@ -72,7 +72,7 @@ struct DeviceCollapse {
     }
 };
 
-// Where a collapsed target works, in elements of T; 0 elements where nothing is collapsed.
+// The workspace of a collapsed target, in elements of T; empty where nothing is collapsed.
 struct CollapseLayout {
     int moments;          // (P, P) and (m, P) doubles: Phi'W Phi, and W (y - o) times Phi
     int factor;           // factor_size doubles, then alpha_size: as kept
@@ -82,8 +82,7 @@ struct CollapseLayout {
     int pitch, feature_column;
 };
 
-// What one chain works on, in shared memory or, where it does not fit, in its own part of the device's: offsets in
-// elements of T.
+// The workspace of one chain, in shared memory or, where it does not fit, in the device's: offsets in elements of T.
 struct WorkspaceLayout {
     int sums = 0;  // reduction_values doubles
     int packed, theta, gradient, proposed_gradient, momentum, ones, value, pre;

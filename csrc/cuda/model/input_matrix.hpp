@@ -1,4 +1,4 @@
-// Inputs as the data came with them: any strides, one of three types, the host's memory or a device's.
+// Inputs as the caller passed them: any strides, one of three types, in the host's memory or a device's.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace patrac {
 
-// What an entry is read as. Doubles of a float32 model are rounded to float32 where they are read.
+// The type of an entry. A float32 model rounds doubles to float32 as it reads them.
 enum class InputType : std::uint8_t { bytes, floats, doubles, rounded_doubles };
 
 constexpr std::int64_t bytes_of(InputType type) {
@@ -39,7 +39,7 @@ struct InputMatrix {
     }
 };
 
-// The inputs of a data set and who keeps them.
+// The inputs of a data set and their owner.
 struct InputSource {
     InputMatrix matrix;
     std::int64_t n_rows = 0, n_columns = 0;
@@ -47,7 +47,7 @@ struct InputSource {
     std::shared_ptr<const void> owner;
 };
 
-// What is found in inputs.
+// The result of inspecting inputs.
 struct InputFindings {
     std::int64_t bad = 0;  // entries that are not finite or exceed what is allowed
     bool bytes = true;     // all are whole numbers from 0 to 255

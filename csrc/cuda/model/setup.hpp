@@ -1,5 +1,5 @@
-// What a device does with the inputs before any chain runs: looks at them, folds the fixed part of the network over
-// them, and lays them out as evaluations read them (twin of cpu/tiles/pack.hpp).
+// The work on a device before any chain runs: inspects the inputs, folds the fixed part of the network over them, and
+// lays them out as evaluations read them (twin of cpu/tiles/pack.hpp).
 //
 // Each piece of work is shared by any number of workers W, of which worker w takes items w, w + W, w + 2 W ..; no
 // worker waits for another.
@@ -15,7 +15,7 @@
 
 namespace patrac::PATRAC_LEVEL {
 
-// Workers that share so many items.
+// Number of workers for so many items.
 inline std::int64_t workers_of(std::int64_t items) {
     constexpr std::int64_t of_block = 256, most = 1 << 16;
     return std::clamp((items + of_block - 1) / of_block * of_block, of_block, most);
@@ -30,7 +30,7 @@ struct InspectWork {
     std::int64_t n_rows;
     const int* columns;  // (n_columns,) that are looked at, or null for the first n_columns
     int n_columns;
-    double most;           // that is allowed, in magnitude
+    double most;           // largest magnitude that is allowed
     InputFindings* found;  // one for each worker
 
     std::int64_t items() const { return n_rows * n_columns; }

@@ -1,4 +1,4 @@
-// What the host asks of a device: memory, copies and launches. One class for CUDA, one for the emulation.
+// A device as the host uses it: memory, copies and launches. CUDA and the emulation implement it.
 #pragma once
 
 #include <cstddef>

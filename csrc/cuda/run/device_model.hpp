@@ -1,4 +1,4 @@
-// What callers see of a device: what it is, its memory, and a model whose chains run on it.
+// A device as callers see it: its status, its memory, and a model whose chains run on it.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace patrac {
 
-// A device, or why there is none.
+// A device, or the reason why there is none.
 struct DeviceStatus {
     bool usable = false;
     std::string reason;  // if not usable: built without, no driver, no device

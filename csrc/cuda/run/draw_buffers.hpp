@@ -1,4 +1,4 @@
-// Where the chains of a run write their draws on the device, and how those come to the host.
+// Buffers on the device for the draws of a run, and their copies to the host.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Folds the constants of a data set on its device: what evaluations read beside the inputs themselves.
+// Folds the constants of a data set on its device, which evaluations read beside the inputs.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ public:
     void fill(const InputMatrix& inputs, T* tiles) const {
         const std::int64_t widest = widest_map();
         if (widest == 0) return;  // nothing is constant but the inputs
-        // Rows are folded some tiles at a time, so that what lies between the layers takes little memory.
+        // Rows are folded a few tiles at a time, so that the values between layers take little memory.
         constexpr std::int64_t max_values = 1 << 22;
         const std::int64_t together = std::clamp<std::int64_t>(max_values / widest / flat_.stride, 1, flat_.n_tiles);
         const std::int64_t rows = together * flat_.stride;
