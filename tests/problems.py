@@ -17,7 +17,7 @@ from patrac_native.network import activations
 
 ARCHITECTURES = ("full", "mix", "mix_by_layer", "out", "sep", "sep_by_layer", "custom")
 NEEDS_HIDDEN = tuple(name for name in ARCHITECTURES if name not in ("full", "custom"))
-LIKELIHOODS = ("gaussian", "gaussian_by_output", "categorical", "categorical_scale", "bernoulli")
+LIKELIHOODS = ("gaussian", "gaussian_by_output", "categorical", "categorical_scale", "bernoulli", "student_t")
 ACTIVATIONS = tuple(activations.ACTIVATIONS)
 
 
@@ -91,6 +91,8 @@ def random_data(name: str, rng: np.random.Generator, n: int, d: int, m: int) -> 
     if name.startswith("categorical"):
         scale = 50.0 if name == "categorical_scale" else None
         return Data(pn.Categorical(scale), X, rng.integers(0, m, n), weight)
+    if name == "student_t":
+        return Data(pn.StudentT(3.5, rng.uniform(0.5, 1.5, m)), X, rng.standard_t(2.0, size=(n, m)), weight)
     if name == "bernoulli":
         return Data(pn.Bernoulli(), X, rng.integers(0, 2, (n, m)), weight)
     raise ValueError(f"no data for the likelihood {name!r}")

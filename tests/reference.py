@@ -218,6 +218,13 @@ def log_likelihood(likelihood: Any, f: Array, y: Array, row_weights: Array) -> f
             term = f[r, int(y[r])] - top - math.log(sum(math.exp(value - top) for value in f[r]))
         elif isinstance(likelihood, pn.Bernoulli):
             term = sum(-math.log1p(math.exp(-abs(v))) + min(v, 0) for v in np.where(y[r] == 1, f[r], -f[r]))
+        elif isinstance(likelihood, pn.StudentT):
+            df, scale = likelihood.df, np.full(f.shape[1], likelihood.scale)
+            normaliser = math.gamma((df + 1) / 2) / (math.gamma(df / 2) * math.sqrt(df * math.pi))
+            term = sum(
+                math.log(normaliser / scale[c]) - (df + 1) / 2 * math.log1p(((y[r, c] - f[r, c]) / scale[c]) ** 2 / df)
+                for c in range(f.shape[1])
+            )
         else:
             assert isinstance(likelihood, pn.Gaussian)
             variance = np.full(f.shape[1], likelihood.variance)
@@ -237,6 +244,8 @@ def output_slope(likelihood: Any, f: Array, y: Array, row_weights: Array) -> Arr
         slope[np.arange(len(f)), y.astype(int)] += 1
     elif isinstance(likelihood, pn.Bernoulli):
         slope = y - np.exp(-np.logaddexp(0, -f))
+    elif isinstance(likelihood, pn.StudentT):
+        slope = (likelihood.df + 1) * (y - f) / (likelihood.df * np.square(likelihood.scale) + (y - f) ** 2)
     else:
         assert isinstance(likelihood, pn.Gaussian)
         slope = (y - f) / likelihood.variance

@@ -97,6 +97,16 @@ def _likelihood_bounds(problem: Problem, f: Array, f_error: Array, u: float) -> 
         slope_error = weight * precision * (residual_error + 4 * u * np.abs(y - f))
         terms = weight * precision * (np.abs(y - f) * residual_error + 0.5 * residual_error**2)
         return float((terms + 6 * u * 0.5 * weight * precision * (y - f) ** 2).sum()), slope_error
+    if isinstance(likelihood, pn.StudentT):
+        # l = -h log(1 + p r^2): |dl/dr| = 2 h p |r| / (1 + p r^2), |d^2 l/dr^2| <= 2 h p.
+        residual = np.abs(y - f)
+        p, h = 1 / (likelihood.df * np.square(np.broadcast_to(likelihood.scale, f.shape[1:]))), (likelihood.df + 1) / 2
+        square, residual_error = p * residual**2, f_error + u * residual
+        slope = 2 * h * p * residual / (1 + square)
+        slope_error = weight * (2 * h * p * residual_error + 12 * u * slope)
+        terms = slope * residual_error + h * p * residual_error**2
+        rounding = h * (4 * u * square / (1 + square) + 10 * u * np.log1p(square))
+        return float((weight * (terms + rounding)).sum()), slope_error
     if isinstance(likelihood, pn.Bernoulli):
         slope_error = weight * (0.25 * f_error + 8 * u)
         return float((weight * (f_error + 8 * u * (1 + np.abs(f)))).sum()), slope_error

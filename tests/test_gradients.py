@@ -56,6 +56,9 @@ def autograd(problem: Problem) -> tuple[float, npt.NDArray[np.float64]]:
         rows = torch.distributions.Categorical(logits=f).log_prob(y)
     elif isinstance(likelihood, pn.Bernoulli):
         rows = torch.distributions.Bernoulli(logits=f).log_prob(y).sum(dim=1)
+    elif isinstance(likelihood, pn.StudentT):
+        of_outputs = torch.tensor(np.broadcast_to(likelihood.scale, f.shape[1:]).copy())
+        rows = torch.distributions.StudentT(likelihood.df, f, of_outputs).log_prob(y).sum(dim=1)
     else:
         scale = torch.tensor(np.sqrt(np.broadcast_to(likelihood.variance, f.shape[1:])))
         rows = torch.distributions.Normal(f, scale).log_prob(y).sum(dim=1)

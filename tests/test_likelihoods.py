@@ -14,7 +14,14 @@ from scipy.optimize import minimize
 import patrac_native as pn
 import problems
 from patrac_native.engine import _core
-from patrac_native.model.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, likelihood_from_dict
+from patrac_native.model.likelihoods import (
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    Likelihood,
+    StudentT,
+    likelihood_from_dict,
+)
 
 torch = pytest.importorskip("torch")
 
@@ -27,6 +34,8 @@ CASES: list[Likelihood] = [
     Categorical(),
     Categorical(scale=1000.0),
     Bernoulli(),
+    StudentT(4.0, 0.7),
+    StudentT(1.0, [0.5, 1.0, 2.0, 3.0]),
 ]
 
 
@@ -36,6 +45,7 @@ def targets_for(likelihood: Likelihood, seed: int = 0) -> np.ndarray:
         "gaussian": lambda: rng.normal(size=(N, M)),
         "categorical": lambda: rng.integers(0, M, N),
         "bernoulli": lambda: rng.integers(0, 2, (N, M)),
+        "student_t": lambda: rng.standard_t(2.0, (N, M)),
     }[likelihood.name]()
     return likelihood.check_targets(raw, N, M)
 
@@ -46,6 +56,8 @@ def reference_rows(likelihood: Likelihood, f: np.ndarray, y: np.ndarray) -> np.n
         return stats.norm.logpdf(y, f, np.sqrt(likelihood.variance)).sum(axis=-1)
     if isinstance(likelihood, Bernoulli):
         return stats.bernoulli.logpmf(y, 1 / (1 + np.exp(-f))).sum(axis=-1)
+    if isinstance(likelihood, StudentT):
+        return stats.t.logpdf(y, likelihood.df, f, likelihood.scale).sum(axis=-1)
     p = np.exp(f) / np.exp(f).sum(axis=-1, keepdims=True)
     return np.log(p[np.arange(len(y)), y])
 
@@ -278,7 +290,7 @@ def test_dictionary_round_trip(likelihood: Likelihood) -> None:
 def test_unequal_likelihoods_and_unknown_name() -> None:
     assert Gaussian(1.0) != Gaussian(2.0)
     assert Categorical() != Categorical(scale=1.0)
-    with pytest.raises(ValueError, match="one of gaussian, categorical, bernoulli; got 'poisson'"):
+    with pytest.raises(ValueError, match="one of gaussian, categorical, bernoulli, student_t; got 'poisson'"):
         likelihood_from_dict({"name": "poisson"})
 
 

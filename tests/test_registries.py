@@ -175,7 +175,7 @@ def test_every_likelihood_runs_from_data_to_predictions(name: str, place: str) -
     assert post.fit_quality.constant <= 0 or likelihood.targets == "real"
 
 
-@pytest.mark.parametrize("likelihood", [pn.Gaussian(0.3)], ids=repr)
+@pytest.mark.parametrize("likelihood", [pn.Gaussian(0.3), pn.StudentT(2.5, 0.3)], ids=repr)
 def test_every_real_likelihood_has_noise_that_is_its_density(likelihood: RealLikelihood) -> None:
     """Distribution function, quantiles, variance and density of `noise` against `log_likelihood_rows`."""
     noise = likelihood.noise()

@@ -14,7 +14,7 @@
 
 namespace patrac {
 
-enum class LikelihoodKind : std::uint8_t { gaussian, categorical, bernoulli };
+enum class LikelihoodKind : std::uint8_t { gaussian, categorical, bernoulli, student_t };
 
 // A likelihood but for its formulas.
 struct LikelihoodTraits {
@@ -28,6 +28,7 @@ inline constexpr LikelihoodTraits likelihoods[] = {
     {LikelihoodKind::gaussian, "gaussian", false, {"variance"}},
     {LikelihoodKind::categorical, "categorical", true},
     {LikelihoodKind::bernoulli, "bernoulli", false},
+    {LikelihoodKind::student_t, "student_t", false, {"df", "scale"}},
 };
 static_assert(in_order(likelihoods) && is_whole<LikelihoodKind, std::size(likelihoods)>);
 
@@ -122,6 +123,42 @@ struct Bernoulli {
     };
 };
 
+// l = -h log(1 + p (y - f)^2), p = 1 / (df scale^2), h = (df + 1) / 2; two parameters: p and h.
+struct StudentT {
+    static constexpr bool by_output = true;
+
+    static std::vector<double> parameters(const Likelihood& likelihood) {
+        const std::vector<double>&df = likelihood.parameter("df"), &scale = likelihood.parameter("scale");
+        std::vector<double> found;
+        for (std::size_t c = 0; c < df.size(); ++c) found.push_back(1.0 / (df[c] * scale[c] * scale[c]));
+        for (const double of_output : df) found.push_back(0.5 * (of_output + 1.0));
+        return found;
+    }
+    static double constant(const Likelihood& likelihood) {
+        const std::vector<double>&df = likelihood.parameter("df"), &scale = likelihood.parameter("scale");
+        double sum = 0.0;
+        for (std::size_t c = 0; c < df.size(); ++c)
+            sum += std::lgamma(0.5 * (df[c] + 1.0)) - std::lgamma(0.5 * df[c]) -
+                   0.5 * std::log(std::numbers::pi * df[c]) - std::log(scale[c]);
+        return sum;
+    }
+
+    template <class V>
+    struct Output {
+        V p, h;
+
+        PATRAC_FN Output(const scalar_t<V>* parameters, std::int64_t n_outputs, std::int64_t c)
+            : p(broadcast<V>(parameters[c])), h(broadcast<V>(parameters[n_outputs + c])) {}
+        PATRAC_FN OutputTerm<V> term(V f, V target, V weight) const {
+            const V residual = target - f;
+            const V scaled = p * residual;
+            const V square = scaled * residual;
+            const V factor = weight * h;
+            return {-factor * log1p(square), (factor + factor) * scaled / (broadcast<V>(1) + square)};
+        }
+    };
+};
+
 // l = f_y - log sum_c exp f_c; the target is the label as a number of type T, exact below 2^24.
 struct Categorical {
     static constexpr bool by_output = false;
@@ -159,6 +196,7 @@ PATRAC_DISPATCH auto visit(LikelihoodKind likelihood, const F& f) {
         case LikelihoodKind::gaussian: return f(Gaussian{});
         case LikelihoodKind::categorical: return f(Categorical{});
         case LikelihoodKind::bernoulli: return f(Bernoulli{});
+        case LikelihoodKind::student_t: return f(StudentT{});
     }
     __builtin_unreachable();
 }

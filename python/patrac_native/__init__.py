@@ -25,7 +25,7 @@ from patrac_native.engine.device_array import DeviceArray
 from patrac_native.model.architectures import Architecture, Custom, Full, Mix, Out, Sep
 from patrac_native.model.kernels import PCN, PCNL, EllipticalSlice, Exact, Kernel, MGrad
 from patrac_native.model.last_layer import ExactPosterior
-from patrac_native.model.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
+from patrac_native.model.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, StudentT
 from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.model.posterior import Posterior
 from patrac_native.model.prior import TraceClassPrior
@@ -63,6 +63,7 @@ __all__ = [
     "Phase",
     "Posterior",
     "Sep",
+    "StudentT",
     "Summary",
     "TraceClassPrior",
     "TrainingHistory",

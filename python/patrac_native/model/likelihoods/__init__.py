@@ -1,6 +1,6 @@
 """The likelihoods of the network's outputs (docs/method.md, section 5).
 
-Public: Likelihood, Gaussian, Categorical, Bernoulli, the registry LIKELIHOODS and `likelihood_from_dict`.
+Public: Likelihood, Gaussian, Categorical, Bernoulli, StudentT, the registry LIKELIHOODS and `likelihood_from_dict`.
 """
 
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ from patrac_native.model.likelihoods.bernoulli import Bernoulli
 from patrac_native.model.likelihoods.categorical import Categorical
 from patrac_native.model.likelihoods.gaussian import Gaussian
 from patrac_native.model.likelihoods.real import Noise, RealLikelihood
+from patrac_native.model.likelihoods.student_t import StudentT
 from patrac_native.validation.complete import by_name
 
 __all__ = [
@@ -21,12 +22,13 @@ __all__ = [
     "Likelihood",
     "Noise",
     "RealLikelihood",
+    "StudentT",
     "Targets",
     "likelihood_from_dict",
 ]
 
 # All likelihoods by their names in the compiled core and in files.
-LIKELIHOODS: dict[str, type[Likelihood]] = by_name((Gaussian, Categorical, Bernoulli))
+LIKELIHOODS: dict[str, type[Likelihood]] = by_name((Gaussian, Categorical, Bernoulli, StudentT))
 
 
 def likelihood_from_dict(content: Mapping[str, Any]) -> Likelihood:
