@@ -159,9 +159,8 @@ void bind_model(py::module_& m) {
              py::kw_only(), py::arg("steps"), py::arg("adapt"), py::arg("accept_low"), py::arg("accept_high"),
              py::arg("accept_all"), py::arg("average"), py::arg("target"), py::arg("first_look"));
     py::class_<SampledVariance>(m, "SampledVariance")
-        .def(py::init([](double shape, double rate, double initial) {
-                 return SampledVariance{true, shape, rate, initial};
-             }),
+        .def(py::init(
+                 [](double shape, double rate, double initial) { return SampledVariance{true, shape, rate, initial}; }),
              py::kw_only(), py::arg("shape"), py::arg("rate"), py::arg("initial"));
     py::class_<RunConfig>(m, "RunConfig")
         .def(py::init([](const std::string& kernel, bool collapse, double persistence,

@@ -215,8 +215,7 @@ PATRAC_FN void unrolled(const F& f) {
             (f(I), ...);
         else
             (f(std::integral_constant<int, I>{}), ...);
-    }
-    (std::make_integer_sequence<int, N>{});
+    }(std::make_integer_sequence<int, N>{});
 }
 
 // A vector of half the lanes.

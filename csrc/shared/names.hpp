@@ -31,8 +31,8 @@ constexpr bool in_order(const Entry (&table)[size]) {
 }
 // Whether an enum that counts from 0 has `size` enumerators.
 template <class Enum, std::size_t size>
-inline constexpr bool is_whole = is_enumerator<static_cast<Enum>(size - 1)>() &&
-                                 !is_enumerator<static_cast<Enum>(size)>();
+inline constexpr bool is_whole =
+    is_enumerator<static_cast<Enum>(size - 1)>() && !is_enumerator<static_cast<Enum>(size)>();
 
 template <class Entry, std::size_t size>
 std::vector<std::string> names_of(const Entry (&table)[size]) {

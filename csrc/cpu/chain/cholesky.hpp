@@ -56,8 +56,8 @@ inline double factorise(BlockedMatrix& a) {
         const std::int64_t first = i0 / lanes * lanes;
         for (std::int64_t j = first; j < a.row_size(); j += lanes)
             sum_of_outer(
-                a, a, 0, i0, i0, j,
-                -1.0, [&](int r) __attribute__((always_inline)) { return load<D>(a.row(i0 + r) + j); }, a);
+                a, a, 0, i0, i0, j, -1.0,
+                [&](int r) __attribute__((always_inline)) { return load<D>(a.row(i0 + r) + j); }, a);
         double pivots = 1.0;
         for (std::int64_t i = i0; i < i0 + n; ++i) {
             double* const row = a.row(i);

@@ -46,15 +46,15 @@ concept Target = requires(X target, const X given, State<T, typename X::Kept> st
 //   start(state, ..)          evaluates the starting point; false if it is not finite
 //   step(current, proposed, ..) makes the step; where it moved, the new point is in `proposed`
 template <class X, class T, class Sampled>
-concept Transition = Target<Sampled, T> &&
-    std::constructible_from<X, KernelKind, const double*, std::int64_t, double> &&
+concept Transition =
+    Target<Sampled, T> && std::constructible_from<X, KernelKind, const double*, std::int64_t, double> &&
     requires(X transition, const X given, StateOf<T, Sampled> state, const StateOf<T, Sampled> current, Sampled target,
              const PhiloxRoundKeys keys, StepNoise<T> noise, std::int64_t step, double step_size, bool accept_all) {
-    { X::finds_log_likelihood } -> std::convertible_to<bool>;
-    { given.uses_gradient() } -> std::same_as<bool>;
-    { transition.set_step_size(step_size) } -> std::same_as<void>;
-    { transition.start(state, target, keys) } -> std::same_as<bool>;
-    { transition.step(current, state, target, noise, step, accept_all) } -> std::same_as<Outcome>;
-};
+        { X::finds_log_likelihood } -> std::convertible_to<bool>;
+        { given.uses_gradient() } -> std::same_as<bool>;
+        { transition.set_step_size(step_size) } -> std::same_as<void>;
+        { transition.start(state, target, keys) } -> std::same_as<bool>;
+        { transition.step(current, state, target, noise, step, accept_all) } -> std::same_as<Outcome>;
+    };
 
 }  // namespace patrac::PATRAC_LEVEL

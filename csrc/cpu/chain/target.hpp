@@ -138,10 +138,9 @@ public:
     }
 
     void evaluate(State<T, Nothing>& state, bool gradient) const {
-        this->evaluate_with(
-            state, gradient, [this](std::int64_t i, Vec<double> at) __attribute__((always_inline)) {
-                return load<Vec<double>>(curvature_.data() + i) * at;
-            });
+        this->evaluate_with(state, gradient, [this](std::int64_t i, Vec<double> at) __attribute__((always_inline)) {
+            return load<Vec<double>>(curvature_.data() + i) * at;
+        });
     }
 
     const double* prior_variance(const double*) const { return ones_.data(); }
@@ -224,10 +223,9 @@ public:
                     fma(broadcast<D>(static_cast<double>(state.theta[i])), load<D>(matrix_.data() + i * row_ + j), sum);
             store<D>(bend_.data() + j, sum);
         }
-        this->evaluate_with(
-            state, gradient, [this](std::int64_t i, Vec<double>) __attribute__((always_inline)) {
-                return load<Vec<double>>(bend_.data() + i);
-            });
+        this->evaluate_with(state, gradient, [this](std::int64_t i, Vec<double>) __attribute__((always_inline)) {
+            return load<Vec<double>>(bend_.data() + i);
+        });
     }
 
 private:

@@ -128,7 +128,7 @@ PATRAC_DEVICE void outer_by(const ThreadBlock& block, int n_left, int n_right, i
     int lanes = 1;
     const int most = block.threads < exchange_size ? block.threads : exchange_size;
     while (lanes < most && 2 * lanes * tiles <= block.threads && 8 * lanes <= rows) lanes *= 2;
-        // All threads make the same rounds: those without a tile take part in the sums over lanes.
+    // All threads make the same rounds: those without a tile take part in the sums over lanes.
 #pragma unroll 1
     for (int first = 0; first < tiles * lanes; first += block.threads) {
         const int item = first + block.thread, tile = item / lanes, part = item % lanes;

@@ -17,14 +17,10 @@ template <class X>
 struct PerLane {
 #if defined(__CUDACC__)
     X x;
-    PATRAC_DEVICE X& operator[](int) {
-        return x;
-    }
+    PATRAC_DEVICE X& operator[](int) { return x; }
 #else
     X x[warp_size];
-    X& operator[](int lane) {
-        return x[lane];
-    }
+    X& operator[](int lane) { return x[lane]; }
 #endif
 };
 

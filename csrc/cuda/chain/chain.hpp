@@ -76,9 +76,7 @@ private:
         }
     }
 
-    PATRAC_DEVICE std::int64_t row() const {
-        return static_cast<std::int64_t>(moves_.index) * launch_.row;
-    }
+    PATRAC_DEVICE std::int64_t row() const { return static_cast<std::int64_t>(moves_.index) * launch_.row; }
 
     PATRAC_DEVICE void draw_noise() {
         if (!moves_.persists()) return;

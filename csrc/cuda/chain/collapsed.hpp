@@ -61,9 +61,7 @@ struct CollapsedTarget {
         return log_likelihood;
     }
 
-    PATRAC_DEVICE double marginal() const {
-        return marginal_;
-    }
+    PATRAC_DEVICE double marginal() const { return marginal_; }
 
     PATRAC_DEVICE void accepted() const {
         for (int i = tile.block.thread; i < collapse.factor_size + collapse.alpha_size; i += tile.block.threads)
@@ -100,27 +98,13 @@ struct CollapsedTarget {
     }
 
 private:
-    PATRAC_DEVICE int n_features() const {
-        return collapse.n_features;
-    }
-    PATRAC_DEVICE int n_outputs() const {
-        return tile.plan.n_outputs;
-    }
-    PATRAC_DEVICE double* doubles(int at) const {
-        return reinterpret_cast<double*>(workspace + at);
-    }
-    PATRAC_DEVICE double* moments() const {
-        return doubles(layout.moments);
-    }
-    PATRAC_DEVICE double* factors() const {
-        return doubles(layout.factor);
-    }
-    PATRAC_DEVICE double* alphas() const {
-        return factors() + collapse.factor_size;
-    }
-    PATRAC_DEVICE T* weighted_row(int f) const {
-        return workspace + layout.weighted + f * tile.plan.stride;
-    }
+    PATRAC_DEVICE int n_features() const { return collapse.n_features; }
+    PATRAC_DEVICE int n_outputs() const { return tile.plan.n_outputs; }
+    PATRAC_DEVICE double* doubles(int at) const { return reinterpret_cast<double*>(workspace + at); }
+    PATRAC_DEVICE double* moments() const { return doubles(layout.moments); }
+    PATRAC_DEVICE double* factors() const { return doubles(layout.factor); }
+    PATRAC_DEVICE double* alphas() const { return factors() + collapse.factor_size; }
+    PATRAC_DEVICE T* weighted_row(int f) const { return workspace + layout.weighted + f * tile.plan.stride; }
     PATRAC_DEVICE int feature(const FlatCollapseGroup& group, int i) const {
         return collapse.indices[group.features + i];
     }

@@ -183,9 +183,7 @@ struct ChainMoves {
         chain.steps_since_draw = chain.accepted_since_draw = 0;
     }
 
-    PATRAC_DEVICE static bool is_finite(double x) {
-        return x - x == 0.0;
-    }
+    PATRAC_DEVICE static bool is_finite(double x) { return x - x == 0.0; }
 
 private:
     PATRAC_DEVICE bool accepts(double log_ratio, std::uint64_t step, double& threshold) const {

@@ -75,9 +75,7 @@ struct TileBlock {
     PATRAC_DEVICE T* value_row(int layer, int row) const {
         return value + (plan.layers[layer].value + row) * plan.stride;
     }
-    PATRAC_DEVICE const T* tile(int t) const {
-        return tiles + static_cast<std::int64_t>(t) * plan.tile_size;
-    }
+    PATRAC_DEVICE const T* tile(int t) const { return tiles + static_cast<std::int64_t>(t) * plan.tile_size; }
 
     // From layer `first` on.
     PATRAC_DEVICE void forward(int t, int first) const {

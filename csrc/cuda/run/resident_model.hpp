@@ -203,7 +203,7 @@ private:
         if (plan_.wide.by_row && !plan_.inputs) put_inputs(0, wide_.by_row(), nullptr);
     }
 
-    DeviceVector<T> joined(const DataSets<T>& data_sets, std::vector<T> DataSet<T>::*values) const {
+    DeviceVector<T> joined(const DataSets<T>& data_sets, std::vector<T> DataSet<T>::* values) const {
         if (data_sets.size() == 1 && !(*data_sets.front().*values).empty())
             return DeviceVector<T>(*device_, *data_sets.front().*values);
         std::vector<T> all;
