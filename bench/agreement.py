@@ -1,4 +1,4 @@
-"""What must hold before effective draws are counted: all sides sample the same posterior of f."""
+"""The check before effective draws are counted: all sides must sample the same posterior of f."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from patrac_native.diagnostics import convergence
 
 QUANTILES = (0.05, 0.5, 0.95)
 CHAINS, SEED = 4, 10**9
-# States between the starts, of the fastest kernel's chain.
+# Number of states of the fastest kernel's chain from one starting point to the next.
 APART = 5000
-EVERY = 2  # grid points apart: neighbours say the same
-MOST_KEPT, LEAST_KEPT = 100_000, 100
-MOST_DRAWS = 5000  # of a chain, for ArviZ
-# In combined Monte Carlo standard errors: what is asked, and what no chance explains.
+EVERY = 2  # every second grid point is used, because neighbours are nearly equal
+MAX_KEPT, MIN_KEPT = 100_000, 100
+MAX_DRAWS = 5000  # of a chain, for ArviZ
+# Differences in combined Monte Carlo standard errors: the largest allowed, and one too large to be chance.
 ASKED, WRONG = 4.0, 6.0
 
 
@@ -33,8 +33,8 @@ class Moments(NamedTuple):
 
 
 def moments(f: FloatArray) -> Moments:
-    """Of chains (chain, draw, n, m); ArviZ's errors, from all chains together."""
-    thin = -(-f.shape[1] // MOST_DRAWS)
+    """Return the moments of chains (chain, draw, n, m), with ArviZ's errors from all chains together."""
+    thin = -(-f.shape[1] // MAX_DRAWS)
     kept = f[:, ::thin, ::EVERY].reshape(len(f), -(-f.shape[1] // thin), -1).astype(np.float64)
     found = convergence(kept, quantiles=QUANTILES)
     values = np.concatenate([kept.mean(axis=(0, 1))[None], np.quantile(kept, QUANTILES, axis=(0, 1))])
@@ -42,7 +42,7 @@ def moments(f: FloatArray) -> Moments:
 
 
 def largest_z(one: Moments, other: Moments) -> float:
-    """Largest difference over the grid, in combined standard errors."""
+    """Return the largest difference over the grid, in combined standard errors."""
     return float((np.abs(one.values - other.values) / np.hypot(one.errors, other.errors)).max())
 
 
@@ -59,21 +59,21 @@ def agreement(
     Parameters
     ----------
     starts : ndarray, shape (chain, K)
-        States apart from each other.
+        Starting points that are far from each other.
     seconds : float
         Processor time of the chains of one side.
 
     Raises
     ------
     AssertionError
-        If a side is off by more than `WRONG` standard errors, unless a chain of it got stuck: that is no stretch of the
-        posterior, and is reported instead.
+        If a side differs by more than `WRONG` standard errors, unless one of its chains is stuck; a stuck chain does
+        not sample the posterior and is reported instead.
     """
     found: dict[str, Moments] = {}
     stuck = []
     for name, side in sides.items():
         plan = plans[name]
-        kept = min(MOST_KEPT, max(LEAST_KEPT, int(seconds / len(starts) / plan.per_state)))
+        kept = min(MAX_KEPT, max(MIN_KEPT, int(seconds / len(starts) / plan.per_state)))
         f = []
         for chain, start in enumerate(starts):
             side.restart(start, SEED + chain)
@@ -93,11 +93,11 @@ def agreement(
 
 
 def verify_features(post: pn.Posterior, theta: FloatArray, X: FloatArray) -> None:
-    """The features behind the conditional mean, times theta's own output weights, must give f, to rounding."""
+    """Raise AssertionError unless the output features times theta's output weights give f, up to rounding."""
     features, offset = output_features(post, theta.astype(np.float64), X)
     own = (features @ theta[:, -features.shape[2] :, None].astype(np.float64))[..., 0] + offset
     f = post.network.predict(theta, X)[..., 0]
-    # Every sum rounds as often as it has terms, by half an ulp of its parts' size, in each layer.
+    # Each addition of each layer's sums has a rounding error of at most half a unit in the last place of its terms.
     size = np.abs(features).max() * np.abs(theta).max() * features.shape[2] + np.abs(offset).max()
     allowed = float(np.finfo(post.dtype).eps) / 2 * sum(post.net.layer_sizes) * size
     difference = float(np.abs(own - f).max())

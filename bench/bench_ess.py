@@ -1,7 +1,7 @@
-"""Effective draws of f, a step and a second: native's kernels beside JAX pCNL and NumPyro NUTS, on one core.
+"""Effective draws of f for each step and second: native kernels, JAX pCNL and NumPyro NUTS, on one core.
 
-`python bench/bench_ess.py` counts them on the sine problem over ten data seeds and says whether what is required is
-met; `--problem abalone` and `--problem digits` are larger; `--quick` is a look of minutes.
+`python bench/bench_ess.py` counts them on the sine problem over ten data seeds and prints whether the requirements are
+met; `--problem abalone` and `--problem digits` are larger; `--quick` takes a few minutes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agreement import APART, CHAINS, agreement, verify_features
 from cases import Case, Key
 from ess_count import ROUNDS, Count, Plan, Side, pilot
 from ess_problems import PROBLEMS, REQUIRED, Data, Problem
-from ess_sides import JAX, KERNELS, NUTS, JaxSide, NativeSide, NutsSide, fastest, native_side, same_kernel, serves
+from ess_sides import JAX, KERNELS, NUTS, JaxSide, NativeSide, NutsSide, fastest, is_supported, native_side, same_kernel
 from ess_sides import targets as jax_targets
 from ess_tables import print_agreement, print_architecture, print_requirements, progress_line
 from sides import jax_side, native
@@ -36,7 +36,7 @@ QUICK_TARGET = {"Full": "jax masked"}
 
 
 class Architecture:
-    """All sides on one architecture of a problem; what JAX is the fastest is found on the first data seed."""
+    """All sides on one architecture of a problem; the fastest JAX target is found on the first data seed."""
 
     def __init__(self, name: str, options: argparse.Namespace) -> None:
         self.name, self.options = name, options
@@ -45,11 +45,13 @@ class Architecture:
         self.seeds: list[dict[str, Any]] = []
 
     def run(self, data: Data, seed: int) -> None:
-        """Warm up, verify on the first seed, count in alternating rounds."""
+        """Warm up all sides, verify them on the first seed, and count effective draws in alternating rounds."""
         options, post = self.options, data.posterior(self.name)
         auto = native_side(post, "auto", "auto", seed)
         sides: dict[str, Side] = {
-            name: native_side(post, KERNELS[name](), auto.state, seed) for name in options.kernels if serves(name, post)
+            name: native_side(post, KERNELS[name](), auto.state, seed)
+            for name in options.kernels
+            if is_supported(name, post)
         }
         chosen = next((n for n, side in sides.items() if same_kernel(side.kernel, auto.kernel)), "auto")
         if chosen == "auto":
@@ -66,7 +68,7 @@ class Architecture:
         counts = {name: Count(side, post, data, plans[name]) for name, side in sides.items()}
         for number in range(ROUNDS):
             for count in counts.values():
-                count.go_on(number)
+                count.run_round(number)
         self.seeds.append(found | {"sides": {name: count.measure() for name, count in counts.items()}})
 
     def _add_peers(
@@ -78,7 +80,7 @@ class Architecture:
         plans: dict[str, Plan],
         seed: int,
     ) -> dict[str, Any]:
-        """JAX at native pCNL's step size, thinned alike, and NUTS; both from the start that native's sides had."""
+        """Add JAX, with step size and thinning of native pCNL, and NUTS; both start where the native sides do."""
         options, pcnl = self.options, sides["pCNL"]
         assert isinstance(pcnl, NativeSide) and pcnl.kernel.step_size is not None
         key = Key(self.name, "-".join(map(str, post.net.layer_sizes)), len(post.y))
@@ -101,7 +103,7 @@ class Architecture:
 
 
 def settled(options: argparse.Namespace, problem: Problem) -> argparse.Namespace:
-    """Fill in what was not given: by the problem, or by --quick."""
+    """Fill in options that were not given, from the problem or from --quick."""
     defaults: dict[str, Any] = {
         "seeds": problem.seeds,
         "seconds": problem.seconds,
@@ -120,7 +122,7 @@ def settled(options: argparse.Namespace, problem: Problem) -> argparse.Namespace
 
 
 def parse() -> argparse.Namespace:
-    """The options."""
+    """Return the options."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
     add("--problem", choices=list(PROBLEMS), default="sine")
@@ -139,7 +141,7 @@ def parse() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Print a line for each posterior as it is done, then the tables."""
+    """Print a line for each finished posterior, then the tables."""
     options = parse()
     started = time.perf_counter()
     print_about()

@@ -1,4 +1,4 @@
-"""Nanoseconds an element of each elementary function, a normal and a multiply-add, at every level, beside NumPy's.
+"""Nanoseconds of an elementary function, a normal and a multiply-add at every level, and of NumPy's functions.
 
 `python bench/bench_functions.py` prints the table; `pytest bench/bench_functions.py` times the functions with
 pytest-benchmark. Native functions run in a loop of their own over values in the first-level cache.
@@ -25,7 +25,7 @@ from patrac_native.studies.floor import MULTIPLY_ADD, NORMAL, measure_rate
 from patrac_native.studies.tables import number
 
 DTYPES = ("float32", "float64")
-NUMPY_VALUES = 4096  # in the first-level cache, many enough that a call costs little
+NUMPY_VALUES = 4096  # fit into the first-level cache; enough of them make the overhead of a call negligible
 # (range of the argument, NumPy's way to compute the function)
 NUMPY: dict[str, tuple[float, float, Callable[[npt.NDArray[Any]], Any]]] = {
     "exp": (-10, 10, np.exp),
@@ -44,7 +44,7 @@ OPERATIONS = [MULTIPLY_ADD, NORMAL, *_core.testing.elementary_functions()]
 
 
 def numpy_nanoseconds(name: str, dtype: str) -> float | None:
-    """Nanoseconds an element, best of several; None where NumPy has no such function."""
+    """Return the least nanoseconds an element of several timings; None if NumPy has no such function."""
     if name == NORMAL:
         rng = np.random.default_rng(0)
         kind: Any = np.float32 if dtype == "float32" else np.float64
@@ -57,7 +57,7 @@ def numpy_nanoseconds(name: str, dtype: str) -> float | None:
 
 
 def _best(call: Callable[[], Any], repeats: int = 200) -> float:
-    """Nanoseconds an element of the fastest call."""
+    """Return the nanoseconds an element of the fastest call."""
     seconds = []
     for _ in range(repeats):
         started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What the peers take: every JAX variant, one chain and `vmap` at several chain counts, and eager PyTorch.
+"""Times of the peers: every JAX variant, one chain and `vmap` with several numbers of chains, and eager PyTorch.
 
 `python bench/bench_peers.py` prints microseconds a step of one chain and names the fastest; the choices made in
 `peers.py` and `peers_by_hand.py` rest on this table. `pytest bench/bench_peers.py` times them with pytest-benchmark.
@@ -21,8 +21,8 @@ from verify import verify, verify_gradients
 
 from patrac_native.studies.tables import number
 
-# Steps beyond which chains under vmap are left out: a call would take seconds, and gains nothing.
-MOST_VMAP_ROWS = 1000
+# With more rows than this, chains under vmap are left out: a call would take seconds, and vmap is not faster.
+MAX_VMAP_ROWS = 1000
 
 
 def measure(key: Key, options: argparse.Namespace) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def measure(key: Key, options: argparse.Namespace) -> dict[str, Any]:
     if options.torch and case.post.likelihood.name == "gaussian":
         sides["torch"] = torch_side(case)
     verify(case, targets, sides)
-    if key.rows <= MOST_VMAP_ROWS:
+    if key.rows <= MAX_VMAP_ROWS:
         for name in targets:
             if name != "jax masked" or key.architecture == "Full":
                 sides |= {f"{name} x {chains}": jax_side(case, targets[name], chains) for chains in VMAP_CHAINS}

@@ -1,4 +1,4 @@
-"""Microseconds a pCNL step beside its floor and the best JAX of the same run, on one core.
+"""Microseconds a pCNL step, compared with its floor and the best JAX implementation in the same run, on one core.
 
 `python bench/bench_step.py` prints the acceptance table, `--networks`, `--rows` and `--dtypes` span a grid, `--many`
 times many chains on the core; `pytest bench/bench_step.py` times native steps with pytest-benchmark.
@@ -58,7 +58,7 @@ def compare(case: Case, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def step_row(case: Case, found: dict[str, Any]) -> list[str]:
-    """Cells of `HEADERS`."""
+    """Return the cells of a row under `HEADERS`."""
     ratios, required, best = found["ratios"], case.required, found["best"]
     return [
         str(case.key),
@@ -73,7 +73,7 @@ def step_row(case: Case, found: dict[str, Any]) -> list[str]:
 
 
 def compare_many(case: Case, options: argparse.Namespace) -> dict[str, Any]:
-    """Verify and time many chains on the core, the JAX sides at several chain counts."""
+    """Verify and time many chains on the core, the JAX sides with several numbers of chains."""
     targets = jax_targets(case)
     if "jax lean" in targets:
         del targets["jax masked"]  # lean is never slower
@@ -87,7 +87,7 @@ def compare_many(case: Case, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def many_row(case: Case, found: dict[str, Any]) -> list[str]:
-    """Cells of `MANY_HEADERS`."""
+    """Return the cells of a row under `MANY_HEADERS`."""
     median, ratios, best = found["median"], found["ratios"], found["best"]
     return [
         str(case.key),
@@ -100,7 +100,7 @@ def many_row(case: Case, found: dict[str, Any]) -> list[str]:
 
 
 def print_rates(keys: list[Key]) -> None:
-    """What one of each of the floors' operations takes at its best; the floors themselves are timed as sides."""
+    """Print the best time of each kind of operation of the floors; the floors themselves are timed as sides."""
     for dtype in sorted({key.dtype for key in keys}):
         of_dtype = [prepare(key).post for key in keys if key.dtype == dtype]
         names = sorted({name for post in of_dtype for name in operations(post)})

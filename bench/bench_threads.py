@@ -1,4 +1,4 @@
-"""What a second core gives: two chains on two cores against one chain, and the rows of one chain over two threads.
+"""The gain of a second core: two chains on two cores against one chain, and the rows of one chain on two threads.
 
 `python bench/bench_threads.py` prints both; `pytest bench/bench_threads.py` times the sides with pytest-benchmark. The
 process is not pinned, the clock is wall time, and the machine must be idle.
@@ -21,13 +21,13 @@ from timing import Side, paired_ratio, time_sides
 import patrac_native as pn
 from patrac_native.studies.tables import format_table, number
 
-MOST_TIME = 1.1  # of two chains on two cores, relative to one chain
+MAX_TIME = 1.1  # of two chains on two cores, relative to one chain
 CHAIN_CASES = [Key("Full"), Key("Mix(5)"), Key("Sep(5)"), Key("Out(45)")]
 ROW_CASE = Key("Full", "8-50-50-1", 50_000)
 
 
 def chains_side(key: Key, chains: int, threads: int) -> Side:
-    """Chains over threads. Times are of a step of all of them, so `chains` of the side stays 1."""
+    """Return a side of several chains; it counts as one chain, because its times are those of a step of all chains."""
     case = prepare(key)
     kernel, init = pn.PCNL(case.delta), np.tile(case.start, (chains, 1))
 
@@ -106,10 +106,10 @@ def main() -> None:
         sides = {"one": chains_side(key, 1, 1), "two": chains_side(key, 2, 2)}
         times = time_sides(sides, options.repeats, options.seconds)["wall"]
         ratio = paired_ratio(times["two"], times["one"])
-        met = "ok" if ratio <= MOST_TIME else "NOT MET"
+        met = "ok" if ratio <= MAX_TIME else "NOT MET"
         one, two = (number(statistics.median(times[side])) for side in sides)
-        rows.append([str(key), one, two, f"{ratio:.2f} (<= {MOST_TIME} {met})"])
-        results[str(key)] = {"microseconds": times, "ratio": ratio, "required": MOST_TIME}
+        rows.append([str(key), one, two, f"{ratio:.2f} (<= {MAX_TIME} {met})"])
+        results[str(key)] = {"microseconds": times, "ratio": ratio, "required": MAX_TIME}
     print(format_table(["us/step", "one chain", "two chains, two threads", "ratio"], rows))
 
     same_draws(ROW_CASE, 1)

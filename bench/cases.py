@@ -1,4 +1,4 @@
-"""The problems that are timed: architecture, network, rows and type, with a place to start and a step size."""
+"""The problems that are timed: architecture, network, rows and dtype, with a starting point and a step size."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ ARCHITECTURES: dict[str, pn.Architecture] = {
     "Out(12)": pn.Out(12),
     "Out(45)": pn.Out(45),
 }
-# Ten outputs are classes, one is a regression.
+# A network of ten outputs is a classification, one of one output a regression.
 NETWORKS = {"1-50-50-1": (1, 50, 50, 1), "8-50-50-1": (8, 50, 50, 1), "784-64-64-10": (784, 64, 64, 10)}
 SINE = "1-50-50-1"
-# Steps whose acceptance rate decides on a step size: as many as take this long, within bounds.
+# A step size is tried for about this many seconds, within these bounds on the number of steps.
 TRIAL_SECONDS, TRIAL_STEPS = 0.2, (20, 2000)
 
 
 class Key(NamedTuple):
-    """What a case is."""
+    """The architecture, network, number of rows and dtype of a case."""
 
     architecture: str
     network: str = SINE
@@ -42,7 +42,7 @@ class Key(NamedTuple):
 
 
 class Required(NamedTuple):
-    """The least acceptable: JAX over native for one chain and for many, the floor over native, PyTorch over native."""
+    """Minimum ratios of times to native: JAX for one chain and for many, the floor, PyTorch."""
 
     one: float | None = None
     many: float | None = None
@@ -66,7 +66,7 @@ REQUIRED = {
 
 @dataclass(frozen=True)
 class Case:
-    """A posterior, a place to start and a step size."""
+    """A posterior, a starting point and a step size."""
 
     key: Key
     post: pn.Posterior
@@ -75,13 +75,13 @@ class Case:
 
     @property
     def required(self) -> Required:
-        """What the case must reach; nothing where nothing is asked."""
+        """The requirements of the case; all None if there are none."""
         return REQUIRED.get(self.key, Required())
 
 
 @cache
 def sine_problem() -> tuple[pn.Network, npt.NDArray[Any], npt.NDArray[Any]]:
-    """Trained 1-50-50-1 with its 100 rows."""
+    """Return a trained 1-50-50-1 network and its 100 rows."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-5, 5, (100, 1))
     y = np.sin(X[:, 0]) + rng.standard_normal(100)
@@ -91,7 +91,7 @@ def sine_problem() -> tuple[pn.Network, npt.NDArray[Any], npt.NDArray[Any]]:
 
 @cache
 def random_problem(network: str, n: int) -> tuple[pn.Network, npt.NDArray[Any], npt.NDArray[Any]]:
-    """A network of random weights, activations of the order of one, and data that it generates."""
+    """Return a network of random weights with activations of the order of one, and data that it generates."""
     rng = np.random.default_rng(1)
     sizes = NETWORKS[network]
     weights = [
@@ -107,19 +107,19 @@ def random_problem(network: str, n: int) -> tuple[pn.Network, npt.NDArray[Any], 
 
 @cache
 def posterior(key: Key) -> pn.Posterior:
-    """The compiled model of a case."""
+    """Return the posterior of a case."""
     is_sine = key.network == SINE and key.rows == 100
     net, X, y = sine_problem() if is_sine else random_problem(key.network, key.rows)
     likelihood = pn.Gaussian(1.0) if net.layer_sizes[-1] == 1 else pn.Categorical()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # random weights do not decay: alpha is at its bound
+        warnings.simplefilter("ignore")  # alpha is at its bound, because random weights do not decay
         prior = pn.TraceClassPrior.fit(net)
     return pn.Posterior(net, ARCHITECTURES[key.architecture], prior, likelihood, X, y, dtype=key.dtype)
 
 
 @cache
 def prepare(key: Key) -> Case:
-    """Find where to start and the step size: by the default warm-up on the sine problem, else by trials."""
+    """Return a case; starting point and step size come from a warm-up for the sine problem, else from trials."""
     post = posterior(key)
     if key.network == SINE and key.rows == 100:
         warm = pn.sample(post, pn.PCNL(), chains=1, draws=1, seed=1, threads=1, progress=False)
@@ -132,7 +132,7 @@ def prepare(key: Key) -> Case:
 
 
 def step_size_by_trials(post: pn.Posterior, start: npt.NDArray[Any]) -> float:
-    """The first step size, from 1 down by factors of 4, at which more than half of the moves are accepted."""
+    """Return the first of the step sizes 1, 1/4, 1/16, ... with which more than half of the proposals are accepted."""
     started = time.perf_counter()
     post.log_likelihood_and_grad(start, threads=1)
     steps = int(np.clip(TRIAL_SECONDS / (time.perf_counter() - started), *TRIAL_STEPS))

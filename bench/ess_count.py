@@ -1,4 +1,4 @@
-"""One side's count of effective draws: its plan from a pilot run, its rounds, and what they come to."""
+"""The count of effective draws of one side: a plan from a pilot run, timed rounds, and their evaluation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from ess_measures import bulk, conditional_mean, geyer, longest_stay, paper
 from ess_problems import Data
-from ess_sides import MOST_BYTES, THINS, JaxSide, NativeSide, NutsSide, Stretch
+from ess_sides import MAX_BYTES, THINS, JaxSide, NativeSide, NutsSide, Stretch
 
 import patrac_native as pn
 
@@ -18,21 +18,21 @@ FloatArray = npt.NDArray[Any]
 Side = NativeSide | JaxSide | NutsSide
 
 ROUNDS = 4
-# States are kept so often that an effective draw spans twenty of them: what lies between is worth a twentieth at most.
+# Thinning leaves about twenty kept states for each effective draw, so that it costs at most a twentieth of them.
 KEPT_PER_DRAW = 20
-# Enough effective draws: a side stops there, but not before so many seconds.
-ENOUGH, LEAST_SECONDS = 1000, 0.4
-# Kept states whose autocorrelation is taken, and those at which the conditional mean is computed.
-MOST_MEASURED, MOST_CONDITIONAL, CONDITIONAL_PER_DRAW = 100_000, 2000, 4
-# A chain that does not move for this share of its run is stuck. pCNL can be, where the curvature is much higher than at
-# the typical state that its step size fits.
+# A side stops after this many effective draws, but not before this many seconds.
+ENOUGH, MIN_SECONDS = 1000, 0.4
+# Maximum numbers of kept states whose autocorrelation is computed, and at which the conditional mean is computed.
+MAX_MEASURED, MAX_CONDITIONAL, CONDITIONAL_PER_DRAW = 100_000, 2000, 4
+# A chain that does not move for this share of its run is stuck. That can happen to pCNL where the curvature is much
+# higher than at the typical states for which its step size was adapted.
 STUCK = 0.05
 PILOT_KEPT, PILOT_SECONDS = 100, 0.3
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How long a side runs and what it keeps."""
+    """The length and the thinning of a side's runs."""
 
     thin: int
     kept: int  # of a round
@@ -40,40 +40,40 @@ class Plan:
     per_state: float  # processor seconds of a kept state
 
 
-def block_states(post: pn.Posterior) -> int:
-    """Kept states that fit into memory at a time."""
-    return max(1, MOST_BYTES // (post.dtype.itemsize * post.dim))
+def states_at_a_time(post: pn.Posterior) -> int:
+    """Return the maximum number of kept states in memory."""
+    return max(1, MAX_BYTES // (post.dtype.itemsize * post.dim))
 
 
 def pilot(side: Side, post: pn.Posterior, data: Data, thin: int | None, seconds: float) -> Plan:
-    """Plan from a run of some tenths of a second; `thin` if it is not this side's to choose."""
-    most = min(block_states(post), MOST_MEASURED)
+    """Plan the runs of a side from a pilot run of some tenths of a second; a given `thin` is kept."""
+    max_kept = min(states_at_a_time(post), MAX_MEASURED)
     kept, stretch = PILOT_KEPT, side.run(PILOT_KEPT, thin or 1, 0)
-    while stretch.seconds < PILOT_SECONDS and kept < most:
+    while stretch.seconds < PILOT_SECONDS and kept < max_kept:
         times_as_long = 1.5 * PILOT_SECONDS / max(stretch.seconds, 1e-6)
-        kept = min(most, int(kept * min(max(times_as_long, 2.0), 20.0)))
+        kept = min(max_kept, int(kept * min(max(times_as_long, 2.0), 20.0)))
         stretch = side.run(kept, thin or 1, 0)
-    values = next(iter(watched(post, data, stretch.theta[:MOST_MEASURED]).values()))
-    # Kept states an effective draw; a pilot that never moved says nothing.
+    values = next(iter(watched(post, data, stretch.theta[:MAX_MEASURED]).values()))
+    # Number of kept states for each effective draw; a pilot chain that never moved counts as one effective draw.
     span = len(values) / max(float(np.nan_to_num(geyer(values))), 1.0)
     if thin is None:
         thin = max(thin for thin in THINS if thin <= max(1.0, span / KEPT_PER_DRAW))
-        # The pilot kept every state.
+        # The pilot run kept every state.
         span = max(1.0, span / thin)
         per_state = stretch.seconds / len(stretch.theta) * thin
     else:
         per_state = stretch.seconds / len(stretch.theta)
-    total = min(max(ENOUGH * span, LEAST_SECONDS / per_state), seconds / per_state)
+    total = min(max(ENOUGH * span, MIN_SECONDS / per_state), seconds / per_state)
     return Plan(thin, max(1, int(total / ROUNDS)), max(1, int(span / CONDITIONAL_PER_DRAW)), per_state)
 
 
 def watched(post: pn.Posterior, data: Data, theta: FloatArray) -> dict[str, FloatArray]:
-    """What is watched of states, by name; the first is what claims rest on."""
+    """Return the watched quantities of states by name; speed claims use the first."""
     return data.watch(post.network.predict(theta, data.grid))
 
 
 class Count:
-    """A side with its plan and what it has given so far."""
+    """A side with its plan and the results of its rounds so far."""
 
     def __init__(self, side: Side, post: pn.Posterior, data: Data, plan: Plan) -> None:
         self.side, self.post, self.data, self.plan = side, post, data, plan
@@ -82,32 +82,32 @@ class Count:
         self._theta: list[FloatArray] = []
         self._measured = self._measured_steps = self._conditional = self._stay = 0
 
-    def go_on(self, number: int) -> None:
-        """One round: timed runs of bounded memory, and what is watched on them, untimed."""
-        blocks = -(-self.plan.kept // block_states(self.post))
+    def run_round(self, number: int) -> None:
+        """Run one round: timed runs of bounded memory, and the evaluation of their states, which is not timed."""
+        blocks = -(-self.plan.kept // states_at_a_time(self.post))
         steps, seconds = 0, 0.0
         for block in range(blocks):
-            # A seed for each block: a run counts its steps from zero.
+            # Each run has its own seed, because it counts its steps from zero.
             stretch = self.side.run(-(-self.plan.kept // blocks), self.plan.thin, 1 + number * 10_000 + block)
             steps, seconds = steps + stretch.steps, seconds + stretch.seconds
-            self._look_at(stretch)
+            self._record(stretch)
         self._rounds.append((steps, seconds))
 
-    def _look_at(self, stretch: Stretch) -> None:
-        """Keep what is watched, of as many states as are measured."""
-        if self._measured >= MOST_MEASURED:
+    def _record(self, stretch: Stretch) -> None:
+        """Record the watched quantities of a run's states, up to MAX_MEASURED states in all."""
+        if self._measured >= MAX_MEASURED:
             return
-        use = min(len(stretch.theta), MOST_MEASURED - self._measured)
+        use = min(len(stretch.theta), MAX_MEASURED - self._measured)
         self._watched.append(watched(self.post, self.data, stretch.theta[:use]))
         self._stay = max(self._stay, longest_stay(stretch.theta[:use]))
         self._measured += use
         self._measured_steps += round(stretch.steps * use / len(stretch.theta))
-        some = stretch.theta[: use : self.plan.conditional][: MOST_CONDITIONAL - self._conditional]
+        some = stretch.theta[: use : self.plan.conditional][: MAX_CONDITIONAL - self._conditional]
         self._theta.append(some.copy())
         self._conditional += len(some)
 
     def measure(self) -> dict[str, Any]:
-        """Speed, the median of the rounds', and effective draws a step and a second."""
+        """Return the median speed of the rounds, and effective draws for each step and each second."""
         series = {name: np.concatenate([part[name] for part in self._watched]) for name in self._watched[0]}
         main, *others = series
         f = series[main]

@@ -1,4 +1,4 @@
-"""Effective draws of a stretch of kept states, by four measures."""
+"""Effective sample sizes of kept states, by four measures."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from patrac_native.diagnostics import autocorrelation, ess_geyer
 FloatArray = npt.NDArray[Any]
 
 PAPER_LAGS = 1000  # in steps
-MOST_FOR_ARVIZ = 20_000  # kept draws that ArviZ sees: it takes milliseconds a thousand at each point
-CONDITIONAL_CHUNK = 2**22  # entries of the widest array at a time
+MAX_FOR_ARVIZ = 20_000  # draws for ArviZ, which takes milliseconds for a thousand draws of one point
+CONDITIONAL_CHUNK = 2**22  # maximum number of entries of the largest array
 
 
 def geyer(values: FloatArray) -> float:
-    """Mean autocorrelation over the grid summed by Geyer's initial monotone sequence: what claims rest on."""
+    """Return the ESS by Geyer's initial monotone sequence of the mean autocorrelation, which speed claims use."""
     return ess_geyer(values[None])
 
 
 def paper(values: FloatArray, thin: int) -> float:
-    """The paper's ESS with its lags to 1,000 steps, the autocorrelation between kept states taken to be linear.
+    """Return the paper's ESS with lags up to 1,000 steps; the autocorrelation is interpolated between kept states.
 
-    NaN where the run is too short for these lags.
+    The value is NaN if the run is too short for these lags.
     """
     lags = PAPER_LAGS // thin
     if len(values) < 10 * lags:
@@ -38,11 +38,11 @@ def paper(values: FloatArray, thin: int) -> float:
 
 
 def bulk(values: FloatArray) -> float:
-    """ArviZ's bulk ESS, median over the grid."""
+    """Return the median over the grid of ArviZ's bulk ESS."""
     from importlib import import_module
 
     array_stats: Any = import_module("arviz_stats.base").array_stats
-    kept = values[:MOST_FOR_ARVIZ].reshape(1, min(len(values), MOST_FOR_ARVIZ), -1).astype(np.float64)
+    kept = values[:MAX_FOR_ARVIZ].reshape(1, min(len(values), MAX_FOR_ARVIZ), -1).astype(np.float64)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         found = array_stats.ess(kept, chain_axis=0, draw_axis=1, method="bulk")
@@ -50,16 +50,16 @@ def bulk(values: FloatArray) -> float:
 
 
 def longest_stay(theta: FloatArray) -> int:
-    """Most consecutive states that are all the same."""
+    """Return the largest number of consecutive equal states."""
     moves = np.flatnonzero((theta[1:] != theta[:-1]).any(axis=1))
     return int(np.diff(np.concatenate([[-1], moves, [len(theta) - 1]])).max())
 
 
 def conditional_mean(post: pn.Posterior, theta: FloatArray, X: FloatArray) -> FloatArray:
-    """f at inputs X with the Bayesian output weights at their mean given all parameters below them, (draw, n).
+    """Return f at inputs X, (draw, n), with the Bayesian output weights at their mean given all other parameters.
 
-    docs/method.md, section 6, in float64: y = o + Phi a + e, a ~ N(0, S), m = (S^-1 + Phi'Phi/s2)^-1 Phi'(y - o)/s2.
-    One output.
+    In float64, for one output (docs/method.md, section 6): y = o + Phi a + e, a ~ N(0, S), and the mean of a is
+    (S^-1 + Phi'Phi/s2)^-1 Phi'(y - o)/s2.
     """
     assert isinstance(post.likelihood, pn.Gaussian) and post.net.layer_sizes[-1] == 1
     variance = float(np.asarray(post.likelihood.variance).ravel()[0])
@@ -79,7 +79,7 @@ def conditional_mean(post: pn.Posterior, theta: FloatArray, X: FloatArray) -> Fl
 
 
 def output_features(post: pn.Posterior, theta: FloatArray, X: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """What the Bayesian output weights and bias multiply, (draw, n, ...), and the rest of f, (draw, n)."""
+    """Return the factors of the Bayesian output weights and bias, (draw, n, ...), and the rest of f, (draw, n)."""
     network = post.network
     separate = network.separate
     h, at = np.broadcast_to(X, (len(theta), *X.shape)), 0

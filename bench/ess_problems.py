@@ -1,4 +1,4 @@
-"""The posteriors whose effective draws are counted, what is watched on them, and what is required there."""
+"""The posteriors whose effective draws are counted, the quantities that are watched, and the requirements."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from patrac_native.studies.abalone import L2 as ABALONE_L2
 from patrac_native.studies.problems import abalone_problem, sine_problem
 
 FloatArray = npt.NDArray[Any]
-# The real data: where the tests look for it too.
+# The folder of the real data, the same as for the tests.
 DATA = Path(os.environ.get("PATRAC_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 DIGITS_TRAIN, DIGITS_GRID, DIGITS_HIDDEN, DIGITS_LARGEST = 1200, 60, 32, 16.0
 EPOCHS = 1000
 
 
-class Least(NamedTuple):
-    """How many times the effective draws a second of the peers `kernel="auto"` must give."""
+class MinRatios(NamedTuple):
+    """Minimum ratios of effective draws a second of `kernel="auto"` to those of the peers."""
 
     jax: float | None = None
     nuts: float | None = None
 
 
 REQUIRED = {
-    "Full": Least(20, 20),
-    "Mix(5)": Least(25, 60),
-    "Sep(5)": Least(50, 500),
-    "Out(45)": Least(100),
+    "Full": MinRatios(20, 20),
+    "Mix(5)": MinRatios(25, 60),
+    "Sep(5)": MinRatios(50, 500),
+    "Out(45)": MinRatios(100),
 }
-# Effective draws a second by the paper's ESS on the authors' laptop (its Table 2): another machine.
+# Effective draws a second by the paper's ESS, on its authors' laptop (its Table 2).
 PAPER_RATE = {"Full": 3.8, "Mix(5)": 4.1, "Sep(5)": 14.6, "Out(45)": 13.4}
 
 
 @dataclass(frozen=True)
 class Data:
-    """A trained network with its data, the inputs at which f is watched, and how."""
+    """A trained network with its data, and the inputs and quantities that are watched."""
 
     net: pn.Network
     prior: pn.TraceClassPrior
@@ -55,20 +55,20 @@ class Data:
     watch: Callable[[FloatArray], dict[str, FloatArray]]
 
     def posterior(self, architecture: str) -> pn.Posterior:
-        """The compiled model of an architecture, float32."""
+        """Return the posterior of an architecture in float32."""
         return pn.Posterior(self.net, ARCHITECTURES[architecture], self.prior, self.likelihood, self.X, self.y)
 
 
 def outputs(f: FloatArray) -> dict[str, FloatArray]:
-    """A regression's f itself, (draw, n, m)."""
+    """Return f itself, (draw, n, m), for a regression."""
     return {"f": f}
 
 
 def classes(f: FloatArray) -> dict[str, FloatArray]:
-    """What is identified of class logits: their differences, here from the mean of the row; and the probabilities.
+    """Return the identified part of class logits, their differences from the mean of the row, and the probabilities.
 
-    Speed is claimed on the first: the draws of a probability near 0 or 1 are so skewed that a few excursions decide
-    its autocorrelation.
+    Speed claims use the first, because the draws of a probability near 0 or 1 are so skewed that a few excursions
+    determine its autocorrelation.
     """
     from scipy.special import softmax
 
@@ -76,20 +76,20 @@ def classes(f: FloatArray) -> dict[str, FloatArray]:
 
 
 def sine(seed: int) -> Data:
-    """The paper's sine problem: 100 rows, 1-50-50-1; seed 0 has the data of `cases.sine_problem`."""
+    """Return the paper's sine problem: 100 rows, 1-50-50-1; seed 0 has the data of `cases.sine_problem`."""
     problem = sine_problem(seed, n_test=0)
     return _trained(problem.layer_sizes, problem.X, problem.y, problem.grid, pn.Gaussian(1.0), l2=1.0)
 
 
 def abalone(seed: int) -> Data:
-    """The paper's abalone problem, 2,923 rows, 10-50-50-1, trained as its study here does; the seed splits the rows."""
+    """Return the paper's abalone problem, 2,923 rows, 10-50-50-1, trained as in the study; the seed splits the rows."""
     problem = abalone_problem(DATA / "abalone" / "abalone.data", seed)
     likelihood = pn.Gaussian(problem.variance)
     return _trained(problem.layer_sizes, problem.X, problem.y, problem.grid, likelihood, ABALONE_L2, ABALONE_EPOCHS)
 
 
 def digits(seed: int) -> Data:
-    """scikit-learn's digits, 1,200 of its rows, 64-32-32-10; the seed chooses the rows."""
+    """Return scikit-learn's digits, 1,200 of their rows, 64-32-32-10; the seed selects the rows."""
     from sklearn.datasets import load_digits
 
     X, y = load_digits(return_X_y=True)
@@ -126,7 +126,7 @@ class Problem(NamedTuple):
     jax: bool  # whether the JAX sides take part
     nuts: bool
     seeds: int
-    seconds: float  # of processor time, the most that one side takes on one posterior
+    seconds: float  # maximum processor time of one side on one posterior
 
 
 PROBLEMS = {

@@ -1,4 +1,4 @@
-"""The sides of a count of effective draws: each runs one chain on from where it stands and keeps states."""
+"""The sides of a count of effective draws: each continues one chain from its current state and keeps states."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from patrac_native.model.kernels import Kernel, kernel_from_dict
 
 FloatArray = npt.NDArray[Any]
 
-# What native runs, by the name in the tables; "auto" is added to them, and is one of them.
+# The native kernels, by their names in the tables. "auto" is added to them, though it is usually one of them.
 KERNELS: dict[str, Callable[[], Kernel]] = {
     "pCNL": lambda: pn.PCNL(),
     "mGrad": lambda: pn.MGrad(),
@@ -32,24 +32,24 @@ KERNELS: dict[str, Callable[[], Kernel]] = {
 }
 JAX, NUTS = "JAX pCNL", "NumPyro NUTS"
 STEP_SIZES = {"delta", "beta"}
-# States between those kept; each divides the steps of a call of the JAX chain.
+# The possible thinnings; each divides the number of steps of a call of the JAX chain.
 THINS = (1, 2, 5, 10, 25, 50)
 CALL_STEPS = 100
 NUTS_CALL_DRAWS = 50
-# Of kept states in memory at a time.
-MOST_BYTES = 2**26
+# Maximum size of the kept states in memory.
+MAX_BYTES = 2**26
 
 
 class Stretch(NamedTuple):
-    """Kept states and what they took; a step of NUTS is a gradient."""
+    """The kept states of a part of a chain, with their numbers of steps and seconds; a step of NUTS is a gradient."""
 
     theta: FloatArray
     steps: int
     seconds: float
 
 
-def serves(name: str, post: pn.Posterior) -> bool:
-    """Whether a kernel can run on a posterior."""
+def is_supported(name: str, post: pn.Posterior) -> bool:
+    """Return whether a posterior supports a kernel."""
     gaussian = post.likelihood.name == "gaussian"
     last_layer_only = int(post.parameters["layer"].min()) == len(post.net.weights)
     if name == "exact":
@@ -58,14 +58,14 @@ def serves(name: str, post: pn.Posterior) -> bool:
 
 
 def same_kernel(one: Kernel, other: Kernel) -> bool:
-    """Whether two kernels differ in the step size alone."""
+    """Return whether two kernels differ only in the step size."""
     contents = [{k: v for k, v in kernel.to_dict().items() if k not in STEP_SIZES} for kernel in (one, other)]
     return contents[0] == contents[1]
 
 
 @dataclass
 class NativeSide:
-    """`pn.sample` as a user calls it: the time of a stretch is that of the whole call."""
+    """`pn.sample` as a user calls it, timed as a whole call."""
 
     post: pn.Posterior
     kernel: Kernel
@@ -73,7 +73,7 @@ class NativeSide:
     stable: bool | None
 
     def run(self, kept: int, thin: int, seed: int) -> Stretch:
-        """Go on for `kept` states, one in `thin` steps."""
+        """Continue the chain for `kept` states, one for every `thin` steps."""
         fixed: dict[str, Any] = {"chains": 1, "warmup": None, "threads": 1, "progress": False}
         started = time.process_time()
         draws = pn.sample(self.post, self.kernel, draws=kept, thin=thin, init=self.state[None], seed=seed, **fixed)
@@ -82,12 +82,12 @@ class NativeSide:
         return Stretch(draws.theta[0], kept * thin, seconds)
 
     def restart(self, theta: FloatArray, seed: int) -> None:
-        """Go on from elsewhere; the seed is an argument of every run."""
+        """Continue from another state; the seed has no effect here, because every run has its own."""
         self.state = theta
 
 
 def native_side(post: pn.Posterior, kernel: Kernel | str, start: FloatArray | str, seed: int) -> NativeSide:
-    """Run the default warm-up and fix what it found."""
+    """Run the default warm-up and return a side with the kernel and step size that it found."""
     init = start if isinstance(start, str) else start[None]
     warm = pn.sample(post, kernel, chains=1, draws=1, init=init, seed=seed, threads=1, progress=False)
     found, step_size = kernel_from_dict(warm.settings["kernel"]), float(warm.stats["step_size"][0, -1])
@@ -110,11 +110,11 @@ class JaxSide:
         self.run(self.call_draws, thin)
 
     def restart(self, theta: FloatArray, seed: int) -> None:
-        """Go on from elsewhere."""
+        """Continue from another state with a new random state."""
         self._carry = self._start(theta, seed)
 
     def run(self, kept: int, thin: int, seed: int = 0) -> Stretch:
-        """Go on for about `kept` states, in whole calls; the chain has a random state of its own."""
+        """Continue the chain for about `kept` states, in whole calls; the chain has its own random state."""
         parts, started = [], time.process_time()
         for _ in range(-(-kept // self.call_draws)):
             self._carry, z = self._advance(self._carry)
@@ -135,11 +135,11 @@ class NutsSide:
         self.run(NUTS_CALL_DRAWS)
 
     def restart(self, theta: FloatArray, seed: int) -> None:
-        """Go on from elsewhere, adapted as it is."""
+        """Continue from another state without a new adaptation."""
         self._state = self._move(self._state, theta, seed)
 
     def run(self, kept: int, thin: int = 1, seed: int = 0) -> Stretch:
-        """Go on for about `kept` draws, in whole calls."""
+        """Continue the chain for about `kept` draws, in whole calls."""
         parts, started = [], time.process_time()
         for _ in range(-(-kept // NUTS_CALL_DRAWS)):
             self._state, found = self._run(self._state)
@@ -152,7 +152,7 @@ class NutsSide:
 
 
 def targets(case: Case) -> dict[str, peers.Target]:
-    """The JAX targets of `sides`, with the posterior's own variance, which theirs take for one."""
+    """Return the JAX targets of `sides`, which assume unit variance, rescaled to the posterior's variance."""
     variance = float(np.asarray(case.post.likelihood.variance).ravel()[0])
     found = jax_targets(case)
     return (
@@ -161,7 +161,7 @@ def targets(case: Case) -> dict[str, peers.Target]:
 
 
 def _with_variance(target: peers.Target, variance: float, n: int) -> peers.Target:
-    """A target of unit variance as one of another, one output; not for Out's, which has the variance already."""
+    """Rescale a target of unit variance and one output to another variance; Out's target has its variance already."""
     constant = 0.5 * n * (np.log(2 * np.pi) * (1 - variance) / variance - np.log(variance))
 
     def value_and_grad(z: Any) -> tuple[Any, Any]:
@@ -172,7 +172,7 @@ def _with_variance(target: peers.Target, variance: float, n: int) -> peers.Targe
 
 
 def fastest(case: Case, found: dict[str, peers.Target], seconds: float) -> str:
-    """The JAX target whose chain takes the least time."""
+    """Return the name of the JAX target whose chain is the fastest."""
     timed = {name: jax_side(case, target) for name, target in found.items()}
     times = time_sides(timed, 3, seconds)["cpu"]
     return min(times, key=lambda name: float(np.median(times[name])))

@@ -1,4 +1,4 @@
-"""Tables of effective draws: medians and quartiles over data seeds, ratios of the same seed, what is required."""
+"""Tables of effective draws: medians and quartiles over data seeds, ratios for the same seed, requirements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tables import Table, verdict
 
 from patrac_native.studies.tables import number, plural
 
-FEW = 100  # effective draws; a figure that rests on fewer is marked
+FEW = 100  # values from fewer effective draws are marked
 MEASURES = {
     "geyer": "ESS/s",
     "paper": "paper's/s",
@@ -25,7 +25,7 @@ Seeds = Sequence[Mapping[str, Any]]
 
 
 def over_seeds(seeds: Seeds, side: str, *path: str) -> list[float]:
-    """One figure of one side, seed by seed."""
+    """Return one value of one side for each seed."""
     values = []
     for found in seeds:
         value: Any = found["sides"][side]
@@ -36,9 +36,9 @@ def over_seeds(seeds: Seeds, side: str, *path: str) -> list[float]:
 
 
 def ratios(seeds: Seeds, side: str) -> list[float]:
-    """`kernel="auto"` over a side in effective draws a second, seed by seed; NaN where the side's chain got stuck.
+    """Return the ratio of `kernel="auto"` to a side in effective draws a second for each seed.
 
-    To leave those out favours the side; a stuck chain of "auto" itself counts as it is.
+    The ratio is NaN if the side's chain is stuck, which favours the side; a stuck chain of "auto" is not left out.
     """
     return [
         rate(found["sides"][found["auto"]]) / rate(found["sides"][side])
@@ -49,30 +49,30 @@ def ratios(seeds: Seeds, side: str) -> list[float]:
 
 
 def rate(of_side: Mapping[str, Any]) -> float:
-    """Effective draws a second; none from a chain that never moved."""
+    """Return effective draws a second, 0 for a chain that never moved."""
     return float(np.nan_to_num(of_side["per_second"]["geyer"]))
 
 
 def quartiles(values: Sequence[float]) -> str:
-    """Lower and upper quartile."""
+    """Return lower and upper quartile as text."""
     low, high = np.nanquantile(values, [0.25, 0.75]) if np.isfinite(values).any() else (np.nan, np.nan)
     return f"{number(float(low))}-{number(float(high))}"
 
 
 def median(values: Sequence[float]) -> float:
-    """Median of those that are known."""
+    """Return the median of the finite values; NaN if there are none."""
     known = [value for value in values if np.isfinite(value)]
     return float(np.median(known)) if known else float("nan")
 
 
 def progress_line(name: str, found: Mapping[str, Any]) -> str:
-    """Effective draws a second of one posterior's sides."""
+    """Return a line with the effective draws a second of all sides of one posterior."""
     rates = ", ".join(f"{side} {number(values['per_second']['geyer'])}" for side, values in found["sides"].items())
     return f"{name} seed {found['seed']}: ESS/s {rates}"
 
 
 def print_agreement(found: Mapping[str, Mapping[str, float]]) -> None:
-    """Largest differences of f's mean and quantiles from the last side's."""
+    """Print the largest differences of mean and quantiles of f from those of the last side."""
     *others, reference = found
     table = Table([f"f beside {reference}", "largest z", f"<= {ASKED:g}", "R-hat"], [20, 10, 8, 8])
     for name in others:
@@ -83,7 +83,7 @@ def print_agreement(found: Mapping[str, Mapping[str, float]]) -> None:
 
 
 def print_architecture(title: str, seeds: Seeds) -> None:
-    """One block: a row for each side, medians over the data seeds."""
+    """Print a table with a row for each side, with medians over the data seeds."""
     sides = list(seeds[0]["sides"])
     measures = [name for name in MEASURES if name in seeds[0]["sides"][sides[0]]["per_second"]]
     chosen = sorted({found["auto"] for found in seeds})
@@ -119,13 +119,13 @@ def print_architecture(title: str, seeds: Seeds) -> None:
 
 
 def speed_ratio(seeds: Seeds) -> float:
-    """Steps a second of native pCNL over the JAX chain's."""
+    """Return the ratio of steps a second of native pCNL to those of the JAX chain."""
     pairs = zip(over_seeds(seeds, "pCNL", "steps_per_second"), over_seeds(seeds, JAX, "steps_per_second"), strict=True)
     return median([one / other for one, other in pairs])
 
 
 def print_requirements(found: Mapping[str, Seeds]) -> None:
-    """`kernel="auto"` over the peers beside what is required, and over the paper's Table 2."""
+    """Print the ratios of `kernel="auto"` to the peers with their requirements, and to the paper's Table 2."""
     print('\nkernel="auto", effective draws of f a second, median over data seeds of the ratios')
     headers = ["", "/ JAX pCNL", "quartiles", "/ NUTS", "quartiles", "/ the paper's (its ESS, its laptop)"]
     table = Table(headers, [10, 24, 16, 24, 16, 36])

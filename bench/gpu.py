@@ -1,8 +1,8 @@
-"""Steps on one GPU: thousands of small chains, one chain alone, and one chain on 50,000 images, beside their floors;
-and from how many chains or rows on it is faster than the CPU.
+"""Times of steps on one GPU: thousands of small chains, one small chain, and one chain on 50,000 images, with floors;
+and the numbers of chains and rows from which on the GPU is faster than the CPU.
 
-`python bench/gpu.py --json FILE` checks noise, gradients and first steps against the CPU, then times, in at most eight
-minutes; `--device emulated:4 --quick` runs the same logic on host threads in seconds, to try the script.
+`python bench/gpu.py --json FILE` checks noise, gradients and first steps against the CPU and then times them, in at
+most eight minutes; `--device emulated:4 --quick` runs the same script on host threads in seconds.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from gpu_checks import check_chains, check_gradients, check_normals
 from gpu_floor import Rates, large_floor, measure_rates, small_floor
 from gpu_problems import (
     LARGE,
-    LEAST_OVER_JAX,
-    LEAST_RATE,
-    MOST_ALONE,
-    MOST_LARGE,
+    MAX_ALONE,
+    MAX_LARGE,
+    MIN_OVER_JAX,
+    MIN_RATE,
     QUICK,
     RATE_CHAINS,
     SIZES,
@@ -47,7 +47,7 @@ LARGE_WIDTHS = [10, 26, 9, 9, 9, 12, 11]
 
 
 class Run:
-    """Options, rates and results of one run; what fails a check is named and not timed, and the run exits with 1."""
+    """Options, rates and results of one run; a case that fails a check is not timed, and the exit code is then 1."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -61,14 +61,14 @@ class Run:
         self.results["left_out"] = []
 
     def has_time(self, what: str) -> bool:
-        """Whether the budget lasts; else the case is noted as left out."""
+        """Return whether the time budget is not spent; otherwise record that the case is left out."""
         if time.perf_counter() - self.started < self.options.budget:
             return True
         self.results["left_out"].append(what)
         return False
 
     def passes(self, what: str, check: Callable[[], Any]) -> bool:
-        """Run a check, once; keep what it found, or print what failed."""
+        """Run a check unless it has been run; record its result or print its failure, and return whether it passed."""
         if what in self.results["checks"] or what in self.results["failed"]:
             return what in self.results["checks"]
         try:
@@ -80,16 +80,16 @@ class Run:
         return True
 
     def required(self, value: float | None) -> float | None:
-        """What is asked for, of the full sizes on a GPU alone."""
+        """Return a requirement, or None unless the full sizes are run on a GPU."""
         return None if self.options.quick or self.options.device != "cuda" else value
 
 
-def at_most(value: float, required: float | None) -> str:
-    """Value, with the most that is allowed and whether it is kept.
+def with_maximum(value: float, required: float | None) -> str:
+    """Return a value as text, with the maximum that is allowed and whether it is met.
 
     Examples
     --------
-    >>> at_most(12.34, 15.0), at_most(12.34, 10.0), at_most(1.0, None)
+    >>> with_maximum(12.34, 15.0), with_maximum(12.34, 10.0), with_maximum(1.0, None)
     ('12.3 (<= 15 ok)', '12.3 (<= 10 NOT MET)', '1.00')
     """
     shown = number(value)
@@ -97,7 +97,7 @@ def at_most(value: float, required: float | None) -> str:
 
 
 def small_chains(run: Run) -> None:
-    """Chains of the sine problem by number of chains."""
+    """Time chains of the sine problem for several numbers of chains."""
     device, sizes = run.options.device, run.sizes
     table = Table(SMALL_HEADERS, SMALL_WIDTHS)
     for name in SMALL:
@@ -133,24 +133,24 @@ def small_chains(run: Run) -> None:
 
 
 def small_row(run: Run, name: str, chains: int, found: dict[str, Any]) -> list[str]:
-    """Cells of `SMALL_HEADERS`."""
+    """Return the cells of a row under `SMALL_HEADERS`."""
     step, rate = found["median"], found["chain_steps_per_second"]
     medians = {side: statistics.median(times) for side, times in found.get("jax", {}).items()}
     best = min(medians, key=medians.__getitem__, default=None)
     return [
         name,
         str(chains),
-        at_most(step, run.required(MOST_ALONE.get(name) if chains == 1 else None)),
-        verdict(rate, run.required(LEAST_RATE[name] if chains >= RATE_CHAINS else None)),
+        with_maximum(step, run.required(MAX_ALONE.get(name) if chains == 1 else None)),
+        verdict(rate, run.required(MIN_RATE[name] if chains >= RATE_CHAINS else None)),
         number(found["floor"]),
         number(found["floor"] / step),
         f"{number(medians[best])} {best}" if best else "-",
-        verdict(medians[best] / step if best else None, run.required(LEAST_OVER_JAX.get((name, chains)))),
+        verdict(medians[best] / step if best else None, run.required(MIN_OVER_JAX.get((name, chains)))),
     ]
 
 
 def large_chain(run: Run) -> None:
-    """One chain on many rows."""
+    """Time one chain on many rows."""
     device, sizes = run.options.device, run.sizes
     table = Table(LARGE_HEADERS, LARGE_WIDTHS)
     for name in LARGE:
@@ -158,12 +158,12 @@ def large_chain(run: Run) -> None:
             continue
         case = large_case(name, sizes)
         what = f"gradients of {case.key}"
-        # The reference takes gigabytes: it is held no longer than the check.
+        # The reference takes gigabytes, so it is deleted after the check.
         if not run.passes(what, lambda: check_gradients(case, large_case(name, sizes, "float64").post, device)):  # noqa: B023
             continue
         times, accepted = wall_microseconds(on_device(case, 1, device), run.repeats, run.seconds)
         step, floors = statistics.median(times), large_floor(case, run.rates)
-        # First layers as wide as these run on the tensor units.
+        # First layers as wide as these are computed on the tensor units.
         bound = "memory" if floors["memory"] > floors["tensor"] else "tensor"
         run.results["large"][name] = {
             "microseconds": times,
@@ -176,7 +176,7 @@ def large_chain(run: Run) -> None:
         table.row(
             [
                 name,
-                at_most(step, run.required(MOST_LARGE[name])),
+                with_maximum(step, run.required(MAX_LARGE[name])),
                 *(number(floors[kind]) for kind in ("memory", "fma", "tensor")),
                 f"{number(floors[bound] / step)} {bound}",
                 f"{run.results['checks'][what]['gradient']:.1e}",
@@ -187,13 +187,13 @@ def large_chain(run: Run) -> None:
 def threshold(
     run: Run, name: str, counted: str, counts: Sequence[int], case_of: Callable[[int, str], Case]
 ) -> Threshold | None:
-    """Compare device and CPU, with all its threads, at each count; None where a check failed or time ran out."""
+    """Compare the device with the CPU on all its threads at each count; None if a check failed or time ran out."""
     found = []
     for count in counts:
         if not run.has_time(f"threshold {name} x {count} {counted}"):
             return None
         case = case_of(count, "float32")
-        # As in large_chain(), the reference is held no longer than the check.
+        # As in large_chain(), the reference is deleted after the check.
         check = partial(lambda c, n: check_gradients(c, case_of(n, "float64").post, run.options.device), case, count)
         if not run.passes(f"gradients of {case.key}", check):
             return None
@@ -206,7 +206,7 @@ def threshold(
 
 
 def thresholds(run: Run) -> None:
-    """From how many chains of the small problem, and rows of one chain of the large one, the device is faster."""
+    """Find from how many chains of the small problem, and rows of the large one, the device is faster."""
     sizes = run.sizes
     print(TABLE)
     for name in SMALL:
@@ -218,14 +218,14 @@ def thresholds(run: Run) -> None:
 
 
 def keep_threshold(run: Run, found: Threshold | None) -> None:
-    """Print and keep what was found."""
+    """Print and record a threshold if there is one."""
     if found is not None:
         print(found.row(), flush=True)
         run.results["thresholds"].append(found.to_dict())
 
 
 def main() -> None:
-    """Check, time, print, write; the exit status is 1 where a check failed."""
+    """Check, time, print and write; the exit code is 1 if a check failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda", help='"cuda" or, to try the script, "emulated:4"')
     parser.add_argument("--quick", action="store_true", help="small sizes and single short timings")

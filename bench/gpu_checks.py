@@ -1,4 +1,4 @@
-"""What must be right before `gpu.py` times it: noise, log-likelihoods and gradients, and the first steps of chains."""
+"""The checks that `gpu.py` makes before it times: noise, log-likelihoods and gradients, and first steps of chains."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from cases import Case
 import patrac_native as pn
 from patrac_native.engine import _core
 
-# Errors of a gradient relative to its norm, and of l relative to l, against the CPU in float64.
-MOST_ERROR = {"float32": 1e-5, "float64": 1e-11}
+# Maximum errors relative to the CPU in float64: of a gradient relative to its norm, and of l relative to l.
+MAX_ERROR = {"float32": 1e-5, "float64": 1e-11}
 POINTS = 3
 
 
 def check_normals(device: str) -> int:
-    """Compare the device's normals with the CPU's, bit by bit; returns how many."""
+    """Compare the device's normals with the CPU's, bit by bit; return the number of normals compared."""
     compared = 0
     for bits in (32, 64):
         for seed, chain, step in ((0, 0, 0), (1, 4095, 17), (2**40 + 9, 2, 2**63), (2**64 - 1, 7, 2**32 + 5)):
@@ -50,14 +50,14 @@ def check_gradients(case: Case, reference: pn.Posterior, device: str) -> dict[st
         "log_likelihood": float(np.abs(value / expected_value - 1).max()),
         "gradient": float(error.max()),
     }
-    most = MOST_ERROR[post.dtype.name]
-    if not max(found.values()) <= most:
-        raise AssertionError(f"{case.key}: errors {found} on {device}, more than {most:g}")
+    allowed = MAX_ERROR[post.dtype.name]
+    if not max(found.values()) <= allowed:
+        raise AssertionError(f"{case.key}: errors {found} on {device}, more than {allowed:g}")
     return found
 
 
 def check_chains(case: Case, device: str) -> float:
-    """Compare the first steps of chains with the CPU's: the same moves, the same states; returns the largest error."""
+    """Compare the first steps of chains with the CPU's, which must accept the same proposals; return the error."""
     found = [
         pn.sample(
             case.post,
@@ -74,7 +74,7 @@ def check_chains(case: Case, device: str) -> float:
     ]
     moves = [draws.stats["acceptance_rate"] for draws in found]
     error = float(np.abs(found[0].theta - found[1].theta).max() / np.abs(found[1].theta).max())
-    most = {"float32": 1e-4, "float64": 1e-9}[case.post.dtype.name]
-    if not (np.array_equal(*moves) and error <= most):
+    allowed = {"float32": 1e-4, "float64": 1e-9}[case.post.dtype.name]
+    if not (np.array_equal(*moves) and error <= allowed):
         raise AssertionError(f"{case.key}: chains on {device} leave the CPU's, by {error:.1e} of the largest entry")
     return error

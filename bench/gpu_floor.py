@@ -13,16 +13,16 @@ from patrac_native.studies.floor import MULTIPLY_ADD, operations
 
 @dataclass(frozen=True)
 class Rates:
-    """What the whole device does a second, measured with torch.
+    """Rates of the whole device, measured with torch.
 
     Attributes
     ----------
     where : str
-        torch's name of the device; "cpu" where torch sees no GPU, so that the script can be tried.
+        torch's name of the device; "cpu" if torch finds no GPU, so that the script can be tested.
     bytes : float
-        Read and written by a copy much larger than any cache.
+        Bytes a second that a copy much larger than any cache reads and writes.
     fma, tensor : float
-        Multiply-adds of a large float32 product: as they are, and with TF32 allowed.
+        Multiply-adds a second of a large float32 matrix product, without and with TF32.
     """
 
     where: str
@@ -31,12 +31,12 @@ class Rates:
     tensor: float
 
     def to_dict(self) -> dict[str, float | str]:
-        """JSON-able content."""
+        """Return the fields as JSON-able values."""
         return asdict(self)
 
 
 def measure_rates(device: str, quick: bool) -> Rates:
-    """Measure the card with torch; on an emulated device the host, whose floors then mean nothing."""
+    """Measure the GPU with torch; for an emulated device measure the host, whose floors have no meaning."""
     import torch
 
     on_gpu = device == "cuda" and torch.cuda.is_available()
@@ -54,7 +54,7 @@ def measure_rates(device: str, quick: bool) -> Rates:
 
 
 def copy_seconds(where: str, n_bytes: int) -> float:
-    """Seconds of a copy of so many bytes from one place of the device's memory to another."""
+    """Return the seconds of a copy of `n_bytes` bytes within the device's memory."""
     import torch
 
     source = torch.ones(n_bytes // 4, device=where)
@@ -63,7 +63,7 @@ def copy_seconds(where: str, n_bytes: int) -> float:
 
 
 def product_seconds(where: str, side: int) -> float:
-    """Seconds of a product of two float32 matrices with so many rows and columns."""
+    """Return the seconds of a product of two float32 matrices with `side` rows and columns."""
     import torch
 
     a, b = torch.randn(side, side, device=where), torch.randn(side, side, device=where)
@@ -72,7 +72,7 @@ def product_seconds(where: str, side: int) -> float:
 
 
 def best_seconds(work: Callable[[], object], where: str) -> float:
-    """The best of seven, after one that warms up: a floor wants the undisturbed machine."""
+    """Return the shortest of seven timings after one for warming up, because a floor assumes an undisturbed machine."""
     import torch
 
     wait = torch.cuda.synchronize if where == "cuda" else lambda: None
@@ -87,19 +87,21 @@ def best_seconds(work: Callable[[], object], where: str) -> float:
 
 
 def small_floor(case: Case, chains: int, rates: Rates, multiprocessors: int) -> float:
-    """Microseconds of a step of all chains: multiply-adds over the rate of as many multiprocessors as have a chain.
+    """Return the floor of a step of all chains in microseconds: the multiply-adds over the rate of the busy part.
 
-    tanh, the noise and everything else are left out: their rates alone cannot be measured from outside.
+    The busy part of the device are the multiprocessors that have a chain. tanh, noise and everything else are left out,
+    because their rates cannot be measured separately with torch.
     """
     busy = min(1.0, chains / multiprocessors)
     return 1e6 * chains * operations(case.post)[MULTIPLY_ADD] / (rates.fma * busy)
 
 
 def large_floor(case: Case, rates: Rates) -> dict[str, float]:
-    """Microseconds of a step of one chain on the whole device, by what could bound it.
+    """Return floors of a step of one chain on the whole device in microseconds, by the resource that could bound it.
 
-    memory: what the plan reads of each row, once: inputs as bytes, other constants and offsets as floats. fma and
-    tensor: its multiply-adds on either kind of unit; a product of float32's accuracy takes several of TF32 or BF16.
+    "memory" counts what the model reads of each row, once: inputs as bytes, other constants and offsets as floats.
+    "fma" and "tensor" count its multiply-adds on either kind of unit; a product with the accuracy of float32 takes
+    several products in TF32 or BF16.
     """
     n, layers = len(case.post.X), case.post.plan()
     of_a_row = 4  # the label

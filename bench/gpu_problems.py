@@ -1,6 +1,6 @@
-"""What `gpu.py` times: the sine problem for many small chains, images at random for one large one; what is required.
+"""The problems of `gpu.py` and their requirements: a sine for many small chains, random images for one large chain.
 
-Nothing here needs more than NumPy and torch: a machine with a GPU may have no SciPy and no network.
+They need only NumPy and torch, because a machine with a GPU may have no SciPy and no network.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import patrac_native as pn
 SMALL: dict[str, pn.Architecture] = {"Full": pn.Full(), "Mix(5)": pn.Mix(5), "Sep(2)": pn.Sep(2)}
 LARGE: dict[str, pn.Architecture] = {"Full": pn.Full(), "Mix(4)": pn.Mix(4), "Sep(4)": pn.Sep(4), "Out(24)": pn.Out(24)}
 PRIOR = pn.TraceClassPrior(1.5, 2.0, 0.5)
-# Of the large problem, small enough that most moves are accepted: a step takes as long with any other.
+# Step size of the large problem, so small that most proposals are accepted; it does not affect the time of a step.
 LARGE_STEP_SIZE = 1e-12
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large the problems are."""
+    """The sizes of the problems."""
 
     small: tuple[int, ...]
     rows: int
@@ -45,21 +45,21 @@ SIZES = Sizes(
     large_rows=50_000,
     rows_of_one=(100, 1_000, 10_000, 50_000),
 )
-# The same logic in seconds, on an emulated device.
+# Small sizes, for a test of the script in seconds on an emulated device.
 QUICK = Sizes((1, 30, 30, 1), 40, (1, 3), (1, 2), (48, 26, 26, 4), 300, (30, 300))
 
-# At the full sizes alone. Chain-steps a second with at least 1,000 chains:
-LEAST_RATE, RATE_CHAINS = {"Full": 12e6, "Mix(5)": 60e6, "Sep(2)": 300e6}, 1000
-# Microseconds a step of one chain alone, and of one large chain.
-MOST_ALONE = {"Full": 12.0}
-MOST_LARGE = {"Full": 300.0, "Mix(4)": 200.0, "Sep(4)": 150.0, "Out(24)": 60.0}
-# Best JAX over the device, by (architecture, chains).
-LEAST_OVER_JAX = {("Full", 1): 15.0, ("Full", 1024): 3.0}
+# Requirements, for the full sizes only. Minimum chain-steps a second with at least 1,000 chains:
+MIN_RATE, RATE_CHAINS = {"Full": 12e6, "Mix(5)": 60e6, "Sep(2)": 300e6}, 1000
+# Maximum microseconds a step of one small chain, and of one large chain.
+MAX_ALONE = {"Full": 12.0}
+MAX_LARGE = {"Full": 300.0, "Mix(4)": 200.0, "Sep(4)": 150.0, "Out(24)": 60.0}
+# Minimum ratio of the best JAX time to the device's, by (architecture, chains).
+MIN_OVER_JAX = {("Full", 1): 15.0, ("Full", 1024): 3.0}
 
 
 @cache
 def sine_network(sizes: tuple[int, ...], n: int) -> tuple[pn.Network, npt.NDArray[Any], npt.NDArray[Any]]:
-    """A network trained on a noisy sine by a few hundred steps of torch's Adam, with its data."""
+    """Return a network trained on a noisy sine by a few hundred steps of torch's Adam, and its data."""
     import torch
 
     rng = np.random.default_rng(0)
@@ -67,7 +67,7 @@ def sine_network(sizes: tuple[int, ...], n: int) -> tuple[pn.Network, npt.NDArra
     y = np.sin(X[:, 0]) + rng.standard_normal(n)
     torch.manual_seed(0)
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # so small that more only wait for each other
+    torch.set_num_threads(1)  # the network is too small for several threads
     layers: list[torch.nn.Module] = []
     for width_in, width_out in pairwise(sizes):
         layers += [torch.nn.Linear(width_in, width_out, dtype=torch.float64), torch.nn.Tanh()]
@@ -84,10 +84,10 @@ def sine_network(sizes: tuple[int, ...], n: int) -> tuple[pn.Network, npt.NDArra
 
 @cache
 def images(sizes: tuple[int, ...], n: int) -> tuple[pn.Network, npt.NDArray[np.uint8], npt.NDArray[Any]]:
-    """Random bytes with random classes, and a network of random weights."""
+    """Return a network of random weights, random bytes as inputs, and random classes."""
     rng = np.random.default_rng(1)
     X = rng.integers(0, 256, (n, sizes[0]), dtype=np.uint8)
-    # The first layer takes bytes of mean 127.5 and standard deviation 74 to activations of the order of one.
+    # The first layer maps bytes, of mean 127.5 and standard deviation 74, to activations of the order of one.
     scales = [74.0, *(1.0 for _ in sizes[2:])]
     weights = [
         rng.standard_normal((rows, columns)) / (np.sqrt(columns) * scale)
@@ -101,7 +101,7 @@ def images(sizes: tuple[int, ...], n: int) -> tuple[pn.Network, npt.NDArray[np.u
 
 @cache
 def small_case(name: str, sizes: Sizes, dtype: str = "float32") -> Case:
-    """Start and step size from the default warm-up on the CPU."""
+    """Return a case of the small problem, with starting point and step size from a warm-up on the CPU."""
     net, X, y = sine_network(sizes.small, sizes.rows)
     post = pn.Posterior(net, SMALL[name], PRIOR, pn.Gaussian(1.0), X, y, dtype=dtype)
     warmup = 20_000 if sizes is SIZES else 400
@@ -111,7 +111,7 @@ def small_case(name: str, sizes: Sizes, dtype: str = "float32") -> Case:
 
 
 def large_case(name: str, sizes: Sizes, dtype: str = "float32", rows: int | None = None) -> Case:
-    """Started at the trained values; Sep at a draw from the prior that is small enough for bytes as inputs."""
+    """Return a case of the large problem, started at the trained values; Sep starts at a small draw from the prior."""
     rows = sizes.large_rows if rows is None else rows
     net, X, y = images(sizes.large, sizes.large_rows)
     post = pn.Posterior(net, LARGE[name], PRIOR, pn.Categorical(), X[:rows], y[:rows], dtype=dtype, copy=False)

@@ -1,8 +1,8 @@
-"""The JAX peer of an expert: what this package's plan finds out, worked out by hand for each architecture.
+"""The JAX peer of an expert, who exploits by hand the structure that this package's plan finds by itself.
 
-Only nodes that vary are evaluated, the constants of the data are folded into offsets, theta is reshaped and not
-scattered, and the gradient of the Bayesian entries alone is written out (`jax.grad` of the same reduced function took
-1.1 to 2 times as long). Out with a Gaussian likelihood runs on its sufficient statistics.
+Only nodes that depend on theta are evaluated, the constants of the data are folded into offsets, theta is reshaped
+rather than scattered, and the gradient is written out for the Bayesian entries only (`jax.grad` of the same reduced
+function took 1.1 to 2 times as long). Out with a Gaussian likelihood uses its sufficient statistics.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ReducedLayer:
 
 
 def reduce(post: pn.Posterior) -> tuple[FloatArray, list[ReducedLayer]]:
-    """What the first varying layer reads, (sources, n), and the varying layers from there on."""
+    """Return the inputs of the first layer that depends on theta, (sources, n), and the layers from there on."""
     network = post.network
     if network.separate:
         shapes = [mask.shape for mask in network.weight_masks]
@@ -70,9 +70,9 @@ def reduce(post: pn.Posterior) -> tuple[FloatArray, list[ReducedLayer]]:
 
 
 def by_hand(post: pn.Posterior, reverse: str = "written", small_width: int = SMALL_WIDTH) -> ValueAndGrad:
-    """Log-likelihood and gradient of the reduced network, the reverse pass "written" out or by "jax.grad".
+    """Return log-likelihood and gradient of the reduced network; the reverse pass is "written" out or "jax.grad".
 
-    Products whose sides are at most `small_width` are broadcasts and sums.
+    Products of matrices with at most `small_width` rows and columns are computed as broadcasts and sums.
     """
     dtype = post.dtype
     constant_inputs, layers = reduce(post)
@@ -126,21 +126,21 @@ def by_hand(post: pn.Posterior, reverse: str = "written", small_width: int = SMA
 
 
 def product(weights: Any, h: Any, small_width: int) -> Any:
-    """W h."""
+    """Return W h."""
     if weights.shape[1] == 1 or (1 < weights.shape[0] and max(weights.shape) <= small_width):
         return (weights[:, :, None] * h[None]).sum(axis=1)
     return weights @ h
 
 
 def outer(delta: Any, h: Any, small_width: int) -> Any:
-    """Sum over rows of data of delta h'."""
+    """Return delta h', a sum over the rows of data."""
     if len(h) == 1 or (1 < len(delta) and max(len(delta), len(h)) <= small_width):
         return (delta[:, None] * h[None]).sum(axis=2)
     return delta @ h.T
 
 
 def expert(post: pn.Posterior) -> Target:
-    """The expert's target: the quadratic form where there is one, else the reduced network."""
+    """Return the expert's target: the quadratic form if the log-likelihood has one, else the reduced network."""
     form = post.quadratic
     if form is None:
         return in_theta(post, by_hand(post))

@@ -16,14 +16,14 @@ import patrac_native as pn
 from patrac_native.engine import _core
 from patrac_native.studies.floor import operations
 
-# One call of a compiled JAX run takes about this long, so that what the call costs vanishes.
-CALL_SECONDS, MOST_CALL_STEPS = 0.05, 2000
+# One call of a compiled JAX run takes about this long, so that the overhead of the call is negligible.
+CALL_SECONDS, MAX_CALL_STEPS = 0.05, 2000
 MANY_NATIVE_CHAINS = 64
 VMAP_CHAINS = (8, 16, 64)
 
 
 def native(case: Case, chains: int = 1, threads: int = 1) -> Side:
-    """`pn.sample` keeping the last states alone."""
+    """Return a side that runs `pn.sample` and keeps only the last states."""
     kernel, init = pn.PCNL(case.delta), np.tile(case.start, (chains, 1))
     fixed: dict[str, Any] = {"chains": chains, "draws": 1, "warmup": None, "threads": threads, "progress": False}
 
@@ -35,9 +35,9 @@ def native(case: Case, chains: int = 1, threads: int = 1) -> Side:
 
 
 def floor_side(case: Case) -> Side:
-    """The operations of so many steps, each kind alone in the first-level cache: the floor, timed as a side is.
+    """Return a side that executes the operations of the floor, one kind after the other, in the first-level cache.
 
-    A core whose speed changes within a run, as a shared one's does, is then slow for both sides of a ratio.
+    The floor is timed like the other sides: if the speed of a shared core changes, both parts of a ratio change.
     """
     post, testing = case.post, _core.testing
     dtype, level, counts = post.dtype.name, post.level, operations(post)
@@ -52,10 +52,11 @@ def floor_side(case: Case) -> Side:
 
 
 def jax_targets(case: Case, variants: bool = False) -> dict[str, peers.Target]:
-    """Targets of the JAX sides; `variants` adds those that are never the fastest.
+    """Return the targets of the JAX sides; `variants` adds those that are never the fastest.
 
-    masked: the plain scan. rows first: its other layout, on Full. lean: constant layers taken out. by hand: the same
-    structure that the plan exploits (dots: all products by XLA's dot, which wins with many small networks).
+    "masked" is the plain scan, "rows first" its other layout, for Full. "lean" leaves out constant layers. "by hand"
+    exploits the same structure as the compiled model; with "dots" all products are XLA's dot, which is the fastest for
+    many small networks.
     """
     post = case.post
     found = {
@@ -76,7 +77,7 @@ def jax_targets(case: Case, variants: bool = False) -> dict[str, peers.Target]:
 
 
 def jax_side(case: Case, target: peers.Target, chains: int | None = None) -> Side:
-    """The compiled scan, called until the steps are done; `chains` by vmap."""
+    """Return a side that calls the compiled scan until the steps are done, for `chains` chains by vmap."""
     chunk = call_steps(case, chains or 1)
     start, advance = peers.jax_chain(target, case.post.dtype, case.delta, chunk, chains)
 
@@ -90,16 +91,16 @@ def jax_side(case: Case, target: peers.Target, chains: int | None = None) -> Sid
 
 
 def call_steps(case: Case, chains: int) -> int:
-    """Steps of one call: a power of two times 125, or fewer for costly steps."""
+    """Return the number of steps of one call: a power of two times 125, or fewer for expensive steps."""
     started = time.perf_counter()
     case.post.log_likelihood_and_grad(case.start, threads=1)
     a_step = max(time.perf_counter() - started, 5e-6) * chains
-    wanted = min(MOST_CALL_STEPS, max(1, int(CALL_SECONDS / a_step)))
+    wanted = min(MAX_CALL_STEPS, max(1, int(CALL_SECONDS / a_step)))
     return 2 ** int(np.log2(wanted)) if wanted < 125 else 125 * 2 ** int(np.log2(wanted / 125))
 
 
 def torch_side(case: Case) -> Side:
-    """The eager loop."""
+    """Return a side that runs the eager PyTorch loop."""
     from torch_peer import torch_run
 
     run = torch_run(case.post, case.delta)

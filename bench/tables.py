@@ -1,4 +1,4 @@
-"""Printing of rows as they come, verdicts, and the JSON of a run."""
+"""Tables that are printed row by row, verdicts on requirements, and the JSON file of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from patrac_native.studies.tables import number
 
 
 def verdict(value: float | None, required: float | None) -> str:
-    """Value, with what is required and whether it is met.
+    """Return a value as text, with the required minimum and whether it is met.
 
     Examples
     --------
@@ -31,14 +31,14 @@ def verdict(value: float | None, required: float | None) -> str:
 
 
 class Table:
-    """Columns of fixed width, printed row by row so that a long run shows how far it is."""
+    """A table of fixed column widths that is printed row by row, so that a long run shows its progress."""
 
     def __init__(self, headers: Sequence[str], widths: Sequence[int]) -> None:
         self._widths = widths
         self.row(headers)
 
     def row(self, cells: Sequence[str]) -> None:
-        """Print one row: the first cell to the left, the others to the right."""
+        """Print one row: the first cell is left-aligned, the others are right-aligned."""
         first, *rest = (
             cell.ljust(width) if i == 0 else cell.rjust(width)
             for i, (cell, width) in enumerate(zip(cells, self._widths, strict=True))
@@ -47,9 +47,9 @@ class Table:
 
 
 def about() -> dict[str, Any]:
-    """What a table must say of where it was measured."""
+    """Return the machine and the versions with which a table was measured."""
     import jax
-    import one_core  # which pins the process: not for those who want the table alone
+    import one_core  # imported here, because it pins the process to one core
 
     return {
         "core": one_core.CORE,
@@ -61,7 +61,7 @@ def about() -> dict[str, Any]:
 
 
 def processor() -> str:
-    """The processor's name as the system gives it."""
+    """Return the processor's name as the operating system reports it."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
@@ -72,20 +72,20 @@ def processor() -> str:
 
 
 def print_about() -> None:
-    """One line: core, processor, level, peer's version."""
+    """Print a line with core, processor, level and the version of JAX."""
     found = about()
     level = found["build"]["SIMD level in use"]
     print(f"core {found['core']} of {found['processor']}, level {level}, jax {found['jax']}")
 
 
 def write_json(path: Path | None, results: Mapping[str, Any], **more: Any) -> None:
-    """Write what was found, with `about`, if a path is given."""
+    """Write the results, with `about`, if a path is given."""
     if path:
         path.write_text(json.dumps({"about": about() | more, "cases": results}, indent=1, default=str) + "\n")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options that say which cases are timed and how."""
+    """Add the options that select the cases and the timings."""
     parser.add_argument("--cases", nargs="+", choices=list(ARCHITECTURES), help="architectures; default: the table")
     parser.add_argument("--rows", nargs="+", type=int, metavar="N", help="numbers of rows")
     parser.add_argument("--networks", nargs="+", choices=list(NETWORKS))
@@ -97,9 +97,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen(options: argparse.Namespace) -> list[Key]:
-    """The acceptance table, cut down to what is named; with --rows or --networks, the grid that they span.
+    """Return the selected cases of the acceptance table; with --rows or --networks, the grid that they span.
 
-    With x64 asked for, JAX is told before it computes anything.
+    For float64, JAX's x64 mode is enabled, which must happen before it computes anything.
     """
     if "float64" in options.dtypes:
         import jax

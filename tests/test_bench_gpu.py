@@ -17,7 +17,7 @@ BROKEN = """
 import sys
 sys.path.insert(0, {folder!r})
 import gpu_checks
-gpu_checks.MOST_ERROR["float32"] = 1e-12
+gpu_checks.MAX_ERROR["float32"] = 1e-12
 sys.argv = ["gpu.py", "--device", "emulated:1", "--quick", "--peers", "none", "--only", "large"]
 import gpu
 gpu.main()

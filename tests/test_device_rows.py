@@ -16,7 +16,7 @@ import problems
 import reference
 
 EPS = {"float32": float(np.finfo(np.float32).eps), "float64": float(np.finfo(np.float64).eps)}
-MOST_SLABS = 264  # csrc/cuda/model/data_set.hpp
+MAX_SLABS = 264  # csrc/cuda/model/data_set.hpp
 
 
 def many_rows(
@@ -88,7 +88,7 @@ def test_more_tiles_than_slabs() -> None:
     """Blocks that pass over several tiles add them up."""
     problem = many_rows("gaussian", "full", "float64", n=80_000, sizes=(2, 3, 1))
     layout = check_against_reference(problem, "emulated:1")
-    assert layout["blocks_of_chain"] == MOST_SLABS
+    assert layout["blocks_of_chain"] == MAX_SLABS
     assert layout["blocks_of_chain"] * layout["tile_rows"] < 80_000
 
 
