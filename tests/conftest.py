@@ -9,7 +9,7 @@ import pytest
 from patrac_native.engine import _core
 from patrac_native.sampling import sampler as sampling
 
-# Blocks of one and of four host threads stand in for the GPU's; the device itself takes part where there is one.
+# Blocks of one and of four host threads emulate those of a GPU; a real GPU is used too if there is one.
 DEVICES = ("emulated:1", "emulated:4", "cuda")
 
 
@@ -21,7 +21,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(params=DEVICES)
 def device(request: pytest.FixtureRequest) -> str:
-    """Each device in turn; "cuda" is skipped, with the reason, where it cannot be used."""
+    """Return each device in turn; "cuda" is skipped, with the reason, if it cannot be used."""
     name: str = request.param
     status = _core.device_status(name)
     if not status["usable"]:
@@ -34,7 +34,7 @@ Interrupt = Callable[[int], list[tuple[float, ...]]]
 
 @pytest.fixture
 def interrupt(monkeypatch: pytest.MonkeyPatch) -> Interrupt:
-    """Make the so-many-th report of progress a Ctrl-C: `interrupt(calls)` returns the list that reports go to."""
+    """Raise Ctrl-C in a given progress report: `interrupt(calls)` returns the list of reports."""
 
     def after(calls: int) -> list[tuple[float, ...]]:
         seen: list[tuple[float, ...]] = []
@@ -52,7 +52,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch) -> Interrupt:
 
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
-    """Directory of the real data files: PATRAC_DATA, or shared/data beside the repository; skips where neither is."""
+    """Return the folder of the real data, PATRAC_DATA or shared/data beside the repository; skip if neither exists."""
     places = [Path(os.environ["PATRAC_DATA"])] if os.environ.get("PATRAC_DATA") else []
     places.append(Path(__file__).resolve().parents[2] / "shared" / "data")
     for place in places:

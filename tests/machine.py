@@ -1,4 +1,4 @@
-"""What processor and which versions the tests run on: what numbers that were stored elsewhere may depend on."""
+"""The processor and the versions on which the tests run, on which stored numbers may depend."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def processor() -> dict[str, str]:
 
 
 def about() -> dict[str, str]:
-    """Versions that matter, for a reader of the file."""
+    """Return the relevant versions, for the reader of a file."""
     info = pn.build_info()
     return processor() | {name: info[name] for name in ("python", "compiler", "flags", "SIMD levels", "scipy")}
 
 
 def _first_processor() -> dict[str, str]:
-    """The first entry of /proc/cpuinfo, empty where there is no such file."""
+    """Return the first entry of /proc/cpuinfo, or an empty mapping if there is no such file."""
     path = Path("/proc/cpuinfo")
     if not path.is_file():
         return {}

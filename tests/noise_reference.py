@@ -1,4 +1,4 @@
-"""Philox4x32-10 and the normals made of it, in plain Python and NumPy: the oracle of the noise."""
+"""The oracle of the noise: Philox4x32-10 and the normals computed from it, in plain Python and NumPy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PROPOSAL, ACCEPTANCE = 0, 1
 
 
 def philox(counter: tuple[int, ...], key: tuple[int, ...]) -> tuple[int, ...]:
-    """Ten rounds as in Salmon et al. (2011), one word at a time."""
+    """Return the four words after the ten rounds of Salmon et al. (2011)."""
     c, k = list(counter), list(key)
     for _ in range(10):
         a, b = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
@@ -20,7 +20,7 @@ def philox(counter: tuple[int, ...], key: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def stream_key(seed: int, chain: int) -> tuple[int, int]:
-    """(seed, chain); a seed of more than 32 bits is hashed into both words first."""
+    """Return the key (seed, chain); a seed of more than 32 bits is first hashed into both words."""
     if seed < 2**32:
         return seed, chain
     words = philox((seed & MASK, seed >> 32, 0, 0), (0x70617472, 0x61636E6E))
@@ -52,7 +52,7 @@ def uniforms(
 
 
 def acceptance_uniform(seed: int, chain: int, step: int) -> float:
-    """The uniform of the accept test."""
+    """Return the uniform number of the acceptance test."""
     x = words(seed, chain, step, ACCEPTANCE, 0)
     return ((x[0] << 32 | x[1]) >> 12) * 2.0**-52 + 2.0**-53
 

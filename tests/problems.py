@@ -22,17 +22,17 @@ ACTIVATIONS = tuple(activations.ACTIVATIONS)
 
 
 def rng_of(*key: object) -> np.random.Generator:
-    """A generator seeded by what the test is about, the same in every run."""
+    """Return a random generator whose seed is a hash of the test's own parameters, the same in every run."""
     return np.random.default_rng(zlib.crc32(repr(key).encode()))
 
 
-def random_sizes(rng: np.random.Generator, n_layers: int, most: int = 20) -> tuple[int, ...]:
-    """Unequal widths between 1 and `most`."""
-    return tuple(int(width) for width in rng.integers(1, most + 1, n_layers + 1))
+def random_sizes(rng: np.random.Generator, n_layers: int, max_width: int = 20) -> tuple[int, ...]:
+    """Return unequal widths between 1 and `max_width`."""
+    return tuple(int(width) for width in rng.integers(1, max_width + 1, n_layers + 1))
 
 
 def random_network(rng: np.random.Generator, sizes: Sequence[int], activation: str = "tanh") -> pn.Network:
-    """Weights of variance 1 / fan-in, so that no activation saturates; biases of standard deviation 1/2."""
+    """Return a network with weights of variance 1 / fan-in, so that no activation saturates, and biases of sd 1/2."""
     pairs = list(zip(sizes[1:], sizes[:-1], strict=True))
     return pn.Network(
         [rng.normal(size=pair) / math.sqrt(pair[1]) for pair in pairs],
@@ -42,13 +42,13 @@ def random_network(rng: np.random.Generator, sizes: Sequence[int], activation: s
 
 
 def shuffled(rng: np.random.Generator, net: pn.Network) -> tuple[pn.Network, list[npt.NDArray[np.intp]]]:
-    """The same function with its hidden nodes in another order, and that order."""
+    """Return the same network with its hidden nodes in another order, and that order."""
     orders = [rng.permutation(width) for width in net.layer_sizes[1:-1]]
     return net.permuted(orders), orders
 
 
 def random_masks(rng: np.random.Generator, net: pn.Network, share: float = 0.3) -> pn.Custom:
-    """Scattered Bayesian parameters, at least one."""
+    """Return masks of randomly chosen Bayesian parameters, at least one."""
     weights = [rng.random(w.shape) < share for w in net.weights]
     biases = [rng.random(b.shape) < share for b in net.biases]
     weights[-1][0, -1] = True
@@ -56,7 +56,7 @@ def random_masks(rng: np.random.Generator, net: pn.Network, share: float = 0.3) 
 
 
 def architecture(name: str, rng: np.random.Generator, net: pn.Network) -> Any:
-    """One architecture with a random k for this network."""
+    """Return an architecture with a random k for this network."""
     hidden = net.layer_sizes[1:-1]
     if name == "full":
         return pn.Full()
@@ -72,7 +72,7 @@ def architecture(name: str, rng: np.random.Generator, net: pn.Network) -> Any:
 
 @dataclass
 class Data:
-    """Likelihood with inputs, targets and row weights that suit it."""
+    """A likelihood with matching inputs, targets and row weights."""
 
     likelihood: pn.Likelihood
     X: npt.NDArray[np.float64]
@@ -81,7 +81,7 @@ class Data:
 
 
 def random_data(name: str, rng: np.random.Generator, n: int, d: int, m: int) -> Data:
-    """Data for a likelihood of `LIKELIHOODS`; all but "gaussian" have unequal sample weights."""
+    """Return data for a likelihood of `LIKELIHOODS`; all except "gaussian" have unequal sample weights."""
     X = rng.normal(size=(n, d))
     weight = rng.uniform(0.2, 2.0, n)
     if name == "gaussian":
@@ -100,7 +100,7 @@ def random_data(name: str, rng: np.random.Generator, n: int, d: int, m: int) -> 
 
 @dataclass
 class Problem:
-    """A posterior with its oracle and a parameter to look at, exact in the posterior's dtype."""
+    """A posterior with its oracle and a point theta that is exact in the posterior's dtype."""
 
     post: pn.Posterior
     partial: reference.Partial
@@ -109,21 +109,21 @@ class Problem:
 
     @property
     def X(self) -> npt.NDArray[np.float64]:
-        """Inputs as the engine holds them: rounded to its dtype."""
+        """The inputs rounded to the engine's dtype."""
         return self.data.X.astype(self.post.dtype).astype(np.float64)
 
     @property
     def y(self) -> npt.NDArray[np.float64]:
-        """Targets as the engine holds them."""
+        """The targets rounded to the engine's dtype."""
         return np.asarray(self.post.y, dtype=np.float64).astype(self.post.dtype).astype(np.float64)
 
     def reference_value(self, theta: npt.NDArray[np.float64] | None = None) -> float:
-        """l by the oracle."""
+        """Return l from the oracle."""
         f = self.partial.predict(self.theta if theta is None else theta, self.X)
         return reference.log_likelihood(self.data.likelihood, f, self.y, self.post.row_weights)
 
     def reference_gradient(self, theta: npt.NDArray[np.float64] | None = None) -> npt.NDArray[np.float64]:
-        """g by the oracle."""
+        """Return g from the oracle."""
         at = self.theta if theta is None else theta
         f = self.partial.predict(at, self.X)
         slope = reference.output_slope(self.data.likelihood, f, self.y, self.post.row_weights)
@@ -136,7 +136,7 @@ PRIOR = pn.TraceClassPrior(1.5, 1.0, 0.5)
 def posed(
     net: pn.Network, chosen: pn.Architecture, data: Data, rng: np.random.Generator, dtype: str = "float64"
 ) -> Problem:
-    """Posterior and oracle of a network, theta around its `theta_map`."""
+    """Return posterior and oracle of a network, with theta near its `theta_map`."""
     post = pn.Posterior(
         net, chosen, PRIOR, data.likelihood, data.X, data.y, sample_weight=data.sample_weight, dtype=dtype
     )
@@ -154,7 +154,7 @@ def problem(
     activation: str = "tanh",
     dtype: str = "float64",
 ) -> Problem:
-    """A random problem: theta lies around the trained values, or for Sep around zero."""
+    """Return a random problem, with theta near the trained values or, for Sep, near zero."""
     net = random_network(rng, sizes, activation)
     chosen = architecture(architecture_name, rng, net)
     return posed(net, chosen, random_data(likelihood, rng, n, sizes[0], sizes[-1]), rng, dtype)

@@ -18,7 +18,7 @@ ERF = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def activation(name: str, z: Array) -> Array:
-    """zeta(z), docs/method.md, section 1."""
+    """Return zeta(z) (docs/method.md, section 1)."""
     if name == "tanh":
         return np.tanh(z)
     if name == "relu":
@@ -30,7 +30,7 @@ def activation(name: str, z: Array) -> Array:
 
 
 def activation_slope(name: str, z: Array) -> Array:
-    """zeta'(z), by another road than the engine's: always from z."""
+    """Return zeta'(z), always computed from z, unlike the engine's."""
     if name == "tanh":
         return 1 / np.cosh(z) ** 2
     if name == "relu":
@@ -43,7 +43,7 @@ def activation_slope(name: str, z: Array) -> Array:
 
 
 def rank_nodes(net: pn.Network) -> list[list[int]]:
-    """ranking[layer][rank] = own index, hidden layers only: largest b^2 + sum of incoming w^2 first."""
+    """Return ranking[layer][rank] = own index for the hidden layers: largest b^2 + sum of incoming w^2 first."""
     ranking = []
     for w, b in zip(net.weights[:-1], net.biases[:-1], strict=True):
         # fsum rounds once, so the order of the terms cannot matter.
@@ -53,7 +53,7 @@ def rank_nodes(net: pn.Network) -> list[list[int]]:
 
 
 def is_bayesian(architecture: Any, n_layers: int, layer: int, row: int, column: int | None, own: Any) -> bool:
-    """Say whether one parameter is sampled; layer from 1, ranked row and column from 0, column None for a bias.
+    """Return whether one parameter is sampled; layer from 1, ranked row and column from 0, column None for a bias.
 
     `own(layer, rank)` is the trained network's own index of a node. Written from the table of docs/method.md.
     """
@@ -104,7 +104,7 @@ class Partial:
         return len(self.weights)
 
     def locations(self) -> list[tuple[int, int, int]]:
-        """(layer, row, column or -1) of each entry of theta: layer by layer, weights row by row, then biases."""
+        """Return (layer, row, column or -1) of each entry of theta: layer by layer, weights row by row, then biases."""
         found = []
         for layer in range(self.n_layers):
             rows, columns = self.weights[layer].shape
@@ -113,14 +113,14 @@ class Partial:
         return found
 
     def theta_map(self) -> Array:
-        """Trained values of the Bayesian parameters."""
+        """Return the trained values of the Bayesian parameters."""
         return np.array(
             [self.biases[layer - 1][i] if j < 0 else self.weights[layer - 1][i, j] for layer, i, j in self.locations()]
         )
 
     def with_theta(self, theta: Array) -> tuple[list[Array], list[Array]]:
-        """All weights and biases with theta in its places."""
-        # Complex where theta is, which is where a derivative is taken by complex step.
+        """Return all weights and biases, the Bayesian ones from theta."""
+        # Complex if theta is, for derivatives by complex step.
         kind = np.result_type(np.float64, theta)
         weights, biases = [w.astype(kind) for w in self.weights], [b.astype(kind) for b in self.biases]
         for value, (layer, i, j) in zip(theta, self.locations(), strict=True):
@@ -131,7 +131,7 @@ class Partial:
         return weights, biases
 
     def prior_variances(self, prior: pn.TraceClassPrior, full_sizes: tuple[int, ...]) -> Array:
-        """Variances times phi / phi_partial (docs/method.md, section 4), one parameter at a time."""
+        """Return the variances times phi / phi_partial (docs/method.md, section 4), one parameter at a time."""
         own = [prior_variance(prior, self.sizes, layer, i, None if j < 0 else j) for layer, i, j in self.locations()]
         total = 0.0
         for layer in range(1, len(full_sizes)):
@@ -142,7 +142,7 @@ class Partial:
         return np.array(own) * total / math.fsum(own)
 
     def layers(self, theta: Array, X: Array) -> tuple[list[Array], list[Array]]:
-        """Inputs of each layer (n, N_{l-1}) and its pre-activations (n, N_l)."""
+        """Return the inputs of each layer (n, N_{l-1}) and its pre-activations (n, N_l)."""
         weights, biases = self.with_theta(theta)
         inputs: list[Array] = [np.asarray(X, dtype=np.float64)]
         outputs: list[Array] = []
@@ -153,7 +153,7 @@ class Partial:
         return inputs, outputs
 
     def companion_output(self, X: Array) -> Array | float:
-        """f of the fixed network of Sep, else 0."""
+        """Return f of Sep's fixed network, 0 for other architectures."""
         if self.companion is None:
             return 0.0
         values = np.asarray(X, dtype=np.float64)
@@ -210,7 +210,7 @@ def partial(net: pn.Network, architecture: Any) -> Partial:
 
 
 def log_likelihood(likelihood: Any, f: Array, y: Array, row_weights: Array) -> float:
-    """l, normalised, row by row (docs/method.md, section 5); `row_weights` hold sample_weight and scale."""
+    """Return l, normalised, row by row (docs/method.md, section 5); `row_weights` include sample_weight and scale."""
     total = 0.0
     for r in range(len(f)):
         if isinstance(likelihood, pn.Categorical):
@@ -266,28 +266,28 @@ def pcnl_proposal(u: Array, g: Array, C: Array, w: Array, delta: float) -> Array
 
 
 def pcnl_rho(value: float, g: Array, u: Array, v: Array, C: Array, delta: float, *, printed: bool = False) -> float:
-    """rho(u, v); `printed` takes the sign of <v - u, g(u)> as the paper prints it."""
+    """Return rho(u, v); with `printed`, <v - u, g(u)> has the sign that the paper prints."""
     difference = (u - v) if printed else (v - u)
     return float(-value - 0.5 * difference @ g - delta / 4 * (u + v) @ g + delta / 4 * np.sum(C * g**2))
 
 
 def log_normal(x: Array, mean: Array, variance: Array) -> float:
-    """Log density of independent normals, without log 2 pi."""
+    """Return the log density of independent normals, without log 2 pi."""
     return float(np.sum(-0.5 * (x - mean) ** 2 / variance - 0.5 * np.log(variance)))
 
 
 def pcnl_log_density(v: Array, u: Array, g: Array, C: Array, delta: float) -> float:
-    """log q(u, v), the proposal's density at v from u."""
+    """Return log q(u, v), the density of the proposal v from u."""
     return log_normal(v, ((2 - delta) * u + 2 * delta * C * g) / (2 + delta), 8 * delta * C / (2 + delta) ** 2)
 
 
 def pcn_log_density(v: Array, u: Array, C: Array, beta: float) -> float:
-    """log q(u, v) of pCN, beta < 1."""
+    """Return log q(u, v) of pCN for beta < 1."""
     return log_normal(v, math.sqrt(1 - beta**2) * u, beta**2 * C)
 
 
 def mgrad_posterior_variance(C: Array, delta: float) -> Array:
-    """A = (C^-1 + (2 / delta) I)^-1, the diagonal of it."""
+    """Return the diagonal of A = (C^-1 + (2 / delta) I)^-1."""
     return 1 / (1 / C + 2 / delta)
 
 
@@ -298,13 +298,13 @@ def mgrad_proposal(u: Array, g: Array, C: Array, w: Array, delta: float) -> Arra
 
 
 def mgrad_log_density(v: Array, u: Array, g: Array, C: Array, delta: float) -> float:
-    """log q(u, v) of mGrad."""
+    """Return log q(u, v) of mGrad."""
     A = mgrad_posterior_variance(C, delta)
     return log_normal(v, A * (2 / delta * u + g), A + 2 / delta * A**2)
 
 
 def mgrad_h(z: Array, w: Array, g: Array, C: Array, delta: float) -> float:
-    """h(z, w) with g = g(w), of the log acceptance l(v) - l(u) + h(u, v) - h(v, u)."""
+    """Return h(z, w) with g = g(w), where the log acceptance ratio is l(v) - l(u) + h(u, v) - h(v, u)."""
     A = mgrad_posterior_variance(C, delta)
     return float((z - A * (2 / delta * w + 0.5 * g)) @ (g / (1 + 2 / delta * A)))
 
@@ -313,12 +313,12 @@ def mgrad_h(z: Array, w: Array, g: Array, C: Array, delta: float) -> float:
 
 
 def hidden_dim(partial: Partial) -> int:
-    """K_h, the number of Bayesian parameters below the output layer: the first entries of theta."""
+    """Return K_h, the number of Bayesian parameters below the output layer, which are the first entries of theta."""
     return sum(layer < partial.n_layers for layer, _, _ in partial.locations())
 
 
 def output_design(partial: Partial, theta_hidden: Array, X: Array) -> tuple[Array, Array]:
-    """Offset o (n m,) and design Phi (n m, K_a): f = o + Phi a, read off f at a = 0 and at the unit vectors."""
+    """Return offset o (n m,) and design Phi (n m, K_a) of f = o + Phi a, from f at a = 0 and at the unit vectors."""
     count = len(partial.locations()) - hidden_dim(partial)
     at_zero = partial.predict(np.concatenate([theta_hidden, np.zeros(count)]), X).ravel()
     columns = [partial.predict(np.concatenate([theta_hidden, unit]), X).ravel() - at_zero for unit in np.eye(count)]

@@ -41,7 +41,7 @@ def _sum_rounding(terms: int, u: float) -> float:
 
 
 def error_bounds(problem: Problem, unit_roundoff: float) -> Bounds:
-    """Follow forward pass, likelihood and reverse pass with an error beside every number."""
+    """Propagate an error bound for every number through forward pass, likelihood and reverse pass."""
     u, partial, name = unit_roundoff, problem.partial, problem.partial.activation
     weights, biases = partial.with_theta(problem.theta)
     inputs, outputs = partial.layers(problem.theta, problem.X)
@@ -89,7 +89,7 @@ def error_bounds(problem: Problem, unit_roundoff: float) -> Bounds:
 
 
 def _likelihood_bounds(problem: Problem, f: Array, f_error: Array, u: float) -> tuple[float, Array]:
-    """Errors of l and of dl/df; row weights, precision and scale are each rounded once."""
+    """Return the errors of l and of dl/df; row weights, precision and scale are each rounded once."""
     likelihood, y, weight = problem.data.likelihood, problem.y, problem.post.row_weights[:, None]
     if isinstance(likelihood, pn.Gaussian):
         precision = 1 / np.broadcast_to(likelihood.variance, f.shape[1:])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def printed_numbers(script: str, *arguments: str) -> list[float]:
-    """The numbers that an indented Python script prints, run in the folder of the tests."""
+    """Run an indented Python script in the folder of the tests; return the numbers that it prints."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script), *arguments],
         capture_output=True,

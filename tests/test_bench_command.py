@@ -1,4 +1,4 @@
-"""Tests of `patrac bench` and of the floor: operations counted by hand, rates that are rates, and the table."""
+"""Tests of `patrac bench` and of the floor: operations counted by hand, plausible rates, and the table."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from patrac_native.studies.floor import (
 
 
 def posterior(architecture: pn.Architecture, likelihood: pn.Likelihood, m: int = 1) -> pn.Posterior:
-    """Seven rows, 3-6-5-m."""
+    """Return a posterior of a 3-6-5-m network with seven rows."""
     rng = np.random.default_rng(0)
     sizes = (3, 6, 5, m)
     weights = [rng.standard_normal(shape) for shape in zip(sizes[1:], sizes[:-1], strict=True)]
@@ -86,7 +86,7 @@ def test_command_prints_every_architecture(capsys: pytest.CaptureFixture[str], m
 
 
 def test_models_take_the_level(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The argument comes before the environment's."""
+    """The argument takes precedence over the environment variable."""
     monkeypatch.setenv("PATRAC_SIMD", _core.simd_levels()[0])
     for level in _core.simd_levels():
         assert bench.problem(pn.Mix(2), (1, 4, 4, 1), 9, "float32", level).level == level

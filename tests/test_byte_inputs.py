@@ -1,4 +1,4 @@
-"""Inputs that came as bytes: the numbers of the same inputs as floats, in a fraction of their memory."""
+"""Inputs of dtype uint8 give the same numbers as the same inputs in floats, in a fraction of their memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def random_bytes(*shape: int) -> Bytes:
 
 
 def network(sizes: tuple[int, ...]) -> pn.Network:
-    """With weights as small as inputs up to 255 need."""
+    """Return a network with weights small enough for inputs up to 255."""
     net = problems.random_network(problems.rng_of("bytes", sizes), sizes)
     return pn.Network([net.weights[0] / 128, *net.weights[1:]], net.biases, net.activation)
 
@@ -137,7 +137,7 @@ def test_blocks_alone_read_a_wide_layer_that_others_shared(kind: str, device: st
 
 
 def test_data_sets_of_bytes_beside_others(device: str) -> None:
-    """Posteriors of one run may differ in what their inputs are."""
+    """The inputs of the posteriors of one run may have different dtypes."""
     X = random_bytes(150, 4)
     posts = [posterior(X), posterior(X.astype(np.float32)), posterior(X.astype(np.float32) + 0.5)]
     arguments: dict[str, Any] = {"draws": 3, "warmup": None, "device": device, "progress": False, "init": "map"}
@@ -150,8 +150,8 @@ def test_data_sets_of_bytes_beside_others(device: str) -> None:
         assert draws.stats["acceptance_rate"].any()
 
 
-@pytest.mark.parametrize(("kind", "most"), [("bytes", 2.0), ("floats of bytes", 2.0), ("floats", 8.0)])
-def test_a_wide_layer_is_kept_by_rows_and_by_features_alone(kind: str, most: float, device: str) -> None:
+@pytest.mark.parametrize(("kind", "max_copies"), [("bytes", 2.0), ("floats of bytes", 2.0), ("floats", 8.0)])
+def test_a_wide_layer_is_kept_by_rows_and_by_features_alone(kind: str, max_copies: float, device: str) -> None:
     """Twice, in sizes of the inputs as bytes; padding, targets, weights and plan are the rest."""
     X: npt.NDArray[Any] = random_bytes(3000, 640)
     given = {"bytes": X, "floats of bytes": X.astype(np.float32), "floats": X.astype(np.float32) + np.float32(0.5)}[
@@ -160,11 +160,15 @@ def test_a_wide_layer_is_kept_by_rows_and_by_features_alone(kind: str, most: flo
     post = posterior(given, "categorical")
     parameters = 8 * (post.dim + 64)  # an index and a value for each
     rows = 4 * 2 * 1.1 * len(X)
-    assert 0 < post.compiled.on_device(device).bytes - most * X.nbytes <= 0.1 * most * X.nbytes + parameters * 4 + rows
+    assert (
+        0
+        < post.compiled.on_device(device).bytes - max_copies * X.nbytes
+        <= 0.1 * max_copies * X.nbytes + parameters * 4 + rows
+    )
 
 
 def test_few_rows_are_kept_as_tiles_alone(device: str) -> None:
-    """No run shares their evaluations, so none reads them by rows or by features."""
+    """No run shares the evaluations of few rows, so the inputs are stored neither by rows nor by features."""
     X = random_bytes(20, 640)
     post = posterior(X, "categorical")
     model = post.compiled.on_device(device)

@@ -156,8 +156,8 @@ def test_predict_gives_what_the_draws_give(fitted: dict[str, Path], tmp_path: Pa
         u = (read[column].to_numpy() - prep.target_mean) / scale
         at = norm.cdf((u - f) / np.sqrt(variance)).mean(axis=0)
         # The density is at most 0.4 / noise sd, so a rounded quantile moves the probability by no more than this.
-        most = SIX_DIGITS * np.abs(read[column]).max() * 0.4 / (np.sqrt(variance) * scale)
-        np.testing.assert_allclose(at, probability, atol=most)
+        tolerance = SIX_DIGITS * np.abs(read[column]).max() * 0.4 / (np.sqrt(variance) * scale)
+        np.testing.assert_allclose(at, probability, atol=tolerance)
 
 
 def test_predict_gives_class_probabilities_and_entropies(fitted: dict[str, Path], tmp_path: Path) -> None:

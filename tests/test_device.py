@@ -1,4 +1,4 @@
-"""What a device computes in one step: the CPU's noise bit for bit, and l and g within rounding of the oracle."""
+"""One step on a device: the noise equals the CPU's bit by bit, and l and g agree with the oracle to rounding."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def test_normals_are_the_cpus_to_the_last_bit(
 
 
 def check(problem: Problem, device: str) -> dict[str, Any]:
-    """Compare l and g at problem.theta with the oracle; returns how the chains are laid out."""
+    """Compare l and g at problem.theta with the oracle; return the layout of the chains."""
     post = problem.post
     model = post.compiled.on_device(device)
-    # Twice, as two chains: what one leaves behind must not reach the other.
+    # Two chains evaluate the same point, and the first must not affect the second.
     theta = np.stack([problem.theta, problem.theta]).astype(post.dtype)
     value, gradient = model.log_likelihood_and_grad(theta)
     assert value[0] == value[1] and np.array_equal(gradient[0], gradient[1])
@@ -115,7 +115,7 @@ def test_wide_layers(likelihood: str, dtype: str, device: str) -> None:
 @pytest.mark.parametrize("threads", [1, 2, 8, 32])
 @pytest.mark.parametrize("rows", [5, 90])
 def test_blocks_of_every_size(rows: int, threads: int) -> None:
-    """More threads than sums: they share the rows of one; fewer: each takes several."""
+    """If there are more threads than sums they share the rows of a sum; otherwise each computes several sums."""
     problem = problems.problem(problems.rng_of("blocks", rows), (3, 17, 5, 2), rows, dtype="float32")
     check(problem, f"emulated:{threads}")
 
@@ -138,7 +138,7 @@ def test_the_workspace_is_in_shared_memory_where_it_fits(
 
 
 def test_the_test_of_gradients_can_fail(device: str) -> None:
-    """A device that rounded each weight to half precision would be seen."""
+    """The test detects a device that rounds each weight to half precision."""
     problem = problems.problem(problems.rng_of("broken"), (4, 12, 8, 1), 30, dtype="float32")
     rounded = problem.theta.astype(np.float16).astype(np.float32)[None]
     gradient = problem.post.compiled.on_device(device).log_likelihood_and_grad(rounded)[1][0]

@@ -1,4 +1,4 @@
-"""Draws that stay on a device: those of any other run, handed to other libraries where they are, and their lifetime."""
+"""Draws in a device's memory: they equal those of any other run, other libraries share them, and their lifetime."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ DTYPES = ("float32", "float64")
 
 
 def kept_run(device: str, post: pn.Posterior | None = None, **more: Any) -> pn.Draws:
-    """Three chains of twelve draws that stay on the device."""
+    """Run three chains of twelve draws that stay on the device."""
     return run(posterior() if post is None else post, KERNELS["pcnl"], device, keep_on_device=True, **more)
 
 
 @pytest.fixture(params=["emulated:1", "emulated:4"])
 def emulated(request: pytest.FixtureRequest) -> str:
-    """Devices whose memory is the host's."""
+    """Return each device whose memory is the host's."""
     name: str = request.param
     return name
 
@@ -41,7 +41,7 @@ def emulated(request: pytest.FixtureRequest) -> str:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_draws_are_those_of_any_run(kernel: str, dtype: str, device: str) -> None:
-    """Bit by bit, in theta and all that is told of it, over several launches."""
+    """Theta and all statistics are equal bit by bit, over several launches."""
     post = posterior(dtype=dtype)
     arguments: dict[str, Any] = {"draws": 400, "warmup": WARMUPS["fixed"]}
     found = run(post, KERNELS[kernel], device, keep_on_device=True, **arguments)
@@ -104,13 +104,13 @@ def test_torch_takes_the_memory_over(dtype: str, device: str) -> None:
     assert tensor.dtype == getattr(torch, dtype)
     assert tensor.device == torch.device(draws.device_theta.device)
     np.testing.assert_array_equal(tensor.cpu().numpy(), draws.theta)
-    # One memory: what is written there is seen by the next to take it.
+    # The memory is shared: a write through one array is visible in the next.
     tensor[1, 2, 3] = 7.0
     assert torch.from_dlpack(draws.device_theta)[1, 2, 3] == 7.0
 
 
 def test_both_forms_of_the_capsule_are_handed_out(emulated: str) -> None:
-    """Takers that know no version get the old one; what nobody takes is freed with the capsule."""
+    """Consumers without a version get the old form; an array that nobody imports is freed with its capsule."""
     array = kept_run(emulated).device_theta
     for version, name in ((None, "dltensor"), ((0, 8), "dltensor"), ((1, 0), "dltensor_versioned")):
         assert f'"{name}"' in repr(array.__dlpack__(max_version=version))
@@ -126,7 +126,7 @@ def test_both_forms_of_the_capsule_are_handed_out(emulated: str) -> None:
 
 
 def resident() -> int:
-    """Bytes of this process in memory."""
+    """Return the resident memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 

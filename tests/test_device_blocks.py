@@ -21,7 +21,7 @@ from test_device_rows import WIDE_ERROR, check_against_reference, many_rows, two
 
 @pytest.fixture(params=["emulated:64", "emulated:128"])
 def block(request: pytest.FixtureRequest) -> str:
-    """Two warps and four."""
+    """Return devices with blocks of two and of four warps."""
     name: str = request.param
     return name
 
@@ -48,7 +48,7 @@ def test_log_likelihood_and_gradient(architecture: str, likelihood: str, dtype: 
 @pytest.mark.parametrize("rows", [1, 5, 31, 300])
 @pytest.mark.parametrize("sizes", [(1, 1), (2, 3, 1), (18, 50, 37, 3)], ids=str)
 def test_few_sums_and_many(sizes: tuple[int, ...], rows: int, block: str) -> None:
-    """Blocks most of whose threads have nothing to do, and ones where each has several tiles of sums."""
+    """In some blocks most threads have no work; in others each thread has several tiles of sums."""
     check(problems.problem(problems.rng_of("few", sizes, rows), sizes, rows, dtype="float32"), block)
 
 

@@ -1,4 +1,4 @@
-"""Chains on a device: the CPU's, state by state, in warm-up and sampling; how runs end; what they keep."""
+"""Chains on a device equal the CPU's state by state, in warm-up and sampling; how runs end; what they keep."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_chains_are_the_cpus_step_by_step(kernel: str, warmup: str, device: str)
 @pytest.mark.parametrize("architecture", ["full", "out", "sep", "custom"])
 @pytest.mark.parametrize("likelihood", ["gaussian_by_output", "categorical_scale", "bernoulli"])
 def test_float32_chains_follow_the_cpus(likelihood: str, architecture: str, device: str) -> None:
-    """Four steps, of which all are the same moves unless a decision hangs on the last bits."""
+    """In four steps all decisions are equal, unless one depends on the last bits."""
     post = posterior(likelihood, "float32", architecture)
     kernel = pn.MGrad(0.01, persistence=0.9)
     if architecture == "out" and likelihood.startswith("gaussian"):
@@ -110,7 +110,7 @@ def test_a_workspace_outside_shared_memory_gives_the_cpus_chains(device: str) ->
     assert_same_chains(run(post, kernel, device, **few), run(post, kernel, "cpu", **few), ERROR_64)
 
 
-# What must not matter
+# Settings that must not change the draws
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -141,7 +141,7 @@ def test_chains_do_not_know_of_each_other(device: str) -> None:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_draws_do_not_depend_on_the_number_of_threads(kernel: str) -> None:
-    """But for the order of sums: four threads share those over rows."""
+    """Only the order of summation differs: four threads share the sums over rows."""
     one, two, four = (run(posterior(), KERNELS[kernel], f"emulated:{threads}") for threads in (1, 2, 4))
     assert_same_chains(two, one, ERROR_64)
     assert_same_chains(four, one, ERROR_64)
@@ -191,7 +191,7 @@ def test_a_start_that_is_not_finite_is_refused_naming_the_chain(device: str) -> 
 
 @pytest.mark.parametrize("calls", [1, 3])
 def test_ctrl_c_returns_what_there_is(calls: int, device: str, interrupt: Interrupt) -> None:
-    """The interrupt is noticed between two launches; what they kept are the first draws of a whole run."""
+    """The interrupt is handled between two launches; the draws kept are the first draws of a complete run."""
     seen = interrupt(calls)
     post, kernel, asked = posterior(dtype="float32"), KERNELS["pcnl"], 100_000
     with pytest.warns(UserWarning, match=rf"interrupted: \d+ of {asked} draws of each chain are returned\."):
@@ -223,7 +223,7 @@ def test_progress_counts_the_steps_of_all_chains(device: str, monkeypatch: pytes
 
 
 def test_kernel_auto_takes_one_that_the_device_runs(device: str) -> None:
-    """Even where the CPU would draw independently of any chain."""
+    """The device's kernel is chosen even if the CPU would make independent draws."""
     post = posterior(architecture="out")
     assert pn.sample(post, draws=1, progress=False).settings["kernel"]["name"] == "exact"
     draws = pn.sample(post, chains=2, draws=3, warmup=200, seed=1, device=device, progress=False)

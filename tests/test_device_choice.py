@@ -17,7 +17,7 @@ DEVICE = "emulated:2"
 
 
 class OnDevice:
-    """What another library hands out of the memory of an emulated device."""
+    """An array of another library in the memory of an emulated device."""
 
     emulated_device = DEVICE
 
@@ -32,7 +32,7 @@ class OnDevice:
 
 @pytest.fixture
 def a_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An emulated device in the place of the GPU."""
+    """Replace the GPU by an emulated device."""
     monkeypatch.setattr(device_choice, "AUTO_DEVICE", DEVICE)
 
 
@@ -101,7 +101,7 @@ def test_what_only_the_cpu_runs_says_so() -> None:
 
 @pytest.mark.usefixtures("a_device")
 def test_several_posteriors_go_together() -> None:
-    """On the CPU if one of them must go there, or if they are not alike."""
+    """Several posteriors run on the CPU if one of them must, or if they are not alike."""
     arguments: dict[str, Any] = {"draws": 5, "warmup": None, "seed": 3, "progress": False}
     here, there = posterior(there=False), posterior(there=True)
     assert [where(one) for one in pn.sample_many([there, there], KERNEL, **arguments)] == [

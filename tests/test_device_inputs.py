@@ -1,4 +1,4 @@
-"""Inputs that are on a device already: read and checked there, and the draws of the same inputs elsewhere."""
+"""Inputs on a device are read and checked there, and give the same draws as the same inputs on the host."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KERNEL = pn.MGrad(1e-5, persistence=0.9)
 
 
 class OnDevice:
-    """What another library hands out of a device's memory, which is an emulated one's."""
+    """An array of another library in the memory of an emulated device."""
 
     emulated_device = "emulated:4"
 
@@ -50,7 +50,7 @@ class OnDevice:
 
 
 class ByPointer:
-    """The same without DLPack, as Numba has it."""
+    """The same array without DLPack, as Numba exports it."""
 
     emulated_device = "emulated:4"
 
@@ -65,7 +65,7 @@ class ByPointer:
 
 
 def put(array: npt.NDArray[Any], where: str) -> Any:
-    """The array on a device, with the strides that it has."""
+    """Return the array on a device, with the same strides."""
     if where.startswith("emulated"):
         return OnDevice(array)
     torch = pytest.importorskip("torch")
@@ -77,7 +77,7 @@ def put(array: npt.NDArray[Any], where: str) -> Any:
 
 
 def posterior(X: Any, architecture: str = "mix", likelihood: str = "categorical", **more: Any) -> pn.Posterior:
-    """30 nodes and 3 outputs over the inputs of X."""
+    """Return a posterior of a network with 30 hidden nodes and 3 outputs."""
     n, d = X.shape
     net = network((d, 9, 8, 3))
     rng = problems.rng_of("device inputs", n, d, architecture, likelihood)
@@ -87,14 +87,14 @@ def posterior(X: Any, architecture: str = "mix", likelihood: str = "categorical"
 
 
 def inputs(n: int, d: int, kind: str) -> npt.NDArray[Any]:
-    """Whole numbers for bytes, any others for floats."""
+    """Return random inputs: whole numbers for uint8, real numbers for floats."""
     X = random_bytes(n, d)
     return X if kind == "uint8" else X.astype(kind) + np.asarray(0.3, kind)
 
 
 @pytest.fixture
 def stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing brings inputs to the host."""
+    """Make every copy of inputs to the host an error."""
 
     def fetched(_: object) -> None:
         raise AssertionError("the inputs came to the host")
@@ -102,7 +102,7 @@ def stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(InputsOnDevice, "fetch", fetched)
 
 
-# Read where they are
+# Inputs that are read on the device
 
 
 @pytest.mark.usefixtures("stays")
@@ -110,7 +110,7 @@ def stays(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("architecture", problems.ARCHITECTURES)
 def test_draws_are_those_of_inputs_on_the_host(architecture: str, kind: str, dtype: str, device: str) -> None:
-    """Bit by bit, and nothing comes to the host: not for the chains, nor for what `sample` and `describe` tell."""
+    """The draws are equal bit by bit, and neither chains nor `sample` and `describe` copy inputs to the host."""
     X = inputs(70, 5, kind)
     here, there = (posterior(x, architecture, dtype=dtype) for x in (X, put(X, device)))
     found, expected = (run(post, KERNEL, device, warmup=pn.Warmup((pn.Phase(30),))) for post in (there, here))
@@ -141,7 +141,7 @@ def test_wide_layers_and_shared_blocks(kind: str, device: str) -> None:
 
 
 def orders(X: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
-    """The same matrix in memory in every way, of which the last two leave gaps."""
+    """Return the same matrix in every memory layout, the last two with gaps."""
     apart = np.zeros((2 * len(X), X.shape[1] + 4), X.dtype)
     apart[::2, 2:-2] = X
     columns = np.zeros((X.shape[1], 3, len(X)), X.dtype)
@@ -187,7 +187,7 @@ def test_auto_goes_where_the_inputs_are(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("first", ["there", "here"])
 def test_auto_takes_several_to_one_place(first: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To the device where all of the inputs are there, else all to the CPU with the reason of the one that must."""
+    """All run on the device if all inputs are there; else on the CPU, with the reason of the first that must."""
     monkeypatch.setattr(device_choice, "AUTO_DEVICE", "emulated:4")
     X = inputs(40, 4, "float32")
     arguments: dict[str, Any] = {"draws": 5, "warmup": None, "seed": 3, "progress": False}
@@ -225,7 +225,7 @@ def test_a_run_on_the_cpu_leaves_nothing_on_the_device() -> None:
     assert post.compiled.has_host and not post.compiled.is_on_device("emulated:4")
 
 
-# Whose memory
+# Lifetime of the memory
 
 
 def test_a_copy_is_kept_unless_asked_not_to() -> None:
@@ -291,7 +291,7 @@ def test_a_pointer_is_read_with_its_strides(kind: str, order: str, copy: bool) -
 
 
 def asked_of(X: Any, monkeypatch: pytest.MonkeyPatch, device: str = "cuda") -> tuple[Any, ...]:
-    """What the core is asked to take, of X on a GPU."""
+    """Return the arguments with which the core would import X from a GPU."""
     asked: list[tuple[Any, ...]] = []
     core = SimpleNamespace(
         from_dlpack=lambda *arguments: asked.append(arguments),
@@ -306,7 +306,7 @@ def asked_of(X: Any, monkeypatch: pytest.MonkeyPatch, device: str = "cuda") -> t
 
 
 def test_streams_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makers of capsules are told a stream; those of pointers tell one, or nothing, or are too old to."""
+    """DLPack exporters receive a stream; the CUDA array interface names one, none, or has no such entry."""
     X = inputs(5, 2, "float32")
     for newest in ((1, 0), None):
         array = OnDevice(X, newest=newest)
@@ -319,7 +319,7 @@ def test_streams_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_not_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch makes capsules on the current device alone, and none of sparse tensors."""
+    """torch exports capsules on the current device only, and none of sparse tensors."""
 
     class Elsewhere(OnDevice):
         def __dlpack__(self, **_: Any) -> Any:
@@ -349,7 +349,7 @@ def test_masks_and_odd_addresses_are_refused() -> None:
             import_device_inputs(array, of.n_inputs, n_layers=2, dtype=of.dtype, copy=True)
 
 
-# By way of the host
+# Inputs that are copied to the host
 
 
 def test_the_host_gets_a_copy_when_it_needs_one() -> None:
@@ -422,7 +422,7 @@ def test_arrays_that_numpy_reads_are_left_to_it() -> None:
 
 
 def test_doubles_of_a_float32_model_are_rounded_first() -> None:
-    """Before anything is computed of them, as on the host."""
+    """They are rounded before any computation, as on the host."""
     X = inputs(70, 5, "float64") + np.linspace(0, 1e-3, 350).reshape(70, 5)
     found, expected = (
         run(posterior(x, architecture, dtype="float32"), KERNEL, "emulated:4").theta
@@ -433,7 +433,7 @@ def test_doubles_of_a_float32_model_are_rounded_first() -> None:
 
 
 def test_rows_that_are_folded_in_several_stretches() -> None:
-    """A companion so wide that the rows between its layers are too many for one."""
+    """The companion is so wide that its rows are processed in several parts."""
     rng = problems.rng_of("stretches")
     net, n = problems.random_network(rng, (2, 1500, 1)), 6000
     X, y = rng.normal(size=(n, 2)), rng.normal(size=n)

@@ -1,4 +1,4 @@
-"""What `sample` says of devices: which there are, why one cannot be used, and what a device does not run."""
+"""Messages of `sample` about devices: which exist, why one cannot be used, and what a device does not support."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def posterior(**more: Any) -> pn.Posterior:
 
 
 def with_status(monkeypatch: pytest.MonkeyPatch, **status: Any) -> None:
-    """Let the compiled core answer so."""
+    """Replace the compiled core's answer about devices."""
     monkeypatch.setattr(_core, "device_status", lambda _: CUDA | status)
 
 
@@ -67,7 +67,7 @@ def test_an_unusable_device_is_refused_with_the_reason() -> None:
 
 @pytest.mark.parametrize("reason", [WITHOUT, "no NVIDIA driver is installed", "no CUDA device is visible"])
 def test_every_reason_reaches_the_caller(reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the machine is, the message for each of them."""
+    """Each reason gives its message on every machine."""
     with_status(monkeypatch, usable=False, reason=reason)
     with pytest.raises(RuntimeError, match=reason):
         pn.sample(posterior(), pn.PCNL(0.1), device="cuda")
@@ -114,7 +114,7 @@ def test_a_sampled_variance_is_of_the_cpu_alone() -> None:
         pn.sample(post, pn.PCNL(0.1), device=DEVICE)
     message = str(caught.value)
     assert message.startswith(f'device="{DEVICE}" runs likelihoods without a sampled variance; got Gaussian(')
-    # The value that it proposes is one that runs.
+    # The device supports the value that the message proposes.
     proposed = float(message.split("as in Gaussian(")[1].split(")")[0])
     fixed = pn.Posterior(net, pn.Mix(2), problems.PRIOR, pn.Gaussian(proposed), X, X[:, 0])
     assert pn.sample(fixed, pn.PCNL(0.1), draws=1, warmup=None, device=DEVICE, progress=False).n_draws == 1

@@ -28,7 +28,7 @@ def many_rows(
     sizes: tuple[int, ...] = (3, 8, 6, 3),
     activation: str = "tanh",
 ) -> problems.Problem:
-    """A problem of several tiles."""
+    """Return a problem of several tiles."""
     return problems.problem(
         problems.rng_of(likelihood, architecture, n, sizes),
         sizes,
@@ -41,7 +41,7 @@ def many_rows(
 
 
 def check_against_reference(problem: problems.Problem, device: str) -> dict[str, Any]:
-    """Compare l and its gradient with the oracle's, and the layout's claim that blocks shared the evaluation."""
+    """Compare l and its gradient with the oracle's; check that blocks shared the evaluation."""
     theta = np.stack([problem.theta, problem.theta / 2])
     model = problem.post.compiled.on_device(device)
     value, gradient = model.log_likelihood_and_grad(theta.astype(problem.post.dtype))
@@ -66,7 +66,7 @@ def test_every_model(architecture: str, likelihood: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("activation", problems.ACTIVATIONS)
 def test_every_activation(activation: str) -> None:
-    """Some keep values before the activation."""
+    """Some activations need the values before the activation."""
     check_against_reference(many_rows("gaussian", "full", "float64", activation=activation), "emulated:4")
 
 
@@ -79,13 +79,13 @@ def test_parameters_beyond_shared_memory(dtype: str) -> None:
 
 
 def test_activations_beyond_shared_memory() -> None:
-    """A layer too wide for even the smallest tile works in the device's memory."""
+    """If a layer is too wide for the smallest tile, its activations are in the device's memory."""
     problem = many_rows("gaussian", "full", "float64", n=120, sizes=(2, 900, 1))
     assert not check_against_reference(problem, "emulated:4")["in_shared_memory"]
 
 
 def test_more_tiles_than_slabs() -> None:
-    """Blocks that pass over several tiles add them up."""
+    """Blocks that process several tiles add up their sums."""
     problem = many_rows("gaussian", "full", "float64", n=80_000, sizes=(2, 3, 1))
     layout = check_against_reference(problem, "emulated:1")
     assert layout["blocks_of_chain"] == MAX_SLABS
@@ -110,12 +110,12 @@ WARMUPS = {
 
 
 def two_starts(post: pn.Posterior) -> npt.NDArray[Any]:
-    """The trained values, and a point beside them."""
+    """Return the trained values and a point near them."""
     return np.stack([post.theta_map, 0.9 * post.theta_map]).astype(post.dtype)
 
 
 def run(post: pn.Posterior, device: str, **changes: Any) -> pn.Draws:
-    """A short run from starting points that differ from chain to chain."""
+    """Run a few steps from a different starting point for each chain."""
     arguments: dict[str, Any] = {
         "chains": 2,
         "draws": 12,
@@ -166,7 +166,7 @@ def test_threads_of_a_block_do_not_matter(threads: int) -> None:
 
 
 def test_runs_repeat() -> None:
-    """The same run twice, bit for bit."""
+    """Two equal runs give the same bits."""
     post = many_rows("gaussian", "full", "float32").post
     first, second = (run(post, "emulated:4", kernel=pn.MGrad(0.01)) for _ in range(2))
     assert np.array_equal(first.theta, second.theta)
@@ -200,7 +200,7 @@ WIDE_ERROR = 5e-6
 
 
 def wide_problem(architecture: str, sizes: tuple[int, ...], n: int, inputs: str) -> problems.Problem:
-    """Inputs of whole bytes and weights as small as they then have to be, or any inputs."""
+    """Return a problem with byte inputs and correspondingly small weights, or with real inputs."""
     rng = problems.rng_of(architecture, sizes, n, inputs)
     net = problems.random_network(rng, sizes)
     chosen = problems.architecture(architecture, rng, net)
@@ -235,7 +235,7 @@ def wide_problem(architecture: str, sizes: tuple[int, ...], n: int, inputs: str)
     ],
 )
 def test_wide_first_layer(architecture: str, sizes: tuple[int, ...], inputs: str) -> None:
-    """Split into bfloat16, products of a wide first layer are as good as float32 ones."""
+    """Products of a wide first layer that are split into bfloat16 are as accurate as in float32."""
     problem = wide_problem(architecture, sizes, 1100, inputs)
     theta = problem.theta[None].astype(np.float32)
     found = []
@@ -251,7 +251,7 @@ def test_wide_first_layer(architecture: str, sizes: tuple[int, ...], inputs: str
 
 
 def test_wide_layers_are_chosen() -> None:
-    """Neither float64 nor few features go through the matrix units."""
+    """Neither float64 nor layers with few features use the matrix units."""
     assert (
         many_rows("gaussian", "full", "float32").post.compiled.on_device("emulated:1").layout(False)["wide_inputs"]
         == "none"

@@ -20,7 +20,7 @@ from rounding import error_bounds
 def sampled(
     architecture: str = "mix", likelihood: str = "gaussian", dtype: str = "float64", **arguments: Any
 ) -> tuple[pn.Draws, Problem]:
-    """A short run on a random problem, with its oracle."""
+    """Run a few steps on a random problem; return draws, problem and oracle."""
     rng = problems.rng_of("draws", architecture, likelihood)
     problem = problems.problem(
         rng, (2, 6, 5, 3), 14, architecture_name=architecture, likelihood=likelihood, dtype=dtype
@@ -31,7 +31,7 @@ def sampled(
 
 @pytest.mark.parametrize("likelihood", [pn.Gaussian(1.0), pn.Gaussian("sampled")], ids=str)
 def test_every_statistic_of_the_core_is_recorded(likelihood: pn.Likelihood, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name of the core that `PER_DRAW` lacks would be left out of the draws without a word."""
+    """A statistic of the core that `PER_DRAW` lacks would be missing in the draws without an error."""
     returned: set[str] = set()
 
     def build_draws(run: Any, choice: Any, result: dict[str, Any], seconds: float) -> Any:
@@ -85,7 +85,7 @@ def forward_bounds(problem: Problem, u: float) -> Any:
 
 @pytest.mark.parametrize("n", [1, 7, 257, 9001])
 def test_predict_of_any_number_of_rows_is_row_by_row_the_same(n: int) -> None:
-    """Tiles, their last piece, and the blocks of 8192 rows leave no trace: lanes are rows, so the bits agree."""
+    """Tiles, their last part and blocks of 8192 rows do not matter: lanes are rows, so the bits agree."""
     draws, _ = sampled(draws=2)
     X = problems.rng_of("rows", n).normal(size=(n, 2))
     f = draws.predict(X)

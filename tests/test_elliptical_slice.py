@@ -20,7 +20,7 @@ def problem(architecture: str = "mix", likelihood: str = "gaussian", dtype: str 
 
 
 def flat(dtype: str) -> pn.Posterior:
-    """A posterior whose likelihood, with a noise variance of 1e30, is the same number everywhere."""
+    """Return a posterior whose likelihood is constant, with a noise variance of 1e30."""
     found = problem("full")
     return pn.Posterior(
         found.post.net, pn.Full(), problems.PRIOR, pn.Gaussian(1e30), found.data.X, found.data.y, dtype=dtype

@@ -19,7 +19,7 @@ EPS = float(np.finfo(np.float64).eps)
 
 
 class Case:
-    """A Gaussian model that is linear in theta, with its closed form by the oracle."""
+    """A Gaussian model that is linear in theta, with its closed form from the oracle."""
 
     def __init__(self, name: str, dtype: str = "float64", n: int = 17) -> None:
         rng = problems.rng_of("exact", name)

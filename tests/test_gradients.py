@@ -74,7 +74,7 @@ def autograd(problem: Problem) -> tuple[float, npt.NDArray[np.float64]]:
 
 
 def check(problem: Problem) -> None:
-    """Engine against autograd at problem.theta, within the tolerance of its dtype."""
+    """Compare the engine with autograd at problem.theta, within the tolerance of its dtype."""
     value, gradient = autograd(problem)
     got_value, got_gradient = problem.post.log_likelihood_and_grad(problem.theta)
     assert problem.post.log_likelihood(problem.theta) == got_value
@@ -201,7 +201,7 @@ def test_gradient_where_the_last_layer_reads_constants_beside_few_varying_nodes(
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("level", LEVELS)
 def test_an_overflow_leaves_nothing_behind(level: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An evaluation that is not finite, in its padding too, changes no bit of the next; every remainder of rows."""
+    """A non-finite evaluation changes no bit of the next one, for every remainder of rows and in the padding too."""
     monkeypatch.setenv("PATRAC_SIMD", level)
     huge = 3e38 if dtype == "float32" else 1.7e308
     for activation in ACTIVATIONS:

@@ -1,4 +1,4 @@
-"""Many rows: what is copied, what it costs in memory, and inputs that the engine reads where they are."""
+"""Many rows: what is copied, how much memory that takes, and inputs that the engine reads without a copy."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_copy_keeps_the_type_of_the_inputs() -> None:
 
 
 def test_inputs_at_odd_addresses_are_copied() -> None:
-    """A packed record puts a column at strides that are no multiple of its size."""
+    """A packed record has columns whose strides are not multiples of the entries' size."""
     X = problems.rng_of("odd").normal(size=(20, 2)).astype(np.float32)
     record = np.zeros(20, dtype=[("flag", "i1"), ("values", "f4", (2,))])
     record["values"] = X
@@ -101,7 +101,7 @@ MEMORY = """
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize(
-    ("architecture", "order", "copy", "most"),
+    ("architecture", "order", "copy", "max_copies"),
     [
         ("pn.Full()", "C", "no", 2.5),
         ("pn.Full()", "F", "no", 1.6),
@@ -109,8 +109,8 @@ MEMORY = """
         ("pn.Mix(5)", "C", "no", 2.5),
     ],
 )
-def test_memory_in_sizes_of_the_inputs(architecture: str, order: str, copy: str, most: float) -> None:
+def test_memory_in_sizes_of_the_inputs(architecture: str, order: str, copy: str, max_copies: float) -> None:
     """The inputs themselves count once; tiles hold them again with a target and a weight a row (1.1), y and the
     weights as float64 are 0.2."""
     (found,) = printed_numbers(MEMORY.replace("ARCHITECTURE", architecture), order, copy)
-    assert found <= most
+    assert found <= max_copies

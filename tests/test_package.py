@@ -40,14 +40,14 @@ def test_dir_lists_the_public_names_alone() -> None:
 
 
 def test_import_loads_nothing_heavy() -> None:
-    """What is heavy is loaded where it is used; so the import stays far below 0.4 s."""
+    """Heavy packages are imported where they are used, so that importing this one takes far less than 0.4 s."""
     loaded = in_a_fresh_process("import sys, patrac_native; print(*sys.modules)").split()
     assert "patrac_native.engine._core" in loaded
     assert [name for name in HEAVY if name in loaded] == []
 
 
 def test_sampling_and_prediction_load_nothing_heavy_either() -> None:
-    """tanh networks need NumPy alone from the posterior to the predictions."""
+    """For tanh networks, sampling and prediction need only NumPy."""
     loaded = in_a_fresh_process(
         "import sys, numpy as np, patrac_native as pn\n"
         "net = pn.Network([[[1.0], [2.0]], [[1.0, 1.0]]], [[0.0, 0.5], [0.0]])\n"
@@ -110,7 +110,7 @@ def test_the_packages_own_doctest_runs() -> None:
 
 
 def test_doctests_exist() -> None:
-    """A finder that finds nothing would pass everything above."""
+    """Without this test, a search that finds no doctests would pass."""
     finder = doctest.DocTestFinder()
     examples = sum(len(test.examples) for name in MODULES for test in finder.find(importlib.import_module(name)))
     assert examples > 10

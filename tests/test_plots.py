@@ -1,4 +1,4 @@
-"""Tests of the pictures: each returns the `ax` it was given, draws what it says, and refuses what it cannot draw."""
+"""Tests of the plots: each returns the given `ax`, draws what it documents, and rejects invalid data."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ matplotlib.use("Agg")
 
 @pytest.fixture
 def ax() -> Axes:
-    """Axes of a figure that pyplot does not know."""
+    """Return the axes of a figure that was made without pyplot."""
     figure = Figure(figsize=canvas.COLUMN, layout="constrained")
     FigureCanvasAgg(figure)
     return figure.subplots()
@@ -33,7 +33,7 @@ def ax() -> Axes:
 
 @pytest.fixture(autouse=True)
 def no_open_figures() -> Iterator[None]:
-    """Given an `ax`, no function may leave anything in pyplot; those that make figures close them in the test."""
+    """With a given `ax`, no function may leave a figure in pyplot; tests close the figures that they create."""
     import matplotlib.pyplot as plt
 
     settings = dict(matplotlib.rcParams)
@@ -66,7 +66,7 @@ def legend_texts(ax: Axes) -> list[str]:
 
 
 def all_plots(ax: Axes | None) -> Iterator[Axes]:
-    """Every function once, on `ax`."""
+    """Call every plotting function once, on `ax`."""
     x, f = function_case()
     p, y = class_case()
     rng = np.random.default_rng(3)

@@ -394,7 +394,7 @@ def test_pieces_of_a_posterior_refuse_what_is_out_of_range(make: Callable[[], ob
 
 
 def test_the_posterior_keeps_its_own_copy_of_what_it_was_given() -> None:
-    """Changing the caller's arrays afterwards must not change the posterior."""
+    """If the caller changes its arrays afterwards, the posterior does not change."""
     rng = problems.rng_of("copy")
     X, y = rng.normal(size=(6, 2)), rng.normal(size=6)
     post = simple(X=X, y=y, dtype="float64")

@@ -1,4 +1,4 @@
-"""The device functions under sanitizers: no race and no fault of memory, and what a sanitizer says of mistakes."""
+"""The device functions under sanitizers: no race and no memory error, and sanitizers that detect mistakes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def source_files(folder: Path) -> list[Path]:
 
 
 def copy_without_mistakes(places: Path, command: list[str]) -> Path:
-    """A folder with the sources and their objects, compiled once for all tests and workers that want this command."""
+    """Return a folder with the sources and their objects, compiled once for all tests and workers."""
     digest = hashlib.sha256(" ".join(command).encode()).hexdigest()[:16]
     folder = places / f"races-{digest}"
     with open(places / f"races-{digest}.lock", "w") as lock:
@@ -81,7 +81,7 @@ def copy_without_mistakes(places: Path, command: list[str]) -> Path:
 def run_sanitized(
     folder: Path, *flags: str, sanitizers: str, mistake: Mistake | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Compile tests/races/races.cpp with a copy of the sources, perhaps with a mistake, and run it."""
+    """Compile tests/races/races.cpp with a copy of the sources, which may contain a mistake, and run it."""
     compiler = shutil.which(os.environ.get("CXX", "g++"))
     if compiler is None:
         pytest.skip("no C++ compiler")

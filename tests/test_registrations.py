@@ -1,4 +1,4 @@
-"""What is missing somewhere in the core does not compile: a name, an enumerator, a case, a member of a concept."""
+"""The core does not compile without one of its names, enumerators, cases or members of a concept."""
 
 from __future__ import annotations
 

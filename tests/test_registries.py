@@ -1,4 +1,4 @@
-"""Registries: what is registered in one place alone fails loudly, and what is registered is exercised by tests."""
+"""Registries: a name that is registered in only one place is an error, and tests exercise every registered class."""
 
 from __future__ import annotations
 
@@ -132,13 +132,13 @@ def concrete(base: type) -> set[type]:
     ids=["architectures", "likelihoods", "kernels"],
 )
 def test_every_class_is_registered(base: type, registry: dict[str, type]) -> None:
-    """Files of one that is not could not be read."""
+    """Files with a class that is not registered could not be read."""
     assert concrete(base) == set(registry.values())
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_every_kernel_runs_with_its_defaults(name: str) -> None:
-    """On a posterior that all of them serve, on the CPU and where it says so on a device; and survives its dict."""
+    """Every kernel runs on the CPU and on devices that it supports, and is rebuilt from its dict."""
     kernel = KERNELS[name]()
     assert kernel_from_dict(kernel.to_dict()) == kernel
     rng = problems.rng_of("registry", name)
@@ -156,7 +156,7 @@ def test_every_kernel_runs_with_its_defaults(name: str) -> None:
 @pytest.mark.parametrize("place", ["cpu", "emulated:4"])
 @pytest.mark.parametrize("name", problems.LIKELIHOODS)
 def test_every_likelihood_runs_from_data_to_predictions(name: str, place: str) -> None:
-    """Sampled, predicted with noise, judged; l of the draws is that of the class's own density."""
+    """Every likelihood is sampled, predicted with noise and summarised; l of the draws is that of its density."""
     problem = problems.problem(problems.rng_of("registry", name), (2, 6, 5, 3), 20, likelihood=name)
     post, likelihood = problem.post, problem.data.likelihood
     draws = pn.sample(post, pn.MGrad(), chains=2, draws=10, warmup=200, seed=1, device=place, threads=1)
@@ -197,7 +197,7 @@ def test_every_real_likelihood_has_noise_that_is_its_density(likelihood: RealLik
 
 
 def test_the_noise_of_every_real_likelihood_is_tested() -> None:
-    """The list above holds each class."""
+    """The list above contains every class."""
     mark = test_every_real_likelihood_has_noise_that_is_its_density.pytestmark[0]  # type: ignore[attr-defined]
     tested = {type(one).name for one in mark.args[1]}
     assert tested == {name for name, one in LIKELIHOODS.items() if issubclass(one, RealLikelihood)}

@@ -1,4 +1,4 @@
-"""Tests of the report: self-contained, escaped, complete, and its JSON strict."""
+"""Tests of the report: it is self-contained, escaped and complete, and its JSON is strict."""
 
 import base64
 import json
@@ -46,7 +46,7 @@ class Page(HTMLParser):
 
 
 def assert_self_contained(html: str) -> Page:
-    """No scripts, and every reference either stays in the page or holds its data."""
+    """Assert that there are no scripts, and that every reference is to the page itself or contains its data."""
     page = Page(html)
     assert page.open == []
     for tag, attributes in page.tags:

@@ -1,4 +1,4 @@
-"""How runs end and what they say on the way: values that are not finite, Ctrl-C, broken callbacks, the progress bar."""
+"""How runs end and what they report: non-finite values, Ctrl-C, callbacks that raise, the progress bar."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ INTERRUPTED = """
 
 
 def run_script(text: str, tail: str, **values: str) -> str:
-    """Run in a process of its own, where a signal can do no harm; returns what it printed."""
+    """Run a script in a process of its own, where a signal does no harm; return what it printed."""
     script = textwrap.dedent(text).format(**values) + textwrap.dedent(tail)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
@@ -127,7 +127,7 @@ def run_script(text: str, tail: str, **values: str) -> str:
 
 
 def test_ctrl_c_returns_the_draws_so_far() -> None:
-    """The kept draws are those of a shorter run; every array has their number; the run says so."""
+    """The draws are those of a shorter run, every array has their number, and a warning is raised."""
     printed = run_script(
         INTERRUPTED,
         """
@@ -168,7 +168,7 @@ def test_ctrl_c_in_warmup_returns_no_draws_and_says_why_nothing_can_be_predicted
 
 
 class Boom(Exception):
-    """What the broken callback raises."""
+    """The exception of the callback that raises."""
 
 
 def test_an_exception_of_the_progress_callback_ends_the_run_and_is_the_callers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A sampled noise variance: the Gibbs step replayed from its noise, its distributions, and what is reported of it."""
+"""A sampled noise variance: the Gibbs step replayed from its noise, its distributions, and its records."""
 
 from __future__ import annotations
 

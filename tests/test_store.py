@@ -61,7 +61,7 @@ def test_draws_come_back_with_equal_arrays_and_predictions(architecture: str, li
 
 
 def test_the_path_is_taken_as_it_is(saved: tuple[Path, pn.Draws]) -> None:
-    """No ending is added and nothing else is left in the directory."""
+    """No file name extension is added, and no other file is left in the folder."""
     path, _ = saved
     assert [entry.name for entry in path.parent.iterdir()] == ["run.draws"]
 
@@ -182,7 +182,7 @@ def test_a_file_that_lacks_an_array_is_refused(saved: tuple[Path, pn.Draws]) -> 
 
 
 def rewritten(path: Path, **changes: Any) -> None:
-    """Write the file again with header entries replaced; None removes one."""
+    """Write the file again with replaced header entries; None removes an entry."""
     with np.load(path) as content:
         arrays = {name: content[name] for name in content.files}
     header = json.loads(str(arrays.pop("header"))) | changes

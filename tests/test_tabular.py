@@ -1,4 +1,4 @@
-"""Tests of reading tables and preprocessing them: what is found, what is refused and in which words."""
+"""Tests of reading and preprocessing tables: what is found, what is rejected, and the error messages."""
 
 import json
 from pathlib import Path

@@ -59,7 +59,7 @@ def test_draws_are_the_same_when_threads_share_the_rows(kernel: Any, chains: int
     for run in runs[1:]:
         np.testing.assert_array_equal(run.theta, runs[0].theta)
         np.testing.assert_array_equal(run.stats["log_likelihood"], runs[0].stats["log_likelihood"])
-    # The chain moved, or the test would show nothing.
+    # The test is meaningful only if the chain moved.
     assert not np.array_equal(runs[0].theta[0, 0], runs[0].theta[0, -1])
 
 
@@ -82,7 +82,7 @@ def test_shared_rows_work_in_a_forked_process() -> None:
 
 
 def test_any_number_of_threads_may_be_asked_for() -> None:
-    """What is started depends on the work: prediction of one point takes one thread."""
+    """The number of started threads depends on the work: the prediction of one point takes one thread."""
     post = posterior("float32")
     inputs = post.X[:100]
     wanted = post.network.predict(post.theta_map, inputs, threads=1)

@@ -21,21 +21,21 @@ EPS32, EPS64 = float(np.finfo(np.float32).eps), float(np.finfo(np.float64).eps)
 
 
 def sine(n: int = 100, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """The paper's problem: x uniform on [-5, 5], y = sin(x) + standard normal noise."""
+    """Return the paper's problem: x uniform on [-5, 5], y = sin(x) + standard normal noise."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-5, 5, (n, 1))
     return X, np.sin(X[:, 0]) + rng.normal(size=n)
 
 
 def loss_of(net: Network, likelihood: Likelihood, X: np.ndarray, y: np.ndarray, l2: float) -> float:
-    """Penalised loss in float64."""
+    """Return the penalised loss in float64."""
     targets = likelihood.check_targets(y, len(X), net.layer_sizes[-1])
     squares = sum(float((p**2).sum()) for p in (*net.weights, *net.biases))
     return -float(likelihood.log_likelihood(net.predict(X), targets)) + l2 / 2 * squares
 
 
 def short(X: np.ndarray, y: np.ndarray, *, hidden: int = 8, **arguments: Any) -> Network:
-    """Train a small network for a few epochs, its poor fit not being the point."""
+    """Train a small network for a few epochs; its fit does not matter."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="train: the fit is poor")
         return train([X.shape[1], hidden, 1], X, y, **{"max_epochs": 20, "progress": False, **arguments})
@@ -102,7 +102,7 @@ def test_mini_batch_gradients_add_up_to_the_full_gradient(activation: str) -> No
     recorded: list[torch.Tensor] = []
 
     class Recorder(torch.optim.Optimizer):
-        """Keep each batch's gradient and stay in place."""
+        """An optimiser that records each batch's gradient and does not change the parameters."""
 
         def __init__(self, parameters: Any, lr: float) -> None:
             super().__init__(parameters, {"lr": lr})
@@ -216,7 +216,7 @@ def test_loss_that_is_never_finite_raises() -> None:
 
 
 class InterruptedSGD(torch.optim.SGD):
-    """Ctrl-C in the middle of the fifth step."""
+    """An optimiser that raises KeyboardInterrupt in the fifth step."""
 
     calls = 0
 

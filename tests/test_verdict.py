@@ -1,4 +1,4 @@
-"""The verdict: runs that are good or spoiled in a known way, every check at its threshold, and the fit it compares."""
+"""The verdict: good runs, runs with a known problem, every check at its threshold, and the comparison of fits."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ PRIOR = pn.TraceClassPrior(1.5, 1.0, 0.5)
 
 
 def sine() -> tuple[Any, Any]:
-    """40 rows of 3 sin(x) with noise of variance 1."""
+    """Return 40 rows of 3 sin(x) with noise of variance 1."""
     rng = problems.rng_of("verdict, sine")
     X = rng.uniform(-3, 3, (40, 1))
     return X, 3 * np.sin(X[:, 0]) + rng.normal(size=40)
 
 
 def network(factor: float = 1.0) -> pn.Network:
-    """A network of six hidden nodes with ridge regression's output weights, these times `factor`."""
+    """Return a network of six hidden nodes, with output weights from ridge regression times `factor`."""
     X, y = sine()
     features = np.column_stack([np.tanh(X @ SLOPES.T + OFFSETS), np.ones(len(X))])
     output = factor * np.linalg.solve(features.T @ features + 0.5 * np.eye(7), features.T @ y)
@@ -44,14 +44,14 @@ def posterior(architecture: pn.Architecture, net: pn.Network | None = None) -> p
 
 
 def run(post: pn.Posterior, kernel: pn.Kernel | None = None, **arguments: Any) -> Verdict:
-    """The verdict on 100,000 steps of each of four chains, of which 500 are kept."""
+    """Return the verdict on four chains of 100,000 steps, with 500 draws each."""
     settings: dict[str, Any] = {"chains": 4, "draws": 500, "thin": 200, "warmup": 4000, "seed": 1, "threads": 1}
     draws = pn.sample(post, kernel or pn.PCNL(), **(settings | arguments))
     return draws.summary(GRID).verdict()
 
 
 def the(verdict: Verdict, words: str) -> Finding:
-    """The one finding whose fact holds these words."""
+    """Return the only finding whose fact contains these words."""
     (found,) = [finding for finding in verdict.findings if words in finding.what]
     return found
 
@@ -67,7 +67,7 @@ def test_a_good_run_is_good_without_findings(architecture: pn.Architecture) -> N
 
 
 def test_a_fixed_network_far_beyond_a_constant_is_not_to_be_used() -> None:
-    """Output weights scaled up: what Sep adds cannot make up for it."""
+    """The output weights are scaled up, which Sep's separate network cannot compensate."""
     verdict = run(posterior(pn.Sep(1), network(20.0)))
     finding = the(verdict, "neither the trained network nor the draws fit the training data better than a constant")
     assert verdict.grade == finding.grade == "do not use"
@@ -159,7 +159,7 @@ def test_a_step_size_far_too_small() -> None:
 
 
 def test_steps_that_are_too_small_only_because_the_warmup_was_short() -> None:
-    """Nobody chose the step size, so the remedy is a longer warm-up."""
+    """The warm-up chose the step size, so the remedy is a longer warm-up."""
     with pytest.warns(UserWarning, match="step size stays at its first value"):
         verdict = run(posterior(pn.Mix(3)), warmup=10, thin=1)
     finding = the(verdict, "the step size is far too small")
@@ -167,7 +167,7 @@ def test_steps_that_are_too_small_only_because_the_warmup_was_short() -> None:
 
 
 def test_draws_that_fit_worse_than_a_constant_beside_a_good_network() -> None:
-    """All chains start far out and never leave."""
+    """All chains start far from the posterior and stay there."""
     post = posterior(pn.Out(6))
     verdict = run(post, pn.PCNL(1e-6), init=np.tile(20.0 * post.theta_map, (4, 1)), thin=1, draws=100, warmup=None)
     finding = the(verdict, "the draws fit the training data no better than a constant, though the trained network does")

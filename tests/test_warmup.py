@@ -30,7 +30,7 @@ def posterior(variance: float = 0.1, n: int = 20) -> pn.Posterior:
 
 
 def adapted(step_size: float, rate: float, band: tuple[float, float], most: float) -> float:
-    """The rule of docs/method.md, section 7."""
+    """Return the step size that the rule of docs/method.md, section 7, gives."""
     if rate <= band[0]:
         return step_size / 2
     if rate >= band[1]:
@@ -41,7 +41,7 @@ def adapted(step_size: float, rate: float, band: tuple[float, float], most: floa
 def replay(
     first: float, rates: npt.NDArray[np.float64], band: tuple[float, float], most: float
 ) -> npt.NDArray[np.float64]:
-    """Step sizes after each window."""
+    """Return the step sizes after each window."""
     sizes = []
     for rate in rates:
         first = adapted(first, float(rate), band, most)
@@ -63,7 +63,7 @@ def run(
 def test_step_size_follows_the_rule_window_by_window(
     kernel: Any, first: float, band: tuple[float, float], most: float
 ) -> None:
-    """Phases of one window each show every look at the acceptance rate."""
+    """With phases of one window each, the recorded step sizes show every adaptation."""
     draws = run(posterior(), kernel, [pn.Phase(WINDOW, band)] * 40, first)
     rates, sizes = draws.stats["warmup_acceptance_rate"], draws.stats["warmup_step_size"]
     assert rates.shape == sizes.shape == (2, 40)
@@ -72,7 +72,7 @@ def test_step_size_follows_the_rule_window_by_window(
     for chain in range(2):
         # Divisions by 2 and by 3 round at most once each: the replay does the same operations.
         np.testing.assert_allclose(sizes[chain], replay(first, rates[chain], band, most), rtol=80 * 2.3e-16)
-    # The run must have seen halving, growth and standing still, or it shows nothing.
+    # The test is meaningful only if the step size was halved, increased and kept.
     ratios = sizes[:, 1:] / sizes[:, :-1]
     for ratio in (0.5, 1.0, 4 / 3):
         assert np.isclose(ratios, ratio, rtol=1e-12).any()
@@ -92,7 +92,7 @@ def test_one_long_phase_looks_every_200_steps() -> None:
 
 
 def test_a_window_does_not_reach_over_the_end_of_a_phase() -> None:
-    """Two phases of 300 steps look at steps 1-200 and 301-500, and forget the rest."""
+    """Two phases of 300 steps adapt to steps 1-200 and 301-500, and ignore the other steps."""
     post, band = posterior(), (0.5, 0.7)
     long = run(post, pn.PCNL(), [pn.Phase(300, band)] * 2, 1e-3)
     cut = run(post, pn.PCNL(), [pn.Phase(200, band), pn.Phase(100), pn.Phase(200, band), pn.Phase(100)], 1e-3)
