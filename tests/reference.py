@@ -26,7 +26,7 @@ def activation(name: str, z: Array) -> Array:
     if name == "gelu":
         return z * 0.5 * (1 + ERF(z / math.sqrt(2)))
     sigmoid = np.exp(-np.logaddexp(0, -z))
-    return {"sigmoid": sigmoid, "silu": z * sigmoid}[name]
+    return {"sigmoid": sigmoid, "silu": z * sigmoid, "softplus": np.logaddexp(0, z)}[name]
 
 
 def activation_slope(name: str, z: Array) -> Array:
@@ -39,7 +39,7 @@ def activation_slope(name: str, z: Array) -> Array:
         return 0.5 * (1 + ERF(z / math.sqrt(2))) + z * np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
     sigmoid = np.exp(-np.logaddexp(0, -z))
     slope = sigmoid * (1 - sigmoid)
-    return {"sigmoid": slope, "silu": sigmoid + z * slope}[name]
+    return {"sigmoid": slope, "silu": sigmoid + z * slope, "softplus": sigmoid}[name]
 
 
 def rank_nodes(net: pn.Network) -> list[list[int]]:

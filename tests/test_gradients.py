@@ -42,6 +42,7 @@ def autograd(problem: Problem) -> tuple[float, npt.NDArray[np.float64]]:
         "gelu": torch.nn.functional.gelu,
         "silu": torch.nn.functional.silu,
         "sigmoid": torch.sigmoid,
+        "softplus": lambda z: torch.nn.functional.softplus(z, threshold=800.0),
     }[problem.partial.activation]
     partial, likelihood = problem.partial, problem.data.likelihood
     weights, biases = partial.with_theta(problem.theta)

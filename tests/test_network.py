@@ -47,6 +47,7 @@ SCALAR = {
     "gelu": lambda z: z * 0.5 * math.erfc(-z / math.sqrt(2)),
     "silu": lambda z: z / (1 + math.exp(-z)),
     "sigmoid": lambda z: 1 / (1 + math.exp(-z)),
+    "softplus": lambda z: max(z, 0.0) + math.log1p(math.exp(-abs(z))),
 }
 
 
@@ -66,7 +67,7 @@ def test_prediction_is_the_sum_of_the_design(activation: str) -> None:
     np.testing.assert_array_equal(net(X), net.predict(X))
 
 
-@pytest.mark.parametrize("activation", ["gelu", "silu", "sigmoid", "tanh"])
+@pytest.mark.parametrize("activation", ["gelu", "silu", "sigmoid", "softplus", "tanh"])
 def test_tails_of_activations_are_accurate(activation: str) -> None:
     z = -30.0
     net = Network([[[1.0]], [[1.0]]], [[0.0], [0.0]], activation)
@@ -190,7 +191,7 @@ NAN_WEIGHT = [[1.0, 2.0], [3.0, float("nan")]]
     [
         ([], [], "tanh", ValueError, "at least one layer"),
         ([[[1.0]]], [], "tanh", ValueError, "1 weight matrices and 0 bias vectors"),
-        ([[[1.0]]], [[0.0]], "elu", ValueError, "activation must be one of tanh, relu, gelu, silu, sigmoid; got 'elu'"),
+        ([[[1.0]]], [[0.0]], "elu", ValueError, "activation must be one of tanh, .*, sigmoid, softplus; got 'elu'"),
         ([[1.0]], [[0.0]], "tanh", ValueError, r"weights\[0\] must be a non-empty array of shape .* got \(1,\)"),
         ([np.ones((0, 2))], [[]], "tanh", ValueError, r"weights\[0\] must be a non-empty"),
         ([[[1.0]]], [[0.0, 0.0]], "tanh", ValueError, r"biases\[0\] must have shape \(1,\).*got \(2,\)"),

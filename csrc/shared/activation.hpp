@@ -9,11 +9,11 @@
 
 namespace patrac {
 
-enum class Activation : std::uint8_t { tanh, relu, gelu, silu, sigmoid };
+enum class Activation : std::uint8_t { tanh, relu, gelu, silu, sigmoid, softplus };
 
 inline constexpr Named<Activation> activations[] = {
     {Activation::tanh, "tanh"}, {Activation::relu, "relu"},       {Activation::gelu, "gelu"},
-    {Activation::silu, "silu"}, {Activation::sigmoid, "sigmoid"},
+    {Activation::silu, "silu"}, {Activation::sigmoid, "sigmoid"}, {Activation::softplus, "softplus"},
 };
 static_assert(in_order(activations) && is_whole<Activation, std::size(activations)>);
 
@@ -103,6 +103,18 @@ struct Gelu {  // z Phi(z), the exact form, Phi(z) = (1 + erf(z / sqrt 2)) / 2
     }
 };
 
+struct Softplus {  // log(1 + e^z)
+    static constexpr bool from_value = false;
+    template <class V>
+    static PATRAC_FN V value(V z) {
+        return softplus(z);
+    }
+    template <class V>
+    static PATRAC_FN V derivative(V z) {
+        return sigmoid(z);
+    }
+};
+
 // Calls f with the activation's type.
 template <class F>
 PATRAC_DISPATCH auto visit(Activation activation, F&& f) {
@@ -112,6 +124,7 @@ PATRAC_DISPATCH auto visit(Activation activation, F&& f) {
         case Activation::gelu: return f(Gelu{});
         case Activation::silu: return f(Silu{});
         case Activation::sigmoid: return f(Sigmoid{});
+        case Activation::softplus: return f(Softplus{});
     }
     __builtin_unreachable();
 }

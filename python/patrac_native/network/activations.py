@@ -85,6 +85,11 @@ def _sigmoid(z: FloatArray) -> FloatArray:
     return value
 
 
+def _softplus(z: FloatArray) -> FloatArray:
+    """Return log(1 + e^z), which torch replaces by z above 20, where the two differ by at most 2.1e-9."""
+    return np.logaddexp(0.0, z)
+
+
 # All activations by their names in the compiled core and in files.
 ACTIVATIONS: dict[str, Activation] = {
     "tanh": Activation(np.tanh, "Tanh", ("tanh",)),
@@ -92,6 +97,7 @@ ACTIVATIONS: dict[str, Activation] = {
     "gelu": Activation(_gelu, "GELU", ("erf", "gauss"), {"approximate": "none"}),
     "silu": Activation(_silu, "SiLU", ("sigmoid",)),
     "sigmoid": Activation(_sigmoid, "Sigmoid", ("sigmoid",)),
+    "softplus": Activation(_softplus, "Softplus", ("softplus", "sigmoid"), {"beta": 1.0, "threshold": 20.0}),
 }
 
 
