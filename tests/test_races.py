@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -87,8 +88,8 @@ def run_sanitized(
         pytest.skip("no C++ compiler")
     command = [compiler, "-std=c++20", "-O1", "-g1", "-ffp-contract=off", "-w", "-pthread", "-Icsrc", *flags]
     command += [f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all"]
-    # Above the tests' own folders, and above those of the workers that run tests side by side.
-    places = next(place for place in folder.parents if place.name.startswith("pytest-") and place.name[7:].isdigit())
+    # Above the tests' own folders and, unless --basetemp is given, above those of workers that run tests side by side.
+    places = next((place for place in folder.parents if re.fullmatch(r"pytest-\d+", place.name)), folder.parent)
     shutil.copytree(copy_without_mistakes(places, command), folder, dirs_exist_ok=True)
     sources = source_files(folder)
     if mistake is not None:
