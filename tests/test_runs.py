@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 import textwrap
@@ -14,6 +15,7 @@ import pytest
 import patrac_native as pn
 import problems
 from patrac_native.sampling import sampler as sampling
+from patrac_native.sampling.settings import RunSettings
 
 
 def small() -> pn.Posterior:
@@ -192,3 +194,29 @@ def test_no_progress_bar_unless_wanted(progress: bool | None, capfd: pytest.Capt
     """None means a bar only where stderr is a terminal, which it is not here."""
     pn.sample(small(), pn.PCNL(0.1), chains=2, draws=1, thin=20_000, warmup=None, seed=1, progress=progress)
     assert capfd.readouterr() == ("", "")
+
+
+# The keywords of a run
+
+
+def test_sample_and_sample_many_take_the_settings_of_a_run() -> None:
+    """`help` shows the one list of keywords; beside the subject only the kernel may be given by position."""
+    of_settings = dict(inspect.signature(RunSettings).parameters)
+    for function, subject in ((pn.sample, "post"), (pn.sample_many, "posts")):
+        first, *rest = inspect.signature(function).parameters.values()
+        assert first.name == subject and [one.name for one in rest] == list(of_settings)
+        assert [one.name for one in rest if one.kind is not one.KEYWORD_ONLY] == ["kernel"]
+        differing = {one.name: one.default for one in rest if one.default != of_settings[one.name].default}
+        assert differing == ({} if subject == "post" else {"chains": 1})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, r"sample\(\) missing a required argument: 'post'"),
+        ({"post": None, "steps": 3}, r"sample\(\) got an unexpected keyword argument 'steps'"),
+    ],
+)
+def test_wrong_keywords_name_the_function(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        pn.sample(**arguments)

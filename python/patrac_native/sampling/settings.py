@@ -6,7 +6,7 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy.typing as npt
@@ -89,7 +89,7 @@ class ManyRunSettings(RunSettings):
         As `RunSettings`; also TypeError if `init` is an array.
     """
 
-    chains: int = 1
+    chains: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.init, str):
