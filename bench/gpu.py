@@ -1,8 +1,8 @@
 """Times of steps on one GPU: thousands of small chains, one small chain, and one chain on 50,000 images, with floors;
 and the numbers of chains and rows from which on the GPU is faster than the CPU.
 
-`python bench/gpu.py --json FILE` checks noise, gradients and first steps against the CPU and then times them, in at
-most eight minutes; `--device emulated:4 --quick` runs the same script on host threads in seconds.
+`python bench/gpu.py --json FILE` checks noise, gradients and first steps against the CPU and then times them. It
+begins no case after 400 seconds; `--device emulated:4 --quick` runs the same script on host threads in seconds.
 """
 
 from __future__ import annotations
