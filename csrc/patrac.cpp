@@ -47,7 +47,7 @@ bool supports_v4() {
 }
 
 // The level of each kind of processor, by measurement (docs/performance.md) and not by width. AMD (Zen 4 and later)
-// runs 64-byte vectors at the clock of narrow ones; on others they may lower it, and nobody has measured there.
+// runs 64-byte vectors at the clock of narrow ones; on others they may lower it, which has not been measured.
 const char* preferred_level() {
     if (supports_v4() && __builtin_cpu_is("amd")) return "v4";
     return supports_v3() ? "v3" : "v2";

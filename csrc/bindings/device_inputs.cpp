@@ -1,4 +1,4 @@
-// Bindings of inputs on a device: taken from a DLPack capsule or from a pointer, looked at, and brought to the host.
+// Bindings of inputs on a device: taken from a DLPack capsule or a pointer, inspected, and copied to the host.
 #include "bindings/device_inputs.hpp"
 
 #include <array>
@@ -25,7 +25,13 @@ std::optional<InputType> type_of(char kind, std::int64_t bytes) {
 }
 
 const char* name_of(InputType type) {
-    return type == InputType::bytes ? "uint8" : type == InputType::floats ? "float32" : "float64";
+    switch (type) {
+        case InputType::bytes: return "uint8";
+        case InputType::floats: return "float32";
+        case InputType::doubles:
+        case InputType::rounded_doubles: return "float64";
+    }
+    __builtin_unreachable();
 }
 
 Taken take(const std::string& device, InputSource source, bool copy, std::uintptr_t stream) {
@@ -61,7 +67,8 @@ Taken from_dlpack(const std::string& device, const py::capsule& capsule, bool co
             throw std::invalid_argument("X comes by a version of DLPack that is not known here; copy it to the host");
         return take_managed<dlpack::ManagedTensorVersioned>(device, capsule, copy, stream);
     }
-    require(PyCapsule_IsValid(capsule.ptr(), dlpack::ManagedTensor::name), "a DLPack capsule that nobody took");
+    require(PyCapsule_IsValid(capsule.ptr(), dlpack::ManagedTensor::name),
+            "a DLPack capsule that has not been consumed");
     return take_managed<dlpack::ManagedTensor>(device, capsule, copy, stream);
 }
 
@@ -128,11 +135,11 @@ void bind_device_inputs(py::module_& m) {
                                })
         .def(
             "bad_entries",
-            [](const DeviceInputs& inputs, double most) {
+            [](const DeviceInputs& inputs, double max_magnitude) {
                 const py::gil_scoped_release release;  // touches no Python object
-                return inputs.inspect(most).bad;
+                return inputs.inspect(max_magnitude).bad;
             },
-            py::arg("most"))
+            py::arg("max_magnitude"))
         .def("fetch", &fetch);
 }
 

@@ -1,4 +1,4 @@
-// The extension module patrac_native._core.
+// The extension module patrac_native.engine._core.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 

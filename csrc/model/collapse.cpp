@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 #include <utility>
 
 namespace patrac {
@@ -11,6 +12,8 @@ CollapsePlan::CollapsePlan(CollapsePlan&&) noexcept = default;
 CollapsePlan::~CollapsePlan() = default;
 
 CollapsePlan CollapsePlan::make(const Plan& plan, const double* prior_variance, const std::vector<double>& variance) {
+    if (std::ssize(variance) != plan.n_outputs)
+        throw std::invalid_argument("collapse: output weights can be integrated out under Gaussian noise alone");
     const PlanLayer& output = plan.layers.back();
     const std::int64_t n_sources = output.n_sources();
     // theta's index of each Bayesian weight by row and source, the bias last; -1 where fixed.

@@ -17,7 +17,7 @@ std::vector<std::int32_t> positions_where(const Flags& flags) {
     return positions;
 }
 
-// Appends theta -> packed, lengthening the last run where both sides are adjacent.
+// Appends theta -> packed, lengthening the last span where both sides are adjacent.
 void append_span(std::vector<Span>& spans, std::int64_t theta, std::int64_t packed) {
     if (!spans.empty()) {
         Span& last = spans.back();

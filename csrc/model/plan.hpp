@@ -39,7 +39,7 @@ struct PlanLayer {
     std::vector<Span> weight_spans;
     std::vector<Span> bias_spans;
 
-    // Together they cover every Bayesian entry: one block, or one for weights and one for biases.
+    // Together they cover every Bayesian entry: one for all, or one for weights and one for biases.
     std::vector<DenseGradient> gradient;
 
     std::int64_t n_rows() const { return static_cast<std::int64_t>(rows.size()); }

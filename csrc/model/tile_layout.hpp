@@ -19,7 +19,7 @@ struct TileLayout {
     std::int64_t row_weights = 0;         // (stride,), zero in padding rows
     std::int64_t size = 0;
 
-    // n_targets: m for Gaussian and Bernoulli, 1 for class labels, 0 when only f is wanted.
+    // n_targets: of a row, see targets_per_row(); 0 when only f is wanted.
     TileLayout(const Plan& plan, std::int64_t n_rows, std::int64_t n_targets, std::int64_t lanes,
                std::int64_t element_bytes, bool inputs_in_place = false)
         : TileLayout(plan, tile_rows(plan, n_rows, lanes, element_bytes), n_targets, inputs_in_place) {}
@@ -42,7 +42,7 @@ struct TileLayout {
 
 private:
     // As many rows as keep the widest pair of neighbouring layers in L1 beside the weights, within bounds: at least 96
-    // rows, which amortise the sums of a gradient block, and at most 256.
+    // rows, which amortise the sums of a dense gradient, and at most 256.
     static std::int64_t tile_rows(const Plan& plan, std::int64_t n_rows, std::int64_t lanes,
                                   std::int64_t element_bytes) {
         constexpr std::int64_t budget = 48 * 1024;

@@ -15,7 +15,7 @@ namespace patrac {
 
 enum class Event : std::uint8_t {
     none,
-    look,       // all chains wait here to be compared: the phase ends if they agree
+    look,       // all chains wait here and are compared: the phase ends if they agree
     phase_end,  // call next_phase()
 };
 
@@ -59,7 +59,7 @@ public:
         return end - progress_.steps;
     }
 
-    // Books one step with the logarithm of its acceptance probability, capped later at 0.
+    // Records one step with the logarithm of its acceptance probability, capped later at 0.
     Event record(bool accepted, double log_acceptance, double log_likelihood) {
         if (progress_.record(phase(), config_->adapt_window, config_->step_size_max, accepted, log_acceptance,
                              log_likelihood)) {
@@ -69,7 +69,7 @@ public:
         return event();
     }
 
-    // What a device books for itself: its progress, and the batches that are new since the phase began.
+    // What a device records itself: its progress, and the batches of the present phase.
     const PhaseProgress& progress() const { return progress_; }
     Event take_over(const PhaseProgress& progress, std::vector<LogLikelihoodBatch> batches) {
         progress_ = progress;

@@ -1,4 +1,4 @@
-// What a chain books of each step within a phase: acceptance, step size and log-likelihood (docs/method.md, section 7).
+// What a chain records of each step of a phase: acceptance, step size and log-likelihood (docs/method.md, section 7).
 #pragma once
 
 #include <cmath>
@@ -64,7 +64,7 @@ struct PhaseProgress {
     std::int64_t log_step_count = 0;
     LogLikelihoodBatch batch = {};  // under way, in phases that may end early
 
-    // Books one step with the logarithm of its acceptance probability, capped here at 0. True if `batch` is full: the
+    // Records one step with the logarithm of its acceptance probability, capped here at 0. True if `batch` is full: the
     // caller stores it and empties it.
     PATRAC_HOST_DEVICE bool record(const Phase& phase, std::int64_t adapt_window, double step_size_max,
                                    bool step_accepted, double log_acceptance, double log_likelihood) {

@@ -7,7 +7,7 @@
 #define PATRAC_HOST_DEVICE
 #endif
 
-// Marks a function that calls another which its caller chooses: on a device one that device code alone calls.
+// Marks a function that calls what its caller passes: on a device, device code alone may call it.
 #if defined(__CUDACC__)
 #define PATRAC_DISPATCH __device__ __forceinline__
 #else

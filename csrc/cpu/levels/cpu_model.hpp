@@ -63,7 +63,7 @@ public:
     void predict(const T* theta, std::int64_t batch, const T* inputs, std::int64_t n_rows, T* f,
                  std::int64_t threads) const override {
         threads = std::clamp<std::int64_t>(threads, 1, std::max<std::int64_t>(1, batch));
-        // Blocks of rows bound the memory of the folded constants.
+        // Some thousand rows at a time bound the memory of the folded constants.
         const std::int64_t block_rows = std::max<std::int64_t>(1, 8192 / data_.layout.stride) * data_.layout.stride;
         for (std::int64_t first = 0; first < n_rows; first += block_rows) {
             const std::int64_t rows = std::min(block_rows, n_rows - first);

@@ -29,8 +29,8 @@ public:
     // f (batch, n, m) at new inputs (n, d).
     virtual void predict(const T* theta, std::int64_t batch, const T* inputs, std::int64_t n_rows, T* f,
                          std::int64_t threads) const = 0;
-    // The same of the log marginal likelihood of the parameters below the output layer, theta (batch, hidden_dim);
-    // prior_variance (K,). Gaussian likelihood.
+    // As evaluate(), for the log marginal likelihood of the parameters below the output layer: theta
+    // (batch, hidden_dim), prior_variance (K,). Gaussian likelihood.
     virtual void evaluate_collapsed(const T* theta, std::int64_t batch, const double* prior_variance,
                                     double* log_likelihood, T* gradient) const = 0;
     // K less the Bayesian parameters of the output layer.

@@ -126,8 +126,8 @@ PATRAC_DEVICE void outer_by(const ThreadBlock& block, int n_left, int n_right, i
     const int left_groups = (n_left + N - 1) / N, right_groups = (n_right + N - 1) / N;
     const int tiles = left_groups * right_groups;
     int lanes = 1;
-    const int most = block.threads < exchange_size ? block.threads : exchange_size;
-    while (lanes < most && 2 * lanes * tiles <= block.threads && 8 * lanes <= rows) lanes *= 2;
+    const int max_lanes = block.threads < exchange_size ? block.threads : exchange_size;
+    while (lanes < max_lanes && 2 * lanes * tiles <= block.threads && 8 * lanes <= rows) lanes *= 2;
     // All threads make the same rounds: those without a tile take part in the sums over lanes.
 #pragma unroll 1
     for (int first = 0; first < tiles * lanes; first += block.threads) {

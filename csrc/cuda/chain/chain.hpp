@@ -67,7 +67,7 @@ private:
                                       workspace + launch_.layout.value,
                                       workspace + launch_.layout.pre,
                                       workspace + launch_.layout.ones};
-        if constexpr (std::is_same_v<Target<T, Zeta>, PlainTarget<T, Zeta>>) {
+        if constexpr (std::is_same_v<Target<T, Zeta>, TileTarget<T, Zeta>>) {
             return {tile};
         } else {
             const std::int64_t kept = launch_.collapse.factor_size + launch_.collapse.alpha_size;
@@ -104,7 +104,7 @@ private:
             marginal_ = marginal;
             target_.accepted();
         }
-        if (block_.thread == 0) moves_.book(chain_, moved, finite, ratio, log_likelihood_ + marginal_);
+        if (block_.thread == 0) moves_.record(chain_, moved, finite, ratio, log_likelihood_ + marginal_);
         block_.sync();
         if (moves_.keeps_draw(chain_)) keep_draw(step);
     }

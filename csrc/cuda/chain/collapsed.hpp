@@ -14,7 +14,7 @@
 namespace patrac::PATRAC_LEVEL {
 
 template <class T, class Zeta>
-struct PlainTarget {
+struct TileTarget {
     TileBlock<T, Zeta> tile;
 
     PATRAC_DEVICE double evaluate(T* gradient) const { return tile.evaluate(0, 1, gradient); }

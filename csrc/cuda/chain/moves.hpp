@@ -149,7 +149,7 @@ struct ChainMoves {
     }
 
     // Called by one thread: records a step that ended at this log density, the prior's excluded.
-    PATRAC_DEVICE void book(DeviceChain& chain, bool moved, bool finite, double ratio, double log_density) const {
+    PATRAC_DEVICE void record(DeviceChain& chain, bool moved, bool finite, double ratio, double log_density) const {
         if (launch.start) {
             chain.starts = finite;
             return;

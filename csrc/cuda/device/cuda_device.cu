@@ -30,8 +30,8 @@ __global__ void set_up(const Work work) {
     work.run(std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x, std::int64_t{gridDim.x} * blockDim.x);
 }
 
-// Makes a device the calling thread's current one, whose memory and launches are the device's, and gives back the one
-// that the caller had chosen.
+// Makes a device the calling thread's current one, to which its allocations and launches go, and restores the caller's
+// choice at the end of the scope.
 class ChosenDevice {
 public:
     explicit ChosenDevice(int index) {

@@ -57,7 +57,7 @@ void launch_chains(const ChainLaunch<T>& work, int chains, int threads, Launcher
             if (work.collapse.n_groups > 0)
                 launcher.launch(ChainStage<T, Zeta, CollapsedTarget, in_shared()>{}, work, grid, threads, bytes);
             else
-                launcher.launch(ChainStage<T, Zeta, PlainTarget, in_shared()>{}, work, grid, threads, bytes);
+                launcher.launch(ChainStage<T, Zeta, TileTarget, in_shared()>{}, work, grid, threads, bytes);
         });
     };
     if (work.workspace)

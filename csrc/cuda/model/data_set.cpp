@@ -125,10 +125,10 @@ DataSet<T> flatten(const ModelSpec& spec, const DataView<T>& data, InputSource i
     // All rows in one tile if they fit, else in the fewest tiles that do.
     const std::int64_t each_row = flat.n_value_rows * (flat.keeps_pre ? 2 : 1) + 1;
     const std::int64_t room = workspace_bytes / static_cast<std::int64_t>(sizeof(T));
-    constexpr std::int64_t fewest = 28, most = 252, max_of_wide = 124;
+    constexpr std::int64_t min_rows = 28, max_rows = 252, max_rows_of_wide = 124;
     std::int64_t fits = (room - flat.chain_elements()) / each_row - 8;
-    if (fits < fewest) fits = std::min(room / each_row - 8, max_of_wide);  // see SlabWorkspace
-    fits = std::clamp(fits, fewest, most);
+    if (fits < min_rows) fits = std::min(room / each_row - 8, max_rows_of_wide);  // see SlabWorkspace
+    fits = std::clamp(fits, min_rows, max_rows);
     std::int64_t tiles = (data.n_rows + fits - 1) / fits;
     if (tiles > max_slabs) tiles = (tiles + max_slabs - 1) / max_slabs * max_slabs;  // as many in each slab
     const TileLayout layout(plan, tile_stride((data.n_rows + tiles - 1) / tiles),

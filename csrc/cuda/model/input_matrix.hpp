@@ -13,7 +13,13 @@ namespace patrac {
 enum class InputType : std::uint8_t { bytes, floats, doubles, rounded_doubles };
 
 constexpr std::int64_t bytes_of(InputType type) {
-    return type == InputType::bytes ? 1 : type == InputType::floats ? 4 : 8;
+    switch (type) {
+        case InputType::bytes: return 1;
+        case InputType::floats: return 4;
+        case InputType::doubles:
+        case InputType::rounded_doubles: return 8;
+    }
+    __builtin_unreachable();
 }
 
 // (rows, columns): entry (r, j) at data[r * row_step + j * column_step].

@@ -17,8 +17,8 @@ namespace patrac::PATRAC_LEVEL {
 
 // Number of workers for so many items.
 inline std::int64_t workers_of(std::int64_t items) {
-    constexpr std::int64_t of_block = 256, most = 1 << 16;
-    return std::clamp((items + of_block - 1) / of_block * of_block, of_block, most);
+    constexpr std::int64_t of_block = 256, max_workers = 1 << 16;
+    return std::clamp((items + of_block - 1) / of_block * of_block, of_block, max_workers);
 }
 
 PATRAC_DEVICE std::int64_t chosen(const int* columns, std::int64_t s) {
@@ -28,9 +28,9 @@ PATRAC_DEVICE std::int64_t chosen(const int* columns, std::int64_t s) {
 struct InspectWork {
     InputMatrix from;
     std::int64_t n_rows;
-    const int* columns;  // (n_columns,) that are looked at, or null for the first n_columns
+    const int* columns;  // (n_columns,) that are inspected, or null for the first n_columns
     int n_columns;
-    double most;           // largest magnitude that is allowed
+    double max_magnitude;  // of an entry that is not bad
     InputFindings* found;  // one for each worker
 
     std::int64_t items() const { return n_rows * n_columns; }
@@ -39,7 +39,7 @@ struct InspectWork {
         for (std::int64_t i = worker; i < n_rows * n_columns; i += workers) {
             const std::int64_t row = i / n_columns, column = chosen(columns, i % n_columns);
             const double x = from.at(row, column);
-            own.bad += !(x >= -most && x <= most);
+            own.bad += !(x >= -max_magnitude && x <= max_magnitude);
             // The conversion is within int's range where it is reached.
             if (!(x >= 0.0 && x <= 255.0) || x != static_cast<double>(static_cast<int>(x))) own.bytes = false;
         }

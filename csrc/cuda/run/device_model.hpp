@@ -53,8 +53,8 @@ public:
 
     // Without an owner where the memory is its own: whoever reads the source keeps these inputs.
     virtual const InputSource& source() const = 0;
-    virtual InputFindings inspect(double most) const = 0;  // `most`: that is allowed, in magnitude
-    virtual void download(void* to) const = 0;             // (n_rows, n_columns) of the source's type
+    virtual InputFindings inspect(double max_magnitude) const = 0;
+    virtual void download(void* to) const = 0;  // (n_rows, n_columns) of the source's type
 };
 
 // One data set, or several of one plan, in a device's memory.

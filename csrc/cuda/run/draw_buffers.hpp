@@ -85,10 +85,10 @@ private:
     DeviceVector<T> theta_of_run(Device& device) const {
         const double bytes = static_cast<double>(chains_) * static_cast<double>(draws_) * static_cast<double>(dim_) *
                              static_cast<double>(sizeof(T));
-        constexpr double most = 0x1p62;  // what a size can say
+        constexpr double max_bytes = 0x1p62;  // that a std::int64_t counts safely
         std::string reason = "more than any device has";
         try {
-            if (bytes < most) return DeviceVector<T>(device, chains_ * draws_ * dim_);
+            if (bytes < max_bytes) return DeviceVector<T>(device, chains_ * draws_ * dim_);
         } catch (const std::exception& error) {
             reason = error.what();
         }

@@ -37,7 +37,7 @@ public:
                                   std::min(together, flat_.n_tiles - t), tiles + t * flat_.tile_size};
             fill_stretch(inputs.from_row(t * flat_.stride), stretch, buffers);
         }
-        device_.wait();  // the buffers are let go of
+        device_.wait();  // the buffers are released next
     }
 
 private:

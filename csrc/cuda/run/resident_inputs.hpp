@@ -11,7 +11,7 @@ namespace patrac::PATRAC_LEVEL {
 
 class ResidentInputs final : public DeviceInputs {
 public:
-    // All work on the source's memory, which the device reads, is done. A copy lets go of it.
+    // All work on the source's memory, which the device reads, is done. A copy releases it.
     ResidentInputs(std::shared_ptr<Device> device, InputSource source, bool copy)
         : device_(std::move(device)), source_(std::move(source)) {
         if (!copy) return;
@@ -23,9 +23,9 @@ public:
     }
 
     const InputSource& source() const override { return source_; }
-    InputFindings inspect(double most) const override {
-        return PATRAC_LEVEL::inspect(
-            *device_, {source_.matrix, source_.n_rows, nullptr, static_cast<int>(source_.n_columns), most, nullptr});
+    InputFindings inspect(double max_magnitude) const override {
+        return PATRAC_LEVEL::inspect(*device_, {source_.matrix, source_.n_rows, nullptr,
+                                                static_cast<int>(source_.n_columns), max_magnitude, nullptr});
     }
     void download(void* to) const override {
         const InputMatrix& matrix = source_.matrix;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -135,6 +136,11 @@ public:
 
     bool sample(const RunConfig& config, const std::vector<std::uint64_t>& seeds, const RunBuffers<T>& buffers,
                 const Monitor& monitor, std::shared_ptr<const DeviceMemory>* theta) override {
+        // Kernels of other families have no shrink, and so no move on a device.
+        if (std::isnan(shrink_of(config.kernel, 1.0, 1.0)))
+            throw std::invalid_argument("kernel: only kernels of the Crank-Nicolson family run on a device");
+        if (config.variance.sampled)
+            throw std::invalid_argument("likelihood: a device does not sample the variance of the noise");
         const std::lock_guard lock(busy_);
         std::vector<FlatCollapse> collapse;
         for (std::size_t d = 0; config.collapse && d < variances_.size(); ++d) {
@@ -182,7 +188,7 @@ private:
                 plan_.wide = wide_.inputs;
             }
         if (!plan_.wide.by_row) put_inputs(d, readable.matrix, columns.data());
-        device_->wait();  // what was sent is let go of
+        device_->wait();  // what was sent is released next
     }
 
     // The first layer's constants of data set d as tiles.

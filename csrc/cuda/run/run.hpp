@@ -180,11 +180,11 @@ private:
     const Schedule& schedule() const { return schedules_.front(); }
 
     static std::int64_t max_batches_of(const RunConfig& config) {
-        std::int64_t most = 0;
+        std::int64_t batches = 0;
         for (const Phase& phase : config.warmup)
             if (phase.first_look > 0)
-                most = std::max(most, phase.steps / (phase.first_look / batches_to_first_look) + 1);
-        return most;
+                batches = std::max(batches, phase.steps / (phase.first_look / batches_to_first_look) + 1);
+        return batches;
     }
 
     std::string name_of(std::size_t c) const {
@@ -224,8 +224,8 @@ private:
     }
     void fetch_chains() { memory_.chains.download(chains_.data()); }
 
-    // What the chains booked; the blocks of log-likelihoods, which the device keeps, only where they are looked at.
-    // Then the events of the warm-up, as run_schedule() and Chain treat them.
+    // Copies what the chains recorded to their schedules, and their batches, which stay on the device, only at an event
+    // that compares them. Then handles the events of the warm-up as run_schedule() and Chain do.
     void take_over(bool at_event) {
         std::vector<LogLikelihoodBatch> batches;
         if (at_event && launch_.max_batches > 0) {

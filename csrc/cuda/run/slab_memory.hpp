@@ -14,8 +14,8 @@ namespace patrac::PATRAC_LEVEL {
 // Shared evaluations cost a few launches a step, so they are for chains that alone, a block each, would leave most
 // multiprocessors idle, and for data of several tiles.
 inline bool shares_evaluations(std::int64_t chains, std::int64_t n_tiles) {
-    constexpr std::int64_t max_chains = 32, fewest_tiles = 4;
-    return chains <= max_chains && n_tiles >= fewest_tiles;
+    constexpr std::int64_t max_chains = 32, min_tiles = 4;
+    return chains <= max_chains && n_tiles >= min_tiles;
 }
 
 template <class T>

@@ -7,7 +7,7 @@
 //   evaluate  l and its gradient over the tiles of one slab, a block for each slab
 //   (gradient) that of a wide first layer
 //   reduce    the slabs' gradients added in order, with the sums of the log ratio, coordinates over the grid
-//   decide    accept or reject, and what the schedule books: one block a chain
+//   decide    accepts or rejects, and records the step for the schedule: one block a chain
 //   advance   the proposal becomes the state; in the same pass over the coordinates, the next proposal
 // How many slabs there are depends on the data alone and every sum has a fixed order, so draws do not depend on how
 // many multiprocessors there are.
@@ -272,7 +272,7 @@ PATRAC_DEVICE void decide(const ThreadBlock& block, const SlabLaunch<T>& launch,
         state.log_likelihood = log_likelihood[0];
         slabs.squares = sum[2];
     }
-    moves.book(state, moved, finite, ratio, state.log_likelihood);
+    moves.record(state, moved, finite, ratio, state.log_likelihood);
     slabs.keep_at = -1;
     if (launch.start) return;
     if (slabs.step == launch.first_step) slabs.kept = 0;
