@@ -5,12 +5,17 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "shared/elementary.hpp"
 #include "shared/lanes.hpp"
 #include "shared/philox.hpp"
 
 namespace patrac::PATRAC_LEVEL {
+
+// Normals that one block of Philox gives.
+template <class T>
+inline constexpr std::int64_t normals_per_block = std::is_same_v<T, float> ? 4 : 2;
 
 template <class V>
 struct NormalPair {

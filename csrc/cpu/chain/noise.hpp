@@ -11,10 +11,6 @@
 
 namespace patrac::PATRAC_LEVEL {
 
-// Normals that one block gives.
-template <class T>
-inline constexpr std::int64_t normals_per_block = std::is_same_v<T, float> ? 4 : 2;
-
 // Blocks that fill the lanes once: float takes two Words of blocks.
 template <class T>
 inline constexpr std::int64_t group_blocks = std::is_same_v<T, float> ? 2 * word_lanes : word_lanes;

@@ -35,10 +35,8 @@ struct Outcome {
     std::int64_t rejections = 0;  // points evaluated and rejected
 };
 
-// The sums below are in float64 over whole vectors: the arrays end in zeros (AlignedArray).
-
 // False if an entry is infinite or NaN. An infinite weight into a saturated activation leaves l and g finite, so
-// their values alone do not reveal it.
+// their values alone do not reveal it. The sum is over whole vectors: the array ends in zeros (AlignedArray).
 template <class T>
 bool all_finite(const AlignedArray<T>& x) {
     Vec<double> sum = {};

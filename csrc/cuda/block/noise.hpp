@@ -6,11 +6,7 @@
 
 namespace patrac::PATRAC_LEVEL {
 
-// Normals that one block of the generator gives: 4 or 2.
-template <class T>
-inline constexpr int normals_of_block = 16 / static_cast<int>(sizeof(T));
-
-// Normals of coordinates normals_of_block * index .. of the stream `key` at `step`.
+// Normals of coordinates normals_per_block * index .. of the stream `key` at `step`.
 PATRAC_DEVICE void block_normals(PhiloxKey key, std::uint64_t index, Purpose purpose, std::uint64_t step,
                                  float (&normal)[4]) {
     const auto words = philox4x32_10(philox_counter<std::uint64_t>(index, purpose, step), key);

@@ -148,7 +148,7 @@ private:
 template <class T>
 PATRAC_DEVICE void write_normals(const ThreadBlock& block, PhiloxKey key, Purpose purpose, std::uint64_t step,
                                  int count, T* out) {
-    constexpr int group = normals_of_block<T>;
+    constexpr int group = normals_per_block<T>;
     for (int b = block.thread; b * group < count; b += block.threads) {
         T w[group];
         block_normals(key, static_cast<std::uint64_t>(b), purpose, step, w);

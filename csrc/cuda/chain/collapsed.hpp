@@ -74,7 +74,7 @@ struct CollapsedTarget {
                                 double& change) const {
         const double* const alpha = kept + collapse.factor_size;
         double* const z = doubles(layout.solved);
-        constexpr int each = normals_of_block<T>;
+        constexpr int each = normals_per_block<T>;
         for (int b = tile.block.thread; b * each < collapse.alpha_size; b += tile.block.threads) {
             T w[each];
             block_normals(key, static_cast<std::uint64_t>(b), Purpose::output_weights, step, w);

@@ -65,7 +65,7 @@ struct ChainMoves {
     T *theta, *gradient, *proposed_gradient, *momentum;  // (row,)
     const T* variance;                                   // (row,)
 
-    static constexpr int group = normals_of_block<T>;
+    static constexpr int group = normals_per_block<T>;
 
     PATRAC_DEVICE ChainMoves(const ChainLaunch<T>& of, int chain, T* packed_, T* theta_, T* gradient_,
                              T* proposed_gradient_, T* momentum_)

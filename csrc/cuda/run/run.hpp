@@ -241,12 +241,16 @@ private:
             }
             event = schedules_[c].take_over(chains_[c].progress, std::move(own));
         }
-        if (event == Event::none) return;
         bool end = true;
-        if (event == Event::look) {
-            const bool stable = all_sets_stable();
-            end = stable || schedule().phase_is_over();
-            if (end) out_.warmup_stable[schedule().phase_index()] = stable;
+        switch (event) {
+            case Event::none: return;
+            case Event::look: {
+                const bool stable = all_sets_stable();
+                end = stable || schedule().phase_is_over();
+                if (end) out_.warmup_stable[schedule().phase_index()] = stable;
+                break;
+            }
+            case Event::phase_end: break;
         }
         for (std::size_t c = 0; c < schedules_.size(); ++c) end ? end_phase(c) : schedules_[c].after_look();
         if (end) send_progress();

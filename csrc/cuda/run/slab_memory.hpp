@@ -34,7 +34,7 @@ public:
         };
         work_.reduce_parts = parts;
         work_.reduce_blocks = blocks(chains_of.dim, reduce_items / parts);
-        work_.advance_blocks = blocks(chains_of.row / normals_of_block<T>, reduce_items);
+        work_.advance_blocks = blocks(chains_of.row / normals_per_block<T>, reduce_items);
 
         const std::int64_t sets = n_chains / chains_of.chains_of_set;
         std::vector<T> fixed(static_cast<std::size_t>(sets * plan.n_packed)), packed;

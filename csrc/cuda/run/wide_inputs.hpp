@@ -61,8 +61,8 @@ public:
 private:
     // Fewer features are as well read by the tiles themselves, as are those that no run would share.
     static bool pays(const DataSet<float>& flat) {
-        constexpr int fewest_features = 256;
-        return flat.layers.front().n_constant >= fewest_features && shares_evaluations(1, flat.n_tiles);
+        constexpr int min_features = 256;
+        return flat.layers.front().n_constant >= min_features && shares_evaluations(1, flat.n_tiles);
     }
     // A warp reads up to 31 rows beyond the last.
     static constexpr int beyond = 32;
