@@ -1,4 +1,4 @@
-"""The registries and the compiled core: a name that only one of them knows is an error at import."""
+"""The comparison of Python's registries with the compiled core; a name missing in either is an error at import."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from patrac_native.network.activations import ACTIVATIONS
 
 
 def check_registries() -> None:
-    """Raise ImportError unless Python and the compiled core know the same activations, likelihoods and kernels."""
+    """Raise ImportError unless Python and the compiled core have the same activations, likelihoods and kernels."""
     problems = [
         *_differences("activation", ACTIVATIONS, _core.activations()),
         *_differences("likelihood", LIKELIHOODS, _core.likelihoods()),
@@ -22,7 +22,7 @@ def check_registries() -> None:
 
 
 def _differences(kind: str, registered: Collection[str], compiled: Collection[str]) -> list[str]:
-    """Say which names are missing where."""
+    """Return a message for the names that Python lacks, and one for those that the core lacks."""
     only_compiled = sorted(set(compiled) - set(registered))
     only_registered = sorted(set(registered) - set(compiled))
     found = []

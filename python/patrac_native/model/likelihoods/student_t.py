@@ -1,4 +1,4 @@
-"""Student-t noise with fixed degrees of freedom and scale: real targets with outliers."""
+"""The likelihood of real targets with Student-t noise, for data with outliers."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from patrac_native.validation.checks import FloatArray, as_real_array, check_pos
 if TYPE_CHECKING:
     import torch
 
-# Steps of the reweighted mean that finds the best constant predictor, and the change at which it stops.
+# The best constant predictor is found by reweighted means: the maximum number of steps, and the change at which the
+# iteration stops.
 _MAX_STEPS, _TOLERANCE = 1000, 1e-12
 
 
 class StudentT(RealLikelihood):
-    """(y_r - f_r) / scale ~ t(df) with independent outputs; y is (n,) for one output or (n, m).
+    """Targets with (y_r - f_r) / scale ~ t(df) and independent outputs; y is (n,) for one output or (n, m).
 
-    Its tails are heavier than the Gaussian's, so that single outliers move the fit less; df = 1 is the Cauchy
-    distribution, and as df grows it approaches `Gaussian(scale**2)`. The log-likelihood of an output is
+    The tails are heavier than those of the Gaussian, so outliers change the fit less. df = 1 is the Cauchy
+    distribution, and for large df the likelihood approaches `Gaussian(scale**2)`. The log-likelihood of an output is
 
         -(df + 1) / 2 log(1 + r^2 / (df scale^2)) + const,  r = y - f
 
@@ -35,8 +36,8 @@ class StudentT(RealLikelihood):
     df : float
         Degrees of freedom, finite and at least 1.
     scale : float or array_like of shape (m,)
-        Scale of the noise, positive and finite; one for all outputs or one for each. The variance of the noise is
-        scale^2 df / (df - 2) for df > 2, else infinite.
+        Scale of the noise, positive and finite; one for all outputs or one for each. Default 1. The variance of the
+        noise is scale^2 df / (df - 2) for df > 2, else infinite.
 
     Raises
     ------
@@ -72,7 +73,7 @@ class StudentT(RealLikelihood):
         self.scale = values
 
     def scale_vector(self, m: int) -> FloatArray:
-        """Return the scale of each output, shape (m,); ValueError if there is one for each of another number."""
+        """Return the scale of each output, shape (m,); raise ValueError if there are scales for another number."""
         if isinstance(self.scale, np.ndarray) and self.scale.shape != (m,):
             raise ValueError(
                 f"scale has {len(self.scale)} entries, but the network has {m} outputs; give one number or {m}."
@@ -80,18 +81,18 @@ class StudentT(RealLikelihood):
         return np.full(m, self.scale)
 
     def _constant(self, m: int) -> float:
-        """Logarithm of the density of all m outputs at r = 0."""
+        """Return the log density of all m outputs at r = 0."""
         df = self.df
         of_shape = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - 0.5 * math.log(df * math.pi)
         return m * of_shape - float(np.log(self.scale_vector(m)).sum())
 
     def check_targets(self, y: npt.ArrayLike, n: int, m: int) -> Targets:
-        """Return y as finite float64 (n, m); (n,) is taken for one output. Raises as `Likelihood.check_targets`."""
+        """Return y as finite float64 (n, m); (n,) is accepted for one output. Raises as `Likelihood.check_targets`."""
         self.scale_vector(m)
         return super().check_targets(y, n, m)
 
     def log_likelihood_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:
-        """Return the log density summed over outputs: f (..., n, m) to (..., n)."""
+        """Return the log density summed over outputs, shape (..., n), for f (..., n, m)."""
         outputs = np.asarray(f, dtype=np.float64)
         m = outputs.shape[-1]
         squares = ((y - outputs) / self.scale_vector(m)) ** 2
@@ -99,13 +100,13 @@ class StudentT(RealLikelihood):
         return rows
 
     def constant_log_likelihood(self, y: Targets, row_weights: FloatArray | None = None) -> float:
-        """Return the log-likelihood of the best constant of each output, which is its most likely location."""
+        """Return the log-likelihood of predicting each output's most likely location, the best constant."""
         weights = self.row_weights(None, len(y)) if row_weights is None else row_weights
         f = np.broadcast_to(self._location(y, weights), y.shape)
         return self.weighted_log_likelihood(f, y, weights)
 
     def _location(self, y: Targets, weights: FloatArray) -> FloatArray:
-        """Most likely location of each output under row weights, by the EM algorithm from the median, shape (m,)."""
+        """Return the most likely location of each output, shape (m,), by the EM algorithm from the median."""
         scale = self.scale_vector(y.shape[1])
         location = np.array([_weighted_median(column, weights) for column in y.T])
         for _ in range(_MAX_STEPS):
@@ -122,15 +123,15 @@ class StudentT(RealLikelihood):
         return {"df": np.full(n_outputs, self.df), "scale": self.scale_vector(n_outputs)}
 
     def range_checks(self, n_outputs: int) -> Mapping[str, tuple[FloatArray, str]]:
-        """Return 1 / (df scale^2), which the engine multiplies with."""
+        """Return 1 / (df scale^2), by which the engine multiplies."""
         return {"scale of StudentT": (1.0 / (self.df * self.scale_vector(n_outputs) ** 2), "scale y and the scale")}
 
     def elementary_functions(self, n_outputs: int) -> dict[str, int]:
-        """Return a logarithm for each output."""
+        """Return one logarithm for each output."""
         return {"log": n_outputs}
 
     def noise(self, output: int = 0) -> Noise:
-        """Return the Student-t noise of an output."""
+        """Return the Student-t noise of one output, counted from 0."""
         from scipy.special import beta, stdtr, stdtrit
 
         df = self.df
@@ -145,12 +146,12 @@ class StudentT(RealLikelihood):
         )
 
     def sample(self, f: npt.ArrayLike, rng: np.random.Generator) -> Targets:
-        """Return f (..., n, m) plus independent Student-t noise, of the same shape."""
+        """Return f (..., n, m) plus independent Student-t noise of the same shape."""
         outputs = np.asarray(f, dtype=np.float64)
         return outputs + self.scale_vector(outputs.shape[-1]) * rng.standard_t(self.df, outputs.shape)
 
     def torch_loss_rows(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Return the negative log density summed over outputs: f, y (n, m) to (n,)."""
+        """Return the negative log density summed over outputs, shape (n,), for f, y (n, m)."""
         import torch
 
         m = f.shape[-1]
@@ -158,12 +159,12 @@ class StudentT(RealLikelihood):
         return 0.5 * (self.df + 1) * ((y - f).square() * precision).log1p().sum(dim=-1) - self._constant(m)
 
     def arguments(self) -> dict[str, Any]:
-        """Return df and scale."""
+        """Return the arguments `df` and `scale`."""
         return {"df": self.df, "scale": self.scale.tolist() if isinstance(self.scale, np.ndarray) else self.scale}
 
 
 def _weighted_median(values: FloatArray, weights: FloatArray) -> float:
-    """Smallest of the values (n,) below and at which half of the weight lies."""
+    """Return the smallest of the values (n,) for which the values up to it have half of the total weight."""
     order = np.argsort(values)
     below = np.cumsum(weights[order])
     return float(values[order[np.searchsorted(below, 0.5 * below[-1])]])
