@@ -115,6 +115,14 @@ def test_several_posteriors_go_together() -> None:
     assert unlike[1].settings["device_reason"].startswith(f"{DEVICE} does not run it: posts must be of one")
 
 
+@pytest.mark.usefixtures("a_device")
+def test_draws_that_are_to_stay_are_not_sampled_on_the_cpu_instead() -> None:
+    """Posteriors that one launch cannot run raise, because `device_theta` would be missing after a run on the CPU."""
+    unlike = [posterior(there=True), posterior(there=True, dtype="float32")]
+    with pytest.raises(ValueError, match="posts must be of one dtype"):
+        pn.sample_many(unlike, KERNEL, draws=5, warmup=None, seed=3, progress=False, keep_on_device=True)
+
+
 def test_a_device_that_cannot_be_used_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     status = _core.device_status("cuda") | {"usable": False, "reason": "no CUDA device is visible"}
     monkeypatch.setattr(_core, "device_status", lambda _: status)

@@ -6,6 +6,7 @@ import inspect
 import subprocess
 import sys
 import textwrap
+import typing
 import warnings
 from typing import Any
 
@@ -98,6 +99,22 @@ def test_warnings_of_a_run_name_the_line_that_ran_it() -> None:
         pn.sample(overflowing(), pn.PCNL(0.1, adapt="always"), **few)
         pn.sample_many([overflowing()], pn.PCNL(0.1, adapt="always"), **few)
     assert {warning.filename for warning in [*alone, *together, *before]} == {__file__}
+
+
+def test_what_is_known_in_advance_comes_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A warning about the settings, and the quality of fit, are not left to the end of a long run."""
+    post = small()
+
+    def execute(runs: Any, report: Any) -> None:
+        assert "fit_quality" in vars(post)
+        raise RuntimeError("the run has started")
+
+    monkeypatch.setattr(sampling, "execute", execute)
+    with (
+        pytest.warns(UserWarning, match="while sampling"),
+        pytest.raises(RuntimeError, match="the run has started"),
+    ):
+        pn.sample(post, pn.PCNL(0.1, adapt="always"), warmup=None)
 
 
 # Interruption and progress
@@ -208,6 +225,13 @@ def test_sample_and_sample_many_take_the_settings_of_a_run() -> None:
         assert [one.name for one in rest if one.kind is not one.KEYWORD_ONLY] == ["kernel"]
         differing = {one.name: one.default for one in rest if one.default != of_settings[one.name].default}
         assert differing == ({} if subject == "post" else {"chains": 1})
+
+
+def test_the_annotations_of_sample_are_those_of_its_signature() -> None:
+    for function, result in ((pn.sample, pn.Draws), (pn.sample_many, list[pn.Draws])):
+        hints = typing.get_type_hints(function)
+        assert list(hints) == [*inspect.signature(function).parameters, "return"]
+        assert hints["return"] == inspect.signature(function).return_annotation == result
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,8 @@ class Execution:
 def execute(runs: Sequence[PreparedRun], report: Report | None = None) -> Execution:
     """Execute runs: one after the other on the CPU, or together in one launch on a device.
 
-    With `device="auto"`, runs that a device cannot hold together are executed on the CPU instead.
+    With `device="auto"`, runs that a device cannot hold together are executed on the CPU instead, unless their draws
+    are to stay on the device.
 
     Parameters
     ----------
@@ -54,16 +55,17 @@ def execute(runs: Sequence[PreparedRun], report: Report | None = None) -> Execut
     Raises
     ------
     ValueError
-        If a named device cannot run the posteriors together because they are not alike.
+        If a device that was named, or on which the draws are to stay, cannot run the posteriors together because they
+        are not alike.
     RuntimeError
-        If a named device fails, for example for lack of memory.
+        If such a device fails, for example for lack of memory.
     """
     choice = _common_choice(runs)
     if choice.device != "cpu":
         try:
             model = _joined_model(runs, choice.device)
         except (RuntimeError, ValueError) as error:
-            if runs[0].settings.device != "auto":
+            if runs[0].settings.device != "auto" or runs[0].settings.keep_on_device:
                 raise
             choice = DeviceChoice("cpu", f"{choice.device} does not run it: {error}")
         else:

@@ -12,6 +12,7 @@ from patrac_native.engine import _core
 from patrac_native.engine.threads import thread_count
 from patrac_native.model.choice import check_kernel, choose_kernel
 from patrac_native.model.device_choice import DeviceChoice, choose_device
+from patrac_native.model.fit_quality import FitQuality
 from patrac_native.model.kernels import PCNL, Kernel
 from patrac_native.model.posterior import Posterior
 from patrac_native.sampling.settings import RunSettings
@@ -43,6 +44,8 @@ class PreparedRun:
     start : ndarray, shape (chains, K)
         First state of each chain, in the posterior's dtype.
     seed, threads : int
+    fit : FitQuality
+        Evaluated before the run, so that its failure or an interrupt cannot cost the draws.
     notes : tuple of str
         Warnings that are known before the run.
     """
@@ -57,6 +60,7 @@ class PreparedRun:
     start: npt.NDArray[Any]
     seed: int
     threads: int
+    fit: FitQuality
     notes: tuple[str, ...]
 
     @property
@@ -136,6 +140,7 @@ def prepare_run(post: Posterior, settings: RunSettings) -> PreparedRun:
         start=starting_points(post.network, settings.init, settings.chains, seed),
         seed=seed,
         threads=thread_count(settings.threads),
+        fit=post.fit_quality,
         notes=tuple(_notes(kernel, schedule)),
     )
 

@@ -56,7 +56,7 @@ def build_draws(
         "completed": bool(result["completed"]),
         "device": choice.device,
         "device_reason": choice.reason,
-        "fit": run.post.fit_quality.to_dict(),
+        "fit": run.fit.to_dict(),
     }
     draws = Draws(theta, stats, run.post.network, run.post.likelihood, settings)
     return draws, _notes(run, result, kept, stable)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from patrac_native.sampling.settings import ManyRunSettings, RunSettings, with_s
 
 
 @with_settings(RunSettings)
-def sample(post: Posterior, settings: RunSettings) -> tuple[Draws, list[str]]:
+def sample(post: Posterior, settings: RunSettings) -> Generator[str, None, Draws]:
     """Run Markov chains on a posterior.
 
     Every step of every chain is a function of (seed, chain, step, state): the draws do not depend on `threads`, and
@@ -85,12 +85,12 @@ def sample(post: Posterior, settings: RunSettings) -> tuple[Draws, list[str]]:
         If the run was interrupted, the warm-up reached its maximum length before the chains agreed, proposals were
         not finite, or the step size adapts while sampling.
     """
-    results, notes = run_chains([prepare_run(post, settings)])
-    return results[0], notes
+    [draws] = yield from run_chains([prepare_run(post, settings)])
+    return draws
 
 
 @with_settings(ManyRunSettings)
-def sample_many(posts: Sequence[Posterior], settings: ManyRunSettings) -> tuple[list[Draws], list[str]]:
+def sample_many(posts: Sequence[Posterior], settings: ManyRunSettings) -> Generator[str, None, list[Draws]]:
     """Run chains on several posteriors, such as the replicates of a study; a GPU runs all of them in one launch.
 
     On a device the posteriors must have the same network shape, architecture, likelihood, number of rows and dtype;
@@ -127,12 +127,11 @@ def sample_many(posts: Sequence[Posterior], settings: ManyRunSettings) -> tuple[
     if not posts:
         raise ValueError("posts must hold at least one Posterior; got none.")
     first = resolve_seed(settings.seed)
-    return run_chains(
-        [prepare_run(post, replace(settings, seed=(first + index) % 2**64)) for index, post in enumerate(posts)]
-    )
+    runs = [prepare_run(post, replace(settings, seed=(first + index) % 2**64)) for index, post in enumerate(posts)]
+    return (yield from run_chains(runs))
 
 
-def run_chains(runs: Sequence[PreparedRun]) -> tuple[list[Draws], list[str]]:
+def run_chains(runs: Sequence[PreparedRun]) -> Generator[str, None, list[Draws]]:
     """Execute prepared runs and build their draws.
 
     Parameters
@@ -140,24 +139,29 @@ def run_chains(runs: Sequence[PreparedRun]) -> tuple[list[Draws], list[str]]:
     runs : sequence of PreparedRun
         At least one; all with the same settings except for the seed.
 
+    Yields
+    ------
+    str
+        Warnings for the user: those that are known before the run before it starts, so that they come in time.
+
     Returns
     -------
-    draws : list of Draws
+    list of Draws
         One for each run; on the CPU the list ends with the first run that was interrupted.
-    notes : list of str
-        Warnings for the user, in the order of the runs.
     """
+    for run in runs:
+        yield from run.notes
     started = time.perf_counter()
     with _ProgressBar(sum(run.steps for run in runs), runs[0].settings.progress) as report:
         execution = execute(runs, report)
     seconds = time.perf_counter() - started
-    notes = [note for run in runs for note in run.notes]
-    all_draws = []
+    all_draws, notes = [], list[str]()
     for run, result in zip(runs, execution.results, strict=False):
         draws, remarks = build_draws(run, execution.choice, result, seconds)
         all_draws.append(draws)
         notes += remarks
-    return all_draws, notes
+    yield from notes
+    return all_draws
 
 
 class _ProgressBar:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import typing
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -105,18 +106,25 @@ Result = TypeVar("Result")
 
 def with_settings(
     make: Callable[P, Settings],
-) -> Callable[[Callable[[Subject, Settings], tuple[Result, list[str]]]], Callable[Concatenate[Subject, P], Result]]:
+) -> Callable[[Callable[[Subject, Settings], Generator[str, None, Result]]], Callable[Concatenate[Subject, P], Result]]:
     """Decorate a function of (subject, settings): callers pass the settings as keywords, whose class is `make`.
 
-    The decorated function returns a result and a list of notes. The caller receives the result, and each note is
-    raised as a UserWarning whose location is the caller's line. Signature and help show the keywords.
+    The decorated function is a generator that yields notes and returns a result. The caller receives the result, and
+    each note is raised, when it is yielded, as a UserWarning whose location is the caller's line. Signature,
+    annotations and help show the keywords.
     """
 
     def decorate(
-        run: Callable[[Subject, Settings], tuple[Result, list[str]]],
+        run: Callable[[Subject, Settings], Generator[str, None, Result]],
     ) -> Callable[Concatenate[Subject, P], Result]:
         first = next(iter(inspect.signature(run).parameters.values()))
-        signature = inspect.Signature([first, *inspect.signature(make).parameters.values()])
+        hints = typing.get_type_hints(run)
+        result_type = typing.get_args(hints["return"])[2]
+        # The signature keeps annotations as they are written, because evaluated ones are long.
+        signature = inspect.Signature(
+            [first, *inspect.signature(make).parameters.values()], return_annotation=result_type
+        )
+        evaluated = inspect.signature(make, eval_str=True).parameters
 
         @functools.wraps(run)
         def call(*args: Any, **keywords: Any) -> Result:
@@ -125,12 +133,18 @@ def with_settings(
             except TypeError as error:
                 raise TypeError(f"{run.__name__}() {error}") from None
             subject = bound.arguments.pop(first.name)
-            result, notes = run(subject, make(**bound.arguments))  # type: ignore[call-arg]
-            for note in notes:
+            notes = run(subject, make(**bound.arguments))  # type: ignore[call-arg]
+            while True:
+                try:
+                    note = next(notes)
+                except StopIteration as finished:
+                    result: Result = finished.value
+                    return result
                 warnings.warn(note, stacklevel=2)
-            return result
 
         call.__signature__ = signature  # type: ignore[attr-defined]
+        settings = {name: parameter.annotation for name, parameter in evaluated.items()}
+        call.__annotations__ = {first.name: hints[first.name], **settings, "return": result_type}
         return call
 
     return decorate
