@@ -53,11 +53,11 @@ def compile_with(folder: Path, header: str, text: str) -> subprocess.CompletedPr
 
 
 def removals() -> list[tuple[str, str, str]]:
-    """Return (header, what is removed, the header without it), of the last of each enum's names."""
+    """Return (header, what is removed, the header without it) for each name of each enum."""
     found = []
     for enum, (header, names) in HEADERS.items():
         text = (ROOT / header).read_text()
-        for name in names[-1:]:
+        for name in names:
             for what, pattern in (
                 ("enumerator", rf"(?<=[{{ ]){name}(, |(?= \}}))"),
                 ("name", rf"\{{{enum}::{name}, [^{{}}]*(\{{[^{{}}]*\}})?\}},?"),
