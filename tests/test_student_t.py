@@ -17,6 +17,7 @@ from patrac_native import diagnostics
     ("arguments", "error", "message"),
     [
         ((0.5, 1.0), ValueError, "df must be at least 1; got 0.5"),
+        ((1.1e8, 1.0), ValueError, r"df must be at most 1e\+08; got 1.1e\+08. Use Gaussian"),
         ((np.inf, 1.0), ValueError, "df must be positive and finite"),
         ((np.nan, 1.0), ValueError, "df must be positive and finite"),
         ((3.0, 0.0), ValueError, "scale must be positive and finite"),

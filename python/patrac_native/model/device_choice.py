@@ -89,7 +89,7 @@ def _choose(device: str, facts: ModelFacts, kernel: Kernel, keep: bool) -> Devic
     status = device_status(device)
     if not status["usable"]:
         raise RuntimeError(f'device="{device}": {status["reason"]}; use device="auto" or "cpu".')
-    check_kernel_on_device(device, kernel)
+    _check_kernel(device, kernel)
     if facts.sampled_variance is not None:
         raise ValueError(
             f'device="{device}" runs likelihoods without a sampled variance; got {facts.likelihood!r}. Fix it, as in '
@@ -109,7 +109,7 @@ def _only_on_cpu(facts: ModelFacts, kernel: Kernel) -> str | None:
     return None
 
 
-def check_kernel_on_device(device: str, kernel: Kernel) -> None:
+def _check_kernel(device: str, kernel: Kernel) -> None:
     """Raise ValueError if only the CPU supports the kernel."""
     if not kernel.runs_on_devices:
         *first, last = [f"{known.__name__}()" for known in KERNELS.values() if known.runs_on_devices]

@@ -42,7 +42,8 @@ class Posterior(PriorModel):
     prior : TraceClassPrior
         Usually `TraceClassPrior.fit(net)`.
     likelihood : Likelihood
-        `Gaussian(variance)`, `Gaussian("sampled")`, `Categorical(scale)` or `Bernoulli()`.
+        `Gaussian(variance)`, `Gaussian("sampled")`, `Categorical(scale)`, `Bernoulli()` or
+        `StudentT(df, scale)`.
     X : array_like, shape (n, d)
         Finite inputs, n >= 1. Arrays of dtype uint8, float32 and float64 keep their dtype. An array of one of these
         dtypes on a CUDA device, from any library with DLPack or `__cuda_array_interface__`, is checked on the device
