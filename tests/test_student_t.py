@@ -11,6 +11,7 @@ from scipy import integrate, optimize, stats
 import patrac_native as pn
 import problems
 from patrac_native import diagnostics
+from patrac_native.tabular.evaluation import mixture_quantile
 
 
 @pytest.mark.parametrize(
@@ -118,3 +119,11 @@ def test_stored_draws_know_it(fitted: Any, tmp_path: Any) -> None:
     assert loaded.likelihood == pn.StudentT(3.0, 0.1)
     np.testing.assert_array_equal(loaded.predictive(X[:3], seed=4), draws.predictive(X[:3], seed=4))
     assert draws.summary(X[:10]).verdict is not None
+
+
+def test_the_median_of_predictions_is_finite_without_a_variance() -> None:
+    """df = 1 has no variance; the mixture of two components at -1 and 1 is symmetric about 0."""
+    noise = pn.StudentT(1.0, 0.5).noise()
+    assert noise.variance == np.inf
+    medians = mixture_quantile(np.array([[-1.0, 0.0], [1.0, 2.0]]), noise, 0.5)
+    np.testing.assert_allclose(medians, [0.0, 1.0], atol=1e-9)

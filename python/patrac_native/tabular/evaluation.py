@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -89,7 +90,9 @@ def mixture_quantile(f: FloatArray, noise: Noise, probability: float) -> FloatAr
     z = noise.quantile(probability)
     # The quantile of component i is f_i + z sd; that of the mixture lies between the smallest and the largest of them.
     low, high = f.min(axis=0) + z * sd, f.max(axis=0) + z * sd
-    x: FloatArray = np.clip(f.mean(axis=0) + z * np.sqrt(f.var(axis=0) + noise.variance), low, high)
+    # The median of noise with infinite variance would start at 0 * inf.
+    variance = noise.variance if math.isfinite(noise.variance) else sd**2
+    x: FloatArray = np.clip(f.mean(axis=0) + z * np.sqrt(f.var(axis=0) + variance), low, high)
     for _ in range(_QUANTILE_STEPS):
         u = (x - f) / sd
         excess = noise.cdf(u).mean(axis=0) - probability
