@@ -75,8 +75,8 @@ public:
         }
         const double energy = reduce_add(sum), ratio = half_ratio_ * (energy_ - energy);
         const bool finite = std::isfinite(ratio);
-        // below_uniform() and log_acceptance() of shared/crank_nicolson.hpp, written out: as calls they take a tenth of a
-        // step of a dozen parameters (GCC 12, level v3).
+        // below_uniform() and log_acceptance() of shared/crank_nicolson.hpp, written out: as calls they take a tenth of
+        // a step of a dozen parameters (GCC 12, level v3).
         const bool moved = finite & (accept_all | (ratio >= 0.0) | (noise.log_uniform(step) < ratio));
         energy_ = moved ? energy : energy_;
         const double log_acceptance = !finite ? -std::numeric_limits<double>::infinity() : accept_all ? 0.0 : ratio;
