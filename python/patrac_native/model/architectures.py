@@ -13,7 +13,7 @@ import numpy.typing as npt
 from patrac_native.model.node_counts import check_k, check_width, k_as_json, k_label, k_per_layer, require_hidden_layer
 from patrac_native.network.network import Network
 from patrac_native.validation.checks import check_count
-from patrac_native.validation.complete import Complete, by_name
+from patrac_native.validation.complete import Complete, by_name, entry_of
 
 BoolArray = npt.NDArray[np.bool_]
 Masks = tuple[list[BoolArray], list[BoolArray]]
@@ -321,10 +321,8 @@ def architecture_from_dict(content: Mapping[str, Any]) -> Architecture:
     ValueError
         If the name is unknown.
     """
-    name = content.get("name")
-    if name not in ARCHITECTURES:
-        raise ValueError(f"architecture name must be one of {', '.join(ARCHITECTURES)}; got {name!r}.")
-    return ARCHITECTURES[name].from_arguments({key: value for key, value in content.items() if key != "name"})
+    entry, arguments = entry_of(ARCHITECTURES, content, "architecture")
+    return entry.from_arguments(arguments)
 
 
 def _empty_masks(layer_sizes: Sequence[int], *, fill: bool = False) -> Masks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 Kind = TypeVar("Kind", bound="Complete")
@@ -42,3 +42,34 @@ def by_name(classes: Iterable[type[Kind]]) -> dict[str, type[Kind]]:
             raise ValueError(f"{registry[name].__name__} and {one.__name__} both have the name {name!r}.")
         registry[name] = one
     return registry
+
+
+def entry_of(
+    registry: Mapping[str, type[Kind]], content: Mapping[str, Any], what: str
+) -> tuple[type[Kind], dict[str, Any]]:
+    """Look up the class that stored content names.
+
+    Parameters
+    ----------
+    registry : mapping of str to class
+        As `by_name` returns it.
+    content : mapping
+        What the `to_dict` of an object returned: its "name" and its arguments.
+    what : str
+        The registered kind, for the message, such as "kernel".
+
+    Returns
+    -------
+    entry : class
+    arguments : dict
+        The content without the name.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown.
+    """
+    name: Any = content.get("name")
+    if name not in registry:
+        raise ValueError(f"{what} name must be one of {', '.join(registry)}; got {name!r}.")
+    return registry[name], {key: value for key, value in content.items() if key != "name"}

@@ -11,7 +11,7 @@ from patrac_native.model.kernels.base import Kernel
 from patrac_native.model.kernels.crank_nicolson import PCN, PCNL, MGrad
 from patrac_native.model.kernels.elliptical_slice import EllipticalSlice
 from patrac_native.model.kernels.exact import Exact
-from patrac_native.validation.complete import by_name
+from patrac_native.validation.complete import by_name, entry_of
 
 __all__ = [
     "KERNELS",
@@ -37,10 +37,8 @@ def kernel_from_dict(content: Mapping[str, Any]) -> Kernel:
     ValueError
         If the name is unknown.
     """
-    name = content.get("name")
-    if name not in KERNELS:
-        raise ValueError(f"kernel name must be one of {', '.join(KERNELS)}; got {name!r}.")
-    return KERNELS[name](**{key: value for key, value in content.items() if key != "name"})
+    entry, arguments = entry_of(KERNELS, content, "kernel")
+    return entry(**arguments)
 
 
 def short_name(content: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from patrac_native.model.likelihoods.categorical import Categorical
 from patrac_native.model.likelihoods.gaussian import Gaussian
 from patrac_native.model.likelihoods.real import Noise, RealLikelihood
 from patrac_native.model.likelihoods.student_t import StudentT
-from patrac_native.validation.complete import by_name
+from patrac_native.validation.complete import by_name, entry_of
 
 __all__ = [
     "LIKELIHOODS",
@@ -39,7 +39,5 @@ def likelihood_from_dict(content: Mapping[str, Any]) -> Likelihood:
     ValueError
         If the name is unknown.
     """
-    name = content.get("name")
-    if name not in LIKELIHOODS:
-        raise ValueError(f"likelihood name must be one of {', '.join(LIKELIHOODS)}; got {name!r}.")
-    return LIKELIHOODS[name](**{key: value for key, value in content.items() if key != "name"})
+    entry, arguments = entry_of(LIKELIHOODS, content, "likelihood")
+    return entry(**arguments)
