@@ -7,9 +7,11 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import problems
 from patrac_native.engine import _core
 
 ROOT = Path(__file__).parents[1] / "csrc"
@@ -151,3 +153,31 @@ def test_an_unknown_name_is_refused() -> None:
     for key in ("activation", "likelihood"):
         with pytest.raises(ValueError, match="the compiled core has no 'cosine'"):
             _core.ModelSpec(**{**arguments, **empty, key: "cosine"})
+
+
+def test_a_model_refuses_what_its_likelihood_or_kernel_lacks() -> None:
+    """The core checks for itself, whoever calls it: no noise variance to sample, no conditional law to integrate."""
+    rng = problems.rng_of("what the core refuses")
+    student = problems.problem(rng, (2, 4, 3, 1), 9, architecture_name="mix", likelihood="student_t").post
+    gaussian = problems.problem(rng, (2, 4, 3, 1), 9, architecture_name="mix").post
+    step: dict[str, Any] = {"persistence": 0.0, "step_size": 0.1, "step_size_max": 2.0, "draws": 1, "thin": 1}
+    phase = _core.Phase(
+        steps=0,
+        adapt=False,
+        accept_low=0.0,
+        accept_high=1.0,
+        accept_all=False,
+        average=False,
+        target=0.0,
+        first_look=0,
+    )
+    step |= {"warmup": [], "sampling": phase, "seed": 0, "threads": 1}
+    sampled = _core.SampledVariance(shape=2.0, rate=1.0, initial=1.0)
+    for post, kernel, collapse, variance, message in (
+        (student, "pcnl", False, sampled, "only Gaussian noise has a variance to sample"),
+        (student, "pcnl", True, None, "under Gaussian noise alone"),
+        (gaussian, "elliptical_slice", True, None, "only kernels of the Crank-Nicolson family integrate"),
+    ):
+        config = _core.RunConfig(kernel=kernel, collapse=collapse, variance=variance, **step)
+        with pytest.raises(ValueError, match=message):
+            post.compiled.host.sample(config, post.theta_map[None].astype(post.dtype), post.prior_variance, None)

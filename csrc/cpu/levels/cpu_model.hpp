@@ -2,8 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "cpu/tiles/evaluator.hpp"
 #include "cpu/tiles/pack.hpp"
 #include "schedule/threads.hpp"
+#include "shared/crank_nicolson.hpp"
 
 namespace patrac::PATRAC_LEVEL {
 
@@ -117,6 +120,11 @@ public:
     }
 
     bool sample(const RunConfig& config, const RunBuffers<T>& buffers, const Monitor& monitor) const override {
+        if (config.variance.sampled && variance_.empty())
+            throw std::invalid_argument("likelihood: only Gaussian noise has a variance to sample");
+        if (config.collapse && std::isnan(shrink_of(config.kernel, 1.0, 1.0)))
+            throw std::invalid_argument(
+                "kernel: only kernels of the Crank-Nicolson family integrate output weights out");
         // Threads that have no chain of their own share the rows of the others' evaluations.
         const std::int64_t each = std::max<std::int64_t>(1, config.threads / std::max<std::int64_t>(1, config.chains));
         if (config.collapse) {

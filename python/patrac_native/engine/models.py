@@ -157,6 +157,10 @@ class CompiledModels:
             in_place=self.inputs.in_place,
         )
 
+    def build_host(self) -> None:
+        """Build the model on the host now rather than at its first use."""
+        _ = self.host
+
     @property
     def has_host(self) -> bool:
         """Whether the model on the host has been built."""

@@ -143,7 +143,7 @@ class Posterior(PriorModel):
             level=self.network.level,
         )
         if self.inputs.on_device is None:
-            self.compiled.host  # noqa: B018 - built now, so that a lack of memory shows in the constructor
+            self.compiled.build_host()  # now, so that a lack of memory shows in the constructor
 
     @property
     def n_rows(self) -> int:

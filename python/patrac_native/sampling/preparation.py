@@ -117,7 +117,7 @@ def prepare_run(post: Posterior, settings: RunSettings) -> PreparedRun:
     kernel, reason = _resolve_kernel(settings, post)
     choice = choose_device(settings.device, post.facts, kernel, keep=settings.keep_on_device)
     if choice.device == "cpu":
-        post.compiled.host  # noqa: B018 - once it is built, the quality of fit is evaluated on the host
+        post.compiled.build_host()  # once it is built, the quality of fit is evaluated on the host
     schedule = _resolve_warmup(settings.warmup, kernel, post)
     steps = settings.chains * (schedule.steps + settings.draws * settings.thin)
     if steps >= MAX_STEPS:

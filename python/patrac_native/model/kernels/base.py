@@ -88,7 +88,27 @@ class Kernel(Complete, abstract=True):
 
 
 @dataclass(frozen=True)
-class UntunedKernel(Kernel, abstract=True):
+class GradientFreeKernel(Kernel, abstract=True):
+    """Base class of the kernels that evaluate no gradient."""
+
+    @property
+    def persistence(self) -> float:
+        """0: every step has new noise."""
+        return 0.0
+
+    @property
+    def adapt_always(self) -> bool:
+        """False: the step size is adapted during the warm-up only."""
+        return False
+
+    @property
+    def collapse(self) -> bool:
+        """False: only kernels with gradients support collapsing."""
+        return False
+
+
+@dataclass(frozen=True)
+class UntunedKernel(GradientFreeKernel, abstract=True):
     """Base class of the kernels without a step size."""
 
     step_size_name: ClassVar[str | None] = None
@@ -99,18 +119,3 @@ class UntunedKernel(Kernel, abstract=True):
     def accept_target(self) -> float:
         """NaN, because nothing is adapted."""
         return math.nan
-
-    @property
-    def persistence(self) -> float:
-        """0: every step has new noise."""
-        return 0.0
-
-    @property
-    def adapt_always(self) -> bool:
-        """False, because nothing is adapted."""
-        return False
-
-    @property
-    def collapse(self) -> bool:
-        """False: the output weights are sampled."""
-        return False

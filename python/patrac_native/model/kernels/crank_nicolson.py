@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from patrac_native.model.kernels.base import Kernel
+from patrac_native.model.kernels.base import GradientFreeKernel, Kernel
 from patrac_native.validation.checks import check_nonnegative, check_positive
 
 
 @dataclass(frozen=True)
-class PCN(Kernel):
+class PCN(GradientFreeKernel):
     """Preconditioned Crank-Nicolson, a kernel without gradients: v = sqrt(1 - beta^2) u + beta w, w ~ N(0, C).
 
     Parameters
@@ -48,21 +48,6 @@ class PCN(Kernel):
     def accept_target(self) -> float:
         """Mean acceptance probability that the default warm-up targets, 0.3."""
         return 0.3
-
-    @property
-    def persistence(self) -> float:
-        """0: every step has new noise."""
-        return 0.0
-
-    @property
-    def adapt_always(self) -> bool:
-        """False: the step size is adapted during the warm-up only."""
-        return False
-
-    @property
-    def collapse(self) -> bool:
-        """False: only kernels with gradients support collapsing."""
-        return False
 
 
 @dataclass(frozen=True)
