@@ -76,6 +76,20 @@ def test_a_network_comes_back_with_its_history(tmp_path: Path) -> None:
         np.testing.assert_array_equal(a, b)
     assert loaded.activation == "silu"
     assert loaded.history is not None and loaded.history.to_dict() == history.to_dict()
+    assert loaded.history.validation_mse is None
+
+
+def test_validation_residuals_of_a_network_come_back(tmp_path: Path) -> None:
+    history = pn.TrainingHistory(
+        np.array([3.0, 1.5]), 1, 1.5, 1.0, 9.0, "patience", validation_mse=np.array([0.125, 1.0 / 3.0])
+    )
+    bare = problems.random_network(problems.rng_of("network file"), (2, 4, 2), "tanh")
+    pn.Network(bare.weights, bare.biases, history=history).save(tmp_path / "network.npz")
+    back = pn.Network.load(tmp_path / "network.npz").history
+    assert back is not None and history.validation_mse is not None
+    np.testing.assert_array_equal(back.validation_mse, history.validation_mse)
+    earlier = {name: value for name, value in history.to_dict().items() if name != "validation_mse"}
+    assert pn.TrainingHistory.from_dict(earlier).validation_mse is None
 
 
 # Nothing is lost

@@ -44,6 +44,9 @@ class TrainingHistory:
         The arguments of `train` as plain values, with defaults and preset filled in.
     seconds : float
         Wall-clock time of the optimisation.
+    validation_mse : ndarray of float64, shape (m,), or None
+        Mean squared residual of each output on rows on which the network was not trained, in the units of y squared.
+        None, the default, if no such rows were kept back or the outputs have no residuals (classes).
     """
 
     loss: FloatArray
@@ -54,16 +57,26 @@ class TrainingHistory:
     stopped: StopReason
     settings: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
+    validation_mse: FloatArray | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON-able values."""
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return fields | {"loss": self.loss.tolist(), "settings": dict(self.settings)}
+        arrays = {
+            name: None if fields[name] is None else np.asarray(fields[name]).tolist()
+            for name in ("loss", "validation_mse")
+        }
+        return fields | arrays | {"settings": dict(self.settings)}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> TrainingHistory:
-        """Rebuild a history from what `to_dict` returned."""
-        return cls(**{**content, "loss": np.asarray(content["loss"], dtype=np.float64)})
+        """Rebuild a history from what `to_dict` returned, now or in an earlier version without validation_mse."""
+        mse = content.get("validation_mse")
+        arrays = {
+            "loss": np.asarray(content["loss"], dtype=np.float64),
+            "validation_mse": None if mse is None else np.asarray(mse, dtype=np.float64),
+        }
+        return cls(**{**content, **arrays})
 
 
 class Network:
