@@ -73,10 +73,11 @@ def is_bayesian(architecture: Any, n_layers: int, layer: int, row: int, column: 
     return bool(architecture.weight_masks[layer - 1][own(layer, row), own(layer - 1, column)])
 
 
-def prior_variance(
-    prior: pn.TraceClassPrior, sizes: tuple[int, ...], layer: int, row: int, column: int | None
-) -> float:
+def prior_variance(prior: pn.Prior, sizes: tuple[int, ...], layer: int, row: int, column: int | None) -> float:
     """Variance of one parameter before rescaling (docs/method.md, section 2); layer from 1, row and column from 0."""
+    if isinstance(prior, pn.GaussianPrior):
+        return prior.sigma2_b if column is None else prior.sigma2_w / (sizes[layer - 1] if prior.fan_in else 1)
+    assert isinstance(prior, pn.TraceClassPrior)
     n_layers = len(sizes) - 1
     decays = sizes[-1] == 1 if prior.output_decay is None else prior.output_decay
     i = row + 1 if layer < n_layers or decays else 1
@@ -130,9 +131,11 @@ class Partial:
                 weights[layer - 1][i, j] = value
         return weights, biases
 
-    def prior_variances(self, prior: pn.TraceClassPrior, full_sizes: tuple[int, ...]) -> Array:
-        """Return the variances times phi / phi_partial (docs/method.md, section 4), one parameter at a time."""
+    def prior_variances(self, prior: pn.Prior, full_sizes: tuple[int, ...]) -> Array:
+        """Return the variances, those of TraceClassPrior times phi / phi_partial (docs/method.md, section 4)."""
         own = [prior_variance(prior, self.sizes, layer, i, None if j < 0 else j) for layer, i, j in self.locations()]
+        if isinstance(prior, pn.GaussianPrior):
+            return np.array(own)
         total = 0.0
         for layer in range(1, len(full_sizes)):
             for i in range(full_sizes[layer]):

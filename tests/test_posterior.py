@@ -216,7 +216,7 @@ BAD_ARGUMENTS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "prior": (
         {"prior": 1.5},
         TypeError,
-        r"prior must be a TraceClassPrior, such as TraceClassPrior\.fit\(net\); got float",
+        r"prior must be a prior, such as TraceClassPrior\.fit\(net\) or GaussianPrior\(\); got float",
     ),
     "likelihood": (
         {"likelihood": 1.0},

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from patrac_native.model.architectures import Custom, Full, Mix, Out, Sep
-from patrac_native.model.prior import TraceClassPrior
+from patrac_native.model.priors import TraceClassPrior, prior_from_dict
 from patrac_native.model.ranking import rank_nodes
 from patrac_native.network.network import Network
 
@@ -267,4 +267,4 @@ def test_rescaling_refuses_other_masks() -> None:
 @pytest.mark.parametrize("output_decay", [None, True, False])
 def test_dictionary_round_trip(output_decay: bool | None) -> None:
     prior = TraceClassPrior(1.5, 2.0, 0.5, output_decay)
-    assert TraceClassPrior.from_dict(json.loads(json.dumps(prior.to_dict()))) == prior
+    assert prior_from_dict(json.loads(json.dumps(prior.to_dict()))) == prior

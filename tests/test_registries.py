@@ -16,6 +16,7 @@ from patrac_native.engine import _core
 from patrac_native.model.architectures import ARCHITECTURES, architecture_from_dict
 from patrac_native.model.kernels import KERNELS, kernel_from_dict
 from patrac_native.model.likelihoods import LIKELIHOODS, RealLikelihood
+from patrac_native.model.priors import PRIORS
 from patrac_native.model.registries import check_registries
 from patrac_native.network.activations import ACTIVATIONS
 from patrac_native.studies.floor import measure_rate
@@ -78,6 +79,7 @@ COMPLETE: list[tuple[type, type]] = [
     (RealLikelihood, pn.Gaussian),
     (pn.Kernel, pn.MGrad),
     (pn.Architecture, pn.Mix),
+    (pn.Prior, pn.GaussianPrior),
 ]
 
 
@@ -111,7 +113,7 @@ def test_the_problems_of_the_tests_cover_the_registries() -> None:
 
 
 def test_every_registered_class_is_public() -> None:
-    for registry in (ARCHITECTURES, LIKELIHOODS, KERNELS):
+    for registry in (ARCHITECTURES, PRIORS, LIKELIHOODS, KERNELS):
         for name, one in registry.items():
             assert one.name == name and getattr(pn, one.__name__) is one
 
@@ -128,8 +130,8 @@ def concrete(base: type) -> set[type]:
 
 @pytest.mark.parametrize(
     ("base", "registry"),
-    [(pn.Architecture, ARCHITECTURES), (pn.Likelihood, LIKELIHOODS), (pn.Kernel, KERNELS)],
-    ids=["architectures", "likelihoods", "kernels"],
+    [(pn.Architecture, ARCHITECTURES), (pn.Prior, PRIORS), (pn.Likelihood, LIKELIHOODS), (pn.Kernel, KERNELS)],
+    ids=["architectures", "priors", "likelihoods", "kernels"],
 )
 def test_every_class_is_registered(base: type, registry: dict[str, type]) -> None:
     """Files with a class that is not registered could not be read."""

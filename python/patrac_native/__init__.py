@@ -28,7 +28,7 @@ from patrac_native.model.last_layer import ExactPosterior
 from patrac_native.model.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, StudentT
 from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.model.posterior import Posterior
-from patrac_native.model.prior import TraceClassPrior
+from patrac_native.model.priors import GaussianPrior, Prior, TraceClassPrior
 from patrac_native.model.ranking import rank_nodes
 from patrac_native.model.registries import check_registries
 from patrac_native.network.network import Network, TrainingHistory
@@ -53,6 +53,7 @@ __all__ = [
     "ExactPosterior",
     "Full",
     "Gaussian",
+    "GaussianPrior",
     "Kernel",
     "Likelihood",
     "MGrad",
@@ -62,6 +63,7 @@ __all__ = [
     "PartialNetwork",
     "Phase",
     "Posterior",
+    "Prior",
     "Sep",
     "StudentT",
     "Summary",

@@ -1,5 +1,5 @@
-"""The mathematics of the method: architectures, ranking, prior, likelihoods, kernels, network and posterior.
+"""The mathematics of the method: architectures, ranking, priors, likelihoods, kernels, network and posterior.
 
-Public: the architectures, `rank_nodes`, TraceClassPrior, the likelihoods, the kernels, PartialNetwork, Posterior and
+Public: the architectures, `rank_nodes`, the priors, the likelihoods, the kernels, PartialNetwork, Posterior and
 ExactPosterior.
 """

@@ -43,8 +43,8 @@ def describe_posterior(
         f"{facts.architecture} posterior of a {list(network.net.layer_sizes)} {network.net.activation} network, "
         f"n = {n_rows}, {facts.likelihood!r}",
         f"Bayesian: {sampled}",
-        f"prior: alpha {network.prior.alpha:.6g}, sigma2_w {network.prior.sigma2_w:.6g}, sigma2_b "
-        f"{network.prior.sigma2_b:.6g}, variances rescaled by {network.rescaling:.4g}",
+        f"prior: {network.prior.describe()}"
+        + (f", variances rescaled by {network.rescaling:.4g}" if network.prior.is_rescaled else ""),
     ]
     for index, layer in enumerate(plan, start=1):
         read = layer["varying_sources"] + layer["constant_sources"]

@@ -14,7 +14,7 @@ from patrac_native.engine.models import CoreModel, ModelSpec, planned_model
 from patrac_native.engine.threads import thread_count
 from patrac_native.model.architectures import Architecture, architecture_from_dict
 from patrac_native.model.likelihoods import Gaussian, Likelihood
-from patrac_native.model.prior import TraceClassPrior
+from patrac_native.model.priors import Prior, prior_from_dict
 from patrac_native.model.ranking import rank_nodes
 from patrac_native.network.network import Network
 from patrac_native.validation.checks import (
@@ -58,7 +58,7 @@ class PartialNetwork:
         The trained network, nodes in any order.
     architecture : Architecture
         `Full()`, `Mix(k)`, `Out(k)`, `Sep(k)` or `Custom(...)`.
-    prior : TraceClassPrior
+    prior : Prior
         The prior before the rescaling of docs/method.md, section 4, which the constructor applies.
     dtype : {"float32", "float64"}
         The dtype of theta and of all arithmetic inside the engine; default "float32".
@@ -74,7 +74,7 @@ class PartialNetwork:
     prior_variance : ndarray of float64, shape (K,)
         Prior variances of the Bayesian parameters, after rescaling.
     rescaling : float
-        phi / phi_partial, the factor that `prior_variance` contains.
+        phi / phi_partial, the factor that `prior_variance` contains; 1 for priors that are not rescaled.
     parameters : structured ndarray, shape (K,), fields layer, row, column
         Position of each entry of theta: its layer, counted from 1, its node (row) and the node that it reads (column),
         both counted from 0 in ranked order; column is -1 for a bias.
@@ -94,7 +94,7 @@ class PartialNetwork:
         self,
         net: Network,
         architecture: Architecture,
-        prior: TraceClassPrior,
+        prior: Prior,
         *,
         dtype: str = "float32",
         level: str | None = None,
@@ -102,7 +102,7 @@ class PartialNetwork:
         for argument, value, kind, wanted in (
             ("net", net, Network, "a Network, such as train or Network.from_torch returns"),
             ("architecture", architecture, Architecture, "an architecture such as Mix(5) or Full()"),
-            ("prior", prior, TraceClassPrior, "a TraceClassPrior, such as TraceClassPrior.fit(net)"),
+            ("prior", prior, Prior, "a prior, such as TraceClassPrior.fit(net) or GaussianPrior()"),
         ):
             if not isinstance(value, kind):
                 got = value.__name__ if isinstance(value, type) else type(value).__name__
@@ -330,7 +330,7 @@ class PartialNetwork:
         return cls(
             net,
             architecture_from_dict(content["architecture"]),
-            TraceClassPrior.from_dict(content["prior"]),
+            prior_from_dict(content["prior"]),
             dtype=content["dtype"],
             level=level,
         )

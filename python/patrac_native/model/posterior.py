@@ -21,8 +21,8 @@ from patrac_native.model.kernels import Exact, MGrad
 from patrac_native.model.last_layer import ExactPosterior, WhitenedQuadratic, whiten
 from patrac_native.model.likelihoods import LIKELIHOODS, Gaussian, Likelihood
 from patrac_native.model.partial_network import PartialNetwork
-from patrac_native.model.prior import TraceClassPrior
 from patrac_native.model.prior_model import PriorModel
+from patrac_native.model.priors import Prior
 from patrac_native.network.network import Network
 from patrac_native.validation.checks import FloatArray, cast_checked
 
@@ -39,8 +39,8 @@ class Posterior(PriorModel):
         The trained network; the posterior does not depend on the order of its hidden nodes.
     architecture : Architecture
         `Full()`, `Mix(k)`, `Out(k)`, `Sep(k)` or `Custom(weight_masks, bias_masks)`.
-    prior : TraceClassPrior
-        Usually `TraceClassPrior.fit(net)`.
+    prior : Prior
+        Usually `TraceClassPrior.fit(net)`; or `GaussianPrior()`.
     likelihood : Likelihood
         `Gaussian(variance)`, `Gaussian("sampled")`, `Categorical(scale)`, `Bernoulli()` or
         `StudentT(df, scale)`.
@@ -90,7 +90,7 @@ class Posterior(PriorModel):
     >>> import numpy as np
     >>> net = Network([[[1.0], [2.0]], [[1.0, 1.0]]], [[0.0, 0.5], [0.0]])
     >>> X = np.linspace(-1, 1, 5)[:, None]
-    >>> from patrac_native import Gaussian, Mix
+    >>> from patrac_native import Gaussian, Mix, TraceClassPrior
     >>> post = Posterior(net, Mix(1), TraceClassPrior(1.5, 1.0, 1.0), Gaussian(1.0), X, X[:, 0], dtype="float64")
     >>> post.dim
     4
@@ -100,7 +100,7 @@ class Posterior(PriorModel):
         self,
         net: Network,
         architecture: Architecture,
-        prior: TraceClassPrior,
+        prior: Prior,
         likelihood: Likelihood,
         X: npt.ArrayLike,
         y: npt.ArrayLike,

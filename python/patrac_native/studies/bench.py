@@ -138,7 +138,7 @@ def problem(
     """
     from patrac_native.model.likelihoods import Gaussian
     from patrac_native.model.posterior import Posterior
-    from patrac_native.model.prior import TraceClassPrior
+    from patrac_native.model.priors import TraceClassPrior
     from patrac_native.network.network import Network
 
     rng = np.random.default_rng(0)

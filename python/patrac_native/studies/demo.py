@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from patrac_native.draws.findings import DO_NOT_USE, ESS_GOOD, GOOD, LOOK, RHAT_GOOD, RHAT_USABLE
 
 if TYPE_CHECKING:
-    from patrac_native.model.prior import TraceClassPrior
+    from patrac_native.model.priors import TraceClassPrior
     from patrac_native.network.network import Network
     from patrac_native.studies.experiment import NetworkScores, Outcome, Problem, Record, SamplingSettings
 
@@ -49,7 +49,7 @@ def run_demo(
     """
     from patrac_native.engine.threads import thread_count
     from patrac_native.model.architectures import Full, Mix, Out, Sep
-    from patrac_native.model.prior import TraceClassPrior
+    from patrac_native.model.priors import TraceClassPrior
     from patrac_native.reports.report import write_json
     from patrac_native.studies.experiment import (
         TAU,

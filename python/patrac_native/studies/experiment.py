@@ -16,7 +16,7 @@ from patrac_native.model.architectures import Architecture, Full, Mix, Out, Sep
 from patrac_native.model.kernels import PCNL, Kernel, short_name
 from patrac_native.model.likelihoods import Gaussian
 from patrac_native.model.posterior import Posterior
-from patrac_native.model.prior import TraceClassPrior
+from patrac_native.model.priors import Prior
 from patrac_native.network.network import Network
 from patrac_native.sampling.sampler import sample
 from patrac_native.sampling.warmup import Warmup
@@ -250,7 +250,7 @@ class Outcome:
 def run_architecture(
     problem: Problem,
     net: Network,
-    prior: TraceClassPrior,
+    prior: Prior,
     architecture: Architecture,
     settings: SamplingSettings,
     *,
@@ -263,7 +263,7 @@ def run_architecture(
     problem : Problem
     net : Network
         The trained network.
-    prior : TraceClassPrior
+    prior : Prior
         Usually `TraceClassPrior.fit(net)`.
     architecture : Architecture
     settings : SamplingSettings
@@ -363,7 +363,7 @@ def score_network(problem: Problem, net: Network) -> NetworkScores:
 def estimate_seconds(
     problem: Problem,
     net: Network,
-    prior: TraceClassPrior,
+    prior: Prior,
     architectures: Sequence[Architecture],
     settings: SamplingSettings,
 ) -> float:

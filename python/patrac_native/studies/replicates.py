@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from patrac_native.engine.threads import thread_count
 from patrac_native.model.architectures import Architecture
-from patrac_native.model.prior import TraceClassPrior
+from patrac_native.model.priors import TraceClassPrior
 from patrac_native.network.network import Network
 from patrac_native.studies.experiment import (
     ARCHITECTURES,

@@ -12,7 +12,7 @@ import numpy as np
 from patrac_native.model.choice import choose_kernel
 from patrac_native.model.likelihoods import Categorical, Gaussian, Likelihood
 from patrac_native.model.posterior import Posterior
-from patrac_native.model.prior import ALPHA_BOUNDS, TraceClassPrior
+from patrac_native.model.priors.trace_class import ALPHA_BOUNDS, TraceClassPrior
 from patrac_native.network.network import Network
 from patrac_native.sampling.sampler import sample
 from patrac_native.sampling.warmup import Warmup

@@ -1,15 +1,15 @@
-"""The trace-class Gaussian prior, its fit to a trained network and its rescaling (docs/method.md, sections 2, 4)."""
+"""The trace-class Gaussian prior and its fit to a trained network (docs/method.md, sections 2, 4)."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from patrac_native.model.priors.base import Prior
 from patrac_native.model.ranking import rank_nodes
 from patrac_native.network.network import Network
 from patrac_native.validation.checks import FloatArray, check_layer_sizes, check_positive
@@ -24,7 +24,7 @@ Decay = tuple[FloatArray, FloatArray]
 
 
 @dataclass(frozen=True)
-class TraceClassPrior:
+class TraceClassPrior(Prior):
     """Prior of independent normal parameters whose variances decay with the rank of the nodes.
 
     w^(1)_ij ~ N(0, sigma2_w / i^alpha); w^(l)_ij ~ N(0, sigma2_w / (ij)^alpha) for l >= 2;
@@ -64,6 +64,8 @@ class TraceClassPrior:
     sigma2_w: float
     sigma2_b: float
     output_decay: bool | None = None
+    name: ClassVar[str] = "trace_class"
+    is_rescaled: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("alpha", "sigma2_w", "sigma2_b"):
@@ -74,23 +76,7 @@ class TraceClassPrior:
             object.__setattr__(self, "output_decay", bool(self.output_decay))
 
     def variances(self, layer_sizes: Sequence[int]) -> tuple[list[FloatArray], list[FloatArray]]:
-        """Return the prior variances of a network's parameters, nodes in ranked order, before any rescaling.
-
-        Parameters
-        ----------
-        layer_sizes : sequence of int
-            Widths (N_0, ..., N_L).
-
-        Returns
-        -------
-        weight_variances : list of L arrays, shapes (N_{l+1}, N_l)
-        bias_variances : list of L arrays, shapes (N_{l+1},)
-
-        Raises
-        ------
-        TypeError, ValueError
-            If `layer_sizes` is not a sequence of at least two positive integers.
-        """
+        """Return the prior variances of a network's parameters; see `Prior.variances`."""
         sizes = check_layer_sizes(layer_sizes)
         weight_decay, bias_decay = _decays(sizes, self.alpha, self.output_decay, fit=False)
         return (
@@ -98,52 +84,9 @@ class TraceClassPrior:
             [self.sigma2_b * row for row in bias_decay],
         )
 
-    def total_variance(self, layer_sizes: Sequence[int]) -> float:
-        """Return phi, the sum of the prior variances of all parameters of a network of these widths."""
-        weights, biases = self.variances(layer_sizes)
-        return float(sum(v.sum() for v in (*weights, *biases)))
-
-    def rescaling_factor(
-        self,
-        full_layer_sizes: Sequence[int],
-        sampled_layer_sizes: Sequence[int],
-        weight_masks: Sequence[npt.NDArray[np.bool_]],
-        bias_masks: Sequence[npt.NDArray[np.bool_]],
-    ) -> float:
-        """Return phi / phi_partial, the factor of a partial architecture's prior variances (paper, Appendix A).
-
-        Parameters
-        ----------
-        full_layer_sizes : sequence of int
-            Widths of the trained network, whose total prior variance is phi.
-        sampled_layer_sizes : sequence of int
-            Widths of the sampled network; they differ from `full_layer_sizes` for Sep only.
-        weight_masks, bias_masks : sequences of L Boolean arrays
-            The Bayesian parameters of the sampled network in ranked order, as `Architecture.masks` returns them;
-            phi_partial is the sum of their prior variances.
-
-        Returns
-        -------
-        float
-            For masks of the trained network at least 1, and exactly 1 if all its parameters are Bayesian.
-
-        Raises
-        ------
-        ValueError
-            If the masks do not have the sampled network's shapes or are False everywhere.
-        """
-        weights, biases = self.variances(sampled_layer_sizes)
-        variances, masks = (*weights, *biases), (*weight_masks, *bias_masks)
-        if [mask.shape for mask in masks] != [variance.shape for variance in variances]:
-            raise ValueError(
-                f"weight_masks and bias_masks must have the shapes of a network {list(sampled_layer_sizes)}; "
-                f"got {[mask.shape for mask in masks]}."
-            )
-        # where() keeps the order of summation, so that masks that are True everywhere give exactly 1.
-        partial = float(sum(np.where(mask, v, 0.0).sum() for v, mask in zip(variances, masks, strict=True)))
-        if partial == 0.0:
-            raise ValueError("weight_masks and bias_masks mark no parameter; at least one must be Bayesian.")
-        return self.total_variance(full_layer_sizes) / partial
+    def describe(self) -> str:
+        """Return alpha and the two variance scales in words."""
+        return f"trace-class, alpha {self.alpha:.6g}, sigma2_w {self.sigma2_w:.6g}, sigma2_b {self.sigma2_b:.6g}"
 
     @classmethod
     def fit(cls, net: Network, output_decay: bool | None = None, *, alpha: float | None = None) -> TraceClassPrior:
@@ -230,15 +173,6 @@ class TraceClassPrior:
                 stacklevel=2,
             )
         return cls(alpha, VARIANCE_MULTIPLIER * sigma2_w, VARIANCE_MULTIPLIER * sigma2_b, output_decay)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the four fields as JSON-able values."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> TraceClassPrior:
-        """Rebuild a prior from what `to_dict` returned."""
-        return cls(**content)
 
 
 def _check_alpha(value: Any) -> float:
