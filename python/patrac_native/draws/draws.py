@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.draws.mixture import PredictiveMixture
 from patrac_native.draws.summary import Summary, summarise
 from patrac_native.engine.device_array import DeviceArray
-from patrac_native.model.likelihoods import Likelihood, likelihood_from_dict
+from patrac_native.model.likelihoods import Likelihood, RealLikelihood, likelihood_from_dict
 from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.network.files import load_arrays, save_arrays
 from patrac_native.network.network import Network
@@ -219,6 +220,38 @@ class Draws:
         if "variance" in self.stats:
             return self.likelihood.sample_at(f, rng, self.stats["variance"])
         return self.likelihood.sample(f, rng)
+
+    def predictive_mixtures(self, X: npt.ArrayLike, output: int = 0) -> Iterator[tuple[slice, PredictiveMixture]]:
+        """Evaluate the posterior predictive distribution of one target for blocks of rows of X.
+
+        It is known up to rounding given the draws, so its quantiles and densities need no draws of the noise.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_new, d)
+            Finite inputs, n_new >= 1.
+        output : int
+            The target, counted from 0; default 0.
+
+        Yields
+        ------
+        block : slice
+            The rows of X in this block.
+        mixture : PredictiveMixture
+            Over all draws of all chains.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `predict`; TypeError if the targets are not real numbers.
+        """
+        likelihood = self.likelihood
+        if not isinstance(likelihood, RealLikelihood):
+            raise TypeError(f"the likelihood must be one of real numbers, such as Gaussian; got {likelihood!r}.")
+        variance = self.stats.get("variance")
+        flat = None if variance is None else variance.reshape(-1)
+        for block, f in self.predict_blocks(X):
+            yield block, PredictiveMixture(*likelihood.located_noise(f.reshape(-1, *f.shape[2:]), flat, output))
 
     def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Evaluate the class probabilities of each draw at X.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,14 +11,13 @@ import numpy.typing as npt
 
 from patrac_native import diagnostics
 from patrac_native.draws.draws import Draws
-from patrac_native.model.likelihoods import Noise, RealLikelihood
+from patrac_native.draws.mixture import PredictiveMixture
+from patrac_native.model.likelihoods import RealLikelihood
 from patrac_native.tabular.preprocessing import Preprocessor
 from patrac_native.validation.checks import FloatArray
 
 # Probabilities of the central intervals of y whose coverage is reported.
 COVERAGES = (0.5, 0.8, 0.95, 0.99)
-# Maximum number of Newton steps for a quantile of the mixture. Each at least halves the bracket; about five suffice.
-_QUANTILE_STEPS = 60
 
 
 @dataclass(frozen=True)
@@ -61,19 +59,16 @@ def predict_regression(
     TypeError
         If the likelihood is not one of real numbers.
     """
-    noise = real_likelihood(draws).noise()
     scale = preprocessor.target_scale
-    tail = (1.0 - coverage) / 2.0
-    for rows, f in draws.predict_blocks(X):
-        flat = f.reshape(-1, f.shape[2]).astype(np.float64)
-        sd_f = flat.std(axis=0)
+    for rows, mixture in draws.predictive_mixtures(X):
+        lower, upper = mixture.interval(coverage)
         yield RegressionPredictions(
             rows,
-            preprocessor.inverse_target(flat.mean(axis=0)),
-            np.sqrt(sd_f**2 + noise.variance) * scale,
-            sd_f * scale,
-            preprocessor.inverse_target(mixture_quantile(flat, noise, tail)),
-            preprocessor.inverse_target(mixture_quantile(flat, noise, 1.0 - tail)),
+            preprocessor.inverse_target(mixture.mean()),
+            mixture.sd() * scale,
+            mixture.sd_f() * scale,
+            preprocessor.inverse_target(lower),
+            preprocessor.inverse_target(upper),
         )
 
 
@@ -82,30 +77,6 @@ def predict_classes(draws: Draws, X: FloatArray) -> Iterator[ClassPredictions]:
     for rows, f in draws.predict_blocks(X):
         p = draws.likelihood.probabilities(f)
         yield ClassPredictions(rows, p.mean(axis=(0, 1)), diagnostics.entropy_decomposition(p))
-
-
-def mixture_quantile(f: FloatArray, noise: Noise, probability: float) -> FloatArray:
-    """Return a quantile of the mixture 1/M sum_i p(y | f_i) for each column of f (M, n), by bracketed Newton steps."""
-    sd = noise.scale
-    z = noise.quantile(probability)
-    # The quantile of component i is f_i + z sd; that of the mixture lies between the smallest and the largest of them.
-    low, high = f.min(axis=0) + z * sd, f.max(axis=0) + z * sd
-    # The median of noise with infinite variance would start at 0 * inf.
-    variance = noise.variance if math.isfinite(noise.variance) else sd**2
-    x: FloatArray = np.clip(f.mean(axis=0) + z * np.sqrt(f.var(axis=0) + variance), low, high)
-    for _ in range(_QUANTILE_STEPS):
-        u = (x - f) / sd
-        excess = noise.cdf(u).mean(axis=0) - probability
-        density = noise.density_shape(u).mean(axis=0) / (sd * noise.mass)
-        low, high = np.where(excess < 0, x, low), np.where(excess < 0, high, x)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            step = x - excess / density
-        new = np.where((step >= low) & (step <= high), step, 0.5 * (low + high))
-        moved = np.abs(new - x)
-        x = new
-        if (moved <= 1e-10 * sd).all():
-            break
-    return x
 
 
 @dataclass(frozen=True)
@@ -139,57 +110,64 @@ def evaluate_regression(draws: Draws, preprocessor: Preprocessor, X: FloatArray,
     -------
     Evaluation
         The scores are rmse and rmse_network (of posterior mean and trained network), crps and interval_width in the
-        target's units; coverage of y by central intervals; nll and nll_network (as in the paper's Table 1, a sum over
-        rows without the normalising constant); nlpd (mean over rows, of the standardised target) and nlpd_in_units
-        (in the target's units); mean and standard deviation of the PIT values. The arrays are y, mean, lower and upper
-        (95% interval), in the target's units, and pit.
+        target's units; coverage of y by central intervals; nlpd and nlpd_network (mean over rows, of the standardised
+        target, of the posterior and of the trained network with the noise of `network_mixture`) and nlpd_in_units (in
+        the target's units); mean and standard deviation of the PIT values. The arrays are y, mean, lower and upper (95%
+        interval), in the target's units, and pit.
 
     Raises
     ------
     TypeError
         If the likelihood is not one of real numbers.
     """
-    likelihood = real_likelihood(draws)
-    noise = likelihood.noise()
     parts: dict[str, list[FloatArray]] = {name: [] for name in ("mean", "lower", "upper", "pit", "crps", "nlpd")}
     inside = {coverage: 0 for coverage in COVERAGES}
-    nll = 0.0
-    for rows, f in draws.predict_blocks(X):
-        flat = f.reshape(-1, f.shape[2]).astype(np.float64)
+    for rows, mixture in draws.predictive_mixtures(X):
         observed = y[rows]
-        nll += likelihood.nll(f, observed)
-        noisy = np.asarray(likelihood.sample(f, np.random.default_rng(rows.start)), dtype=np.float64)
+        noisy = draws.predictive(X[rows], seed=rows.start)
         parts["crps"].append(diagnostics.crps(noisy, observed, per_row=True))
-        parts["nlpd"].append(likelihood.nlpd_rows(f, observed))
-        parts["mean"].append(flat.mean(axis=0))
-        parts["pit"].append(noise.cdf((observed - flat) / noise.scale).mean(axis=0))
+        parts["nlpd"].append(-mixture.log_density(observed))
+        parts["mean"].append(mixture.mean())
+        parts["pit"].append(mixture.cdf(observed))
         for coverage in COVERAGES:
-            tail = (1.0 - coverage) / 2.0
-            lower = mixture_quantile(flat, noise, tail)
-            upper = mixture_quantile(flat, noise, 1.0 - tail)
+            lower, upper = mixture.interval(coverage)
             inside[coverage] += int(((lower <= observed) & (observed <= upper)).sum())
             if coverage == 0.95:
                 parts["lower"].append(lower)
                 parts["upper"].append(upper)
     whole = {name: np.concatenate(values) for name, values in parts.items()}
-    network = draws.network.net.predict(X)[:, 0]
+    network = network_mixture(draws, X)
     scale = preprocessor.target_scale
     nlpd = float(whole["nlpd"].mean())
     scores = {
         "rmse": float(np.sqrt(((whole["mean"] - y) ** 2).mean())) * scale,
-        "rmse_network": float(np.sqrt(((network - y) ** 2).mean())) * scale,
+        "rmse_network": float(np.sqrt(((network.mean() - y) ** 2).mean())) * scale,
         "coverage": {f"{coverage:g}": count / len(y) for coverage, count in inside.items()},
         "interval_width": float((whole["upper"] - whole["lower"]).mean()) * scale,
         "crps": float(whole["crps"].mean()) * scale,
-        "nll": nll,
-        "nll_network": likelihood.nll(network[None, None, :, None], y),
         "nlpd": nlpd,
+        "nlpd_network": -float(network.log_density(y).mean()),
         "nlpd_in_units": nlpd + float(np.log(scale)),
         "pit_mean": float(whole["pit"].mean()),
         "pit_sd": float(whole["pit"].std()),
     }
     arrays = {name: preprocessor.inverse_target(whole[name]) for name in ("mean", "lower", "upper")}
     return Evaluation(scores, {"y": preprocessor.inverse_target(y), "pit": whole["pit"], **arrays})
+
+
+def network_mixture(draws: Draws, X: FloatArray) -> PredictiveMixture:
+    """Return the predictive distribution of the trained network alone at X (n, d).
+
+    A sampled noise variance is replaced by the network's mean squared residual on rows that it was not trained on;
+    where that is not known, by the posterior mean of the variance.
+    """
+    net, likelihood = draws.network.net, draws.likelihood
+    assert isinstance(likelihood, RealLikelihood)
+    variance = None
+    if "variance" in draws.stats:
+        known = None if net.history is None else net.history.validation_mse
+        variance = draws.stats["variance"].mean(axis=(0, 1))[None] if known is None else known[None]
+    return PredictiveMixture(*likelihood.located_noise(net.predict(X)[None], variance))
 
 
 def evaluate_classes(draws: Draws, X: FloatArray, y: npt.NDArray[Any]) -> Evaluation:
@@ -242,10 +220,3 @@ def _class_scores(probability: FloatArray, y: npt.NDArray[Any]) -> dict[str, flo
         "ece": diagnostics.ece(p, y),
         "accuracy": diagnostics.accuracy(p, y),
     }
-
-
-def real_likelihood(draws: Draws) -> RealLikelihood:
-    """Return the likelihood of draws; raise TypeError if its targets are not real numbers."""
-    if not isinstance(draws.likelihood, RealLikelihood):
-        raise TypeError(f"the likelihood must be one of real numbers, such as Gaussian; got {draws.likelihood!r}.")
-    return draws.likelihood

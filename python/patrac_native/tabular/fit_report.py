@@ -37,8 +37,7 @@ def score_rows(result: FitResult) -> list[list[Any]]:
         return rows
     rows = [
         ["RMSE", scores["rmse"], scores["rmse_network"]],
-        ["NLL, sum over rows (Table 1)", scores["nll"], scores["nll_network"]],
-        ["NLPD a row, standardised target", scores["nlpd"], None],
+        ["NLPD a row, standardised target", scores["nlpd"], scores["nlpd_network"]],
         ["NLPD a row, target's units", scores["nlpd_in_units"], None],
         ["CRPS", scores["crps"], None],
     ]
@@ -140,8 +139,8 @@ def _report(result: FitResult) -> Report:
         score_rows(result),
         f"{len(result.data.X_test)} rows that neither training nor sampling saw. "
         + (
-            "RMSE, CRPS and widths are in the target's units; intervals of y hold the noise. NLL drops the normalising "
-            "constant, NLPD holds it."
+            "RMSE, CRPS and widths are in the target's units; intervals of y hold the noise. The network's own NLPD "
+            "takes the variance of its residuals on validation rows for the noise."
             if regression
             else "NLL, NLPD and entropies are in nats; the Brier score runs from 0 to 2."
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -157,9 +158,20 @@ class Gaussian(RealLikelihood):
             variance=variance,
             cdf=ndtr,
             quantile=lambda probability: float(ndtri(probability)),
-            density_shape=lambda u: np.exp(-0.5 * u**2),
-            mass=math.sqrt(2.0 * math.pi),
+            log_density=lambda u: -0.5 * (u**2 + math.log(2.0 * math.pi)),
         )
+
+    def located_noise(
+        self, f: npt.ArrayLike, variance: FloatArray | None = None, output: int = 0
+    ) -> tuple[FloatArray, Noise]:
+        """Return location (M, n) and noise of one output; with a sampled variance, the noise of each draw."""
+        if not self.is_sampled:
+            return super().located_noise(f, variance, output)
+        if variance is None:
+            raise ValueError("variance: the likelihood samples it; give its draws, shape (M,).")
+        outputs = np.asarray(f, dtype=np.float64)
+        drawn = np.asarray(variance, dtype=np.float64)[:, None]
+        return outputs[..., output], replace(Gaussian(1.0).noise(), scale=np.sqrt(drawn), variance=drawn)
 
     def nll(self, f: npt.ArrayLike, y: Targets) -> float:
         """Return the negative log-likelihood of the paper's Table 1, without its constant; see `diagnostics.nll`."""

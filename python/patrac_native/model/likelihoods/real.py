@@ -21,26 +21,23 @@ class Noise:
 
     Attributes
     ----------
-    scale : float
-        Scale of the noise, > 0.
-    variance : float
-        Variance of y given f; infinite if the distribution has none.
+    scale : float or ndarray
+        Scale of the noise, > 0: one number, or an array that broadcasts to f, such as (M, 1) for M draws of it.
+    variance : float or ndarray
+        Variance of y given f, of the shape of `scale`; infinite if the distribution has none.
     cdf : callable
         The distribution function of u, applied entrywise.
     quantile : callable
         The quantile function of u, of one probability.
-    density_shape : callable
-        The density of u without its normalising factor 1 / `mass`, applied entrywise.
-    mass : float
-        Integral of `density_shape`.
+    log_density : callable
+        The logarithm of the density of u, applied entrywise.
     """
 
-    scale: float
-    variance: float
+    scale: float | FloatArray
+    variance: float | FloatArray
     cdf: Callable[[FloatArray], FloatArray]
     quantile: Callable[[float], float]
-    density_shape: Callable[[FloatArray], FloatArray]
-    mass: float
+    log_density: Callable[[FloatArray], FloatArray]
 
 
 class RealLikelihood(Likelihood, abstract=True):
@@ -61,6 +58,28 @@ class RealLikelihood(Likelihood, abstract=True):
     @abstractmethod
     def noise(self, output: int = 0) -> Noise:
         """Return the noise of one output, counted from 0, of a likelihood without sampled parameters."""
+
+    def located_noise(
+        self, f: npt.ArrayLike, variance: FloatArray | None = None, output: int = 0
+    ) -> tuple[FloatArray, Noise]:
+        """Return the location of one target in each draw and the noise around it.
+
+        Parameters
+        ----------
+        f : array_like, shape (M, n, m)
+            Outputs of M draws of the network at n inputs.
+        variance : ndarray, shape (M,), optional
+            The draws of a sampled noise variance; required if the likelihood samples one.
+        output : int
+            The target, counted from 0.
+
+        Returns
+        -------
+        location : ndarray of float64, shape (M, n)
+        noise : Noise
+            Its scale and variance broadcast to `location`.
+        """
+        return np.asarray(f, dtype=np.float64)[..., output], self.noise(output)
 
     def nll(self, f: npt.ArrayLike, y: Targets) -> float:
         """Return the negative log-likelihood, summed over rows, mean over draws.

@@ -140,17 +140,17 @@ class StudentT(RealLikelihood):
 
     def noise(self, output: int = 0) -> Noise:
         """Return the Student-t noise of one output, counted from 0."""
-        from scipy.special import beta, stdtr, stdtrit
+        from scipy.special import betaln, stdtr, stdtrit
 
         df = self.df
+        log_mass = 0.5 * math.log(df) + float(betaln(0.5, df / 2))
         scale = float(self.scale[output]) if isinstance(self.scale, np.ndarray) else self.scale
         return Noise(
             scale=scale,
             variance=scale**2 * df / (df - 2) if df > 2 else math.inf,
             cdf=lambda u: stdtr(df, u),
             quantile=lambda probability: float(stdtrit(df, probability)),
-            density_shape=lambda u: (1.0 + u**2 / df) ** (-0.5 * (df + 1)),
-            mass=math.sqrt(df) * float(beta(0.5, df / 2)),
+            log_density=lambda u: -0.5 * (df + 1) * np.log1p(u**2 / df) - log_mass,
         )
 
     def sample(self, f: npt.ArrayLike, rng: np.random.Generator) -> Targets:

@@ -1,0 +1,100 @@
+"""The posterior predictive distribution of one target: a mixture over draws of a location with its noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from patrac_native.model.likelihoods import Noise
+from patrac_native.validation.checks import FloatArray
+
+# Maximum number of Newton steps for a quantile of the mixture. Each at least halves the bracket; about five suffice.
+_QUANTILE_STEPS = 60
+
+
+@dataclass(frozen=True)
+class PredictiveMixture:
+    """The mixture sum_i w_i p(y | f_i(x)) over M draws, at n inputs.
+
+    Attributes
+    ----------
+    location : ndarray of float64, shape (M, n)
+        f_i(x).
+    noise : Noise
+        The noise around the location; its scale and variance broadcast to (M, n).
+    weights : ndarray, shape (M,), optional
+        Weights of the draws, which sum to one; by default they are equal.
+    """
+
+    location: FloatArray
+    noise: Noise
+    weights: FloatArray | None = None
+
+    def _average(self, values: FloatArray) -> FloatArray:
+        """Return the mean over the draws of values (M, n)."""
+        average: FloatArray = np.average(values, axis=0, weights=self.weights)
+        return average
+
+    def mean(self) -> FloatArray:
+        """Return the mean of f, and of y where the noise has a mean, shape (n,)."""
+        return self._average(self.location)
+
+    def sd_f(self) -> FloatArray:
+        """Return the standard deviation of f, without the noise, shape (n,)."""
+        return np.sqrt(self._average((self.location - self.mean()) ** 2))
+
+    def sd(self) -> FloatArray:
+        """Return the standard deviation of y, shape (n,); infinite where the noise has no variance."""
+        variance = np.broadcast_to(np.asarray(self.noise.variance), self.location.shape)
+        return np.sqrt(self.sd_f() ** 2 + self._average(variance))
+
+    def cdf(self, y: FloatArray) -> FloatArray:
+        """Return the probability of less than y (n,), shape (n,): the PIT values of observed targets."""
+        return self._average(self.noise.cdf((y - self.location) / self.noise.scale))
+
+    def log_density(self, y: FloatArray) -> FloatArray:
+        """Return the log density of y (n,), shape (n,)."""
+        from scipy.special import logsumexp
+
+        terms = self.noise.log_density((y - self.location) / self.noise.scale) - np.log(self.noise.scale)
+        shares = np.full(len(terms), 1.0 / len(terms)) if self.weights is None else self.weights
+        density: FloatArray = logsumexp(terms, axis=0, b=shares[:, None])
+        return density
+
+    def quantile(self, probability: float) -> FloatArray:
+        """Return a quantile of y, shape (n,), to rounding error, by bracketed Newton steps.
+
+        Parameters
+        ----------
+        probability : float
+            In (0, 1).
+        """
+        scale = np.broadcast_to(np.asarray(self.noise.scale), self.location.shape)
+        z = self.noise.quantile(probability)
+        # The quantile of component i is f_i + z scale_i; that of the mixture lies between the smallest and the largest.
+        parts = self.location + z * scale
+        low, high = parts.min(axis=0), parts.max(axis=0)
+        sd = self.sd()
+        # The median of noise with infinite variance would start at 0 * inf.
+        sd = np.where(np.isfinite(sd), sd, scale.mean(axis=0))
+        x: FloatArray = np.clip(self.mean() + z * sd, low, high)
+        narrowest = scale.min(axis=0)
+        for _ in range(_QUANTILE_STEPS):
+            u = (x - self.location) / scale
+            excess = self._average(self.noise.cdf(u)) - probability
+            density = self._average(np.exp(self.noise.log_density(u)) / scale)
+            low, high = np.where(excess < 0, x, low), np.where(excess < 0, high, x)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                step = x - excess / density
+            new = np.where((step >= low) & (step <= high), step, 0.5 * (low + high))
+            moved = np.abs(new - x)
+            x = new
+            if (moved <= 1e-10 * narrowest).all():
+                break
+        return x
+
+    def interval(self, coverage: float) -> tuple[FloatArray, FloatArray]:
+        """Return the ends of the central interval of y with a probability of `coverage`, each of shape (n,)."""
+        tail = 0.5 * (1.0 - coverage)
+        return self.quantile(tail), self.quantile(1.0 - tail)
