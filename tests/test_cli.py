@@ -15,7 +15,7 @@ from scipy.stats import norm
 import patrac_native as pn
 from patrac_native.cli import main as cli
 from patrac_native.cli.main import main
-from patrac_native.tabular.evaluation import evaluate_regression
+from patrac_native.tabular.evaluation import evaluate_classes, evaluate_regression
 from patrac_native.tabular.fit_result import FitData
 from patrac_native.tabular.predict import _shown, load_preprocessing
 from patrac_native.tabular.tuning import default_thin, default_warmup_steps
@@ -94,7 +94,7 @@ def test_fit_writes_everything_and_prints_the_scores(tmp_path: Path, capsys: pyt
     assert verdict["grade"] in ("look", "do not use") and verdict["findings"][0]["remedy"]
     scale = read_json(out / "preprocessing.json")["preprocessor"]["target_scale"]
     assert summary["noise_variance"] == pytest.approx(summary["noise_variance_standardised"] * scale**2, rel=1e-14)
-    assert set(summary["scores"]["coverage"]) == {"0.5", "0.8", "0.95", "0.99"}
+    assert set(summary["scores"]["coverage"]) == {"0.5", "0.8", "0.9", "0.95", "0.99"}
     assert pn.Draws.load(out / "draws.npz").theta.shape == (2, 20, 66)
     html = (out / "report.html").read_text(encoding="utf-8")
     assert "http:" not in html and "https:" not in html and "<script" not in html
@@ -157,6 +157,29 @@ def test_predict_gives_what_the_draws_give(fitted: dict[str, Path], tmp_path: Pa
         # The density is at most 0.4 / noise sd, so a rounded quantile moves the probability by no more than this.
         tolerance = SIX_DIGITS * np.abs(read[column]).max() * 0.4 / (np.sqrt(variance) * scale)
         np.testing.assert_allclose(at, probability, atol=tolerance)
+
+
+@pytest.mark.parametrize("kind", ["numbers", "classes"])
+def test_predict_scores_a_table_with_targets(
+    kind: str, fitted: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The scores are those of `evaluate_*` for the same rows."""
+    frame = table(50).drop(columns="grade" if kind == "numbers" else "weight")
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    arguments = ["predict", str(fitted[kind]), str(tmp_path / "new.csv"), "--out", str(tmp_path / "p.csv")]
+    assert main([*arguments, "--scores", str(tmp_path / "s.json")]) == 0
+    assert "NLPD a row" in capsys.readouterr().out
+    scores = json.loads((tmp_path / "s.json").read_text())
+    prep, _ = load_preprocessing(str(fitted[kind]))
+    draws = pn.Draws.load(fitted[kind] / "draws.npz")
+    X, y = prep.transform(frame), prep.transform_target(frame)
+    expected = (evaluate_regression(draws, prep, X, y) if kind == "numbers" else evaluate_classes(draws, X, y)).scores
+    assert scores["rows"] == 50
+    assert scores["nlpd"] == pytest.approx(expected["nlpd"], rel=1e-12)
+    frame.drop(columns=["weight", "grade"], errors="ignore").to_csv(tmp_path / "new.csv", index=False)
+    assert main([*arguments, "--scores", str(tmp_path / "t.json")]) == 2
+    assert "--scores needs observed targets, but the table has no column" in capsys.readouterr().err
+    assert not (tmp_path / "t.json").exists()
 
 
 def test_predict_gives_class_probabilities_and_entropies(fitted: dict[str, Path], tmp_path: Path) -> None:

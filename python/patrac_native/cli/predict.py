@@ -16,7 +16,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_table_arguments(parser)
     add("--out", default="predictions.csv", metavar="FILE", help="default ./predictions.csv")
     add("--coverage", type=float, default=0.95, help="of the intervals of y, noise included; default 0.95")
-    add("--overwrite", action="store_true", help="replace an existing file")
+    add("--scores", metavar="FILE", help="score the predictions, where NEW holds the target: printed, and as JSON here")
+    add("--overwrite", action="store_true", help="replace existing files")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -28,6 +29,7 @@ def run(args: argparse.Namespace) -> int:
         separator=args.separator,
         out=args.out,
         coverage=args.coverage,
+        scores=args.scores,
         overwrite=args.overwrite,
     )
     return 0

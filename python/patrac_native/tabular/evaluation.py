@@ -17,7 +17,7 @@ from patrac_native.tabular.preprocessing import Preprocessor
 from patrac_native.validation.checks import FloatArray
 
 # Probabilities of the central intervals of y whose coverage is reported.
-COVERAGES = (0.5, 0.8, 0.95, 0.99)
+COVERAGES = (0.5, 0.8, 0.9, 0.95, 0.99)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,9 @@ from patrac_native.tabular.fit_settings import DRAWS, PREPROCESSING, REPORT, SUM
 from patrac_native.tabular.tables import TableFormat
 
 
-def score_rows(result: FitResult) -> list[list[Any]]:
-    """Return table rows (name of the score, of the posterior, of the trained network) for the held-out rows."""
-    scores = result.evaluation.scores
-    if result.data.preprocessor.task == "classification":
+def score_rows(scores: Mapping[str, Any], *, regression: bool) -> list[list[Any]]:
+    """Return table rows (name of the score, of the posterior, of the trained network) for scored rows."""
+    if not regression:
         network = scores["network"]
         rows: list[list[Any]] = [
             ["accuracy", scores["accuracy"], network["accuracy"]],
@@ -49,17 +49,24 @@ def score_rows(result: FitResult) -> list[list[Any]]:
     return rows
 
 
-def printed(result: FitResult) -> str:
-    """Return the scores and the summary of the chains as text for the terminal."""
-    held_out = len(result.data.X_test)
-    rows = [["held-out rows: " + str(held_out), "posterior", "network"]]
+def score_lines(heading: str, scores: Mapping[str, Any], *, regression: bool) -> str:
+    """Return the scores as a table for the terminal, under a heading such as "held-out rows: 40"."""
+    rows = [[heading, "posterior", "network"]]
     rows += [
-        [row[0], format_number(row[1]), "" if row[2] is None else format_number(row[2])] for row in score_rows(result)
+        [row[0], format_number(row[1]), "" if row[2] is None else format_number(row[2])]
+        for row in score_rows(scores, regression=regression)
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [f"{row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}}".rstrip() for row in rows]
     lines.insert(1, "-" * max(map(len, lines)))
-    return "\n".join(lines) + f"\n\n{_chains_heading(result)}\n{_in_options(str(result.summary))}"
+    return "\n".join(lines)
+
+
+def printed(result: FitResult) -> str:
+    """Return the scores and the summary of the chains as text for the terminal."""
+    regression = result.data.preprocessor.task == "regression"
+    table = score_lines(f"held-out rows: {len(result.data.X_test)}", result.evaluation.scores, regression=regression)
+    return f"{table}\n\n{_chains_heading(result)}\n{_in_options(str(result.summary))}"
 
 
 def _in_options(text: str) -> str:
@@ -136,7 +143,7 @@ def _report(result: FitResult) -> Report:
     regression = preprocessor.task == "regression"
     report.table(
         ["score", "posterior", "trained network"],
-        score_rows(result),
+        score_rows(result.evaluation.scores, regression=regression),
         f"{len(result.data.X_test)} rows that neither training nor sampling saw. "
         + (
             "RMSE, CRPS and widths are in the target's units; intervals of y hold the noise. The network's own NLPD "

@@ -7,14 +7,19 @@ import json
 import math
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from patrac_native.draws.draws import Draws
-from patrac_native.tabular.evaluation import predict_classes, predict_regression
+from patrac_native.reports.report import write_json
+from patrac_native.tabular.evaluation import evaluate_classes, evaluate_regression, predict_classes, predict_regression
+from patrac_native.tabular.fit_report import score_lines
 from patrac_native.tabular.fit_settings import DRAWS, PREPROCESSING
-from patrac_native.tabular.preprocessing import Preprocessor
+from patrac_native.tabular.preprocessing import Preprocessor, check_target
 from patrac_native.tabular.tables import read_table
 from patrac_native.validation.checks import FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def predict_table(
@@ -25,6 +30,7 @@ def predict_table(
     separator: str | None = None,
     out: str = "predictions.csv",
     coverage: float = 0.95,
+    scores: str | None = None,
     overwrite: bool = False,
 ) -> int:
     """Write predictions for the rows of a table to a CSV file, and print what was done.
@@ -43,8 +49,11 @@ def predict_table(
         Path of the CSV file; default "predictions.csv".
     coverage : float
         Probability of the intervals of y, noise included, in (0, 1); default 0.95.
+    scores : str, optional
+        Path of a JSON file for the scores of the predictions, which are printed too; the table must then hold the
+        target. By default nothing is scored.
     overwrite : bool
-        Whether an existing file may be replaced; default False.
+        Whether existing files may be replaced; default False.
 
     Returns
     -------
@@ -54,17 +63,21 @@ def predict_table(
     Raises
     ------
     ValueError
-        If `coverage` is outside (0, 1), or a file of the fit or the table is invalid.
+        If `coverage` is outside (0, 1), a file of the fit or the table is invalid, or `scores` is given for a table
+        without the target.
     OSError
         If a file does not exist, exists and may not be replaced, or cannot be written.
     """
     if not 0 < coverage < 1:
         raise ValueError(f"--coverage must be between 0 and 1; got {coverage}.")
-    folder = os.path.dirname(out) or "."
-    if not os.path.isdir(folder):
-        raise FileNotFoundError(f"--out {out!r} is in {folder!r}, which is no folder; make it first.")
-    if os.path.exists(out) and not overwrite:
-        raise FileExistsError(f"{out} exists; pass --overwrite or another --out.")
+    for option, path in (("--out", out), ("--scores", scores)):
+        if path is None:
+            continue
+        folder = os.path.dirname(path) or "."
+        if not os.path.isdir(folder):
+            raise FileNotFoundError(f"{option} {path!r} is in {folder!r}, which is no folder; make it first.")
+        if os.path.exists(path) and not overwrite:
+            raise FileExistsError(f"{path} exists; pass --overwrite or another {option}.")
     preprocessor, layout = load_preprocessing(directory)
     draws = Draws.load(os.path.join(directory, DRAWS))
     if os.path.isdir(data):
@@ -76,12 +89,32 @@ def predict_table(
     if not table.header:
         frame = preprocessor.name_columns(frame)
     X = preprocessor.transform(frame)
+    observed = _observed(preprocessor, frame) if scores is not None else None
     for note in preprocessor.imputed(frame):
         print(f"note: {note}")
     count = write_predictions(out, draws, preprocessor, X, coverage)
     what = f"mean and {100 * coverage:.4g}% intervals of y" if preprocessor.task == "regression" else "probabilities"
     print(f"wrote {out}: {what} of {preprocessor.target!r} for {count} rows")
+    if scores is not None:
+        regression = preprocessor.task == "regression"
+        evaluation = (
+            evaluate_regression(draws, preprocessor, X, observed)
+            if regression
+            else evaluate_classes(draws, X, observed)
+        )
+        write_json(scores, {"rows": count, **evaluation.scores})
+        print(f"\n{score_lines(f'rows: {count}', evaluation.scores, regression=regression)}\n\nwrote {scores}")
     return count
+
+
+def _observed(preprocessor: Preprocessor, frame: pd.DataFrame) -> Any:
+    """Return the targets of a table that is to be scored; raise ValueError if it has none."""
+    if preprocessor.target not in frame.columns:
+        raise ValueError(
+            f"--scores needs observed targets, but the table has no column {preprocessor.target!r}; leave --scores out."
+        )
+    check_target(frame[preprocessor.target])
+    return preprocessor.transform_target(frame)
 
 
 def load_preprocessing(directory: str) -> tuple[Preprocessor, dict[str, Any]]:
