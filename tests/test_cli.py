@@ -177,7 +177,7 @@ def test_predict_scores_a_table_with_targets(
     assert scores["rows"] == 50
     assert scores["nlpd"] == pytest.approx(expected["nlpd"], rel=1e-12)
     frame.drop(columns=["weight", "grade"], errors="ignore").to_csv(tmp_path / "new.csv", index=False)
-    assert main([*arguments, "--scores", str(tmp_path / "t.json")]) == 2
+    assert main([*arguments, "--scores", str(tmp_path / "t.json"), "--overwrite"]) == 2
     assert "--scores needs observed targets, but the table has no column" in capsys.readouterr().err
     assert not (tmp_path / "t.json").exists()
 

@@ -19,6 +19,7 @@ from patrac_native.diagnostics.classification import (
     entropy_decomposition,
 )
 from patrac_native.diagnostics.ess import autocorrelation, ess_geyer, ess_paper
+from patrac_native.diagnostics.psis import LeaveOneOut, leave_one_out
 from patrac_native.diagnostics.regression import Interval, coverage, credible_interval, crps, nll, nlpd, pit, rmse
 from patrac_native.diagnostics.rhat import ConvergenceSummary, convergence
 
@@ -27,6 +28,7 @@ __all__ = [
     "ConvergenceSummary",
     "EntropyDecomposition",
     "Interval",
+    "LeaveOneOut",
     "accuracy",
     "autocorrelation",
     "brier",
@@ -41,6 +43,7 @@ __all__ = [
     "entropy_decomposition",
     "ess_geyer",
     "ess_paper",
+    "leave_one_out",
     "nll",
     "nlpd",
     "pit",

@@ -23,8 +23,8 @@ class PredictiveMixture:
         f_i(x).
     noise : Noise
         The noise around the location; its scale and variance broadcast to (M, n).
-    weights : ndarray, shape (M,), optional
-        Weights of the draws, which sum to one; by default they are equal.
+    weights : ndarray, shape (M,) or (M, n), optional
+        Weights of the draws, for all inputs or for each, which sum to one; by default they are equal.
     """
 
     location: FloatArray
@@ -53,13 +53,17 @@ class PredictiveMixture:
         """Return the probability of less than y (n,), shape (n,): the PIT values of observed targets."""
         return self._average(self.noise.cdf((y - self.location) / self.noise.scale))
 
+    def log_density_by_draw(self, y: FloatArray) -> FloatArray:
+        """Return the log density of y (n,) in each draw, shape (M, n)."""
+        return self.noise.log_density((y - self.location) / self.noise.scale) - np.log(self.noise.scale)
+
     def log_density(self, y: FloatArray) -> FloatArray:
         """Return the log density of y (n,), shape (n,)."""
         from scipy.special import logsumexp
 
-        terms = self.noise.log_density((y - self.location) / self.noise.scale) - np.log(self.noise.scale)
-        shares = np.full(len(terms), 1.0 / len(terms)) if self.weights is None else self.weights
-        density: FloatArray = logsumexp(terms, axis=0, b=shares[:, None])
+        terms = self.log_density_by_draw(y)
+        shares = np.full((len(terms), 1), 1.0 / len(terms)) if self.weights is None else self.weights
+        density: FloatArray = logsumexp(terms, axis=0, b=shares if shares.ndim == 2 else shares[:, None])
         return density
 
     def quantile(self, probability: float) -> FloatArray:

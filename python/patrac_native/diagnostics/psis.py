@@ -1,0 +1,87 @@
+"""Leave-one-out predictions without refitting: Pareto-smoothed importance sampling of the draws, by ArviZ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from patrac_native.diagnostics._arrays import ArrayLike, chain_draws
+from patrac_native.validation.checks import FloatArray
+
+# A shape of the tail above this, or above 1 - 1/log10(draws) if that is smaller, marks an unreliable estimate
+# (Vehtari, Simpson, Gelman, Yao and Gabry 2024, Pareto smoothed importance sampling).
+_KHAT = 0.7
+
+
+@dataclass(frozen=True)
+class LeaveOneOut:
+    """Predictions of each row by draws that are reweighted as if the row had not been in the data.
+
+    Attributes
+    ----------
+    weights : ndarray of float64, shape (chain * draw, n)
+        Weights of the draws for each row; each column sums to one.
+    elpd_rows : ndarray of float64, shape (n,)
+        Log predictive density of each row given all others.
+    khat : ndarray of float64, shape (n,)
+        Shape of the tail of each row's importance ratios.
+    """
+
+    weights: FloatArray
+    elpd_rows: FloatArray
+    khat: FloatArray
+
+    @property
+    def elpd(self) -> float:
+        """Sum of `elpd_rows`: the expected log predictive density of Vehtari, Gelman and Gabry (2017)."""
+        return float(self.elpd_rows.sum())
+
+    @property
+    def unreliable(self) -> int:
+        """Number of rows whose `khat` is too large for their estimate to be trusted."""
+        limit = min(_KHAT, 1 - 1 / np.log10(len(self.weights)))
+        return int((self.khat > limit).sum())
+
+
+def leave_one_out(log_likelihood: ArrayLike) -> LeaveOneOut:
+    """Reweight draws for leave-one-out predictions of the rows of the training data.
+
+    Parameters
+    ----------
+    log_likelihood : array_like, shape (chain, draw, n)
+        Log-likelihood of each row in each draw, of the data from which the draws were made; at least 25 draws in all,
+        so that there is a tail to smooth.
+
+    Returns
+    -------
+    LeaveOneOut
+
+    Raises
+    ------
+    TypeError
+        If `log_likelihood` does not hold real numbers.
+    ValueError
+        If it has another number of axes, too few draws, or holds NaN or infinity.
+
+    Notes
+    -----
+    Vehtari, Gelman and Gabry, Practical Bayesian model evaluation using leave-one-out cross-validation and WAIC,
+    Statistics and Computing 27, 2017.
+    """
+    values = chain_draws("log_likelihood", log_likelihood, min_draws=1)
+    if values.ndim != 3:
+        raise ValueError(f"log_likelihood must have shape (chain, draw, n); got {values.shape}.")
+    flat = values.reshape(-1, values.shape[2]).astype(np.float64)
+    if len(flat) < 25:
+        raise ValueError(f"log_likelihood has {len(flat)} draws in all; leave-one-out predictions need at least 25.")
+    array_stats: Any = import_module("arviz_stats.base").array_stats
+    log_weights, khat = array_stats.psislw(-flat, axis=0)
+    weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True)).T
+    weights /= weights.sum(axis=0)
+    # The weights sum to one, so the largest term bounds the sum and nothing overflows.
+    largest = flat.max(axis=0)
+    elpd_rows = largest + np.log((weights * np.exp(flat - largest)).sum(axis=0))
+    return LeaveOneOut(weights, elpd_rows, np.asarray(khat, dtype=np.float64))
