@@ -7,8 +7,9 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from patrac_native.diagnostics._arrays import ArrayLike, chain_draws
+from patrac_native.diagnostics._arrays import chain_draws
 from patrac_native.validation.checks import FloatArray
 
 # A shape of the tail above this, or above 1 - 1/log10(draws) if that is smaller, marks an unreliable estimate
@@ -77,11 +78,24 @@ def leave_one_out(log_likelihood: ArrayLike) -> LeaveOneOut:
     flat = values.reshape(-1, values.shape[2]).astype(np.float64)
     if len(flat) < 25:
         raise ValueError(f"log_likelihood has {len(flat)} draws in all; leave-one-out predictions need at least 25.")
-    array_stats: Any = import_module("arviz_stats.base").array_stats
-    log_weights, khat = array_stats.psislw(-flat, axis=0)
-    weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True)).T
+    smoothed = [_smoothed(column) for column in flat.T]
+    log_weights = np.stack([weights for weights, _ in smoothed], axis=1)
+    weights = np.exp(log_weights - log_weights.max(axis=0))
     weights /= weights.sum(axis=0)
     # The weights sum to one, so the largest term bounds the sum and nothing overflows.
     largest = flat.max(axis=0)
     elpd_rows = largest + np.log((weights * np.exp(flat - largest)).sum(axis=0))
-    return LeaveOneOut(weights, elpd_rows, np.asarray(khat, dtype=np.float64))
+    return LeaveOneOut(weights, elpd_rows, np.array([khat for _, khat in smoothed]))
+
+
+def _smoothed(log_likelihood: FloatArray) -> tuple[FloatArray, float]:
+    """Return the log weights of draws (M,) for one row, and the shape of their tail; -inf if they do not vary."""
+    if np.ptp(log_likelihood) == 0:
+        return np.zeros_like(log_likelihood), -np.inf
+    array_stats: Any = import_module("arviz_stats.base").array_stats
+    try:
+        log_weights, khat = array_stats.psislw(log_likelihood)
+    except ValueError:
+        # ArviZ fits no tail to equal values, as chains leave them that stand still; nothing is known about the ratios.
+        return -log_likelihood, np.inf
+    return np.asarray(log_weights, dtype=np.float64), float(khat)

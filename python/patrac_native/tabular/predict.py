@@ -89,7 +89,7 @@ def predict_table(
     if not table.header:
         frame = preprocessor.name_columns(frame)
     X = preprocessor.transform(frame)
-    observed = _observed(preprocessor, frame) if scores is not None else None
+    observed: Any = None if scores is None else _observed(preprocessor, frame)
     for note in preprocessor.imputed(frame):
         print(f"note: {note}")
     count = write_predictions(out, draws, preprocessor, X, coverage)
