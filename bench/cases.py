@@ -85,7 +85,16 @@ def sine_problem() -> tuple[pn.Network, npt.NDArray[Any], npt.NDArray[Any]]:
     rng = np.random.default_rng(0)
     X = rng.uniform(-5, 5, (100, 1))
     y = np.sin(X[:, 0]) + rng.standard_normal(100)
-    net = pn.train([1, 50, 50, 1], X, y, likelihood=pn.Gaussian(1.0), l2=1.0, max_epochs=1000, progress=False)
+    net = pn.train(
+        [1, 50, 50, 1],
+        X,
+        y,
+        likelihood=pn.Gaussian(1.0),
+        l2=1.0,
+        validation_fraction=0,
+        max_epochs=1000,
+        progress=False,
+    )
     return net, X, y
 
 

@@ -113,7 +113,9 @@ def _trained(
     """Train the network and fit the prior to it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the last epoch is not the best, or alpha is at its bound: both are fine here
-        net = pn.train(sizes, X, y, likelihood=likelihood, l2=l2, max_epochs=epochs, progress=False)
+        net = pn.train(
+            sizes, X, y, likelihood=likelihood, l2=l2, validation_fraction=0, max_epochs=epochs, progress=False
+        )
         prior = pn.TraceClassPrior.fit(net)
     return Data(net, prior, likelihood, X, y, grid, watch)
 

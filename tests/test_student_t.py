@@ -81,7 +81,17 @@ def fitted() -> tuple[pn.Draws, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     pytest.importorskip("torch")
     likelihood = pn.StudentT(3.0, 0.1)
     X, y = outlying(150)
-    net = pn.train([1, 10, 10, 1], X, y, likelihood=likelihood, l2=0.1, seed=0, max_epochs=400, progress=False)
+    net = pn.train(
+        [1, 10, 10, 1],
+        X,
+        y,
+        likelihood=likelihood,
+        l2=0.1,
+        validation_fraction=0,
+        seed=0,
+        max_epochs=400,
+        progress=False,
+    )
     post = pn.Posterior(net, pn.Mix(3), pn.TraceClassPrior.fit(net), likelihood, X, y)
     draws = pn.sample(post, chains=2, draws=300, thin=5, warmup=3000, seed=1, progress=False)
     return draws, *outlying(300)

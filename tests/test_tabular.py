@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 from patrac_native.tabular.preprocessing import Preprocessor, guess_task
-from patrac_native.tabular.tables import TableFormat, find_column, read_table, split_rows
+from patrac_native.tabular.tables import TableFormat, find_column, read_table
+from patrac_native.training.folds import split_rows
 
 
 def write(tmp_path: Path, text: str, name: str = "table.csv") -> Path:

@@ -13,7 +13,8 @@ import pytest
 from patrac_native.model.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
 from patrac_native.network.activations import ACTIVATIONS
 from patrac_native.network.network import Network
-from patrac_native.training.training import OPTIMIZERS, PAPER_TRAINING, train
+from patrac_native.training.descent import OPTIMIZERS
+from patrac_native.training.training import PAPER_TRAINING, train
 
 torch = pytest.importorskip("torch")
 
@@ -38,18 +39,24 @@ def short(X: np.ndarray, y: np.ndarray, *, hidden: int = 8, **arguments: Any) ->
     """Train a small network for a few epochs; its fit does not matter."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="train: the fit is poor")
-        return train([X.shape[1], hidden, 1], X, y, **{"max_epochs": 20, "progress": False, **arguments})
+        return train(
+            [X.shape[1], hidden, 1],
+            X,
+            y,
+            **{"max_epochs": 20, "validation_fraction": 0, "progress": False, **arguments},
+        )
 
 
-def test_defaults_fit_the_sine_problem_without_a_warning() -> None:
+def test_all_rows_fit_the_sine_problem_without_a_warning() -> None:
     X, y = sine()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        net = train([1, 50, 50, 1], X, y, likelihood=Gaussian(1.0), l2=1.0, seed=0)
+        net = train([1, 50, 50, 1], X, y, likelihood=Gaussian(1.0), l2=1.0, validation_fraction=0, seed=0)
     history = net.history
     assert history is not None
     assert net.layer_sizes == (1, 50, 50, 1)
     assert history.stopped == "patience"
+    assert history.validation_mse is None
     assert len(history.loss) == history.best_epoch + 1 + history.settings["patience"]
     grid = np.linspace(-5, 5, 101)[:, None]
     # A smooth fit with some 8 effective parameters has a standard error of f of about sqrt(8 / 100) = 0.28 from the
@@ -71,7 +78,16 @@ def test_history_describes_the_returned_parameters(likelihood: Likelihood, m: in
     if likelihood.name == "categorical":
         y = (raw > 0).sum(axis=1)
     net = train(
-        [3, 8, m], X, y, likelihood=likelihood, l2=0.3, batch_size=batch_size, max_epochs=60, dtype="float64", seed=3
+        [3, 8, m],
+        X,
+        y,
+        likelihood=likelihood,
+        l2=0.3,
+        validation_fraction=0,
+        batch_size=batch_size,
+        max_epochs=60,
+        dtype="float64",
+        seed=3,
     )
     history = net.history
     assert history is not None
@@ -134,8 +150,10 @@ def test_scaled_mean_is_not_scaled_by_the_number_of_batches() -> None:
     arguments: dict[str, Any] = {"likelihood": Categorical(scale=7.0), "optimizer": "sgd", "learning_rate": 0.01}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # nothing beats a constant here
-        full = train([1, 4, 2], X, y, max_epochs=13, dtype="float64", **arguments)
-        batched = train([1, 4, 2], X, y, max_epochs=5, batch_size=20, dtype="float64", **arguments)
+        full = train([1, 4, 2], X, y, max_epochs=13, validation_fraction=0, dtype="float64", **arguments)
+        batched = train(
+            [1, 4, 2], X, y, max_epochs=5, validation_fraction=0, batch_size=20, dtype="float64", **arguments
+        )
     assert full.history is not None
     assert batched.history is not None
     # 12 steps of full batches or 4 epochs of 3; each step rounds a handful of sums of 60 rows.
@@ -194,7 +212,7 @@ def test_poor_fit_warns_with_both_losses() -> None:
     with pytest.warns(
         UserWarning, match=r"the fit is poor.*negative log-likelihood \d+.*no better than 158\.568.*raise"
     ):
-        net = train([1, 5, 1], X, y + 1, max_epochs=2)
+        net = train([1, 5, 1], X, y + 1, l2=1.0, validation_fraction=0, max_epochs=2)
     assert net.history is not None
     assert net.history.data_loss >= net.history.constant_loss
 
@@ -249,7 +267,7 @@ def test_progress_bar_only_when_asked(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_no_penalty_is_allowed() -> None:
     X = np.linspace(-1, 1, 20)[:, None]
-    net = train([1, 1], X, X[:, 0], l2=0)
+    net = train([1, 1], X, X[:, 0], l2=0, validation_fraction=0)
     assert net.history is not None and net.history.settings["l2"] == 0.0
 
 
@@ -257,7 +275,8 @@ def test_no_hidden_layer_reaches_ridge_regression() -> None:
     rng = np.random.default_rng(2)
     X = rng.normal(size=(50, 3))
     y = X @ np.array([1.0, -2.0, 0.5]) + 0.3 + rng.normal(size=50)
-    net = train([3, 1], X, y, l2=2.0, optimizer="lbfgs", learning_rate=1.0, max_epochs=20, dtype="float64")
+    arguments: dict[str, Any] = {"optimizer": "lbfgs", "learning_rate": 1.0, "max_epochs": 20, "dtype": "float64"}
+    net = train([3, 1], X, y, l2=2.0, validation_fraction=0, **arguments)
     design = np.column_stack([X, np.ones(50)])
     exact = np.linalg.solve(design.T @ design + 2.0 * np.eye(4), design.T @ y)
     # torch's LBFGS stops when the loss changes by less than 1e-9. The Hessian's eigenvalues exceed l2 = 2, so a loss
@@ -284,6 +303,9 @@ BAD_ROW = np.column_stack([np.ones(4), [1.0, 2.0, np.nan, np.inf]])
         ({"dtype": "float16"}, ValueError, "dtype must be 'float32' or 'float64'; got 'float16'"),
         ({"learning_rate": 0.0}, ValueError, "learning_rate must be positive"),
         ({"l2": -1.0}, ValueError, "l2 must be zero or positive, and finite; got -1"),
+        ({"validation_fraction": 1.0}, ValueError, "validation_fraction must be at least 0 and below 1; got 1"),
+        ({"validation_fraction": -0.1}, ValueError, "validation_fraction must be zero or positive"),
+        ({"sample_weight": np.ones(3)}, ValueError, r"sample_weight must have shape \(4,\)"),
         ({"patience": 0}, ValueError, "patience must be at least 1"),
         ({"max_epochs": 0}, ValueError, "max_epochs must be at least 1"),
         ({"batch_size": 0}, ValueError, "batch_size must be at least 1"),

@@ -42,7 +42,9 @@ def data() -> tuple[pn.Network, Array, Array]:
     rng = np.random.default_rng(3)
     X = rng.uniform(-5, 5, (N_ROWS, 1))
     y = np.sin(X[:, 0]) + np.sqrt(VARIANCE) * rng.standard_normal(N_ROWS)
-    net = pn.train(SIZES, X, y, likelihood=pn.Gaussian(VARIANCE), l2=0.5, max_epochs=500, progress=False)
+    net = pn.train(
+        SIZES, X, y, likelihood=pn.Gaussian(VARIANCE), l2=0.5, validation_fraction=0, max_epochs=500, progress=False
+    )
     return net, X, y
 
 

@@ -44,7 +44,9 @@ def data() -> tuple[Array, Array]:
 def net(data: tuple[Array, Array]) -> pn.Network:
     """A trained 1-6-6-1."""
     X, y = data
-    return pn.train([1, 6, 6, 1], X, y, likelihood=pn.Gaussian(1.0), l2=0.5, max_epochs=500, progress=False)
+    return pn.train(
+        [1, 6, 6, 1], X, y, likelihood=pn.Gaussian(1.0), l2=0.5, validation_fraction=0, max_epochs=500, progress=False
+    )
 
 
 def outputs(

@@ -32,7 +32,9 @@ def data() -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
 def net(data: tuple[npt.NDArray[Any], npt.NDArray[Any]]) -> pn.Network:
     """A trained 1-6-6-1."""
     X, y = data
-    return pn.train([1, 6, 6, 1], X, y, likelihood=pn.Gaussian(1.0), l2=0.5, max_epochs=500, progress=False)
+    return pn.train(
+        [1, 6, 6, 1], X, y, likelihood=pn.Gaussian(1.0), l2=0.5, validation_fraction=0, max_epochs=500, progress=False
+    )
 
 
 def posterior(net: pn.Network, data: Any, architecture: pn.Architecture, variance: float = 1.0) -> pn.Posterior:

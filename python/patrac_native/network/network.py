@@ -18,7 +18,7 @@ from patrac_native.validation.checks import FloatArray, as_real_array, check_inp
 if TYPE_CHECKING:
     import torch
 
-StopReason = Literal["patience", "max_epochs", "interrupted", "non-finite"]
+StopReason = Literal["patience", "max_epochs", "validation", "interrupted", "non-finite"]
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class TrainingHistory:
         Their negative log-likelihood, without the penalty.
     constant_loss : float
         Negative log-likelihood of the best constant predictor, which `data_loss` should be below.
-    stopped : {"patience", "max_epochs", "interrupted", "non-finite"}
-        Why training ended.
+    stopped : {"patience", "max_epochs", "validation", "interrupted", "non-finite"}
+        Why training ended; "validation": after the number of epochs that was chosen on validation rows.
     settings : dict
         The arguments of `train` as plain values, with defaults and preset filled in.
     seconds : float

@@ -82,6 +82,7 @@ def run_demo(
         problem.y,
         likelihood=problem.likelihood,
         l2=1.0,
+        validation_fraction=0,
         seed=derived_seed(seed, 0, 1),
         max_epochs=max_epochs,
     )

@@ -21,8 +21,9 @@ from patrac_native.tabular.fit_report import printed, write_results
 from patrac_native.tabular.fit_result import FitData, FitResult, describe_choice
 from patrac_native.tabular.fit_settings import DRAWS, PREPROCESSING, REPORT, SUMMARY, FitSettings
 from patrac_native.tabular.preprocessing import Preprocessor, check_target, guess_task
-from patrac_native.tabular.tables import find_column, read_table, split_rows
+from patrac_native.tabular.tables import find_column, read_table
 from patrac_native.tabular.tuning import Choice, choose, default_thin, torch_threads, training_settings
+from patrac_native.training.folds import split_rows
 from patrac_native.training.training import train
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def fit_table(settings: FitSettings) -> FitResult:
             data.y,
             likelihood=likelihood,
             l2=choice.l2,
+            validation_fraction=0,  # `choose` has had its validation rows
             activation=settings.activation,
             seed=settings.seed,
             **training,

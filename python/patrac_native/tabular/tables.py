@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import os
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -181,52 +180,6 @@ def find_column(frame: pd.DataFrame, column: str, argument: str = "--target") ->
         f"{argument} must be a column's name or its number in 0..{len(names) - 1}; got {column!r}. The columns are: "
         f"{shown}."
     )
-
-
-def split_rows(
-    n: int, fractions: Sequence[float], *, seed: int, labels: npt.ArrayLike | None = None
-) -> list[IndexArray]:
-    """Split rows at random into parts, the last of which gets the rows that the fractions leave.
-
-    Parameters
-    ----------
-    n : int
-        Number of rows.
-    fractions : sequence of float
-        Share of each part except the last; positive, with a sum below 1.
-    seed : int
-        Seed of the permutation.
-    labels : array_like, shape (n,), optional
-        Class of each row. If it is given, each part gets its share of every class, and a class with no more rows than
-        there are fractions is assigned to the last part.
-
-    Returns
-    -------
-    list of integer arrays, each sorted
-        The rows of each part, one part more than there are fractions; each row is in exactly one part.
-
-    Raises
-    ------
-    ValueError
-        If a part would be empty.
-    """
-    rng = np.random.default_rng(seed)
-    group = np.zeros(n, dtype=np.intp) if labels is None else np.unique(np.asarray(labels), return_inverse=True)[1]
-    parts: list[list[IndexArray]] = [[] for _ in range(len(fractions) + 1)]
-    for value in range(int(group.max()) + 1 if n else 0):
-        rows = rng.permutation(np.flatnonzero(group == value))
-        ends = np.round(np.cumsum(fractions) * len(rows)).astype(int)
-        if labels is not None and len(rows) <= len(fractions):
-            ends[:] = 0
-        for part, piece in zip(parts, np.split(rows, ends), strict=True):
-            part.append(piece)
-    whole = [np.sort(np.concatenate(part)) if part else np.empty(0, dtype=np.intp) for part in parts]
-    if any(len(part) == 0 for part in whole):
-        raise ValueError(
-            f"{n} rows are too few to be split into {len(whole)} parts: with the shares "
-            f"{', '.join(f'{share:g}' for share in fractions)} and the rest, one would be empty. Give more rows."
-        )
-    return whole
 
 
 def _first_lines(path: str) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from patrac_native.model.likelihoods import Categorical, Gaussian, Likelihood
 from patrac_native.network.network import Network
-from patrac_native.tabular.tables import split_rows
+from patrac_native.training.folds import split_rows
 from patrac_native.training.training import train
+from patrac_native.training.validation import best_penalty, search_penalties
 from patrac_native.validation.checks import FloatArray
 
 if TYPE_CHECKING:
@@ -29,10 +30,6 @@ _WARMUP = (4_000, 20_000)
 # With more rows than this, training uses mini-batches of _BATCH_ROWS rows.
 _FULL_BATCH_ROWS = 5_000
 _BATCH_ROWS = 512
-# The penalty decreases from _MAX_PENALTY in steps of sqrt(10). The search ends when two consecutive penalties are worse
-# than the best one, or after _SEARCH_STEPS penalties.
-_MAX_PENALTY = 31.6
-_SEARCH_STEPS = 12
 # The training rows are split into this many parts, one of which is used for validation.
 _FOLDS = 5
 # If a forward pass of a batch has fewer multiply-adds than this, training uses one thread.
@@ -166,6 +163,7 @@ def choose(
                 likelihood=likelihood,
                 activation=activation,
                 l2=penalty,
+                validation_fraction=0,
                 seed=seed,
                 progress=None,
                 **training_settings(len(rest), epochs),
@@ -180,10 +178,10 @@ def choose(
         return float(np.average(losses, weights=sizes_of)), f"{first}, the noise variance by {_FOLDS}-fold validation"
 
     if not regression:
-        trials = _search(lambda penalty: loss_at(penalty, Categorical()))
-        return Choice(min(trials, key=lambda t: t[1])[0], None, trials, first)
+        trials = search_penalties(lambda penalty: loss_at(penalty, Categorical()))
+        return Choice(best_penalty(trials), None, trials, first)
     if l2 is None:
-        trials = _search(lambda penalty: loss_at(penalty, Gaussian(1.0)))
+        trials = search_penalties(lambda penalty: loss_at(penalty, Gaussian(1.0)))
         penalty, error = min(trials, key=lambda t: t[1])
         words = first
         if variance is None:
@@ -198,20 +196,6 @@ def choose(
             break
     current, words = over_folds(current, l2, Gaussian(used))
     return Choice(l2, current, trials, words)
-
-
-def _search(loss_at: Callable[[float], float]) -> list[tuple[float, float]]:
-    """Try decreasing penalties; return each with its validation loss."""
-    trials: list[tuple[float, float]] = []
-    worse = 0
-    for step in range(_SEARCH_STEPS):
-        penalty = _MAX_PENALTY * 10 ** (-step / 2)
-        loss = loss_at(penalty)
-        worse = worse + 1 if trials and loss > min(t[1] for t in trials) else 0
-        trials.append((penalty, loss))
-        if worse == 2:
-            break
-    return trials
 
 
 def validation_loss(net: Network, X: FloatArray, y: npt.NDArray[Any], *, regression: bool) -> float:

@@ -32,18 +32,26 @@ def initial_parameters(sizes: Sequence[int], dtype: torch.dtype, generator: torc
 
 
 def forward(theta: torch.Tensor, sizes: Sequence[int], activation: str, X: torch.Tensor) -> torch.Tensor:
-    """Evaluate the network with parameters theta at X (n, d); the outputs have shape (n, m)."""
+    """Evaluate a network or several at X (n, d).
+
+    The outputs have shape (n, m) for theta (p,), and (B, n, m) for theta (B, p), the parameters of B networks.
+    """
     import torch
 
     apply = ACTIVATIONS[activation].torch_module().forward
     shapes = parameter_shapes(sizes)
-    parts = torch.split(theta, [math.prod(shape) for shape in shapes])
-    values = X
+    several = theta.shape[:-1]
+    parts = torch.split(theta, [math.prod(shape) for shape in shapes], dim=-1)
+    values = X.expand(*several, *X.shape)
     for layer in range(len(sizes) - 1):
         if layer > 0:
             values = apply(values)
-        weight = parts[2 * layer].view(shapes[2 * layer])
-        values = torch.addmm(parts[2 * layer + 1], values, weight.t())
+        weight = parts[2 * layer].view(*several, *shapes[2 * layer])
+        bias = parts[2 * layer + 1]
+        if several:
+            values = torch.baddbmm(bias[:, None], values, weight.transpose(1, 2))
+        else:
+            values = torch.addmm(bias, values, weight.t())
     return values
 
 

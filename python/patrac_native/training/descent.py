@@ -1,0 +1,247 @@
+"""The descent of a penalised loss by a torch optimiser, an epoch at a time, for one network or several at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.model.likelihoods import Likelihood
+from patrac_native.network.network import Network
+from patrac_native.training.parameter_vector import forward, initial_parameters, unpack
+from patrac_native.validation.checks import FloatArray
+
+if TYPE_CHECKING:
+    import torch
+
+OPTIMIZERS = {"adam": "Adam", "nadam": "NAdam", "radam": "RAdam", "rmsprop": "RMSprop", "sgd": "SGD", "lbfgs": "LBFGS"}
+# These optimisers treat every parameter by itself, so that several networks may share one vector of parameters. LBFGS
+# does not, and of a class that the caller gives it is not known.
+ELEMENTWISE = frozenset(OPTIMIZERS) - {"lbfgs"}
+
+# If a forward pass has fewer multiply-adds than this, torch was measured to be faster on one thread than on all,
+# because distributing the work costs more than it saves.
+_ONE_THREAD_BELOW = 1_000_000
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A network to be trained: its shape, its data, and how a step is made.
+
+    Attributes
+    ----------
+    sizes : tuple of int
+        Widths (d, hidden layers, m).
+    activation : str
+    likelihood : Likelihood
+    inputs : ndarray of float64, shape (n, d)
+    targets : ndarray
+        As `Likelihood.check_targets` returns them.
+    row_weights : ndarray of float64, shape (n,)
+        Factor of each row's term of the log-likelihood.
+    optimizer : str or type of torch.optim.Optimizer
+        One of `OPTIMIZERS`, or a class.
+    learning_rate : float
+    batch_size : int
+        Number of rows of a mini-batch, at most n.
+    seed : int
+        Seed of the initial parameters and of the mini-batches.
+    dtype : {"float32", "float64"}
+    """
+
+    sizes: tuple[int, ...]
+    activation: str
+    likelihood: Likelihood
+    inputs: FloatArray
+    targets: npt.NDArray[Any]
+    row_weights: FloatArray
+    optimizer: Any
+    learning_rate: float
+    batch_size: int
+    seed: int
+    dtype: str
+
+    @property
+    def n_rows(self) -> int:
+        """n, the number of rows."""
+        return len(self.inputs)
+
+    @property
+    def real(self) -> torch.dtype:
+        """The dtype of the arithmetic."""
+        import torch
+
+        return torch.float32 if self.dtype == "float32" else torch.float64
+
+    @property
+    def work(self) -> int:
+        """Number of multiply-adds of one forward pass of a batch."""
+        return self.batch_size * sum(a * b for a, b in zip(self.sizes[1:], self.sizes[:-1], strict=True))
+
+    def network(self, theta: torch.Tensor) -> Network:
+        """Return the network with the parameters theta (p,)."""
+        return Network(*unpack(theta.double().numpy(), self.sizes), self.activation)
+
+
+class Epoch(NamedTuple):
+    """What an epoch began with.
+
+    Attributes
+    ----------
+    theta : torch.Tensor, shape (p,), or (B, p) for several networks
+        The parameters.
+    loss : torch.Tensor, shape () or (B,)
+        Their penalised loss on all rows.
+    rows : torch.Tensor, shape (n,) or (B, n)
+        The negative log-likelihood of each row, without its weight.
+    """
+
+    theta: torch.Tensor
+    loss: torch.Tensor
+    rows: torch.Tensor
+
+
+class Descent:
+    """The training of one network, or of B networks with the same initial parameters that differ in their row weights.
+
+    The loss of a network is sum_r w_r nll_r + (l2 / 2) * squared norm of the parameters. A row of weight zero takes no
+    part in the training. The sum over a mini-batch is scaled by n / batch_size. The parameters of B networks form one
+    tensor (B, p) and are updated by one optimiser, whose calls take hardly longer for several small networks.
+
+    Parameters
+    ----------
+    problem : Problem
+    l2 : float
+        Penalty, >= 0.
+    weights : ndarray, shape (B, n), optional
+        Row weights of B networks; their optimiser must be one of `ELEMENTWISE` for B > 1. By default one network is
+        trained with the problem's row weights.
+    """
+
+    def __init__(self, problem: Problem, l2: float, weights: FloatArray | None = None) -> None:
+        import torch
+
+        real = problem.real
+        self._problem = problem
+        self._penalty = l2 / 2
+        self._generator = torch.Generator().manual_seed(problem.seed)
+        self._X = torch.tensor(problem.inputs, dtype=real)
+        self._y = torch.tensor(problem.targets, dtype=real if problem.targets.dtype.kind == "f" else None)
+        theta = initial_parameters(problem.sizes, real, self._generator)
+        self._count = None if weights is None else len(weights)
+        self._theta = (theta if self._count is None else theta.repeat(self._count, 1)).requires_grad_()
+        self._weights: torch.Tensor | float
+        given = problem.row_weights if weights is None else weights
+        if weights is None and (given == given[0]).all():
+            self._weights = float(given[0])
+        else:
+            self._weights = torch.tensor(given, dtype=real)
+        self._stepper = _make_optimizer(problem.optimizer, self._theta, problem.learning_rate)
+
+    def epoch(self) -> Epoch:
+        """Evaluate the loss of the current parameters, then update them once for each batch."""
+        import torch
+
+        before = self._theta.detach().clone()
+        batches = self._batches()
+        evaluated: list[tuple[torch.Tensor, torch.Tensor]] = []
+        if batches[0] is not None:
+            with torch.no_grad():
+                evaluated.append(self._losses(None))
+        for batch in batches:
+
+            def closure(batch: torch.Tensor | None = batch) -> float:
+                self._stepper.zero_grad()
+                losses, rows = self._losses(batch)
+                if not evaluated:  # an optimiser may call this several times; the first is at the current parameters
+                    evaluated.append((losses.detach(), rows.detach()))
+                total = losses.sum()
+                total.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+                return total.item()
+
+            self._stepper.step(closure)
+        return Epoch(before, *evaluated[0])
+
+    def _losses(self, batch: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the penalised losses () or (B,), and the negative log-likelihoods of the batch's rows."""
+        import torch
+
+        problem, weights = self._problem, self._weights
+        X, y = (self._X, self._y) if batch is None else (self._X[batch], self._y[batch])
+        if batch is not None and not isinstance(weights, float):
+            weights = weights[..., batch]
+        scale = problem.n_rows / len(X)
+        f = forward(self._theta, problem.sizes, problem.activation, X)
+        if self._count is None:
+            rows = problem.likelihood.torch_loss_rows(f, y)
+            # One factor for all rows is applied to their sum, which is one operation fewer.
+            data = rows.sum() * (weights * scale) if isinstance(weights, float) else (rows * weights).sum() * scale
+            return data + self._penalty * torch.dot(self._theta, self._theta), rows
+        y = y.repeat(self._count, *[1] * (y.ndim - 1))
+        rows = problem.likelihood.torch_loss_rows(f.reshape(-1, f.shape[-1]), y).view(self._count, -1)
+        data = (rows * weights).sum(dim=-1) * scale
+        return data + self._penalty * self._theta.square().sum(dim=-1), rows
+
+    def _batches(self) -> Sequence[torch.Tensor | None]:
+        """Return the rows of each batch of an epoch; None means all rows."""
+        import torch
+
+        n, size = self._problem.n_rows, self._problem.batch_size
+        if size == n:
+            return [None]
+        order = torch.randperm(n, generator=self._generator)
+        return [order[start : start + size] for start in range(0, n, size)]
+
+
+def check_optimizer(choice: Any) -> None:
+    """Raise ValueError unless `choice` is a name of `OPTIMIZERS` or an optimiser class."""
+    import torch
+
+    known = isinstance(choice, str) and choice.lower() in OPTIMIZERS
+    if not known and not (isinstance(choice, type) and issubclass(choice, torch.optim.Optimizer)):
+        raise ValueError(
+            f"optimizer must be one of {', '.join(OPTIMIZERS)} or a torch.optim.Optimizer class; got {choice!r}."
+        )
+
+
+def _make_optimizer(choice: Any, theta: torch.Tensor, learning_rate: float) -> torch.optim.Optimizer:
+    """Build the optimiser of a parameter vector."""
+    import torch
+
+    if isinstance(choice, str):
+        # The fused implementation of Adam makes one call for an update instead of a dozen.
+        extra = {"fused": True} if choice.lower() == "adam" else {}
+        built: torch.optim.Optimizer = getattr(torch.optim, OPTIMIZERS[choice.lower()])(
+            [theta], lr=learning_rate, **extra
+        )
+        return built
+    factory: Callable[..., torch.optim.Optimizer] = choice
+    return factory([theta], lr=learning_rate)
+
+
+@contextmanager
+def torch_threads(work: int) -> Iterator[None]:
+    """Set torch's number of threads within the context: one if a forward pass of `work` multiply-adds is small."""
+    import torch
+
+    usual = torch.get_num_threads()
+    if work < _ONE_THREAD_BELOW:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(usual)
+
+
+def is_elementwise(optimizer: Any) -> bool:
+    """Return whether an optimiser treats every parameter by itself."""
+    return isinstance(optimizer, str) and optimizer.lower() in ELEMENTWISE
+
+
+def all_finite(values: torch.Tensor) -> bool:
+    """Return whether all values are finite."""
+    return bool(np.isfinite(values.numpy()).all())

@@ -1,0 +1,244 @@
+"""Validation of a training: penalty and number of epochs are chosen by rows that the networks were not trained on."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from patrac_native.model.likelihoods import RealLikelihood
+from patrac_native.training.descent import Descent, Problem, all_finite, is_elementwise, torch_threads
+from patrac_native.training.folds import IndexArray
+from patrac_native.validation.checks import FloatArray
+
+if TYPE_CHECKING:
+    import torch
+    from tqdm import tqdm
+
+# The penalty decreases from _MAX_PENALTY in steps of sqrt(10). The search ends when two consecutive penalties are worse
+# than the best one, or after _SEARCH_STEPS penalties.
+_MAX_PENALTY = 31.6
+_SEARCH_STEPS = 12
+# Bounds on the epochs and on the patience of each training of the search. The number of epochs of the network itself is
+# chosen afterwards, at the best penalty and without this bound.
+_SEARCH_EPOCHS, _SEARCH_PATIENCE = 1_000, 100
+# With fewer rows than this, penalties are compared on all folds: several networks then take hardly longer than one.
+_CROSS_SEARCHED_ROWS = 300
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Penalty and number of epochs, and what networks trained by them achieve on rows that they were not trained on.
+
+    Attributes
+    ----------
+    l2 : float
+        Penalty.
+    epochs : int
+        Number of epochs, at least 1.
+    loss : float
+        Weighted mean over the validation rows of the negative log-likelihood.
+    mse : ndarray of float64, shape (m,), or None
+        Weighted mean over the validation rows of the squared residuals of each output; None unless targets are real.
+    rows : int
+        Number of validation rows.
+    folds : int
+        Number of networks trained, each of which leaves out other rows.
+    trials : tuple of (l2, validation loss)
+        The penalties tried; empty if the penalty was given.
+    """
+
+    l2: float
+    epochs: int
+    loss: float
+    mse: FloatArray | None
+    rows: int
+    folds: int
+    trials: tuple[tuple[float, float], ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return l2, epochs, loss, rows, folds and trials as JSON-able values."""
+        return {
+            "l2": self.l2,
+            "epochs": self.epochs,
+            "loss": self.loss,
+            "rows": self.rows,
+            "folds": self.folds,
+            "trials": [list(trial) for trial in self.trials],
+        }
+
+
+def choose_training(
+    problem: Problem,
+    folds: Sequence[IndexArray],
+    *,
+    l2: float | None,
+    max_epochs: int | None,
+    patience: int,
+    show: bool,
+) -> Validation:
+    """Choose the penalty, unless it is given, and then the number of epochs.
+
+    Parameters
+    ----------
+    problem : Problem
+    folds : sequence of integer arrays
+        The validation rows of each network, as `validation_folds` returns them.
+    l2 : float or None
+        A given penalty is kept.
+    max_epochs : int or None
+        Maximum number of epochs; None for no maximum.
+    patience : int
+        Number of consecutive epochs without a lower validation loss after which a training stops.
+    show : bool
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    Validation
+
+    Raises
+    ------
+    ValueError
+        If the loss is not finite at the initial parameters.
+    """
+    from tqdm import tqdm
+
+    trials: list[tuple[float, float]] = []
+    with torch_threads(problem.work), tqdm(desc="validation", unit=" epochs", disable=not show, leave=False) as bar:
+        if l2 is None:
+            compared = folds if problem.n_rows < _CROSS_SEARCHED_ROWS else folds[:1]
+            limit = _SEARCH_EPOCHS if max_epochs is None else min(_SEARCH_EPOCHS, max_epochs)
+            trials = search_penalties(
+                lambda penalty: (
+                    cross_validate(
+                        problem, penalty, compared, max_epochs=limit, patience=min(patience, _SEARCH_PATIENCE), bar=bar
+                    ).loss
+                ),
+                largest=_MAX_PENALTY * _loss_scale(problem),
+            )
+            l2 = best_penalty(trials)
+        found = cross_validate(problem, l2, folds, max_epochs=max_epochs, patience=patience, bar=bar)
+    return Validation(l2, found.epochs, found.loss, found.mse, found.rows, found.folds, tuple(trials))
+
+
+def search_penalties(loss_at: Callable[[float], float], *, largest: float = _MAX_PENALTY) -> list[tuple[float, float]]:
+    """Try decreasing penalties; return each with its validation loss."""
+    trials: list[tuple[float, float]] = []
+    worse = 0
+    for step in range(_SEARCH_STEPS):
+        penalty = largest * 10 ** (-step / 2)
+        loss = loss_at(penalty)
+        worse = worse + 1 if trials and loss > min(t[1] for t in trials) else 0
+        trials.append((penalty, loss))
+        if worse == 2:
+            break
+    return trials
+
+
+def best_penalty(trials: Sequence[tuple[float, float]]) -> float:
+    """Return the penalty with the lowest validation loss."""
+    return min(trials, key=lambda trial: trial[1])[0]
+
+
+def cross_validate(
+    problem: Problem,
+    l2: float,
+    folds: Sequence[IndexArray],
+    *,
+    max_epochs: int | None,
+    patience: int,
+    bar: tqdm[Any] | None = None,
+) -> Validation:
+    """Train a network without each fold, all at the same epoch at any time, until the validation loss stops falling.
+
+    The validation loss of an epoch is that of the parameters that `train` would return if training ended then: those
+    with the lowest training loss so far. The mean over all validation rows decides on the number of epochs.
+
+    Parameters
+    ----------
+    problem : Problem
+    l2 : float
+        Penalty.
+    folds : sequence of integer arrays
+        The validation rows of each network.
+    max_epochs, patience
+        As for `choose_training`.
+    bar : tqdm, optional
+        Progress bar, which counts epochs.
+
+    Returns
+    -------
+    Validation
+
+    Raises
+    ------
+    ValueError
+        If the loss is not finite at the initial parameters.
+    """
+    import torch
+
+    n, weights = problem.n_rows, problem.row_weights
+    held = np.zeros((len(folds), n))
+    for fold, rows in enumerate(folds):
+        held[fold, rows] = weights[rows]
+    kept = np.where(held > 0, 0.0, weights)
+    groups = [slice(None)] if is_elementwise(problem.optimizer) else [slice(k, k + 1) for k in range(len(folds))]
+    descents = [Descent(problem, l2, kept[group]) for group in groups]
+    held_weights = torch.tensor(held / held.sum(), dtype=problem.real)
+    lowest = torch.full((len(folds),), math.inf, dtype=problem.real)
+    current = torch.full((len(folds),), math.inf, dtype=problem.real)
+    theta: torch.Tensor | None = None
+    best, best_epoch, best_theta = math.inf, 0, None
+    for epoch in itertools.count() if max_epochs is None else range(max_epochs):
+        parts = [descent.epoch() for descent in descents]
+        start, loss, nll = (torch.cat(part) if len(parts) > 1 else part[0] for part in zip(*parts, strict=True))
+        lower = loss < lowest  # False for NaN
+        lowest = torch.where(lower, loss, lowest)
+        current = torch.where(lower, (nll * held_weights).sum(dim=-1), current)
+        theta = start if theta is None else torch.where(lower[:, None], start, theta)
+        score = float(current.sum())
+        if epoch == 0 and not all_finite(loss):
+            raise ValueError(
+                f"train: the loss is {loss.numpy()[~np.isfinite(loss.numpy())][0]} at the initial parameters. "
+                "Standardise X and y, or use dtype='float64'."
+            )
+        if score < best:
+            best, best_epoch, best_theta = score, epoch, theta
+        elif epoch - best_epoch >= patience:
+            break
+        if not all_finite(loss):
+            break
+        if bar is not None:
+            bar.update()
+    assert best_theta is not None
+    mse = _mean_squares(problem, best_theta, held) if isinstance(problem.likelihood, RealLikelihood) else None
+    return Validation(l2, best_epoch + 1, best, mse, sum(len(rows) for rows in folds), len(folds))
+
+
+def _mean_squares(problem: Problem, theta: torch.Tensor, held: FloatArray) -> FloatArray:
+    """Return the mean squared residual (m,) of networks theta (B, p) on their validation rows of weights (B, n)."""
+    total = np.zeros(problem.targets.shape[1])
+    for parameters, weights in zip(theta, held, strict=True):
+        rows = np.flatnonzero(weights)
+        residuals = problem.targets[rows] - problem.network(parameters).predict(problem.inputs[rows])
+        total += weights[rows] @ residuals**2
+    mean: FloatArray = total / held.sum()
+    return mean
+
+
+def _loss_scale(problem: Problem) -> float:
+    """Return the scale of the loss of a row, which the penalties of the search are multiples of.
+
+    A penalty has the same effect if it is multiplied by the same factor as the weights of the rows, or as the inverse
+    of the noise variance.
+    """
+    scale = float(problem.row_weights.mean())
+    if isinstance(problem.likelihood, RealLikelihood):
+        m = problem.targets.shape[1]
+        scale *= float(np.mean([problem.likelihood.noise(output).scale ** -2 for output in range(m)]))
+    return scale

@@ -1,0 +1,296 @@
+"""Validation of a training: the rows it rests on, what it chooses, what it reports, and that it helps."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import patrac_native as pn
+from patrac_native.network.network import Network, TrainingHistory
+from patrac_native.training import validation
+from patrac_native.training.descent import Descent, Problem
+from patrac_native.training.folds import validation_folds
+from patrac_native.training.validation import search_penalties
+
+torch = pytest.importorskip("torch")
+
+EPS64 = float(np.finfo(np.float64).eps)
+
+
+def linear(n: int, seed: int = 0, d: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    """Return inputs (n, d) and y = x_0 plus noise of unit variance."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    return X, X[:, 0] + rng.standard_normal(n)
+
+
+def problem(
+    X: np.ndarray,
+    y: np.ndarray,
+    likelihood: pn.Likelihood | None = None,
+    weights: np.ndarray | None = None,
+    **settings: Any,
+) -> Problem:
+    """Return the problem of a network with one hidden layer of five nodes in float64."""
+    likelihood = likelihood or pn.Gaussian(1.0)
+    m = 1 if likelihood.targets != "class" else int(y.max()) + 1
+    standard: dict[str, Any] = {"optimizer": "adam", "learning_rate": 0.01, "batch_size": len(X), "seed": 3}
+    return Problem(
+        (X.shape[1], 5, m),
+        "tanh",
+        likelihood,
+        X,
+        likelihood.check_targets(y, len(X), m),
+        likelihood.row_weights(weights, len(X)),
+        **(standard | {"dtype": "float64"} | settings),
+    )
+
+
+def history_of(net: Network) -> TrainingHistory:
+    """Return the history of a trained network."""
+    assert net.history is not None
+    return net.history
+
+
+@pytest.mark.parametrize("batch_size", [60, 16])
+@pytest.mark.parametrize("optimizer", ["adam", "nadam", "radam", "rmsprop", "sgd"])
+def test_networks_of_one_optimiser_are_trained_as_each_alone(optimizer: str, batch_size: int) -> None:
+    X, y = linear(60)
+    weights = np.random.default_rng(1).uniform(0.0, 2.0, (3, 60))
+    settings: dict[str, Any] = {"optimizer": optimizer, "learning_rate": 1e-3, "batch_size": batch_size}
+    together = Descent(problem(X, y, **settings), 0.5, weights)
+    alone = [Descent(problem(X, y, weights=row, **settings), 0.5) for row in weights]
+    for _ in range(30):
+        several, each = together.epoch(), [one.epoch() for one in alone]
+    # At most 120 steps, each a sum over 60 rows in another order; the steps of these optimisers are bounded.
+    np.testing.assert_allclose(several.theta, torch.stack([one.theta for one in each]), atol=1e6 * EPS64)
+    np.testing.assert_allclose(several.loss, [float(one.loss) for one in each], rtol=1e6 * EPS64)
+    assert len({float(loss) for loss in several.loss}) == 3
+
+
+@pytest.mark.parametrize("batch_size", [40, 8])
+def test_rows_of_weight_zero_take_no_part_in_the_training(batch_size: int) -> None:
+    X, y = linear(40)
+    weights = np.ones((2, 40))
+    weights[0, :10] = weights[1, 10:20] = 0.0
+    changed = y.copy()
+    changed[:10] += 100.0
+    first, second = (Descent(problem(X, of, batch_size=batch_size), 1.0, weights) for of in (y, changed))
+    for _ in range(5):
+        one, other = first.epoch(), second.epoch()
+    assert torch.equal(one.theta[0], other.theta[0])
+    assert not torch.equal(one.theta[1], other.theta[1])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("n", [60, 1200])
+def test_validation_mse_is_that_of_networks_trained_on_the_other_rows(n: int, weighted: bool) -> None:
+    X, y = linear(n)
+    weights = np.random.default_rng(2).uniform(0.5, 2.0, n) if weighted else None
+    if weights is not None:
+        weights[:7] = 0.0
+    arguments: dict[str, Any] = {"seed": 3, "dtype": "float64", "progress": False}
+    net = pn.train([3, 5, 1], X, y, sample_weight=weights, max_epochs=300, patience=50, **arguments)
+    history = history_of(net)
+    chosen = history.settings["validation"]
+    folds = validation_folds(problem(X, y, weights=weights), 0.2)
+    assert len(folds) == chosen["folds"] == (5 if n == 60 else 1)
+    assert sum(map(len, folds)) == chosen["rows"]
+    if n == 60:  # the folds hold every row with a weight once
+        assert sorted(np.concatenate(folds).tolist()) == list(range(7 if weighted else 0, 60))
+    arguments |= {"l2": chosen["l2"], "validation_fraction": 0, "max_epochs": chosen["epochs"]}
+    squares = total = loss = 0.0
+    for held in folds:
+        rest = np.setdiff1d(np.arange(n), held)
+        held_weight = np.ones(len(held)) if weights is None else weights[held]
+        alone = pn.train(
+            [3, 5, 1], X[rest], y[rest], sample_weight=None if weights is None else weights[rest], **arguments
+        )
+        residuals = alone.predict(X[held])[:, 0] - y[held]
+        squares += held_weight @ residuals**2
+        loss -= pn.Gaussian(1.0).log_likelihood(residuals[:, None], np.zeros((len(held), 1)), held_weight)
+        total += held_weight.sum()
+    # Sums of up to 1,200 rows are rounded in another order in each of up to 300 epochs.
+    assert history.validation_mse is not None
+    np.testing.assert_allclose(history.validation_mse, [squares / total], rtol=1e-6)
+    assert chosen["loss"] == pytest.approx(float(loss) / total, rel=1e-6)
+    assert chosen["l2"] == min(chosen["trials"], key=lambda trial: trial[1])[0]
+
+
+@pytest.mark.parametrize("batch_size", [None, 32])
+def test_the_network_is_trained_on_all_rows_with_what_was_chosen(batch_size: int | None) -> None:
+    X, y = linear(120)
+    arguments: dict[str, Any] = {"batch_size": batch_size, "progress": False, "seed": 1}
+    net = pn.train([3, 8, 1], X, y, l2=0.1, max_epochs=2000, patience=100, **arguments)
+    history = history_of(net)
+    chosen = history.settings["validation"]
+    assert history.stopped == "validation"
+    assert history.settings["l2"] == chosen["l2"]
+    assert len(history.loss) == chosen["epochs"] < 2000
+    again = pn.train(
+        [3, 8, 1], X, y, l2=0.1, max_epochs=chosen["epochs"], validation_fraction=0, patience=100, **arguments
+    )
+    for one, other in zip(net.weights, again.weights, strict=True):
+        np.testing.assert_array_equal(one, other)
+    copy = TrainingHistory.from_dict(history.to_dict())
+    np.testing.assert_array_equal(copy.validation_mse, history.validation_mse)
+    assert copy.settings["validation"] == chosen
+
+
+def test_validation_keeps_noise_out_of_the_fit() -> None:
+    X, y = linear(400)
+    X_test, y_test = linear(4000, seed=1)
+    arguments: dict[str, Any] = {"progress": False, "max_epochs": 3000}
+    fitted = pn.train([3, 50, 1], X, y, **arguments)
+    overfitted = pn.train([3, 50, 1], X, y, l2=0.01, validation_fraction=0, **arguments)
+    squares = (fitted.predict(X_test)[:, 0] - y_test) ** 2
+    assert squares.mean() < 1.15 < 1.3 < ((overfitted.predict(X_test)[:, 0] - y_test) ** 2).mean()
+    mse = history_of(fitted).validation_mse
+    assert mse is not None and mse.shape == (1,)
+    # The mean of 400 squared residuals of variance 1 has a standard error of sqrt(2 / 400).
+    assert abs(mse[0] - squares.mean()) < 4 * np.sqrt(2 / 400)
+
+
+def test_a_given_penalty_is_kept_and_epochs_are_chosen() -> None:
+    X, y = linear(100)
+    history = history_of(pn.train([3, 30, 1], X, y, l2=0.01, max_epochs=2000, patience=100, progress=False))
+    chosen = history.settings["validation"]
+    assert history.settings["l2"] == chosen["l2"] == 0.01
+    assert chosen["trials"] == []
+    assert chosen["epochs"] < 2000
+    assert history.stopped == "validation"
+
+
+def test_penalties_are_relative_to_noise_variance_and_weights() -> None:
+    X, y = linear(50)
+    arguments: dict[str, Any] = {"max_epochs": 5, "progress": False, "dtype": "float64"}
+
+    def penalties(**more: Any) -> np.ndarray:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="train: the fit is poor")
+            history = history_of(pn.train([3, 4, 1], X, y, **arguments, **more))
+        return np.array([penalty for penalty, _ in history.settings["validation"]["trials"]])
+
+    plain = penalties()
+    np.testing.assert_allclose(penalties(likelihood=pn.Gaussian(0.01)), 100 * plain)
+    np.testing.assert_allclose(penalties(sample_weight=np.full(50, 3.0)), 3 * plain)
+
+
+def test_search_ends_after_two_worse_penalties() -> None:
+    tried = search_penalties(lambda penalty: abs(np.log(penalty / 0.5)), largest=10.0)
+    assert [round(penalty, 3) for penalty, _ in tried] == [10.0, 3.162, 1.0, 0.316, 0.1, 0.032]
+    assert len(search_penalties(lambda penalty: penalty)) == 12
+
+
+def test_classes_are_stratified_and_rare_ones_never_held_out() -> None:
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((203, 2))
+    y = np.r_[np.zeros(150, int), np.ones(50, int), np.full(3, 2)]
+    folds = validation_folds(problem(X, y, pn.Categorical()), 0.2)
+    for held in folds:
+        assert np.bincount(y[held], minlength=3).tolist() == [30, 10, 0]
+    likelihood = pn.Categorical()
+    net = pn.train([2, 4, 3], X, y, likelihood=likelihood, max_epochs=100, patience=20, progress=False, dtype="float64")
+    history = history_of(net)
+    assert history.validation_mse is None
+    chosen = history.settings["validation"]
+    # Held-out rows of unrelated classes cannot be predicted better than by their frequencies.
+    frequencies = np.array([150, 50, 3]) / 203
+    entropy = -(0.75 * np.log(frequencies[0]) + 0.25 * np.log(frequencies[1]))
+    assert chosen["loss"] == pytest.approx(entropy, abs=0.05)
+
+
+def test_zeros_and_ones_of_one_output_are_stratified() -> None:
+    X = np.random.default_rng(0).standard_normal((50, 1))
+    y = (np.arange(50) < 10).astype(int)
+    assert [y[held].sum() for held in validation_folds(problem(X, y, pn.Bernoulli()), 0.2)] == [2] * 5
+
+
+@pytest.mark.parametrize(("fraction", "parts"), [(0.5, 2), (0.9, 2), (0.3, 3), (0.1, 10)])
+def test_the_fraction_sets_the_number_of_parts(fraction: float, parts: int) -> None:
+    X, y = linear(100)
+    assert len(validation_folds(problem(X, y), fraction)) == parts
+    X, y = linear(2000)
+    [held] = validation_folds(problem(X, y), fraction)
+    assert len(held) == round(2000 * fraction)
+
+
+def test_other_optimisers_train_the_folds_one_by_one() -> None:
+    X, y = linear(60)
+    found = []
+    for optimizer in ("adam", torch.optim.Adam):
+        setup = problem(X, y, optimizer=optimizer)
+        folds = validation_folds(setup, 0.2)
+        found.append(validation.cross_validate(setup, 1.0, folds, max_epochs=100, patience=100))
+    assert found[0].epochs == found[1].epochs
+    # The fused implementation of Adam rounds in another order.
+    assert found[0].mse == pytest.approx(found[1].mse, rel=1e-6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        net = pn.train(
+            [3, 1], X, y, optimizer="lbfgs", learning_rate=1.0, max_epochs=20, dtype="float64", progress=False
+        )
+    assert history_of(net).validation_mse is not None
+
+
+def test_integer_weights_are_repeated_rows() -> None:
+    X, y = linear(30)
+    weights = np.arange(30) % 3
+    arguments: dict[str, Any] = {"validation_fraction": 0, "max_epochs": 50, "dtype": "float64", "progress": False}
+    weighted = pn.train([3, 4, 1], X, y, sample_weight=weights, **arguments)
+    repeated = pn.train([3, 4, 1], np.repeat(X, weights, axis=0), np.repeat(y, weights), **arguments)
+    for one, other in zip(weighted.weights, repeated.weights, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e6 * EPS64)
+    assert history_of(weighted).data_loss == pytest.approx(history_of(repeated).data_loss, rel=1e6 * EPS64)
+    assert history_of(weighted).constant_loss == pytest.approx(history_of(repeated).constant_loss, rel=1e6 * EPS64)
+
+
+def test_few_rows_are_said_and_refused_if_validation_was_asked_for() -> None:
+    X, y = linear(9)
+    with pytest.warns(UserWarning, match=r"9 rows are too few.*with l2 = 1 .*validation_fraction=0 asks for that"):
+        net = pn.train([3, 2, 1], X, y, max_epochs=200, progress=False)
+    assert history_of(net).settings["validation_fraction"] == 0
+    assert history_of(net).settings["l2"] == 1.0
+    with pytest.raises(ValueError, match=r"validation_fraction=0\.1 of 9 rows leaves too few.*validation_fraction=0 "):
+        pn.train([3, 2, 1], X, y, validation_fraction=0.1, progress=False)
+
+
+def test_no_signal_is_said_with_what_was_chosen() -> None:
+    X = np.random.default_rng(5).standard_normal((200, 3))
+    y = np.random.default_rng(6).standard_normal(200)
+    net = None
+    with warnings.catch_warnings(record=True) as raised:
+        warnings.simplefilter("always")
+        net = pn.train([3, 20, 1], X, y, progress=False)
+    mse = history_of(net).validation_mse
+    assert mse is not None and mse[0] == pytest.approx(y.var(), abs=0.1)
+    assert all("were chosen on validation rows" in str(warning.message) for warning in raised)
+
+
+def test_ctrl_c_while_choosing_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(validation, "cross_validate", interrupt)
+    X, y = linear(50)
+    with pytest.raises(KeyboardInterrupt):
+        pn.train([3, 4, 1], X, y, progress=False)
+
+
+def test_progress_names_the_validation(capsys: pytest.CaptureFixture[str]) -> None:
+    X, y = linear(50)
+    pn.train([3, 4, 1], X, y, max_epochs=50, progress=True)
+    shown = capsys.readouterr().err
+    assert "validation" in shown and "training" in shown
+
+
+def test_the_papers_preset_uses_all_rows() -> None:
+    X, y = linear(50)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        history = history_of(pn.train([3, 4, 1], X, y, preset="paper", max_epochs=3, progress=False))
+    assert history.settings["validation_fraction"] == 0 and history.settings["l2"] == 1.0
+    assert history.settings["validation"] is None
