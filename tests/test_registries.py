@@ -162,7 +162,8 @@ def test_every_likelihood_runs_from_data_to_predictions(name: str, place: str) -
     problem = problems.problem(problems.rng_of("registry", name), (2, 6, 5, 3), 20, likelihood=name)
     post, likelihood = problem.post, problem.data.likelihood
     draws = pn.sample(post, pn.MGrad(), chains=2, draws=10, warmup=200, seed=1, device=place, threads=1)
-    f = draws.predict(problem.X)
+    f = draws.predict_outputs(problem.X)
+    np.testing.assert_array_equal(draws.predict(problem.X), likelihood.predicted(f))
     own = likelihood.log_likelihood_rows(f, post.y) @ post.row_weights
     # Sums of 20 rows and of a network's layers in float64, of numbers of order 10 to 100.
     np.testing.assert_allclose(draws.stats["log_likelihood"], own, rtol=1e-9, atol=1e-9)
@@ -179,10 +180,12 @@ def test_every_likelihood_runs_from_data_to_predictions(name: str, place: str) -
 
 @pytest.mark.parametrize("likelihood", [pn.Gaussian(0.3), pn.StudentT(2.5, 0.3)], ids=repr)
 def test_every_real_likelihood_has_noise_that_is_its_density(likelihood: RealLikelihood) -> None:
-    """Distribution function, quantiles, variance and density of `noise` against `log_likelihood_rows`."""
-    noise = likelihood.noise()
-    u = np.linspace(-4, 4, 33)
-    density = np.exp(likelihood.log_likelihood_rows(noise.scale * u[:, None], np.zeros((33, 1)))) * noise.scale
+    """Distribution function, quantiles and density of `located_noise` against `log_likelihood_rows`."""
+    m = likelihood.outputs_per_target
+    u, f = np.linspace(-4, 4, 33), np.full((33, m), -0.7)
+    location, noise = likelihood.located_noise(f[None])
+    y = location + noise.scale * u
+    density = (np.exp(likelihood.log_likelihood_rows(f, y.T)) * noise.scale).ravel()
     np.testing.assert_allclose(np.exp(noise.log_density(u)), density, rtol=1e-13)
     step = 1e-5
     # Central differences of a smooth distribution function: step^2 / 6 times its third derivative.
@@ -190,7 +193,7 @@ def test_every_real_likelihood_has_noise_that_is_its_density(likelihood: RealLik
     np.testing.assert_allclose(slope, density, atol=1e-9)
     for probability in (0.005, 0.25, 0.5, 0.9):
         assert noise.cdf(np.asarray(noise.quantile(probability))) == pytest.approx(probability, rel=1e-9)
-    f = np.random.default_rng(0).normal(size=(1, 50, 4, 1))
+    f = np.random.default_rng(0).normal(size=(1, 50, 4, m))
     y = np.arange(4.0)[:, None]
     rows = likelihood.log_likelihood_rows(f, y)
     expected = -np.log(np.exp(rows).mean(axis=(0, 1)))

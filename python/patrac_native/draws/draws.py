@@ -20,7 +20,7 @@ from patrac_native.validation.checks import check_count, check_inputs, check_see
 
 # Statistics with one value for each draw; the others have one value for each chain or each warm-up phase of a chain.
 PER_DRAW = ("log_likelihood", "log_prior", "acceptance_rate", "step_size", "variance")
-# Maximum size of the array f in one block of `predict_blocks`.
+# Maximum size of the array f in one block of `output_blocks`.
 BLOCK_BYTES = 64 * 2**20
 
 
@@ -135,7 +135,7 @@ class Draws:
         return Draws(theta, stats, self.network, self.likelihood, settings)
 
     def predict(self, X: npt.ArrayLike, *, threads: int | None = None) -> npt.NDArray[Any]:
-        """Evaluate the function draws f(x; theta).
+        """Evaluate the predictions of each draw: the function draws f(x; theta) of the t targets.
 
         Parameters
         ----------
@@ -146,8 +146,9 @@ class Draws:
 
         Returns
         -------
-        ndarray of the posterior's dtype, shape (chain, draw, n_new, m)
-            For many rows, `predict_blocks` needs less memory.
+        ndarray of the posterior's dtype, shape (chain, draw, n_new, t)
+            The outputs of the network, or what the likelihood's `predicted` derives from them. For many rows,
+            `predict_blocks` needs less memory.
 
         Raises
         ------
@@ -156,6 +157,25 @@ class Draws:
         ValueError
             If X has another shape or is not finite, or there are no draws.
         """
+        return self.likelihood.predicted(self.predict_outputs(X, threads=threads))
+
+    def predict_outputs(self, X: npt.ArrayLike, *, threads: int | None = None) -> npt.NDArray[Any]:
+        """Evaluate all outputs f of the network for each draw, which the methods of `likelihood` take.
+
+        Parameters
+        ----------
+        X, threads
+            As for `predict`.
+
+        Returns
+        -------
+        ndarray of the posterior's dtype, shape (chain, draw, n_new, m)
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `predict`.
+        """
         self._require_draws()
         f = self.network.predict(self._flat_theta(), X, threads=threads)
         return f.reshape(self.n_chains, self.n_draws, *f.shape[1:])
@@ -163,7 +183,7 @@ class Draws:
     def predict_blocks(
         self, X: npt.ArrayLike, *, rows: int | None = None, threads: int | None = None
     ) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
-        """Evaluate the function draws for blocks of rows of X, which bounds the memory for any number of rows.
+        """Evaluate the predictions for blocks of rows of X, which bounds the memory for any number of rows.
 
         Parameters
         ----------
@@ -178,12 +198,38 @@ class Draws:
         ------
         block : slice
             The rows of X in this block.
-        f : ndarray of the posterior's dtype, shape (chain, draw, rows, m)
+        predictions : ndarray of the posterior's dtype, shape (chain, draw, rows, t)
+            As `predict` returns them.
 
         Raises
         ------
         TypeError, ValueError
             As `predict`, or if `rows` is not an integer of at least 1.
+        """
+        for block, f in self.output_blocks(X, rows=rows, threads=threads):
+            yield block, self.likelihood.predicted(f)
+
+    def output_blocks(
+        self, X: npt.ArrayLike, *, rows: int | None = None, threads: int | None = None
+    ) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
+        """Evaluate all outputs f of the network for blocks of rows of X.
+
+        Parameters
+        ----------
+        X, rows, threads
+            As for `predict_blocks`.
+
+        Yields
+        ------
+        block : slice
+            The rows of X in this block.
+        f : ndarray of the posterior's dtype, shape (chain, draw, rows, m)
+            As `predict_outputs` returns them.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `predict_blocks`.
         """
         self._require_draws()
         inputs = check_inputs(X, self.network.n_inputs)
@@ -193,7 +239,7 @@ class Draws:
         rows = check_count(rows, "rows")
         for first in range(0, len(inputs), rows):
             block = slice(first, min(first + rows, len(inputs)))
-            yield block, self.predict(inputs[block], threads=threads)
+            yield block, self.predict_outputs(inputs[block], threads=threads)
 
     def predictive(self, X: npt.ArrayLike, *, seed: int = 0) -> npt.NDArray[Any]:
         """Draw targets y at X from the posterior predictive distribution: function draws with the likelihood's noise.
@@ -207,7 +253,7 @@ class Draws:
 
         Returns
         -------
-        ndarray, shape (chain, draw, n_new, m)
+        ndarray, shape (chain, draw, n_new, t)
             Targets; for Categorical, class labels of shape (chain, draw, n_new).
 
         Raises
@@ -216,7 +262,7 @@ class Draws:
             As `predict`, or if `seed` is not an integer in its range.
         """
         rng = np.random.Generator(np.random.Philox(check_seed(seed)))
-        f = self.predict(X)
+        f = self.predict_outputs(X)
         if "variance" in self.stats:
             return self.likelihood.sample_at(f, rng, self.stats["variance"])
         return self.likelihood.sample(f, rng)
@@ -250,7 +296,7 @@ class Draws:
             raise TypeError(f"the likelihood must be one of real numbers, such as Gaussian; got {likelihood!r}.")
         variance = self.stats.get("variance")
         flat = None if variance is None else variance.reshape(-1)
-        for block, f in self.predict_blocks(X):
+        for block, f in self.output_blocks(X):
             yield block, PredictiveMixture(*likelihood.located_noise(f.reshape(-1, *f.shape[2:]), flat, output))
 
     def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -273,10 +319,10 @@ class Draws:
         ValueError
             As `predict`.
         """
-        return self.likelihood.probabilities(self.predict(X))
+        return self.likelihood.probabilities(self.predict_outputs(X))
 
     def summary(self, X: npt.ArrayLike, *, coverage: float = 0.95) -> Summary:
-        """Summarise the draws of f, or of the class probabilities for Categorical, at X.
+        """Summarise the draws of the outputs f, or of the class probabilities for Categorical, at X.
 
         Parameters
         ----------
@@ -298,8 +344,8 @@ class Draws:
         inputs = check_inputs(X, self.network.n_inputs)
         classes = self.likelihood.targets == "class"
         return summarise(
-            self.predict_proba(inputs) if classes else self.predict(inputs),
-            "class probabilities" if classes else "f",
+            self.predict_proba(inputs) if classes else self.predict_outputs(inputs),
+            "class probabilities" if classes else self.likelihood.quantity,
             coverage,
             architecture=self.network.architecture,
             stats=self.stats,

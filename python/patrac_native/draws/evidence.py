@@ -23,7 +23,7 @@ class Evidence:
     Attributes
     ----------
     quantity : str
-        "f" or "class probabilities".
+        "class probabilities", or what the likelihood calls the network's outputs, such as "f".
     architecture : type of Architecture
     kernel : Kernel
     n_draws, thin : int

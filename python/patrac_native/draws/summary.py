@@ -28,8 +28,8 @@ class Summary:
     kernel : str
         The kernel of the run, such as "MGrad(collapse=True)".
     quantity : str
-        What is summarised: "f", or "class probabilities" for Categorical, whose logits are determined only up to a
-        common shift.
+        What is summarised: the network's outputs, such as "f", or "class probabilities" for Categorical, whose logits
+        are determined only up to a common shift.
     n_chains, n_draws, thin : int
         Numbers of chains, of draws of each chain, and of steps for each draw.
     mean, sd, lower, upper : ndarray, shape (n, m)
@@ -114,7 +114,7 @@ def summarise(
     values : ndarray, shape (chain, draw, n, m)
         Draws of the quantity at n inputs.
     quantity : str
-        Name of the quantity: "f" or "class probabilities".
+        Name of the quantity, such as "f".
     coverage : float
         Posterior probability of the central intervals, in (0, 1).
     architecture : Architecture

@@ -113,7 +113,7 @@ class PriorModel:
         return self.network.sample_prior(check_count(draws, "draws"), seed=check_seed(seed))
 
     def prior_predict(self, X: npt.ArrayLike, draws: int, *, seed: int = 0) -> npt.NDArray[Any]:
-        """Evaluate the outputs f at X for draws of theta from the prior.
+        """Evaluate the predictions at X, as `Draws.predict` does, for draws of theta from the prior.
 
         Parameters
         ----------
@@ -124,13 +124,17 @@ class PriorModel:
 
         Returns
         -------
-        ndarray of `dtype`, shape (draws, n, m)
+        ndarray of `dtype`, shape (draws, n, t)
 
         Raises
         ------
         TypeError, ValueError
             If an argument is not as described.
         """
+        return self.likelihood.predicted(self._prior_outputs(X, draws, seed))
+
+    def _prior_outputs(self, X: npt.ArrayLike, draws: int, seed: int) -> npt.NDArray[Any]:
+        """Return the outputs f of the network for draws of theta from the prior, shape (draws, n, m)."""
         return self.network.predict(self.sample_prior(draws, seed=seed), X)
 
     def prior_predictive(self, X: npt.ArrayLike, draws: int, *, seed: int = 0) -> Targets:
@@ -148,12 +152,12 @@ class PriorModel:
         Returns
         -------
         ndarray
-            Targets of shape (draws, n, m), or int64 labels of shape (draws, n) for classes.
+            Targets of shape (draws, n, t), or int64 labels of shape (draws, n) for classes.
 
         Raises
         ------
         TypeError, ValueError
             If an argument is not as described.
         """
-        f, rng = self.prior_predict(X, draws, seed=seed), np.random.default_rng(seed)
+        f, rng = self._prior_outputs(X, draws, seed), np.random.default_rng(seed)
         return self.likelihood.sample_prior(f, rng)

@@ -105,8 +105,8 @@ def add_run_sections(
     name = draws.network.architecture.label() if name is None else name
     summary = draws.summary(inputs) if summary is None else summary
     by_class = draws.likelihood.targets == "class"
-    f = draws.predict_proba(inputs) if by_class else draws.predict(inputs)
-    what = "class probabilities" if by_class else "f"
+    f = draws.predict_proba(inputs) if by_class else draws.predict_outputs(inputs)
+    what = summary.quantity
     if point is None:
         point = int(summary.sd.max(axis=1).argmax()) if by_class else 0
     where = point_label or f"row {point}"

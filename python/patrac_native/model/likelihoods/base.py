@@ -24,27 +24,53 @@ _ROWS_AT_A_TIME = 65_536
 class Likelihood(Complete, abstract=True):
     """Base class of the likelihoods: rows y_r are independent given the outputs f_r of the network.
 
-    Leading axes of `f`, such as (chain, draw), broadcast in all methods, and all results are float64. Defining a
-    subclass without one of the attributes or abstract methods raises TypeError.
+    A network has m outputs for t targets; t = m unless the distribution of a target has several parameters that are
+    outputs. Leading axes of `f`, such as (chain, draw), broadcast in all methods, and all results are float64.
+    Defining a subclass without one of the attributes or abstract methods raises TypeError.
 
     Attributes
     ----------
     name : str
         Name of the likelihood in the compiled core and in files, such as "gaussian".
     targets : {"real", "class", "binary"}
-        Kind of the targets: real numbers (n, m); class labels (n,), whose logits are determined up to a common shift;
-        or zeros and ones (n, m).
+        Kind of the targets: real numbers (n, t); class labels (n,), whose logits are determined up to a common shift;
+        or zeros and ones (n, t).
     is_quadratic : bool
         Whether the log-likelihood is quadratic in the outputs f. The output weights are then conditionally Gaussian
         and can be integrated out (`collapse=True`), and `Exact()` samples a model with a Bayesian last layer only.
     weight_name : str
         What error messages call the argument from which the row weights come.
+    outputs_per_target : int
+        m / t. The first t outputs belong to the targets in their order, and so do the next t.
+    quantity : str
+        What summaries and reports call the outputs f.
     """
 
     name: ClassVar[str]
     targets: ClassVar[Literal["real", "class", "binary"]]
     is_quadratic: ClassVar[bool]
     weight_name: ClassVar[str] = "sample_weight"
+    outputs_per_target: ClassVar[int] = 1
+    quantity: ClassVar[str] = "f"
+
+    def n_targets(self, n_outputs: int) -> int:
+        """Return t, the number of targets of a row for a network of `n_outputs` outputs.
+
+        Raises
+        ------
+        ValueError
+            If no number of targets needs so many outputs.
+        """
+        if n_outputs % self.outputs_per_target:
+            raise ValueError(
+                f"{self!r} needs {self.outputs_per_target} outputs of the network for each target; got {n_outputs}. "
+                f"Train it with layer sizes (d, ..., {self.outputs_per_target} t) for t targets."
+            )
+        return n_outputs // self.outputs_per_target
+
+    def predicted(self, f: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return what `Draws.predict` returns for outputs f (..., m) of the network, shape (..., t); here f itself."""
+        return f
 
     @abstractmethod
     def check_targets(self, y: npt.ArrayLike, n: int, m: int) -> Targets:
@@ -62,7 +88,7 @@ class Likelihood(Complete, abstract=True):
         Returns
         -------
         ndarray
-            A C-contiguous array: float64 of shape (n, m), or int64 of shape (n,) for classes.
+            A C-contiguous array: float64 of shape (n, t), or int64 of shape (n,) for classes.
 
         Raises
         ------
@@ -177,7 +203,7 @@ class Likelihood(Complete, abstract=True):
         return self.variance_prior is not None
 
     def fitted(self, residuals: FloatArray, row_weights: FloatArray) -> Likelihood:
-        """Return this likelihood with a sampled variance fixed at its mode given residuals (n, m) and row weights.
+        """Return this likelihood with a sampled variance fixed at its mode given residuals (n, t) and row weights.
 
         Raises
         ------
@@ -188,7 +214,7 @@ class Likelihood(Complete, abstract=True):
 
     @abstractmethod
     def core_parameters(self, n_outputs: int) -> dict[str, FloatArray]:
-        """Return the parameters of a likelihood without sampled ones, by their names in the compiled core."""
+        """Return the parameters of a likelihood without sampled ones, (m,), by their names in the compiled core."""
 
     @abstractmethod
     def range_checks(self, n_outputs: int) -> Mapping[str, tuple[FloatArray, str]]:
@@ -218,7 +244,7 @@ class Likelihood(Complete, abstract=True):
         Returns
         -------
         ndarray
-            Shape (..., n, m): float64 for real targets, int64 for zeros and ones; for classes int64 labels of shape
+            Shape (..., n, t): float64 for real targets, int64 for zeros and ones; for classes int64 labels of shape
             (..., n).
         """
 
@@ -255,7 +281,7 @@ class Likelihood(Complete, abstract=True):
         ----------
         f : torch.Tensor, shape (n, m)
         y : torch.Tensor
-            Float (n, m) of the dtype of `f`, or int64 (n,) for classes.
+            Float (n, t) of the dtype of `f`, or int64 (n,) for classes.
         """
 
     def torch_loss(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

@@ -41,13 +41,13 @@ class Noise:
 
 
 class RealLikelihood(Likelihood, abstract=True):
-    """Base class of the likelihoods of real targets, (n,) for one output or (n, m), with additive noise."""
+    """Base class of the likelihoods of real targets, (n,) for one target or (n, t), with additive noise."""
 
     targets = "real"
 
     def check_targets(self, y: npt.ArrayLike, n: int, m: int) -> Targets:
-        """Return y as finite float64 (n, m); (n,) is accepted for one output. Raises as `Likelihood.check_targets`."""
-        values = matrix_targets(y, n, m)
+        """Return y as finite float64 (n, t); (n,) is accepted for one target. Raises as `Likelihood.check_targets`."""
+        values = matrix_targets(y, n, self.n_targets(m))
         check_finite(values, "y")
         return values
 
@@ -87,7 +87,7 @@ class RealLikelihood(Likelihood, abstract=True):
         Parameters
         ----------
         f : array_like, shape (chain, draw, n, m)
-        y : ndarray, shape (n,) when m == 1, or (n, m)
+        y : ndarray, shape (n,) when t == 1, or (n, t)
         """
         return -float(self.log_likelihood_rows(f, y.reshape(len(y), -1)).sum(axis=-1).mean())
 
@@ -97,7 +97,7 @@ class RealLikelihood(Likelihood, abstract=True):
         Parameters
         ----------
         f : array_like, shape (chain, draw, n, m)
-        y : ndarray, shape (n,) when m == 1, or (n, m)
+        y : ndarray, shape (n,) when t == 1, or (n, t)
         """
         from scipy.special import logsumexp
 
