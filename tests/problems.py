@@ -17,7 +17,15 @@ from patrac_native.network import activations
 
 ARCHITECTURES = ("full", "mix", "mix_by_layer", "out", "sep", "sep_by_layer", "custom")
 NEEDS_HIDDEN = tuple(name for name in ARCHITECTURES if name not in ("full", "custom"))
-LIKELIHOODS = ("gaussian", "gaussian_by_output", "categorical", "categorical_scale", "bernoulli", "student_t")
+LIKELIHOODS = (
+    "gaussian",
+    "gaussian_by_output",
+    "categorical",
+    "categorical_scale",
+    "bernoulli",
+    "student_t",
+    "heteroscedastic_gaussian",
+)
 ACTIVATIONS = tuple(activations.ACTIVATIONS)
 
 
@@ -81,7 +89,7 @@ class Data:
 
 
 def random_data(name: str, rng: np.random.Generator, n: int, d: int, m: int) -> Data:
-    """Return data for a likelihood of `LIKELIHOODS`; all except "gaussian" have unequal sample weights."""
+    """Return data of m targets or classes; all except those of "gaussian" have unequal sample weights."""
     X = rng.normal(size=(n, d))
     weight = rng.uniform(0.2, 2.0, n)
     if name == "gaussian":
@@ -93,9 +101,16 @@ def random_data(name: str, rng: np.random.Generator, n: int, d: int, m: int) -> 
         return Data(pn.Categorical(scale), X, rng.integers(0, m, n), weight)
     if name == "student_t":
         return Data(pn.StudentT(3.5, rng.uniform(0.5, 1.5, m)), X, rng.standard_t(2.0, size=(n, m)), weight)
+    if name == "heteroscedastic_gaussian":
+        return Data(pn.HeteroscedasticGaussian(), X, rng.normal(size=(n, m)), weight)
     if name == "bernoulli":
         return Data(pn.Bernoulli(), X, rng.integers(0, 2, (n, m)), weight)
     raise ValueError(f"no data for the likelihood {name!r}")
+
+
+def outputs_per_target(likelihood: str) -> int:
+    """Return how many outputs of a network belong to a target or class, for a likelihood of `LIKELIHOODS`."""
+    return 2 if likelihood == "heteroscedastic_gaussian" else 1
 
 
 @dataclass
@@ -154,7 +169,7 @@ def problem(
     activation: str = "tanh",
     dtype: str = "float64",
 ) -> Problem:
-    """Return a random problem, with theta near the trained values or, for Sep, near zero."""
-    net = random_network(rng, sizes, activation)
+    """Return a random problem of sizes[-1] targets, with theta near the trained values or, for Sep, near zero."""
+    net = random_network(rng, (*sizes[:-1], sizes[-1] * outputs_per_target(likelihood)), activation)
     chosen = architecture(architecture_name, rng, net)
     return posed(net, chosen, random_data(likelihood, rng, n, sizes[0], sizes[-1]), rng, dtype)

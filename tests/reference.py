@@ -228,6 +228,12 @@ def log_likelihood(likelihood: Any, f: Array, y: Array, row_weights: Array) -> f
                 math.log(normaliser / scale[c]) - (df + 1) / 2 * math.log1p(((y[r, c] - f[r, c]) / scale[c]) ** 2 / df)
                 for c in range(f.shape[1])
             )
+        elif isinstance(likelihood, pn.HeteroscedasticGaussian):
+            t = f.shape[1] // 2
+            term = sum(
+                -((y[r, c] - f[r, c]) ** 2) / (2 * math.exp(f[r, t + c])) - 0.5 * (f[r, t + c] + math.log(2 * math.pi))
+                for c in range(t)
+            )
         else:
             assert isinstance(likelihood, pn.Gaussian)
             variance = np.full(f.shape[1], likelihood.variance)
@@ -249,6 +255,10 @@ def output_slope(likelihood: Any, f: Array, y: Array, row_weights: Array) -> Arr
         slope = y - np.exp(-np.logaddexp(0, -f))
     elif isinstance(likelihood, pn.StudentT):
         slope = (likelihood.df + 1) * (y - f) / (likelihood.df * np.square(likelihood.scale) + (y - f) ** 2)
+    elif isinstance(likelihood, pn.HeteroscedasticGaussian):
+        t = f.shape[1] // 2
+        residual, variance = y - f[:, :t], np.exp(f[:, t:])
+        slope = np.concatenate([residual / variance, 0.5 * (residual**2 / variance - 1)], axis=1)
     else:
         assert isinstance(likelihood, pn.Gaussian)
         slope = (y - f) / likelihood.variance

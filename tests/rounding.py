@@ -107,6 +107,18 @@ def _likelihood_bounds(problem: Problem, f: Array, f_error: Array, u: float) -> 
         terms = slope * residual_error + h * p * residual_error**2
         rounding = h * (4 * u * square / (1 + square) + 10 * u * np.log1p(square))
         return float((weight * (terms + rounding)).sum()), slope_error
+    if isinstance(likelihood, pn.HeteroscedasticGaussian):
+        # With h = e^(-s/2) and u = r h: |dh| <= h (ds / 2 + u |s| / 2 + 2 u), as exp is within 2 u and rounds s / 2.
+        (mean, s), (mean_error, s_error) = np.split(f, 2, axis=1), np.split(f_error, 2, axis=1)
+        residual, inverse_sd = np.abs(y - mean), np.exp(-0.5 * s)
+        relative = np.expm1(0.5 * s_error + 0.5 * u * np.abs(s)) + 3 * u
+        scaled = residual * inverse_sd
+        scaled_error = inverse_sd * (1 + relative) * (mean_error + 2 * u * residual) + scaled * relative
+        square_error = 2 * scaled * scaled_error + scaled_error**2 + 2 * u * scaled**2
+        of_mean = inverse_sd * (scaled_error + scaled * relative + scaled_error * relative + 3 * u * scaled)
+        of_s = 0.5 * (square_error + 4 * u * (1 + scaled**2))
+        value = 0.5 * weight * (square_error + s_error + 4 * u * (scaled**2 + np.abs(s)))
+        return float(value.sum()), weight * np.concatenate([of_mean, of_s], axis=1)
     if isinstance(likelihood, pn.Bernoulli):
         slope_error = weight * (0.25 * f_error + 8 * u)
         return float((weight * (f_error + 8 * u * (1 + np.abs(f)))).sum()), slope_error

@@ -60,6 +60,9 @@ def autograd(problem: Problem) -> tuple[float, npt.NDArray[np.float64]]:
     elif isinstance(likelihood, pn.StudentT):
         of_outputs = torch.tensor(np.broadcast_to(likelihood.scale, f.shape[1:]).copy())
         rows = torch.distributions.StudentT(likelihood.df, f, of_outputs).log_prob(y).sum(dim=1)
+    elif isinstance(likelihood, pn.HeteroscedasticGaussian):
+        mean, log_variance = f.chunk(2, dim=1)
+        rows = torch.distributions.Normal(mean, (0.5 * log_variance).exp()).log_prob(y).sum(dim=1)
     else:
         scale = torch.tensor(np.sqrt(np.broadcast_to(likelihood.variance, f.shape[1:])))
         rows = torch.distributions.Normal(f, scale).log_prob(y).sum(dim=1)

@@ -18,6 +18,7 @@ from patrac_native.model.likelihoods import (
     Bernoulli,
     Categorical,
     Gaussian,
+    HeteroscedasticGaussian,
     Likelihood,
     StudentT,
     likelihood_from_dict,
@@ -36,6 +37,7 @@ CASES: list[Likelihood] = [
     Bernoulli(),
     StudentT(4.0, 0.7),
     StudentT(1.0, [0.5, 1.0, 2.0, 3.0]),
+    HeteroscedasticGaussian(),
 ]
 
 
@@ -46,6 +48,7 @@ def targets_for(likelihood: Likelihood, seed: int = 0) -> np.ndarray:
         "categorical": lambda: rng.integers(0, M, N),
         "bernoulli": lambda: rng.integers(0, 2, (N, M)),
         "student_t": lambda: rng.standard_t(2.0, (N, M)),
+        "heteroscedastic_gaussian": lambda: rng.normal(size=(N, M // 2)),
     }[likelihood.name]()
     return likelihood.check_targets(raw, N, M)
 
@@ -58,6 +61,8 @@ def reference_rows(likelihood: Likelihood, f: np.ndarray, y: np.ndarray) -> np.n
         return stats.bernoulli.logpmf(y, 1 / (1 + np.exp(-f))).sum(axis=-1)
     if isinstance(likelihood, StudentT):
         return stats.t.logpdf(y, likelihood.df, f, likelihood.scale).sum(axis=-1)
+    if isinstance(likelihood, HeteroscedasticGaussian):
+        return stats.norm.logpdf(y, f[:, : M // 2], np.exp(0.5 * f[:, M // 2 :])).sum(axis=-1)
     p = np.exp(f) / np.exp(f).sum(axis=-1, keepdims=True)
     return np.log(p[np.arange(len(y)), y])
 
@@ -290,8 +295,8 @@ def test_dictionary_round_trip(likelihood: Likelihood) -> None:
 def test_unequal_likelihoods_and_unknown_name() -> None:
     assert Gaussian(1.0) != Gaussian(2.0)
     assert Categorical() != Categorical(scale=1.0)
-    with pytest.raises(ValueError, match="one of gaussian, categorical, bernoulli, student_t; got 'poisson'"):
-        likelihood_from_dict({"name": "poisson"})
+    with pytest.raises(ValueError, match=r"one of gaussian, .*, heteroscedastic_gaussian; got 'weibull'"):
+        likelihood_from_dict({"name": "weibull"})
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -168,7 +168,7 @@ def test_every_likelihood_runs_from_data_to_predictions(name: str, place: str) -
     # Sums of 20 rows and of a network's layers in float64, of numbers of order 10 to 100.
     np.testing.assert_allclose(draws.stats["log_likelihood"], own, rtol=1e-9, atol=1e-9)
     y = draws.predictive(problem.X, seed=1)
-    likelihood.check_targets(y[0, 0], 20, 3)
+    likelihood.check_targets(y[0, 0], 20, post.network.n_outputs)
     if likelihood.targets == "real":
         with pytest.raises(TypeError):
             draws.predict_proba(problem.X)
@@ -178,7 +178,9 @@ def test_every_likelihood_runs_from_data_to_predictions(name: str, place: str) -
     assert post.fit_quality.constant <= 0 or likelihood.targets == "real"
 
 
-@pytest.mark.parametrize("likelihood", [pn.Gaussian(0.3), pn.StudentT(2.5, 0.3)], ids=repr)
+@pytest.mark.parametrize(
+    "likelihood", [pn.Gaussian(0.3), pn.StudentT(2.5, 0.3), pn.HeteroscedasticGaussian()], ids=repr
+)
 def test_every_real_likelihood_has_noise_that_is_its_density(likelihood: RealLikelihood) -> None:
     """Distribution function, quantiles and density of `located_noise` against `log_likelihood_rows`."""
     m = likelihood.outputs_per_target

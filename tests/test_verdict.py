@@ -384,12 +384,13 @@ def test_the_constant_is_the_best_one_under_weights(name: str) -> None:
     """Without weights that of the likelihood; whole weights repeat rows; a row without weight does not count."""
     rng = problems.rng_of("constant", name)
     data = problems.random_data(name, rng, 25, 2, 3)
-    net = problems.random_network(rng, (2, 4, 3))
+    m = 3 * data.likelihood.outputs_per_target
+    net = problems.random_network(rng, (2, 4, m))
 
     def constant(X: Any, y: Any, weight: Any = None) -> float:
         return pn.Posterior(net, pn.Full(), PRIOR, data.likelihood, X, y, sample_weight=weight).fit_quality.constant
 
-    plain = data.likelihood.check_targets(data.y, 25, 3)
+    plain = data.likelihood.check_targets(data.y, 25, m)
     assert constant(data.X, data.y) == pytest.approx(data.likelihood.constant_log_likelihood(plain), rel=1e-13)
     weight = rng.integers(0, 4, 25)
     repeated = constant(np.repeat(data.X, weight, axis=0), np.repeat(data.y, weight, axis=0))

@@ -33,6 +33,8 @@ void ModelSpec::check() const {
         require(companion->n_inputs() == network.n_inputs() && companion->n_outputs() == network.n_outputs(),
                 "the companion has the network's inputs and outputs");
     }
+    require(traits_of(likelihood.kind).targets != TargetLayout::by_pair || network.n_outputs() % 2 == 0,
+            "the outputs of this likelihood are pairs");
     for (const auto& parameter : likelihood.parameters)
         require(std::ssize(parameter) == network.n_outputs(), "a parameter of the likelihood has one value an output");
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <iterator>
 #include <numbers>
+#include <numeric>
 #include <string_view>
 #include <vector>
 
@@ -14,21 +15,29 @@
 
 namespace patrac {
 
-enum class LikelihoodKind : std::uint8_t { gaussian, categorical, bernoulli, student_t };
+enum class LikelihoodKind : std::uint8_t { gaussian, categorical, bernoulli, student_t, heteroscedastic_gaussian };
+
+// Which numbers of a row's target the m outputs are compared with.
+enum class TargetLayout : std::uint8_t {
+    label,      // (1,): the label of a class, with all outputs
+    by_output,  // (m,): number c with output c
+    by_pair     // (m / 2,): number c with outputs c and m / 2 + c
+};
 
 // A likelihood but for its formulas.
 struct LikelihoodTraits {
     LikelihoodKind value;
     std::string_view name;
-    bool takes_labels;                                // one class label for each row, or else a target for each output
+    TargetLayout targets;
     std::array<std::string_view, 2> parameters = {};  // their names; empty beyond the last
 };
 
 inline constexpr LikelihoodTraits likelihoods[] = {
-    {LikelihoodKind::gaussian, "gaussian", false, {"variance"}},
-    {LikelihoodKind::categorical, "categorical", true},
-    {LikelihoodKind::bernoulli, "bernoulli", false},
-    {LikelihoodKind::student_t, "student_t", false, {"df", "scale"}},
+    {LikelihoodKind::gaussian, "gaussian", TargetLayout::by_output, {"variance"}},
+    {LikelihoodKind::categorical, "categorical", TargetLayout::label},
+    {LikelihoodKind::bernoulli, "bernoulli", TargetLayout::by_output},
+    {LikelihoodKind::student_t, "student_t", TargetLayout::by_output, {"df", "scale"}},
+    {LikelihoodKind::heteroscedastic_gaussian, "heteroscedastic_gaussian", TargetLayout::by_pair, {"constant"}},
 };
 static_assert(in_order(likelihoods) && is_whole<LikelihoodKind, std::size(likelihoods)>);
 
@@ -49,7 +58,12 @@ struct Likelihood {
 
 // Numbers that each row's target takes.
 constexpr std::int64_t targets_per_row(LikelihoodKind kind, std::int64_t n_outputs) {
-    return traits_of(kind).takes_labels ? 1 : n_outputs;
+    switch (traits_of(kind).targets) {
+        case TargetLayout::label: return 1;
+        case TargetLayout::by_output: return n_outputs;
+        case TargetLayout::by_pair: return n_outputs / 2;
+    }
+    __builtin_unreachable();
 }
 
 }  // namespace patrac
@@ -64,10 +78,19 @@ constexpr std::int64_t targets_per_row(LikelihoodKind kind, std::int64_t n_outpu
 namespace patrac::PATRAC_LEVEL {
 
 // A likelihood is a type with
-//   by_output      whether l is a sum over outputs, each with a target of its own, or one term of all outputs
+//   kind           its enumerator, from which its TargetLayout follows
 //   parameters(l)  the numbers (any, m) that the terms read beside targets and row weights, of the Likelihood l
 //   constant(l)    what the terms leave out of a row of weight 1
-// and, where `by_output`, Output<V>: one output's term and its derivative; else of_row().
+// and, for labels, of_row(); else Output<V>, whose term() is that of one target and its derivatives.
+
+template <class Kind>
+inline constexpr TargetLayout targets_of = traits_of(Kind::kind).targets;
+
+// The number of terms of a row's l.
+template <class Kind, class Index>
+PATRAC_FN Index terms_of_row(Index n_outputs) {
+    return targets_of<Kind> == TargetLayout::by_pair ? n_outputs / 2 : n_outputs;
+}
 
 // weight l and weight dl/df of one output.
 template <class V>
@@ -75,9 +98,32 @@ struct OutputTerm {
     V value, slope;
 };
 
+// The same of the two outputs of a target.
+template <class V>
+struct PairTerm {
+    V value, slope, second_slope;
+};
+
+// weight l of the rows of one target; weight dl/df takes the place of its outputs f, which lie `step` apart if they are
+// two.
+template <class Kind, class V, class Index>
+PATRAC_FN V of_target(const typename Kind::template Output<V>& output, scalar_t<V>* f, const scalar_t<V>* target,
+                      Index step, V weight) {
+    if constexpr (targets_of<Kind> == TargetLayout::by_pair) {
+        const PairTerm<V> term = output.term(load<V>(f), load<V>(f + step), load<V>(target), weight);
+        store<V>(f, term.slope);
+        store<V>(f + step, term.second_slope);
+        return term.value;
+    } else {
+        const OutputTerm<V> term = output.term(load<V>(f), load<V>(target), weight);
+        store<V>(f, term.slope);
+        return term.value;
+    }
+}
+
 // l = -(y - f)^2 / (2 variance); one parameter: 1 / variance.
 struct Gaussian {
-    static constexpr bool by_output = true;
+    static constexpr LikelihoodKind kind = LikelihoodKind::gaussian;
 
     static std::vector<double> parameters(const Likelihood& likelihood) {
         std::vector<double> precision;
@@ -108,7 +154,7 @@ struct Gaussian {
 
 // l = -log(1 + exp(s f)), s = 1 - 2y, y in {0, 1}: the form that does not cancel for y = 1.
 struct Bernoulli {
-    static constexpr bool by_output = true;
+    static constexpr LikelihoodKind kind = LikelihoodKind::bernoulli;
 
     static std::vector<double> parameters(const Likelihood&) { return {}; }
     static double constant(const Likelihood&) { return 0.0; }
@@ -125,7 +171,7 @@ struct Bernoulli {
 
 // l = -h log(1 + p (y - f)^2), p = 1 / (df scale^2), h = (df + 1) / 2; two parameters: p and h.
 struct StudentT {
-    static constexpr bool by_output = true;
+    static constexpr LikelihoodKind kind = LikelihoodKind::student_t;
 
     static std::vector<double> parameters(const Likelihood& likelihood) {
         const std::vector<double>&df = likelihood.parameter("df"), &scale = likelihood.parameter("scale");
@@ -159,9 +205,32 @@ struct StudentT {
     };
 };
 
+// l = -(u^2 + s) / 2, u = (y - f) e^(-s/2), for the outputs f, the mean, and s, the logarithm of the variance. u is
+// squared after the exponential: e^-s alone would be infinite from half as small an s. One parameter: the rest of l.
+struct HeteroscedasticGaussian {
+    static constexpr LikelihoodKind kind = LikelihoodKind::heteroscedastic_gaussian;
+
+    static std::vector<double> parameters(const Likelihood&) { return {}; }
+    static double constant(const Likelihood& likelihood) {
+        const std::vector<double>& of_outputs = likelihood.parameter("constant");
+        return std::accumulate(of_outputs.begin(), of_outputs.end(), 0.0);
+    }
+
+    template <class V>
+    struct Output {
+        PATRAC_FN Output(const scalar_t<V>*, std::int64_t, std::int64_t) {}
+        PATRAC_FN PairTerm<V> term(V f, V s, V target, V weight) const {
+            const V half = broadcast<V>(scalar_t<V>(0.5));
+            const V inverse_sd = exp(-half * s);
+            const V u = (target - f) * inverse_sd, square = u * u, halved = half * weight;
+            return {-halved * (square + s), weight * u * inverse_sd, halved * (square - broadcast<V>(1))};
+        }
+    };
+};
+
 // l = f_y - log sum_c exp f_c; the target is the label as a number of type T, exact below 2^24.
 struct Categorical {
-    static constexpr bool by_output = false;
+    static constexpr LikelihoodKind kind = LikelihoodKind::categorical;
 
     static std::vector<double> parameters(const Likelihood&) { return {}; }
     static double constant(const Likelihood&) { return 0.0; }
@@ -197,6 +266,7 @@ PATRAC_DISPATCH auto visit(LikelihoodKind likelihood, const F& f) {
         case LikelihoodKind::categorical: return f(Categorical{});
         case LikelihoodKind::bernoulli: return f(Bernoulli{});
         case LikelihoodKind::student_t: return f(StudentT{});
+        case LikelihoodKind::heteroscedastic_gaussian: return f(HeteroscedasticGaussian{});
     }
     __builtin_unreachable();
 }

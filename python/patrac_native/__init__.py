@@ -25,7 +25,14 @@ from patrac_native.engine.device_array import DeviceArray
 from patrac_native.model.architectures import Architecture, Custom, Full, Mix, Out, Sep
 from patrac_native.model.kernels import PCN, PCNL, EllipticalSlice, Exact, Kernel, MGrad
 from patrac_native.model.last_layer import ExactPosterior
-from patrac_native.model.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, StudentT
+from patrac_native.model.likelihoods import (
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    HeteroscedasticGaussian,
+    Likelihood,
+    StudentT,
+)
 from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.model.posterior import Posterior
 from patrac_native.model.priors import GaussianPrior, Prior, TraceClassPrior
@@ -54,6 +61,7 @@ __all__ = [
     "Full",
     "Gaussian",
     "GaussianPrior",
+    "HeteroscedasticGaussian",
     "Kernel",
     "Likelihood",
     "MGrad",

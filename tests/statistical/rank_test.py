@@ -81,11 +81,11 @@ class Problem:
         return pn.Posterior(self.net, self.architecture, self.prior, likelihood, self.X, y, dtype=self.dtype)
 
     def simulate(self, count: int, seed: int, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Draw `count` pairs: theta from the prior, (count, K), and y given it, (count, n, m) or (count, n)."""
-        m = self.net.layer_sizes[-1]
+        """Draw `count` pairs: theta from the prior, (count, K), and y given it, (count, n, t) or (count, n)."""
+        t = self.likelihood.n_targets(self.net.layer_sizes[-1])
         labels = isinstance(self.likelihood, pn.Categorical)
         n = len(self.X)
-        any_posterior = self.posterior(np.zeros(n if labels else (n, m)))
+        any_posterior = self.posterior(np.zeros(n if labels else (n, t)))
         theta = any_posterior.sample_prior(count, seed=seed)
         f = any_posterior.network.predict(theta, self.X)
         if self.noise is None:

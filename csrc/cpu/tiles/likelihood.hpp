@@ -49,8 +49,8 @@ struct LikelihoodTerms {
     }
 };
 
-// A tile's outputs f and targets are node-major (m or 1, stride); `weight` (stride,) is the factor of each row, zero in
-// padding. The tile's derivatives weight_r dl_r/df_c take the place of f.
+// A tile's outputs f (m, stride) and targets (targets_per_row(), stride) are node-major; `weight` (stride,) is the
+// factor of each row, zero in padding. The tile's derivatives weight_r dl_r/df_c take the place of f.
 template <class T>
 struct OutputTile {
     T* f;
@@ -66,22 +66,21 @@ template <class Kind, class T>
 double likelihood_of(const OutputTile<T>& tile, const T* parameters) {
     using V = Vec<T>;
     WideSum<T> total;
-    if constexpr (Kind::by_output) {
-        for (std::int64_t c = 0; c < tile.n_outputs; ++c) {
-            const typename Kind::template Output<V> output(parameters, tile.n_outputs, c);
-            for (std::int64_t k = 0; k < tile.n_vectors; ++k) {
-                const std::int64_t row = k * lanes_v<V>, at = c * tile.stride + row;
-                const OutputTerm<V> term =
-                    output.term(load<V>(tile.f + at), load<V>(tile.target + at), load<V>(tile.weight + row));
-                store<V>(tile.f + at, term.slope);
-                total.add(term.value);
-            }
-        }
-    } else {
+    if constexpr (targets_of<Kind> == TargetLayout::label) {
         for (std::int64_t k = 0; k < tile.n_vectors; ++k) {
             const std::int64_t row = k * lanes_v<V>;
             total.add(Kind::template of_row<V>(tile.f + row, tile.stride, tile.n_outputs, load<V>(tile.target + row),
                                                load<V>(tile.weight + row)));
+        }
+    } else {
+        const std::int64_t n_terms = terms_of_row<Kind>(tile.n_outputs);
+        for (std::int64_t c = 0; c < n_terms; ++c) {
+            const typename Kind::template Output<V> output(parameters, tile.n_outputs, c);
+            for (std::int64_t k = 0; k < tile.n_vectors; ++k) {
+                const std::int64_t row = k * lanes_v<V>, at = c * tile.stride + row;
+                total.add(of_target<Kind>(output, tile.f + at, tile.target + at, n_terms * tile.stride,
+                                          load<V>(tile.weight + row)));
+            }
         }
     }
     return total.total();

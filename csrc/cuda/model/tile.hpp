@@ -167,17 +167,17 @@ private:
         const T* const weight = tile(t) + plan.row_weights;
         double sum = 0.0;
         for (int row = block.thread; row < plan.padded_rows(t); row += block.threads) {
-            if constexpr (Terms::by_output) {
-                for (int c = 0; c < plan.n_outputs; ++c) {
-                    const int at = c * plan.stride + row;
-                    const typename Terms::template Output<T> output(parameters, plan.n_outputs, c);
-                    const OutputTerm<T> term = output.term(f[at], target[at], weight[row]);
-                    f[at] = term.slope;
-                    sum += static_cast<double>(term.value);
-                }
-            } else {
+            if constexpr (targets_of<Terms> == TargetLayout::label) {
                 sum += static_cast<double>(
                     Terms::template of_row<T>(f + row, plan.stride, plan.n_outputs, target[row], weight[row]));
+            } else {
+                const int n_terms = terms_of_row<Terms>(plan.n_outputs);
+                for (int c = 0; c < n_terms; ++c) {
+                    const int at = c * plan.stride + row;
+                    const typename Terms::template Output<T> output(parameters, plan.n_outputs, c);
+                    sum += static_cast<double>(
+                        of_target<Terms>(output, f + at, target + at, n_terms * plan.stride, weight[row]));
+                }
             }
         }
         return sum;

@@ -42,8 +42,8 @@ class Posterior(PriorModel):
     prior : Prior
         Usually `TraceClassPrior.fit(net)`; or `GaussianPrior()`.
     likelihood : Likelihood
-        `Gaussian(variance)`, `Gaussian("sampled")`, `Categorical(scale)`, `Bernoulli()` or
-        `StudentT(df, scale)`.
+        `Gaussian(variance)`, `Gaussian("sampled")`, `HeteroscedasticGaussian()`, `StudentT(df, scale)`,
+        `Categorical(scale)` or `Bernoulli()`.
     X : array_like, shape (n, d)
         Finite inputs, n >= 1. Arrays of dtype uint8, float32 and float64 keep their dtype. An array of one of these
         dtypes on a CUDA device, from any library with DLPack or `__cuda_array_interface__`, is checked on the device

@@ -133,9 +133,14 @@ class Descent:
         self._y = torch.tensor(problem.targets, dtype=real if problem.targets.dtype.kind == "f" else None)
         theta = initial_parameters(problem.sizes, real, self._generator)
         self._count = None if weights is None else len(weights)
-        self._theta = (theta if self._count is None else theta.repeat(self._count, 1)).requires_grad_()
+        self._theta = theta if self._count is None else theta.repeat(self._count, 1)
         self._weights: torch.Tensor | float
         given = problem.row_weights if weights is None else weights
+        for parameters, of_one in zip(self._theta.view(-1, theta.numel()), np.atleast_2d(given), strict=True):
+            start = problem.likelihood.initial_outputs(problem.targets, of_one)
+            if start is not None:  # the vector of parameters ends with the biases of the last layer
+                parameters[-problem.sizes[-1] :] = torch.tensor(start, dtype=real)
+        self._theta.requires_grad_()
         if weights is None and (given == given[0]).all():
             self._weights = float(given[0])
         else:

@@ -90,7 +90,8 @@ def train(
     """Train a network: minimise the negative log-likelihood + (l2 / 2) * squared norm of all parameters.
 
     Each epoch begins with an evaluation of this loss on all rows; the parameters with the lowest loss are returned. The
-    initial parameters are uniform on +-1/sqrt(fan-in), torch's default. Torch's global random state is not changed.
+    initial parameters are uniform on +-1/sqrt(fan-in), torch's default, except that the biases of the last layer start
+    at the `initial_outputs` of a likelihood that has them. Torch's global random state is not changed.
 
     By default, validation rows decide how closely the network fits. First, networks are trained without the validation
     rows, each for up to 1,000 epochs, with penalties that decrease from a large one; the penalty with the lowest

@@ -225,7 +225,8 @@ def _mean_squares(problem: Problem, theta: torch.Tensor, held: FloatArray) -> Fl
     total = np.zeros(problem.targets.shape[1])
     for parameters, weights in zip(theta, held, strict=True):
         rows = np.flatnonzero(weights)
-        residuals = problem.targets[rows] - problem.network(parameters).predict(problem.inputs[rows])
+        f = problem.network(parameters).predict(problem.inputs[rows])
+        residuals = problem.targets[rows] - problem.likelihood.predicted(f)
         total += weights[rows] @ residuals**2
     mean: FloatArray = total / held.sum()
     return mean

@@ -1,6 +1,7 @@
 """The likelihoods of the network's outputs (docs/method.md, section 5).
 
-Public: Likelihood, Gaussian, Categorical, Bernoulli, StudentT, the registry LIKELIHOODS and `likelihood_from_dict`.
+Public: Likelihood, Gaussian, HeteroscedasticGaussian, StudentT, Categorical, Bernoulli, the registry LIKELIHOODS and
+`likelihood_from_dict`.
 """
 
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from patrac_native.model.likelihoods.base import Likelihood, Targets
 from patrac_native.model.likelihoods.bernoulli import Bernoulli
 from patrac_native.model.likelihoods.categorical import Categorical
 from patrac_native.model.likelihoods.gaussian import Gaussian
+from patrac_native.model.likelihoods.heteroscedastic_gaussian import HeteroscedasticGaussian
 from patrac_native.model.likelihoods.real import Noise, RealLikelihood
 from patrac_native.model.likelihoods.student_t import StudentT
 from patrac_native.validation.complete import by_name, entry_of
@@ -19,6 +21,7 @@ __all__ = [
     "Bernoulli",
     "Categorical",
     "Gaussian",
+    "HeteroscedasticGaussian",
     "Likelihood",
     "Noise",
     "RealLikelihood",
@@ -28,7 +31,9 @@ __all__ = [
 ]
 
 # All likelihoods by their names in the compiled core and in files.
-LIKELIHOODS: dict[str, type[Likelihood]] = by_name((Gaussian, Categorical, Bernoulli, StudentT))
+LIKELIHOODS: dict[str, type[Likelihood]] = by_name(
+    (Gaussian, Categorical, Bernoulli, StudentT, HeteroscedasticGaussian)
+)
 
 
 def likelihood_from_dict(content: Mapping[str, Any]) -> Likelihood:

@@ -192,6 +192,18 @@ class Likelihood(Complete, abstract=True):
         float
         """
 
+    def initial_outputs(self, y: Targets, row_weights: FloatArray) -> FloatArray | None:
+        """Return outputs (m,) at which the biases of the last layer start in training; None for torch's random ones.
+
+        Parameters
+        ----------
+        y : ndarray
+            As `check_targets` returns it.
+        row_weights : ndarray, shape (n,)
+            Nonnegative, not all zero.
+        """
+        return None
+
     @property
     def variance_prior(self) -> tuple[float, float] | None:
         """Shape and rate of the inverse-gamma prior of a noise variance sampled with theta; None if it is fixed."""
