@@ -15,6 +15,13 @@ struct CollapsedGroup {
     std::vector<double> prior_deviation;           // (p,) S^(1/2)
     std::vector<std::int32_t> outputs;             // of the group
     std::vector<std::vector<std::int64_t>> theta;  // for each of them (p,): where the weight is in theta
+    // The largest 1 / variance of the noise at which the moments of float32 features may be summed in float32. M = I +
+    // S^(1/2) Phi'W Phi S^(1/2) / variance has no eigenvalue below 1, however small the variance is, but its largest
+    // entries grow with 1 / variance. Sums in float32 leave errors of about 1e-9 of these; once they come near 1, M is
+    // indefinite, or the mean of the output weights wrong in every direction of which the data say little. Rounded
+    // features and residuals do no harm: M is then that of features nearby. The bound depends on nothing that a chain
+    // changes, so the density at a point does not depend on the chain's path.
+    double narrow_precision = 0.0;
 
     std::int64_t size() const { return static_cast<std::int64_t>(features.size()); }
 };
@@ -28,8 +35,9 @@ struct CollapsePlan {
     CollapsePlan(CollapsePlan&&) noexcept;
     ~CollapsePlan();
 
-    // prior_variance (K,), variance (m,) of the noise.
-    static CollapsePlan make(const Plan& plan, const double* prior_variance, const std::vector<double>& variance);
+    // prior_variance (K,), variance (m,) of the noise, `weight` the sum of the row weights.
+    static CollapsePlan make(const Plan& plan, const double* prior_variance, const std::vector<double>& variance,
+                             double weight);
 
     std::int64_t n_features() const { return static_cast<std::int64_t>(sources.size()); }
 };

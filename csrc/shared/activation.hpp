@@ -17,6 +17,19 @@ inline constexpr Named<Activation> activations[] = {
 };
 static_assert(in_order(activations) && is_whole<Activation, std::size(activations)>);
 
+// Whether no value exceeds 1 in size.
+constexpr bool is_bounded(Activation activation) {
+    switch (activation) {
+        case Activation::tanh:
+        case Activation::sigmoid: return true;
+        case Activation::relu:
+        case Activation::gelu:
+        case Activation::silu:
+        case Activation::softplus: return false;
+    }
+    __builtin_unreachable();
+}
+
 }  // namespace patrac
 
 // Sources that do not depend on a level see the names alone.

@@ -168,9 +168,21 @@ private:
         const double drawn =
             inverse_gamma(noise_.keys(), static_cast<std::uint64_t>(step_), config_.variance.shape + 0.5 * terms.terms,
                           config_.variance.rate + 0.5 * squares);
-        full_log_likelihood_ = terms.rescaled(full_log_likelihood_, variance_, drawn);
-        variance_ = drawn;
+        target_.set_variance(current(), drawn, transition_.uses_gradient());
+        if (is_finite(current())) {
+            full_log_likelihood_ = terms.rescaled(full_log_likelihood_, variance_, drawn);
+            variance_ = drawn;
+            return;
+        }
+        // The density that a chain samples is the posterior restricted to the points (theta, variance) at which l and
+        // g, as they are computed, are finite: proposals of theta outside are rejected. The draw of the variance is
+        // from the conditional of the posterior itself, a Metropolis proposal whose ratio is 1 inside and 0 outside,
+        // so keeping the old variance leaves the restricted density invariant; where output weights are integrated
+        // out too, since the restriction does not depend on them. l and g at the old variance are computed again: what
+        // is not finite cannot be scaled back.
         target_.set_variance(current(), variance_, transition_.uses_gradient());
+        target_.evaluate(current(), transition_.uses_gradient());
+        ++(schedule_.sampling() ? nonfinite_ : warmup_nonfinite_);
     }
 
     double log_prior() const {
@@ -189,9 +201,14 @@ private:
             find_log_likelihood();
             complete_draw(step_ - 1);
         }
+        const double prior = log_prior();  // not finite where theta is not
+        if (!std::isfinite(full_log_likelihood_ + prior))
+            throw std::runtime_error("chain " + std::to_string(index_) + ": after step " + std::to_string(step_) +
+                                     " theta or its log-likelihood is not finite" +
+                                     (std::is_same_v<T, float> ? "; use dtype=\"float64\"" : ""));
         std::copy_n(full_theta_.data(), full_theta_.size(), out_.theta + at * full_theta_.size());
         out_.log_likelihood[at] = full_log_likelihood_;
-        out_.log_prior[at] = log_prior();
+        out_.log_prior[at] = prior;
         if (out_.variance) out_.variance[at] = variance_;
         out_.acceptance_rate[at] =
             static_cast<double>(accepted_since_draw_) / static_cast<double>(evaluated_since_draw_);

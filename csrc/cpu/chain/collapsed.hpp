@@ -51,6 +51,7 @@ public:
                 reverse_weights_[j * reverse_row() + c] =
                     static_cast<T>(output.weights[static_cast<std::size_t>(c * output.n_sources() + j)]);
         for (const CollapsedGroup& group : collapse.groups) groups_.emplace_back(group);
+        wide_moments_ = needs_wide_moments();
         for (const std::int32_t source : collapse.sources)
             if (source < output.n_varying()) n_read_ = std::max<std::int64_t>(n_read_, source + 1);
     }
@@ -78,7 +79,7 @@ public:
         team_.sum(
             moments_, [&](TilePass<T>& pass) { pass.set_theta(theta_.data()); },
             [&](TilePass<T>& pass, std::int64_t first, std::int64_t end, Moments& moments) {
-                pass.moments(*data_, first, end, moments);
+                pass.moments(*data_, first, end, wide_moments_, moments);
             },
             [](Moments& total, const Moments& other) { total.add(other); });
         const double marginal = condition(moments_.front(), state.kept);
@@ -128,10 +129,17 @@ public:
     void set_variance(State<T, Kept>& state, double variance, bool gradient) {
         likelihood_.set_variance(variance);
         std::fill(variance_.begin(), variance_.end(), variance);
+        wide_moments_ = needs_wide_moments();
         evaluate(state, gradient);
     }
 
 private:
+    bool needs_wide_moments() const {
+        return std::any_of(collapse_->groups.begin(), collapse_->groups.end(), [this](const CollapsedGroup& group) {
+            return 1.0 / variance_of(group) > group.narrow_precision;
+        });
+    }
+
     // Of reverse_weights_: the outputs, then the features.
     std::int64_t reverse_row() const { return plan_->n_outputs + collapse_->n_features(); }
 
@@ -237,6 +245,7 @@ private:
     const CollapsePlan* collapse_;
     LikelihoodTerms<T> likelihood_;
     std::vector<double> variance_;  // (m,) of the noise
+    bool wide_moments_ = false;     // see CollapsedGroup::narrow_precision
     SlabTeam<T> team_;
     AlignedArray<T> theta_;            // (K,): theta_h, then the conditional mean
     AlignedArray<T> reverse_weights_;  // (n_varying, m + P), see TilePass::evaluate_collapsed

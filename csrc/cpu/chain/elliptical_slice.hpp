@@ -47,7 +47,8 @@ public:
         for (std::int64_t rejected = 0; rejected < max_points; ++rejected) {
             point(current.theta, angle, proposed.theta);
             target.evaluate(proposed, false);
-            if (proposed.log_likelihood > slice && all_finite(proposed.theta)) {
+            if (proposed.log_likelihood > slice && std::isfinite(proposed.log_likelihood) &&
+                all_finite(proposed.theta)) {
                 return {true, finite, -std::log(static_cast<double>(rejected + 1)), rejected};
             }
             finite = finite && std::isfinite(proposed.log_likelihood);

@@ -45,4 +45,10 @@ bool all_finite(const AlignedArray<T>& x) {
     return reduce_add(sum) == 0.0;
 }
 
+// Of a state's l and g.
+template <class T, class Kept>
+bool is_finite(const State<T, Kept>& state) {
+    return std::isfinite(state.log_likelihood) && all_finite(state.gradient);
+}
+
 }  // namespace patrac::PATRAC_LEVEL

@@ -89,7 +89,7 @@ public:
 
     void evaluate_collapsed(const T* theta, std::int64_t batch, const double* prior_variance, double* log_likelihood,
                             T* gradient) const override {
-        const CollapsePlan collapse = CollapsePlan::make(plan_, prior_variance, variance_);
+        const CollapsePlan collapse = collapse_plan(prior_variance, variance_);
         CollapsedTarget<T> target = collapsed_target(collapse, 1);
         State<T, ConditionalWeights> state(target.dim(), target.make_kept());
         for (std::int64_t b = 0; b < batch; ++b) {
@@ -115,7 +115,7 @@ public:
             return move.log_ratio(u, v);
         };
         if (!collapse) return ratio(TileTarget<T>(plan_, data_, terms_, 1.0, 1));
-        const CollapsePlan plan = CollapsePlan::make(plan_, prior_variance, variance_);
+        const CollapsePlan plan = collapse_plan(prior_variance, variance_);
         return ratio(collapsed_target(plan, 1));
     }
 
@@ -130,7 +130,7 @@ public:
         if (config.collapse) {
             const std::vector<double> variance =
                 config.variance.sampled ? std::vector<double>(variance_.size(), config.variance.initial) : variance_;
-            const CollapsePlan collapse = CollapsePlan::make(plan_, buffers.prior_variance, variance);
+            const CollapsePlan collapse = collapse_plan(buffers.prior_variance, variance);
             const auto target = [&] { return collapsed_target(collapse, each); };
             return run_transition<T, CrankNicolson<T>>(target, config, buffers, monitor);
         }
@@ -169,6 +169,10 @@ private:
         double weight = 0.0;
         for (std::int64_t r = 0; r < data.n_rows; ++r) weight += data.row_weights[r];
         return {likelihood, weight};
+    }
+
+    CollapsePlan collapse_plan(const double* prior_variance, const std::vector<double>& variance) const {
+        return CollapsePlan::make(plan_, prior_variance, variance, terms_.terms / static_cast<double>(variance.size()));
     }
 
     CollapsedTarget<T> collapsed_target(const CollapsePlan& collapse, std::int64_t threads) const {

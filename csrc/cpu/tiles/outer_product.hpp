@@ -76,14 +76,10 @@ struct OuterTarget {
 // Half vectors: sums over lanes then cost half as much, and rows are rounded up to fewer.
 template <class T>
 using OuterVec = HalfVec<T>;
-template <class T>
-inline constexpr std::int64_t outer_lanes = lanes_v<OuterVec<T>>;
-
 // target(i, j) += sum_r row[i][r] * column[j][r], i < N, j < `used` <= J, over n_rows tile rows rounded up to vectors.
-template <class T, int N, int J>
+template <class T, class V, int N, int J>
 void outer_block(const T* const* rows, const T* const* columns, std::int64_t n_rows, int used,
                  const OuterTarget& target) {
-    using V = OuterVec<T>;
     const T *row[N], *column[J];
     unrolled<N>([&](int i) __attribute__((always_inline)) { row[i] = rows[i]; });
     unrolled<J>([&](int j) __attribute__((always_inline)) { column[j] = columns[j < used ? j : 0]; });
@@ -91,7 +87,7 @@ void outer_block(const T* const* rows, const T* const* columns, std::int64_t n_r
     unrolled<N>([&](int i) __attribute__((always_inline)) {
         unrolled<J>([&](int j) __attribute__((always_inline)) { sum[i][j] = V{}; });
     });
-    for (std::int64_t k = 0; k < n_rows; k += outer_lanes<T>) {
+    for (std::int64_t k = 0; k < n_rows; k += lanes_v<V>) {
         V x[J];
         unrolled<J>([&](int j) __attribute__((always_inline)) { __builtin_memcpy(&x[j], column[j] + k, sizeof(V)); });
         unrolled<N>([&](int i) __attribute__((always_inline)) {
@@ -113,29 +109,31 @@ void outer_block(const T* const* rows, const T* const* columns, std::int64_t n_r
     });
 }
 
-// The weight gradient of a tile: all pairs of rows and columns, lists of pointers to tile_rows values each. Sums of one
-// tile are in T over lanes, sums over tiles in double.
-template <class T>
+// The weight gradient of a tile: all pairs of rows and columns, lists of pointers to tile_rows values each, up to whole
+// vectors V. Sums of one tile are in T over lanes, sums over tiles in double.
+template <class T, class V = OuterVec<T>>
 void accumulate_outer(const T* const* rows, std::int64_t n_rows, const T* const* columns, std::int64_t n_columns,
                       std::int64_t tile_rows, const OuterTarget& target) {
     // The shorter side, and the columns that remain after groups of four, run along the rows of a block.
     if (n_columns < 4 && n_rows > n_columns)
-        return accumulate_outer(columns, n_columns, rows, n_rows, tile_rows, target.transposed());
+        return accumulate_outer<T, V>(columns, n_columns, rows, n_rows, tile_rows, target.transposed());
     if (const std::int64_t left = n_columns % 4; left > 0 && n_rows > 3) {
         n_columns -= left;
-        accumulate_outer(columns + n_columns, left, rows, n_rows, tile_rows, target.at(0, n_columns).transposed());
+        accumulate_outer<T, V>(columns + n_columns, left, rows, n_rows, tile_rows,
+                               target.at(0, n_columns).transposed());
     }
     const std::int64_t width = n_rows == 1 && n_columns > 4 ? 8 : 4;
     for (std::int64_t j = 0; j < n_columns; j += width) {
         const int used = static_cast<int>(std::min(width, n_columns - j));
         if (width == 8) {
-            outer_block<T, 1, 8>(rows, columns + j, tile_rows, used, target.at(0, j));
+            outer_block<T, V, 1, 8>(rows, columns + j, tile_rows, used, target.at(0, j));
             continue;
         }
         std::int64_t i = 0;
-        for (; i + 3 <= n_rows; i += 3) outer_block<T, 3, 4>(rows + i, columns + j, tile_rows, used, target.at(i, j));
-        if (n_rows - i == 2) outer_block<T, 2, 4>(rows + i, columns + j, tile_rows, used, target.at(i, j));
-        if (n_rows - i == 1) outer_block<T, 1, 4>(rows + i, columns + j, tile_rows, used, target.at(i, j));
+        for (; i + 3 <= n_rows; i += 3)
+            outer_block<T, V, 3, 4>(rows + i, columns + j, tile_rows, used, target.at(i, j));
+        if (n_rows - i == 2) outer_block<T, V, 2, 4>(rows + i, columns + j, tile_rows, used, target.at(i, j));
+        if (n_rows - i == 1) outer_block<T, V, 1, 4>(rows + i, columns + j, tile_rows, used, target.at(i, j));
     }
 }
 

@@ -160,19 +160,55 @@ void TilePass<T>::weight_features(const PackedData<T>& data) {
                      load<V>(weight + row) * load<V>(work_.features[f] + row));
 }
 
+// The Gram matrix on and above its diagonal, in stripes; a stripe's entries below it are a small part.
+template <class X, class V>
+void accumulate_upper(const X* const* rows, const X* const* columns, std::int64_t count, std::int64_t tile_rows,
+                      bool first, Moments& moments) {
+    constexpr std::int64_t stripe = 12;
+    for (std::int64_t i = 0; i < count; i += stripe)
+        accumulate_outer<X, V>(rows + i, std::min(stripe, count - i), columns + i, count - i, tile_rows,
+                               {moments.gram.data() + i * count + i, count, 1, first});
+}
+
 template <class T>
 void TilePass<T>::moments_of_tile(const PackedData<T>& data, bool first, Moments& moments) {
     residuals_of_tile(data);
-    weight_features(data);
     const std::int64_t n_features = work_.collapse->n_features();
     accumulate_outer<T>(output_rows_.data(), work_.plan.n_outputs, work_.features.data(), n_features, work_.n_rows,
                         {moments.cross.data(), n_features, 1, first});
-    // Entries on and above the diagonal, in stripes; a stripe's entries below it are a small part.
-    constexpr std::int64_t stripe = 12;
-    for (std::int64_t i = 0; i < n_features; i += stripe)
-        accumulate_outer<T>(work_.features.data() + i, std::min(stripe, n_features - i), weighted_rows_.data() + i,
-                            n_features - i, work_.n_rows,
-                            {moments.gram.data() + i * n_features + i, n_features, 1, first});
+    accumulate_upper<T, OuterVec<T>>(work_.features.data(), weighted_rows_.data(), n_features, work_.n_rows, first,
+                                     moments);
+}
+
+// Products of float32 values are exact in float64, so the Gram matrix is that of the features up to the rounding of
+// float64. The root of the weights on either side keeps it symmetric.
+template <class T>
+[[gnu::noinline]] void TilePass<T>::wide_moments_of_tile(const PackedData<T>& data, bool first, Moments& moments) {
+    using D = Vec<double>;
+    const std::int64_t n_features = work_.collapse->n_features(), n_outputs = work_.plan.n_outputs;
+    if (wide_rows_.empty()) {
+        wide_ = AlignedArray<double>((n_features + n_outputs) * work_.stride);
+        for (std::int64_t i = 0; i < n_features + n_outputs; ++i) wide_rows_.push_back(wide_.data() + i * work_.stride);
+    }
+    const T* const f = work_.layers.back().value.data();
+    const T* const target = work_.tile + data.layout.targets;
+    const T* const weight = work_.tile + data.layout.row_weights;
+    for (std::int64_t row = 0; row < work_.n_rows; row += lanes_v<D>) {
+        const D root = sqrt(load_wide(weight + row));
+        double* to = wide_.data() + row;
+        for (const T* const feature : work_.features) {
+            store<D>(to, root * load_wide(feature + row));
+            to += work_.stride;
+        }
+        for (std::int64_t c = 0; c < n_outputs; ++c) {
+            const std::int64_t at = c * work_.stride + row;
+            store<D>(to, root * (load_wide(target + at) - load_wide(f + at)));
+            to += work_.stride;
+        }
+    }
+    accumulate_outer<double, D>(wide_rows_.data() + n_features, n_outputs, wide_rows_.data(), n_features, work_.n_rows,
+                                {moments.cross.data(), n_features, 1, first});
+    accumulate_upper<double, D>(wide_rows_.data(), wide_rows_.data(), n_features, work_.n_rows, first, moments);
 }
 
 template <class T>
@@ -272,12 +308,16 @@ template <class T>
 
 template <class T>
 [[gnu::noinline]] void TilePass<T>::moments(const PackedData<T>& data, std::int64_t first_tile, std::int64_t end_tile,
-                                            Moments& moments) {
+                                            bool wide, Moments& moments) {
     visit(work_.plan.activation, [&](auto zeta) {
         for (std::int64_t t = first_tile; t < end_tile; ++t) {
             work_.bind(data, t);
             forward<decltype(zeta)>(0, work_.layers.size());
-            moments_of_tile(data, t == first_tile, moments);
+            weight_features(data);
+            if (wide && !std::is_same_v<T, double>)
+                wide_moments_of_tile(data, t == first_tile, moments);
+            else
+                moments_of_tile(data, t == first_tile, moments);
         }
     });
 }

@@ -48,7 +48,9 @@ public:
                   std::int64_t end_tile, bool gradient, Totals& totals);
 
     // Sums over tiles first_tile .. end_tile - 1 into moments, overwriting them; theta's output weights are zero.
-    void moments(const PackedData<T>& data, std::int64_t first_tile, std::int64_t end_tile, Moments& moments);
+    // `wide`: sums within a tile are in float64 too, see CollapsedGroup::narrow_precision.
+    void moments(const PackedData<T>& data, std::int64_t first_tile, std::int64_t end_tile, bool wide,
+                 Moments& moments);
 
     // As evaluate(), at theta with the conditional mean as its output weights, for the gradient of the log marginal
     // likelihood: through `reverse_weights` (n_varying, m + P) the varying sources of the output layer read the m
@@ -70,6 +72,7 @@ private:
     void residuals_of_tile(const PackedData<T>& data);
     void weight_features(const PackedData<T>& data);
     void moments_of_tile(const PackedData<T>& data, bool first, Moments& moments);
+    void wide_moments_of_tile(const PackedData<T>& data, bool first, Moments& moments);
     // Turns the activations of a layer, from node `first` on, into dl/d(pre-activation); `transposed` gives
     // dl/d(activation) in their place.
     template <class Zeta>
@@ -91,6 +94,8 @@ private:
     // Of a collapsed output layer:
     AlignedArray<T> weighted_;  // (P, stride): features times row weights
     std::vector<const T*> weighted_rows_, output_rows_;
+    AlignedArray<double> wide_;  // (P + m, stride): features and residuals times W^(1/2), once they are needed
+    std::vector<const double*> wide_rows_;
 };
 
 }  // namespace patrac::PATRAC_LEVEL

@@ -2,6 +2,7 @@
 // cpu/tiles/contraction.hpp).
 #pragma once
 
+#include <type_traits>
 #include <utility>
 
 #include "cuda/block/thread_block.hpp"
@@ -119,10 +120,10 @@ PATRAC_DEVICE void contract(const ThreadBlock& block, const DeviceContraction<T>
 
 // Sums over rows: G[i][j] = sum_r left(i)[r] * right(j)[r] for i < n_left, j < n_right, left and right giving the rows'
 // addresses; put(i, j, sum) is called once for each. Several threads share the rows of one tile of sums where there are
-// fewer tiles than threads.
-template <int N, class T, class Left, class Right, class Put>
-PATRAC_DEVICE void outer_by(const ThreadBlock& block, int n_left, int n_right, int rows, const Left& left,
-                            const Right& right, const Put& put) {
+// fewer tiles than threads. Sums are of type S; where that is wider than T, each product has a factor weight[r] too.
+template <int N, class T, class S, class Left, class Right, class Put>
+PATRAC_DEVICE void outer_by(const ThreadBlock& block, int n_left, int n_right, int rows, const T* weight,
+                            const Left& left, const Right& right, const Put& put) {
     const int left_groups = (n_left + N - 1) / N, right_groups = (n_right + N - 1) / N;
     const int tiles = left_groups * right_groups;
     int lanes = 1;
@@ -135,7 +136,7 @@ PATRAC_DEVICE void outer_by(const ThreadBlock& block, int n_left, int n_right, i
         const bool works = tile < tiles;
         const int i0 = works ? tile / right_groups : 0, j0 = works ? tile % right_groups : 0;
         const T *x[N], *y[N];
-        T sum[N][N] = {};
+        S sum[N][N] = {};
 #pragma unroll
         for (int k = 0; k < N; ++k) {
             x[k] = left(i0 + k * left_groups < n_left ? i0 + k * left_groups : n_left - 1);
@@ -144,16 +145,25 @@ PATRAC_DEVICE void outer_by(const ThreadBlock& block, int n_left, int n_right, i
         if (works) {
 #pragma unroll 1
             for (int row = 4 * part; row < rows; row += 4 * lanes) {
-                Four<T> a[N];
+                S a[N][4];
 #pragma unroll
-                for (int k = 0; k < N; ++k) a[k] = load_four(x[k] + row);
+                for (int k = 0; k < N; ++k) {
+                    const Four<T> values = load_four(x[k] + row);
+#pragma unroll
+                    for (int r = 0; r < 4; ++r) a[k][r] = static_cast<S>(values.x[r]);
+                    if constexpr (!std::is_same_v<S, T>) {
+                        const Four<T> factors = load_four(weight + row);
+#pragma unroll
+                        for (int r = 0; r < 4; ++r) a[k][r] *= static_cast<S>(factors.x[r]);
+                    }
+                }
 #pragma unroll
                 for (int l = 0; l < N; ++l) {
                     const Four<T> b = load_four(y[l] + row);
 #pragma unroll
                     for (int k = 0; k < N; ++k)
 #pragma unroll
-                        for (int r = 0; r < 4; ++r) sum[k][l] = fma(a[k].x[r], b.x[r], sum[k][l]);
+                        for (int r = 0; r < 4; ++r) sum[k][l] = fma(a[k][r], static_cast<S>(b.x[r]), sum[k][l]);
                 }
             }
         }
@@ -161,7 +171,7 @@ PATRAC_DEVICE void outer_by(const ThreadBlock& block, int n_left, int n_right, i
         for (int k = 0; k < N; ++k)
 #pragma unroll
             for (int l = 0; l < N; ++l) {
-                const T total = block.sum_over_lanes(sum[k][l], lanes);
+                const S total = block.sum_over_lanes(sum[k][l], lanes);
                 const int i = i0 + k * left_groups, j = j0 + l * right_groups;
                 if (works && part == 0 && i < n_left && j < n_right) put(i, j, total);
             }
@@ -171,10 +181,18 @@ PATRAC_DEVICE void outer_by(const ThreadBlock& block, int n_left, int n_right, i
 template <class T, class Left, class Right, class Put>
 PATRAC_DEVICE void outer(const ThreadBlock& block, int n_left, int n_right, int rows, const Left& left,
                          const Right& right, const Put& put) {
+    const T* const no_weight = nullptr;
     if (n_left >= 16 && n_right >= 16)
-        outer_by<4, T>(block, n_left, n_right, rows, left, right, put);
+        outer_by<4, T, T>(block, n_left, n_right, rows, no_weight, left, right, put);
     else
-        outer_by<1, T>(block, n_left, n_right, rows, left, right, put);
+        outer_by<1, T, T>(block, n_left, n_right, rows, no_weight, left, right, put);
+}
+
+// The same in float64, of float32 values: their products are exact. 2 by 2 sums keep the registers of 4 by 4 above.
+template <class Left, class Right, class Put>
+PATRAC_DEVICE void wide_outer(const ThreadBlock& block, int n_left, int n_right, int rows, const float* weight,
+                              const Left& left, const Right& right, const Put& put) {
+    outer_by<2, float, double>(block, n_left, n_right, rows, weight, left, right, put);
 }
 
 }  // namespace patrac::PATRAC_LEVEL

@@ -7,6 +7,8 @@
 //   complete(..)        the rest of a kept draw
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/block/cholesky.hpp"
 #include "cuda/block/noise.hpp"
 #include "cuda/model/tile.hpp"
@@ -159,14 +161,29 @@ private:
         tile.block.sync();
         double* const gram = moments();
         double* const cross = gram + P * P;
-        outer<T>(
-            tile.block, P, P, rows, [&](int i) { return feature_row(t, i); }, [&](int j) { return weighted_row(j); },
-            [&](int i, int j, T sum) { gram[i * P + j] += static_cast<double>(sum); });
-        outer<T>(
-            tile.block, n_outputs(), P, rows, [&](int c) { return tile.value_row(last, c); },
-            [&](int j) { return feature_row(t, j); },
-            [&](int c, int j, T sum) { cross[c * P + j] += static_cast<double>(sum); });
+        const auto features = [&](int i) { return feature_row(t, i); };
+        const auto residuals = [&](int c) { return tile.value_row(last, c); };
+        const auto add_to_gram = [&](int i, int j, double sum) { gram[i * P + j] += sum; };
+        const auto add_to_cross = [&](int c, int j, double sum) { cross[c * P + j] += sum; };
+        if constexpr (std::is_same_v<T, float>) {
+            if (needs_wide_moments()) {  // the same in every thread
+                wide_outer(tile.block, P, P, rows, weight, features, features, add_to_gram);
+                wide_outer(tile.block, n_outputs(), P, rows, tile.ones, residuals, features, add_to_cross);
+                tile.block.sync();
+                return;
+            }
+        }
+        outer<T>(tile.block, P, P, rows, features, [&](int j) { return weighted_row(j); }, add_to_gram);
+        outer<T>(tile.block, n_outputs(), P, rows, residuals, features, add_to_cross);
         tile.block.sync();
+    }
+
+    // See CollapsedGroup::narrow_precision.
+    PATRAC_DEVICE bool needs_wide_moments() const {
+        bool needs = false;
+        for (int g = 0; g < collapse.n_groups; ++g)
+            needs |= collapse.groups[g].precision > collapse.groups[g].narrow_precision;
+        return needs;
     }
 
     // The conditional law of the output weights, its mean into `packed`, and the marginal part of the density.

@@ -115,11 +115,10 @@ DataSet<T> flatten(const ModelSpec& spec, const DataView<T>& data, InputSource i
     flat.position.resize(static_cast<std::size_t>(plan.dim));
     for (const PlanLayer& layer : plan.layers) flatten_layer(layer, flat);
 
-    double weight = 0.0;
-    for (std::int64_t r = 0; r < data.n_rows; ++r) weight += data.row_weights[r];
+    for (std::int64_t r = 0; r < data.n_rows; ++r) flat.weight += data.row_weights[r];
     visit(spec.likelihood.kind, [&](auto kind) {
         for (const double value : kind.parameters(spec.likelihood)) flat.parameters.push_back(static_cast<T>(value));
-        flat.constant = weight * kind.constant(spec.likelihood);
+        flat.constant = flat.weight * kind.constant(spec.likelihood);
     });
 
     // All rows in one tile if they fit, else in the fewest tiles that do.

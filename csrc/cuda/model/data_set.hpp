@@ -61,6 +61,7 @@ struct DataSet {
     std::vector<T> packed;      // fixed parameters, Bayesian entries zero
     std::vector<T> parameters;  // (any, m) of the likelihood, see shared/likelihood.hpp
     double constant = 0.0;      // the part of l that is not a sum over rows
+    double weight = 0.0;        // the sum of the row weights
 
     int n_rows = 0;  // n
     int n_tiles = 0, tile_size = 0, stride = 0;

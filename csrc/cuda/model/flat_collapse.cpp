@@ -3,8 +3,9 @@
 
 namespace patrac {
 
-FlatCollapse FlatCollapse::make(const Plan& plan, const double* prior_variance, const std::vector<double>& variance) {
-    const CollapsePlan collapse = CollapsePlan::make(plan, prior_variance, variance);
+FlatCollapse FlatCollapse::make(const Plan& plan, const double* prior_variance, const std::vector<double>& variance,
+                                double weight) {
+    const CollapsePlan collapse = CollapsePlan::make(plan, prior_variance, variance, weight);
     FlatCollapse flat;
     flat.hidden_dim = static_cast<int>(collapse.hidden_dim);
     flat.n_features = static_cast<int>(collapse.n_features());
@@ -30,6 +31,7 @@ FlatCollapse FlatCollapse::make(const Plan& plan, const double* prior_variance, 
         flat.alpha_size += out.n_outputs * out.size;
         const auto row = static_cast<std::size_t>(group.outputs.front());
         out.precision = 1.0 / variance[static_cast<std::size_t>(plan.layers.back().rows[row])];
+        out.narrow_precision = group.narrow_precision;
         flat.groups.push_back(out);
     }
     return flat;

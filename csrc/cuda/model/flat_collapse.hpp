@@ -17,7 +17,7 @@ struct FlatCollapseGroup {
     int deviation;  // (size,) in FlatCollapse::deviation
     int factor;     // (size, size) in a chain's factors
     int alpha;      // (n_outputs, size) in a chain's alphas, and among the normals that a draw takes
-    double precision;
+    double precision, narrow_precision;
 };
 
 struct FlatCollapse {
@@ -33,8 +33,9 @@ struct FlatCollapse {
         return groups.size() == other.groups.size() && sources == other.sources && indices == other.indices;
     }
 
-    // prior_variance (K,), variance (m,) of the noise.
-    static FlatCollapse make(const Plan& plan, const double* prior_variance, const std::vector<double>& variance);
+    // As CollapsePlan::make().
+    static FlatCollapse make(const Plan& plan, const double* prior_variance, const std::vector<double>& variance,
+                             double weight);
 };
 
 }  // namespace patrac

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "cuda/run/device.hpp"
@@ -71,6 +73,13 @@ public:
         copy(out.log_prior, buffer.log_prior, 1);
         copy(out.acceptance_rate, buffer.acceptance_rate, 1);
         copy(out.step_size, buffer.step_size, 1);
+        for (std::int64_t c = 0; c < chains_; ++c)
+            for (std::int64_t d = c * draws_ + piece.first; d < c * draws_ + piece.first + piece.draws; ++d)
+                // The log prior is not finite where theta is not.
+                if (!std::isfinite(out.log_likelihood[d] + out.log_prior[d]))
+                    throw std::runtime_error("chain " + std::to_string(c) +
+                                             ": theta or its log-likelihood is not finite in a draw" +
+                                             (std::is_same_v<T, float> ? "; use dtype=\"float64\"" : ""));
     }
 
     // (chains, draws, K) of a run whose theta stays on the device.

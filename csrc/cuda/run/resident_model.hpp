@@ -56,6 +56,7 @@ public:
         for (const auto& data_set : data_sets) {
             constants.insert(constants.end(), {data_set->constant, 0.0});
             variances_.push_back(data_set->variance);
+            weights_.push_back(data_set->weight);
         }
         constants_ = DeviceVector<double>(*device_, constants);
         if (flat.layers.size() > max_layers)
@@ -145,7 +146,7 @@ public:
         std::vector<FlatCollapse> collapse;
         for (std::size_t d = 0; config.collapse && d < variances_.size(); ++d) {
             const double* const prior_variance = buffers.prior_variance + static_cast<std::int64_t>(d) * plan_.dim;
-            collapse.push_back(FlatCollapse::make(*host_plan_, prior_variance, variances_[d]));
+            collapse.push_back(FlatCollapse::make(*host_plan_, prior_variance, variances_[d], weights_[d]));
             if (!collapse.back().is_alike(collapse.front()))
                 throw std::invalid_argument("posts: data set " + std::to_string(d) +
                                             " shares its output weights' priors in another way than the first; sample "
@@ -226,6 +227,7 @@ private:
     std::int64_t data_sets_;
     std::shared_ptr<const Plan> host_plan_;
     std::vector<std::vector<double>> variances_;  // by data set: (m,) of the noise, Gaussian
+    std::vector<double> weights_;                 // by data set: the sum of the row weights
     DeviceVector<FlatDenseGradient> gradients_;
     DeviceVector<int> indices_, position_;
     DeviceVector<T> packed_, tiles_, inputs_, parameters_;
