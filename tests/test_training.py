@@ -14,7 +14,8 @@ from patrac_native.model.likelihoods import Bernoulli, Categorical, Gaussian, Li
 from patrac_native.network.activations import ACTIVATIONS
 from patrac_native.network.network import Network
 from patrac_native.training.descent import OPTIMIZERS
-from patrac_native.training.training import PAPER_TRAINING, train
+from patrac_native.training.preparation import PAPER_TRAINING
+from patrac_native.training.training import train
 
 torch = pytest.importorskip("torch")
 

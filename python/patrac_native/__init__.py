@@ -41,6 +41,7 @@ from patrac_native.model.registries import check_registries
 from patrac_native.network.network import Network, TrainingHistory
 from patrac_native.sampling.sampler import sample, sample_many
 from patrac_native.sampling.warmup import Phase, Warmup, default_warmup, paper_warmup
+from patrac_native.training.many import train_many
 from patrac_native.training.training import train
 
 check_registries()
@@ -88,6 +89,7 @@ __all__ = [
     "sample",
     "sample_many",
     "train",
+    "train_many",
 ]
 
 

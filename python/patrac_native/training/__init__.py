@@ -1,1 +1,1 @@
-"""Training of the network that is then made partially Bayesian. Public: train."""
+"""Training of the network that is then made partially Bayesian. Public: train, train_many."""

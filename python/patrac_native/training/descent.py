@@ -43,6 +43,8 @@ class Problem:
         As `Likelihood.check_targets` returns them.
     row_weights : ndarray of float64, shape (n,)
         Factor of each row's term of the log-likelihood.
+    is_weighted : bool
+        Whether the row weights are other than the likelihood's own.
     optimizer : str or type of torch.optim.Optimizer
         One of `OPTIMIZERS`, or a class.
     learning_rate : float
@@ -51,6 +53,8 @@ class Problem:
     seed : int
         Seed of the initial parameters and of the mini-batches.
     dtype : {"float32", "float64"}
+    left_out : ndarray of float64, shape (n,), or None
+        Weights of rows that are left out of the training to validate it, if there are such rows.
     """
 
     sizes: tuple[int, ...]
@@ -59,11 +63,13 @@ class Problem:
     inputs: FloatArray
     targets: npt.NDArray[Any]
     row_weights: FloatArray
+    is_weighted: bool
     optimizer: Any
     learning_rate: float
     batch_size: int
     seed: int
     dtype: str
+    left_out: FloatArray | None = None
 
     @property
     def n_rows(self) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from patrac_native.model.likelihoods import RealLikelihood
+from patrac_native.network.network import Network
 from patrac_native.training.descent import Descent, Problem, all_finite, is_elementwise, torch_threads
 from patrac_native.training.folds import IndexArray
 from patrac_native.validation.checks import FloatArray
@@ -216,19 +217,18 @@ def cross_validate(
         if bar is not None:
             bar.update()
     assert best_theta is not None
-    mse = _mean_squares(problem, best_theta, held) if isinstance(problem.likelihood, RealLikelihood) else None
+    mse = None
+    if isinstance(problem.likelihood, RealLikelihood):
+        each = [mean_squares(problem, problem.network(one), rows) for one, rows in zip(best_theta, held, strict=True)]
+        mse = np.average(each, axis=0, weights=held.sum(axis=1))
     return Validation(l2, best_epoch + 1, best, mse, sum(len(rows) for rows in folds), len(folds))
 
 
-def _mean_squares(problem: Problem, theta: torch.Tensor, held: FloatArray) -> FloatArray:
-    """Return the mean squared residual (m,) of networks theta (B, p) on their validation rows of weights (B, n)."""
-    total = np.zeros(problem.targets.shape[1])
-    for parameters, weights in zip(theta, held, strict=True):
-        rows = np.flatnonzero(weights)
-        f = problem.network(parameters).predict(problem.inputs[rows])
-        residuals = problem.targets[rows] - problem.likelihood.predicted(f)
-        total += weights[rows] @ residuals**2
-    mean: FloatArray = total / held.sum()
+def mean_squares(problem: Problem, net: Network, weights: FloatArray) -> FloatArray:
+    """Return the weighted mean squared residual of each target, shape (t,), on the rows with positive weights (n,)."""
+    rows = np.flatnonzero(weights)
+    residuals = problem.targets[rows] - problem.likelihood.predicted(net.predict(problem.inputs[rows]))
+    mean: FloatArray = np.average(residuals**2, axis=0, weights=weights[rows])
     return mean
 
 

@@ -1,0 +1,201 @@
+"""Training of several networks on the same data, which differ in their seeds, their rows or both."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.engine.threads import thread_count
+from patrac_native.network.network import Network
+from patrac_native.training.fitting import fit_network
+from patrac_native.training.folds import validation_folds
+from patrac_native.training.preparation import PreparedTraining, prepare_training
+from patrac_native.training.validation import cross_validate
+from patrac_native.validation.checks import FloatArray, check_count, check_positive
+
+
+def train_many(
+    layer_sizes: Sequence[int],
+    X: npt.ArrayLike,
+    y: npt.ArrayLike,
+    *,
+    networks: int = 8,
+    rows: Literal["all", "bootstrap"] | float = "all",
+    epoch_fraction: float = 1.0,
+    seed: int = 0,
+    threads: int | None = None,
+    progress: bool | None = None,
+    **arguments: Any,
+) -> list[Network]:
+    """Train several networks, whose posteriors `sample_many` then samples and `DrawsMixture` combines.
+
+    Penalty and number of epochs are chosen once, as `train` with the first seed chooses them on all rows, and hold for
+    all networks. Every network is a function of the seed, its position and the arguments; it does not depend on the
+    number of networks or of threads.
+
+    Parameters
+    ----------
+    layer_sizes, X, y
+        As for `train`.
+    networks : int
+        Number of networks, at least 1; default 8.
+    rows : "all", "bootstrap" or float
+        The rows of each network. "all", the default: the same for all networks, which then differ in their seeds.
+        "bootstrap": as many rows as there are, drawn with replacement. A number between 0 and 1: this share of the
+        rows, drawn without replacement. Rows are drawn by multiplying their weights, which `sample_weight` sets.
+    epoch_fraction : float
+        Number of epochs, as a share of that by which `train` would train, in (0, 1]; default 1. Networks that are
+        trained less are each worse but differ more, and the sampling goes on from where their training stopped.
+    seed : int
+        Seed of the first network, as for `train`; the next ones use seed + 1, seed + 2, ... modulo 2^64.
+    threads : int, optional
+        Number of networks that are trained at the same time, at least 1; by default the number of processors that this
+        process may use. Each network is trained by one thread.
+    progress : bool, optional
+        Whether to show a progress bar; by default only if standard error is a terminal.
+    **arguments
+        Other keywords of `train`.
+
+    Returns
+    -------
+    list of Network
+        `history.validation_mse` has the squared residuals on the rows that a network was not trained on, if its rows
+        are not all rows, and otherwise those of networks trained alike, as after `train`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `train`, or if an argument is not as described.
+    KeyboardInterrupt
+        If Ctrl-C is pressed.
+
+    Warns
+    -----
+    UserWarning
+        As `train`, naming the network.
+
+    Examples
+    --------
+    >>> X = np.linspace(-3, 3, 40)[:, None]
+    >>> nets = train_many([1, 5, 1], X, np.sin(X), networks=3, l2=0.01, validation_fraction=0, max_epochs=300)
+    >>> len(nets), nets[0].layer_sizes
+    (3, (1, 5, 1))
+    """
+    count = check_count(networks, "networks")
+    workers = min(thread_count(threads), count)
+    fraction = check_positive(epoch_fraction, "epoch_fraction")
+    if fraction > 1:
+        raise ValueError(f"epoch_fraction must be above 0 and at most 1; got {fraction:g}.")
+    _check_rows(rows)
+    show = sys.stderr.isatty() if progress is None else bool(progress)
+    try:
+        training = prepare_training(layer_sizes, X, y, seed=seed, show=show, **arguments)
+    except TypeError as error:
+        raise TypeError(str(error).replace("prepare_training()", "train_many()")) from None
+    for note in training.notes:
+        warnings.warn(note, UserWarning, stacklevel=2)
+    training = _shortened(training, fraction)
+    results = _fit_all([_member(training, index, rows, fraction) for index in range(count)], workers, show)
+    for index, (_, notes) in enumerate(results):
+        for note in notes:
+            warnings.warn(f"network {index}: {note}", UserWarning, stacklevel=2)
+    return [net for net, _ in results]
+
+
+def _check_rows(rows: str | float) -> None:
+    """Raise ValueError or TypeError unless `rows` is "all", "bootstrap" or a number between 0 and 1."""
+    if isinstance(rows, str):
+        if rows not in ("all", "bootstrap"):
+            raise ValueError(f'rows must be "all", "bootstrap" or a share of the rows between 0 and 1; got {rows!r}.')
+    elif check_positive(rows, "rows") >= 1:
+        raise ValueError(f'rows must be a share between 0 and 1, or "all"; got {rows:g}.')
+
+
+def _shortened(training: PreparedTraining, fraction: float) -> PreparedTraining:
+    """Return the training with a share of its epochs, and with the validation of networks that are trained so."""
+    if fraction == 1:
+        return training
+    if training.epochs is None:
+        raise ValueError("epoch_fraction is a share of max_epochs, which is unlimited here; give max_epochs.")
+    epochs = max(1, round(fraction * training.epochs))
+    validation = training.validation
+    if validation is not None:
+        folds = validation_folds(training.problem, training.recorded["validation_fraction"])
+        found = cross_validate(training.problem, training.l2, folds, max_epochs=epochs, patience=training.patience)
+        validation = replace(validation, epochs=epochs, loss=found.loss, mse=found.mse)
+    return replace(training, epochs=epochs, validation=validation)
+
+
+def _member(training: PreparedTraining, index: int, rows: str | float, fraction: float) -> PreparedTraining:
+    """Return the training of one network."""
+    problem = training.problem
+    seed = (problem.seed + index) % 2**64
+    recorded = {**training.recorded, "seed": seed, "rows": rows, "epoch_fraction": fraction}
+    problem = replace(problem, seed=seed)
+    if rows != "all":
+        given = problem.row_weights
+        times = _multiplicity(given, rows, np.random.default_rng([training.problem.seed, index]))
+        left_out = np.where(times == 0, given, 0.0)
+        problem = replace(problem, row_weights=given * times, is_weighted=True, left_out=left_out)
+    return replace(training, problem=problem, seconds=training.seconds if index == 0 else 0.0, recorded=recorded)
+
+
+def _multiplicity(weights: FloatArray, rows: str | float, rng: np.random.Generator) -> FloatArray:
+    """Return how often each row is drawn, shape (n,); rows of weight zero are not drawn."""
+    used = np.flatnonzero(weights)
+    count = np.zeros(len(weights))
+    if isinstance(rows, str):
+        np.add.at(count, rng.choice(used, len(used)), 1.0)
+    else:
+        count[rng.choice(used, max(1, round(rows * len(used))), replace=False)] = 1.0
+    return count
+
+
+def _fit_all(trainings: Sequence[PreparedTraining], workers: int, show: bool) -> list[tuple[Network, list[str]]]:
+    """Train the networks, `workers` of them at a time; return each with its warnings."""
+    from tqdm import tqdm
+
+    stop = threading.Event()
+
+    def fit(training: PreparedTraining) -> tuple[Network, list[str]]:
+        return fit_network(training, is_interrupted=stop.is_set)
+
+    bar = tqdm(total=len(trainings), desc="training", unit=" networks", disable=not show, leave=False)
+    # Torch releases the GIL in its operations. Each network has one thread, so its arithmetic is that of any other
+    # number of workers.
+    with _one_torch_thread(), bar, ThreadPoolExecutor(workers) as pool:
+        futures = [pool.submit(fit, training) for training in trainings]
+        results = []
+        try:
+            for future in futures:
+                results.append(future.result())
+                bar.update()
+        except BaseException:
+            # Ctrl-C interrupts the waiting, not the workers.
+            stop.set()
+            for future in futures:
+                future.cancel()
+            raise
+    return results
+
+
+@contextmanager
+def _one_torch_thread() -> Iterator[None]:
+    """Set torch's number of threads to one within the context, for threads that start in it too."""
+    import torch
+
+    usual = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(usual)

@@ -1,0 +1,224 @@
+"""Prepares a training: checks the arguments of `train`, fills in presets, and validates the choices it leaves open."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.model.likelihoods import Gaussian, Likelihood
+from patrac_native.network.activations import check_activation
+from patrac_native.training.descent import Problem, check_optimizer
+from patrac_native.training.folds import FEWEST_ROWS, validation_folds
+from patrac_native.training.validation import Validation, choose_training
+from patrac_native.validation.checks import (
+    check_count,
+    check_inputs,
+    check_layer_sizes,
+    check_nonnegative,
+    check_positive,
+    check_seed,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+DEFAULT_TRAINING: Mapping[str, Any] = MappingProxyType(
+    {
+        "optimizer": "adam",
+        "learning_rate": 1e-2,
+        "l2": None,
+        "patience": 300,
+        "max_epochs": 20_000,
+        "validation_fraction": 0.2,
+    }
+)
+# The settings of the paper's section 4.1, which states no maximum number of epochs; with this learning rate training
+# takes about 10^6 epochs.
+PAPER_TRAINING: Mapping[str, Any] = MappingProxyType(
+    {
+        "optimizer": "adam",
+        "learning_rate": 1e-6,
+        "l2": 1.0,
+        "patience": 20,
+        "max_epochs": None,
+        "validation_fraction": 0.0,
+    }
+)
+PRESETS = {"default": DEFAULT_TRAINING, "paper": PAPER_TRAINING}
+# The penalty if it is neither given nor chosen on validation rows: a standard normal prior on every parameter.
+L2_WITHOUT_VALIDATION = 1.0
+
+
+@dataclass(frozen=True)
+class PreparedTraining:
+    """A training whose arguments are checked and whose penalty and number of epochs are chosen.
+
+    Attributes
+    ----------
+    problem : Problem
+    l2 : float
+        Penalty.
+    epochs : int or None
+        Maximum number of epochs of the training; None for no maximum.
+    patience : int
+        Number of consecutive epochs without a new lowest loss after which training stops.
+    validation : Validation or None
+        What was chosen on validation rows; None without them.
+    recorded : dict
+        The arguments of `train` as plain values, with defaults and preset filled in.
+    seconds : float
+        Wall-clock time of the choice.
+    notes : tuple of str
+        Warnings for the user.
+    """
+
+    problem: Problem
+    l2: float
+    epochs: int | None
+    patience: int
+    validation: Validation | None
+    recorded: dict[str, Any]
+    seconds: float
+    notes: tuple[str, ...]
+
+
+def prepare_training(
+    layer_sizes: Sequence[int],
+    X: npt.ArrayLike,
+    y: npt.ArrayLike,
+    *,
+    likelihood: Likelihood | None = None,
+    sample_weight: npt.ArrayLike | None = None,
+    activation: str = "tanh",
+    optimizer: str | type[torch.optim.Optimizer] | None = None,
+    learning_rate: float | None = None,
+    l2: float | None = None,
+    patience: int | None = None,
+    max_epochs: int | None = None,
+    validation_fraction: float | None = None,
+    batch_size: int | None = None,
+    seed: int = 0,
+    dtype: Literal["float32", "float64"] = "float32",
+    preset: Literal["default", "paper"] | None = None,
+    show: bool = False,
+) -> PreparedTraining:
+    """Check the arguments of `train` and choose what they leave open; `show` tells whether to show a progress bar.
+
+    Raises
+    ------
+    TypeError, ValueError, KeyboardInterrupt
+        As `train`.
+    """
+    started = time.perf_counter()
+    sizes = check_layer_sizes(layer_sizes)
+    check_activation(activation)
+    if dtype not in ("float32", "float64"):
+        raise ValueError(f"dtype must be 'float32' or 'float64'; got {dtype!r}.")
+    likelihood = Gaussian(1.0) if likelihood is None else likelihood
+    if not isinstance(likelihood, Likelihood):
+        got = repr(likelihood) if isinstance(likelihood, str | type) else type(likelihood).__name__
+        raise TypeError(f"likelihood must be an object such as Gaussian(1.0), Categorical() or Bernoulli(); got {got}.")
+    inputs = check_inputs(X, sizes[0])
+    n = len(inputs)
+    targets = likelihood.check_targets(y, n, sizes[-1])
+    given = {
+        "optimizer": optimizer,
+        "learning_rate": learning_rate,
+        "l2": l2,
+        "patience": patience,
+        "max_epochs": max_epochs,
+        "validation_fraction": validation_fraction,
+    }
+    settings = _resolve_settings(given, preset)
+    batch_size = n if batch_size is None else min(check_count(batch_size, "batch_size"), n)
+    optimizer = settings["optimizer"]
+    check_optimizer(optimizer)
+    problem = Problem(
+        sizes,
+        activation,
+        likelihood,
+        inputs,
+        targets,
+        likelihood.row_weights(sample_weight, n),
+        is_weighted=sample_weight is not None,
+        optimizer=optimizer,
+        learning_rate=settings["learning_rate"],
+        batch_size=batch_size,
+        seed=check_seed(seed),
+        dtype=dtype,
+    )
+    notes: tuple[str, ...] = ()
+    if validation_fraction is None and settings["validation_fraction"] > 0 and _used_rows(problem) < FEWEST_ROWS:
+        settings["validation_fraction"] = 0.0
+        notes = (_too_few_rows(n, settings["l2"]),)
+    validation: Validation | None = None
+    epochs = settings["max_epochs"]
+    if settings["validation_fraction"] > 0:
+        validation = choose_training(
+            problem,
+            validation_folds(problem, settings["validation_fraction"]),
+            l2=settings["l2"],
+            max_epochs=epochs,
+            patience=settings["patience"],
+            show=show,
+        )
+        settings["l2"], epochs = validation.l2, validation.epochs
+    elif settings["l2"] is None:
+        settings["l2"] = L2_WITHOUT_VALIDATION
+    recorded = {
+        **settings,
+        "optimizer": optimizer if isinstance(optimizer, str) else f"{optimizer.__module__}.{optimizer.__qualname__}",
+        "likelihood": likelihood.to_dict(),
+        "batch_size": batch_size,
+        "seed": seed,
+        "dtype": dtype,
+        "preset": preset,
+    }
+    return PreparedTraining(
+        problem,
+        settings["l2"],
+        epochs,
+        settings["patience"],
+        validation,
+        recorded,
+        seconds=time.perf_counter() - started,
+        notes=notes,
+    )
+
+
+def _used_rows(problem: Problem) -> int:
+    """Return the number of rows with a positive weight."""
+    return int(np.count_nonzero(problem.row_weights))
+
+
+def _too_few_rows(n: int, l2: float | None) -> str:
+    """Say that there is no validation by default, and what was done instead."""
+    chosen = f"l2 = {L2_WITHOUT_VALIDATION:g}" if l2 is None else "the given l2"
+    return (
+        f"train: {n} rows are too few to choose l2 and the number of epochs on validation rows; the network is trained "
+        f"on all rows with {chosen} until their own loss stops falling. validation_fraction=0 asks for that."
+    )
+
+
+def _resolve_settings(given: Mapping[str, Any], preset: str | None) -> dict[str, Any]:
+    """Replace arguments that are None by the preset's values, and check all of them."""
+    if preset is not None and preset not in PRESETS:
+        raise ValueError(f"preset must be one of {', '.join(PRESETS)} or None; got {preset!r}.")
+    settings = dict(PRESETS[preset or "default"]) | {key: value for key, value in given.items() if value is not None}
+    settings["learning_rate"] = check_positive(settings["learning_rate"], "learning_rate")
+    if settings["l2"] is not None:
+        settings["l2"] = check_nonnegative(settings["l2"], "l2")
+    fraction = check_nonnegative(settings["validation_fraction"], "validation_fraction")
+    if fraction >= 1:
+        raise ValueError(f"validation_fraction must be at least 0 and below 1; got {fraction:g}.")
+    settings["validation_fraction"] = fraction
+    settings["patience"] = check_count(settings["patience"], "patience")
+    if settings["max_epochs"] is not None:
+        settings["max_epochs"] = check_count(settings["max_epochs"], "max_epochs")
+    return settings

@@ -1,0 +1,165 @@
+"""Training of several networks: what they share, how they differ, and that threads change nothing."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import patrac_native as pn
+from patrac_native.training import many
+
+torch = pytest.importorskip("torch")
+
+SIZES = [2, 6, 1]
+
+
+def data(n: int = 80) -> tuple[np.ndarray, np.ndarray]:
+    """Return inputs (n, 2) and noisy targets (n,)."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, 2))
+    return X, np.sin(X[:, 0]) + 0.3 * rng.standard_normal(n)
+
+
+def several(**arguments: Any) -> list[pn.Network]:
+    """Train three small networks."""
+    X, y = data()
+    return pn.train_many(
+        SIZES, X, y, **{"networks": 3, "seed": 5, "max_epochs": 60, "patience": 60, "progress": False, **arguments}
+    )
+
+
+def equal(one: pn.Network, other: pn.Network) -> bool:
+    """Return whether two networks have the same parameters, bit for bit."""
+    return all(
+        np.array_equal(a, b) for a, b in zip([*one.weights, *one.biases], [*other.weights, *other.biases], strict=True)
+    )
+
+
+@pytest.mark.parametrize("arguments", [{}, {"rows": "bootstrap"}, {"rows": 0.7, "batch_size": 16}])
+def test_threads_and_number_of_networks_change_no_network(arguments: dict[str, Any]) -> None:
+    usual = torch.get_num_threads()
+    one, three, more = (
+        several(threads=1, **arguments),
+        several(threads=3, **arguments),
+        several(networks=5, **arguments),
+    )
+    assert torch.get_num_threads() == usual
+    assert all(map(equal, one, three)) and all(map(equal, one, more[:3]))
+    assert not equal(one[0], one[1]) and not equal(one[1], one[2])
+    assert not equal(one[0], several(seed=6, **arguments)[0])
+
+
+def test_the_first_network_is_that_of_train_and_the_choices_are_shared() -> None:
+    X, y = data()
+    nets = several()
+    single = pn.train(SIZES, X, y, seed=5, max_epochs=60, patience=60, progress=False)
+    assert equal(nets[0], single)
+    for index, net in enumerate(nets):
+        assert net.history is not None and single.history is not None
+        assert net.history.settings["seed"] == 5 + index
+        assert net.history.settings["validation"] == single.history.settings["validation"]
+        np.testing.assert_array_equal(net.history.validation_mse, single.history.validation_mse)
+
+
+@pytest.mark.parametrize("rows", ["bootstrap", 0.6])
+def test_left_out_rows_validate_each_network(rows: str | float) -> None:
+    X, y = data()
+    weights = np.random.default_rng(1).uniform(0.5, 2.0, len(X))
+    weights[:5] = 0.0
+    for net in several(rows=rows, sample_weight=weights, l2=0.1, validation_fraction=0):
+        assert net.history is not None and net.history.validation_mse is not None
+        index = net.history.settings["seed"] - 5
+        drawn = many._multiplicity(weights, rows, np.random.default_rng([5, index]))
+        assert not drawn[:5].any()
+        if rows == "bootstrap":
+            assert drawn.sum() == 75 and drawn.max() > 1
+        else:
+            assert drawn.sum() == 45 and drawn.max() == 1
+        left_out = np.where(drawn == 0, weights, 0.0)
+        squares = (net.predict(X)[:, 0] - y) ** 2
+        assert net.history.validation_mse[0] == pytest.approx(left_out @ squares / left_out.sum())
+        again = pn.train(
+            SIZES,
+            X,
+            y,
+            sample_weight=weights * drawn,
+            l2=0.1,
+            validation_fraction=0,
+            max_epochs=60,
+            patience=60,
+            seed=5 + index,
+            progress=False,
+        )
+        assert equal(net, again)
+
+
+def test_networks_trained_less_are_stopped_early_and_validated_alike() -> None:
+    full, less = (several(epoch_fraction=share, l2=0.1, max_epochs=400, patience=400)[1].history for share in (1, 0.25))
+    assert full is not None and less is not None
+    assert len(less.loss) == round(0.25 * len(full.loss))
+    assert less.settings["validation"]["epochs"] == len(less.loss)
+    assert less.validation_mse is not None and full.validation_mse is not None
+    assert less.validation_mse[0] > full.validation_mse[0]
+    assert less.settings["validation"]["loss"] > full.settings["validation"]["loss"]
+
+
+def test_warnings_name_the_network_and_the_callers_line() -> None:
+    X, y = data()
+    with pytest.warns(UserWarning) as raised:
+        pn.train_many(
+            SIZES, X, y + 5, networks=2, l2=0.1, validation_fraction=0, max_epochs=2, learning_rate=1e-9, progress=False
+        )
+    assert len(raised) == 2
+    for index, warning in enumerate(raised):
+        assert str(warning.message).startswith(f"network {index}: train: the fit is poor")
+    assert all(warning.filename == __file__ for warning in raised)
+
+
+def test_ctrl_c_ends_all_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = threading.Event()
+
+    def endless(training: Any, *, is_interrupted: Any) -> None:
+        started.set()
+        while not is_interrupted():
+            pass
+
+    class Interrupted(many.ThreadPoolExecutor):
+        """A pool whose first future is interrupted while its result is awaited."""
+
+        def submit(self, *arguments: Any, **more: Any) -> Any:
+            future = super().submit(*arguments, **more)
+
+            def result() -> None:
+                started.wait()
+                raise KeyboardInterrupt
+
+            future.result = result  # type: ignore[assignment]
+            return future
+
+    monkeypatch.setattr(many, "fit_network", endless)
+    monkeypatch.setattr(many, "ThreadPoolExecutor", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        several(l2=0.1, validation_fraction=0, threads=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"networks": 0}, ValueError, "networks must be at least 1; got 0"),
+        ({"rows": "some"}, ValueError, 'rows must be "all", "bootstrap" or a share.*got \'some\''),
+        ({"rows": 1.0}, ValueError, 'rows must be a share between 0 and 1, or "all"; got 1'),
+        ({"rows": -0.5}, ValueError, "rows must be positive"),
+        ({"epoch_fraction": 0.0}, ValueError, "epoch_fraction must be positive"),
+        ({"epoch_fraction": 1.5}, ValueError, "epoch_fraction must be above 0 and at most 1; got 1.5"),
+        ({"epoch_fraction": 0.5, "preset": "paper", "max_epochs": None}, ValueError, "max_epochs, which is unlimited"),
+        ({"threads": 0}, ValueError, "threads must be at least 1"),
+        ({"widths": 3}, TypeError, r"train_many\(\) got an unexpected keyword argument 'widths'"),
+        ({"l2": -1.0}, ValueError, "l2 must be zero or positive"),
+    ],
+)
+def test_bad_arguments(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        several(**arguments)
