@@ -15,10 +15,10 @@ from scipy.stats import norm
 import patrac_native as pn
 from patrac_native.cli import main as cli
 from patrac_native.cli.main import main
+from patrac_native.tabular.budget import candidates, schedule_given, schedule_within, step_operations
 from patrac_native.tabular.evaluation import evaluate_classes, evaluate_regression
 from patrac_native.tabular.fit_result import FitData
 from patrac_native.tabular.predict import _shown, load_preprocessing
-from patrac_native.tabular.tuning import default_thin, default_warmup_steps
 
 # Small enough for a second a run; nothing below is about how well it fits.
 QUICK = ["--hidden", "6", "5", "--epochs", "60", "--l2", "1", "--chains", "2", "--draws", "20", "--thin", "5"]
@@ -74,8 +74,8 @@ def test_fit_writes_everything_and_prints_the_scores(tmp_path: Path, capsys: pyt
         "5 inputs, 84 training rows, 36 held out (seed 7)",
         "noise variance",
         "in the target's units squared",
-        "5-fold validation",
-        "sampling Mix(5), 66 parameters: 2 chains x 20 draws, thin 5, warm-up 400 steps",
+        "validation rows, by 5 networks without them",
+        "sampling Full, 77 parameters: 2 chains x 20 draws, thin 5, warm-up 400 steps",
         "coverage of 95% intervals of y",
         "max R-hat",
         "f and its widths are of the standardised target",
@@ -95,7 +95,7 @@ def test_fit_writes_everything_and_prints_the_scores(tmp_path: Path, capsys: pyt
     scale = read_json(out / "preprocessing.json")["preprocessor"]["target_scale"]
     assert summary["noise_variance"] == pytest.approx(summary["noise_variance_standardised"] * scale**2, rel=1e-14)
     assert set(summary["scores"]["coverage"]) == {"0.5", "0.8", "0.9", "0.95", "0.99"}
-    assert pn.Draws.load(out / "draws.npz").theta.shape == (2, 20, 66)
+    assert pn.Draws.load(out / "draws.npz").theta.shape == (2, 20, 77)
     html = (out / "report.html").read_text(encoding="utf-8")
     assert "http:" not in html and "https:" not in html and "<script" not in html
     assert html.count("data:image/png;base64,") == 5
@@ -285,7 +285,9 @@ def test_architectures_and_their_default_k(extra: list[str], kind: pn.Architectu
         (["--target", "weight", "--architecture", "out", "--k", "99"], "got 99 for a hidden layer of 50 nodes"),
         (["--target", "weight", "--warmup", "long"], "--warmup must be a number of steps or \"paper\"; got 'long'"),
         (["--target", "weight", "--draws", "1"], "--draws must be at least 4; got 1"),
-        (["--target", "weight", "--test-fraction", "1.5"], "--test-fraction must be between 0 and 1; got 1.5"),
+        (["--target", "weight", "--test-fraction", "1.5"], "--test-fraction must be at least 0 and below 1; got 1.5"),
+        (["--target", "weight", "--minutes", "0"], "--minutes must be positive; got 0"),
+        (["--target", "weight", "--minutes", "1", "--thin", "4"], "--minutes and --thin both set the number of steps"),
         (["--target", "weight", "--alpha", "1"], "--alpha must be greater than 1; got 1.0"),
         (["--target", "weight", "--noise-variance", "-1"], "--noise-variance must be positive; got -1"),
         (["--target", "grade", "--task", "regression"], "the target 'grade' must hold numbers; got"),
@@ -323,6 +325,36 @@ def test_folders_and_tables_too_small_are_refused(tmp_path: Path, capsys: pytest
     (tmp_path / "file").write_text("kept")
     assert main(["fit", str(tmp_path / "t.csv"), "--target", "y", "--out", str(tmp_path / "file" / "run")]) == 2
     assert "--out must be a folder or a new one" in capsys.readouterr().err
+
+
+def test_a_fit_of_all_rows_is_scored_by_leaving_rows_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without held-out rows, the noise is sampled and the verdict rests on leave-one-out predictions."""
+    frame = table().drop(columns="grade")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    out = tmp_path / "run"
+    arguments = ["fit", str(tmp_path / "t.csv"), "--target", "weight", *QUICK, "--architecture", "full"]
+    assert main([*arguments, "--test-fraction", "0", "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "120 training rows, 0 held out" in printed and "leave-one-out predictions of rows: 120" in printed
+    assert "the mean of its draws" in printed
+    summary = read_json(out / "summary.json")
+    assert summary["rows"] == {"training": 120, "held_out": 0} and summary["scores"]["kind"] == "leave one out"
+    assert summary["likelihood"]["variance"] == "sampled"
+    # Leave-one-out predictions are worse than those of the rows themselves, which the draws have seen.
+    prep, _ = load_preprocessing(str(out))
+    draws = pn.Draws.load(out / "draws.npz")
+    seen = evaluate_regression(draws, prep, prep.transform(frame), prep.transform_target(frame)).scores
+    assert summary["scores"]["nlpd"] > seen["nlpd"]
+    html = (out / "report.html").read_text(encoding="utf-8")
+    assert "Leave-one-out scores" in html and "held out at random" not in html
+
+
+def test_classes_without_held_out_rows(tmp_path: Path) -> None:
+    table().drop(columns="weight").to_csv(tmp_path / "t.csv", index=False)
+    arguments = ["fit", str(tmp_path / "t.csv"), "--target", "grade", *QUICK, "--test-fraction", "0"]
+    assert main([*arguments, "--out", str(tmp_path / "run")]) == 0
+    scores = read_json(tmp_path / "run" / "summary.json")["scores"]
+    assert scores["network"] is None and scores["kind"] == "leave one out" and 0 < scores["nlpd"]
 
 
 def test_alpha_is_taken_or_fitted_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -464,7 +496,7 @@ def test_scores_agree_with_the_diagnostics(fitted: dict[str, Path]) -> None:
     assert abs(scores["coverage"]["0.95"] - sampled) <= 3 / 80
 
 
-def test_default_steps_fall_with_the_cost_of_a_step() -> None:
+def test_the_budget_pays_for_more_steps_of_cheaper_models() -> None:
     rng = np.random.default_rng(0)
     net = pn.Network(
         [rng.normal(size=(50, 10)), rng.normal(size=(50, 50)), rng.normal(size=(1, 50))],
@@ -472,13 +504,23 @@ def test_default_steps_fall_with_the_cost_of_a_step() -> None:
     )
     prior = pn.TraceClassPrior(1.5, 1.0, 1.0)
     X, y = rng.normal(size=(3000, 10)), rng.normal(size=3000)
-    thins = [
-        default_thin(pn.Posterior(net, kind, prior, pn.Gaussian(1.0), X, y))
-        for kind in (pn.Full(), pn.Mix(5), pn.Sep(5), pn.Out(45))
-    ]
-    assert thins == sorted(thins) and thins[0] >= 10 and thins[-1] <= 1000
-    assert default_warmup_steps(10, 10) == 4000 and default_warmup_steps(1000, 500) == 20_000
-    assert default_warmup_steps(40, 500) == 10_000
+    posteriors = [pn.Posterior(net, kind, prior, pn.Gaussian(1.0), X, y) for kind in (pn.Full(), pn.Mix(5), pn.Sep(5))]
+    schedules = [schedule_within(2.0, post, chains=4, draws=500) for post in posteriors]
+    steps = [one.steps(500) for one in schedules]
+    assert steps == sorted(steps)
+    twice = schedule_within(4.0, posteriors[0], chains=4, draws=500)
+    # Both are rounded down: warm-ups to multiples of 200, the rest to multiples of 500.
+    assert abs(twice.steps(500) - 2 * steps[0]) <= 2 * 700
+    collapsed, plain = (step_operations(posteriors[0], pn.MGrad(collapse=collapse)) for collapse in (True, False))
+    assert collapsed > plain
+    assert schedule_given(10, 10).warmup == 4000 and schedule_given(1000, 500).warmup == 20_000
+    assert schedule_given(40, 500).warmup == 10_000
+
+
+def test_candidates_halve_the_widths() -> None:
+    labels = [one.label() for one in candidates([50, 12])]
+    assert labels == ["Full", "Mix([25, 6])", "Mix([12, 5])", "Mix([6, 5])", "Mix(5)"]
+    assert [one.label() for one in candidates([3])] == ["Full"]
 
 
 @pytest.mark.slow

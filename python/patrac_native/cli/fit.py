@@ -22,23 +22,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--drop", nargs="+", default=[], metavar="COL", help="columns to leave out")
     add("--categorical", nargs="+", default=[], metavar="COL", help="columns of numbers that are codes: one-hot")
     add("--impute", choices=IMPUTATIONS, help="fill missing numbers so, and categories by the most frequent")
-    add("--architecture", choices=ARCHITECTURES, default="mix", help="default mix")
+    add(
+        "--architecture",
+        choices=ARCHITECTURES,
+        default="auto",
+        help="default auto: full if --minutes pays for it, else the largest mix",
+    )
     add("--k", type=int, nargs="+", metavar="K", help="Bayesian nodes a layer: 5 for mix and sep, up to 45 for out")
     add("--hidden", type=int, nargs="+", default=[50, 50], metavar="N", help="hidden widths; default 50 50")
     add("--activation", choices=list(ACTIVATIONS), default="tanh", help="default tanh")
     add("--l2", type=float, help="penalty of the training; default: chosen on validation rows")
     add("--epochs", type=int, help="largest number of training epochs; default by the number of rows")
-    add(
-        "--noise-variance", type=float, metavar="V", help="in the target's units squared; default: from validation rows"
-    )
-    add("--test-fraction", type=float, default=0.3, metavar="F", help="share of rows held out; default 0.3")
+    add("--noise-variance", type=float, metavar="V", help="in the target's units squared; default: sampled")
+    add("--test-fraction", type=float, default=0.3, metavar="F", help="share of rows held out; default 0.3, 0 for none")
     add(
         "--alpha", type=float, metavar="A", help="decay of the prior, above 1; default: fitted to the network's weights"
     )
     add("--chains", type=int, default=4, help="default 4")
     add("--draws", type=int, default=500, help="kept draws of each chain; default 500")
-    add("--thin", type=int, help="steps for each kept draw; default: by the cost of a step, 10 to 1000")
-    add("--warmup", metavar="N|paper", help="warm-up steps; default half the sampled steps, 4,000 to 20,000")
+    add("--minutes", type=float, help="budget on two cores, by counted operations, not by a clock; default 2")
+    add("--thin", type=int, help="steps for each kept draw, in place of --minutes")
+    add("--warmup", metavar="N|paper", help="warm-up steps; default a quarter of the steps")
     add("--seed", type=int, default=0, help="of split, training and chains; default 0")
     add("--dtype", choices=("float32", "float64"), default="float32", help="of the chains; default float32")
     add("--threads", type=int, help="native threads; default all")

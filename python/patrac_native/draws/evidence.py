@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.diagnostics import ConvergenceSummary
+from patrac_native.draws.calibration import Calibration
 from patrac_native.model.architectures import Architecture
 from patrac_native.model.fit_quality import FitQuality
 from patrac_native.model.kernels import Kernel, kernel_from_dict
@@ -47,6 +48,8 @@ class Evidence:
         Whether the warm-up ended with a stable step size and log-likelihood; None if its length was fixed.
     fit : FitQuality or None
         Quality of the trained network's fit; None for draws of earlier versions, which do not contain it.
+    calibration : Calibration or None
+        Scores of predictions on rows that the draws have not seen, where there are any.
     """
 
     quantity: str
@@ -68,6 +71,7 @@ class Evidence:
     warmup_steps: int
     warmup_stable: bool | None
     fit: FitQuality | None
+    calibration: Calibration | None = None
 
     @property
     def n_chains(self) -> int:

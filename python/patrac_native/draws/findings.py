@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.draws.calibration import COVERAGE, Calibration
 from patrac_native.draws.evidence import Evidence
 from patrac_native.model.fit_quality import FitQuality
 
@@ -34,6 +35,11 @@ NONFINITE_BAD = 0.01
 # Training has stopped too early if the log-likelihood of the draws exceeds the network's by more than this share of the
 # network's gain over a constant. A penalty that differs from the prior, or the nodes that Sep adds, explain less.
 FIT_GAIN = 0.1
+# Coverage of 90% intervals: a difference of five points changes decisions; below 75%, more than twice as many
+# observations as promised lie outside.
+COVERAGE_LOOK, COVERAGE_BAD = 0.05, 0.15
+# Kinds of unseen rows in words.
+_KINDS = {"held out": "held-out rows", "leave one out": "rows that were left out one at a time"}
 
 
 @dataclass(frozen=True)
@@ -155,7 +161,11 @@ def convergence_findings(e: Evidence, causes: Sequence[Finding]) -> list[Finding
         parts = "the chains disagree" if e.n_chains > 1 else "the parts of the chain disagree"
         what = f"{parts}: the largest R-hat of {e.quantity} is {_number(e.max_rhat, 3)}, {ess}."
         remedy = f"{first}run longer, {more}, after a longer warm-up, warmup={_longer_warmup(e)}{kernel}."
-        findings.append(Finding(DO_NOT_USE, what, remedy))
+        grade = DO_NOT_USE
+        if predicts_well(e):
+            grade = LOOK
+            what += f" Predictions of y can be used, as scores show ({_scores(e.calibration)}); bands of f cannot."
+        findings.append(Finding(grade, what, remedy))
     elif math.isnan(e.min_ess_bulk) or (math.isnan(e.max_rhat) and not exact):
         # The causes include chains that never moved.
         if all(cause.grade != DO_NOT_USE for cause in causes):
@@ -179,6 +189,53 @@ def convergence_findings(e: Evidence, causes: Sequence[Finding]) -> list[Finding
         )
         findings.append(Finding(LOOK, what, f"summarise at inputs like the training data; run longer, {more}."))
     return findings
+
+
+def predicts_well(e: Evidence) -> bool:
+    """Return whether scores on unseen rows show that chains which disagree predict y well all the same.
+
+    The draws of such chains are a mixture, as an ensemble is: not the posterior, but a predictive distribution that can
+    be judged by its log density and coverage. It must be no worse than the network's and have the right coverage.
+    """
+    c = e.calibration
+    return c is not None and c.nlpd <= c.nlpd_network and not c.misses_coverage_by(COVERAGE_LOOK)
+
+
+def calibration_findings(e: Evidence) -> list[Finding]:
+    """Check the log density and the coverage of predictions on rows that the draws have not seen."""
+    c, findings = e.calibration, []
+    if c is None:
+        return []
+    if c.misses_coverage_by(COVERAGE_LOOK):
+        narrow = c.coverage < COVERAGE
+        what = (
+            f"90% intervals of y cover {c.coverage:.1%} of {c.rows:,} {_KINDS[c.kind]}: predictions are "
+            f"{'overconfident' if narrow else 'too wide'}."
+        )
+        remedy = (
+            'sample the noise variance, Gaussian("sampled"), and train with validation rows, so that the network does '
+            "not fit the noise; a larger architecture, such as Full(), does not rest on fixed nodes."
+            if narrow
+            else 'sample the noise variance, Gaussian("sampled"), or let it depend on the inputs.'
+        )
+        grade = DO_NOT_USE if narrow and c.misses_coverage_by(COVERAGE_BAD) else LOOK
+        findings.append(Finding(grade, what, remedy))
+    if c.is_worse_than_network:
+        what = f"the posterior predicts worse than its trained network alone ({_scores(c)})."
+        remedy = (
+            "run longer; if the chains have converged, prior or noise do not suit: sample the noise variance and the "
+            "scales of the prior, or choose another architecture."
+        )
+        findings.append(Finding(LOOK, what, remedy))
+    return findings
+
+
+def _scores(c: Calibration | None) -> str:
+    """Return the scores of unseen rows in words."""
+    assert c is not None
+    network = f", of the trained network {c.nlpd_network:.3f}" if math.isfinite(c.nlpd_network) else ""
+    coverage = f"; 90% intervals cover {c.coverage:.1%}" if math.isfinite(c.coverage) else ""
+    return f"NLPD of {c.rows:,} {_KINDS[c.kind]} {c.nlpd:.3f}{network}{coverage}"
 
 
 def warmup_findings(e: Evidence) -> list[Finding]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from patrac_native.diagnostics import ConvergenceSummary, convergence, credible_interval, ess_geyer, ess_paper
+from patrac_native.draws.calibration import Calibration
 from patrac_native.draws.evidence import Evidence, gather
 from patrac_native.draws.verdict import Verdict, judge
 from patrac_native.model.architectures import Architecture
@@ -75,6 +76,10 @@ class Summary:
     def verdict(self) -> Verdict:
         """Return the verdict on the run, "good", "look" or "do not use", with every reason and its remedy."""
         return judge(self.evidence)
+
+    def with_calibration(self, calibration: Calibration) -> Summary:
+        """Return the summary with scores of rows that the draws have not seen, which its verdict then considers."""
+        return replace(self, evidence=replace(self.evidence, calibration=calibration))
 
     def __str__(self) -> str:
         spread = self.upper - self.lower

@@ -10,6 +10,7 @@ from patrac_native.draws.findings import (
     GOOD,
     GRADES,
     Finding,
+    calibration_findings,
     convergence_findings,
     facts_of,
     fit_findings,
@@ -71,6 +72,7 @@ def judge(evidence: Evidence) -> Verdict:
         *causes,
         *nonfinite_findings(evidence),
         *fit_findings(evidence),
+        *calibration_findings(evidence),
         *convergence_findings(evidence, causes),
         *warmup_findings(evidence),
     ]

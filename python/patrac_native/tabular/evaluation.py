@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from patrac_native import diagnostics
+from patrac_native.draws.calibration import COVERAGE, Calibration, calibrate
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.mixture import PredictiveMixture
 from patrac_native.model.likelihoods import RealLikelihood
@@ -89,14 +91,19 @@ class Evaluation:
         Scores by name; see `evaluate_regression` and `evaluate_classes`.
     arrays : dict of str to ndarray
         Arrays by name.
+    calibration : Calibration
+        The scores on which the verdict depends.
     """
 
     scores: dict[str, Any]
     arrays: dict[str, npt.NDArray[Any]]
+    calibration: Calibration
 
 
-def evaluate_regression(draws: Draws, preprocessor: Preprocessor, X: FloatArray, y: FloatArray) -> Evaluation:
-    """Score regression draws on held-out rows.
+def evaluate_regression(
+    draws: Draws, preprocessor: Preprocessor, X: FloatArray, y: FloatArray, *, loo: bool = False
+) -> Evaluation:
+    """Score regression draws on held-out rows, or by leave-one-out predictions of rows of their own data.
 
     Parameters
     ----------
@@ -105,15 +112,19 @@ def evaluate_regression(draws: Draws, preprocessor: Preprocessor, X: FloatArray,
     X : ndarray, shape (n, d)
     y : ndarray, shape (n,)
         Standardised targets.
+    loo : bool
+        Whether the rows are among those from which the draws were made, without row weights: each is then predicted by
+        draws that are reweighted as if it had not been (`diagnostics.leave_one_out`). RMSE and NLPD of the network are
+        then those of its residuals on validation rows, taken as normal; None if there were none. Default False.
 
     Returns
     -------
     Evaluation
         The scores are rmse and rmse_network (of posterior mean and trained network), crps and interval_width in the
         target's units; coverage of y by central intervals; nlpd and nlpd_network (mean over rows, of the standardised
-        target, of the posterior and of the trained network with the noise of `network_mixture`) and nlpd_in_units (in
-        the target's units); mean and standard deviation of the PIT values. The arrays are y, mean, lower and upper (95%
-        interval), in the target's units, and pit.
+        target, of the posterior and of the trained network) and nlpd_in_units (in the target's units); mean and
+        standard deviation of the PIT values. The arrays are y, mean, lower and upper (95% interval), in the target's
+        units, and pit.
 
     Raises
     ------
@@ -122,9 +133,16 @@ def evaluate_regression(draws: Draws, preprocessor: Preprocessor, X: FloatArray,
     """
     parts: dict[str, list[FloatArray]] = {name: [] for name in ("mean", "lower", "upper", "pit", "crps", "nlpd")}
     inside = {coverage: 0 for coverage in COVERAGES}
+    unreliable = 0
     for rows, mixture in draws.predictive_mixtures(X):
         observed = y[rows]
         noisy = draws.predictive(X[rows], seed=rows.start)
+        if loo:
+            by_draw = mixture.log_density_by_draw(observed)
+            left_out = diagnostics.leave_one_out(by_draw.reshape(draws.n_chains, draws.n_draws, -1))
+            mixture = replace(mixture, weights=left_out.weights)
+            noisy = _resampled(noisy, left_out.weights, seed=rows.start)
+            unreliable += left_out.unreliable
         parts["crps"].append(diagnostics.crps(noisy, observed, per_row=True))
         parts["nlpd"].append(-mixture.log_density(observed))
         parts["mean"].append(mixture.mean())
@@ -136,48 +154,74 @@ def evaluate_regression(draws: Draws, preprocessor: Preprocessor, X: FloatArray,
                 parts["lower"].append(lower)
                 parts["upper"].append(upper)
     whole = {name: np.concatenate(values) for name, values in parts.items()}
-    network = network_mixture(draws, X)
     scale = preprocessor.target_scale
-    nlpd = float(whole["nlpd"].mean())
+    tail = 0.5 * (1 - COVERAGE)
+    network_rmse, network_nlpd = _network_scores(draws, X, y, loo=loo)
+    calibration = calibrate(
+        "leave one out" if loo else "held out",
+        whole["nlpd"],
+        network_nlpd,
+        (tail <= whole["pit"]) & (whole["pit"] <= 1 - tail),
+    )
     scores = {
+        "kind": calibration.kind,
         "rmse": float(np.sqrt(((whole["mean"] - y) ** 2).mean())) * scale,
-        "rmse_network": float(np.sqrt(((network.mean() - y) ** 2).mean())) * scale,
+        **({"unreliable_rows": unreliable} if loo else {}),
+        "rmse_network": None if network_rmse is None else network_rmse * scale,
         "coverage": {f"{coverage:g}": count / len(y) for coverage, count in inside.items()},
         "interval_width": float((whole["upper"] - whole["lower"]).mean()) * scale,
         "crps": float(whole["crps"].mean()) * scale,
-        "nlpd": nlpd,
-        "nlpd_network": -float(network.log_density(y).mean()),
-        "nlpd_in_units": nlpd + float(np.log(scale)),
+        "nlpd": calibration.nlpd,
+        "nlpd_network": None if network_nlpd is None else calibration.nlpd_network,
+        "nlpd_in_units": calibration.nlpd + float(np.log(scale)),
         "pit_mean": float(whole["pit"].mean()),
         "pit_sd": float(whole["pit"].std()),
     }
     arrays = {name: preprocessor.inverse_target(whole[name]) for name in ("mean", "lower", "upper")}
-    return Evaluation(scores, {"y": preprocessor.inverse_target(y), "pit": whole["pit"], **arrays})
+    return Evaluation(scores, {"y": preprocessor.inverse_target(y), "pit": whole["pit"], **arrays}, calibration)
 
 
-def network_mixture(draws: Draws, X: FloatArray) -> PredictiveMixture:
-    """Return the predictive distribution of the trained network alone at X (n, d).
+def _resampled(noisy: npt.NDArray[Any], weights: FloatArray, *, seed: int) -> FloatArray:
+    """Return draws (chain, draw, n, 1) of targets, drawn again for each row with the weights (chain * draw, n)."""
+    rng = np.random.default_rng(seed)
+    flat = noisy.reshape(len(weights), -1)
+    chosen = [rng.choice(flat[:, row], len(flat), p=weights[:, row]) for row in range(flat.shape[1])]
+    return np.stack(chosen, axis=1).reshape(noisy.shape)
 
-    A sampled noise variance is replaced by the network's mean squared residual on rows that it was not trained on;
-    where that is not known, by the posterior mean of the variance.
+
+def _network_scores(
+    draws: Draws, X: FloatArray, y: FloatArray, *, loo: bool
+) -> tuple[float | None, FloatArray | float | None]:
+    """Return RMSE and the NLPD of each row, or its mean over validation rows, of the trained network alone.
+
+    Its noise is that of the likelihood, where a sampled variance is replaced by the network's mean squared residual on
+    rows that it was not trained on or, if that is not known, by the posterior mean of the variance.
     """
     net, likelihood = draws.network.net, draws.likelihood
     assert isinstance(likelihood, RealLikelihood)
+    known = None if net.history is None else net.history.validation_mse
+    if loo:
+        # The network was trained on these rows, so only its residuals on validation rows say how well it predicts.
+        if known is None:
+            return None, None
+        return math.sqrt(float(known[0])), 0.5 * (math.log(2 * math.pi * float(known[0])) + 1.0)
     variance = None
     if "variance" in draws.stats:
-        known = None if net.history is None else net.history.validation_mse
-        variance = draws.stats["variance"].mean(axis=(0, 1))[None] if known is None else known[None]
-    return PredictiveMixture(*likelihood.located_noise(net.predict(X)[None], variance))
+        variance = draws.stats["variance"].mean(axis=(0, 1)).reshape(1) if known is None else known[:1]
+    mixture = PredictiveMixture(*likelihood.located_noise(net.predict(X)[None], variance))
+    return float(np.sqrt(((mixture.mean() - y) ** 2).mean())), -mixture.log_density(y)
 
 
-def evaluate_classes(draws: Draws, X: FloatArray, y: npt.NDArray[Any]) -> Evaluation:
-    """Score class draws on held-out rows.
+def evaluate_classes(draws: Draws, X: FloatArray, y: npt.NDArray[Any], *, loo: bool = False) -> Evaluation:
+    """Score class draws on held-out rows, or by leave-one-out predictions of rows of their own data.
 
     Parameters
     ----------
     draws : Draws
     X : ndarray, shape (n, d)
     y : ndarray of int, shape (n,)
+    loo : bool
+        As for `evaluate_regression`; there are then no scores of the network. Default False.
 
     Returns
     -------
@@ -189,26 +233,39 @@ def evaluate_classes(draws: Draws, X: FloatArray, y: npt.NDArray[Any]) -> Evalua
     """
     probability: list[FloatArray] = []
     split: list[FloatArray] = []
-    nll = 0.0
+    nll, unreliable = 0.0, 0
     for rows, f in draws.predict_blocks(X):
         p = draws.likelihood.probabilities(f)
         nll += diagnostics.class_nll(f, y[rows], logits=True) * len(y[rows])
-        probability.append(p.mean(axis=(0, 1)))
+        if loo:
+            left_out = diagnostics.leave_one_out(draws.likelihood.log_likelihood_rows(f, y[rows]))
+            probability.append(np.einsum("in,inc->nc", left_out.weights, p.reshape(-1, *p.shape[2:])))
+            unreliable += left_out.unreliable
+        else:
+            probability.append(p.mean(axis=(0, 1)))
         split.append(np.stack(diagnostics.entropy_decomposition(p), axis=1))
     mean, entropy = np.concatenate(probability), np.concatenate(split)
     wrong = mean.argmax(axis=1) != y
-    network = draws.likelihood.probabilities(draws.network.net.predict(X))
+    network = None if loo else draws.likelihood.probabilities(draws.network.net.predict(X))
     names = diagnostics.EntropyDecomposition._fields
+    each = np.arange(len(y))
+    calibration = calibrate(
+        "leave one out" if loo else "held out",
+        -np.log(mean[each, y]),
+        None if network is None else -np.log(network[each, y]),
+    )
     scores = {
+        "kind": calibration.kind,
         "nll": nll / len(y),
         **_class_scores(mean, y),
-        "network": _class_scores(network, y),
+        **({"unreliable_rows": unreliable} if loo else {}),
+        "network": None if network is None else _class_scores(network, y),
         "entropy": dict(zip(names, entropy.mean(axis=0).tolist(), strict=True)),
         "entropy_of_wrong_rows": dict(zip(names, entropy[wrong].mean(axis=0).tolist(), strict=True))
         if wrong.any()
         else None,
     }
-    return Evaluation(scores, {"y": y, "probability": mean, "entropy": entropy})
+    return Evaluation(scores, {"y": y, "probability": mean, "entropy": entropy}, calibration)
 
 
 def _class_scores(probability: FloatArray, y: npt.NDArray[Any]) -> dict[str, float]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from patrac_native.draws.draws import Draws
+from patrac_native.model.architectures import Architecture
 from patrac_native.model.choice import choose_kernel
 from patrac_native.model.likelihoods import Categorical, Gaussian, Likelihood
 from patrac_native.model.posterior import Posterior
@@ -16,21 +18,30 @@ from patrac_native.model.priors.trace_class import ALPHA_BOUNDS, TraceClassPrior
 from patrac_native.network.network import Network
 from patrac_native.sampling.sampler import sample
 from patrac_native.sampling.warmup import Warmup
+from patrac_native.tabular.budget import (
+    Schedule,
+    candidates,
+    describe_budget,
+    is_enough,
+    schedule_given,
+    schedule_within,
+    steps_within,
+)
 from patrac_native.tabular.evaluation import evaluate_classes, evaluate_regression
 from patrac_native.tabular.fit_report import printed, write_results
-from patrac_native.tabular.fit_result import FitData, FitResult, describe_choice
-from patrac_native.tabular.fit_settings import DRAWS, PREPROCESSING, REPORT, SUMMARY, FitSettings
+from patrac_native.tabular.fit_result import FitData, FitResult, describe_noise, describe_training, spread_rows
+from patrac_native.tabular.fit_settings import DRAWS, MINUTES, PREPROCESSING, REPORT, SUMMARY, FitSettings
 from patrac_native.tabular.preprocessing import Preprocessor, check_target, guess_task
 from patrac_native.tabular.tables import find_column, read_table
-from patrac_native.tabular.tuning import Choice, choose, default_thin, torch_threads, training_settings
+from patrac_native.tabular.tuning import training_settings
 from patrac_native.training.folds import split_rows
 from patrac_native.training.training import train
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# Maximum number of held-out rows at which convergence is checked.
-_GRID_ROWS = 100
+# Maximum number of rows at which convergence is checked, and for which leave-one-out predictions are made.
+_GRID_ROWS, _LOO_ROWS = 100, 1_000
 
 
 def fit_table(settings: FitSettings) -> FitResult:
@@ -63,59 +74,29 @@ def fit_table(settings: FitSettings) -> FitResult:
 
     sizes = [data.X.shape[1], *settings.hidden, data.preprocessor.n_outputs]
     print(f"training {sizes} {settings.activation} ...", flush=True)
-    training = training_settings(len(data.X), settings.epochs)
-    with torch_threads(len(data.X), sizes, settings.threads):
-        choice = _choose(sizes, data, settings)
-        likelihood: Likelihood = Categorical() if choice.variance is None else Gaussian(choice.variance)
-        net = train(
-            sizes,
-            data.X,
-            data.y,
-            likelihood=likelihood,
-            l2=choice.l2,
-            validation_fraction=0,  # `choose` has had its validation rows
-            activation=settings.activation,
-            seed=settings.seed,
-            **training,
-        )
-    print(f"  {describe_choice(choice, data.preprocessor)}")
+    net, likelihood = _train(sizes, data, settings)
+    print(f"  {describe_training(net, data.preprocessor)}")
     seconds["training"] = time.perf_counter() - clock
 
-    architecture = settings.bayesian()
     prior = _fit_prior(net, settings.alpha)
-    post = Posterior(net, architecture, prior, likelihood, data.X, data.y, dtype=settings.dtype)
-    independent = choose_kernel(post.facts)[0].is_independent
-    thin = settings.thin or (1 if independent else default_thin(post))
-    warmup = Warmup(()) if independent and settings.warmup is None else settings.warmup_of(thin)
-    steps = warmup.steps if isinstance(warmup, Warmup) else warmup
-    print(
-        f"sampling {architecture.label()}, {post.dim} parameters: {settings.chains} chains x {settings.draws} draws, "
-        f"thin {thin}, warm-up {steps:,} steps ...",
-        flush=True,
-    )
-    draws = sample(
-        post,
-        chains=settings.chains,
-        draws=settings.draws,
-        thin=thin,
-        warmup=warmup,
-        seed=settings.seed,
-        threads=settings.threads,
-    )
+    post, reason = _posterior(net, prior, likelihood, data, settings)
+    print(f"  {post.network.architecture.label()}: {reason}")
+    draws = _sample(post, settings)
+    print(f"  {describe_noise(draws, data.preprocessor)}".rstrip())
     seconds["sampling"] = draws.settings["seconds"]
-    if draws.n_draws < 4:
-        raise RuntimeError("the run was interrupted before there were four draws of each chain; nothing was written.")
 
     clock = time.perf_counter()
+    X, y = data.scored(_LOO_ROWS)
+    loo = not len(data.X_test)
     evaluation = (
-        evaluate_regression(draws, data.preprocessor, data.X_test, data.y_test)
+        evaluate_regression(draws, data.preprocessor, X, y, loo=loo)
         if regression
-        else evaluate_classes(draws, data.X_test, data.y_test)
+        else evaluate_classes(draws, X, y, loo=loo)
     )
-    grid = data.X_test[np.linspace(0, len(data.X_test) - 1, min(_GRID_ROWS, len(data.X_test))).round().astype(int)]
-    summary = draws.summary(grid)
+    grid = X[spread_rows(len(X), _GRID_ROWS)]
+    summary = draws.summary(grid).with_calibration(evaluation.calibration)
     seconds["evaluation"] = time.perf_counter() - clock
-    result = FitResult(settings, data, choice, post.describe(), draws, evaluation, summary, grid, seconds)
+    result = FitResult(settings, data, post.describe(), draws, evaluation, summary, grid, seconds)
 
     print()
     print(printed(result))
@@ -123,6 +104,56 @@ def fit_table(settings: FitSettings) -> FitResult:
     write_results(result, table)
     print(f"\nwrote {', '.join(os.path.join(settings.out, name) for name in (REPORT, SUMMARY, DRAWS, PREPROCESSING))}")
     return result
+
+
+def _posterior(
+    net: Network, prior: TraceClassPrior, likelihood: Likelihood, data: FitData, settings: FitSettings
+) -> tuple[Posterior, str]:
+    """Return the posterior of the given architecture, or of the largest that the budget allows, and why in words."""
+
+    def posterior_of(architecture: Architecture) -> Posterior:
+        return Posterior(net, architecture, prior, likelihood, data.X, data.y, dtype=settings.dtype)
+
+    given = settings.bayesian()
+    if given is not None:
+        return posterior_of(given), "as asked"
+    minutes = settings.minutes or MINUTES
+    for architecture in candidates(settings.hidden):
+        post = posterior_of(architecture)
+        steps = steps_within(minutes, post, settings.chains)
+        if is_enough(steps):
+            break
+    return post, describe_budget(steps, minutes)
+
+
+def _sample(post: Posterior, settings: FitSettings) -> Draws:
+    """Sample the posterior with the number of steps that the settings give or that the budget pays for."""
+    if choose_kernel(post.facts)[0].is_independent:
+        schedule = Schedule(settings.thin or 1, 0)
+    elif settings.thin is not None:
+        schedule = schedule_given(settings.thin, settings.draws)
+    else:
+        minutes = settings.minutes or MINUTES
+        schedule = schedule_within(minutes, post, chains=settings.chains, draws=settings.draws)
+    warmup = settings.warmup_of(schedule.warmup) or Warmup(())
+    steps = warmup.steps if isinstance(warmup, Warmup) else warmup
+    print(
+        f"sampling {post.network.architecture.label()}, {post.dim} parameters: {settings.chains} chains x "
+        f"{settings.draws} draws, thin {schedule.thin}, warm-up {steps:,} steps ...",
+        flush=True,
+    )
+    draws = sample(
+        post,
+        chains=settings.chains,
+        draws=settings.draws,
+        thin=schedule.thin,
+        warmup=warmup,
+        seed=settings.seed,
+        threads=settings.threads,
+    )
+    if draws.n_draws < 4:
+        raise RuntimeError("the run was interrupted before there were four draws of each chain; nothing was written.")
+    return draws
 
 
 def _prepare(frame: pd.DataFrame, settings: FitSettings) -> FitData:
@@ -135,13 +166,15 @@ def _prepare(frame: pd.DataFrame, settings: FitSettings) -> FitData:
         task, reason = settings.task, "as asked"
     check_target(frame[target])
     labels = frame[target].astype(str).to_numpy() if task == "classification" else None
+    shares = [settings.test_fraction] if settings.test_fraction else []
     try:
-        test, rows = split_rows(len(frame), [settings.test_fraction], seed=settings.seed, labels=labels)
+        *held, rows = split_rows(len(frame), shares, seed=settings.seed, labels=labels)
     except ValueError as error:
         raise ValueError(
             f"--test-fraction {settings.test_fraction:g} of {len(frame)} rows leaves none to hold out or none to train "
             "on; give a table of more rows, or another --test-fraction."
         ) from error
+    test = held[0] if held else rows[:0]
     preprocessor = Preprocessor.fit(
         frame, target, task=task, rows=rows, impute=settings.impute, drop=drop, categorical=categorical
     )
@@ -156,24 +189,34 @@ def _prepare(frame: pd.DataFrame, settings: FitSettings) -> FitData:
     return FitData(preprocessor, X[rows], y[rows], X[test], y[test])
 
 
-def _choose(sizes: list[int], data: FitData, settings: FitSettings) -> Choice:
-    """Choose noise variance and penalty on validation rows, which are split off from the training rows."""
-    regression = data.preprocessor.task == "regression"
-    if regression and settings.noise_variance is not None:
-        variance = settings.noise_variance / data.preprocessor.target_scale**2
+def _train(sizes: list[int], data: FitData, settings: FitSettings) -> tuple[Network, Likelihood]:
+    """Train the network; return it with the likelihood of the posterior."""
+    of_training: Likelihood
+    if data.preprocessor.task == "classification":
+        of_training = Categorical()
+    elif settings.noise_variance is None:
+        of_training = Gaussian(1.0)
     else:
-        variance = None
-    return choose(
+        of_training = Gaussian(settings.noise_variance / data.preprocessor.target_scale**2)
+    net = train(
         sizes,
         data.X,
         data.y,
-        regression=regression,
+        likelihood=of_training,
         l2=settings.l2,
-        variance=variance,
         activation=settings.activation,
         seed=settings.seed,
-        epochs=settings.epochs,
+        **training_settings(len(data.X), settings.epochs),
     )
+    assert net.history is not None
+    if settings.noise_variance is not None or data.preprocessor.task == "classification":
+        return net, of_training
+    if net.history.validation_mse is None:
+        raise ValueError(
+            f"{len(data.X)} training rows are too few to estimate the noise on a fifth of them; give --noise-variance, "
+            "or more rows."
+        )
+    return net, Gaussian("sampled", a=2.0, b=float(net.history.validation_mse[0]))
 
 
 def _fit_prior(net: Network, alpha: float | None) -> TraceClassPrior:

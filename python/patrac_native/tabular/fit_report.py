@@ -12,21 +12,22 @@ import numpy as np
 from patrac_native.reports.report import Report, format_number, write_json
 from patrac_native.reports.run_sections import add_run_sections
 from patrac_native.tabular.evaluation import COVERAGES
-from patrac_native.tabular.fit_result import FitResult, describe_choice
+from patrac_native.tabular.fit_result import FitResult, describe_noise, describe_training, noise_variance
 from patrac_native.tabular.fit_settings import DRAWS, PREPROCESSING, REPORT, SUMMARY
 from patrac_native.tabular.tables import TableFormat
+from patrac_native.tabular.tuning import Choice
 
 
 def score_rows(scores: Mapping[str, Any], *, regression: bool) -> list[list[Any]]:
     """Return table rows (name of the score, of the posterior, of the trained network) for scored rows."""
     if not regression:
-        network = scores["network"]
+        network = scores["network"] or {}
         rows: list[list[Any]] = [
-            ["accuracy", scores["accuracy"], network["accuracy"]],
-            ["NLL a row (mean over draws)", scores["nll"], network["nlpd"]],
-            ["NLPD a row (of mean probabilities)", scores["nlpd"], network["nlpd"]],
-            ["Brier score", scores["brier"], network["brier"]],
-            ["ECE, 15 bins", scores["ece"], network["ece"]],
+            ["accuracy", scores["accuracy"], network.get("accuracy")],
+            ["NLL a row (mean over draws)", scores["nll"], network.get("nlpd")],
+            ["NLPD a row (of mean probabilities)", scores["nlpd"], network.get("nlpd")],
+            ["Brier score", scores["brier"], network.get("brier")],
+            ["ECE, 15 bins", scores["ece"], network.get("ece")],
         ]
         for part, value in scores["entropy"].items():
             rows.append([f"entropy, {part} (nats)", value, None])
@@ -65,7 +66,9 @@ def score_lines(heading: str, scores: Mapping[str, Any], *, regression: bool) ->
 def printed(result: FitResult) -> str:
     """Return the scores and the summary of the chains as text for the terminal."""
     regression = result.data.preprocessor.task == "regression"
-    table = score_lines(f"held-out rows: {len(result.data.X_test)}", result.evaluation.scores, regression=regression)
+    kind = "held-out rows" if len(result.data.X_test) else "leave-one-out predictions of rows"
+    rows = len(result.evaluation.arrays["y"])
+    table = score_lines(f"{kind}: {rows}", result.evaluation.scores, regression=regression)
     return f"{table}\n\n{_chains_heading(result)}\n{_in_options(str(result.summary))}"
 
 
@@ -80,9 +83,9 @@ def _chains_heading(result: FitResult) -> str:
     """Return a heading that states the units of the summary of the chains, which differ from those of the scores."""
     preprocessor = result.data.preprocessor
     if preprocessor.task == "classification":
-        return f"Chains, judged at {len(result.grid)} held-out rows:"
+        return f"Chains, judged at {len(result.grid)} of these rows:"
     return (
-        f"Chains, judged at {len(result.grid)} held-out rows. Here f and its widths are of the standardised target\n"
+        f"Chains, judged at {len(result.grid)} of these rows. Here f and its widths are of the standardised target\n"
         f"(times {preprocessor.target_scale:.4g} for the target's units) and without the noise:"
     )
 
@@ -101,7 +104,8 @@ def write_results(result: FitResult, table: TableFormat) -> None:
 
 def summary_content(result: FitResult) -> dict[str, Any]:
     """Return the content of summary.json."""
-    preprocessor, summary, variance = result.data.preprocessor, result.summary, result.choice.variance
+    preprocessor, summary, net = result.data.preprocessor, result.summary, result.draws.network.net
+    choice, variance = Choice.of(net), noise_variance(result.draws)
     return {
         "data": os.path.basename(result.settings.data),
         "task": preprocessor.task,
@@ -110,12 +114,14 @@ def summary_content(result: FitResult) -> dict[str, Any]:
         "classes": preprocessor.classes,
         "rows": {"training": len(result.data.X), "held_out": len(result.data.X_test)},
         "architecture": result.draws.network.architecture.to_dict(),
+        "likelihood": result.draws.likelihood.to_dict(),
         "layer_sizes": result.draws.network.net.layer_sizes,
         "dim": result.draws.network.dim,
-        "l2": result.choice.l2,
+        "l2": choice.l2,
+        "epochs": choice.epochs,
         "noise_variance": None if variance is None else preprocessor.variance_in_units(variance),
         "noise_variance_standardised": variance,
-        "validation": [{"l2": l2, "loss": loss} for l2, loss in result.choice.trials],
+        "validation": [{"l2": l2, "loss": loss} for l2, loss in choice.trials],
         "prior": result.draws.network.prior.to_dict(),
         "scores": result.evaluation.scores,
         "convergence": {
@@ -139,12 +145,19 @@ def _report(result: FitResult) -> Report:
     label = result.draws.network.architecture.label()
     report = Report(f"{os.path.basename(settings.data)}: {label} posterior of {preprocessor.target!r}")
     report.text(f"Verdict on the chains: {_in_options(str(result.summary.verdict()))}")
-    report.heading("Scores on held-out rows")
+    held_out = len(result.data.X_test) > 0
+    report.heading("Scores on held-out rows" if held_out else "Leave-one-out scores")
     regression = preprocessor.task == "regression"
     report.table(
         ["score", "posterior", "trained network"],
         score_rows(result.evaluation.scores, regression=regression),
-        f"{len(result.data.X_test)} rows that neither training nor sampling saw. "
+        (
+            f"{len(result.data.X_test)} rows that neither training nor sampling saw. "
+            if held_out
+            else f"{len(result.evaluation.arrays['y'])} training rows, each predicted by draws that are reweighted as "
+            f"if it had not been among them; for {result.evaluation.scores['unreliable_rows']} of them the weights are "
+            "unreliable (Pareto-smoothed importance sampling). "
+        )
         + (
             "RMSE, CRPS and widths are in the target's units; intervals of y hold the noise. The network's own NLPD "
             "takes the variance of its residuals on validation rows for the noise."
@@ -181,10 +194,13 @@ def _regression_figures(result: FitResult) -> list[tuple[Any, str]]:
     pit_density({result.draws.network.architecture.label(): arrays["pit"]}, pit.subplots())
     pit.axes[0].set_xlabel("predictive probability of less than the observed y")
     return [
-        (observed, "Predicted means with 95% intervals of y against the held-out observations, in the target's units."),
+        (
+            observed,
+            "Predicted means with 95% intervals of y against the observations of these rows, in the target's units.",
+        ),
         (
             pit,
-            "Density of the PIT values of the held-out rows, the noise included. Flat is calibrated; a hump in the "
+            "Density of the PIT values of these rows, the noise included. Flat is calibrated; a hump in the "
             "middle means intervals too wide, a U too narrow.",
         ),
     ]
@@ -199,16 +215,17 @@ def _class_figures(result: FitResult) -> list[tuple[Any, str]]:
     arrays = result.evaluation.arrays
     figure = Figure(figsize=(5.6, 4.4), layout="constrained")
     reliability(arrays["probability"][None, None], arrays["y"], figure.subplots())
-    return [(figure, "Reliability of the mean probabilities on the held-out rows.")]
+    return [(figure, "Reliability of the mean probabilities on these rows.")]
 
 
 def _add_training(report: Report, result: FitResult) -> None:
     """Add a section with the history of the loss and the search for penalty and noise variance."""
     from matplotlib.figure import Figure
 
-    net, choice = result.draws.network.net, result.choice
+    net = result.draws.network.net
+    choice = Choice.of(net)
     report.heading("Training")
-    text = f"Network {list(net.layer_sizes)}, {net.activation}: {describe_choice(choice, result.data.preprocessor)}."
+    text = f"Network {list(net.layer_sizes)}, {net.activation}: {describe_training(net, result.data.preprocessor)}."
     if net.history is not None:
         history = net.history
         text += (
@@ -216,10 +233,9 @@ def _add_training(report: Report, result: FitResult) -> None:
             f"{history.stopped}; negative log-likelihood {history.data_loss:,.1f}, of the best constant predictor "
             f"{history.constant_loss:,.1f}."
         )
-    report.text(text)
+    report.text(f"{text} {describe_noise(result.draws, result.data.preprocessor)}".strip())
     if choice.trials:
-        loss = "mean squared error, standardised" if choice.variance is not None else "negative log-likelihood a row"
-        report.table(["l2", loss], choice.trials, f"Chosen on {choice.validation}.")
+        report.table(["l2", "negative log-likelihood a row"], choice.trials, f"Chosen on {choice.validation}.")
     if net.history is not None:
         figure = Figure(figsize=(6.4, 3.0), layout="constrained")
         ax = figure.subplots()
@@ -240,6 +256,8 @@ def _add_data(report: Report, result: FitResult) -> None:
     report.heading("Data")
     about = (
         f"{len(result.data.X)} training rows, {len(result.data.X_test)} held out at random with seed {settings.seed}."
+        if len(result.data.X_test)
+        else f"{len(result.data.X)} training rows, none held out."
     )
     if preprocessor.task == "regression":
         about += (

@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.summary import Summary
+from patrac_native.model.likelihoods import Gaussian
+from patrac_native.network.network import Network
 from patrac_native.tabular.evaluation import Evaluation
 from patrac_native.tabular.fit_settings import FitSettings
 from patrac_native.tabular.preprocessing import Preprocessor
@@ -32,6 +37,18 @@ class FitData:
     X_test: FloatArray
     y_test: Any
 
+    def scored(self, max_rows: int) -> tuple[FloatArray, Any]:
+        """Return the rows that are scored: the held-out ones or, where there are none, up to `max_rows` of training."""
+        if len(self.X_test):
+            return self.X_test, self.y_test
+        rows = spread_rows(len(self.X), max_rows)
+        return self.X[rows], self.y[rows]
+
+
+def spread_rows(n: int, max_rows: int) -> npt.NDArray[np.intp]:
+    """Return up to `max_rows` indices that are spread evenly over n rows."""
+    return np.linspace(0, n - 1, min(max_rows, n)).round().astype(np.intp)
+
 
 @dataclass(frozen=True)
 class FitResult:
@@ -41,13 +58,11 @@ class FitResult:
     ----------
     settings : FitSettings
     data : FitData
-    choice : Choice
-        Penalty and noise variance.
     description : str
         `Posterior.describe()`.
     draws : Draws
     evaluation : Evaluation
-        Scores of the held-out rows.
+        Scores of the held-out rows; if there are none, leave-one-out scores of training rows.
     summary : Summary
         Summary of the draws at the inputs `grid`.
     grid : ndarray of float64, shape (rows, d)
@@ -57,7 +72,6 @@ class FitResult:
 
     settings: FitSettings
     data: FitData
-    choice: Choice
     description: str
     draws: Draws
     evaluation: Evaluation
@@ -66,15 +80,38 @@ class FitResult:
     seconds: dict[str, float]
 
 
-def describe_choice(choice: Choice, preprocessor: Preprocessor) -> str:
-    """Return a line on noise variance and penalty, and on the rows by which they were chosen."""
-    text = f"l2 {choice.l2:.3g}"
-    if choice.variance is not None:
-        units = preprocessor.variance_in_units(choice.variance)
-        text = (
-            f"noise variance {units:.4g} in the target's units squared (noise sd {units**0.5:.4g}; "
-            f"{choice.variance:.4g} of the standardised target), {text}"
-        )
-    if choice.trials:
-        text += f"; chosen on {choice.validation}"
-    return text
+def describe_training(net: Network, preprocessor: Preprocessor) -> str:
+    """Return a line on the penalty, the number of epochs and the residuals on the rows by which they were chosen."""
+    choice = Choice.of(net)
+    text = f"l2 {choice.l2:.3g}, {choice.epochs:,} epochs"
+    if not choice.validation:
+        return text
+    text += f"; validated on {choice.validation}"
+    mse = None if net.history is None else net.history.validation_mse
+    if mse is None:
+        return text
+    units = preprocessor.variance_in_units(float(mse[0]))
+    return (
+        f"{text}, whose residuals have variance {units:.4g} in the target's units squared (sd {units**0.5:.4g}; "
+        f"{float(mse[0]):.4g} of the standardised target)"
+    )
+
+
+def noise_variance(draws: Draws) -> float | None:
+    """Return the noise variance of the standardised target, or the posterior mean of a sampled one; None without."""
+    if "variance" in draws.stats:
+        return float(draws.stats["variance"].mean())
+    likelihood = draws.likelihood
+    return float(likelihood.variance_vector(1)[0]) if isinstance(likelihood, Gaussian) else None
+
+
+def describe_noise(draws: Draws, preprocessor: Preprocessor) -> str:
+    """Return a sentence on the noise variance; an empty text if it is no parameter of the likelihood."""
+    variance = noise_variance(draws)
+    if variance is None:
+        return ""
+    units = preprocessor.variance_in_units(variance)
+    return (
+        f"noise variance {units:.4g} in the target's units squared (noise sd {units**0.5:.4g}; {variance:.4g} of the "
+        f"standardised target), {'the mean of its draws' if 'variance' in draws.stats else 'as asked'}."
+    )

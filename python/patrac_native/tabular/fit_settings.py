@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from patrac_native.model.architectures import Architecture, Full, Mix, Out, Sep
 from patrac_native.sampling.warmup import Warmup, paper_warmup
-from patrac_native.tabular.tuning import default_warmup_steps
 
 REPORT, SUMMARY, DRAWS, PREPROCESSING = "report.html", "summary.json", "draws.npz", "preprocessing.json"
 # The values of --architecture.
-ARCHITECTURES = ("full", "mix", "out", "sep")
+ARCHITECTURES = ("auto", "full", "mix", "out", "sep")
+# The default of --minutes.
+MINUTES = 2.0
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,9 @@ class FitSettings:
         Columns to leave out, and numeric columns that hold codes; default none.
     impute : {"mean", "median"}, optional
         How missing values are imputed; by default they are an error.
-    architecture : {"full", "mix", "out", "sep"}
-        Default "mix".
+    architecture : {"auto", "full", "mix", "out", "sep"}
+        Default "auto": "full" if the budget pays for enough steps of it, else the largest "mix" that is cheap enough;
+        with `k` it is "mix".
     k : sequence of int, optional
         Number of Bayesian nodes of each hidden layer, or one number for all; by default 5 for "mix" and "sep", 45 for
         "out", and at most the width.
@@ -50,17 +52,23 @@ class FitSettings:
     epochs : int, optional
         Maximum number of training epochs, >= 1; the default depends on the number of rows.
     noise_variance : float, optional
-        Noise variance in the target's units squared, > 0; by default estimated on validation rows.
+        Noise variance in the target's units squared, > 0; by default it is sampled, under a prior that is worth four
+        residuals of validation rows.
     test_fraction : float
-        Share of the rows that are held out, in (0, 1); default 0.3.
+        Share of the rows that are held out, in [0, 1); default 0.3. With 0 all rows are used for the fit, which is then
+        scored by leave-one-out predictions.
     alpha : float, optional
         Rate of decay of the prior, > 1; by default fitted to the network's weights.
     chains, draws : int
         Number of chains, >= 1, default 4; number of draws of each chain, >= 4, default 500.
+    minutes : float, optional
+        Budget of the fit on a nominal machine of two cores, > 0; default 2. It determines the number of steps through
+        the number of operations of a step and never through a clock, so that a seed gives the same draws everywhere.
     thin : int, optional
-        Number of steps for each draw, >= 1; the default depends on the cost of a step.
+        Number of steps for each draw, >= 1, in place of `minutes`.
     warmup : str, optional
-        A number of steps or "paper"; by default half the number of steps after the warm-up, from 4,000 to 20,000.
+        A number of steps or "paper"; by default a quarter of the steps that `minutes` pays for, and with `thin` half
+        the number of steps after the warm-up, from 4,000 to 20,000.
     seed : int
         Seed of the split, the training and the chains, >= 0; default 0.
     dtype : {"float32", "float64"}
@@ -81,7 +89,7 @@ class FitSettings:
     drop: Sequence[str] = ()
     categorical: Sequence[str] = ()
     impute: str | None = None
-    architecture: str = "mix"
+    architecture: str = "auto"
     k: Sequence[int] | None = None
     hidden: Sequence[int] = (50, 50)
     activation: str = "tanh"
@@ -92,6 +100,7 @@ class FitSettings:
     alpha: float | None = None
     chains: int = 4
     draws: int = 500
+    minutes: float | None = None
     thin: int | None = None
     warmup: str | None = None
     seed: int = 0
@@ -111,8 +120,13 @@ class FitSettings:
             If there is no such table, the folder of the results cannot be written, or it holds results that may not be
             replaced.
         """
-        if not 0 < self.test_fraction < 1:
-            raise ValueError(f"--test-fraction must be between 0 and 1; got {self.test_fraction}.")
+        if not 0 <= self.test_fraction < 1:
+            raise ValueError(f"--test-fraction must be at least 0 and below 1; got {self.test_fraction}.")
+        if self.minutes is not None:
+            if not 0 < self.minutes < float("inf"):
+                raise ValueError(f"--minutes must be positive; got {self.minutes}.")
+            if self.thin is not None:
+                raise ValueError("--minutes and --thin both set the number of steps; give one of them.")
         for name, least in (("chains", 1), ("draws", 4), ("thin", 1), ("epochs", 1), ("seed", 0), ("threads", 1)):
             value = getattr(self, name)
             if value is not None and value < least:
@@ -126,7 +140,7 @@ class FitSettings:
         if self.noise_variance is not None and not 0 < self.noise_variance < float("inf"):
             raise ValueError(f"--noise-variance must be positive; got {self.noise_variance}.")
         self.bayesian()
-        self.warmup_of(1)
+        self.warmup_of(0)
         if os.path.isdir(self.data):
             raise IsADirectoryError(f"DATA must be a file of rows and columns; {self.data!r} is a folder.")
         if not os.path.isfile(self.data):
@@ -141,9 +155,19 @@ class FitSettings:
                 "--out."
             )
 
-    def bayesian(self) -> Architecture:
-        """Return the architecture given by `architecture` and `k`; raise ValueError if they do not fit `hidden`."""
+    def bayesian(self) -> Architecture | None:
+        """Return the architecture given by `architecture` and `k`, None for the automatic choice.
+
+        Raises
+        ------
+        ValueError
+            If they do not fit `hidden`.
+        """
         name, k = self.architecture, self.k
+        if name == "auto":
+            if k is None:
+                return None
+            name = "mix"
         if name not in ARCHITECTURES:
             raise ValueError(f"--architecture must be one of {', '.join(ARCHITECTURES)}; got {name!r}.")
         if name == "full":
@@ -166,11 +190,11 @@ class FitSettings:
         chosen = nodes[0] if len(set(nodes)) == 1 else nodes
         return {"mix": Mix, "sep": Sep}[name](chosen)
 
-    def warmup_of(self, thin: int) -> Warmup | int:
-        """Return the warm-up of chains with `thin` steps for each draw; raise ValueError if `warmup` is invalid."""
+    def warmup_of(self, default: int) -> Warmup | int:
+        """Return the warm-up, of `default` steps unless `warmup` is given; raise ValueError if that is invalid."""
         text = self.warmup
         if text is None:
-            return default_warmup_steps(thin, self.draws)
+            return default
         if text == "paper":
             return paper_warmup()
         if not text.isdigit() or int(text) < 1:

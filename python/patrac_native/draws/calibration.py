@@ -1,0 +1,102 @@
+"""The quality of predictions on rows that the draws have not seen: log density and coverage, beside the network's."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.validation.checks import FloatArray
+
+# The probability of the central intervals whose coverage is judged.
+COVERAGE = 0.9
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Scores of predictions of y, noise included, on rows that the draws have not seen.
+
+    Attributes
+    ----------
+    kind : str
+        "held out", or "leave one out" for rows of the training data whose draws were reweighted.
+    rows : int
+        Number of rows.
+    nlpd, nlpd_network : float
+        Mean over the rows of the negative log predictive density, of the posterior and of the trained network alone;
+        the network's is NaN if it is not known.
+    nlpd_difference_se : float
+        Standard error of the mean of the rows' differences nlpd - nlpd_network; NaN if these are not known.
+    coverage : float
+        Share of the rows that are inside central intervals of probability 0.9; NaN for classes.
+    """
+
+    kind: str
+    rows: int
+    nlpd: float
+    nlpd_network: float = math.nan
+    nlpd_difference_se: float = math.nan
+    coverage: float = math.nan
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON-able values."""
+        return asdict(self)
+
+    @property
+    def coverage_se(self) -> float:
+        """Standard error of the coverage if it is 0.9."""
+        return math.sqrt(COVERAGE * (1 - COVERAGE) / self.rows)
+
+    @property
+    def is_worse_than_network(self) -> bool:
+        """Whether the posterior predicts worse than its trained network, by more than two standard errors."""
+        difference = self.nlpd - self.nlpd_network
+        slack = 2 * self.nlpd_difference_se if math.isfinite(self.nlpd_difference_se) else 0.0
+        return bool(difference > slack)
+
+    def misses_coverage_by(self, tolerance: float) -> bool:
+        """Whether the coverage differs from 0.9 by more than a tolerance and by more than three standard errors."""
+        return bool(abs(self.coverage - COVERAGE) > max(tolerance, 3 * self.coverage_se))
+
+
+def calibrate(
+    kind: str,
+    nlpd_rows: FloatArray,
+    nlpd_network: FloatArray | float | None = None,
+    inside: npt.NDArray[np.bool_] | None = None,
+) -> Calibration:
+    """Collect the scores of rows.
+
+    Parameters
+    ----------
+    kind : str
+        "held out" or "leave one out".
+    nlpd_rows : ndarray, shape (n,)
+        Negative log predictive density of each row.
+    nlpd_network : ndarray of shape (n,), or float, optional
+        That of the trained network for each row, or its mean over other rows that it was not trained on.
+    inside : ndarray of bool, shape (n,), optional
+        Whether each target is inside its central interval of probability 0.9.
+
+    Returns
+    -------
+    Calibration
+    """
+    n = len(nlpd_rows)
+    network, error = math.nan, math.nan
+    if nlpd_network is not None:
+        network = float(np.mean(nlpd_network))
+        # Of other rows only the mean is known: the rows' own spread stands for that of the difference.
+        differences = nlpd_rows - nlpd_network
+        error = float(differences.std(ddof=1) / math.sqrt(n)) if n > 1 else math.inf
+    return Calibration(
+        kind,
+        n,
+        float(nlpd_rows.mean()),
+        network,
+        error,
+        math.nan if inside is None else float(inside.mean()),
+    )

@@ -1,0 +1,133 @@
+"""The number of steps that a budget in minutes pays for, from counted operations, and the architecture that it allows.
+
+No clock is read, so a fit has the same draws on every machine; on a machine other than the nominal one it takes longer
+or less than the budget.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from patrac_native.model.architectures import Architecture, Full, Mix
+from patrac_native.model.choice import choose_kernel
+from patrac_native.model.kernels import Kernel
+from patrac_native.model.posterior import Posterior
+
+# The nominal machine: two cores, each of which executes this many multiply-adds in a second. Measured for one chain of
+# Full and Mix on 277 to 7,000 rows and networks of one and two hidden layers of 50 nodes, 4e10 is within 30% on a 2023
+# x86-64 core with 256-bit vectors. float64 takes twice as long.
+_CORES, _RATE = 2, {"float32": 4.0e10, "float64": 2.0e10}
+# The share of the budget that the chains get; training and evaluation take the rest.
+_SAMPLING_SHARE = 0.75
+# Multiply-adds that take as long as an activation with its derivative, as an entry of the Gram matrix of a row's
+# features with its part of the gradient, and as the factorisation of that matrix for each cube of its size.
+_ACTIVATION, _GRAM, _FACTOR = 30.0, 3.0, 6.0
+# The share of a chain's steps that are warm-up, and the multiple to which their number is rounded; bounds of the number
+# of warm-up steps where the number of steps is given.
+_WARMUP_SHARE, _WARMUP_MULTIPLE = 0.25, 200
+_WARMUP_BOUNDS = (4_000, 20_000)
+# Fewer steps of a chain than this leave no time to converge: a smaller model is better then.
+_MIN_STEPS = 5_000
+# Mix is tried with the widths divided by 2, 4, ... until each is at most this.
+_MIN_NODES = 5
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Lengths of the chains.
+
+    Attributes
+    ----------
+    thin : int
+        Number of steps for each draw.
+    warmup : int
+        Number of warm-up steps.
+    """
+
+    thin: int
+    warmup: int
+
+    def steps(self, draws: int) -> int:
+        """Return the number of steps of a chain."""
+        return self.warmup + self.thin * draws
+
+
+def step_operations(post: Posterior, kernel: Kernel) -> float:
+    """Return the multiply-adds that take as long as one step of a gradient kernel."""
+    layers = post.plan()
+    of_row = 0.0
+    for layer in layers:
+        # Forward pass, reverse pass and gradient.
+        of_row += 3.0 * layer["varying"] * (layer["varying_sources"] + layer["constant_sources"])
+    of_row += _ACTIVATION * sum(layer["varying"] for layer in layers[:-1])
+    if not kernel.collapse:
+        return of_row * post.n_rows
+    features = (post.dim - post.hidden_dim) / post.network.n_outputs
+    return (of_row + _GRAM * features**2) * post.n_rows + _FACTOR * features**3
+
+
+def steps_within(minutes: float, post: Posterior, chains: int) -> int:
+    """Return the number of steps of each chain for which a budget pays on the nominal machine."""
+    kernel, _ = choose_kernel(post.facts)
+    cores = min(_CORES, chains)
+    operations = 60.0 * minutes * _SAMPLING_SHARE * cores * _RATE[post.dtype.name] / chains
+    return int(operations / step_operations(post, kernel))
+
+
+def schedule_within(minutes: float, post: Posterior, *, chains: int, draws: int) -> Schedule:
+    """Return the lengths of chains for which a budget pays: a quarter is warm-up, the rest is divided among draws.
+
+    Parameters
+    ----------
+    minutes : float
+        The budget of the whole fit on two cores, > 0.
+    post : Posterior
+    chains, draws : int
+        Number of chains, and of draws of each.
+
+    Returns
+    -------
+    Schedule
+    """
+    steps = steps_within(minutes, post, chains)
+    warmup = max(_WARMUP_MULTIPLE, int(_WARMUP_SHARE * steps) // _WARMUP_MULTIPLE * _WARMUP_MULTIPLE)
+    return Schedule(thin=max(1, (steps - warmup) // draws), warmup=warmup)
+
+
+def schedule_given(thin: int, draws: int) -> Schedule:
+    """Return the lengths of chains with a given number of steps for each draw: half as many steps are warm-up."""
+    half = thin * draws // 2 // _WARMUP_MULTIPLE * _WARMUP_MULTIPLE
+    return Schedule(thin, int(np.clip(half, *_WARMUP_BOUNDS)))
+
+
+def candidates(hidden: Sequence[int]) -> Iterator[Architecture]:
+    """Yield the architectures to try: Full, then Mix with the hidden widths divided by 2, 4 and so on."""
+    yield Full()
+    nodes = np.asarray(hidden)
+    while (nodes > _MIN_NODES).any():
+        nodes = np.maximum(np.minimum(nodes, _MIN_NODES), nodes // 2)
+        k = [int(width) for width in nodes]
+        yield Mix(k[0] if len(set(k)) == 1 else k)
+
+
+def describe_budget(steps: int, minutes: float) -> str:
+    """Return in words why an architecture was chosen."""
+    rounded = _two_digits(steps)
+    if steps >= _MIN_STEPS:
+        return f"the largest that gets {_MIN_STEPS:,} steps a chain: about {rounded:,} in {minutes:g} minutes"
+    return f"the smallest, though {minutes:g} minutes pay for only about {rounded:,} steps a chain"
+
+
+def is_enough(steps: int) -> bool:
+    """Return whether a chain of so many steps can be expected to converge."""
+    return steps >= _MIN_STEPS
+
+
+def _two_digits(value: float) -> int:
+    """Round to two significant digits."""
+    size = 10 ** max(0, math.floor(math.log10(max(value, 1.0))) - 1)
+    return int(round(value / size) * size)
