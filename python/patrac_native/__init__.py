@@ -18,6 +18,8 @@ from importlib.metadata import version as _version
 
 from patrac_native import diagnostics, plots
 from patrac_native.draws.draws import Draws
+from patrac_native.draws.draws_mixture import DrawsMixture
+from patrac_native.draws.mixture_summary import MixtureSummary
 from patrac_native.draws.summary import Summary
 from patrac_native.engine.build_info import build_info
 from patrac_native.engine.device import device_status
@@ -56,6 +58,7 @@ __all__ = [
     "Custom",
     "DeviceArray",
     "Draws",
+    "DrawsMixture",
     "EllipticalSlice",
     "Exact",
     "ExactPosterior",
@@ -67,6 +70,7 @@ __all__ = [
     "Likelihood",
     "MGrad",
     "Mix",
+    "MixtureSummary",
     "Network",
     "Out",
     "PartialNetwork",

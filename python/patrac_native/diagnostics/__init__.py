@@ -22,6 +22,7 @@ from patrac_native.diagnostics.ess import autocorrelation, ess_geyer, ess_paper
 from patrac_native.diagnostics.psis import LeaveOneOut, leave_one_out
 from patrac_native.diagnostics.regression import Interval, coverage, credible_interval, crps, nll, nlpd, pit, rmse
 from patrac_native.diagnostics.rhat import ConvergenceSummary, convergence
+from patrac_native.diagnostics.weights import model_weights
 
 __all__ = [
     "CalibrationBins",
@@ -44,6 +45,7 @@ __all__ = [
     "ess_geyer",
     "ess_paper",
     "leave_one_out",
+    "model_weights",
     "nll",
     "nlpd",
     "pit",

@@ -1,1 +1,1 @@
-"""Draws: their files, predictions, summary and verdict. Public: Draws, Summary."""
+"""Draws: their files, predictions, summary and verdict. Public: Draws, DrawsMixture, their summaries."""

@@ -10,13 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.draws.mixture import PredictiveMixture
+from patrac_native.draws.predictions import Predictions
 from patrac_native.draws.summary import Summary, summarise
 from patrac_native.engine.device_array import DeviceArray
 from patrac_native.model.likelihoods import Likelihood, RealLikelihood, likelihood_from_dict
 from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.network.files import load_arrays, save_arrays
 from patrac_native.network.network import Network
-from patrac_native.validation.checks import check_count, check_inputs, check_seed
+from patrac_native.validation.checks import FloatArray, check_count, check_inputs, check_seed
 
 # Statistics with one value for each draw; the others have one value for each chain or each warm-up phase of a chain.
 PER_DRAW = ("log_likelihood", "log_prior", "acceptance_rate", "step_size", "variance")
@@ -24,7 +25,7 @@ PER_DRAW = ("log_likelihood", "log_prior", "acceptance_rate", "step_size", "vari
 BLOCK_BYTES = 64 * 2**20
 
 
-class Draws:
+class Draws(Predictions):
     """The draws of a run, as `sample` returns them.
 
     Attributes
@@ -96,6 +97,16 @@ class Draws:
     def n_draws(self) -> int:
         """Number of draws (kept states) of each chain."""
         return int(self._shape[1])
+
+    @property
+    def n_outputs(self) -> int:
+        """Number m of outputs of the network."""
+        return self.network.n_outputs
+
+    @property
+    def draw_weights(self) -> FloatArray:
+        """Weight of each draw, shape (chain, draw): all are equal and sum to one."""
+        return np.full((self.n_chains, self.n_draws), 1.0 / max(1, self.n_chains * self.n_draws))
 
     @property
     def steps_per_second(self) -> float:
@@ -294,10 +305,54 @@ class Draws:
         likelihood = self.likelihood
         if not isinstance(likelihood, RealLikelihood):
             raise TypeError(f"the likelihood must be one of real numbers, such as Gaussian; got {likelihood!r}.")
+        for block, f in self.output_blocks(X):
+            yield block, self._mixture(likelihood, f, output)
+
+    def _mixture(self, likelihood: RealLikelihood, f: npt.NDArray[Any], output: int) -> PredictiveMixture:
+        """Return the mixture of one target for outputs f (chain, draw, rows, m)."""
         variance = self.stats.get("variance")
         flat = None if variance is None else variance.reshape(-1)
-        for block, f in self.output_blocks(X):
-            yield block, PredictiveMixture(*likelihood.located_noise(f.reshape(-1, *f.shape[2:]), flat, output))
+        return PredictiveMixture(*likelihood.located_noise(f.reshape(-1, *f.shape[2:]), flat, output))
+
+    def log_likelihood_rows(self, X: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
+        """Evaluate the log-likelihood of each row in each draw, normalised and without sample weights.
+
+        With the data of the posterior, this is what leave-one-out predictions (`diagnostics.leave_one_out`) and the
+        weights of a mixture (`DrawsMixture.weighted`) are computed from.
+
+        Parameters
+        ----------
+        X : array_like, shape (n, d)
+            Finite inputs, n >= 1, such as `post.X`.
+        y : array_like
+            Their targets, as the likelihood describes them, such as `post.y`.
+
+        Returns
+        -------
+        ndarray of float64, shape (chain, draw, n)
+            Under a sampled noise variance, with the variance of each draw.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `predict`, or if y does not fit X or the likelihood.
+        """
+        inputs = check_inputs(X, self.network.n_inputs)
+        targets = self.likelihood.check_targets(y, len(inputs), self.network.n_outputs)
+        rows = np.empty((self.n_chains, self.n_draws, len(inputs)))
+        for block, f in self.output_blocks(inputs):
+            rows[..., block] = self._log_likelihood_rows(f, targets[block])
+        return rows
+
+    def _log_likelihood_rows(self, f: npt.NDArray[Any], y: npt.NDArray[Any]) -> FloatArray:
+        """Return the log-likelihood of each row (chain, draw, rows) for outputs f (chain, draw, rows, m)."""
+        likelihood = self.likelihood
+        if "variance" not in self.stats or not isinstance(likelihood, RealLikelihood):
+            return likelihood.log_likelihood_rows(f, y)
+        rows = sum(
+            self._mixture(likelihood, f, target).log_density_by_draw(y[:, target]) for target in range(y.shape[1])
+        )
+        return np.asarray(rows).reshape(f.shape[:3])
 
     def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Evaluate the class probabilities of each draw at X.
@@ -370,15 +425,7 @@ class Draws:
         OSError
             If the file cannot be written.
         """
-        net_header, net_arrays = self.network.net.to_arrays()
-        header = {
-            "net": net_header,
-            "network": self.network.to_dict(),
-            "likelihood": self.likelihood.to_dict(),
-            "settings": self.settings,
-            "stats": list(self.stats),
-        }
-        arrays = {"theta": self.theta, **net_arrays, **{f"stat_{name}": v for name, v in self.stats.items()}}
+        header, arrays = self.to_arrays()
         save_arrays(path, "draws", header, arrays, overwrite=overwrite)
 
     @classmethod
@@ -400,7 +447,23 @@ class Draws:
         ValueError
             If the file is damaged, holds something else, or has another version of the format.
         """
-        header, arrays = load_arrays(path, "draws")
+        return cls.from_arrays(*load_arrays(path, "draws"))
+
+    def to_arrays(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Return the draws as JSON-able values and arrays by name, as they are written to files."""
+        net_header, net_arrays = self.network.net.to_arrays()
+        header = {
+            "net": net_header,
+            "network": self.network.to_dict(),
+            "likelihood": self.likelihood.to_dict(),
+            "settings": self.settings,
+            "stats": list(self.stats),
+        }
+        return header, {"theta": self.theta, **net_arrays, **{f"stat_{name}": v for name, v in self.stats.items()}}
+
+    @classmethod
+    def from_arrays(cls, header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Draws:
+        """Rebuild draws from what `to_arrays` returned."""
         network = PartialNetwork.from_dict(Network.from_arrays(header["net"], arrays), header["network"])
         stats = {name: arrays[f"stat_{name}"] for name in header["stats"]}
         likelihood = likelihood_from_dict(header["likelihood"])

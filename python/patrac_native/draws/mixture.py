@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,6 +31,21 @@ class PredictiveMixture:
     location: FloatArray
     noise: Noise
     weights: FloatArray | None = None
+
+    @classmethod
+    def combined(cls, parts: Sequence[PredictiveMixture], weights: FloatArray) -> PredictiveMixture:
+        """Return the mixture of several at the same inputs; `weights` (M,) are those of all their draws in turn."""
+
+        def joined(values: Sequence[float | FloatArray]) -> FloatArray:
+            pairs = zip(values, parts, strict=True)
+            return np.concatenate([np.broadcast_to(value, part.location.shape) for value, part in pairs])
+
+        noise = replace(
+            parts[0].noise,
+            scale=joined([part.noise.scale for part in parts]),
+            variance=joined([part.noise.variance for part in parts]),
+        )
+        return cls(np.concatenate([part.location for part in parts]), noise, weights)
 
     def _average(self, values: FloatArray) -> FloatArray:
         """Return the mean over the draws of values (M, n)."""

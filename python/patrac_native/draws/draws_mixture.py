@@ -1,0 +1,447 @@
+"""Mixtures of the posteriors of several networks: weighted draws that predict as one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native import diagnostics
+from patrac_native.diagnostics.weights import WeightMethod
+from patrac_native.draws.draws import BLOCK_BYTES, Draws
+from patrac_native.draws.mixture import PredictiveMixture
+from patrac_native.draws.mixture_summary import MixtureSummary, summarise_mixture
+from patrac_native.draws.predictions import Predictions
+from patrac_native.model.likelihoods import Likelihood
+from patrac_native.network.files import load_arrays, save_arrays
+from patrac_native.validation.checks import FloatArray, as_real_array, check_count, check_inputs, check_seed
+
+# Arguments of likelihoods in which members may differ: each draw keeps the noise of its own member.
+_NOISE_ARGUMENTS = frozenset({"variance", "scale", "a", "b"})
+# Maximum size of the log-likelihoods of one member in a block of rows, for leave-one-out predictions.
+_LOO_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How the members of a mixture were weighted by leave-one-out predictions.
+
+    Attributes
+    ----------
+    method : str
+        "stacking", "pseudo-bma+" or "equal".
+    elpd : tuple of float
+        Expected log predictive density of each member, a sum over rows.
+    unreliable : tuple of int
+        Number of rows of each member whose leave-one-out prediction is unreliable (large Pareto k).
+    rows : int
+        Number of rows.
+    """
+
+    method: str
+    elpd: tuple[float, ...]
+    unreliable: tuple[int, ...]
+    rows: int
+
+
+class DrawsMixture(Predictions):
+    """The mixture sum_k w_k p_k(y | x) of the posterior predictive distributions of several members.
+
+    The members are the draws of posteriors of different networks (`train_many`, `sample_many`) with one kind of
+    likelihood and the same inputs and outputs. Chains of different members explore different posteriors, so they need
+    not agree: convergence is judged within each member, predictions are those of the mixture.
+
+    Parameters
+    ----------
+    members : sequence of Draws
+        At least one; all with the same number of draws for each chain.
+    weights : array_like, shape (members,), optional
+        Nonnegative weights, which are scaled to a sum of one; by default they are equal. `DrawsMixture.weighted` finds
+        them by leave-one-out predictions.
+
+    Attributes
+    ----------
+    members : tuple of Draws
+    weights : ndarray of float64, shape (members,)
+    comparison : Comparison or None
+        How `weighted` found the weights.
+    likelihood : Likelihood
+        That of the first member; fixed variances and scales of noise may differ between members.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the members do not belong together, or the weights are not as described.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[Draws],
+        weights: npt.ArrayLike | None = None,
+        *,
+        comparison: Comparison | None = None,
+    ) -> None:
+        self.members = tuple(members)
+        _check_members(self.members)
+        self.weights = _check_weights(weights, len(self.members))
+        self.comparison = comparison
+        self._selected = _apportion(self.weights, [draws.n_chains * draws.n_draws for draws in self.members])
+
+    @classmethod
+    def weighted(
+        cls,
+        members: Sequence[Draws],
+        X: npt.ArrayLike,
+        y: npt.ArrayLike,
+        *,
+        method: WeightMethod = "stacking",
+        row_weights: npt.ArrayLike | None = None,
+    ) -> DrawsMixture:
+        """Combine draws with weights from their leave-one-out predictions of the same rows.
+
+        Each row is predicted by draws that are reweighted as if the row had not been in the data of the posterior
+        (`diagnostics.leave_one_out`). This does not undo that the network was trained on the row, so the weights of
+        partial architectures favour networks that fit closer.
+
+        Parameters
+        ----------
+        members : sequence of Draws
+            As for `DrawsMixture`; at least 25 draws each.
+        X : array_like, shape (n, d)
+            The inputs of all posteriors.
+        y : array_like
+            Their targets, as the likelihood describes them.
+        method : {"stacking", "pseudo-bma+", "equal"}
+            As for `diagnostics.model_weights`; default "stacking".
+        row_weights : array_like, shape (n,) or (members, n), optional
+            The `row_weights` of each posterior, if it was given sample weights or a scale; default ones. A row whose
+            weight is zero in a posterior was not in its data, and is predicted by all its draws alike.
+
+        Returns
+        -------
+        DrawsMixture
+            Its `comparison` has the predictive density of each member.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is not as described, or a member gives a row a density that is not finite.
+        """
+        mixture = cls(members)
+        first = mixture.members[0]
+        inputs = check_inputs(X, first.network.n_inputs)
+        n = len(inputs)
+        targets = first.likelihood.check_targets(y, n, first.n_outputs)
+        powers = np.ones(n) if row_weights is None else as_real_array(row_weights, "row_weights")
+        if powers.shape not in {(n,), (len(mixture.members), n)} or not (np.isfinite(powers) & (powers >= 0)).all():
+            raise ValueError(
+                f"row_weights must be finite, nonnegative and of shape ({n},) or ({len(mixture.members)}, {n}); got "
+                f"shape {powers.shape}."
+            )
+        powers = np.broadcast_to(powers, (len(mixture.members), n))
+        found = [_left_out(draws, inputs, targets, power) for draws, power in zip(mixture.members, powers, strict=True)]
+        elpd_rows = np.stack([rows for rows, _ in found])
+        comparison = Comparison(
+            method,
+            tuple(float(rows.sum()) for rows in elpd_rows),
+            tuple(unreliable for _, unreliable in found),
+            n,
+        )
+        return cls(members, diagnostics.model_weights(elpd_rows, method), comparison=comparison)
+
+    @property
+    def likelihood(self) -> Likelihood:  # type: ignore[override]
+        """The likelihood of the first member."""
+        return self.members[0].likelihood
+
+    @property
+    def n_members(self) -> int:
+        """Number of members."""
+        return len(self.members)
+
+    @property
+    def n_chains(self) -> int:
+        """Number of chains of all members."""
+        return sum(draws.n_chains for draws in self.members)
+
+    @property
+    def n_draws(self) -> int:
+        """Number of draws of each chain."""
+        return self.members[0].n_draws
+
+    @property
+    def n_outputs(self) -> int:
+        """Number m of outputs of the networks."""
+        return self.members[0].n_outputs
+
+    @property
+    def draw_weights(self) -> FloatArray:
+        """Weight of each draw, shape (chain, draw), the chains of the members one after the other; they sum to one."""
+        return np.concatenate(
+            [weight * draws.draw_weights for weight, draws in zip(self.weights, self.members, strict=True)]
+        )
+
+    def thinned(self, every: int) -> DrawsMixture:
+        """Return the mixture of every `every`-th draw of each member, as `Draws.thinned`."""
+        return DrawsMixture([draws.thinned(every) for draws in self.members], self.weights, comparison=self.comparison)
+
+    def predict(self, X: npt.ArrayLike, *, threads: int | None = None) -> npt.NDArray[Any]:
+        """Evaluate equally weighted draws of the predictions of the mixture, as `Draws.predict`.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_new, d)
+            Finite inputs, n_new >= 1.
+        threads : int, optional
+            Number of native threads; by default the number of processors that this process may use.
+
+        Returns
+        -------
+        ndarray, shape (chain, draw, n_new, t)
+            With equal weights and equal numbers of chains, the draws of all chains of all members. Otherwise as many
+            draws, of which each member has a number in proportion to its weight, spread evenly over its own draws; the
+            first two axes then have no meaning.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `Draws.predict`.
+        """
+        return self.likelihood.predicted(self.predict_outputs(X, threads=threads))
+
+    def predict_outputs(self, X: npt.ArrayLike, *, threads: int | None = None) -> npt.NDArray[Any]:
+        """Evaluate all outputs f (chain, draw, n_new, m) of the networks for the draws that `predict` returns."""
+        inputs = check_inputs(X, self.members[0].network.n_inputs)
+        chosen = [outputs for _, _, outputs in self._chosen_outputs(inputs, threads)]
+        return np.concatenate(chosen).reshape(self.n_chains, self.n_draws, len(inputs), -1)
+
+    def predict_blocks(
+        self, X: npt.ArrayLike, *, rows: int | None = None, threads: int | None = None
+    ) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
+        """Yield blocks of rows of X and their predictions (chain, draw, rows, t), as `Draws.predict_blocks`."""
+        for block, f in self.output_blocks(X, rows=rows, threads=threads):
+            yield block, self.likelihood.predicted(f)
+
+    def output_blocks(
+        self, X: npt.ArrayLike, *, rows: int | None = None, threads: int | None = None
+    ) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
+        """Yield blocks of rows of X and all outputs (chain, draw, rows, m), as `Draws.output_blocks`."""
+        for block, inputs in self._blocks(X, rows):
+            yield block, self.predict_outputs(inputs, threads=threads)
+
+    def predictive(self, X: npt.ArrayLike, *, seed: int = 0) -> npt.NDArray[Any]:
+        """Draw targets y at X from the predictive distribution of the mixture, as `Draws.predictive`.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_new, d)
+            Finite inputs, n_new >= 1.
+        seed : int
+            0 <= seed < 2^64, for the noise; default 0.
+
+        Returns
+        -------
+        ndarray, shape (chain, draw, n_new, t)
+            Targets of the draws that `predict` returns; for Categorical, class labels of shape (chain, draw, n_new).
+        """
+        rng = np.random.Generator(np.random.Philox(check_seed(seed)))
+        inputs = check_inputs(X, self.members[0].network.n_inputs)
+        parts = []
+        for draws, chosen, f in self._chosen_outputs(inputs):
+            variance = draws.stats.get("variance")
+            if variance is None:
+                parts.append(draws.likelihood.sample(f, rng))
+            else:
+                flat = variance.reshape(-1, *variance.shape[2:])
+                parts.append(draws.likelihood.sample_at(f, rng, flat[chosen]))
+        together = np.concatenate(parts)
+        return together.reshape(self.n_chains, self.n_draws, *together.shape[1:])
+
+    def predictive_mixtures(self, X: npt.ArrayLike, output: int = 0) -> Iterator[tuple[slice, PredictiveMixture]]:
+        """Evaluate the predictive distribution of one target for blocks of rows of X, as `Draws.predictive_mixtures`.
+
+        All draws of all members take part, with their weights.
+        """
+        weights = self.draw_weights.reshape(-1)
+        for block, inputs in self._blocks(X, None):
+            # A block of the mixture fits in one block of each member.
+            parts = [next(draws.predictive_mixtures(inputs, output))[1] for draws in self.members]
+            yield block, PredictiveMixture.combined(parts, weights)
+
+    def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
+        """Evaluate class probabilities of the draws that `predict` returns, as `Draws.predict_proba`."""
+        return self.likelihood.probabilities(self.predict_outputs(X))
+
+    def log_likelihood_rows(self, X: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
+        """Evaluate the log-likelihood of each row in each draw of each member, as `Draws.log_likelihood_rows`.
+
+        Returns
+        -------
+        ndarray of float64, shape (chain, draw, n)
+            The chains of the members one after the other; `draw_weights` has their weights.
+        """
+        return np.concatenate([draws.log_likelihood_rows(X, y) for draws in self.members])
+
+    def summary(self, X: npt.ArrayLike, *, coverage: float = 0.95) -> MixtureSummary:
+        """Summarise the mixture, and each member, at X.
+
+        Parameters
+        ----------
+        X : array_like, shape (n, d)
+            Finite inputs at which the quantity is summarised.
+        coverage : float
+            Posterior probability of the central intervals, in (0, 1); default 0.95.
+
+        Returns
+        -------
+        MixtureSummary
+            Its string is a table; its verdict judges convergence within each member.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `Draws.summary`.
+        """
+        inputs = check_inputs(X, self.members[0].network.n_inputs)
+        members = tuple(draws.summary(inputs, coverage=coverage) for draws in self.members)
+        is_class = self.likelihood.targets == "class"
+        values = self.predict_proba(inputs) if is_class else self.predict_outputs(inputs)
+        return summarise_mixture(members, self.weights, values, coverage)
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write members and weights to one .npz file (no pickle); the data are not part of it.
+
+        Parameters, errors
+        ------------------
+        As `Draws.save`.
+        """
+        headers, arrays = [], {"weights": self.weights}
+        for index, draws in enumerate(self.members):
+            header, own = draws.to_arrays()
+            headers.append(header)
+            arrays |= {f"member{index}_{name}": array for name, array in own.items()}
+        content = {"members": headers, "comparison": None if self.comparison is None else asdict(self.comparison)}
+        save_arrays(path, "mixture of draws", content, arrays, overwrite=overwrite)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> DrawsMixture:
+        """Read a mixture written by `save`; parameters and errors as `Draws.load`."""
+        header, arrays = load_arrays(path, "mixture of draws")
+        members = []
+        for index, own in enumerate(header["members"]):
+            prefix = f"member{index}_"
+            part = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+            members.append(Draws.from_arrays(own, part))
+        return cls(members, arrays["weights"], comparison=_comparison(header["comparison"]))
+
+    def _chosen_outputs(
+        self, inputs: FloatArray, threads: int | None = None
+    ) -> Iterator[tuple[Draws, npt.NDArray[np.intp], npt.NDArray[Any]]]:
+        """Yield each member, its chosen draws (s,) and their outputs (s, n, m)."""
+        for draws, chosen in zip(self.members, self._selected, strict=True):
+            f = draws.predict_outputs(inputs, threads=threads)
+            yield draws, chosen, f.reshape(-1, *f.shape[2:])[chosen]
+
+    def _blocks(self, X: npt.ArrayLike, rows: int | None) -> Iterator[tuple[slice, FloatArray]]:
+        """Yield blocks of rows of X, by default so small that the outputs of all draws take at most 64 MiB."""
+        inputs = check_inputs(X, self.members[0].network.n_inputs)
+        if rows is None:
+            itemsize = max(draws.theta.itemsize for draws in self.members)
+            row_bytes = self.n_chains * self.n_draws * self.n_outputs * itemsize
+            rows = max(1, BLOCK_BYTES // row_bytes)
+        rows = check_count(rows, "rows")
+        for first in range(0, len(inputs), rows):
+            block = slice(first, min(first + rows, len(inputs)))
+            yield block, inputs[block]
+
+    def __repr__(self) -> str:
+        weights = ", ".join(f"{weight:.3g}" for weight in self.weights)
+        return f"DrawsMixture({self.n_members} members, weights=[{weights}], of {self.members[0]!r})"
+
+
+def _comparison(content: Mapping[str, Any] | None) -> Comparison | None:
+    """Rebuild a comparison from its JSON-able values."""
+    if content is None:
+        return None
+    return Comparison(content["method"], tuple(content["elpd"]), tuple(content["unreliable"]), content["rows"])
+
+
+def _check_members(members: tuple[Draws, ...]) -> None:
+    """Raise unless the members are draws that can predict the same targets."""
+    if not members:
+        raise ValueError("members must hold at least one Draws; got none.")
+    first = members[0]
+    for index, draws in enumerate(members):
+        if not isinstance(draws, Draws):
+            raise TypeError(f"members[{index}] must be Draws, as sample_many returns them; got {type(draws).__name__}.")
+        if draws.n_draws == 0:
+            raise ValueError(f"members[{index}] has no draws: its run was interrupted before the first.")
+        if draws.n_draws != first.n_draws:
+            raise ValueError(
+                f"members must have the same number of draws for each chain; members[{index}] has {draws.n_draws}, the "
+                f"first {first.n_draws}. Leave a run out that was interrupted."
+            )
+        shape, expected = (draws.network.n_inputs, draws.n_outputs), (first.network.n_inputs, first.n_outputs)
+        if shape != expected:
+            raise ValueError(
+                f"members must have the same inputs and outputs; members[{index}] has {shape[0]} and {shape[1]}, the "
+                f"first {expected[0]} and {expected[1]}."
+            )
+        if _kind(draws.likelihood) != _kind(first.likelihood):
+            raise ValueError(
+                f"members must have one kind of likelihood; members[{index}] has {draws.likelihood!r}, the first "
+                f"{first.likelihood!r}."
+            )
+
+
+def _kind(likelihood: Likelihood) -> dict[str, Any]:
+    """Return what members must have in common: the likelihood without the variance or scale of its noise."""
+    return {name: value for name, value in likelihood.to_dict().items() if name not in _NOISE_ARGUMENTS}
+
+
+def _check_weights(weights: npt.ArrayLike | None, count: int) -> FloatArray:
+    """Return weights of the members (count,), scaled to a sum of one."""
+    values = np.ones(count) if weights is None else as_real_array(weights, "weights")
+    if values.shape != (count,):
+        raise ValueError(f"weights must have shape ({count},), one for each member; got {values.shape}.")
+    if not (np.isfinite(values) & (values >= 0)).all() or not values.any():
+        raise ValueError(f"weights must be finite and nonnegative with a positive sum; got {values.tolist()}.")
+    scaled: FloatArray = values / values.sum()
+    return scaled
+
+
+def _apportion(weights: FloatArray, draws: Sequence[int]) -> list[npt.NDArray[np.intp]]:
+    """Choose as many draws as there are, of each member in proportion to its weight (largest remainders).
+
+    The chosen draws of a member are spread evenly over its own, and repeat if they are more.
+    """
+    total = sum(draws)
+    # Rounded, so that weights that differ in the last bit only do not decide about a draw.
+    shares = (weights * total).round(6)
+    counts = np.floor(shares).astype(int)
+    for member in np.argsort(counts - shares, kind="stable")[: total - counts.sum()]:
+        counts[member] += 1
+    return [
+        ((np.arange(count) + 0.5) * own / max(count, 1)).astype(np.intp)
+        for count, own in zip(counts.tolist(), draws, strict=True)
+    ]
+
+
+def _left_out(draws: Draws, X: FloatArray, y: npt.NDArray[Any], row_weights: FloatArray) -> tuple[FloatArray, int]:
+    """Return the leave-one-out log predictive density of each row (n,), and the number of unreliable ones."""
+    from scipy.special import logsumexp
+
+    rows = max(1, _LOO_BYTES // (8 * draws.n_chains * draws.n_draws))
+    density, unreliable = np.empty(len(X)), 0
+    for first in range(0, len(X), rows):
+        block = slice(first, first + rows)
+        values = draws.log_likelihood_rows(X[block], y[block])
+        # The posterior holds the row's log-likelihood times its weight, which is what leaving it out takes away.
+        left_out = diagnostics.leave_one_out(values * row_weights[block])
+        density[block] = logsumexp(values.reshape(-1, values.shape[2]), axis=0, b=left_out.weights)
+        unreliable += left_out.unreliable
+    return density, unreliable

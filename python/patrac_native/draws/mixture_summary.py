@@ -1,0 +1,139 @@
+"""The summary of a mixture of draws: its means and intervals, and the convergence of each member."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.diagnostics import credible_interval
+from patrac_native.draws.findings import GOOD, GRADES, Finding
+from patrac_native.draws.summary import Summary
+from patrac_native.draws.verdict import Verdict
+from patrac_native.validation.checks import FloatArray
+
+# The verdict leaves out members of less weight than this, which hardly contribute to predictions.
+_LEAST_WEIGHT = 0.01
+
+
+@dataclass(frozen=True)
+class MixtureSummary:
+    """The summary of a mixture, as `DrawsMixture.summary` returns it; its string is a table.
+
+    Attributes
+    ----------
+    quantity : str
+        What is summarised, as in `Summary`.
+    weights : ndarray of float64, shape (members,)
+    members : tuple of Summary
+        The summary of each member at the same inputs.
+    mean, sd, lower, upper : ndarray of float64, shape (n, m)
+        Mean, standard deviation and ends of the central interval of the quantity under the mixture.
+    sd_between : ndarray of float64, shape (n, m)
+        Standard deviation of the means of the members: the part of `sd` that one member would not show.
+    coverage : float
+        Posterior probability of the interval.
+    """
+
+    quantity: str
+    weights: FloatArray
+    members: tuple[Summary, ...]
+    mean: FloatArray
+    sd: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    sd_between: FloatArray
+    coverage: float
+
+    def verdict(self) -> Verdict:
+        """Return the verdict on the mixture, that of its worst member, with every finding and its remedy.
+
+        The chains of each member are judged among themselves: members need not agree. Members of less than 1% of the
+        weight are left out.
+        """
+        used = [member for member in range(len(self.members)) if self.weights[member] >= _LEAST_WEIGHT]
+        grouped: dict[tuple[str, str], list[tuple[int, Finding]]] = {}
+        for member in used:
+            for finding in self.members[member].verdict().findings:
+                # Findings of one kind differ in their numbers only.
+                kind = re.sub(r"\d[\d,.]*(e[+-]?\d+)?%?", "#", finding.what)
+                grouped.setdefault((finding.grade, kind), []).append((member, finding))
+        findings = [_joined(group, len(used)) for group in grouped.values()]
+        findings.sort(key=lambda finding: -GRADES.index(finding.grade))
+        rhat = max((self.members[member].function.max_rhat for member in used), default=np.nan)
+        ess = min((self.members[member].function.min_ess_bulk for member in used), default=np.nan)
+        facts = f"within the {len(used)} members, R-hat is at most {rhat:.3f} and bulk ESS at least {ess:.0f}"
+        return Verdict(findings[0].grade if findings else GOOD, tuple(findings), facts)
+
+    def __str__(self) -> str:
+        width = self.upper - self.lower
+        share = float((self.sd_between**2).mean() / max((self.sd**2).mean(), np.finfo(float).tiny))
+        lines = [
+            f"mixture of {len(self.members)} posteriors: {self.members[0].label} by {self.members[0].kernel}, "
+            f"{self.members[0].n_chains} chains x {self.members[0].n_draws} draws each",
+            f"  {self.quantity} at {self.mean.shape[0]} inputs: posterior sd {self.sd.min():.3g} to "
+            f"{self.sd.max():.3g}, {self.coverage:.0%} interval width {width.min():.3g} to {width.max():.3g}",
+            f"  {share:.0%} of the variance of {self.quantity} is between the members",
+        ]
+        for index, (weight, member) in enumerate(zip(self.weights, self.members, strict=True)):
+            lines.append(
+                f"  member {index}: weight {weight:.3f}, max R-hat {member.function.max_rhat:.3f}, min bulk ESS "
+                f"{member.function.min_ess_bulk:.0f}"
+            )
+        lines.append("  verdict: " + str(self.verdict()).replace("\n", "\n    "))
+        return "\n".join(lines)
+
+
+def _joined(group: Sequence[tuple[int, Finding]], count: int) -> Finding:
+    """Return findings of one kind as one, which names the members and shows the numbers of the first."""
+    members = [str(member) for member, _ in group]
+    first = group[0][1]
+    if len(group) == 1:
+        who = f"member {members[0]}: "
+    elif len(group) == count:
+        who = f"all {count} members (here member {members[0]}): "
+    else:
+        who = f"members {', '.join(members[:-1])} and {members[-1]} (here member {members[0]}): "
+    return Finding(first.grade, who + first.what, first.remedy)
+
+
+def summarise_mixture(
+    members: tuple[Summary, ...], weights: FloatArray, values: npt.NDArray[Any], coverage: float
+) -> MixtureSummary:
+    """Build the summary of a mixture.
+
+    Parameters
+    ----------
+    members : tuple of Summary
+        The summary of each member.
+    weights : ndarray, shape (members,)
+    values : ndarray, shape (chain, draw, n, m)
+        Equally weighted draws of the quantity under the mixture.
+    coverage : float
+        Posterior probability of the central intervals, in (0, 1).
+
+    Returns
+    -------
+    MixtureSummary
+    """
+    means = np.stack([member.mean for member in members])
+    shares = weights[:, None, None]
+    mean = (shares * means).sum(axis=0)
+    between = (shares * (means - mean) ** 2).sum(axis=0)
+    within = (shares * np.stack([member.sd**2 for member in members])).sum(axis=0)
+    lower, upper = credible_interval(values, coverage)
+    return MixtureSummary(
+        quantity=members[0].quantity,
+        weights=weights,
+        members=members,
+        mean=mean,
+        sd=np.sqrt(within + between),
+        lower=lower,
+        upper=upper,
+        sd_between=np.sqrt(between),
+        coverage=coverage,
+    )

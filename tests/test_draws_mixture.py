@@ -1,0 +1,387 @@
+"""Mixtures of posteriors: their predictions, weights, files, summary and verdict."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import patrac_native as pn
+from patrac_native.diagnostics import leave_one_out, model_weights
+from patrac_native.draws import draws_mixture
+
+N, GRID = 60, np.linspace(-2, 2, 7)[:, None]
+
+
+def data() -> tuple[np.ndarray, np.ndarray]:
+    """Return inputs (60, 1) and noisy targets (60,)."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (N, 1))
+    return X, np.sin(2 * X[:, 0]) + 0.3 * rng.standard_normal(N)
+
+
+def posterior(seed: int, likelihood: pn.Likelihood | None = None, *, scale: float = 2.0, **more: Any) -> pn.Posterior:
+    """Return a posterior of the last layer of a random network with 8 hidden nodes; larger scales bend more."""
+    rng = np.random.default_rng(seed)
+    likelihood = likelihood or pn.Gaussian(0.09)
+    m = 3 if likelihood.targets == "class" else likelihood.outputs_per_target
+    net = pn.Network(
+        [scale * rng.standard_normal((8, 1)), 0.1 * rng.standard_normal((m, 8))], [rng.standard_normal(8), np.zeros(m)]
+    )
+    X, y = data()
+    targets = np.digitize(y, [-0.3, 0.3]) if likelihood.targets == "class" else y
+    prior = pn.TraceClassPrior(1.1, 2.0, 2.0)
+    return pn.Posterior(net, pn.Out(8), prior, likelihood, X, targets, dtype="float64", **more)
+
+
+def trained(seed: int) -> pn.Posterior:
+    """Return the posterior of the last layer of a trained network."""
+    X, y = data()
+    net = pn.train([1, 8, 1], X, y, l2=0.1, validation_fraction=0, max_epochs=500, seed=seed, progress=False)
+    return pn.Posterior(net, pn.Out(8), pn.TraceClassPrior(1.1, 2.0, 2.0), pn.Gaussian(0.09), X, y, dtype="float64")
+
+
+def sampled(seed: int, likelihood: pn.Likelihood | None = None, **more: Any) -> pn.Draws:
+    """Return 2 chains of 100 draws of a posterior."""
+    options: dict[str, Any] = {"chains": 2, "draws": 100, "seed": seed, "progress": False, "threads": 1}
+    if likelihood is not None and not likelihood.is_quadratic:
+        options |= {"thin": 5, "warmup": 500}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pn.sample(posterior(seed, likelihood, **more), **options)
+
+
+LIKELIHOODS = [pn.Gaussian(0.09), pn.Gaussian("sampled"), pn.StudentT(4.0, 0.3), pn.HeteroscedasticGaussian()]
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=lambda one: repr(one)[:20])
+def test_a_mixture_of_equal_members_is_the_member(likelihood: pn.Likelihood) -> None:
+    X, y = data()
+    member = sampled(1, likelihood)
+    mixture = pn.DrawsMixture([member, member, member], [1.0, 2.0, 3.0])
+    np.testing.assert_allclose(mixture.weights, [1 / 6, 1 / 3, 1 / 2])
+    for of_mixture, of_member in zip(mixture.interval(GRID, 0.9), member.interval(GRID, 0.9), strict=True):
+        np.testing.assert_allclose(of_mixture, of_member, rtol=1e-9)
+    np.testing.assert_allclose(mixture.nlpd(X, y), member.nlpd(X, y), rtol=1e-12)
+    assert mixture.coverage(X, y) == member.coverage(X, y)
+    same = pn.DrawsMixture([member, member])
+    np.testing.assert_array_equal(same.predict(GRID), np.concatenate([member.predict(GRID)] * 2))
+    # 400 draws of the noise: the mean absolute difference of two of them enters with a standard error of a twentieth.
+    assert same.crps(X, y, seed=1) == pytest.approx(member.crps(X, y, seed=2), rel=0.05)
+
+
+def test_draws_score_like_the_functions_of_arrays() -> None:
+    X, y = data()
+    draws = sampled(1)
+    f = draws.predict(X)
+    np.testing.assert_allclose(draws.nlpd(X, y), pn.diagnostics.nlpd(f, y, 0.09, per_row=True), rtol=1e-12)
+    lower, upper = draws.interval(X, 0.8)
+    assert draws.coverage(X, y, 0.8) == ((lower[:, 0] <= y) & (y <= upper[:, 0])).mean()
+    noisy = pn.diagnostics.credible_interval(draws.predictive(X, seed=3), 0.8)
+    # An end is a quantile of 200 draws with a density of about 1 at it: a standard error of sqrt(0.1 * 0.9 / 200).
+    assert np.abs(noisy.lower - lower).max() < 6 * np.sqrt(0.09 / 200)
+    assert np.abs(noisy.upper - upper).max() < 6 * np.sqrt(0.09 / 200)
+    assert draws.crps(X, y, seed=3) == pn.diagnostics.crps(draws.predictive(X, seed=3), y)
+
+
+@pytest.mark.parametrize("likelihood", [*LIKELIHOODS, pn.Categorical()], ids=lambda one: repr(one)[:20])
+def test_log_likelihood_rows_add_up_to_that_of_each_draw(likelihood: pn.Likelihood) -> None:
+    post = posterior(1, likelihood)
+    draws = sampled(1, likelihood)
+    rows = draws.log_likelihood_rows(post.X, post.y)
+    assert rows.shape == (2, 100, N)
+    np.testing.assert_allclose(rows.sum(axis=-1), draws.stats["log_likelihood"], rtol=1e-8)
+
+
+def test_blocks_of_rows_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = data()
+    mixture = pn.DrawsMixture([sampled(1), sampled(2)], [0.7, 0.3])
+    before = mixture.interval(X), mixture.nlpd(X, y), pn.DrawsMixture.weighted(mixture.members, X, y).weights
+    whole = mixture.predict(X)
+    for rows in (1, 13, 100):
+        parts = [f for _, f in mixture.predict_blocks(X, rows=rows)]
+        np.testing.assert_allclose(np.concatenate(parts, axis=2), whole, rtol=1e-12)
+    monkeypatch.setattr(draws_mixture, "BLOCK_BYTES", 400 * 8 * 7)
+    monkeypatch.setattr(draws_mixture, "_LOO_BYTES", 200 * 8 * 11)
+    after = mixture.interval(X), mixture.nlpd(X, y), pn.DrawsMixture.weighted(mixture.members, X, y).weights
+    for one, other in zip(before, after, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+
+
+def test_weights_weigh_the_densities() -> None:
+    X, y = data()
+    members = [sampled(1), sampled(2), sampled(3)]
+    weights = np.array([0.5, 0.2, 0.3])
+    mixture = pn.DrawsMixture(members, weights)
+    densities = np.stack([np.exp(-draws.nlpd(X, y)) for draws in members])
+    np.testing.assert_allclose(mixture.nlpd(X, y), -np.log(weights @ densities), rtol=1e-10)
+    assert mixture.draw_weights.shape == (6, 100)
+    assert mixture.draw_weights.sum() == pytest.approx(1)
+    lower, _ = mixture.interval(GRID, 0.9)
+    cdf = sum(
+        weight * next(draws.predictive_mixtures(GRID))[1].cdf(lower[:, 0])
+        for weight, draws in zip(weights, members, strict=True)
+    )
+    np.testing.assert_allclose(cdf, 0.05, rtol=1e-6)
+    alone = pn.DrawsMixture(members, [0.0, 1.0, 0.0])
+    np.testing.assert_allclose(alone.interval(GRID).upper, members[1].interval(GRID).upper, rtol=1e-9)
+    assert np.isin(alone.predict(GRID)[..., 0, 0], members[1].predict(GRID)[..., 0, 0]).all()
+
+
+def test_predictions_hold_members_in_proportion_to_their_weights() -> None:
+    members = [sampled(1), sampled(2)]
+    mixture = pn.DrawsMixture(members, [0.75, 0.25])
+    f = mixture.predict(GRID)
+    assert f.shape == (4, 100, 7, 1)
+    counts = [int(np.isin(f[..., 0, 0], draws.predict(GRID)[..., 0, 0]).sum()) for draws in members]
+    assert counts == [300, 100]
+    # All 200 draws of the first member appear, half of them twice; half of those of the second.
+    assert len(np.unique(f[..., 0, 0])) == 300
+    noisy = mixture.predictive(GRID, seed=1)
+    assert noisy.shape == f.shape
+    residuals = noisy - f
+    # 2,800 draws of noise with variance 0.09: their mean square has a relative standard error of sqrt(2 / 2800).
+    assert (residuals**2).mean() == pytest.approx(0.09, rel=4 * np.sqrt(2 / 2800))
+    np.testing.assert_array_equal(noisy, mixture.predictive(GRID, seed=1))
+    assert (noisy != mixture.predictive(GRID, seed=2)).all()
+
+
+def test_noise_of_each_member_is_its_own() -> None:
+    members = [sampled(1, pn.Gaussian(0.01)), sampled(2, pn.Gaussian(1.0))]
+    mixture = pn.DrawsMixture(members)
+    residuals = (mixture.predictive(GRID, seed=3) - mixture.predict(GRID)).reshape(2, -1)
+    # 1,400 draws each: the relative standard error of their mean square is sqrt(2 / 1400).
+    np.testing.assert_allclose((residuals**2).mean(axis=1), [0.01, 1.0], rtol=4 * np.sqrt(2 / 1400))
+    drawn = [sampled(seed, pn.Gaussian("sampled")) for seed in (1, 2)]
+    variance = np.concatenate([draws.stats["variance"].reshape(2, 100, -1) for draws in drawn])
+    together = pn.DrawsMixture(drawn)
+    squares = ((together.predictive(GRID, seed=4) - together.predict(GRID)) ** 2 / variance[..., None]).mean()
+    assert squares == pytest.approx(1.0, abs=4 * np.sqrt(2 / 2800))
+
+
+def test_classes_are_mixed() -> None:
+    X, y = data()
+    labels = np.digitize(y, [-0.3, 0.3])
+    members = [sampled(seed, pn.Categorical()) for seed in (1, 2)]
+    mixture = pn.DrawsMixture.weighted(members, X, labels)
+    p = mixture.predict_proba(X)
+    assert p.shape == (4, 100, N, 3)
+    np.testing.assert_allclose(p.sum(axis=-1), 1)
+    assert mixture.predictive(X, seed=1).shape == (4, 100, N)
+    averages = np.stack([draws.predict_proba(X).mean(axis=(0, 1)) for draws in members])
+    observed = np.einsum("k,knc->nc", mixture.weights, averages)[np.arange(N), labels]
+    np.testing.assert_allclose(mixture.nlpd(X, labels), -np.log(observed), rtol=1e-10)
+    with pytest.raises(TypeError, match="must be one of real numbers"):
+        mixture.interval(X)
+    with pytest.raises(TypeError, match=r"the targets of .* are classes"):
+        mixture.crps(X, labels)
+    assert mixture.summary(GRID).quantity == "class probabilities"
+
+
+def test_weighted_members_are_compared_by_leave_one_out() -> None:
+    X, y = data()
+    good, poor = sampled(1), sampled(2, scale=0.05)  # a network that hardly bends
+    for method in ("stacking", "pseudo-bma+"):
+        mixture = pn.DrawsMixture.weighted([poor, good], X, y, method=method)  # type: ignore[arg-type]
+        assert mixture.weights.sum() == pytest.approx(1) and (mixture.weights >= 0).all()
+        assert mixture.weights[1] > 0.9
+        comparison = mixture.comparison
+        assert comparison is not None and comparison.method == method and comparison.rows == N
+        rows = [draws.log_likelihood_rows(X, y) for draws in (poor, good)]
+        np.testing.assert_allclose(comparison.elpd, [leave_one_out(of_one).elpd for of_one in rows], rtol=1e-10)
+        assert comparison.unreliable == tuple(leave_one_out(of_one).unreliable for of_one in rows)
+    equal = pn.DrawsMixture.weighted([poor, good], X, y, method="equal")
+    np.testing.assert_array_equal(equal.weights, [0.5, 0.5])
+    np.testing.assert_allclose(pn.DrawsMixture.weighted([good, good], X, y).weights, [0.5, 0.5], atol=1e-6)
+
+
+def test_leave_one_out_agrees_with_leaving_rows_out() -> None:
+    X, y = data()
+    post = posterior(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        draws = pn.sample(post, chains=4, draws=5000, seed=1, progress=False)
+    density, unreliable = draws_mixture._left_out(draws, X, post.y, np.ones(N))
+    assert unreliable == 0
+    for row in (0, 10, 20):
+        weights = np.ones(N)
+        weights[row] = 0.0
+        without = posterior(1, sample_weight=weights)
+        exact = pn.sample(without, chains=4, draws=5000, seed=2, progress=False)
+        # Each is a mean over 20,000 independent draws of densities whose coefficient of variation is below one.
+        assert density[row] == pytest.approx(-exact.nlpd(X[row : row + 1], y[row : row + 1])[0], abs=0.04)
+        # Of a posterior that does not hold the row, all draws predict it alike.
+        alike, _ = draws_mixture._left_out(exact, X, post.y, weights)
+        assert alike[row] == pytest.approx(-exact.nlpd(X[row : row + 1], y[row : row + 1])[0], rel=1e-10)
+
+
+def stacked(density: np.ndarray) -> np.ndarray:
+    """Return the weights that maximise the log score of a mixture, by the EM algorithm; density (models, n)."""
+    weights = np.full(len(density), 1 / len(density))
+    for _ in range(20_000):
+        weights = weights * (density / (weights @ density)).mean(axis=1)
+    return weights
+
+
+@pytest.mark.parametrize("shift", [0.0, 2000.0, -2000.0])
+def test_stacking_maximises_the_log_score(shift: float) -> None:
+    rng = np.random.default_rng(3)
+    elpd = rng.normal(size=(4, 300)) + np.array([0.0, -0.1, -0.2, -1.0])[:, None]
+    weights = model_weights(elpd + shift)
+    assert weights.sum() == pytest.approx(1) and (weights >= 0).all()
+    best = stacked(np.exp(elpd))
+    score = [np.log(of @ np.exp(elpd)).mean() for of in (weights, best)]
+    # The optimiser stops at a change of the score of 1e-12; the score is flat at its maximum.
+    assert score[0] == pytest.approx(score[1], abs=1e-9)
+    np.testing.assert_allclose(weights, best, atol=1e-3)
+
+
+def test_pseudo_bma_averages_over_bootstrap_samples() -> None:
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=50)
+    np.testing.assert_allclose(model_weights([rows, rows], "pseudo-bma+"), 0.5)
+    weights = model_weights([rows, rows + 1.0], "pseudo-bma+")
+    np.testing.assert_allclose(weights, [0, 1], atol=1e-9)
+    noisy = model_weights([rows, rows + rng.normal(size=50)], "pseudo-bma+")
+    assert 0.01 < noisy.min() and noisy.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("count", [1, 2, 15])
+def test_any_number_of_models_is_weighted_without_warnings(count: int) -> None:
+    rows = np.random.default_rng(1).normal(size=(count, 40))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for method in ("stacking", "pseudo-bma+", "equal"):
+            weights = model_weights(rows, method)  # type: ignore[arg-type]
+            assert weights.shape == (count,) and weights.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "method", "message"),
+    [
+        (np.zeros(3), "stacking", r"must have shape \(models, n\).*got \(3,\)"),
+        (np.zeros((0, 3)), "stacking", r"got \(0, 3\)"),
+        ([[0.0, -np.inf], [0.0, 0.0]], "stacking", "must be finite"),
+        (np.zeros((2, 3)), "best", "method must be .*got 'best'"),
+    ],
+)
+def test_wrong_densities_are_refused(rows: Any, method: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        model_weights(rows, method)
+
+
+def test_files(tmp_path: Path) -> None:
+    X, y = data()
+    mixture = pn.DrawsMixture.weighted([sampled(1, pn.Gaussian("sampled")), sampled(2, pn.Gaussian("sampled"))], X, y)
+    path = tmp_path / "mixture.npz"
+    mixture.save(path)
+    again = pn.DrawsMixture.load(path)
+    np.testing.assert_array_equal(again.weights, mixture.weights)
+    assert again.comparison == mixture.comparison
+    np.testing.assert_array_equal(again.predict(GRID), mixture.predict(GRID))
+    np.testing.assert_array_equal(again.predictive(GRID, seed=2), mixture.predictive(GRID, seed=2))
+    np.testing.assert_array_equal(again.interval(GRID), mixture.interval(GRID))
+    assert again.members[1].settings["seed"] == 2
+    np.testing.assert_array_equal(again.members[1].theta, mixture.members[1].theta)
+    with pytest.raises(FileExistsError):
+        mixture.save(path)
+    mixture.save(path, overwrite=True)
+    with pytest.raises(ValueError, match="holds mixture of draws, not draws"):
+        pn.Draws.load(path)
+    alone = tmp_path / "draws.npz"
+    mixture.members[0].save(alone)
+    with pytest.raises(ValueError, match="holds draws, not mixture of draws"):
+        pn.DrawsMixture.load(alone)
+    equal = pn.DrawsMixture(mixture.members)
+    equal.save(path, overwrite=True)
+    assert pn.DrawsMixture.load(path).comparison is None
+
+
+def test_summary_mixes_members_and_judges_each() -> None:
+    members = [sampled(1), sampled(2), sampled(3)]
+    weights = np.array([0.5, 0.5, 0.0])
+    summary = pn.DrawsMixture(members, weights).summary(GRID, coverage=0.9)
+    means = np.stack([draws.predict(GRID).mean(axis=(0, 1)) for draws in members[:2]])
+    both = np.concatenate([draws.predict(GRID) for draws in members[:2]]).reshape(-1, 7, 1)
+    np.testing.assert_allclose(summary.mean, means.mean(axis=0))
+    np.testing.assert_allclose(summary.sd, both.std(axis=0))
+    np.testing.assert_allclose(summary.sd_between, means.std(axis=0))
+    assert (summary.lower < summary.mean).all() and (summary.mean < summary.upper).all()
+    own = [draws.summary(GRID).verdict() for draws in members]
+    verdict = summary.verdict()
+    assert [one.grade for one in own[:2]] == ["look", "look"]
+    assert verdict.grade == "look"
+    # One kind of finding in both members is one finding, with the numbers of the first.
+    expected = [f"all 2 members (here member 0): {finding.what}" for finding in own[0].findings]
+    assert len(own[0].findings) == len(own[1].findings) == 2  # few draws, and a network that is not trained
+    assert [finding.what for finding in verdict.findings] == expected
+    text = str(summary)
+    assert "mixture of 3 posteriors: Out(8)" in text and "member 2: weight 0.000" in text and "verdict: look" in text
+
+
+def test_members_that_disagree_are_no_finding_but_a_bad_member_is() -> None:
+    members = [pn.sample(trained(seed), chains=4, draws=500, seed=seed, progress=False) for seed in (1, 2)]
+    mixture = pn.DrawsMixture(members)
+    verdict = mixture.summary(GRID).verdict()
+    assert verdict.grade == "good"
+    assert "within the 2 members, R-hat is at most 1.0" in str(verdict)
+    stuck = pn.sample(trained(2), pn.MGrad(), chains=4, draws=500, warmup=500, seed=2, progress=False)
+    stuck.theta[0] = stuck.theta[0, 0] + 100.0
+    verdict = pn.DrawsMixture([members[0], stuck]).summary(GRID).verdict()
+    assert verdict.grade == "do not use"
+    assert all(finding.what.startswith("member 1: ") for finding in verdict.findings)
+    # With hardly any weight it does not count.
+    assert pn.DrawsMixture([members[0], stuck], [1.0, 0.001]).summary(GRID).verdict().grade == "good"
+
+
+def test_thinning_keeps_weights() -> None:
+    mixture = pn.DrawsMixture([sampled(1), sampled(2)], [0.25, 0.75])
+    thin = mixture.thinned(10)
+    assert thin.n_draws == 10 and thin.n_chains == 4 and thin.n_members == 2
+    np.testing.assert_array_equal(thin.weights, mixture.weights)
+    np.testing.assert_array_equal(thin.members[0].theta, mixture.members[0].theta[:, 9::10])
+    assert repr(thin).startswith("DrawsMixture(2 members, weights=[0.25, 0.75], of Draws(Out(8)")
+
+
+def other(seed: int) -> Sequence[pn.Draws]:
+    """Return draws that do not belong to those of `sampled`."""
+    X = np.random.default_rng(0).standard_normal((20, 2))
+    net = pn.Network([np.ones((4, 2)), np.ones((1, 4))], [np.zeros(4), np.zeros(1)])
+    post = pn.Posterior(net, pn.Out(4), pn.TraceClassPrior(1.1, 1.0, 1.0), pn.Gaussian(1.0), X, X[:, 0])
+    return [pn.sample(post, chains=2, draws=100, seed=seed, progress=False)]
+
+
+@pytest.mark.parametrize(
+    ("members", "weights", "error", "message"),
+    [
+        (lambda one: [], None, ValueError, "members must hold at least one Draws"),
+        (lambda one: [one, "draws.npz"], None, TypeError, r"members\[1\] must be Draws.*got str"),
+        (lambda one: [one, one.thinned(2)], None, ValueError, r"members\[1\] has 50, the first 100"),
+        (lambda one: [one, *other(1)], None, ValueError, r"members\[1\] has 2 and 1, the first 1 and 1"),
+        (lambda one: [one, sampled(2, pn.StudentT(4.0))], None, ValueError, r"one kind of likelihood; members\[1\]"),
+        (lambda one: [one, one], [1.0], ValueError, r"weights must have shape \(2,\).*got \(1,\)"),
+        (lambda one: [one, one], [1.0, -1.0], ValueError, "weights must be finite and nonnegative"),
+        (lambda one: [one, one], [0.0, 0.0], ValueError, "with a positive sum"),
+        (lambda one: [one, one], [np.nan, 1.0], ValueError, "weights must be finite"),
+    ],
+)
+def test_wrong_members_and_weights_are_refused(
+    members: Any, weights: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        pn.DrawsMixture(members(sampled(1)), weights)
+
+
+def test_wrong_rows_are_refused() -> None:
+    X, y = data()
+    members = [sampled(1), sampled(2)]
+    with pytest.raises(ValueError, match=r"row_weights must be .* of shape \(60,\) or \(2, 60\); got shape \(3,\)"):
+        pn.DrawsMixture.weighted(members, X, y, row_weights=np.ones(3))
+    with pytest.raises(ValueError, match="y must have shape"):
+        pn.DrawsMixture.weighted(members, X, y[:-1])
+    with pytest.raises(ValueError, match="coverage must be between 0 and 1; got 1"):
+        members[0].interval(X, 1.0)
