@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import problems
@@ -106,6 +107,7 @@ def test_a_kernel_without_a_move_does_not_compile(tmp_path: Path) -> None:
 TARGET = """
 using Kept = Nothing;
 static constexpr std::int64_t side_by_side = 1;
+static constexpr bool follows_prior = true;
 void evaluate(State<float, Nothing>&, bool);
 Nothing make_kept() const;
 std::int64_t dim() const;
@@ -119,11 +121,15 @@ void set_variance(State<float, Nothing>&, double, bool);
 TRANSITION = """
 NAME(KernelKind, const double*, std::int64_t, double);
 static constexpr bool finds_log_likelihood = true;
+static constexpr bool follows_prior = true;
 bool uses_gradient() const;
 void set_step_size(double);
 bool start(State<float, Nothing>&, Whole&, const PhiloxRoundKeys&);
 Outcome step(const State<float, Nothing>&, State<float, Nothing>&, Whole&, StepNoise<float>&, std::int64_t, bool);
 """
+# What both need beside that if the scales of the prior are sampled.
+TARGET_FOLLOWS = "void set_prior_variance(State<float, Nothing>&, const double*, bool);"
+TRANSITION_FOLLOWS = "void set_prior_variance(const double*);"
 
 
 def test_a_concept_without_one_of_its_members_does_not_hold(tmp_path: Path) -> None:
@@ -142,6 +148,15 @@ def test_a_concept_without_one_of_its_members_does_not_hold(tmp_path: Path) -> N
     body += "static_assert(Target<Whole, float> && Transition<Step, float, Whole>);\n"
     body += variants("Target", target, "Target<{}, float>")
     body += variants("Transition", transition, "Transition<{}, float, Whole>")
+    # Whole and Step have nothing that follows the prior; each of the two is needed, and so are both promises.
+    body += struct("Followed", [*target, TARGET_FOLLOWS])
+    body += struct("Follows", [line.replace("Whole", "Followed") for line in [*transition, TRANSITION_FOLLOWS]])
+    body += struct("Silent", [line.replace("Whole", "Followed") for line in transition])
+    body += struct("Fixed", [line.replace("prior = true", "prior = false") for line in [*target, TARGET_FOLLOWS]])
+    body += struct("OnFixed", [line.replace("Whole", "Fixed") for line in [*transition, TRANSITION_FOLLOWS]])
+    body += "static_assert(FollowsPrior<Follows, float, Followed> && Transition<Silent, float, Followed>);\n"
+    body += "static_assert(!FollowsPrior<Step, float, Whole> && !FollowsPrior<Silent, float, Followed>);\n"
+    body += "static_assert(Transition<OnFixed, float, Fixed> && !FollowsPrior<OnFixed, float, Fixed>);\n"
     text = f'#include "cpu/chain/concepts.hpp"\nnamespace patrac::plain {{\n{body}}}\n'
     built = compile_source(tmp_path, text)
     assert built.returncode == 0, built.stderr
@@ -156,7 +171,8 @@ def test_an_unknown_name_is_refused() -> None:
 
 
 def test_a_model_refuses_what_its_likelihood_or_kernel_lacks() -> None:
-    """The core checks for itself, whoever calls it: no noise variance to sample, no conditional law to integrate."""
+    """The core checks for itself, whoever calls it: no noise variance to sample, no conditional law to integrate, no
+    prior that may change."""
     rng = problems.rng_of("what the core refuses")
     student = problems.problem(rng, (2, 4, 3, 1), 9, architecture_name="mix", likelihood="student_t").post
     gaussian = problems.problem(rng, (2, 4, 3, 1), 9, architecture_name="mix").post
@@ -178,6 +194,29 @@ def test_a_model_refuses_what_its_likelihood_or_kernel_lacks() -> None:
         (student, "pcnl", True, None, "under Gaussian noise alone"),
         (gaussian, "elliptical_slice", True, None, "only kernels of the Crank-Nicolson family integrate"),
     ):
-        config = _core.RunConfig(kernel=kernel, collapse=collapse, variance=variance, **step)
+        config = _core.RunConfig(kernel=kernel, collapse=collapse, variance=variance, scales=None, **step)
         with pytest.raises(ValueError, match=message):
             post.compiled.host.sample(config, post.theta_map[None].astype(post.dtype), post.prior_variance, None)
+    last = problems.problem(rng, (2, 4, 3, 1), 9, architecture_name="out").post
+    group = np.zeros(last.dim, dtype=np.int32)
+    scales = _core.SampledScales(group=group, groups=1, shape=2.0, rate=2.0, every=1)
+    config = _core.RunConfig(kernel="pcnl", collapse=False, variance=None, scales=scales, **step)
+    form = last.quadratic
+    assert form is not None
+    with pytest.raises(ValueError, match="a chain in a whitened basis does not sample the scales of its prior"):
+        _core.sample_quadratic64(
+            constant=form.constant,
+            slope=form.slope,
+            matrix=form.curvature,
+            to_theta=np.ascontiguousarray(form.to_theta),
+            terms=last.gaussian_terms,
+            variance=last.starting_variance,
+            config=config,
+            init=form.whitened(last.theta_map[None]),
+            prior_variance=last.prior_variance,
+            progress=None,
+            level=last.level,
+        )
+    on_device: Any = last.compiled.on_device("emulated:4")
+    with pytest.raises(ValueError, match="a device does not sample the scales of the prior"):
+        on_device.sample(config, [0], last.theta_map[None], last.prior_variance[None], None, False)

@@ -162,16 +162,27 @@ void bind_model(py::module_& m) {
         .def(py::init(
                  [](double shape, double rate, double initial) { return SampledVariance{true, shape, rate, initial}; }),
              py::kw_only(), py::arg("shape"), py::arg("rate"), py::arg("initial"));
+    py::class_<SampledScales>(m, "SampledScales")
+        .def(py::init([](const Array<std::int32_t>& group, std::int64_t groups, double shape, double rate,
+                         std::int64_t every) {
+                 SampledScales scales{to_vector(group), groups, shape, rate, every};
+                 require(scales.sampled() && every > 0, "scales");
+                 for (const std::int32_t one : scales.group) require(0 <= one && one < groups, "group");
+                 return scales;
+             }),
+             py::kw_only(), py::arg("group").noconvert(), py::arg("groups"), py::arg("shape"), py::arg("rate"),
+             py::arg("every"));
     py::class_<RunConfig>(m, "RunConfig")
         .def(py::init([](const std::string& kernel, bool collapse, double persistence,
-                         const std::optional<SampledVariance>& variance, double step_size, double step_size_max,
-                         std::vector<Phase> warmup, const Phase& sampling, std::int64_t draws, std::int64_t thin,
-                         std::uint64_t seed, std::int64_t threads) {
+                         const std::optional<SampledVariance>& variance, const std::optional<SampledScales>& scales,
+                         double step_size, double step_size_max, std::vector<Phase> warmup, const Phase& sampling,
+                         std::int64_t draws, std::int64_t thin, std::uint64_t seed, std::int64_t threads) {
                  RunConfig config;
                  config.kernel = entry_of(kernels, kernel, "kernel").value;
                  config.collapse = collapse;
                  config.persistence = persistence;
                  if (variance) config.variance = *variance;
+                 if (scales) config.scales = *scales;
                  config.step_size = step_size;
                  config.step_size_max = step_size_max;
                  config.warmup = std::move(warmup);
@@ -183,8 +194,8 @@ void bind_model(py::module_& m) {
                  return config;
              }),
              py::kw_only(), py::arg("kernel"), py::arg("collapse"), py::arg("persistence"), py::arg("variance"),
-             py::arg("step_size"), py::arg("step_size_max"), py::arg("warmup"), py::arg("sampling"), py::arg("draws"),
-             py::arg("thin"), py::arg("seed"), py::arg("threads"));
+             py::arg("scales"), py::arg("step_size"), py::arg("step_size_max"), py::arg("warmup"), py::arg("sampling"),
+             py::arg("draws"), py::arg("thin"), py::arg("seed"), py::arg("threads"));
     bind_model_of<float>(m, "Model32");
     bind_model_of<double>(m, "Model64");
     bind_sample_quadratic_of<float>(m, "sample_quadratic32");

@@ -46,12 +46,14 @@ py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Arr
                     const Array<double>& prior_variance, py::object progress, bool theta_stays = false) {
     const py::ssize_t draws = config.draws, phases = std::ssize(config.warmup);
     require(init.ndim() == 2 && init.shape(1) == dim && prior_variance.size() >= dim, "init or prior_variance shape");
+    require(!config.scales.sampled() || std::ssize(config.scales.group) == dim, "a group for each parameter");
     const py::ssize_t chains = config.chains = init.shape(0);
 
     Array<T> theta({theta_stays ? 0 : chains, draws, dim});
     Array<double> log_likelihood({chains, draws}), log_prior({chains, draws});
     Array<double> acceptance({chains, draws}), step_size({chains, draws});
     Array<double> variance({config.variance.sampled ? chains : 0, draws});
+    Array<double> prior_scales({config.scales.sampled() ? chains : 0, draws, config.scales.groups});
     Array<double> warmup_acceptance({chains, phases}), warmup_step_size({chains, phases});
     Array<std::int64_t> nonfinite(chains), warmup_nonfinite(chains), draws_done(chains);
     Array<std::int64_t> warmup_steps(phases), warmup_stable(phases);
@@ -70,6 +72,7 @@ py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Arr
     buffers.acceptance_rate = acceptance.mutable_data();
     buffers.step_size = step_size.mutable_data();
     if (config.variance.sampled) buffers.variance = variance.mutable_data();
+    if (config.scales.sampled()) buffers.prior_scales = prior_scales.mutable_data();
     buffers.warmup_acceptance = warmup_acceptance.mutable_data();
     buffers.warmup_step_size = warmup_step_size.mutable_data();
     buffers.warmup_steps = warmup_steps.mutable_data();
@@ -94,6 +97,7 @@ py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Arr
     result["acceptance_rate"] = acceptance;
     result["step_size"] = step_size;
     if (config.variance.sampled) result["variance"] = variance;
+    if (config.scales.sampled()) result["prior_scales"] = prior_scales;
     result["warmup_acceptance_rate"] = warmup_acceptance;
     result["warmup_step_size"] = warmup_step_size;
     result["warmup_steps"] = warmup_steps;

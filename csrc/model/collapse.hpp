@@ -19,8 +19,9 @@ struct CollapsedGroup {
     // S^(1/2) Phi'W Phi S^(1/2) / variance has no eigenvalue below 1, however small the variance is, but its largest
     // entries grow with 1 / variance. Sums in float32 leave errors of about 1e-9 of these; once they come near 1, M is
     // indefinite, or the mean of the output weights wrong in every direction of which the data say little. Rounded
-    // features and residuals do no harm: M is then that of features nearby. The bound depends on nothing that a chain
-    // changes, so the density at a point does not depend on the chain's path.
+    // features and residuals do no harm: M is then that of features nearby. The bound is for the largest S of
+    // prior_deviation, in inverse proportion, and depends on nothing else that a chain changes, so the density at a
+    // point, given the scales of the prior, does not depend on the chain's path.
     double narrow_precision = 0.0;
 
     std::int64_t size() const { return static_cast<std::int64_t>(features.size()); }

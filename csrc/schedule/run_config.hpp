@@ -18,11 +18,24 @@ struct SampledVariance {
     double initial = 1.0;
 };
 
+// The scales of the prior variances, where they are drawn. The parameters of group g have the variance of
+// RunBuffers::prior_variance times scale_g, a priori inverse-gamma, density ∝ x^(-shape-1) exp(-rate/x).
+struct SampledScales {
+    std::vector<std::int32_t> group;  // (K,), each in 0 .. groups - 1; empty where the variances are fixed
+    std::int64_t groups = 0;          // G
+    double shape = 0.0;
+    double rate = 0.0;
+    std::int64_t every = 1;  // steps from one draw of them to the next
+
+    bool sampled() const { return !group.empty(); }
+};
+
 struct RunConfig {
     KernelKind kernel = KernelKind::pcnl;
     bool collapse = false;     // integrate the output weights out (Gaussian)
     double persistence = 0.0;  // share of the noise that a step keeps of the step before, [0, 1)
     SampledVariance variance;
+    SampledScales scales;
     double step_size = 0.0;      // delta (pCNL, mGrad) or beta (pCN) at the first step
     double step_size_max = 0.0;  // 2 (pCNL), 1 (pCN) or infinite
     std::vector<Phase> warmup;
@@ -46,6 +59,7 @@ struct RunBuffers {
     double* acceptance_rate = nullptr;         // (chains, draws): over the `thin` steps that end in the draw
     double* step_size = nullptr;               // (chains, draws)
     double* variance = nullptr;                // (chains, draws) of the noise, or null
+    double* prior_scales = nullptr;            // (chains, draws, G), or null
     double* warmup_acceptance = nullptr;       // (chains, P): over each whole phase
     double* warmup_step_size = nullptr;        // (chains, P): at the end of each phase
     std::int64_t* warmup_steps = nullptr;      // (P,): steps of each phase

@@ -15,6 +15,8 @@ enum class Purpose : std::uint16_t {
     variance_normal = 6,   // candidates of the noise variance, one block each
     variance_uniform = 7,  // their accept tests
     persistence = 8,       // the first noise and the first accept threshold of a chain that keeps them
+    scale_normal = 9,      // candidates of the scales of the prior, group after group
+    scale_uniform = 10,    // their accept tests
 };
 
 }  // namespace patrac

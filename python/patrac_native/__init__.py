@@ -37,7 +37,7 @@ from patrac_native.model.likelihoods import (
 )
 from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.model.posterior import Posterior
-from patrac_native.model.priors import GaussianPrior, Prior, TraceClassPrior
+from patrac_native.model.priors import GaussianPrior, Prior, SampledScales, TraceClassPrior
 from patrac_native.model.ranking import rank_nodes
 from patrac_native.model.registries import check_registries
 from patrac_native.network.network import Network, TrainingHistory
@@ -77,6 +77,7 @@ __all__ = [
     "Phase",
     "Posterior",
     "Prior",
+    "SampledScales",
     "Sep",
     "StudentT",
     "Summary",

@@ -15,15 +15,18 @@ the move M_s is, for p(theta | s):
 which is symmetric in theta and theta'.
 
 So the theta of a run that first draws sigma^2 given its starting point is tested as above, with numbers computed from
-theta and y; sigma^2 given theta is tested by its own distribution (tests/test_sampled_variance.py). Collapsed output
-weights do not change this: moving theta_h by a kernel reversible for its marginal and redrawing a given theta_h is
-reversible for (theta_h, a).
+theta and y; sigma^2 given theta is tested by its own distribution (tests/test_sampled_variance.py). Sampled scales of
+the prior are such a variable too (tests/test_sampled_scales.py has their distribution), and every run draws them first,
+given its starting point. A step whose noise persists, the reverse of itself with the noise turned round, satisfies the
+same equation with the noise turned round on its right side, so that blocks of such steps stay reversible. Collapsed
+output weights do not change this: moving theta_h by a kernel reversible for its marginal and redrawing a given theta_h
+is reversible for (theta_h, a).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -58,11 +61,13 @@ class Problem:
     noise : (a, b), optional
         The data's noise variance is drawn from the inverse gamma with density x^(-a - 1) exp(-b / x), and chains sample
         it; else it is that of `likelihood`.
+
+    Scales of the prior that are sampled are drawn from their law with theta; the test quantities have them fixed.
     """
 
     net: pn.Network
     architecture: pn.Architecture
-    prior: pn.TraceClassPrior
+    prior: pn.TraceClassPrior | pn.GaussianPrior
     likelihood: pn.Likelihood
     X: Array
     point: Array
@@ -71,14 +76,15 @@ class Problem:
 
     def posterior(self, y: Array) -> pn.Posterior:
         """Posterior given the targets y."""
-        return self._posterior(y, self.likelihood)
+        return self._posterior(y, self.prior, self.likelihood)
 
     def judge(self, y: Array) -> pn.Posterior:
-        """Posterior that the test quantities are computed with: of theta alone, so with a fixed noise variance."""
-        return self.posterior(y) if self.noise is None else self._posterior(y, pn.Gaussian(1.0))
+        """Posterior that the test quantities are computed with: of theta alone, noise variance and scales fixed."""
+        likelihood = self.likelihood if self.noise is None else pn.Gaussian(1.0)
+        return self._posterior(y, replace(self.prior, scales=None), likelihood)
 
-    def _posterior(self, y: Array, likelihood: pn.Likelihood) -> pn.Posterior:
-        return pn.Posterior(self.net, self.architecture, self.prior, likelihood, self.X, y, dtype=self.dtype)
+    def _posterior(self, y: Array, prior: pn.Prior, likelihood: pn.Likelihood) -> pn.Posterior:
+        return pn.Posterior(self.net, self.architecture, prior, likelihood, self.X, y, dtype=self.dtype)
 
     def simulate(self, count: int, seed: int, rng: np.random.Generator) -> tuple[Array, Array]:
         """Draw `count` pairs: theta from the prior, (count, K), and y given it, (count, n, t) or (count, n)."""
@@ -94,8 +100,8 @@ class Problem:
         return theta, f + np.sqrt(variance) * rng.standard_normal(f.shape)
 
 
-def native_chain(kernel: pn.Kernel, thin: int, device: str = "cpu") -> Chain:
-    """Chain run by `pn.sample` without warm-up, every `thin`-th state kept."""
+def native_chain(kernel: pn.Kernel, thin: int, device: str = "cpu", scales_every: int = 1) -> Chain:
+    """Chain run by `pn.sample` without warm-up, every `thin`-th state kept; a multiple of `scales_every`."""
 
     def run(post: pn.Posterior, theta: Array, states: int, rng: np.random.Generator) -> Array:
         seed = int(rng.integers(2**63))
@@ -105,6 +111,7 @@ def native_chain(kernel: pn.Kernel, thin: int, device: str = "cpu") -> Chain:
             chains=1,
             draws=states,
             thin=thin,
+            scales_every=scales_every,
             warmup=None,
             init=theta[None],
             seed=seed,
@@ -116,7 +123,7 @@ def native_chain(kernel: pn.Kernel, thin: int, device: str = "cpu") -> Chain:
     return run
 
 
-def native_blocks(kernel: pn.Kernel, thin: int, device: str = "cpu") -> Chain:
+def native_blocks(kernel: pn.Kernel, thin: int, device: str = "cpu", scales_every: int = 1) -> Chain:
     """Chain of runs of `thin` steps by `pn.sample`, each with noise and accept threshold of its own.
 
     A step whose noise persists is not reversible; the block is. The step's reverse is itself with the noise turned
@@ -132,6 +139,7 @@ def native_blocks(kernel: pn.Kernel, thin: int, device: str = "cpu") -> Chain:
                 chains=1,
                 draws=1,
                 thin=thin,
+                scales_every=scales_every,
                 warmup=None,
                 init=kept[-1][None],
                 seed=int(seed),

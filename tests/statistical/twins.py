@@ -25,8 +25,10 @@ NO_SLICE = "slice at the height of the state"
 NO_DETERMINANT = "no log determinant of Sigma"
 STALE_WEIGHTS = "variance drawn from stale output weights"
 NOT_REFRESHED = "l and g not refreshed after the variance"
+WRONG_SHAPE = "scales drawn with the shape of twice as many parameters"
+SAME_WHITENED = "whitened coordinates kept, not theta, when the scales change"
 GRADIENT_FAULTS = (WRONG_SIGN, STALE_AFTER_REJECTION, STALE_AFTER_ACCEPTANCE, HALF_STEP)
-FAULTS = (*GRADIENT_FAULTS, NO_SLICE, NO_DETERMINANT, STALE_WEIGHTS, NOT_REFRESHED)
+FAULTS = (*GRADIENT_FAULTS, NO_SLICE, NO_DETERMINANT, STALE_WEIGHTS, NOT_REFRESHED, WRONG_SHAPE, SAME_WHITENED)
 
 
 class PlainTarget:
@@ -56,7 +58,11 @@ class CollapsedTarget:
         width = post.net.layer_sizes[1]
         self.dim = post.dim - width - 1
         self._X, self._y, self._width, self._determinant = post.X, post.y[:, 0], width, determinant
-        self._precision = 1 / post.prior_variance[self.dim :]
+        self.set_prior_variance(post.prior_variance)
+
+    def set_prior_variance(self, prior_variance: Array) -> None:
+        """Take other variances of theta, (K,)."""
+        self._precision = 1 / prior_variance[self.dim :]
 
     def features(self, theta_hidden: Array) -> Array:
         """Phi, (n, N + 1)."""
@@ -134,6 +140,8 @@ class Twin:
         Run on theta_h, for posteriors that `CollapsedTarget` takes.
     noise : (a, b), optional
         Sample the noise variance; the posterior's own must then be 1.
+    scales : bool
+        Sample the scales of the posterior's prior; they are drawn first, given the starting point.
     fault : str, optional
         What is broken.
     """
@@ -143,6 +151,7 @@ class Twin:
     thin: int
     collapse: bool = False
     noise: tuple[float, float] | None = None
+    scales: bool = False
     fault: str | None = None
 
     def __post_init__(self) -> None:
@@ -156,24 +165,34 @@ class Twin:
         full, kept = theta.astype(np.float64), []
         variance = self._fixed_variance(post) if self.noise is None else self._variance(post, full, rng)
         u = full[: target.dim]
+        c = self._prior_variance(post, full, rng) if self.scales else post.prior_variance
+        if collapsed is not None:
+            collapsed.set_prior_variance(c)
         l_u, g_u = target.evaluate(u, variance)
         for step in range(states * self.thin):
-            u, l_u, g_u = self._step(target, post.prior_variance[: target.dim], u, l_u, g_u, variance, rng)
+            u, l_u, g_u = self._step(target, c[: target.dim], u, l_u, g_u, variance, rng)
             keep = (step + 1) % self.thin == 0
             if collapsed is None:
                 full = u
-            elif self.noise is None:
+            elif self.noise is None and not self.scales:
                 full = collapsed.draw(u, variance, rng) if keep else full
             elif self.fault == STALE_WEIGHTS:
                 full = np.concatenate([u, full[target.dim :]])
             else:
                 full = collapsed.draw(u, variance, rng)
             if self.noise is not None:
-                before, variance = variance, self._variance(post, full, rng)
+                old, variance = variance, self._variance(post, full, rng)
                 if collapsed is not None and self.fault == STALE_WEIGHTS:
-                    full = collapsed.draw(u, before, rng)
+                    full = collapsed.draw(u, old, rng)
                 if self.fault != NOT_REFRESHED:
                     l_u, g_u = target.evaluate(u, variance)
+            if self.scales:
+                before, c = c, self._prior_variance(post, full, rng)
+                if collapsed is not None:
+                    collapsed.set_prior_variance(c)
+                if self.fault == SAME_WHITENED:
+                    u = u * np.sqrt(c / before)[: target.dim]
+                l_u, g_u = target.evaluate(u, variance)
             if keep:
                 kept.append(full)
         return np.asarray(kept)
@@ -181,7 +200,7 @@ class Twin:
     def _step(
         self, target: Any, c: Array, u: Array, l_u: float, g_u: Array, variance: float, rng: np.random.Generator
     ) -> tuple[Array, float, Array]:
-        """One transition given the noise variance: the next state, its l and the g that the next step uses."""
+        """One transition given C and the noise variance: the next state, its l and the g that the next step uses."""
         if self.kernel == "elliptical slice":
             return self._slice(target, c, u, l_u, variance, rng)
         delta = self.step_size
@@ -218,6 +237,15 @@ class Twin:
                 return v, l_v, g_v
             low, high = (angle, high) if angle < 0 else (low, angle)
             angle = rng.uniform(low, high)
+
+    def _prior_variance(self, post: pn.Posterior, theta: Array, rng: np.random.Generator) -> Array:
+        """C after a draw of the scales given theta, each inverse-gamma with shape a + K_g / 2."""
+        groups = post.network.scales
+        assert groups is not None
+        squares = np.bincount(groups.group, theta**2 / post.prior_variance)
+        counts = np.bincount(groups.group) * (2 if self.fault == WRONG_SHAPE else 1)
+        factors = (groups.a + 0.5 * squares) / rng.gamma(groups.a + 0.5 * counts)
+        return np.asarray(post.prior_variance * factors[groups.group])
 
     @staticmethod
     def _fixed_variance(post: pn.Posterior) -> float:

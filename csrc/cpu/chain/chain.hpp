@@ -1,4 +1,5 @@
-// One Markov chain: makes transitions, samples the noise variance, follows the warm-up, and writes the kept draws.
+// One Markov chain: makes transitions, samples the noise variance and the scales of the prior, follows the warm-up, and
+// writes the kept draws.
 #pragma once
 
 #include <algorithm>
@@ -6,7 +7,6 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
-#include <numbers>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "cpu/chain/chain_prior.hpp"
 #include "cpu/chain/concepts.hpp"
 #include "cpu/chain/crank_nicolson.hpp"
 #include "cpu/chain/elliptical_slice.hpp"
@@ -37,19 +38,18 @@ public:
           target_(std::move(target)),
           index_(index),
           schedule_(config),
-          transition_(config.kernel, target_.prior_variance(buffers.prior_variance), target_.dim(), config.persistence),
+          prior_(config.scales, buffers.prior_variance, target_.full_dim()),
+          transition_(config.kernel, target_.prior_variance(prior_.variance()), target_.dim(), config.persistence),
           states_{{target_.dim(), target_.make_kept()}, {target_.dim(), target_.make_kept()}},
           noise_(stream_key(config.seed, static_cast<std::uint32_t>(index)), target_.dim()),
           output_noise_(noise_size<T>(1, std::max<std::int64_t>(1, target_.output_normals()))),
           full_theta_(target_.full_dim()),
-          prior_precision_(target_.full_dim()),
           variance_(config.variance.initial) {
-        for (std::int64_t i = 0; i < target_.full_dim(); ++i) {
-            prior_precision_[i] = 1.0 / buffers.prior_variance[i];
-            log_prior_constant_ -= 0.5 * std::log(2.0 * std::numbers::pi * buffers.prior_variance[i]);
-        }
-        std::copy_n(buffers.init + index * target_.full_dim(), target_.dim(), current().theta.data());
+        std::copy_n(buffers.init + index * target_.full_dim(), target_.full_dim(), full_theta_.data());
+        std::copy_n(full_theta_.data(), target_.dim(), current().theta.data());
         transition_.set_step_size(schedule_.step_size());
+        // As draw 0, so that a chain is a function of its starting point: those of the steps count from 1.
+        if (config.scales.sampled()) draw_scales(0);
         if (config.variance.sampled) target_.set_variance(current(), variance_, transition_.uses_gradient());
         if (!transition_.start(current(), target_, noise_.keys()))
             throw std::invalid_argument(
@@ -123,6 +123,11 @@ private:
             draw_variance();
             complete = target_.output_normals() > 0;
         }
+        if (config_.scales.sampled() && (step_ + 1) % config_.scales.every == 0) {
+            if (!complete) complete_draw(step_);
+            draw_scales(step_ + 1);
+            complete = true;
+        }
         ++step_;
         accepted_ += outcome.moved;
         if (sampling) {
@@ -185,14 +190,25 @@ private:
         ++(schedule_.sampling() ? nonfinite_ : warmup_nonfinite_);
     }
 
-    double log_prior() const {
-        using D = Vec<double>;
-        D sum = {};
-        for (std::int64_t i = 0; i < full_theta_.size(); i += lanes_v<D>) {
-            const D x = load_wide(full_theta_.data() + i);
-            sum = fma(x * x, load<D>(prior_precision_.data() + i), sum);
+    // The last part of a Gibbs scan: the scales of the prior given all of theta, as the noise variance, which does not
+    // depend on them. What holds the prior's variances follows; the momentum of a kernel that keeps one is whitened,
+    // N(0, I) independently of theta and the scales, and stays.
+    void draw_scales(std::int64_t draw) {
+        if constexpr (FollowsPrior<Kernel, T, Sampled>) {
+            const auto follow = [this] {
+                transition_.set_prior_variance(target_.prior_variance(prior_.variance()));
+                target_.set_prior_variance(current(), prior_.variance(), transition_.uses_gradient());
+            };
+            prior_.draw_scales(noise_.keys(), static_cast<std::uint64_t>(draw), full_theta_);
+            follow();
+            // As draw_variance(): a collapsed l may not be finite under the new prior.
+            if (is_finite(current())) return;
+            prior_.restore_scales();
+            follow();
+            ++(schedule_.sampling() ? nonfinite_ : warmup_nonfinite_);
+        } else {
+            throw std::invalid_argument("prior: a chain in a whitened basis does not sample the scales of its prior");
         }
-        return log_prior_constant_ - 0.5 * reduce_add(sum);
     }
 
     void keep_draw(bool complete) {
@@ -201,7 +217,7 @@ private:
             find_log_likelihood();
             complete_draw(step_ - 1);
         }
-        const double prior = log_prior();  // not finite where theta is not
+        const double prior = prior_.log_density(full_theta_);  // not finite where theta is not
         if (!std::isfinite(full_log_likelihood_ + prior))
             throw std::runtime_error("chain " + std::to_string(index_) + ": after step " + std::to_string(step_) +
                                      " theta or its log-likelihood is not finite" +
@@ -210,6 +226,7 @@ private:
         out_.log_likelihood[at] = full_log_likelihood_;
         out_.log_prior[at] = prior;
         if (out_.variance) out_.variance[at] = variance_;
+        if (out_.prior_scales) std::ranges::copy(prior_.scales(), out_.prior_scales + at * std::ssize(prior_.scales()));
         out_.acceptance_rate[at] =
             static_cast<double>(accepted_since_draw_) / static_cast<double>(evaluated_since_draw_);
         out_.step_size[at] = schedule_.step_size();
@@ -230,6 +247,7 @@ private:
     Sampled target_;
     const std::int64_t index_;
     Schedule schedule_;
+    ChainPrior prior_;
     Kernel transition_;
     StateOf<T, Sampled> states_[2];  // the current state and the proposed one
     unsigned at_ = 0;                // index of the current one
@@ -237,8 +255,6 @@ private:
     AlignedArray<T> output_noise_;
     AlignedArray<T> full_theta_;  // (full_dim,): the state completed to a draw
     double full_log_likelihood_ = 0.0;
-    AlignedArray<double> prior_precision_;  // (full_dim,)
-    double log_prior_constant_ = 0.0;
     double variance_;        // of the noise, where it is sampled
     std::int64_t step_ = 0;  // over warm-up and sampling: the step word of the noise's counter
     std::int64_t accepted_ = 0;

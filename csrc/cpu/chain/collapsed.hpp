@@ -29,6 +29,7 @@ class CollapsedTarget {
 public:
     using Kept = ConditionalWeights;
     static constexpr std::int64_t side_by_side = 1;
+    static constexpr bool follows_prior = true;
 
     // As TileTarget's; prior_variance (K,).
     CollapsedTarget(const Plan& plan, const PackedData<T>& data, const LikelihoodTerms<T>& likelihood,
@@ -133,11 +134,21 @@ public:
         evaluate(state, gradient);
     }
 
+    // The outputs of a group share its variances before and after: their weights have the same scales.
+    void set_prior_variance(State<T, Kept>& state, const double* prior_variance, bool gradient) {
+        for (std::size_t g = 0; g < groups_.size(); ++g)
+            groups_[g].set_prior_variance(prior_variance, collapse_->groups[g]);
+        wide_moments_ = needs_wide_moments();
+        evaluate(state, gradient);
+    }
+
 private:
     bool needs_wide_moments() const {
-        return std::any_of(collapse_->groups.begin(), collapse_->groups.end(), [this](const CollapsedGroup& group) {
-            return 1.0 / variance_of(group) > group.narrow_precision;
-        });
+        for (std::size_t g = 0; g < groups_.size(); ++g) {
+            const CollapsedGroup& group = collapse_->groups[g];
+            if (groups_[g].growth / variance_of(group) > group.narrow_precision) return true;
+        }
+        return false;
     }
 
     // Of reverse_weights_: the outputs, then the features.
@@ -230,6 +241,7 @@ private:
         BlockedMatrix matrix;            // M, its factor, M^-1
         AlignedArray<double> deviation;  // (p,) S^(1/2)
         AlignedArray<double> x, y;       // a row of the matrix each, zero in padding
+        double growth = 1.0;             // of the largest S since the plan was made
         bool contiguous = true;          // the features are 0, 1, ..
 
         explicit GroupWork(const CollapsedGroup& group)
@@ -237,6 +249,14 @@ private:
             std::copy(group.prior_deviation.begin(), group.prior_deviation.end(), deviation.data());
             for (std::size_t i = 0; i < group.features.size(); ++i)
                 contiguous = contiguous && group.features[i] == static_cast<std::int32_t>(i);
+        }
+
+        void set_prior_variance(const double* prior_variance, const CollapsedGroup& group) {
+            for (std::int64_t i = 0; i < group.size(); ++i)
+                deviation[i] = std::sqrt(prior_variance[group.theta.front()[static_cast<std::size_t>(i)]]);
+            const double now = *std::max_element(deviation.data(), deviation.data() + group.size()),
+                         then = *std::ranges::max_element(group.prior_deviation);
+            growth = now / then * (now / then);
         }
     };
 

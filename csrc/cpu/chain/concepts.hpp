@@ -22,12 +22,15 @@ namespace patrac::PATRAC_LEVEL {
 //   prior_variance(given)     of the chain's coordinates, (dim,), `given` being theta's
 //   complete(state, w, theta) writes a kept draw, (full_dim,), and returns its log-likelihood
 //   set_variance(state, ..)   another noise variance, with what it changes of the state
+//   set_prior_variance(..)    other variances of theta, (full_dim,), with what they change of a state evaluated before;
+//                             only where `follows_prior`: a whitened basis is that of one covariance
 // A transition written for one target may not need evaluate(); the chain then calls it only where it reads l
 // (Transition::finds_log_likelihood), see cpu/chain/diagonal_crank_nicolson.hpp.
 template <class X, class T>
 concept Target = requires(X target, const X given, State<T, typename X::Kept> state, const T* w, T* theta,
                           const double* prior_variance, double variance, bool gradient) {
     { X::side_by_side } -> std::convertible_to<std::int64_t>;
+    { X::follows_prior } -> std::convertible_to<bool>;
     { target.evaluate(state, gradient) } -> std::same_as<void>;
     { given.make_kept() } -> std::same_as<typename X::Kept>;
     { given.dim() } -> std::same_as<std::int64_t>;
@@ -41,6 +44,8 @@ concept Target = requires(X target, const X given, State<T, typename X::Kept> st
 
 // A step that leaves the posterior of a target invariant.
 //   finds_log_likelihood      whether a step leaves l in the state
+//   follows_prior             whether the variances may change between steps; then it has
+//   set_prior_variance(..)    other variances of the chain's coordinates, (dim,), which outlive the transition
 //   uses_gradient()           whether it needs g there
 //   set_step_size(step_size)  beta of pCN, delta of the gradient kernels
 //   start(state, ..)          evaluates the starting point; false if it is not finite
@@ -51,10 +56,20 @@ concept Transition =
     requires(X transition, const X given, StateOf<T, Sampled> state, const StateOf<T, Sampled> current, Sampled target,
              const PhiloxRoundKeys keys, StepNoise<T> noise, std::int64_t step, double step_size, bool accept_all) {
         { X::finds_log_likelihood } -> std::convertible_to<bool>;
+        { X::follows_prior } -> std::convertible_to<bool>;
         { given.uses_gradient() } -> std::same_as<bool>;
         { transition.set_step_size(step_size) } -> std::same_as<void>;
         { transition.start(state, target, keys) } -> std::same_as<bool>;
         { transition.step(current, state, target, noise, step, accept_all) } -> std::same_as<Outcome>;
+    };
+
+// Whether chains of this transition on this target may sample the scales of the prior.
+template <class X, class T, class Sampled>
+concept FollowsPrior =
+    Transition<X, T, Sampled> && X::follows_prior && Sampled::follows_prior &&
+    requires(X transition, StateOf<T, Sampled> state, Sampled target, const double* prior_variance, bool gradient) {
+        { transition.set_prior_variance(prior_variance) } -> std::same_as<void>;
+        { target.set_prior_variance(state, prior_variance, gradient) } -> std::same_as<void>;
     };
 
 }  // namespace patrac::PATRAC_LEVEL

@@ -15,6 +15,7 @@ template <class T>
 class CrankNicolson {
 public:
     static constexpr bool finds_log_likelihood = true;
+    static constexpr bool follows_prior = true;
 
     // prior_variance (dim,) is read when the step size changes.
     CrankNicolson(KernelKind kernel, const double* prior_variance, std::int64_t dim, double persistence = 0.0)
@@ -39,20 +40,13 @@ public:
     void set_step_size(double step_size) {
         if (step_size == step_size_) return;
         step_size_ = step_size;
-        for (std::int64_t i = 0; i < shrink_.size(); ++i) {
-            const MoveCoefficients<double> of(kernel_, step_size, prior_variance_[i], persistence_);
-            shrink_[i] = static_cast<T>(of.shrink);
-            drift_[i] = static_cast<T>(of.drift());
-            noise_[i] = static_cast<T>(of.noise());
-            ratio_[i] = static_cast<T>(of.ratio());
-            ratio_variance_[i] = static_cast<T>(of.ratio_variance());
-            if (persistence_ == 0.0) continue;
-            kept_[i] = static_cast<T>(of.kept());
-            fresh_[i] = static_cast<T>(of.fresh());
-            turned_[i] = static_cast<T>(of.turned());
-            pull_[i] = static_cast<T>(of.pull());
-            push_[i] = static_cast<T>(of.push());
-        }
+        find_coefficients();
+    }
+
+    // The momentum is that of whitened coordinates, N(0, I) whatever the variances are, and stays as it is.
+    void set_prior_variance(const double* prior_variance) {
+        prior_variance_ = prior_variance;
+        find_coefficients();
     }
 
     // Evaluates the starting point; false if l or g is not finite there.
@@ -103,6 +97,23 @@ public:
     }
 
 private:
+    void find_coefficients() {
+        for (std::int64_t i = 0; i < shrink_.size(); ++i) {
+            const MoveCoefficients<double> of(kernel_, step_size_, prior_variance_[i], persistence_);
+            shrink_[i] = static_cast<T>(of.shrink);
+            drift_[i] = static_cast<T>(of.drift());
+            noise_[i] = static_cast<T>(of.noise());
+            ratio_[i] = static_cast<T>(of.ratio());
+            ratio_variance_[i] = static_cast<T>(of.ratio_variance());
+            if (persistence_ == 0.0) continue;
+            kept_[i] = static_cast<T>(of.kept());
+            fresh_[i] = static_cast<T>(of.fresh());
+            turned_[i] = static_cast<T>(of.turned());
+            pull_[i] = static_cast<T>(of.pull());
+            push_[i] = static_cast<T>(of.push());
+        }
+    }
+
     // p <- a c p + (1 - a^2 c^2)^(1/2) w.
     void refresh(const T* w) {
         using V = Vec<T>;

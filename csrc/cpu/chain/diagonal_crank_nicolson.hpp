@@ -24,6 +24,7 @@ template <class T>
 class DiagonalCrankNicolson {
 public:
     static constexpr bool finds_log_likelihood = false;
+    static constexpr bool follows_prior = false;
 
     // Whether this transition implements the run's kernel: pCN or pCNL without persistence.
     static bool supports(const RunConfig& config) {

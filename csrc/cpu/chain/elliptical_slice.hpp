@@ -16,10 +16,16 @@ template <class T>
 class EllipticalSlice {
 public:
     static constexpr bool finds_log_likelihood = true;
+    static constexpr bool follows_prior = true;
 
     EllipticalSlice(KernelKind, const double* prior_variance, std::int64_t dim, double)
         : prior_deviation_(dim), direction_(dim) {
-        for (std::int64_t i = 0; i < dim; ++i) prior_deviation_[i] = static_cast<T>(std::sqrt(prior_variance[i]));
+        set_prior_variance(prior_variance);
+    }
+
+    void set_prior_variance(const double* prior_variance) {
+        for (std::int64_t i = 0; i < prior_deviation_.size(); ++i)
+            prior_deviation_[i] = static_cast<T>(std::sqrt(prior_variance[i]));
     }
 
     bool uses_gradient() const { return false; }

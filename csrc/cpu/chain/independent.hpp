@@ -13,6 +13,7 @@ template <class T>
 class Independent {
 public:
     static constexpr bool finds_log_likelihood = true;
+    static constexpr bool follows_prior = false;
 
     Independent(KernelKind, const double*, std::int64_t, double) {}
 

@@ -19,6 +19,7 @@ class PlainTarget {
 public:
     using Kept = Nothing;
     static constexpr std::int64_t side_by_side = 1;
+    static constexpr bool follows_prior = true;
 
     PlainTarget(std::int64_t dim, double terms, double variance) : dim_(dim), terms_{terms}, variance_(variance) {}
 
@@ -28,6 +29,7 @@ public:
     std::int64_t output_normals() const { return 0; }
     const GaussianTerms& terms() const { return terms_; }
     const double* prior_variance(const double* given) const { return given; }
+    void set_prior_variance(State<T, Kept>&, const double*, bool) const {}  // l and g at theta hold none of them
 
     double complete(const State<T, Kept>& state, const T*, T* theta) const {
         std::copy_n(state.theta.data(), dim_, theta);
@@ -120,6 +122,8 @@ protected:
 template <class T>
 class DiagonalTarget : public FormTarget<T> {
 public:
+    static constexpr bool follows_prior = false;
+
     explicit DiagonalTarget(const Quadratic& form)
         : FormTarget<T>(form),
           row_((this->dim_ + stripe - 1) / stripe * stripe),

@@ -142,6 +142,8 @@ public:
             throw std::invalid_argument("kernel: only kernels of the Crank-Nicolson family run on a device");
         if (config.variance.sampled)
             throw std::invalid_argument("likelihood: a device does not sample the variance of the noise");
+        if (config.scales.sampled())
+            throw std::invalid_argument("prior: a device does not sample the scales of the prior");
         const std::lock_guard lock(busy_);
         std::vector<FlatCollapse> collapse;
         for (std::size_t d = 0; config.collapse && d < variances_.size(); ++d) {

@@ -20,7 +20,7 @@ from patrac_native.network.network import Network
 from patrac_native.validation.checks import FloatArray, check_count, check_inputs, check_seed
 
 # Statistics with one value for each draw; the others have one value for each chain or each warm-up phase of a chain.
-PER_DRAW = ("log_likelihood", "log_prior", "acceptance_rate", "step_size", "variance")
+PER_DRAW = ("log_likelihood", "log_prior", "acceptance_rate", "step_size", "variance", "prior_scales")
 # Maximum size of the array f in one block of `output_blocks`.
 BLOCK_BYTES = 64 * 2**20
 
@@ -38,7 +38,9 @@ class Draws(Predictions):
     stats : dict of str to ndarray
         Of shape (chain, draw): log_likelihood and log_prior, both normalised; acceptance_rate, over the `thin` steps up
         to the draw (for elliptical slice sampling, the number of steps over the number of points evaluated);
-        step_size; and variance, if the noise variance is sampled. Of shape (chain, phase): warmup_acceptance_rate, and
+        step_size; and variance, if the noise variance is sampled. Of shape (chain, draw, G): prior_scales, the sampled
+        variances of `network.scales.names`, if the prior samples them; log_prior is then that of theta given them. Of
+        shape (chain, phase): warmup_acceptance_rate, and
         warmup_step_size at the end of the phase. Of shape (chain,): nonfinite and warmup_nonfinite, the numbers of
         proposals of sampling and of the warm-up that were rejected because their log-likelihood or gradient was not
         finite.
@@ -403,6 +405,7 @@ class Draws(Predictions):
             "class probabilities" if classes else self.likelihood.quantity,
             coverage,
             architecture=self.network.architecture,
+            scale_names=self.network.scale_names,
             stats=self.stats,
             settings=self.settings,
             steps_per_second=self.steps_per_second,

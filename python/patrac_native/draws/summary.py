@@ -19,6 +19,42 @@ from patrac_native.validation.checks import FloatArray
 
 
 @dataclass(frozen=True)
+class ScaleSummary:
+    """The sampled variances of a prior: posterior means, intervals and convergence.
+
+    Attributes
+    ----------
+    names : tuple of G str
+        Such as "layer 1 weights".
+    mean, lower, upper : ndarray, shape (G,)
+        Posterior mean of sigma2 and the ends of its central interval.
+    coverage : float
+        Posterior probability of the interval.
+    log : ConvergenceSummary
+        R-hat, ESS and MCSE of log sigma2, shape (G,).
+    """
+
+    names: tuple[str, ...]
+    mean: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    coverage: float
+    log: ConvergenceSummary
+
+    def lines(self) -> list[str]:
+        """Return the lines of the summary's table."""
+        width = max(len(name) for name in self.names)
+        return [
+            f"  sampled sigma2 of the prior (max R-hat {self.log.max_rhat:.3f}, min bulk ESS "
+            f"{self.log.min_ess_bulk:.0f}): mean and {self.coverage:.0%} interval",
+            *(
+                f"    {name:<{width}}  {mean:.3g} ({lower:.3g} to {upper:.3g})"
+                for name, mean, lower, upper in zip(self.names, self.mean, self.lower, self.upper, strict=True)
+            ),
+        ]
+
+
+@dataclass(frozen=True)
 class Summary:
     """The summary of a run, as `Draws.summary` returns it; its string is a table.
 
@@ -46,6 +82,8 @@ class Summary:
         over lags up to 1000 or a tenth of the draws, and by Geyer's initial monotone sequence.
     acceptance_rate, step_size : ndarray, shape (chain,)
         Means over draws.
+    prior_scales : ScaleSummary or None
+        The sampled variances of the prior; None if they are fixed.
     seconds, steps_per_second : float
         Wall-clock time of the run and its speed, warm-up included.
     evidence : Evidence
@@ -69,6 +107,7 @@ class Summary:
     ess_geyer: float
     acceptance_rate: FloatArray
     step_size: FloatArray
+    prior_scales: ScaleSummary | None
     seconds: float
     steps_per_second: float
     evidence: Evidence
@@ -97,6 +136,7 @@ class Summary:
             f"bulk ESS {self.log_likelihood.min_ess_bulk:.0f}",
             f"  ESS averaged over inputs: {self.ess_geyer:.0f} (Geyer), {self.ess_paper:.0f} (the paper's sum of lags)",
             f"  acceptance by chain: {acceptance}{speed}",
+            *([] if self.prior_scales is None else self.prior_scales.lines()),
             "  verdict: " + str(self.verdict()).replace("\n", "\n    "),
         ]
         return "\n".join(lines)
@@ -108,6 +148,7 @@ def summarise(
     coverage: float,
     *,
     architecture: Architecture,
+    scale_names: tuple[str, ...],
     stats: Mapping[str, npt.NDArray[Any]],
     settings: Mapping[str, Any],
     steps_per_second: float,
@@ -123,6 +164,8 @@ def summarise(
     coverage : float
         Posterior probability of the central intervals, in (0, 1).
     architecture : Architecture
+    scale_names : tuple of str
+        Names of the sampled variances of the prior; empty if they are fixed.
     stats, settings : mapping
         As in `Draws`.
     steps_per_second : float
@@ -159,6 +202,7 @@ def summarise(
         ess_geyer=ess_geyer(values),
         acceptance_rate=stats["acceptance_rate"].mean(axis=1),
         step_size=stats["step_size"].mean(axis=1),
+        prior_scales=_summarise_scales(stats["prior_scales"], scale_names, coverage) if scale_names else None,
         seconds=settings["seconds"],
         steps_per_second=steps_per_second,
         evidence=gather(
@@ -171,3 +215,9 @@ def summarise(
             settings=settings,
         ),
     )
+
+
+def _summarise_scales(scales: FloatArray, names: tuple[str, ...], coverage: float) -> ScaleSummary:
+    """Return the summary of sampled variances of the prior, (chain, draw, G)."""
+    lower, upper = np.quantile(scales, [(1 - coverage) / 2, (1 + coverage) / 2], axis=(0, 1))
+    return ScaleSummary(names, scales.mean(axis=(0, 1)), lower, upper, coverage, convergence(np.log(scales)))

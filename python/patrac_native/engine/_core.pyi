@@ -68,6 +68,9 @@ class Phase:
 class SampledVariance:
     def __init__(self, *, shape: float, rate: float, initial: float) -> None: ...
 
+class SampledScales:
+    def __init__(self, *, group: npt.NDArray[np.int32], groups: int, shape: float, rate: float, every: int) -> None: ...
+
 class RunConfig:
     def __init__(
         self,
@@ -76,6 +79,7 @@ class RunConfig:
         collapse: bool,
         persistence: float,
         variance: SampledVariance | None,
+        scales: SampledScales | None,
         step_size: float,
         step_size_max: float,
         warmup: Sequence[Phase],

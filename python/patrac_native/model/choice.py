@@ -12,9 +12,9 @@ PERSISTENCE = 0.9
 def choose_kernel(facts: ModelFacts, device: str = "cpu") -> tuple[Kernel, str]:
     """Choose the fastest exact kernel that a posterior and a device support.
 
-    It is `Exact()` if the posterior is that of Bayesian linear regression and the chains run on the CPU. Otherwise it
-    is `MGrad(persistence=0.9)`, with `collapse=True` if a Gaussian likelihood allows integrating out Bayesian output
-    weights.
+    It is `Exact()` if the posterior is that of Bayesian linear regression, the scales of the prior are fixed and the
+    chains run on the CPU. Otherwise it is `MGrad(persistence=0.9)`, with `collapse=True` if a Gaussian likelihood
+    allows integrating out Bayesian output weights.
 
     Parameters
     ----------
@@ -28,6 +28,10 @@ def choose_kernel(facts: ModelFacts, device: str = "cpu") -> tuple[Kernel, str]:
     reason : str
         Why it was chosen, in words.
     """
+    if facts.is_last_layer_gaussian and facts.samples_scales:
+        return MGrad(
+            persistence=PERSISTENCE
+        ), "the scales of the prior are sampled, so its whitened basis, in which Exact() draws, is not fixed"
     if facts.is_last_layer_gaussian:
         if device != "cpu":
             return MGrad(persistence=PERSISTENCE), f'{device} runs chains; Exact() is there with device="cpu"'
@@ -60,6 +64,11 @@ def check_kernel(kernel: Kernel, facts: ModelFacts) -> None:
             f"kernel={own} needs a Gaussian likelihood and no Bayesian parameter below the last layer, but {found}; "
             f"use {short_name(choose_kernel(facts)[0].to_dict())}."
         )
+    if kernel.is_independent and facts.samples_scales:
+        raise ValueError(
+            f"kernel={own} draws in the basis of one prior covariance, and the scales of this prior are sampled; use "
+            f"{short_name(choose_kernel(facts)[0].to_dict())}, or a prior with scales=None."
+        )
     if not kernel.collapse:
         return
     if not facts.likelihood.is_quadratic:
@@ -70,7 +79,11 @@ def check_kernel(kernel: Kernel, facts: ModelFacts) -> None:
     if facts.hidden_dim == 0:
         raise ValueError(
             f"kernel={own} needs Bayesian parameters below the output layer, and {facts.architecture} has none; "
-            "use Exact(), which draws the output weights independently."
+            + (
+                f"use {short_name(choose_kernel(facts)[0].to_dict())}."
+                if facts.samples_scales
+                else "use Exact(), which draws the output weights independently."
+            )
         )
     if facts.hidden_dim == facts.dim:
         raise ValueError(

@@ -95,6 +95,11 @@ def _choose(device: str, facts: ModelFacts, kernel: Kernel, keep: bool) -> Devic
             f'device="{device}" runs likelihoods without a sampled variance; got {facts.likelihood!r}. Fix it, as in '
             f'Gaussian({facts.sampled_variance:.3g}), or use device="cpu".'
         )
+    if facts.samples_scales:
+        raise ValueError(
+            f'device="{device}" runs priors with fixed scales, and those of this prior are sampled. Use device="cpu", '
+            "or a prior with scales=None."
+        )
     return DeviceChoice(device, "given")
 
 
@@ -104,6 +109,8 @@ def _only_on_cpu(facts: ModelFacts, kernel: Kernel) -> str | None:
         return f"{short_name(kernel.to_dict())} runs only there"
     if facts.sampled_variance is not None:
         return "a sampled variance runs only there"
+    if facts.samples_scales:
+        return "sampled scales of the prior run only there"
     if facts.n_layers > MAX_DEVICE_LAYERS:
         return f"networks of more than {MAX_DEVICE_LAYERS} layers run only there"
     return None

@@ -27,6 +27,8 @@ class ModelFacts:
         last layer depends on theta.
     sampled_variance : float or None
         Initial value of a sampled noise variance; None if the variance is fixed.
+    samples_scales : bool
+        Whether the scales of the prior are sampled.
     inputs_on_device : InputsOnDevice or None
         The inputs, if they were given on a device; else None.
     """
@@ -38,4 +40,5 @@ class ModelFacts:
     n_layers: int
     is_last_layer_gaussian: bool
     sampled_variance: float | None
+    samples_scales: bool
     inputs_on_device: InputsOnDevice | None

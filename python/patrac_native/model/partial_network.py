@@ -15,6 +15,7 @@ from patrac_native.engine.threads import thread_count
 from patrac_native.model.architectures import Architecture, architecture_from_dict
 from patrac_native.model.likelihoods import Gaussian, Likelihood
 from patrac_native.model.priors import Prior, prior_from_dict
+from patrac_native.model.priors.scales import scale_groups
 from patrac_native.model.ranking import rank_nodes
 from patrac_native.network.network import Network
 from patrac_native.validation.checks import (
@@ -72,7 +73,10 @@ class PartialNetwork:
     theta_map : ndarray of float64, shape (K,)
         Trained values of the Bayesian parameters; zeros for Sep.
     prior_variance : ndarray of float64, shape (K,)
-        Prior variances of the Bayesian parameters, after rescaling.
+        Prior variances of the Bayesian parameters, after rescaling; if the scales of the prior are sampled, those at
+        their centres.
+    scales : ScaleGroups or None
+        The groups of Bayesian parameters that share a sampled sigma2; None if the prior's variances are fixed.
     rescaling : float
         phi / phi_partial, the factor that `prior_variance` contains; 1 for priors that are not rescaled.
     parameters : structured ndarray, shape (K,), fields layer, row, column
@@ -136,6 +140,9 @@ class PartialNetwork:
         for array in (self.theta_map, self.prior_variance, self.parameters):
             array.flags.writeable = False
         self.dim = len(self.theta_map)
+        law = prior.sampled_scales
+        of_layers = prior.centres(len(self.layer_sizes) - 1)
+        self.scales = None if law is None else scale_groups(law, self.parameters, *of_layers)
 
     @property
     def n_inputs(self) -> int:
@@ -173,12 +180,49 @@ class PartialNetwork:
         found = np.flatnonzero(last & (self.parameters["column"] >= 0))
         return int(found[0]) if len(found) else None
 
-    def log_prior(self, theta: npt.ArrayLike) -> np.float64 | FloatArray:
+    @property
+    def scale_names(self) -> tuple[str, ...]:
+        """Names of the G sampled scales of the prior, such as "layer 1 weights"; empty if its variances are fixed."""
+        return () if self.scales is None else self.scales.names
+
+    def variance_at(self, scales: npt.ArrayLike | None) -> FloatArray:
+        """Return the prior variances given the sampled scales.
+
+        Parameters
+        ----------
+        scales : array_like, shape (..., G), or None
+            sigma2 of each group of `scales`, positive; None if and only if the prior's variances are fixed.
+
+        Returns
+        -------
+        ndarray of float64, shape (..., K)
+
+        Raises
+        ------
+        TypeError
+            If `scales` does not hold real numbers.
+        ValueError
+            If it is given for fixed variances, is missing for sampled ones, or is not as described.
+        """
+        if self.scales is None:
+            if scales is not None:
+                raise ValueError("scales must be left out: the variances of the prior are fixed.")
+            return self.prior_variance
+        if scales is None:
+            raise ValueError(
+                "scales must be given, since they are sampled: one set or one for each theta, such as "
+                'draws.stats["prior_scales"][0] for theta=draws.theta[0].'
+            )
+        return self.scales.factors(scales) * self.prior_variance
+
+    def log_prior(self, theta: npt.ArrayLike, scales: npt.ArrayLike | None = None) -> np.float64 | FloatArray:
         """Evaluate log N(theta; 0, C), normalised, in float64.
 
         Parameters
         ----------
         theta : array_like, shape (..., K)
+        scales : array_like, shape (G,) or (..., G), optional
+            The scales of C, as for `variance_at`.
 
         Returns
         -------
@@ -187,20 +231,28 @@ class PartialNetwork:
         Raises
         ------
         TypeError
-            If theta does not hold real numbers.
+            If theta or scales do not hold real numbers.
         ValueError
-            If its last axis does not have K entries.
+            If the last axis of theta does not have K entries, or scales are not as described.
         """
         values = _as_floats(theta, "theta")
         if values.ndim == 0 or values.shape[-1] != self.dim:
             raise ValueError(f"theta must have {self.dim} entries on its last axis; got shape {values.shape}.")
-        flat = values.reshape(-1, self.dim)
+        variance = self.variance_at(scales)
+        if variance.shape[:-1] not in ((), values.shape[:-1]):
+            raise ValueError(
+                f"scales must have shape (G,) or that of theta before the last axis, {values.shape[:-1]}; got "
+                f"{np.asarray(scales).shape}."
+            )
+        flat, of_rows = values.reshape(-1, self.dim), variance.reshape(-1, self.dim)
         quadratic = np.empty(len(flat))
         rows = max(1, _VALUES_AT_A_TIME // self.dim)
         for first in range(0, len(flat), rows):
-            block = flat[first : first + rows].astype(np.float64)
-            quadratic[first : first + rows] = (block**2 / self.prior_variance).sum(axis=-1)
-        total = -0.5 * (quadratic + np.log(2 * np.pi * self.prior_variance).sum()).reshape(values.shape[:-1])
+            block = slice(first, first + rows)
+            own = of_rows if len(of_rows) == 1 else of_rows[block]
+            quadratic[block] = (flat[block].astype(np.float64) ** 2 / own).sum(axis=-1)
+        constant = np.log(2 * np.pi * of_rows).sum(axis=-1)
+        total = -0.5 * (quadratic + constant).reshape(values.shape[:-1])
         result: np.float64 | FloatArray = total[()]
         return result
 
@@ -290,7 +342,7 @@ class PartialNetwork:
     def sample_prior(
         self, draws: int, *, seed: int, chain: int = 0, purpose: _core.Purpose = _core.Purpose.prior
     ) -> npt.NDArray[Any]:
-        """Draw theta from the prior.
+        """Draw theta from N(0, C), with sampled scales at their centres.
 
         Parameters
         ----------

@@ -258,8 +258,8 @@ class Posterior(PriorModel):
         Raises
         ------
         ValueError
-            If the likelihood is not Gaussian with a fixed variance, or there are no Bayesian parameters in the output
-            layer or none below it.
+            If the likelihood is not Gaussian with a fixed variance, the scales of the prior are sampled, or there are
+            no Bayesian parameters in the output layer or none below it.
         """
         values, _, single = self._collapsed(theta_hidden, with_gradient=False)
         return float(values[0]) if single else values
@@ -292,8 +292,7 @@ class Posterior(PriorModel):
     ) -> tuple[FloatArray, npt.NDArray[Any], bool]:
         """Return values (B,), gradients (B, K_h) and whether a single point (K_h,) was given."""
         check_kernel(MGrad(collapse=True), self.facts)
-        if self.variance_is_sampled:
-            raise ValueError("the variance is sampled; make a posterior with a fixed one, Gaussian(variance).")
+        self._check_nothing_sampled()
         batch, single = self.network.check_theta(theta_hidden, "theta_hidden", self.hidden_dim)
         values, gradient = self.compiled.host.collapsed(batch, self.prior_variance, with_gradient)
         return values, gradient, single
@@ -301,7 +300,8 @@ class Posterior(PriorModel):
     def exact(self) -> ExactPosterior:
         """Return mean, covariance and log evidence of the posterior in closed form.
 
-        This requires the posterior of Bayesian linear regression, which `Exact()` samples, and a fixed variance.
+        This requires the posterior of Bayesian linear regression, which `Exact()` samples, and a fixed variance and
+        prior.
 
         Returns
         -------
@@ -310,12 +310,23 @@ class Posterior(PriorModel):
         Raises
         ------
         ValueError
-            If the likelihood is not Gaussian, its variance is sampled, or a parameter below the last layer is Bayesian.
+            If the likelihood is not Gaussian, its variance or the scales of the prior are sampled, or a parameter below
+            the last layer is Bayesian.
         """
+        self._check_nothing_sampled()
         check_kernel(Exact(), self.facts)
-        if self.quadratic is None or self.variance_is_sampled:
-            raise ValueError("the variance is sampled; make a posterior with a fixed one, Gaussian(variance).")
+        assert self.quadratic is not None
         return self.quadratic.exact()
+
+    def _check_nothing_sampled(self) -> None:
+        """Raise ValueError if the noise variance or the scales of the prior are sampled."""
+        if self.variance_is_sampled:
+            raise ValueError("the variance is sampled; make a posterior with a fixed one, Gaussian(variance).")
+        if self.scale_names:
+            raise ValueError(
+                "the scales of the prior are sampled; make a posterior with a prior of fixed ones (scales=None), such "
+                "as one sigma2_w and sigma2_b for each layer."
+            )
 
     def describe(self) -> str:
         """Return a text of several lines: which nodes are Bayesian, what is sampled, what is cached and why."""
@@ -350,6 +361,7 @@ class Posterior(PriorModel):
             n_layers=len(self.network.layer_sizes) - 1,
             is_last_layer_gaussian=is_quadratic,
             sampled_variance=self.starting_variance if self.variance_is_sampled else None,
+            samples_scales=self.network.scales is not None,
             inputs_on_device=self.inputs.on_device,
         )
 

@@ -58,7 +58,7 @@ class PriorModel:
 
     @property
     def prior_variance(self) -> FloatArray:
-        """Diagonal of C after rescaling, shape (K,)."""
+        """Diagonal of C after rescaling, shape (K,); with sampled scales, that at their centres."""
         return self.network.prior_variance
 
     @property
@@ -71,12 +71,20 @@ class PriorModel:
         """For each layer, the trained network's own index of the node with each rank; see `PartialNetwork`."""
         return self.network.permutation
 
-    def log_prior(self, theta: npt.ArrayLike) -> np.float64 | FloatArray:
+    @property
+    def scale_names(self) -> tuple[str, ...]:
+        """Names of the G sampled scales of the prior, such as "layer 1 weights"; empty if its variances are fixed."""
+        return self.network.scale_names
+
+    def log_prior(self, theta: npt.ArrayLike, *, scales: npt.ArrayLike | None = None) -> np.float64 | FloatArray:
         """Evaluate log N(theta; 0, C), normalised, in float64.
 
         Parameters
         ----------
         theta : array_like, shape (..., K)
+        scales : array_like, shape (G,) or (..., G), optional
+            sigma2 of each group of `scale_names`, positive; required if the prior samples them, and not allowed
+            otherwise.
 
         Returns
         -------
@@ -85,14 +93,14 @@ class PriorModel:
         Raises
         ------
         TypeError
-            If theta does not hold real numbers.
+            If theta or scales do not hold real numbers.
         ValueError
-            If its last axis does not have K entries.
+            If the last axis of theta does not have K entries, or scales are not as described.
         """
-        return self.network.log_prior(theta)
+        return self.network.log_prior(theta, scales)
 
     def sample_prior(self, draws: int, *, seed: int = 0) -> npt.NDArray[Any]:
-        """Draw theta from the prior.
+        """Draw theta from the prior; sampled scales are drawn first, anew for each theta.
 
         Parameters
         ----------
@@ -110,7 +118,12 @@ class PriorModel:
         TypeError, ValueError
             If `draws` or `seed` is not an integer in its range.
         """
-        return self.network.sample_prior(check_count(draws, "draws"), seed=check_seed(seed))
+        theta = self.network.sample_prior(check_count(draws, "draws"), seed=check_seed(seed))
+        groups = self.network.scales
+        if groups is not None:
+            scales = groups.draw(np.random.Generator(np.random.Philox(seed)), draws)
+            theta *= np.sqrt(groups.factors(scales)).astype(self.dtype)
+        return theta
 
     def prior_predict(self, X: npt.ArrayLike, draws: int, *, seed: int = 0) -> npt.NDArray[Any]:
         """Evaluate the predictions at X, as `Draws.predict` does, for draws of theta from the prior.

@@ -152,7 +152,7 @@ def _run_on_cpu(run: PreparedRun, report: Report | None) -> dict[str, Any]:
         "progress": report,
         "level": post.level,
     }
-    if not run.kernel.is_rotation_invariant:
+    if not run.kernel.is_rotation_invariant or post.scale_names:  # no basis is whitened for every scale
         plain = form.plain
         return dict(native(slope=plain.slope, matrix=plain.hessian, to_theta=np.empty((0, 0)), init=start, **common))
     return dict(

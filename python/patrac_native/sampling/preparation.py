@@ -77,6 +77,7 @@ class PreparedRun:
             collapse=kernel.collapse,
             persistence=kernel.persistence,
             variance=_core_variance(post),
+            scales=_core_scales(post, self.settings.scales_every),
             step_size=self.step_size,
             # If delta is far above every prior variance, mGrad proposes from the prior, and a larger one changes
             # nothing.
@@ -173,6 +174,14 @@ def _core_variance(post: Posterior) -> _core.SampledVariance | None:
         return None
     shape, rate = post.likelihood.variance_prior
     return _core.SampledVariance(shape=shape, rate=rate, initial=post.starting_variance)
+
+
+def _core_scales(post: Posterior, every: int) -> _core.SampledScales | None:
+    """Return the law of the prior's scales, in units of their centres; None if they are fixed."""
+    groups = post.network.scales
+    if groups is None:
+        return None
+    return _core.SampledScales(group=groups.group, groups=len(groups.names), shape=groups.a, rate=groups.a, every=every)
 
 
 def _core_phase(phase: Phase) -> _core.Phase:

@@ -40,6 +40,9 @@ def build_draws(
     whole = result["theta"]
     theta = whole.part(0, len(run.start), kept) if isinstance(whole, DeviceArray) else whole[:, :kept]
     stats = {name: result[name][:, :kept] for name in PER_DRAW if name in result}
+    if "prior_scales" in stats:
+        assert run.post.network.scales is not None
+        stats["prior_scales"] = stats["prior_scales"] * run.post.network.scales.centres
     for name in ("warmup_acceptance_rate", "warmup_step_size", "nonfinite", "warmup_nonfinite"):
         stats[name] = result[name]
     settings = {

@@ -38,15 +38,19 @@ def sample(post: Posterior, settings: RunSettings) -> Generator[str, None, Draws
         Number of draws (kept states) of each chain, at least 1; default 1000.
     thin : int
         Number of steps from one draw to the next, at least 1; default 1.
+    scales_every : int
+        Number of steps from one draw of the prior's scales to the next, at least 1; default 10. Used if the prior
+        samples them. A draw costs about as much as a step of a small network and, with `collapse=True`, another
+        evaluation.
     warmup : "auto", int, Warmup or None
         The default "auto" is `default_warmup(kernel)`, which ends when the chains agree (so its length, and with it
         every draw, depends on the number of chains). An int is a number of steps. `paper_warmup()` is the paper's
         schedule. None runs no warm-up and keeps the kernel's own step size.
     init : "auto", "map", "prior" or array_like of shape (chains, K)
-        Starting points. "map": the trained values. "prior": draws from the prior. The default "auto" starts the first
-        chain at the trained values and each other chain at sqrt(3/4) times these plus half a draw from the prior, so
-        that the starting points are further apart than the posterior is wide; for Sep, whose trained values are zeros,
-        it is "prior". An array gives the starting points themselves, finite.
+        Starting points. "map": the trained values. "prior": draws from the prior, sampled scales at their centres. The
+        default "auto" starts the first chain at the trained values and each other chain at sqrt(3/4) times these plus
+        half a draw from the prior, so that the starting points are further apart than the posterior is wide; for Sep,
+        whose trained values are zeros, it is "prior". An array gives the starting points themselves, finite.
     seed : int, optional
         0 <= seed < 2^64. By default a random seed is drawn; `draws.settings` records the seed in either case.
     threads : int, optional
@@ -58,8 +62,9 @@ def sample(post: Posterior, settings: RunSettings) -> Generator[str, None, Draws
         The device that runs the chains. The default "auto" is a rule: the GPU if the inputs are on it, or
         `keep_on_device` is set, and it supports the kernel and the likelihood; else the CPU. On "cuda" each chain is
         run by one block of GPU threads, all chains in one launch; if there are few chains, the rows of each are spread
-        over the whole GPU. "cuda" supports the kernels PCN, PCNL and MGrad, and fixed variances. `draws.settings`
-        records "device" and "device_reason"; `patrac bench` times both devices. Their draws differ by rounding.
+        over the whole GPU. "cuda" supports the kernels PCN, PCNL and MGrad, and fixed variances of the noise and the
+        prior. `draws.settings` records "device" and "device_reason"; `patrac bench` times both devices. Their draws
+        differ by rounding.
     keep_on_device : bool
         Whether theta stays in the device's memory, where other libraries can use it through `draws.device_theta`, a
         `DeviceArray`; the first use of `draws.theta` copies it to the host. Default False; True needs a device other
@@ -102,7 +107,7 @@ def sample_many(posts: Sequence[Posterior], settings: ManyRunSettings) -> Genera
     ----------
     posts : sequence of Posterior
         At least one.
-    kernel, draws, thin, warmup, threads, device, keep_on_device, progress
+    kernel, draws, thin, scales_every, warmup, threads, device, keep_on_device, progress
         As in `sample`.
     chains : int
         Number of chains for each posterior, at least 1; default 1.

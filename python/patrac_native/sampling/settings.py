@@ -38,6 +38,7 @@ class RunSettings:
     chains: int = 4
     draws: int = 1000
     thin: int = 1
+    scales_every: int = 10
     warmup: str | int | Warmup | None = "auto"
     init: str | npt.ArrayLike = "auto"
     seed: int | None = None
@@ -49,7 +50,7 @@ class RunSettings:
     def __post_init__(self) -> None:
         self._check_kernel()
         self._check_warmup()
-        for name in ("chains", "draws", "thin"):
+        for name in ("chains", "draws", "thin", "scales_every"):
             object.__setattr__(self, name, check_count(getattr(self, name), name))
         if self.seed is not None:
             object.__setattr__(self, "seed", check_seed(self.seed))

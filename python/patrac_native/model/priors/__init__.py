@@ -1,6 +1,6 @@
 """The priors of the Bayesian parameters (docs/method.md, section 2).
 
-Public: Prior, TraceClassPrior, GaussianPrior, the registry PRIORS and `prior_from_dict`.
+Public: Prior, TraceClassPrior, GaussianPrior, SampledScales, the registry PRIORS and `prior_from_dict`.
 """
 
 from collections.abc import Mapping
@@ -8,10 +8,11 @@ from typing import Any
 
 from patrac_native.model.priors.base import Prior
 from patrac_native.model.priors.gaussian import GaussianPrior
+from patrac_native.model.priors.scales import SampledScales
 from patrac_native.model.priors.trace_class import TraceClassPrior
 from patrac_native.validation.complete import by_name, entry_of
 
-__all__ = ["PRIORS", "GaussianPrior", "Prior", "TraceClassPrior", "prior_from_dict"]
+__all__ = ["PRIORS", "GaussianPrior", "Prior", "SampledScales", "TraceClassPrior", "prior_from_dict"]
 
 # All priors by their names in files.
 PRIORS: dict[str, type[Prior]] = by_name((TraceClassPrior, GaussianPrior))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.model.priors.scales import SampledScales
 from patrac_native.validation.checks import FloatArray
 from patrac_native.validation.complete import Complete
 
@@ -30,9 +31,26 @@ class Prior(Complete, abstract=True):
     name: ClassVar[str]
     is_rescaled: ClassVar[bool]
 
+    @property
+    @abstractmethod
+    def sampled_scales(self) -> SampledScales | None:
+        """The law of the variances sigma2 of each layer; None if they are fixed."""
+
+    @abstractmethod
+    def centres(self, n_layers: int) -> tuple[FloatArray, FloatArray]:
+        """Return sigma2 of the weights and of the biases of each layer, shapes (L,): fixed, or the centres of its law.
+
+        Raises
+        ------
+        ValueError
+            If the prior has one value for each layer of another number of layers.
+        """
+
     @abstractmethod
     def variances(self, layer_sizes: Sequence[int]) -> tuple[list[FloatArray], list[FloatArray]]:
         """Return the prior variances of a network's parameters, nodes in ranked order, before any rescaling.
+
+        If the scales are sampled, these are the variances at their centres.
 
         Parameters
         ----------
@@ -47,7 +65,8 @@ class Prior(Complete, abstract=True):
         Raises
         ------
         TypeError, ValueError
-            If `layer_sizes` is not a sequence of at least two positive integers.
+            If `layer_sizes` is not a sequence of at least two positive integers, or the prior has one variance for each
+            layer of another number of layers.
         """
 
     @abstractmethod
@@ -103,4 +122,4 @@ class Prior(Complete, abstract=True):
 
     def to_dict(self) -> dict[str, Any]:
         """Return name and arguments as JSON-able values, from which `prior_from_dict` rebuilds the prior."""
-        return {"name": self.name, **{field.name: getattr(self, field.name) for field in fields(self)}}
+        return {"name": self.name, **asdict(self)}

@@ -10,6 +10,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from patrac_native.model.priors.base import Prior
+from patrac_native.model.priors.scales import (
+    ByLayer,
+    SampledScales,
+    by_layer,
+    check_by_layer,
+    check_scales,
+    in_words,
+    law_in_words,
+)
 from patrac_native.model.ranking import rank_nodes
 from patrac_native.network.network import Network
 from patrac_native.validation.checks import FloatArray, check_layer_sizes, check_positive
@@ -34,21 +43,25 @@ class TraceClassPrior(Prior):
     ----------
     alpha : float
         Rate of decay, > 1.
-    sigma2_w : float
-        Variance scale of the weights, > 0.
-    sigma2_b : float
+    sigma2_w : float or sequence of L floats
+        Variance scale of the weights, > 0; one for all layers, as in the paper, or one for each.
+    sigma2_b : float or sequence of L floats
         Variance scale of the biases, > 0.
     output_decay : bool, optional
         Whether the variances of the last layer decay with the output index i too, as in the paper's formula. With
         False the last layer's variances are sigma2_w / j^alpha and sigma2_b, so that several outputs are exchangeable.
         The default None means True for one output and False for several.
+    scales : None, "sampled" or SampledScales
+        With "sampled", short for `SampledScales()`, the variances of the weights and of the biases of each layer are
+        sampled with theta, under inverse-gamma priors centred at sigma2_w and sigma2_b. The default None keeps them
+        fixed.
 
     Raises
     ------
     ValueError
-        If alpha <= 1 or a variance is not positive and finite.
+        If alpha <= 1, a variance is not positive and finite, or scales is an unknown word.
     TypeError
-        If a value is not a number, or output_decay not a bool or None.
+        If a value is not a number, output_decay not a bool or None, or scales of another type.
 
     Examples
     --------
@@ -61,35 +74,57 @@ class TraceClassPrior(Prior):
     """
 
     alpha: float
-    sigma2_w: float
-    sigma2_b: float
+    sigma2_w: ByLayer
+    sigma2_b: ByLayer
     output_decay: bool | None = None
+    scales: str | SampledScales | None = None
     name: ClassVar[str] = "trace_class"
     is_rescaled: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        for name in ("alpha", "sigma2_w", "sigma2_b"):
-            object.__setattr__(self, name, check_positive(getattr(self, name), name))
-        _check_alpha(self.alpha)
+        object.__setattr__(self, "alpha", _check_alpha(self.alpha))
+        for name in ("sigma2_w", "sigma2_b"):
+            object.__setattr__(self, name, check_by_layer(getattr(self, name), name))
         _check_output_decay(self.output_decay)
         if self.output_decay is not None:
             object.__setattr__(self, "output_decay", bool(self.output_decay))
+        object.__setattr__(self, "scales", check_scales(self.scales))
+
+    @property
+    def sampled_scales(self) -> SampledScales | None:
+        """The argument `scales`, with "sampled" as SampledScales()."""
+        return check_scales(self.scales)
+
+    def centres(self, n_layers: int) -> tuple[FloatArray, FloatArray]:
+        """Return sigma2_w and sigma2_b of each layer; see `Prior.centres`."""
+        return by_layer(self.sigma2_w, n_layers, "sigma2_w"), by_layer(self.sigma2_b, n_layers, "sigma2_b")
 
     def variances(self, layer_sizes: Sequence[int]) -> tuple[list[FloatArray], list[FloatArray]]:
         """Return the prior variances of a network's parameters; see `Prior.variances`."""
         sizes = check_layer_sizes(layer_sizes)
         weight_decay, bias_decay = _decays(sizes, self.alpha, self.output_decay, fit=False)
+        of_weights, of_biases = self.centres(len(sizes) - 1)
         return (
-            [self.sigma2_w * np.outer(row, column) for row, column in weight_decay],
-            [self.sigma2_b * row for row in bias_decay],
+            [sigma2 * np.outer(row, column) for sigma2, (row, column) in zip(of_weights, weight_decay, strict=True)],
+            [sigma2 * row for sigma2, row in zip(of_biases, bias_decay, strict=True)],
         )
 
     def describe(self) -> str:
         """Return alpha and the two variance scales in words."""
-        return f"trace-class, alpha {self.alpha:.6g}, sigma2_w {self.sigma2_w:.6g}, sigma2_b {self.sigma2_b:.6g}"
+        return (
+            f"trace-class, alpha {self.alpha:.6g}, sigma2_w {in_words(self.sigma2_w)}, sigma2_b "
+            f"{in_words(self.sigma2_b)}{law_in_words(self.sampled_scales)}"
+        )
 
     @classmethod
-    def fit(cls, net: Network, output_decay: bool | None = None, *, alpha: float | None = None) -> TraceClassPrior:
+    def fit(
+        cls,
+        net: Network,
+        output_decay: bool | None = None,
+        *,
+        alpha: float | None = None,
+        scales: str | SampledScales | None = None,
+    ) -> TraceClassPrior:
         """Choose alpha and the variances from a trained network (paper, Appendix A; docs/method.md, section 4).
 
         They minimise sum (w^2 - sigma2_w s)^2 + sum (b^2 - sigma2_b s)^2 over the ranked network. The decay s of a
@@ -97,6 +132,9 @@ class TraceClassPrior(Prior):
         is i^-alpha (1 for output biases without `output_decay`). For a given alpha both variances are solutions of
         linear least squares, so only alpha in [1.001, 8] is searched. The prior's variances are **four times** the
         fitted ones.
+
+        With sampled scales the same sum is minimised over one sigma2_w and one sigma2_b for each layer: their laws are
+        centred at four times the fitted values.
 
         Parameters
         ----------
@@ -107,6 +145,8 @@ class TraceClassPrior(Prior):
         alpha : float, optional
             A given rate of decay, > 1. Only the two variances are then fitted, in closed form, without a search and
             without its warning.
+        scales : None, "sampled" or SampledScales
+            As for the class; default None, the paper's fit.
 
         Returns
         -------
@@ -115,14 +155,16 @@ class TraceClassPrior(Prior):
         Warns
         -----
         UserWarning
-            If the best alpha is at a bound, or all biases are zero (sigma2_b is then set to sigma2_w).
+            If the best alpha is at a bound, or all biases are zero (sigma2_b is then set to sigma2_w). With sampled
+            scales a layer whose weights or biases are all zero is centred at what a fit of all layers together gives.
 
         Raises
         ------
         TypeError
-            If net is not a Network, alpha is not a number, or output_decay is not a bool or None.
+            If net is not a Network, alpha is not a number, output_decay is not a bool or None, or scales of another
+            type.
         ValueError
-            If all weights are zero, or alpha <= 1.
+            If all weights are zero, alpha <= 1, or scales is an unknown word.
 
         Notes
         -----
@@ -144,26 +186,35 @@ class TraceClassPrior(Prior):
         if not any(w.any() for w in weights):
             raise ValueError("TraceClassPrior.fit: all weights of the network are zero; train it or give a prior.")
         has_biases = any(b.any() for b in biases)
-        sizes = net.layer_sizes
+        sizes, chosen = net.layer_sizes, check_scales(scales)
 
-        def fitted(alpha: float) -> tuple[float, float, float]:
-            """Return (explained sum of squares, sigma2_w, sigma2_b) at alpha."""
+        def products(alpha: float) -> tuple[FloatArray, FloatArray]:
+            """Return <target, s> and <s, s> at alpha, each (2, L): of the weights and of the biases of each layer."""
             weight_decay, bias_decay = _decays(sizes, alpha, output_decay, fit=True)
+            # s is an outer product, so its matrix is never formed.
+            w_dot = [float(row @ w @ column) for w, (row, column) in zip(weights, weight_decay, strict=True)]
+            w_norm = [float(row @ row) * float(column @ column) for row, column in weight_decay]
+            b_dot = [float(row @ b) for b, row in zip(biases, bias_decay, strict=True)]
+            b_norm = [float(row @ row) for row in bias_decay]
+            return np.array([w_dot, b_dot]), np.array([w_norm, b_norm])
+
+        def explained(alpha: float) -> float:
+            """Return the explained sum of squares at alpha."""
             # Least squares through the origin with one regressor s: sigma2 = <target, s> / <s, s>, and the explained
-            # part of <target, target> is <target, s>^2 / <s, s>. s is an outer product, so its matrix is never formed.
-            w_dot = sum(float(row @ w @ column) for w, (row, column) in zip(weights, weight_decay, strict=True))
-            w_norm = sum(float(row @ row) * float(column @ column) for row, column in weight_decay)
-            b_dot = sum(float(row @ b) for b, row in zip(biases, bias_decay, strict=True))
-            b_norm = sum(float(row @ row) for row in bias_decay)
-            return w_dot**2 / w_norm + b_dot**2 / b_norm, w_dot / w_norm, b_dot / b_norm
+            # part of <target, target> is <target, s>^2 / <s, s>.
+            dot, norm = products(alpha)
+            if chosen is None:
+                dot, norm = _summed(dot), _summed(norm)
+            return float((dot**2 / norm).sum())
 
         if alpha is None and len(sizes) == 2 and not _resolve(output_decay, sizes):
             alpha = 2.0
         elif alpha is None:
-            alpha = _search_alpha(lambda value: fitted(value)[0])
+            alpha = _search_alpha(explained)
             if alpha in ALPHA_BOUNDS:
                 warnings.warn(_at_bound(alpha), UserWarning, stacklevel=2)
-        _, sigma2_w, sigma2_b = fitted(alpha)
+        dot, norm = products(alpha)
+        sigma2_w, sigma2_b = (_summed(dot) / _summed(norm)).tolist()
         if not has_biases:
             sigma2_b = sigma2_w
             warnings.warn(
@@ -172,7 +223,15 @@ class TraceClassPrior(Prior):
                 UserWarning,
                 stacklevel=2,
             )
-        return cls(alpha, VARIANCE_MULTIPLIER * sigma2_w, VARIANCE_MULTIPLIER * sigma2_b, output_decay)
+        if chosen is None:
+            return cls(alpha, VARIANCE_MULTIPLIER * sigma2_w, VARIANCE_MULTIPLIER * sigma2_b, output_decay)
+        fitted = VARIANCE_MULTIPLIER * np.where(dot > 0, dot / norm, np.array([[sigma2_w], [sigma2_b]]))
+        return cls(alpha, tuple(fitted[0].tolist()), tuple(fitted[1].tolist()), output_decay, chosen)
+
+
+def _summed(by_layer: FloatArray) -> FloatArray:
+    """Return the sums over layers of (2, L) numbers, shape (2,), in the order of the layers."""
+    return np.array([sum(row) for row in by_layer.tolist()])
 
 
 def _check_alpha(value: Any) -> float:

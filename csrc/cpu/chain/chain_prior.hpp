@@ -1,0 +1,102 @@
+// The prior of one chain: independent normal parameters, whose variances may have sampled scales.
+//
+// With sampled scales (Neal 1996) the parameters of group g have variance scale_g C_i, C the variances of the run, and
+// a priori scale_g is inverse-gamma. Given theta the scales are then independent of each other and of the data,
+//   scale_g | theta ~ IG(shape + K_g / 2, rate + sum_{i in g} theta_i^2 / (2 C_i)),
+// so a draw leaves l and g at theta as they are; what was computed from the variances changes.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+#include <vector>
+
+#include "cpu/chain/inverse_gamma.hpp"
+#include "cpu/tiles/aligned_array.hpp"
+#include "cpu/tiles/wide.hpp"
+#include "schedule/run_config.hpp"
+
+namespace patrac::PATRAC_LEVEL {
+
+class ChainPrior {
+public:
+    // variance (dim,) and the configuration outlive the prior.
+    ChainPrior(const SampledScales& config, const double* variance, std::int64_t dim)
+        : config_(config),
+          base_(variance),
+          variance_(dim),
+          precision_(dim),
+          scales_(config.sampled() ? static_cast<std::size_t>(config.groups) : 0, 1.0),
+          sums_(scales_.size()),
+          counts_(scales_.size()) {
+        std::copy_n(variance, dim, variance_.data());
+        for (std::int64_t i = 0; i < dim; ++i) {
+            precision_[i] = 1.0 / variance_[i];
+            base_constant_ -= 0.5 * std::log(2.0 * std::numbers::pi * variance_[i]);
+        }
+        log_constant_ = base_constant_;
+        for (const std::int32_t group : config.group) ++counts_[static_cast<std::size_t>(group)];
+    }
+
+    const double* variance() const { return variance_.data(); }  // (dim,), scale_g C_i
+    const std::vector<double>& scales() const { return scales_; }
+
+    // log N(theta; 0, scale C), normalised.
+    template <class T>
+    double log_density(const AlignedArray<T>& theta) const {
+        using D = Vec<double>;
+        D sum = {};
+        for (std::int64_t i = 0; i < theta.size(); i += lanes_v<D>) {
+            const D x = load_wide(theta.data() + i);
+            sum = fma(x * x, load<D>(precision_.data() + i), sum);
+        }
+        return log_constant_ - 0.5 * reduce_add(sum);
+    }
+
+    // Draws all scales given theta (dim,); every (keys, draw) has noise of its own.
+    template <class T>
+    void draw_scales(const PhiloxRoundKeys& keys, std::uint64_t draw, const AlignedArray<T>& theta) {
+        std::fill(sums_.begin(), sums_.end(), 0.0);
+        for (std::int64_t i = 0; i < theta.size(); ++i) {
+            const double x = static_cast<double>(theta[i]);
+            sums_[group_of(i)] += x * x / base_[i];
+        }
+        InverseGammaStream draws(keys, Purpose::scale_normal, Purpose::scale_uniform, draw);
+        previous_ = scales_;
+        for (std::size_t g = 0; g < scales_.size(); ++g)
+            scales_[g] =
+                draws.next(config_.shape + 0.5 * static_cast<double>(counts_[g]), config_.rate + 0.5 * sums_[g]);
+        follow_scales();
+    }
+
+    // Undoes the last draw.
+    void restore_scales() {
+        scales_ = previous_;
+        follow_scales();
+    }
+
+private:
+    void follow_scales() {
+        log_constant_ = base_constant_;
+        for (std::size_t g = 0; g < scales_.size(); ++g)
+            log_constant_ -= 0.5 * static_cast<double>(counts_[g]) * std::log(scales_[g]);
+        for (std::int64_t i = 0; i < variance_.size(); ++i) {
+            variance_[i] = scales_[group_of(i)] * base_[i];
+            precision_[i] = 1.0 / variance_[i];
+        }
+    }
+
+    std::size_t group_of(std::int64_t i) const {
+        return static_cast<std::size_t>(config_.group[static_cast<std::size_t>(i)]);
+    }
+
+    const SampledScales& config_;
+    const double* base_;  // (dim,), C
+    AlignedArray<double> variance_, precision_;
+    double base_constant_ = 0.0, log_constant_ = 0.0;  // of the log density, at scales of 1 and at the present ones
+    std::vector<double> scales_, previous_, sums_;     // (G,)
+    std::vector<std::int64_t> counts_;                 // (G,), K_g
+};
+
+}  // namespace patrac::PATRAC_LEVEL

@@ -1,0 +1,112 @@
+"""Rank tests of chains that sample the scales of the prior, for each family of kernels, and of broken twins."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from rank_test import QUANTITIES, Problem, native_blocks, native_chain, p_values, ranks
+from test_calibration import full, mix, out
+from twins import SAME_WHITENED, WRONG_SHAPE, Twin
+
+import patrac_native as pn
+
+N_STATES = 16
+# False-alarm probability of one test; shared among the test quantities (Bonferroni).
+LEVEL = 1e-4 / len(QUANTITIES)
+# With a = 1 scales vary by an order of magnitude, so that those of another step are far off.
+SCALES = pn.SampledScales(a=1.0)
+
+
+def with_scales(problem: Problem, scales: pn.SampledScales = SCALES) -> Problem:
+    """The problem under its prior with sampled scales."""
+    return dataclasses.replace(problem, prior=dataclasses.replace(problem.prior, scales=scales))
+
+
+def gaussian_prior(dtype: str) -> Problem:
+    """All parameters of 1-3-1 under GaussianPrior, each input's weights with a scale of their own."""
+    return dataclasses.replace(full(dtype), prior=pn.GaussianPrior(1.0, 0.5, fan_in=True))
+
+
+def smallest_p(problem: Problem, chain: Any, *, replicates: int, seed: int, n_states: int = N_STATES) -> float:
+    """Smallest p-value of the rank test over the test quantities."""
+    return float(p_values(ranks(problem, chain, replicates=replicates, n_states=n_states, seed=seed), n_states).min())
+
+
+# Acceptance rates of 0.3 to 0.8.
+PLAIN = {"pcn": pn.PCN(0.15), "pcnl": pn.PCNL(0.03), "mgrad": pn.MGrad(0.04), "elliptical slice": pn.EllipticalSlice()}
+COLLAPSED = {"collapsed pcnl": pn.PCNL(0.2, collapse=True), "collapsed mgrad": pn.MGrad(0.3, collapse=True)}
+KERNELS = PLAIN | COLLAPSED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["full", "mix"])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_compiled_kernels_pass(kernel: str, name: str) -> None:
+    """Scales drawn in every step; float64 and float32."""
+    problem = with_scales(full("float64") if name == "full" else mix("float32"))
+    assert smallest_p(problem, native_chain(KERNELS[kernel], 3), replicates=1000, seed=31) > LEVEL
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", ["mgrad", "collapsed mgrad"])
+def test_scales_drawn_in_every_third_step_pass(kernel: str) -> None:
+    chain = native_chain(KERNELS[kernel], 3, scales_every=3)
+    assert smallest_p(with_scales(full("float64")), chain, replicates=1000, seed=32) > LEVEL
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", PLAIN)
+def test_compiled_kernels_pass_on_sufficient_statistics(kernel: str) -> None:
+    """Not in a whitened basis, which would be that of one prior covariance."""
+    chosen = pn.MGrad(0.1) if kernel == "mgrad" else PLAIN[kernel]
+    assert smallest_p(with_scales(out("float32")), native_chain(chosen, 3), replicates=500, seed=33) > LEVEL
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("collapse", [False, True])
+def test_persistent_steps_pass(collapse: bool) -> None:
+    """The whitened momentum and the accept threshold stay as they are when the scales change."""
+    kernel = pn.MGrad(0.3 if collapse else 0.05, collapse=collapse, persistence=0.9)
+    chain = native_blocks(kernel, 6, scales_every=2)
+    assert smallest_p(with_scales(full("float64")), chain, replicates=400, seed=34, n_states=8) > LEVEL
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", ["mgrad", "collapsed mgrad"])
+def test_a_gaussian_prior_with_relevance_of_each_input_passes(kernel: str) -> None:
+    problem = with_scales(gaussian_prior("float64"), pn.SampledScales(a=1.0, by_input=True))
+    assert smallest_p(problem, native_chain(KERNELS[kernel], 3), replicates=1000, seed=35) > LEVEL
+
+
+# Twins
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", ["pcnl", "mgrad", "elliptical slice"])
+def test_right_twins_pass(kernel: str) -> None:
+    step_size = {"pcnl": 0.03, "mgrad": 0.04, "elliptical slice": 0.0}[kernel]
+    twin = Twin(kernel, step_size, 3, scales=True)
+    assert smallest_p(with_scales(full("float64")), twin, replicates=400, seed=36) > LEVEL
+
+
+@pytest.mark.slow
+def test_the_right_collapsed_twin_passes() -> None:
+    twin = Twin("mgrad", 0.3, 3, collapse=True, scales=True)
+    assert smallest_p(with_scales(full("float64")), twin, replicates=400, seed=37) > LEVEL
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("twin", "replicates"),
+    [
+        (Twin("mgrad", 0.04, 10, scales=True, fault=WRONG_SHAPE), 300),
+        (Twin("mgrad", 0.3, 10, collapse=True, scales=True, fault=WRONG_SHAPE), 150),
+        (Twin("pcnl", 0.03, 3, scales=True, fault=SAME_WHITENED), 300),
+        (Twin("elliptical slice", 0.0, 3, scales=True, fault=SAME_WHITENED), 200),
+    ],
+    ids=lambda value: value.fault if isinstance(value, Twin) else "",
+)
+def test_broken_twins_are_rejected(twin: Twin, replicates: int) -> None:
+    assert smallest_p(with_scales(full("float64")), twin, replicates=replicates, seed=38) < LEVEL
