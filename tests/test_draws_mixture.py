@@ -219,6 +219,21 @@ def test_leave_one_out_agrees_with_leaving_rows_out() -> None:
         assert alike[row] == pytest.approx(-exact.nlpd(X[row : row + 1], y[row : row + 1])[0], rel=1e-10)
 
 
+def test_unreliable_leave_one_out_predictions_are_said() -> None:
+    X, y = data()
+    # Hardly any noise: single rows decide where the draws lie.
+    members = [sampled(seed, pn.Gaussian(1e-6)) for seed in (1, 2)]
+    with pytest.warns(
+        UserWarning, match=r"predictions of up to \d+ of 60 rows are unreliable.*Use equal weights"
+    ) as raised:
+        mixture = pn.DrawsMixture.weighted(members, X, y)
+    assert [warning.filename for warning in raised] == [__file__]
+    assert mixture.comparison is not None and max(mixture.comparison.unreliable) > 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pn.DrawsMixture.weighted(members, X, y, method="equal")
+
+
 def stacked(density: np.ndarray) -> np.ndarray:
     """Return the weights that maximise the log score of a mixture, by the EM algorithm; density (models, n)."""
     weights = np.full(len(density), 1 / len(density))

@@ -19,8 +19,9 @@ from patrac_native.sampling import sampler as sampling
 from patrac_native.sampling.settings import RunSettings
 
 
-def small() -> pn.Posterior:
-    return problems.problem(problems.rng_of("runs"), (2, 5, 4, 2), 17, architecture_name="mix").post
+def small(seed: int = 0) -> pn.Posterior:
+    name = f"runs {seed}" if seed else "runs"
+    return problems.problem(problems.rng_of(name), (2, 5, 4, 2), 17, architecture_name="mix").post
 
 
 # Values that are not finite
@@ -186,6 +187,46 @@ def test_ctrl_c_in_warmup_returns_no_draws_and_says_why_nothing_can_be_predicted
     assert printed.count(message) == 3
 
 
+def several(count: int = 5) -> list[pn.Posterior]:
+    """Return posteriors that differ."""
+    return [small(seed) for seed in range(count)]
+
+
+@pytest.mark.parametrize("kernel", [pn.PCNL(0.1), pn.MGrad(persistence=0.9)])
+@pytest.mark.parametrize("chains", [1, 2])
+def test_posteriors_side_by_side_have_the_draws_of_each_alone(kernel: pn.Kernel, chains: int) -> None:
+    options: dict[str, Any] = {"chains": chains, "draws": 20, "thin": 10, "warmup": 400, "progress": False}
+    posts = several()
+    alone = [pn.sample(post, kernel, seed=7 + index, threads=1, **options) for index, post in enumerate(posts)]
+    for threads in (1, 2, 4, 16):
+        together = pn.sample_many(posts, kernel, seed=7, threads=threads, **options)
+        assert len(together) == 5
+        for one, other in zip(alone, together, strict=True):
+            np.testing.assert_array_equal(one.theta, other.theta)
+            assert one.settings["seed"] == other.settings["seed"]
+
+
+def test_ctrl_c_ends_posteriors_side_by_side_and_keeps_their_draws(interrupt: Any) -> None:
+    reports = interrupt(4)
+    with pytest.warns(UserWarning, match="interrupted: ") as raised:
+        draws = pn.sample_many(
+            several(), pn.PCNL(0.1), draws=1000, thin=100_000, warmup=None, threads=2, seed=1, progress=True
+        )
+    assert len(draws) == len(raised) == 2  # those that had begun
+    assert not any(one.settings["completed"] for one in draws)
+    assert all(one.n_draws < 1000 and np.isfinite(one.theta).all() for one in draws)
+    # The bar counts the steps of all posteriors, also of those that have not begun.
+    assert reports[-1][1] == 5 * 1000 * 100_000
+    assert reports[-1][0] >= reports[0][0]
+
+
+def test_a_signal_ends_posteriors_side_by_side() -> None:
+    text = INTERRUPTED.replace("pn.sample(post, draws=1_000_000", "pn.sample_many([post, post, post], draws=1_000_000")
+    printed = run_script(text.replace("chains=3", "chains=1"), "print(len(draws), draws[0].n_draws)", warmup="None")
+    assert "interrupted: " in printed and "of 1000000 draws of each chain are returned." in printed
+    assert printed.splitlines()[-1].startswith("2 ")
+
+
 class Boom(Exception):
     """The exception of the callback that raises."""
 
@@ -197,6 +238,8 @@ def test_an_exception_of_the_progress_callback_ends_the_run_and_is_the_callers(m
     monkeypatch.setattr(sampling._ProgressBar, "_report", broken)
     with pytest.raises(Boom, match="from the callback"):
         pn.sample(small(), pn.PCNL(0.1), chains=2, draws=1, thin=10**9, warmup=None, progress=True)
+    with pytest.raises(Boom, match="from the callback"):
+        pn.sample_many(several(3), pn.PCNL(0.1), draws=1, thin=10**9, warmup=None, threads=2, progress=True)
 
 
 def test_progress_writes_a_bar_with_the_acceptance_rate_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:

@@ -82,10 +82,19 @@ def leave_one_out(log_likelihood: ArrayLike) -> LeaveOneOut:
     log_weights = np.stack([weights for weights, _ in smoothed], axis=1)
     weights = np.exp(log_weights - log_weights.max(axis=0))
     weights /= weights.sum(axis=0)
-    # The weights sum to one, so the largest term bounds the sum and nothing overflows.
-    largest = flat.max(axis=0)
-    elpd_rows = largest + np.log((weights * np.exp(flat - largest)).sum(axis=0))
-    return LeaveOneOut(weights, elpd_rows, np.array([khat for _, khat in smoothed]))
+    return LeaveOneOut(weights, weighted_log_mean(flat, weights), np.array([khat for _, khat in smoothed]))
+
+
+def weighted_log_mean(log_density: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return the logarithm of the weighted mean over draws of densities, shape (n,), for logarithms and weights (M, n).
+
+    Weights and densities are multiplied as logarithms: the draws with the largest weights have the smallest densities.
+    """
+    from scipy.special import logsumexp
+
+    with np.errstate(divide="ignore"):  # a weight of zero
+        mean: FloatArray = logsumexp(log_density + np.log(weights), axis=0)
+    return mean
 
 
 def _smoothed(log_likelihood: FloatArray) -> tuple[FloatArray, float]:

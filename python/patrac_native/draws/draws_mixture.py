@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native import diagnostics
+from patrac_native.diagnostics.psis import weighted_log_mean
 from patrac_native.diagnostics.weights import WeightMethod
 from patrac_native.draws.draws import BLOCK_BYTES, Draws
 from patrac_native.draws.mixture import PredictiveMixture
@@ -22,6 +24,8 @@ from patrac_native.validation.checks import FloatArray, as_real_array, check_cou
 
 # Arguments of likelihoods in which members may differ: each draw keeps the noise of its own member.
 _NOISE_ARGUMENTS = frozenset({"variance", "scale", "a", "b"})
+# With a larger share of unreliable leave-one-out predictions, weights that rest on them get a warning.
+_UNRELIABLE_SHARE = 0.05
 # Maximum size of the log-likelihoods of one member in a block of rows, for leave-one-out predictions.
 _LOO_BYTES = 64 * 2**20
 
@@ -130,6 +134,11 @@ class DrawsMixture(Predictions):
         ------
         TypeError, ValueError
             If an argument is not as described, or a member gives a row a density that is not finite.
+
+        Warns
+        -----
+        UserWarning
+            If the leave-one-out predictions of more than a twentieth of the rows are unreliable for a member.
         """
         mixture = cls(members)
         first = mixture.members[0]
@@ -151,6 +160,14 @@ class DrawsMixture(Predictions):
             tuple(unreliable for _, unreliable in found),
             n,
         )
+        if method != "equal" and max(comparison.unreliable) > _UNRELIABLE_SHARE * n:
+            warnings.warn(
+                f"DrawsMixture.weighted: leave-one-out predictions of up to {max(comparison.unreliable)} of {n} rows "
+                "are unreliable (large Pareto k), and so are the weights. Use equal weights, DrawsMixture(members), or "
+                "score held-out rows.",
+                UserWarning,
+                stacklevel=2,
+            )
         return cls(members, diagnostics.model_weights(elpd_rows, method), comparison=comparison)
 
     @property
@@ -433,8 +450,6 @@ def _apportion(weights: FloatArray, draws: Sequence[int]) -> list[npt.NDArray[np
 
 def _left_out(draws: Draws, X: FloatArray, y: npt.NDArray[Any], row_weights: FloatArray) -> tuple[FloatArray, int]:
     """Return the leave-one-out log predictive density of each row (n,), and the number of unreliable ones."""
-    from scipy.special import logsumexp
-
     rows = max(1, _LOO_BYTES // (8 * draws.n_chains * draws.n_draws))
     density, unreliable = np.empty(len(X)), 0
     for first in range(0, len(X), rows):
@@ -442,6 +457,6 @@ def _left_out(draws: Draws, X: FloatArray, y: npt.NDArray[Any], row_weights: Flo
         values = draws.log_likelihood_rows(X[block], y[block])
         # The posterior holds the row's log-likelihood times its weight, which is what leaving it out takes away.
         left_out = diagnostics.leave_one_out(values * row_weights[block])
-        density[block] = logsumexp(values.reshape(-1, values.shape[2]), axis=0, b=left_out.weights)
+        density[block] = weighted_log_mean(values.reshape(-1, values.shape[2]), left_out.weights)
         unreliable += left_out.unreliable
     return density, unreliable

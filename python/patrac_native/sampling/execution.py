@@ -1,8 +1,8 @@
-"""Executes prepared runs with the compiled core: one after the other on the CPU, or all in one launch on a device."""
+"""Executes prepared runs with the compiled core: on threads of the CPU, or all in one launch on a device."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,8 @@ from patrac_native.engine import _core
 from patrac_native.engine.device_array import DeviceArray
 from patrac_native.engine.models import join_on_device
 from patrac_native.model.device_choice import DeviceChoice
+from patrac_native.sampling.cpu_execution import Report, run_in_turn, run_side_by_side
 from patrac_native.sampling.preparation import PreparedRun
-
-# A progress callback: called with the steps done, the total number of steps and the acceptance rate so far.
-Report = Callable[[int, int, float], None]
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class Execution:
     choice : DeviceChoice
         The device of all runs, and the reason.
     results : list of dict
-        One for each run. On the CPU the list ends with the first run that was interrupted.
+        One for each run. On the CPU the list ends with the last run that had begun when it was interrupted.
     """
 
     choice: DeviceChoice
@@ -36,7 +34,7 @@ class Execution:
 
 
 def execute(runs: Sequence[PreparedRun], report: Report | None = None) -> Execution:
-    """Execute runs: one after the other on the CPU, or together in one launch on a device.
+    """Execute runs: on the CPU, as many at a time as there are threads for their chains, or in one launch on a device.
 
     With `device="auto"`, runs that a device cannot hold together are executed on the CPU instead, unless their draws
     are to stay on the device.
@@ -70,24 +68,13 @@ def execute(runs: Sequence[PreparedRun], report: Report | None = None) -> Execut
             choice = DeviceChoice("cpu", f"{choice.device} does not run it: {error}")
         else:
             return Execution(choice, _run_together(runs, model, report))
-    results: list[dict[str, Any]] = []
-    for index, run in enumerate(runs):
-        results.append(_run_on_cpu(run, _report_of_run(report, index, len(runs))))
-        if not results[-1]["completed"]:
-            break
-    return Execution(choice, results)
+    workers = min(len(runs), max(1, runs[0].threads // len(runs[0].start)))
+    return Execution(choice, run_in_turn(runs, report) if workers == 1 else run_side_by_side(runs, workers, report))
 
 
 def _common_choice(runs: Sequence[PreparedRun]) -> DeviceChoice:
     """Return the device of all runs: the CPU if at least one of them was assigned to it."""
     return next((run.choice for run in runs if run.choice.device == "cpu"), runs[0].choice)
-
-
-def _report_of_run(report: Report | None, index: int, count: int) -> Report | None:
-    """Return the progress callback of run `index` of `count` runs of equal length, which are executed in turn."""
-    if report is None:
-        return None
-    return lambda done, total, rate: report(index * total + done, count * total, rate)
 
 
 def _joined_model(runs: Sequence[PreparedRun], device: str) -> Any:
@@ -134,33 +121,3 @@ def _slice_chains(theta: Any, first: int, chains: int) -> npt.NDArray[Any] | Dev
         return DeviceArray(theta.part(first, chains, theta.shape[1]))
     part: npt.NDArray[Any] = theta[first : first + chains]
     return part
-
-
-def _run_on_cpu(run: PreparedRun, report: Report | None) -> dict[str, Any]:
-    """Execute one run on the CPU: on sufficient statistics if the log-likelihood is quadratic, else on the data."""
-    post, config, start = run.post, run.config, run.start
-    form = post.quadratic
-    if form is None:
-        return dict(post.compiled.host.sample(config, start, post.prior_variance, report))
-    native: Any = _core.sample_quadratic32 if post.dtype == np.float32 else _core.sample_quadratic64
-    common = {
-        "constant": form.constant,
-        "terms": post.gaussian_terms,
-        "variance": post.starting_variance,
-        "prior_variance": post.prior_variance,
-        "config": config,
-        "progress": report,
-        "level": post.level,
-    }
-    if not run.kernel.is_rotation_invariant or post.scale_names:  # no basis is whitened for every scale
-        plain = form.plain
-        return dict(native(slope=plain.slope, matrix=plain.hessian, to_theta=np.empty((0, 0)), init=start, **common))
-    return dict(
-        native(
-            slope=form.slope,
-            matrix=form.curvature,
-            to_theta=np.ascontiguousarray(form.to_theta),
-            init=form.whitened(start),
-            **common,
-        )
-    )

@@ -10,7 +10,8 @@ from typing import Any
 
 from patrac_native.draws.draws import Draws
 from patrac_native.model.posterior import Posterior
-from patrac_native.sampling.execution import Report, execute
+from patrac_native.sampling.cpu_execution import Report
+from patrac_native.sampling.execution import execute
 from patrac_native.sampling.preparation import PreparedRun, prepare_run, resolve_seed
 from patrac_native.sampling.results import build_draws
 from patrac_native.sampling.settings import ManyRunSettings, RunSettings, with_settings
@@ -100,8 +101,8 @@ def sample_many(posts: Sequence[Posterior], settings: ManyRunSettings) -> Genera
 
     On a device the posteriors must have the same network shape, architecture, likelihood, number of rows and dtype;
     their data, trained networks and priors may differ. All chains are at the same step at any time, so a warm-up that
-    may end early ends when the chains of every posterior agree. On the CPU the posteriors are sampled one after the
-    other.
+    may end early ends when the chains of every posterior agree. On the CPU each posterior is sampled as `sample` would
+    sample it, as many at a time as there are threads for their chains.
 
     Parameters
     ----------
@@ -119,8 +120,8 @@ def sample_many(posts: Sequence[Posterior], settings: ManyRunSettings) -> Genera
     Returns
     -------
     list of Draws
-        One for each posterior; if a run on the CPU is interrupted, the list ends with the posterior that was being
-        sampled. `settings["seconds"]` is the wall-clock time of the whole call.
+        One for each posterior; if the run is interrupted on the CPU, the list ends with the last posterior whose
+        chains had begun. `settings["seconds"]` is the wall-clock time of the whole call.
 
     Raises
     ------
@@ -152,7 +153,7 @@ def run_chains(runs: Sequence[PreparedRun]) -> Generator[str, None, list[Draws]]
     Returns
     -------
     list of Draws
-        One for each run; on the CPU the list ends with the first run that was interrupted.
+        One for each run; on the CPU the list ends with the last run that had begun when it was interrupted.
     """
     for run in runs:
         yield from run.notes
