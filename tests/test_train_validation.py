@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -295,3 +296,25 @@ def test_the_papers_preset_uses_all_rows() -> None:
         history = history_of(pn.train([3, 4, 1], X, y, preset="paper", max_epochs=3, progress=False))
     assert history.settings["validation_fraction"] == 0 and history.settings["l2"] == 1.0
     assert history.settings["validation"] is None
+
+
+@pytest.mark.slow
+def test_the_sampled_noise_of_a_partial_model_holds_on_real_data(data_dir: Path) -> None:
+    """Red wine quality, first UCI split: 20,000 epochs on all rows left the 90% intervals of Out 66% coverage."""
+    folder = data_dir / "uci" / "wine-quality-red" / "data"
+    folder = folder if folder.is_dir() else folder.parent
+    table = np.loadtxt(folder / "data.txt")
+    rows, test = (np.loadtxt(folder / f"index_{part}_0.txt").astype(int) for part in ("train", "test"))
+    table = (table - table[rows].mean(axis=0)) / table[rows].std(axis=0)
+    X, y, X_test, y_test = table[rows, :-1], table[rows, -1], table[test, :-1], table[test, -1]
+    net = pn.train([11, 50, 1], X, y, progress=False)
+    mse = history_of(net).validation_mse
+    test_mse = ((net.predict(X_test)[:, 0] - y_test) ** 2).mean()
+    # 288 validation rows and 160 test rows: standard errors of 8% and 11%, if the squares vary like those of normals.
+    assert mse is not None and mse[0] == pytest.approx(test_mse, rel=0.3)
+    prior = pn.TraceClassPrior.fit(net, alpha=1.5)
+    post = pn.Posterior(net, pn.Out(45), prior, pn.Gaussian("sampled"), X, y)
+    draws = pn.sample(post, chains=4, draws=500, seed=1, progress=False)
+    assert draws.stats["variance"].mean() > 0.8 * mse[0]
+    # The standard error of a coverage of 0.9 of 160 rows is 0.024.
+    assert draws.coverage(X_test, y_test, 0.9) > 0.9 - 3 * 0.024
