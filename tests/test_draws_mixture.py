@@ -13,6 +13,7 @@ import pytest
 import patrac_native as pn
 from patrac_native.diagnostics import leave_one_out, model_weights
 from patrac_native.draws import draws_mixture
+from patrac_native.draws.draws_mixture import load_predictions
 
 N, GRID = 60, np.linspace(-2, 2, 7)[:, None]
 
@@ -311,6 +312,11 @@ def test_files(tmp_path: Path) -> None:
     mixture.members[0].save(alone)
     with pytest.raises(ValueError, match="holds draws, not mixture of draws"):
         pn.DrawsMixture.load(alone)
+    assert isinstance(load_predictions(path), pn.DrawsMixture)
+    np.testing.assert_array_equal(load_predictions(alone).predict(GRID), mixture.members[0].predict(GRID))
+    mixture.members[0].network.net.save(tmp_path / "net.npz")
+    with pytest.raises(ValueError, match=r"net\.npz holds a network; give the path of a file with draws"):
+        load_predictions(tmp_path / "net.npz")
     equal = pn.DrawsMixture(mixture.members)
     equal.save(path, overwrite=True)
     assert pn.DrawsMixture.load(path).comparison is None

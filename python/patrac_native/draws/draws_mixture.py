@@ -19,11 +19,13 @@ from patrac_native.draws.mixture import PredictiveMixture
 from patrac_native.draws.mixture_summary import MixtureSummary, summarise_mixture
 from patrac_native.draws.predictions import Predictions
 from patrac_native.model.likelihoods import Likelihood
-from patrac_native.network.files import load_arrays, save_arrays
+from patrac_native.network.files import load_any_arrays, load_arrays, save_arrays
 from patrac_native.validation.checks import FloatArray, as_real_array, check_count, check_inputs, check_seed
 
 # Arguments of likelihoods in which members may differ: each draw keeps the noise of its own member.
 _NOISE_ARGUMENTS = frozenset({"variance", "scale", "a", "b"})
+# What files of mixtures hold, in words.
+_KIND = "mixture of draws"
 # With a larger share of unreliable leave-one-out predictions, weights that rest on them get a warning.
 _UNRELIABLE_SHARE = 0.05
 # Maximum size of the log-likelihoods of one member in a block of rows, for leave-one-out predictions.
@@ -342,12 +344,16 @@ class DrawsMixture(Predictions):
             headers.append(header)
             arrays |= {f"member{index}_{name}": array for name, array in own.items()}
         content = {"members": headers, "comparison": None if self.comparison is None else asdict(self.comparison)}
-        save_arrays(path, "mixture of draws", content, arrays, overwrite=overwrite)
+        save_arrays(path, _KIND, content, arrays, overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> DrawsMixture:
         """Read a mixture written by `save`; parameters and errors as `Draws.load`."""
-        header, arrays = load_arrays(path, "mixture of draws")
+        return cls.from_arrays(*load_arrays(path, _KIND))
+
+    @classmethod
+    def from_arrays(cls, header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> DrawsMixture:
+        """Rebuild a mixture from header and arrays of its file."""
         members = []
         for index, own in enumerate(header["members"]):
             prefix = f"member{index}_"
@@ -378,6 +384,30 @@ class DrawsMixture(Predictions):
     def __repr__(self) -> str:
         weights = ", ".join(f"{weight:.3g}" for weight in self.weights)
         return f"DrawsMixture({self.n_members} members, weights=[{weights}], of {self.members[0]!r})"
+
+
+def load_predictions(path: str | os.PathLike[str]) -> Draws | DrawsMixture:
+    """Read draws or a mixture of draws, whichever the file holds.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    Draws or DrawsMixture
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        As `Draws.load`.
+    """
+    kind, header, arrays = load_any_arrays(path)
+    if kind == _KIND:
+        return DrawsMixture.from_arrays(header, arrays)
+    if kind != "draws":
+        raise ValueError(f"{os.fspath(path)} holds {kind}; give the path of a file with draws.")
+    return Draws.from_arrays(header, arrays)
 
 
 def _comparison(content: Mapping[str, Any] | None) -> Comparison | None:

@@ -92,6 +92,14 @@ def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any]
     ValueError
         If the file is damaged, holds something else, or has another version of the format.
     """
+    found, header, arrays = load_any_arrays(path)
+    if found != kind:
+        raise ValueError(f"{os.fspath(path)} holds {found}, not {kind}; give the path of a file with {kind}.")
+    return header, arrays
+
+
+def load_any_arrays(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """Read a file of any kind; return the kind, and header and arrays as `load_arrays`."""
     target = os.fspath(path)
     with open(target, "rb") as stream:
         try:
@@ -115,6 +123,4 @@ def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any]
             f"{target} has file format {version!r}, but this version of patrac_native reads {FORMAT_VERSION}; "
             "read it with the version that wrote it."
         )
-    if found != kind:
-        raise ValueError(f"{target} holds {found}, not {kind}; give the path of a file with {kind}.")
-    return header, arrays
+    return str(found), header, arrays
