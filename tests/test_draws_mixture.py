@@ -12,7 +12,7 @@ import pytest
 
 import patrac_native as pn
 from patrac_native.diagnostics import leave_one_out, model_weights
-from patrac_native.draws import draws_mixture
+from patrac_native.draws import draws_mixture, model_comparison
 from patrac_native.draws.draws_mixture import load_predictions
 
 N, GRID = 60, np.linspace(-2, 2, 7)[:, None]
@@ -107,7 +107,7 @@ def test_blocks_of_rows_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         parts = [f for _, f in mixture.predict_blocks(X, rows=rows)]
         np.testing.assert_allclose(np.concatenate(parts, axis=2), whole, rtol=1e-12)
     monkeypatch.setattr(draws_mixture, "BLOCK_BYTES", 400 * 8 * 7)
-    monkeypatch.setattr(draws_mixture, "_LOO_BYTES", 200 * 8 * 11)
+    monkeypatch.setattr(model_comparison, "_LOO_BYTES", 200 * 8 * 11)
     after = mixture.interval(X), mixture.nlpd(X, y), pn.DrawsMixture.weighted(mixture.members, X, y).weights
     for one, other in zip(before, after, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9)
@@ -206,7 +206,7 @@ def test_leave_one_out_agrees_with_leaving_rows_out() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         draws = pn.sample(post, chains=4, draws=5000, seed=1, progress=False)
-    density, unreliable = draws_mixture._left_out(draws, X, post.y, np.ones(N))
+    density, unreliable = model_comparison.left_out_density(draws, X, post.y, np.ones(N))
     assert unreliable == 0
     for row in (0, 10, 20):
         weights = np.ones(N)
@@ -216,7 +216,7 @@ def test_leave_one_out_agrees_with_leaving_rows_out() -> None:
         # Each is a mean over 20,000 independent draws of densities whose coefficient of variation is below one.
         assert density[row] == pytest.approx(-exact.nlpd(X[row : row + 1], y[row : row + 1])[0], abs=0.04)
         # Of a posterior that does not hold the row, all draws predict it alike.
-        alike, _ = draws_mixture._left_out(exact, X, post.y, weights)
+        alike, _ = model_comparison.left_out_density(exact, X, post.y, weights)
         assert alike[row] == pytest.approx(-exact.nlpd(X[row : row + 1], y[row : row + 1])[0], rel=1e-10)
 
 

@@ -5,53 +5,24 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native import diagnostics
-from patrac_native.diagnostics.psis import weighted_log_mean
 from patrac_native.diagnostics.weights import WeightMethod
 from patrac_native.draws.draws import BLOCK_BYTES, Draws
+from patrac_native.draws.members import apportion, check_members, check_weights
 from patrac_native.draws.mixture import PredictiveMixture
 from patrac_native.draws.mixture_summary import MixtureSummary, summarise_mixture
+from patrac_native.draws.model_comparison import Comparison, compare
 from patrac_native.draws.predictions import Predictions
 from patrac_native.model.likelihoods import Likelihood
 from patrac_native.network.files import load_any_arrays, load_arrays, save_arrays
-from patrac_native.validation.checks import FloatArray, as_real_array, check_count, check_inputs, check_seed
+from patrac_native.validation.checks import FloatArray, check_count, check_inputs, check_seed
 
-# Arguments of likelihoods in which members may differ: each draw keeps the noise of its own member.
-_NOISE_ARGUMENTS = frozenset({"variance", "scale", "a", "b"})
 # What files of mixtures hold, in words.
 _KIND = "mixture of draws"
-# With a larger share of unreliable leave-one-out predictions, weights that rest on them get a warning.
-_UNRELIABLE_SHARE = 0.05
-# Maximum size of the log-likelihoods of one member in a block of rows, for leave-one-out predictions.
-_LOO_BYTES = 64 * 2**20
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """How the members of a mixture were weighted by leave-one-out predictions.
-
-    Attributes
-    ----------
-    method : str
-        "stacking", "pseudo-bma+" or "equal".
-    elpd : tuple of float
-        Expected log predictive density of each member, a sum over rows.
-    unreliable : tuple of int
-        Number of rows of each member whose leave-one-out prediction is unreliable (large Pareto k).
-    rows : int
-        Number of rows.
-    """
-
-    method: str
-    elpd: tuple[float, ...]
-    unreliable: tuple[int, ...]
-    rows: int
 
 
 class DrawsMixture(Predictions):
@@ -92,10 +63,10 @@ class DrawsMixture(Predictions):
         comparison: Comparison | None = None,
     ) -> None:
         self.members = tuple(members)
-        _check_members(self.members)
-        self.weights = _check_weights(weights, len(self.members))
+        check_members(self.members)
+        self.weights = check_weights(weights, len(self.members))
         self.comparison = comparison
-        self._selected = _apportion(self.weights, [draws.n_chains * draws.n_draws for draws in self.members])
+        self._selected = apportion(self.weights, [draws.n_chains * draws.n_draws for draws in self.members])
 
     @classmethod
     def weighted(
@@ -142,35 +113,17 @@ class DrawsMixture(Predictions):
         UserWarning
             If the leave-one-out predictions of more than a twentieth of the rows are unreliable for a member.
         """
-        mixture = cls(members)
-        first = mixture.members[0]
-        inputs = check_inputs(X, first.network.n_inputs)
-        n = len(inputs)
-        targets = first.likelihood.check_targets(y, n, first.n_outputs)
-        powers = np.ones(n) if row_weights is None else as_real_array(row_weights, "row_weights")
-        if powers.shape not in {(n,), (len(mixture.members), n)} or not (np.isfinite(powers) & (powers >= 0)).all():
-            raise ValueError(
-                f"row_weights must be finite, nonnegative and of shape ({n},) or ({len(mixture.members)}, {n}); got "
-                f"shape {powers.shape}."
-            )
-        powers = np.broadcast_to(powers, (len(mixture.members), n))
-        found = [_left_out(draws, inputs, targets, power) for draws, power in zip(mixture.members, powers, strict=True)]
-        elpd_rows = np.stack([rows for rows, _ in found])
-        comparison = Comparison(
-            method,
-            tuple(float(rows.sum()) for rows in elpd_rows),
-            tuple(unreliable for _, unreliable in found),
-            n,
-        )
-        if method != "equal" and max(comparison.unreliable) > _UNRELIABLE_SHARE * n:
+        members = cls(members).members
+        weights, comparison = compare(members, X, y, method=method, row_weights=row_weights)
+        if comparison.is_unreliable:
             warnings.warn(
-                f"DrawsMixture.weighted: leave-one-out predictions of up to {max(comparison.unreliable)} of {n} rows "
-                "are unreliable (large Pareto k), and so are the weights. Use equal weights, DrawsMixture(members), or "
-                "score held-out rows.",
+                f"DrawsMixture.weighted: leave-one-out predictions of up to {max(comparison.unreliable)} of "
+                f"{comparison.rows} rows are unreliable (large Pareto k), and so are the weights. Use equal weights, "
+                "DrawsMixture(members), or score held-out rows.",
                 UserWarning,
                 stacklevel=2,
             )
-        return cls(members, diagnostics.model_weights(elpd_rows, method), comparison=comparison)
+        return cls(members, weights, comparison=comparison)
 
     @property
     def likelihood(self) -> Likelihood:  # type: ignore[override]
@@ -343,7 +296,7 @@ class DrawsMixture(Predictions):
             header, own = draws.to_arrays()
             headers.append(header)
             arrays |= {f"member{index}_{name}": array for name, array in own.items()}
-        content = {"members": headers, "comparison": None if self.comparison is None else asdict(self.comparison)}
+        content = {"members": headers, "comparison": None if self.comparison is None else self.comparison.to_dict()}
         save_arrays(path, _KIND, content, arrays, overwrite=overwrite)
 
     @classmethod
@@ -359,7 +312,8 @@ class DrawsMixture(Predictions):
             prefix = f"member{index}_"
             part = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
             members.append(Draws.from_arrays(own, part))
-        return cls(members, arrays["weights"], comparison=_comparison(header["comparison"]))
+        found = header["comparison"]
+        return cls(members, arrays["weights"], comparison=None if found is None else Comparison.from_dict(found))
 
     def _chosen_outputs(
         self, inputs: FloatArray, threads: int | None = None
@@ -408,85 +362,3 @@ def load_predictions(path: str | os.PathLike[str]) -> Draws | DrawsMixture:
     if kind != "draws":
         raise ValueError(f"{os.fspath(path)} holds {kind}; give the path of a file with draws.")
     return Draws.from_arrays(header, arrays)
-
-
-def _comparison(content: Mapping[str, Any] | None) -> Comparison | None:
-    """Rebuild a comparison from its JSON-able values."""
-    if content is None:
-        return None
-    return Comparison(content["method"], tuple(content["elpd"]), tuple(content["unreliable"]), content["rows"])
-
-
-def _check_members(members: tuple[Draws, ...]) -> None:
-    """Raise unless the members are draws that can predict the same targets."""
-    if not members:
-        raise ValueError("members must hold at least one Draws; got none.")
-    first = members[0]
-    for index, draws in enumerate(members):
-        if not isinstance(draws, Draws):
-            raise TypeError(f"members[{index}] must be Draws, as sample_many returns them; got {type(draws).__name__}.")
-        if draws.n_draws == 0:
-            raise ValueError(f"members[{index}] has no draws: its run was interrupted before the first.")
-        if draws.n_draws != first.n_draws:
-            raise ValueError(
-                f"members must have the same number of draws for each chain; members[{index}] has {draws.n_draws}, the "
-                f"first {first.n_draws}. Leave a run out that was interrupted."
-            )
-        shape, expected = (draws.network.n_inputs, draws.n_outputs), (first.network.n_inputs, first.n_outputs)
-        if shape != expected:
-            raise ValueError(
-                f"members must have the same inputs and outputs; members[{index}] has {shape[0]} and {shape[1]}, the "
-                f"first {expected[0]} and {expected[1]}."
-            )
-        if _kind(draws.likelihood) != _kind(first.likelihood):
-            raise ValueError(
-                f"members must have one kind of likelihood; members[{index}] has {draws.likelihood!r}, the first "
-                f"{first.likelihood!r}."
-            )
-
-
-def _kind(likelihood: Likelihood) -> dict[str, Any]:
-    """Return what members must have in common: the likelihood without the variance or scale of its noise."""
-    return {name: value for name, value in likelihood.to_dict().items() if name not in _NOISE_ARGUMENTS}
-
-
-def _check_weights(weights: npt.ArrayLike | None, count: int) -> FloatArray:
-    """Return weights of the members (count,), scaled to a sum of one."""
-    values = np.ones(count) if weights is None else as_real_array(weights, "weights")
-    if values.shape != (count,):
-        raise ValueError(f"weights must have shape ({count},), one for each member; got {values.shape}.")
-    if not (np.isfinite(values) & (values >= 0)).all() or not values.any():
-        raise ValueError(f"weights must be finite and nonnegative with a positive sum; got {values.tolist()}.")
-    scaled: FloatArray = values / values.sum()
-    return scaled
-
-
-def _apportion(weights: FloatArray, draws: Sequence[int]) -> list[npt.NDArray[np.intp]]:
-    """Choose as many draws as there are, of each member in proportion to its weight (largest remainders).
-
-    The chosen draws of a member are spread evenly over its own, and repeat if they are more.
-    """
-    total = sum(draws)
-    # Rounded, so that weights that differ in the last bit only do not decide about a draw.
-    shares = (weights * total).round(6)
-    counts = np.floor(shares).astype(int)
-    for member in np.argsort(counts - shares, kind="stable")[: total - counts.sum()]:
-        counts[member] += 1
-    return [
-        ((np.arange(count) + 0.5) * own / max(count, 1)).astype(np.intp)
-        for count, own in zip(counts.tolist(), draws, strict=True)
-    ]
-
-
-def _left_out(draws: Draws, X: FloatArray, y: npt.NDArray[Any], row_weights: FloatArray) -> tuple[FloatArray, int]:
-    """Return the leave-one-out log predictive density of each row (n,), and the number of unreliable ones."""
-    rows = max(1, _LOO_BYTES // (8 * draws.n_chains * draws.n_draws))
-    density, unreliable = np.empty(len(X)), 0
-    for first in range(0, len(X), rows):
-        block = slice(first, first + rows)
-        values = draws.log_likelihood_rows(X[block], y[block])
-        # The posterior holds the row's log-likelihood times its weight, which is what leaving it out takes away.
-        left_out = diagnostics.leave_one_out(values * row_weights[block])
-        density[block] = weighted_log_mean(values.reshape(-1, values.shape[2]), left_out.weights)
-        unreliable += left_out.unreliable
-    return density, unreliable
