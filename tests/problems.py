@@ -25,6 +25,8 @@ LIKELIHOODS = (
     "bernoulli",
     "student_t",
     "heteroscedastic_gaussian",
+    "poisson",
+    "negative_binomial",
 )
 ACTIVATIONS = tuple(activations.ACTIVATIONS)
 
@@ -80,12 +82,13 @@ def architecture(name: str, rng: np.random.Generator, net: pn.Network) -> Any:
 
 @dataclass
 class Data:
-    """A likelihood with matching inputs, targets and row weights."""
+    """A likelihood with matching inputs, targets, row weights and offsets."""
 
     likelihood: pn.Likelihood
     X: npt.NDArray[np.float64]
     y: npt.NDArray[Any]
     sample_weight: npt.NDArray[np.float64] | None
+    offset: npt.NDArray[np.float64] | None = None
 
 
 def random_data(name: str, rng: np.random.Generator, n: int, d: int, m: int) -> Data:
@@ -103,6 +106,11 @@ def random_data(name: str, rng: np.random.Generator, n: int, d: int, m: int) -> 
         return Data(pn.StudentT(3.5, rng.uniform(0.5, 1.5, m)), X, rng.standard_t(2.0, size=(n, m)), weight)
     if name == "heteroscedastic_gaussian":
         return Data(pn.HeteroscedasticGaussian(), X, rng.normal(size=(n, m)), weight)
+    if name == "poisson":
+        return Data(pn.Poisson(), X, rng.poisson(2.0, (n, m)), weight, rng.normal(size=(n, m)))
+    if name == "negative_binomial":
+        counts = rng.negative_binomial(1.0, 0.2, (n, m))
+        return Data(pn.NegativeBinomial(rng.uniform(0.3, 2.0, m)), X, counts, weight, rng.normal(size=n))
     if name == "bernoulli":
         return Data(pn.Bernoulli(), X, rng.integers(0, 2, (n, m)), weight)
     raise ValueError(f"no data for the likelihood {name!r}")
@@ -132,16 +140,19 @@ class Problem:
         """The targets rounded to the engine's dtype."""
         return np.asarray(self.post.y, dtype=np.float64).astype(self.post.dtype).astype(np.float64)
 
+    def predictor(self, theta: npt.NDArray[np.float64] | None = None) -> npt.NDArray[np.float64]:
+        """Return the outputs of the oracle plus the offset."""
+        f = self.partial.predict(self.theta if theta is None else theta, self.X)
+        return f if self.post.offset is None else f + self.post.offset
+
     def reference_value(self, theta: npt.NDArray[np.float64] | None = None) -> float:
         """Return l from the oracle."""
-        f = self.partial.predict(self.theta if theta is None else theta, self.X)
-        return reference.log_likelihood(self.data.likelihood, f, self.y, self.post.row_weights)
+        return reference.log_likelihood(self.data.likelihood, self.predictor(theta), self.y, self.post.row_weights)
 
     def reference_gradient(self, theta: npt.NDArray[np.float64] | None = None) -> npt.NDArray[np.float64]:
         """Return g from the oracle."""
         at = self.theta if theta is None else theta
-        f = self.partial.predict(at, self.X)
-        slope = reference.output_slope(self.data.likelihood, f, self.y, self.post.row_weights)
+        slope = reference.output_slope(self.data.likelihood, self.predictor(at), self.y, self.post.row_weights)
         return self.partial.gradient(at, self.X, slope)
 
 
@@ -152,9 +163,8 @@ def posed(
     net: pn.Network, chosen: pn.Architecture, data: Data, rng: np.random.Generator, dtype: str = "float64"
 ) -> Problem:
     """Return posterior and oracle of a network, with theta near its `theta_map`."""
-    post = pn.Posterior(
-        net, chosen, PRIOR, data.likelihood, data.X, data.y, sample_weight=data.sample_weight, dtype=dtype
-    )
+    given = {"sample_weight": data.sample_weight, "offset": data.offset}
+    post = pn.Posterior(net, chosen, PRIOR, data.likelihood, data.X, data.y, **given, dtype=dtype)
     theta = (post.theta_map + 0.3 * rng.normal(size=post.dim)).astype(post.dtype).astype(np.float64)
     return Problem(post, reference.partial(net, chosen), data, theta)
 

@@ -213,7 +213,10 @@ def partial(net: pn.Network, architecture: Any) -> Partial:
 
 
 def log_likelihood(likelihood: Any, f: Array, y: Array, row_weights: Array) -> float:
-    """Return l, normalised, row by row (docs/method.md, section 5); `row_weights` include sample_weight and scale."""
+    """Return l, normalised, row by row (docs/method.md, section 5).
+
+    f includes an offset, and `row_weights` include sample_weight and scale.
+    """
     total = 0.0
     for r in range(len(f)):
         if isinstance(likelihood, pn.Categorical):
@@ -228,6 +231,14 @@ def log_likelihood(likelihood: Any, f: Array, y: Array, row_weights: Array) -> f
                 math.log(normaliser / scale[c]) - (df + 1) / 2 * math.log1p(((y[r, c] - f[r, c]) / scale[c]) ** 2 / df)
                 for c in range(f.shape[1])
             )
+        elif isinstance(likelihood, pn.Poisson):
+            term = sum(y[r, c] * f[r, c] - math.exp(f[r, c]) - math.lgamma(y[r, c] + 1) for c in range(f.shape[1]))
+        elif isinstance(likelihood, pn.NegativeBinomial):
+            term = 0.0
+            for c, size in enumerate(1 / np.full(f.shape[1], likelihood.dispersion)):
+                mean = math.exp(f[r, c])
+                term += math.lgamma(y[r, c] + size) - math.lgamma(size) - math.lgamma(y[r, c] + 1)
+                term += y[r, c] * math.log(mean / (mean + size)) + size * math.log(size / (mean + size))
         elif isinstance(likelihood, pn.HeteroscedasticGaussian):
             t = f.shape[1] // 2
             term = sum(
@@ -255,6 +266,10 @@ def output_slope(likelihood: Any, f: Array, y: Array, row_weights: Array) -> Arr
         slope = y - np.exp(-np.logaddexp(0, -f))
     elif isinstance(likelihood, pn.StudentT):
         slope = (likelihood.df + 1) * (y - f) / (likelihood.df * np.square(likelihood.scale) + (y - f) ** 2)
+    elif isinstance(likelihood, pn.Poisson):
+        slope = y - np.exp(f)
+    elif isinstance(likelihood, pn.NegativeBinomial):
+        slope = (y - np.exp(f)) / (1 + likelihood.dispersion * np.exp(f))
     elif isinstance(likelihood, pn.HeteroscedasticGaussian):
         t = f.shape[1] // 2
         residual, variance = y - f[:, :t], np.exp(f[:, t:])

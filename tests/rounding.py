@@ -59,6 +59,10 @@ def error_bounds(problem: Problem, unit_roundoff: float) -> Bounds:
     companion = np.asarray(partial.companion_output(problem.X))
     f = outputs[-1] + companion
     f_error = output_errors[-1] + 2 * u * (np.abs(companion) + np.abs(f))
+    if problem.post.offset is not None:
+        shift = problem.post.offset + problem.data.likelihood.shift(problem.y)  # what the engine adds to f
+        f_error = f_error + u * (np.abs(shift) + np.abs(f + shift))
+        f = f + problem.post.offset
     value, delta_error = _likelihood_bounds(problem, f, f_error, u)
     delta = reference.output_slope(problem.data.likelihood, f, problem.y, problem.post.row_weights)
 
@@ -107,6 +111,21 @@ def _likelihood_bounds(problem: Problem, f: Array, f_error: Array, u: float) -> 
         terms = slope * residual_error + h * p * residual_error**2
         rounding = h * (4 * u * square / (1 + square) + 10 * u * np.log1p(square))
         return float((weight * (terms + rounding)).sum()), slope_error
+    if isinstance(likelihood, pn.Poisson):
+        # l = y t - (rate - y) for t = f - log max(y, 1): |dl/dt| = |y - rate|, and all further derivatives are -rate.
+        rate, t = np.exp(f), np.abs(f - np.log(np.maximum(y, 1)))
+        slope_error = weight * (rate * (np.expm1(f_error) + 4 * u) + 3 * u * np.abs(y - rate))
+        terms = np.abs(y - rate) * f_error + rate * (np.expm1(f_error) - f_error)
+        return float((weight * (terms + u * (3 * y * t + 6 * rate + 3 * y))).sum()), slope_error
+    if isinstance(likelihood, pn.NegativeBinomial):
+        # l = y log p + r log(1 - p), p = sigmoid(z): dl/dz = y (1 - p) - r p, |d^2 l/dz^2| <= (y + r) / 4.
+        r = 1 / np.broadcast_to(likelihood.dispersion, f.shape[1:])
+        z = f - np.log(r)
+        p = 1 / (1 + np.exp(-z))
+        slope_error = weight * ((y + r) / 4 * f_error + 10 * u * (y * (1 - p) + r * p))
+        terms = np.abs(y * (1 - p) - r * p) * f_error + (y + r) / 8 * f_error**2
+        size = y * np.maximum(-z, 0) + r * np.maximum(z, 0) + (y + r) * np.log1p(np.exp(-np.abs(z)))
+        return float((weight * (terms + 12 * u * size)).sum()), slope_error
     if isinstance(likelihood, pn.HeteroscedasticGaussian):
         # With h = e^(-s/2) and u = r h: |dh| <= h (ds / 2 + u |s| / 2 + 2 u), as exp is within 2 u and rounds s / 2.
         (mean, s), (mean_error, s_error) = np.split(f, 2, axis=1), np.split(f_error, 2, axis=1)

@@ -52,6 +52,8 @@ def autograd(problem: Problem) -> tuple[float, npt.NDArray[np.float64]]:
         f = torch.nn.functional.linear(zeta(f) if layer else f, tensors[2 * layer], tensors[2 * layer + 1])
     if partial.companion is not None:
         f = f + partial.companion.to_torch()(torch.tensor(problem.X)).detach()
+    if problem.post.offset is not None:
+        f = f + torch.tensor(problem.post.offset)
     y = torch.tensor(problem.y)
     if isinstance(likelihood, pn.Categorical):
         rows = torch.distributions.Categorical(logits=f).log_prob(y)
@@ -60,6 +62,12 @@ def autograd(problem: Problem) -> tuple[float, npt.NDArray[np.float64]]:
     elif isinstance(likelihood, pn.StudentT):
         of_outputs = torch.tensor(np.broadcast_to(likelihood.scale, f.shape[1:]).copy())
         rows = torch.distributions.StudentT(likelihood.df, f, of_outputs).log_prob(y).sum(dim=1)
+    elif isinstance(likelihood, pn.Poisson):
+        rows = torch.distributions.Poisson(f.exp()).log_prob(y).sum(dim=1)
+    elif isinstance(likelihood, pn.NegativeBinomial):
+        dispersion = torch.tensor(np.broadcast_to(likelihood.dispersion, f.shape[1:]).copy())
+        law = torch.distributions.NegativeBinomial(1 / dispersion, logits=f + dispersion.log())
+        rows = law.log_prob(y).sum(dim=1)
     elif isinstance(likelihood, pn.HeteroscedasticGaussian):
         mean, log_variance = f.chunk(2, dim=1)
         rows = torch.distributions.Normal(mean, (0.5 * log_variance).exp()).log_prob(y).sum(dim=1)
@@ -264,7 +272,8 @@ def test_log_likelihood_is_that_of_the_likelihood_at_the_networks_outputs(archit
     rng = problems.rng_of("value", architecture, likelihood)
     problem = problems.problem(rng, (3, 8, 6, 4), 37, architecture_name=architecture, likelihood=likelihood)
     post, data = problem.post, problem.data
-    expected = data.likelihood.log_likelihood(post.net.predict(data.X), post.y, data.sample_weight)
+    f = data.likelihood.with_offset(post.net.predict(data.X), data.offset)
+    expected = data.likelihood.log_likelihood(f, post.y, data.sample_weight)
     if architecture.startswith("sep"):
         # Zero weights: the separate network is silent, so the sum is the trained network's output.
         assert not post.theta_map.any()
@@ -302,8 +311,8 @@ def test_reference_gradient_agrees_with_finite_differences(likelihood: str, acti
             rng, (2, 4, 3, 2), 6, architecture_name=architecture, likelihood=likelihood, activation=activation
         )
         gradient, h = problem.reference_gradient(), 1e-5
-        f = problem.partial.predict(problem.theta, problem.X)
-        slope = reference.output_slope(problem.data.likelihood, f, problem.y, problem.post.row_weights)
+        given, predictor = problem.data.likelihood, problem.predictor()
+        slope = reference.output_slope(given, predictor, problem.y, problem.post.row_weights)
         size = np.abs(slope).sum() + abs(problem.reference_value()) + problem.post.row_weights.sum()
         for k in range(problem.post.dim):
             step = np.zeros(problem.post.dim)

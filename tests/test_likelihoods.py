@@ -20,6 +20,8 @@ from patrac_native.model.likelihoods import (
     Gaussian,
     HeteroscedasticGaussian,
     Likelihood,
+    NegativeBinomial,
+    Poisson,
     StudentT,
     likelihood_from_dict,
 )
@@ -38,6 +40,9 @@ CASES: list[Likelihood] = [
     StudentT(4.0, 0.7),
     StudentT(1.0, [0.5, 1.0, 2.0, 3.0]),
     HeteroscedasticGaussian(),
+    Poisson(),
+    NegativeBinomial(0.4),
+    NegativeBinomial([0.2, 0.5, 1.0, 3.0]),
 ]
 
 
@@ -48,6 +53,8 @@ def targets_for(likelihood: Likelihood, seed: int = 0) -> np.ndarray:
         "categorical": lambda: rng.integers(0, M, N),
         "bernoulli": lambda: rng.integers(0, 2, (N, M)),
         "student_t": lambda: rng.standard_t(2.0, (N, M)),
+        "poisson": lambda: rng.poisson(3.0, (N, M)),
+        "negative_binomial": lambda: rng.negative_binomial(1.5, 0.3, (N, M)),
         "heteroscedastic_gaussian": lambda: rng.normal(size=(N, M // 2)),
     }[likelihood.name]()
     return likelihood.check_targets(raw, N, M)
@@ -61,6 +68,11 @@ def reference_rows(likelihood: Likelihood, f: np.ndarray, y: np.ndarray) -> np.n
         return stats.bernoulli.logpmf(y, 1 / (1 + np.exp(-f))).sum(axis=-1)
     if isinstance(likelihood, StudentT):
         return stats.t.logpdf(y, likelihood.df, f, likelihood.scale).sum(axis=-1)
+    if isinstance(likelihood, Poisson):
+        return stats.poisson.logpmf(y, np.exp(f)).sum(axis=-1)
+    if isinstance(likelihood, NegativeBinomial):
+        size = 1 / np.asarray(likelihood.dispersion)
+        return stats.nbinom.logpmf(y, size, size / (size + np.exp(f))).sum(axis=-1)
     if isinstance(likelihood, HeteroscedasticGaussian):
         return stats.norm.logpdf(y, f[:, : M // 2], np.exp(0.5 * f[:, M // 2 :])).sum(axis=-1)
     p = np.exp(f) / np.exp(f).sum(axis=-1, keepdims=True)
@@ -295,7 +307,7 @@ def test_dictionary_round_trip(likelihood: Likelihood) -> None:
 def test_unequal_likelihoods_and_unknown_name() -> None:
     assert Gaussian(1.0) != Gaussian(2.0)
     assert Categorical() != Categorical(scale=1.0)
-    with pytest.raises(ValueError, match=r"one of gaussian, .*, heteroscedastic_gaussian; got 'weibull'"):
+    with pytest.raises(ValueError, match=r"one of gaussian, .*, negative_binomial; got 'weibull'"):
         likelihood_from_dict({"name": "weibull"})
 
 

@@ -71,5 +71,5 @@ def test_classes_have_no_such_mixture() -> None:
     X = np.linspace(-1, 1, 12)[:, None]
     post = pn.Posterior(net, pn.Full(), pn.TraceClassPrior(1.5, 1.0, 1.0), pn.Categorical(), X, np.arange(12) % 2)
     draws = pn.sample(post, chains=1, draws=4, warmup=10, seed=0, progress=False)
-    with pytest.raises(TypeError, match="must be one of real numbers, such as Gaussian; got Categorical"):
+    with pytest.raises(TypeError, match="must be one of real numbers or counts, such as Gaussian; got Categorical"):
         next(draws.predictive_mixtures(X))

@@ -62,7 +62,7 @@ def removals() -> list[tuple[str, str, str]]:
         text = (ROOT / header).read_text()
         for name in names:
             for what, pattern in (
-                ("enumerator", rf"(?<=[{{ ]){name}(, |(?= \}}))"),
+                ("enumerator", rf"(?<=[{{ ]){name}(,\s*|(?=\s*\}}))"),
                 ("name", rf"\{{{enum}::{name}, [^{{}}]*(\{{[^{{}}]*\}})?\}},?"),
                 ("case", rf"case {enum}::{name}:( return [^;]*;)?"),
             ):

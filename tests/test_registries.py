@@ -162,14 +162,15 @@ def test_every_likelihood_runs_from_data_to_predictions(name: str, place: str) -
     problem = problems.problem(problems.rng_of("registry", name), (2, 6, 5, 3), 20, likelihood=name)
     post, likelihood = problem.post, problem.data.likelihood
     draws = pn.sample(post, pn.MGrad(), chains=2, draws=10, warmup=200, seed=1, device=place, threads=1)
-    f = draws.predict_outputs(problem.X)
-    np.testing.assert_array_equal(draws.predict(problem.X), likelihood.predicted(f))
+    offset = problem.data.offset
+    f = likelihood.with_offset(draws.predict_outputs(problem.X), offset)
+    np.testing.assert_array_equal(draws.predict(problem.X, offset=offset), likelihood.predicted(f))
     own = likelihood.log_likelihood_rows(f, post.y) @ post.row_weights
     # Sums of 20 rows and of a network's layers in float64, of numbers of order 10 to 100.
     np.testing.assert_allclose(draws.stats["log_likelihood"], own, rtol=1e-9, atol=1e-9)
-    y = draws.predictive(problem.X, seed=1)
+    y = draws.predictive(problem.X, offset=offset, seed=1)
     likelihood.check_targets(y[0, 0], 20, post.network.n_outputs)
-    if likelihood.targets == "real":
+    if likelihood.targets in ("real", "count"):
         with pytest.raises(TypeError):
             draws.predict_proba(problem.X)
     else:

@@ -372,7 +372,8 @@ def test_fit_quality_is_that_of_the_trained_network(architecture: str, likelihoo
     problem = problems.problem(rng, (2, 6, 5, 3), 30, architecture_name=architecture, likelihood=likelihood)
     post, data = problem.post, problem.data
     fit = post.fit_quality
-    rows = data.likelihood.log_likelihood_rows(post.net.predict(data.X), post.y)
+    f = data.likelihood.with_offset(post.net.predict(data.X), data.offset)
+    rows = data.likelihood.log_likelihood_rows(f, post.y)
     # Sums of 30 rows, each of some hundred roundings of numbers of order one.
     assert fit.network == pytest.approx(float(post.row_weights @ rows), rel=1e-12)
     assert fit.rows == pytest.approx(post.row_weights.sum(), rel=1e-15)
@@ -388,7 +389,8 @@ def test_the_constant_is_the_best_one_under_weights(name: str) -> None:
     net = problems.random_network(rng, (2, 4, m))
 
     def constant(X: Any, y: Any, weight: Any = None) -> float:
-        return pn.Posterior(net, pn.Full(), PRIOR, data.likelihood, X, y, sample_weight=weight).fit_quality.constant
+        post = pn.Posterior(net, pn.Full(), PRIOR, data.likelihood, X, y, sample_weight=weight)
+        return post.fit_quality.constant
 
     plain = data.likelihood.check_targets(data.y, 25, m)
     assert constant(data.X, data.y) == pytest.approx(data.likelihood.constant_log_likelihood(plain), rel=1e-13)

@@ -1,6 +1,7 @@
 // The parameters of a likelihood by name.
 #include "shared/likelihood.hpp"
 
+#include <numeric>
 #include <stdexcept>
 #include <string>
 
@@ -12,6 +13,11 @@ const std::vector<double>& Likelihood::parameter(std::string_view name) const {
         if (traits.parameters[i] == name) return parameters[i];
     throw std::invalid_argument("likelihood '" + std::string(traits.name) + "' has no parameter '" + std::string(name) +
                                 "'");
+}
+
+double Likelihood::sum_of_constants() const {
+    const std::vector<double>& of_outputs = parameter("constant");
+    return std::accumulate(of_outputs.begin(), of_outputs.end(), 0.0);
 }
 
 std::vector<double> Likelihood::noise_variance() const {

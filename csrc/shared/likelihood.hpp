@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <iterator>
 #include <numbers>
-#include <numeric>
 #include <string_view>
 #include <vector>
 
@@ -15,13 +14,22 @@
 
 namespace patrac {
 
-enum class LikelihoodKind : std::uint8_t { gaussian, categorical, bernoulli, student_t, heteroscedastic_gaussian };
+enum class LikelihoodKind : std::uint8_t {
+    gaussian,
+    categorical,
+    bernoulli,
+    student_t,
+    heteroscedastic_gaussian,
+    poisson,
+    negative_binomial
+};
 
 // Which numbers of a row's target the m outputs are compared with.
 enum class TargetLayout : std::uint8_t {
     label,      // (1,): the label of a class, with all outputs
     by_output,  // (m,): number c with output c
-    by_pair     // (m / 2,): number c with outputs c and m / 2 + c
+    by_pair,    // (m / 2,): number c with outputs c and m / 2 + c
+    shifted     // (2m,): number c with the sum of output c and number m + c
 };
 
 // A likelihood but for its formulas.
@@ -38,6 +46,8 @@ inline constexpr LikelihoodTraits likelihoods[] = {
     {LikelihoodKind::bernoulli, "bernoulli", TargetLayout::by_output},
     {LikelihoodKind::student_t, "student_t", TargetLayout::by_output, {"df", "scale"}},
     {LikelihoodKind::heteroscedastic_gaussian, "heteroscedastic_gaussian", TargetLayout::by_pair, {"constant"}},
+    {LikelihoodKind::poisson, "poisson", TargetLayout::shifted, {"constant"}},
+    {LikelihoodKind::negative_binomial, "negative_binomial", TargetLayout::shifted, {"constant", "dispersion"}},
 };
 static_assert(in_order(likelihoods) && is_whole<LikelihoodKind, std::size(likelihoods)>);
 
@@ -52,6 +62,8 @@ struct Likelihood {
 
     // Throws std::invalid_argument where there is none of that name.
     const std::vector<double>& parameter(std::string_view name) const;
+    // Of the parameter "constant": what each output contributes to a row of weight 1, on average over the rows.
+    double sum_of_constants() const;
     // Of Gaussian noise, (m,); empty where the noise is not Gaussian.
     std::vector<double> noise_variance() const;
 };
@@ -62,6 +74,7 @@ constexpr std::int64_t targets_per_row(LikelihoodKind kind, std::int64_t n_outpu
         case TargetLayout::label: return 1;
         case TargetLayout::by_output: return n_outputs;
         case TargetLayout::by_pair: return n_outputs / 2;
+        case TargetLayout::shifted: return 2 * n_outputs;
     }
     __builtin_unreachable();
 }
@@ -104,8 +117,8 @@ struct PairTerm {
     V value, slope, second_slope;
 };
 
-// weight l of the rows of one target; weight dl/df takes the place of its outputs f, which lie `step` apart if they are
-// two.
+// weight l of the rows of one target; weight dl/df takes the place of its outputs f. If there are two outputs, or two
+// numbers of the target, they lie `step` apart.
 template <class Kind, class V, class Index>
 PATRAC_FN V of_target(const typename Kind::template Output<V>& output, scalar_t<V>* f, const scalar_t<V>* target,
                       Index step, V weight) {
@@ -115,7 +128,9 @@ PATRAC_FN V of_target(const typename Kind::template Output<V>& output, scalar_t<
         store<V>(f + step, term.second_slope);
         return term.value;
     } else {
-        const OutputTerm<V> term = output.term(load<V>(f), load<V>(target), weight);
+        V predictor = load<V>(f);
+        if constexpr (targets_of<Kind> == TargetLayout::shifted) predictor = predictor + load<V>(target + step);
+        const OutputTerm<V> term = output.term(predictor, load<V>(target), weight);
         store<V>(f, term.slope);
         return term.value;
     }
@@ -211,10 +226,7 @@ struct HeteroscedasticGaussian {
     static constexpr LikelihoodKind kind = LikelihoodKind::heteroscedastic_gaussian;
 
     static std::vector<double> parameters(const Likelihood&) { return {}; }
-    static double constant(const Likelihood& likelihood) {
-        const std::vector<double>& of_outputs = likelihood.parameter("constant");
-        return std::accumulate(of_outputs.begin(), of_outputs.end(), 0.0);
-    }
+    static double constant(const Likelihood& likelihood) { return likelihood.sum_of_constants(); }
 
     template <class V>
     struct Output {
@@ -224,6 +236,55 @@ struct HeteroscedasticGaussian {
             const V inverse_sd = exp(-half * s);
             const V u = (target - f) * inverse_sd, square = u * u, halved = half * weight;
             return {-halved * (square + s), weight * u * inverse_sd, halved * (square - broadcast<V>(1))};
+        }
+    };
+};
+
+// l = y t - (c e^t - y), c = max(y, 1), for the logarithm t of rate / c: the output shifted by offset - log c. Without
+// log c the terms of large counts would cancel. One parameter: the rest of l.
+struct Poisson {
+    static constexpr LikelihoodKind kind = LikelihoodKind::poisson;
+
+    static std::vector<double> parameters(const Likelihood&) { return {}; }
+    static double constant(const Likelihood& likelihood) { return likelihood.sum_of_constants(); }
+
+    template <class V>
+    struct Output {
+        PATRAC_FN Output(const scalar_t<V>*, std::int64_t, std::int64_t) {}
+        PATRAC_FN OutputTerm<V> term(V t, V y, V weight) const {
+            const V excess = maximum(y, broadcast<V>(1)) * exp(t) - y;
+            return {weight * (y * t - excess), -weight * excess};
+        }
+    };
+};
+
+// l = y log p + r log(1 - p), p = sigmoid(z) = mu / (mu + r), r = 1 / dispersion, for z = log(mu / r): the output
+// shifted by offset - log r. With e = exp(-|z|), log p = min(z, 0) - log(1 + e), which neither overflows nor cancels.
+// Two parameters: the rest of l, and the dispersion.
+struct NegativeBinomial {
+    static constexpr LikelihoodKind kind = LikelihoodKind::negative_binomial;
+
+    static std::vector<double> parameters(const Likelihood& likelihood) {
+        std::vector<double> found;
+        for (const double dispersion : likelihood.parameter("dispersion")) found.push_back(1.0 / dispersion);
+        return found;
+    }
+    static double constant(const Likelihood& likelihood) { return likelihood.sum_of_constants(); }
+
+    template <class V>
+    struct Output {
+        V r;
+
+        PATRAC_FN Output(const scalar_t<V>* parameters, std::int64_t, std::int64_t c)
+            : r(broadcast<V>(parameters[c])) {}
+        PATRAC_FN OutputTerm<V> term(V z, V y, V weight) const {
+            const V zero = broadcast<V>(0), one = broadcast<V>(1);
+            const V above = maximum(z, zero), below = maximum(-z, zero);
+            const V e = exp(-(above + below));
+            const V inverse = one / (one + e);
+            // 1 - p and p; the smaller of them is e / (1 + e).
+            const V of_r = select(z < zero, one, e) * inverse, of_y = select(z < zero, e, one) * inverse;
+            return {-weight * (y * below + r * above + (y + r) * log1p(e)), weight * (y * of_r - r * of_y)};
         }
     };
 };
@@ -267,6 +328,8 @@ PATRAC_DISPATCH auto visit(LikelihoodKind likelihood, const F& f) {
         case LikelihoodKind::bernoulli: return f(Bernoulli{});
         case LikelihoodKind::student_t: return f(StudentT{});
         case LikelihoodKind::heteroscedastic_gaussian: return f(HeteroscedasticGaussian{});
+        case LikelihoodKind::poisson: return f(Poisson{});
+        case LikelihoodKind::negative_binomial: return f(NegativeBinomial{});
     }
     __builtin_unreachable();
 }

@@ -33,6 +33,8 @@ from patrac_native.model.likelihoods import (
     Gaussian,
     HeteroscedasticGaussian,
     Likelihood,
+    NegativeBinomial,
+    Poisson,
     StudentT,
 )
 from patrac_native.model.partial_network import PartialNetwork
@@ -71,10 +73,12 @@ __all__ = [
     "MGrad",
     "Mix",
     "MixtureSummary",
+    "NegativeBinomial",
     "Network",
     "Out",
     "PartialNetwork",
     "Phase",
+    "Poisson",
     "Posterior",
     "Prior",
     "SampledScales",

@@ -61,6 +61,8 @@ class Problem:
     noise : (a, b), optional
         The data's noise variance is drawn from the inverse gamma with density x^(-a - 1) exp(-b / x), and chains sample
         it; else it is that of `likelihood`.
+    offset : ndarray, shape (n,), optional
+        What is added to the outputs.
 
     Scales of the prior that are sampled are drawn from their law with theta; the test quantities have them fixed.
     """
@@ -73,6 +75,7 @@ class Problem:
     point: Array
     dtype: str = "float64"
     noise: tuple[float, float] | None = None
+    offset: Array | None = None
 
     def posterior(self, y: Array) -> pn.Posterior:
         """Posterior given the targets y."""
@@ -84,7 +87,8 @@ class Problem:
         return self._posterior(y, replace(self.prior, scales=None), likelihood)
 
     def _posterior(self, y: Array, prior: pn.Prior, likelihood: pn.Likelihood) -> pn.Posterior:
-        return pn.Posterior(self.net, self.architecture, prior, likelihood, self.X, y, dtype=self.dtype)
+        parts = (self.net, self.architecture, prior, likelihood, self.X, y)
+        return pn.Posterior(*parts, offset=self.offset, dtype=self.dtype)
 
     def simulate(self, count: int, seed: int, rng: np.random.Generator) -> tuple[Array, Array]:
         """Draw `count` pairs: theta from the prior, (count, K), and y given it, (count, n, t) or (count, n)."""
@@ -95,7 +99,7 @@ class Problem:
         theta = any_posterior.sample_prior(count, seed=seed)
         f = any_posterior.network.predict(theta, self.X)
         if self.noise is None:
-            return theta, self.likelihood.sample(f, rng)
+            return theta, self.likelihood.sample(self.likelihood.with_offset(f, self.offset), rng)
         variance = self.noise[1] / rng.gamma(self.noise[0], size=(count, 1, 1))
         return theta, f + np.sqrt(variance) * rng.standard_normal(f.shape)
 

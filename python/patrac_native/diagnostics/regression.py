@@ -122,7 +122,9 @@ def coverage(
     return np.asarray(inside.mean(axis=(1, 2)).reshape(levels.shape), dtype=np.float64)
 
 
-def pit(draws: ArrayLike, y: ArrayLike) -> FloatArray:
+def pit(
+    draws: ArrayLike, y: ArrayLike, *, ties: Literal["below", "half", "random"] = "below", seed: int = 0
+) -> FloatArray:
     """Return the share of draws below each observation, sum 1{draw < y}/M over all M draws (the paper's Figure 5).
 
     Parameters
@@ -132,24 +134,37 @@ def pit(draws: ArrayLike, y: ArrayLike) -> FloatArray:
         uniform. The paper's figure shows the same statistic of draws of f.
     y : array_like, shape (n,) when m == 1, or (n, m)
         Observations.
+    ties : {"below", "half", "random"}, default "below"
+        What is added of the share of draws that equal the observation, which matters for counts: nothing; half of it,
+        the mid-PIT, whose mean is 1/2 for calibrated counts; or a share between 0 and 1 that is drawn for each
+        observation, the randomised PIT, which is uniform for calibrated counts (Czado, Gneiting & Held 2009, Predictive
+        model assessment for count data).
+    seed : int, default 0
+        Seed of the random shares.
 
     Returns
     -------
     ndarray of float64, shape of `y`
-        Values in {0, 1/M, ..., 1}.
+        Values in [0, 1]; with "below", in {0, 1/M, ..., 1}.
 
     Raises
     ------
     TypeError
         If an argument does not hold real numbers.
     ValueError
-        If shapes do not match, or an entry is NaN or infinite.
+        If shapes do not match, an entry is NaN or infinite, or `ties` is another.
     """
+    if ties not in ("below", "half", "random"):
+        raise ValueError(f'ties must be "below", "half" or "random"; got {ties!r}')
     values = function_draws("draws", draws)
     observed = targets("y", y, "draws", values)
     below = np.empty_like(observed)
     for rows in _row_slices(values):
         below[rows] = (values[:, :, rows] < observed[rows]).mean(axis=(0, 1))
+    if ties != "below":
+        shares = np.random.default_rng(seed).random(observed.shape) if ties == "random" else np.full_like(observed, 0.5)
+        for rows in _row_slices(values):
+            below[rows] += shares[rows] * (values[:, :, rows] == observed[rows]).mean(axis=(0, 1))
     return below.reshape(np.shape(y))
 
 

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.draws.count_mixture import CountMixture
 from patrac_native.draws.mixture import PredictiveMixture
 from patrac_native.draws.predictions import Predictions
 from patrac_native.draws.summary import Summary, summarise
 from patrac_native.engine.device_array import DeviceArray
-from patrac_native.model.likelihoods import Likelihood, RealLikelihood, likelihood_from_dict
+from patrac_native.model.likelihoods import CountLikelihood, Likelihood, RealLikelihood, likelihood_from_dict
 from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.network.files import load_arrays, save_arrays
 from patrac_native.network.network import Network
@@ -147,21 +148,26 @@ class Draws(Predictions):
         settings = {**self.settings, "thin": self.settings["thin"] * every}
         return Draws(theta, stats, self.network, self.likelihood, settings)
 
-    def predict(self, X: npt.ArrayLike, *, threads: int | None = None) -> npt.NDArray[Any]:
+    def predict(
+        self, X: npt.ArrayLike, *, offset: npt.ArrayLike | None = None, threads: int | None = None
+    ) -> npt.NDArray[Any]:
         """Evaluate the predictions of each draw: the function draws f(x; theta) of the t targets.
 
         Parameters
         ----------
         X : array_like, shape (n_new, d)
             Finite inputs, n_new >= 1.
+        offset : array_like, shape (n_new,) or (n_new, m), optional
+            Of `Poisson` and `NegativeBinomial`: what is added to the outputs of each row, such as the logarithm of its
+            exposure; finite. Default zeros, also if the posterior has offsets.
         threads : int, optional
             Number of native threads; by default the number of processors that this process may use.
 
         Returns
         -------
         ndarray of the posterior's dtype, shape (chain, draw, n_new, t)
-            The outputs of the network, or what the likelihood's `predicted` derives from them. For many rows,
-            `predict_blocks` needs less memory.
+            The outputs of the network, or what the likelihood's `predicted` derives from them: the means of
+            `HeteroscedasticGaussian` and of counts. For many rows, `predict_blocks` needs less memory.
 
         Raises
         ------
@@ -170,10 +176,18 @@ class Draws(Predictions):
         ValueError
             If X has another shape or is not finite, or there are no draws.
         """
-        return self.likelihood.predicted(self.predict_outputs(X, threads=threads))
+        return self.likelihood.predicted(self._predictor(X, offset, threads))
+
+    def _predictor(
+        self, X: npt.ArrayLike, offset: npt.ArrayLike | None, threads: int | None = None
+    ) -> npt.NDArray[Any]:
+        """Return the outputs of each draw plus the offset, shape (chain, draw, n_new, m)."""
+        return self.likelihood.with_offset(self.predict_outputs(X, threads=threads), offset)
 
     def predict_outputs(self, X: npt.ArrayLike, *, threads: int | None = None) -> npt.NDArray[Any]:
         """Evaluate all outputs f of the network for each draw, which the methods of `likelihood` take.
+
+        For counts they are the linear predictor without its offset.
 
         Parameters
         ----------
@@ -194,7 +208,12 @@ class Draws(Predictions):
         return f.reshape(self.n_chains, self.n_draws, *f.shape[1:])
 
     def predict_blocks(
-        self, X: npt.ArrayLike, *, rows: int | None = None, threads: int | None = None
+        self,
+        X: npt.ArrayLike,
+        *,
+        offset: npt.ArrayLike | None = None,
+        rows: int | None = None,
+        threads: int | None = None,
     ) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
         """Evaluate the predictions for blocks of rows of X, which bounds the memory for any number of rows.
 
@@ -202,6 +221,8 @@ class Draws(Predictions):
         ----------
         X : array_like, shape (n_new, d)
             Finite inputs, n_new >= 1.
+        offset : array_like, shape (n_new,) or (n_new, m), optional
+            As for `predict`.
         rows : int, optional
             Number of rows of a block, at least 1; by default f of a block takes at most 64 MiB.
         threads : int, optional
@@ -219,8 +240,16 @@ class Draws(Predictions):
         TypeError, ValueError
             As `predict`, or if `rows` is not an integer of at least 1.
         """
-        for block, f in self.output_blocks(X, rows=rows, threads=threads):
+        for block, f in self._predictor_blocks(X, offset, rows=rows, threads=threads):
             yield block, self.likelihood.predicted(f)
+
+    def _predictor_blocks(
+        self, X: npt.ArrayLike, offset: npt.ArrayLike | None, *, rows: int | None = None, threads: int | None = None
+    ) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
+        """Yield blocks of rows of X, and their outputs plus offset (chain, draw, rows, m)."""
+        added = self.likelihood.check_offset(offset, len(np.asarray(X)), self.network.n_outputs)
+        for block, f in self.output_blocks(X, rows=rows, threads=threads):
+            yield block, self.likelihood.with_offset(f, None if added is None else added[block])
 
     def output_blocks(
         self, X: npt.ArrayLike, *, rows: int | None = None, threads: int | None = None
@@ -254,13 +283,15 @@ class Draws(Predictions):
             block = slice(first, min(first + rows, len(inputs)))
             yield block, self.predict_outputs(inputs[block], threads=threads)
 
-    def predictive(self, X: npt.ArrayLike, *, seed: int = 0) -> npt.NDArray[Any]:
+    def predictive(self, X: npt.ArrayLike, *, offset: npt.ArrayLike | None = None, seed: int = 0) -> npt.NDArray[Any]:
         """Draw targets y at X from the posterior predictive distribution: function draws with the likelihood's noise.
 
         Parameters
         ----------
         X : array_like, shape (n_new, d)
             Finite inputs, n_new >= 1.
+        offset : array_like, shape (n_new,) or (n_new, m), optional
+            As for `predict`.
         seed : int
             0 <= seed < 2^64, for the noise; default 0.
 
@@ -275,12 +306,14 @@ class Draws(Predictions):
             As `predict`, or if `seed` is not an integer in its range.
         """
         rng = np.random.Generator(np.random.Philox(check_seed(seed)))
-        f = self.predict_outputs(X)
+        f = self._predictor(X, offset)
         if "variance" in self.stats:
             return self.likelihood.sample_at(f, rng, self.stats["variance"])
         return self.likelihood.sample(f, rng)
 
-    def predictive_mixtures(self, X: npt.ArrayLike, output: int = 0) -> Iterator[tuple[slice, PredictiveMixture]]:
+    def predictive_mixtures(
+        self, X: npt.ArrayLike, output: int = 0, *, offset: npt.ArrayLike | None = None
+    ) -> Iterator[tuple[slice, PredictiveMixture | CountMixture]]:
         """Evaluate the posterior predictive distribution of one target for blocks of rows of X.
 
         It is known up to rounding given the draws, so its quantiles and densities need no draws of the noise.
@@ -291,24 +324,32 @@ class Draws(Predictions):
             Finite inputs, n_new >= 1.
         output : int
             The target, counted from 0; default 0.
+        offset : array_like, shape (n_new,) or (n_new, m), optional
+            As for `predict`.
 
         Yields
         ------
         block : slice
             The rows of X in this block.
-        mixture : PredictiveMixture
+        mixture : PredictiveMixture, or CountMixture for counts
             Over all draws of all chains.
 
         Raises
         ------
         TypeError, ValueError
-            As `predict`; TypeError if the targets are not real numbers.
+            As `predict`; TypeError if the targets are neither real numbers nor counts.
         """
         likelihood = self.likelihood
-        if not isinstance(likelihood, RealLikelihood):
-            raise TypeError(f"the likelihood must be one of real numbers, such as Gaussian; got {likelihood!r}.")
-        for block, f in self.output_blocks(X):
-            yield block, self._mixture(likelihood, f, output)
+        if not isinstance(likelihood, RealLikelihood | CountLikelihood):
+            raise TypeError(
+                f"the likelihood must be one of real numbers or counts, such as Gaussian; got {likelihood!r}."
+            )
+        for block, f in self._predictor_blocks(X, offset):
+            if isinstance(likelihood, CountLikelihood):
+                predictor = f[..., output].reshape(-1, f.shape[2]).astype(np.float64)
+                yield block, CountMixture(predictor, likelihood.of_output(output))
+            else:
+                yield block, self._mixture(likelihood, f, output)
 
     def _mixture(self, likelihood: RealLikelihood, f: npt.NDArray[Any], output: int) -> PredictiveMixture:
         """Return the mixture of one target for outputs f (chain, draw, rows, m)."""
@@ -316,7 +357,9 @@ class Draws(Predictions):
         flat = None if variance is None else variance.reshape(-1)
         return PredictiveMixture(*likelihood.located_noise(f.reshape(-1, *f.shape[2:]), flat, output))
 
-    def log_likelihood_rows(self, X: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
+    def log_likelihood_rows(
+        self, X: npt.ArrayLike, y: npt.ArrayLike, *, offset: npt.ArrayLike | None = None
+    ) -> FloatArray:
         """Evaluate the log-likelihood of each row in each draw, normalised and without sample weights.
 
         With the data of the posterior, this is what leave-one-out predictions (`diagnostics.leave_one_out`) and the
@@ -328,6 +371,8 @@ class Draws(Predictions):
             Finite inputs, n >= 1, such as `post.X`.
         y : array_like
             Their targets, as the likelihood describes them, such as `post.y`.
+        offset : array_like, shape (n,) or (n, m), optional
+            As for `predict`, such as `post.offset`.
 
         Returns
         -------
@@ -342,7 +387,7 @@ class Draws(Predictions):
         inputs = check_inputs(X, self.network.n_inputs)
         targets = self.likelihood.check_targets(y, len(inputs), self.network.n_outputs)
         rows = np.empty((self.n_chains, self.n_draws, len(inputs)))
-        for block, f in self.output_blocks(inputs):
+        for block, f in self._predictor_blocks(inputs, offset):
             rows[..., block] = self._log_likelihood_rows(f, targets[block])
         return rows
 

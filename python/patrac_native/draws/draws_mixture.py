@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.diagnostics.weights import WeightMethod
+from patrac_native.draws.count_mixture import CountMixture
 from patrac_native.draws.draws import BLOCK_BYTES, Draws
 from patrac_native.draws.members import apportion, check_members, check_weights
 from patrac_native.draws.mixture import PredictiveMixture
@@ -77,6 +78,7 @@ class DrawsMixture(Predictions):
         *,
         method: WeightMethod = "stacking",
         row_weights: npt.ArrayLike | None = None,
+        offset: npt.ArrayLike | None = None,
     ) -> DrawsMixture:
         """Combine draws with weights from their leave-one-out predictions of the same rows.
 
@@ -97,6 +99,8 @@ class DrawsMixture(Predictions):
         row_weights : array_like, shape (n,) or (members, n), optional
             The `row_weights` of each posterior, if it was given sample weights or a scale; default ones. A row whose
             weight is zero in a posterior was not in its data, and is predicted by all its draws alike.
+        offset : array_like, shape (n,) or (n, m), optional
+            The offset of all posteriors, if they have one.
 
         Returns
         -------
@@ -114,7 +118,7 @@ class DrawsMixture(Predictions):
             If the leave-one-out predictions of more than a twentieth of the rows are unreliable for a member.
         """
         members = cls(members).members
-        weights, comparison = compare(members, X, y, method=method, row_weights=row_weights)
+        weights, comparison = compare(members, X, y, method=method, row_weights=row_weights, offset=offset)
         if comparison.is_unreliable:
             warnings.warn(
                 f"DrawsMixture.weighted: leave-one-out predictions of up to {max(comparison.unreliable)} of "
@@ -161,13 +165,17 @@ class DrawsMixture(Predictions):
         """Return the mixture of every `every`-th draw of each member, as `Draws.thinned`."""
         return DrawsMixture([draws.thinned(every) for draws in self.members], self.weights, comparison=self.comparison)
 
-    def predict(self, X: npt.ArrayLike, *, threads: int | None = None) -> npt.NDArray[Any]:
+    def predict(
+        self, X: npt.ArrayLike, *, offset: npt.ArrayLike | None = None, threads: int | None = None
+    ) -> npt.NDArray[Any]:
         """Evaluate equally weighted draws of the predictions of the mixture, as `Draws.predict`.
 
         Parameters
         ----------
         X : array_like, shape (n_new, d)
             Finite inputs, n_new >= 1.
+        offset : array_like, shape (n_new,) or (n_new, m), optional
+            As for `Draws.predict`.
         threads : int, optional
             Number of native threads; by default the number of processors that this process may use.
 
@@ -183,7 +191,7 @@ class DrawsMixture(Predictions):
         TypeError, ValueError
             As `Draws.predict`.
         """
-        return self.likelihood.predicted(self.predict_outputs(X, threads=threads))
+        return self.likelihood.predicted(self.likelihood.with_offset(self.predict_outputs(X, threads=threads), offset))
 
     def predict_outputs(self, X: npt.ArrayLike, *, threads: int | None = None) -> npt.NDArray[Any]:
         """Evaluate all outputs f (chain, draw, n_new, m) of the networks for the draws that `predict` returns."""
@@ -192,11 +200,23 @@ class DrawsMixture(Predictions):
         return np.concatenate(chosen).reshape(self.n_chains, self.n_draws, len(inputs), -1)
 
     def predict_blocks(
-        self, X: npt.ArrayLike, *, rows: int | None = None, threads: int | None = None
+        self,
+        X: npt.ArrayLike,
+        *,
+        offset: npt.ArrayLike | None = None,
+        rows: int | None = None,
+        threads: int | None = None,
     ) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
         """Yield blocks of rows of X and their predictions (chain, draw, rows, t), as `Draws.predict_blocks`."""
+        added = self._offset_of(X, offset)
         for block, f in self.output_blocks(X, rows=rows, threads=threads):
-            yield block, self.likelihood.predicted(f)
+            yield block, self.likelihood.predicted(f if added is None else f + added[block].astype(f.dtype))
+
+    def _offset_of(self, X: npt.ArrayLike, offset: npt.ArrayLike | None) -> FloatArray | None:
+        """Return the checked offset of the rows of X, shape (n, m), or None."""
+        if offset is None:
+            return None
+        return self.likelihood.check_offset(offset, len(np.asarray(X)), self.n_outputs)
 
     def output_blocks(
         self, X: npt.ArrayLike, *, rows: int | None = None, threads: int | None = None
@@ -205,13 +225,15 @@ class DrawsMixture(Predictions):
         for block, inputs in self._blocks(X, rows):
             yield block, self.predict_outputs(inputs, threads=threads)
 
-    def predictive(self, X: npt.ArrayLike, *, seed: int = 0) -> npt.NDArray[Any]:
+    def predictive(self, X: npt.ArrayLike, *, offset: npt.ArrayLike | None = None, seed: int = 0) -> npt.NDArray[Any]:
         """Draw targets y at X from the predictive distribution of the mixture, as `Draws.predictive`.
 
         Parameters
         ----------
         X : array_like, shape (n_new, d)
             Finite inputs, n_new >= 1.
+        offset : array_like, shape (n_new,) or (n_new, m), optional
+            As for `Draws.predict`.
         seed : int
             0 <= seed < 2^64, for the noise; default 0.
 
@@ -223,7 +245,8 @@ class DrawsMixture(Predictions):
         rng = np.random.Generator(np.random.Philox(check_seed(seed)))
         inputs = check_inputs(X, self.members[0].network.n_inputs)
         parts = []
-        for draws, chosen, f in self._chosen_outputs(inputs):
+        for draws, chosen, outputs in self._chosen_outputs(inputs):
+            f = self.likelihood.with_offset(outputs, offset)
             variance = draws.stats.get("variance")
             if variance is None:
                 parts.append(draws.likelihood.sample(f, rng))
@@ -233,22 +256,32 @@ class DrawsMixture(Predictions):
         together = np.concatenate(parts)
         return together.reshape(self.n_chains, self.n_draws, *together.shape[1:])
 
-    def predictive_mixtures(self, X: npt.ArrayLike, output: int = 0) -> Iterator[tuple[slice, PredictiveMixture]]:
+    def predictive_mixtures(
+        self, X: npt.ArrayLike, output: int = 0, *, offset: npt.ArrayLike | None = None
+    ) -> Iterator[tuple[slice, PredictiveMixture | CountMixture]]:
         """Evaluate the predictive distribution of one target for blocks of rows of X, as `Draws.predictive_mixtures`.
 
         All draws of all members take part, with their weights.
         """
-        weights = self.draw_weights.reshape(-1)
+        weights, added = self.draw_weights.reshape(-1), self._offset_of(X, offset)
         for block, inputs in self._blocks(X, None):
             # A block of the mixture fits in one block of each member.
-            parts = [next(draws.predictive_mixtures(inputs, output))[1] for draws in self.members]
-            yield block, PredictiveMixture.combined(parts, weights)
+            own = None if added is None else added[block]
+            parts = [next(draws.predictive_mixtures(inputs, output, offset=own))[1] for draws in self.members]
+            of_numbers = [part for part in parts if isinstance(part, PredictiveMixture)]
+            of_counts = [part for part in parts if isinstance(part, CountMixture)]
+            if of_counts:
+                yield block, CountMixture.combined(of_counts, weights)
+            else:
+                yield block, PredictiveMixture.combined(of_numbers, weights)
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Evaluate class probabilities of the draws that `predict` returns, as `Draws.predict_proba`."""
         return self.likelihood.probabilities(self.predict_outputs(X))
 
-    def log_likelihood_rows(self, X: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
+    def log_likelihood_rows(
+        self, X: npt.ArrayLike, y: npt.ArrayLike, *, offset: npt.ArrayLike | None = None
+    ) -> FloatArray:
         """Evaluate the log-likelihood of each row in each draw of each member, as `Draws.log_likelihood_rows`.
 
         Returns
@@ -256,7 +289,7 @@ class DrawsMixture(Predictions):
         ndarray of float64, shape (chain, draw, n)
             The chains of the members one after the other; `draw_weights` has their weights.
         """
-        return np.concatenate([draws.log_likelihood_rows(X, y) for draws in self.members])
+        return np.concatenate([draws.log_likelihood_rows(X, y, offset=offset) for draws in self.members])
 
     def summary(self, X: npt.ArrayLike, *, coverage: float = 0.95) -> MixtureSummary:
         """Summarise the mixture, and each member, at X.

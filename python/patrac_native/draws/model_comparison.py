@@ -64,6 +64,7 @@ def compare(
     *,
     method: WeightMethod,
     row_weights: npt.ArrayLike | None,
+    offset: npt.ArrayLike | None,
 ) -> tuple[FloatArray, Comparison]:
     """Return the weights of members (k,) by their leave-one-out predictions; see `DrawsMixture.weighted`."""
     first = members[0]
@@ -77,7 +78,10 @@ def compare(
             f"{powers.shape}."
         )
     powers = np.broadcast_to(powers, (len(members), n))
-    found = [left_out_density(draws, inputs, targets, power) for draws, power in zip(members, powers, strict=True)]
+    added = first.likelihood.check_offset(offset, n, first.n_outputs)
+    found = [
+        left_out_density(draws, inputs, targets, power, added) for draws, power in zip(members, powers, strict=True)
+    ]
     elpd_rows = np.stack([rows for rows, _ in found])
     elpd = tuple(float(rows.sum()) for rows in elpd_rows)
     comparison = Comparison(method, elpd, tuple(unreliable for _, unreliable in found), n)
@@ -85,14 +89,14 @@ def compare(
 
 
 def left_out_density(
-    draws: Draws, X: FloatArray, y: npt.NDArray[Any], row_weights: FloatArray
+    draws: Draws, X: FloatArray, y: npt.NDArray[Any], row_weights: FloatArray, offset: FloatArray | None = None
 ) -> tuple[FloatArray, int]:
     """Return the leave-one-out log predictive density of each row (n,), and the number of unreliable ones."""
     rows = max(1, _LOO_BYTES // (8 * draws.n_chains * draws.n_draws))
     density, unreliable = np.empty(len(X)), 0
     for first in range(0, len(X), rows):
         block = slice(first, first + rows)
-        values = draws.log_likelihood_rows(X[block], y[block])
+        values = draws.log_likelihood_rows(X[block], y[block], offset=None if offset is None else offset[block])
         # The posterior holds the row's log-likelihood times its weight, which is what leaving it out takes away.
         left_out = diagnostics.leave_one_out(values * row_weights[block])
         density[block] = weighted_log_mean(values.reshape(-1, values.shape[2]), left_out.weights)

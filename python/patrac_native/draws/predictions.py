@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native import diagnostics
+from patrac_native.draws.count_mixture import CountMixture
 from patrac_native.draws.mixture import PredictiveMixture
 from patrac_native.model.likelihoods import Likelihood
 from patrac_native.validation.checks import FloatArray
@@ -36,19 +37,27 @@ class Predictions(ABC):
         """Weight of each draw, shape (chain, draw); they sum to one."""
 
     @abstractmethod
-    def log_likelihood_rows(self, X: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
+    def log_likelihood_rows(
+        self, X: npt.ArrayLike, y: npt.ArrayLike, *, offset: npt.ArrayLike | None = None
+    ) -> FloatArray:
         """Evaluate the log-likelihood of each row in each draw, shape (chain, draw, n)."""
 
     @abstractmethod
-    def predictive(self, X: npt.ArrayLike, *, seed: int = 0) -> npt.NDArray[Any]:
+    def predictive(self, X: npt.ArrayLike, *, offset: npt.ArrayLike | None = None, seed: int = 0) -> npt.NDArray[Any]:
         """Draw targets from the posterior predictive distribution, shape (chain, draw, n, t)."""
 
     @abstractmethod
-    def predictive_mixtures(self, X: npt.ArrayLike, output: int = 0) -> Iterator[tuple[slice, PredictiveMixture]]:
+    def predictive_mixtures(
+        self, X: npt.ArrayLike, output: int = 0, *, offset: npt.ArrayLike | None = None
+    ) -> Iterator[tuple[slice, PredictiveMixture | CountMixture]]:
         """Evaluate the posterior predictive distribution of one target for blocks of rows of X."""
 
-    def interval(self, X: npt.ArrayLike, coverage: float = 0.95) -> diagnostics.Interval:
+    def interval(
+        self, X: npt.ArrayLike, coverage: float = 0.95, *, offset: npt.ArrayLike | None = None
+    ) -> diagnostics.Interval:
         """Return central intervals of new targets, noise included, without Monte Carlo error of the noise.
+
+        The ends of an interval of counts are counts, and its probability is at least `coverage`.
 
         Parameters
         ----------
@@ -56,6 +65,8 @@ class Predictions(ABC):
             Finite inputs, n_new >= 1.
         coverage : float
             Probability of the intervals, in (0, 1); default 0.95.
+        offset : array_like, shape (n_new,) or (n_new, m), optional
+            As for `Draws.predict`.
 
         Returns
         -------
@@ -70,13 +81,13 @@ class Predictions(ABC):
             raise ValueError(f"coverage must be between 0 and 1; got {coverage}.")
         ends: list[list[FloatArray]] = [[], []]
         for target in range(self.likelihood.n_targets(self.n_outputs)):
-            blocks = [mixture.interval(coverage) for _, mixture in self.predictive_mixtures(X, target)]
+            blocks = [mixture.interval(coverage) for _, mixture in self.predictive_mixtures(X, target, offset=offset)]
             for end, parts in zip(ends, zip(*blocks, strict=True), strict=True):
                 end.append(np.concatenate(parts))
         lower, upper = (np.stack(end, axis=-1) for end in ends)
         return diagnostics.Interval(lower, upper)
 
-    def nlpd(self, X: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
+    def nlpd(self, X: npt.ArrayLike, y: npt.ArrayLike, *, offset: npt.ArrayLike | None = None) -> FloatArray:
         """Return the negative log predictive density of each row, -log sum_i w_i p(y | draw i).
 
         Their mean is the score by which models are compared.
@@ -86,6 +97,8 @@ class Predictions(ABC):
         X : array_like, shape (n, d)
         y : array_like
             Targets, as the likelihood describes them.
+        offset : array_like, shape (n,) or (n, m), optional
+            As for `Draws.predict`.
 
         Returns
         -------
@@ -98,17 +111,19 @@ class Predictions(ABC):
         """
         from scipy.special import logsumexp
 
-        rows = self.log_likelihood_rows(X, y)
+        rows = self.log_likelihood_rows(X, y, offset=offset)
         density: FloatArray = logsumexp(rows, axis=(0, 1), b=self.draw_weights[..., None])
         return -density
 
-    def crps(self, X: npt.ArrayLike, y: npt.ArrayLike, *, seed: int = 0) -> float:
+    def crps(self, X: npt.ArrayLike, y: npt.ArrayLike, *, offset: npt.ArrayLike | None = None, seed: int = 0) -> float:
         """Return the continuous ranked probability score of targets that are numbers, from draws with their noise.
 
         Parameters
         ----------
         X : array_like, shape (n, d)
         y : array_like, shape (n,) or (n, t)
+        offset : array_like, shape (n,) or (n, m), optional
+            As for `Draws.predict`.
         seed : int
             As for `predictive`.
 
@@ -119,9 +134,11 @@ class Predictions(ABC):
         """
         if self.likelihood.targets in ("class", "binary"):
             raise TypeError(f"crps: the targets of {self.likelihood!r} are classes; use diagnostics.brier.")
-        return diagnostics.crps(self.predictive(X, seed=seed), y)
+        return diagnostics.crps(self.predictive(X, offset=offset, seed=seed), y)
 
-    def coverage(self, X: npt.ArrayLike, y: npt.ArrayLike, probability: float = 0.95) -> float:
+    def coverage(
+        self, X: npt.ArrayLike, y: npt.ArrayLike, probability: float = 0.95, *, offset: npt.ArrayLike | None = None
+    ) -> float:
         """Return the share of targets that lie in their `interval` of the given probability.
 
         Parameters
@@ -130,12 +147,14 @@ class Predictions(ABC):
         y : array_like, shape (n,) or (n, t)
         probability : float
             In (0, 1); default 0.95.
+        offset : array_like, shape (n,) or (n, m), optional
+            As for `Draws.predict`.
 
         Raises
         ------
         TypeError, ValueError
             As `interval`, or if y does not fit X.
         """
-        lower, upper = self.interval(X, probability)
+        lower, upper = self.interval(X, probability, offset=offset)
         observed = self.likelihood.check_targets(y, len(lower), self.n_outputs)
         return float(((lower <= observed) & (observed <= upper)).mean())

@@ -48,6 +48,7 @@ def fit_quality(
     likelihood: Likelihood,
     y: Targets,
     weights: FloatArray,
+    offset: FloatArray | None,
     *,
     outputs: Callable[[], FloatArray],
     log_likelihood: Callable[[], float],
@@ -63,6 +64,8 @@ def fit_quality(
         Targets, as the likelihood's `check_targets` returns them.
     weights : ndarray of float64, shape (n,)
         Row weights.
+    offset : ndarray of float64, shape (n, m), or None
+        What is added to the outputs of each row.
     outputs : callable
         Returns the trained network's outputs, shape (n, m); called only if the variance is sampled.
     log_likelihood : callable
@@ -81,7 +84,7 @@ def fit_quality(
             network = log_likelihood()
     return FitQuality(
         network=network if np.isfinite(network) else float("-inf"),
-        constant=likelihood.constant_log_likelihood(y, weights),
+        constant=likelihood.constant_log_likelihood(y, weights, offset),
         rows=rows,
         values=rows * y.size / len(y),
     )

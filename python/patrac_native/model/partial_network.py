@@ -13,7 +13,7 @@ from patrac_native.engine import _core
 from patrac_native.engine.models import CoreModel, ModelSpec, planned_model
 from patrac_native.engine.threads import thread_count
 from patrac_native.model.architectures import Architecture, architecture_from_dict
-from patrac_native.model.likelihoods import Gaussian, Likelihood
+from patrac_native.model.likelihoods import Gaussian
 from patrac_native.model.priors import Prior, prior_from_dict
 from patrac_native.model.priors.scales import scale_groups
 from patrac_native.model.ranking import rank_nodes
@@ -293,8 +293,8 @@ class PartialNetwork:
         check_finite(batch, name, "Rows count the points of the batch, columns the entries of theta.")
         return cast_checked(batch, self.dtype, name), single
 
-    def spec(self, likelihood: Likelihood) -> ModelSpec:
-        """Return the specification of the compiled model under a likelihood without sampled parameters."""
+    def spec(self, likelihood: str, parameters: Mapping[str, FloatArray]) -> ModelSpec:
+        """Return the specification of the compiled model under the likelihood of a name, with its core parameters."""
         return ModelSpec(
             activation=self.net.activation,
             weights=self._weights,
@@ -302,14 +302,14 @@ class PartialNetwork:
             weight_masks=self.weight_masks,
             bias_masks=self.bias_masks,
             companion=(list(self.ranked.weights), list(self.ranked.biases)) if self.separate else None,
-            likelihood=likelihood.name,
-            likelihood_parameters=likelihood.core_parameters(self.n_outputs),
+            likelihood=likelihood,
+            likelihood_parameters=parameters,
         )
 
     @cached_property
     def _without_rows(self) -> CoreModel:
         """A compiled model without data, which suffices for predictions; its likelihood has no effect on them."""
-        return planned_model(self.spec(Gaussian(1.0)), dtype=self.dtype, level=self.level)
+        return planned_model(self.spec(Gaussian.name, {}), dtype=self.dtype, level=self.level)
 
     def predict(self, theta: npt.ArrayLike, X: npt.ArrayLike, *, threads: int | None = None) -> npt.NDArray[Any]:
         """Evaluate the outputs f at X for given parameters.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from patrac_native.engine.inputs import Inputs
@@ -43,18 +42,21 @@ class Posterior(PriorModel):
         Usually `TraceClassPrior.fit(net)`; or `GaussianPrior()`.
     likelihood : Likelihood
         `Gaussian(variance)`, `Gaussian("sampled")`, `HeteroscedasticGaussian()`, `StudentT(df, scale)`,
-        `Categorical(scale)` or `Bernoulli()`.
+        `Categorical(scale)`, `Bernoulli()`, `Poisson()` or `NegativeBinomial(dispersion)`.
     X : array_like, shape (n, d)
         Finite inputs, n >= 1. Arrays of dtype uint8, float32 and float64 keep their dtype. An array of one of these
         dtypes on a CUDA device, from any library with DLPack or `__cuda_array_interface__`, is checked on the device
         and stays there for runs with device="cuda" or "auto"; computations on the host (evaluation, runs on the CPU)
         copy it to the host at the first use.
     y : array_like
-        Targets, as the likelihood describes them: numbers of shape (n,) or (n, m), labels 0..m-1 of shape (n,), or
-        zeros and ones of shape (n,) or (n, m).
+        Targets, as the likelihood describes them: numbers of shape (n,) or (n, t), labels 0..m-1 of shape (n,), or
+        zeros and ones or counts of shape (n,) or (n, m).
     sample_weight : array_like, shape (n,), optional
         Factor of each row's term of the log-likelihood, finite and nonnegative with a positive sum; default ones.
         Under `Categorical(scale)` these are the weights of the mean.
+    offset : array_like, shape (n,) or (n, m), optional
+        Of `Poisson` and `NegativeBinomial`: what is added to the outputs of each row, such as the logarithm of its
+        exposure; finite. Default zeros.
     dtype : {"float32", "float64"}
         The dtype of theta and of the engine's arithmetic; default "float32". Sums over tiles of rows are in float64 in
         either case.
@@ -75,8 +77,9 @@ class Posterior(PriorModel):
         The network with its Bayesian parameters and their prior; draws keep it too.
     inputs : Inputs
         X, on the host or on a device.
-    y, row_weights : ndarray
-        Targets and the factor of each row's term, as the likelihood's checks return them.
+    y, row_weights, offset : ndarray
+        Targets, the factor of each row's term and offsets, as the likelihood's checks return them; the offset is None
+        if there is none.
     level : str
         Instruction-set level of the compiled code.
 
@@ -106,6 +109,7 @@ class Posterior(PriorModel):
         y: npt.ArrayLike,
         *,
         sample_weight: npt.ArrayLike | None = None,
+        offset: npt.ArrayLike | None = None,
         dtype: str = "float32",
         copy: bool = True,
         level: str | None = None,
@@ -128,14 +132,18 @@ class Posterior(PriorModel):
         self.y = likelihood.check_targets(y, self.n_rows, self.network.n_outputs)
         self.y.flags.writeable = False
         self.row_weights = likelihood.row_weights(sample_weight, self.n_rows)
+        self.offset = likelihood.check_offset(offset, self.n_rows, self.network.n_outputs)
         self.reference_likelihood = fixed_likelihood(
             likelihood, lambda: self.y - self.net.predict(self.X), self.row_weights
         )
         check_range(self.reference_likelihood, self.row_weights, self.network.n_outputs, self.network.dtype)
-        targets = np.ascontiguousarray(self.y, dtype=np.float64)
+        targets = likelihood.core_targets(self.y, self.offset)
         cast_checked(targets, self.network.dtype, "y")  # the engine's own conversion does not report an overflow
         self.compiled = CompiledModels(
-            self.network.spec(self.reference_likelihood),
+            self.network.spec(
+                likelihood.name,
+                self.reference_likelihood.core_parameters(self.network.n_outputs, self.y, self.row_weights),
+            ),
             self.inputs,
             targets,
             self.row_weights,
@@ -374,6 +382,7 @@ class Posterior(PriorModel):
             self.likelihood,
             self.y,
             self.row_weights,
+            self.offset,
             outputs=lambda: self.network.predict(self.theta_map, self.X, threads=1),
             log_likelihood=self._trained_log_likelihood,
         )

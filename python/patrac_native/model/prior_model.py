@@ -125,7 +125,9 @@ class PriorModel:
             theta *= np.sqrt(groups.factors(scales)).astype(self.dtype)
         return theta
 
-    def prior_predict(self, X: npt.ArrayLike, draws: int, *, seed: int = 0) -> npt.NDArray[Any]:
+    def prior_predict(
+        self, X: npt.ArrayLike, draws: int, *, offset: npt.ArrayLike | None = None, seed: int = 0
+    ) -> npt.NDArray[Any]:
         """Evaluate the predictions at X, as `Draws.predict` does, for draws of theta from the prior.
 
         Parameters
@@ -134,6 +136,8 @@ class PriorModel:
             Finite inputs, n >= 1.
         draws, seed : int
             As for `sample_prior`.
+        offset : array_like, shape (n,) or (n, m), optional
+            As for `Draws.predict`.
 
         Returns
         -------
@@ -144,13 +148,15 @@ class PriorModel:
         TypeError, ValueError
             If an argument is not as described.
         """
-        return self.likelihood.predicted(self._prior_outputs(X, draws, seed))
+        return self.likelihood.predicted(self._prior_outputs(X, draws, offset, seed))
 
-    def _prior_outputs(self, X: npt.ArrayLike, draws: int, seed: int) -> npt.NDArray[Any]:
-        """Return the outputs f of the network for draws of theta from the prior, shape (draws, n, m)."""
-        return self.network.predict(self.sample_prior(draws, seed=seed), X)
+    def _prior_outputs(self, X: npt.ArrayLike, draws: int, offset: npt.ArrayLike | None, seed: int) -> npt.NDArray[Any]:
+        """Return outputs plus offset for draws of theta from the prior, shape (draws, n, m)."""
+        return self.likelihood.with_offset(self.network.predict(self.sample_prior(draws, seed=seed), X), offset)
 
-    def prior_predictive(self, X: npt.ArrayLike, draws: int, *, seed: int = 0) -> Targets:
+    def prior_predictive(
+        self, X: npt.ArrayLike, draws: int, *, offset: npt.ArrayLike | None = None, seed: int = 0
+    ) -> Targets:
         """Draw targets y at X from the prior predictive distribution.
 
         Parameters
@@ -159,6 +165,8 @@ class PriorModel:
             Finite inputs, n >= 1.
         draws : int
             Number of draws, at least 1.
+        offset : array_like, shape (n,) or (n, m), optional
+            As for `Draws.predict`.
         seed : int
             0 <= seed < 2^64, for theta and for the noise; default 0.
 
@@ -172,5 +180,5 @@ class PriorModel:
         TypeError, ValueError
             If an argument is not as described.
         """
-        f, rng = self._prior_outputs(X, draws, seed), np.random.default_rng(seed)
+        f, rng = self._prior_outputs(X, draws, offset, seed), np.random.default_rng(seed)
         return self.likelihood.sample_prior(f, rng)

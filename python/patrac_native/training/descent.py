@@ -55,6 +55,8 @@ class Problem:
     dtype : {"float32", "float64"}
     left_out : ndarray of float64, shape (n,), or None
         Weights of rows that are left out of the training to validate it, if there are such rows.
+    offset : ndarray of float64, shape (n, m), optional
+        What is added to the outputs of each row.
     """
 
     sizes: tuple[int, ...]
@@ -70,6 +72,7 @@ class Problem:
     seed: int
     dtype: str
     left_out: FloatArray | None = None
+    offset: FloatArray | None = None
 
     @property
     def n_rows(self) -> int:
@@ -136,6 +139,7 @@ class Descent:
         self._penalty = l2 / 2
         self._generator = torch.Generator().manual_seed(problem.seed)
         self._X = torch.tensor(problem.inputs, dtype=real)
+        self._offset = None if problem.offset is None else torch.tensor(problem.offset, dtype=real)
         self._y = torch.tensor(problem.targets, dtype=real if problem.targets.dtype.kind == "f" else None)
         theta = initial_parameters(problem.sizes, real, self._generator)
         self._count = None if weights is None else len(weights)
@@ -143,7 +147,7 @@ class Descent:
         self._weights: torch.Tensor | float
         given = problem.row_weights if weights is None else weights
         for parameters, of_one in zip(self._theta.view(-1, theta.numel()), np.atleast_2d(given), strict=True):
-            start = problem.likelihood.initial_outputs(problem.targets, of_one)
+            start = problem.likelihood.initial_outputs(problem.targets, of_one, problem.offset)
             if start is not None:  # the vector of parameters ends with the biases of the last layer
                 parameters[-problem.sizes[-1] :] = torch.tensor(start, dtype=real)
         self._theta.requires_grad_()
@@ -187,6 +191,8 @@ class Descent:
             weights = weights[..., batch]
         scale = problem.n_rows / len(X)
         f = forward(self._theta, problem.sizes, problem.activation, X)
+        if self._offset is not None:
+            f = f + (self._offset if batch is None else self._offset[batch])
         if self._count is None:
             rows = problem.likelihood.torch_loss_rows(f, y)
             # One factor for all rows is applied to their sum, which is one operation fewer.

@@ -69,9 +69,11 @@ def fit_network(
     if validation is not None and stopped == "max_epochs" and training.epochs != training.recorded["max_epochs"]:
         stopped = "validation"
     net = problem.network(best.theta)
-    rows = likelihood.log_likelihood_rows(net.predict(problem.inputs), targets)
+    f = likelihood.with_offset(net.predict(problem.inputs), problem.offset)
+    rows = likelihood.log_likelihood_rows(f, targets)
     data_loss = -float((rows * problem.row_weights).sum())
-    constant_loss = -likelihood.constant_log_likelihood(targets, problem.row_weights if problem.is_weighted else None)
+    weights = problem.row_weights if problem.is_weighted else None
+    constant_loss = -likelihood.constant_log_likelihood(targets, weights, problem.offset)
     history = TrainingHistory(
         np.array(losses),
         best.epoch,

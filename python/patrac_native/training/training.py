@@ -25,6 +25,7 @@ def train(
     *,
     likelihood: Likelihood | None = None,
     sample_weight: npt.ArrayLike | None = None,
+    offset: npt.ArrayLike | None = None,
     activation: str = "tanh",
     optimizer: str | type[torch.optim.Optimizer] | None = None,
     learning_rate: float | None = None,
@@ -66,6 +67,9 @@ def train(
     sample_weight : array_like, shape (n,), optional
         Factor of each row's term of the log-likelihood, finite and nonnegative with a positive sum; default ones. The
         means over validation rows have the same weights.
+    offset : array_like, shape (n,) or (n, m), optional
+        Of `Poisson` and `NegativeBinomial`: what is added to the outputs of each row, such as the logarithm of its
+        exposure; finite. Default zeros.
     activation : str
         One of `ACTIVATIONS`; default "tanh".
     optimizer : str or torch.optim.Optimizer class, optional
@@ -127,6 +131,7 @@ def train(
         y,
         likelihood=likelihood,
         sample_weight=sample_weight,
+        offset=offset,
         activation=activation,
         optimizer=optimizer,
         learning_rate=learning_rate,

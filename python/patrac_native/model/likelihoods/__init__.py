@@ -1,7 +1,7 @@
 """The likelihoods of the network's outputs (docs/method.md, section 5).
 
-Public: Likelihood, Gaussian, HeteroscedasticGaussian, StudentT, Categorical, Bernoulli, the registry LIKELIHOODS and
-`likelihood_from_dict`.
+Public: Likelihood, Gaussian, HeteroscedasticGaussian, StudentT, Categorical, Bernoulli, Poisson, NegativeBinomial, the
+registry LIKELIHOODS and `likelihood_from_dict`.
 """
 
 from collections.abc import Mapping
@@ -10,8 +10,11 @@ from typing import Any
 from patrac_native.model.likelihoods.base import Likelihood, Targets
 from patrac_native.model.likelihoods.bernoulli import Bernoulli
 from patrac_native.model.likelihoods.categorical import Categorical
+from patrac_native.model.likelihoods.count import CountLikelihood
 from patrac_native.model.likelihoods.gaussian import Gaussian
 from patrac_native.model.likelihoods.heteroscedastic_gaussian import HeteroscedasticGaussian
+from patrac_native.model.likelihoods.negative_binomial import NegativeBinomial
+from patrac_native.model.likelihoods.poisson import Poisson
 from patrac_native.model.likelihoods.real import Noise, RealLikelihood
 from patrac_native.model.likelihoods.student_t import StudentT
 from patrac_native.validation.complete import by_name, entry_of
@@ -20,10 +23,13 @@ __all__ = [
     "LIKELIHOODS",
     "Bernoulli",
     "Categorical",
+    "CountLikelihood",
     "Gaussian",
     "HeteroscedasticGaussian",
     "Likelihood",
+    "NegativeBinomial",
     "Noise",
+    "Poisson",
     "RealLikelihood",
     "StudentT",
     "Targets",
@@ -32,7 +38,7 @@ __all__ = [
 
 # All likelihoods by their names in the compiled core and in files.
 LIKELIHOODS: dict[str, type[Likelihood]] = by_name(
-    (Gaussian, Categorical, Bernoulli, StudentT, HeteroscedasticGaussian)
+    (Gaussian, Categorical, Bernoulli, StudentT, HeteroscedasticGaussian, Poisson, NegativeBinomial)
 )
 
 

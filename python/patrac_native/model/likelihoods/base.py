@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.validation.checks import FloatArray, as_real_array
+from patrac_native.validation.checks import FloatArray, as_real_array, check_finite
 from patrac_native.validation.complete import Complete
 
 if TYPE_CHECKING:
@@ -32,9 +33,9 @@ class Likelihood(Complete, abstract=True):
     ----------
     name : str
         Name of the likelihood in the compiled core and in files, such as "gaussian".
-    targets : {"real", "class", "binary"}
+    targets : {"real", "class", "binary", "count"}
         Kind of the targets: real numbers (n, t); class labels (n,), whose logits are determined up to a common shift;
-        or zeros and ones (n, t).
+        zeros and ones (n, t); or counts 0, 1, 2, ... (n, t).
     is_quadratic : bool
         Whether the log-likelihood is quadratic in the outputs f. The output weights are then conditionally Gaussian
         and can be integrated out (`collapse=True`), and `Exact()` samples a model with a Bayesian last layer only.
@@ -42,15 +43,18 @@ class Likelihood(Complete, abstract=True):
         What error messages call the argument from which the row weights come.
     outputs_per_target : int
         m / t. The first t outputs belong to the targets in their order, and so do the next t.
+    takes_offset : bool
+        Whether rows may have offsets. Methods that take outputs f then take the linear predictor, f + offset.
     quantity : str
         What summaries and reports call the outputs f.
     """
 
     name: ClassVar[str]
-    targets: ClassVar[Literal["real", "class", "binary"]]
+    targets: ClassVar[Literal["real", "class", "binary", "count"]]
     is_quadratic: ClassVar[bool]
     weight_name: ClassVar[str] = "sample_weight"
     outputs_per_target: ClassVar[int] = 1
+    takes_offset: ClassVar[bool] = False
     quantity: ClassVar[str] = "f"
 
     def n_targets(self, n_outputs: int) -> int:
@@ -97,6 +101,46 @@ class Likelihood(Complete, abstract=True):
         ValueError
             If the shape is another or an entry is not allowed; the message gives the first bad row.
         """
+
+    def check_offset(self, offset: npt.ArrayLike | None, n: int, m: int) -> FloatArray | None:
+        """Validate offsets.
+
+        Parameters
+        ----------
+        offset : array_like, shape (n,) or (n, m), optional
+            What is added to the outputs of each row; of shape (n,), to all outputs alike.
+        n, m : int
+            Numbers of rows and outputs.
+
+        Returns
+        -------
+        ndarray of float64, shape (n, m), or None
+            None if there are none.
+
+        Raises
+        ------
+        TypeError
+            If the offsets are not real numbers.
+        ValueError
+            If the likelihood takes no offset, the shape is another, or an entry is not finite.
+        """
+        if offset is None:
+            return None
+        if not self.takes_offset:
+            raise ValueError(f"offset must be left out: {self!r} takes none. Poisson and NegativeBinomial take one.")
+        values = as_real_array(offset, "offset")
+        if values.shape not in ((n,), (n, m)):
+            raise ValueError(
+                f"offset must have shape ({n},) or ({n}, {m}), one row for each row of X; got {values.shape}."
+            )
+        check_finite(values.reshape(n, -1), "offset", "It is the logarithm of the exposure, which must be positive.")
+        columns = values[:, None] if values.ndim == 1 else values
+        return np.ascontiguousarray(np.broadcast_to(columns, (n, m)), dtype=np.float64)
+
+    def with_offset(self, f: npt.NDArray[Any], offset: npt.ArrayLike | None) -> npt.NDArray[Any]:
+        """Return outputs f (..., n, m) plus offsets (n,) or (n, m), which are checked, in the dtype of f."""
+        added = self.check_offset(offset, *f.shape[-2:])
+        return f if added is None else f + added.astype(f.dtype)
 
     @abstractmethod
     def log_likelihood_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:
@@ -175,8 +219,42 @@ class Likelihood(Complete, abstract=True):
         slices = [slice(first, first + _ROWS_AT_A_TIME) for first in range(0, len(y), _ROWS_AT_A_TIME)]
         return float(sum(row_weights[rows] @ self.log_likelihood_rows(f[rows], y[rows]) for rows in slices))
 
+    def nll(self, f: npt.ArrayLike, y: npt.ArrayLike) -> float:
+        """Return the negative log-likelihood, summed over rows, mean over draws.
+
+        Parameters
+        ----------
+        f : array_like, shape (chain, draw, n, m)
+        y : array_like
+            Targets, as the class describes them.
+        """
+        outputs = np.asarray(f)
+        return -float(self.log_likelihood_rows(outputs, self._targets_of(outputs, y)).sum(axis=-1).mean())
+
+    def nlpd_rows(self, f: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
+        """Return the negative log predictive density -log(mean over draws of p(y | f)) of each row, shape (n,).
+
+        Parameters
+        ----------
+        f : array_like, shape (chain, draw, n, m)
+        y : array_like
+            Targets, as the class describes them.
+        """
+        from scipy.special import logsumexp
+
+        outputs = np.asarray(f)
+        rows = self.log_likelihood_rows(outputs, self._targets_of(outputs, y))
+        density: FloatArray = math.log(rows.shape[0] * rows.shape[1]) - logsumexp(rows, axis=(0, 1))
+        return np.asarray(density, dtype=np.float64)
+
+    def _targets_of(self, f: npt.NDArray[Any], y: npt.ArrayLike) -> Targets:
+        """Return targets of outputs f (..., n, m) as `check_targets` does."""
+        return self.check_targets(y, f.shape[-2], f.shape[-1])
+
     @abstractmethod
-    def constant_log_likelihood(self, y: Targets, row_weights: FloatArray | None = None) -> float:
+    def constant_log_likelihood(
+        self, y: Targets, row_weights: FloatArray | None = None, offset: FloatArray | None = None
+    ) -> float:
         """Return the log-likelihood of the best constant predictor (the mean of y, or the class frequencies).
 
         Parameters
@@ -186,13 +264,17 @@ class Likelihood(Complete, abstract=True):
         row_weights : ndarray, shape (n,), optional
             Row weights, as the method `row_weights` returns them; by default those without sample weights. If they are
             given, a sampled noise variance is fixed at its mode given the predictor's residuals.
+        offset : ndarray, shape (n, m), optional
+            As `check_offset` returns it: what is added to the constant.
 
         Returns
         -------
         float
         """
 
-    def initial_outputs(self, y: Targets, row_weights: FloatArray) -> FloatArray | None:
+    def initial_outputs(
+        self, y: Targets, row_weights: FloatArray, offset: FloatArray | None = None
+    ) -> FloatArray | None:
         """Return outputs (m,) at which the biases of the last layer start in training; None for torch's random ones.
 
         Parameters
@@ -201,6 +283,8 @@ class Likelihood(Complete, abstract=True):
             As `check_targets` returns it.
         row_weights : ndarray, shape (n,)
             Nonnegative, not all zero.
+        offset : ndarray, shape (n, m), optional
+            As `check_offset` returns it.
         """
         return None
 
@@ -224,8 +308,12 @@ class Likelihood(Complete, abstract=True):
         """
         raise TypeError(f"{self!r} samples no variance.")
 
+    def core_targets(self, y: Targets, offset: FloatArray | None) -> FloatArray:
+        """Return the numbers that the compiled core compares with the outputs; here y itself as float64."""
+        return np.ascontiguousarray(y, dtype=np.float64)
+
     @abstractmethod
-    def core_parameters(self, n_outputs: int) -> dict[str, FloatArray]:
+    def core_parameters(self, n_outputs: int, y: Targets, row_weights: FloatArray) -> dict[str, FloatArray]:
         """Return the parameters of a likelihood without sampled ones, (m,), by their names in the compiled core."""
 
     @abstractmethod

@@ -42,7 +42,9 @@ class Bernoulli(Likelihood):
         rows: FloatArray = -np.logaddexp(0.0, (1 - 2 * y) * outputs).sum(axis=-1)
         return rows
 
-    def constant_log_likelihood(self, y: Targets, row_weights: FloatArray | None = None) -> float:
+    def constant_log_likelihood(
+        self, y: Targets, row_weights: FloatArray | None = None, offset: FloatArray | None = None
+    ) -> float:
         """Return the log-likelihood, summed over rows, of predicting each output's share of ones in y (n, m)."""
         weights = np.ones(len(y)) if row_weights is None else row_weights
         ones = weights @ y
@@ -50,7 +52,7 @@ class Bernoulli(Likelihood):
         shares = np.where(counts > 0, counts, 1.0) / weights.sum()
         return float((np.where(counts > 0, counts, 0.0) * np.log(shares)).sum())
 
-    def core_parameters(self, n_outputs: int) -> dict[str, FloatArray]:
+    def core_parameters(self, n_outputs: int, y: Targets, row_weights: FloatArray) -> dict[str, FloatArray]:
         """Return an empty mapping: there are no parameters."""
         return {}
 

@@ -76,7 +76,9 @@ class Categorical(Likelihood):
         weights = super().row_weights(sample_weight, n)
         return weights if self.scale is None else self.scale * (weights / weights.sum())
 
-    def constant_log_likelihood(self, y: Targets, row_weights: FloatArray | None = None) -> float:
+    def constant_log_likelihood(
+        self, y: Targets, row_weights: FloatArray | None = None, offset: FloatArray | None = None
+    ) -> float:
         """Return the log-likelihood of predicting the class frequencies of y (n,)."""
         if row_weights is not None:
             counts = np.bincount(y, weights=row_weights)
@@ -87,7 +89,7 @@ class Categorical(Likelihood):
         total = float((counts * np.log(counts / len(y))).sum())
         return total if self.scale is None else self.scale * total / len(y)
 
-    def core_parameters(self, n_outputs: int) -> dict[str, FloatArray]:
+    def core_parameters(self, n_outputs: int, y: Targets, row_weights: FloatArray) -> dict[str, FloatArray]:
         """Return an empty mapping: `scale` is part of the row weights."""
         return {}
 

@@ -127,7 +127,9 @@ class Gaussian(RealLikelihood):
         rows: FloatArray = -0.5 * terms.sum(axis=-1)
         return rows
 
-    def constant_log_likelihood(self, y: Targets, row_weights: FloatArray | None = None) -> float:
+    def constant_log_likelihood(
+        self, y: Targets, row_weights: FloatArray | None = None, offset: FloatArray | None = None
+    ) -> float:
         """Return the log-likelihood, summed over rows, of predicting each output's mean of y (n, m)."""
         if row_weights is None:
             return float(self.log_likelihood(np.broadcast_to(y.mean(axis=0), y.shape), y))
@@ -135,7 +137,7 @@ class Gaussian(RealLikelihood):
         likelihood = self.fitted(y - f, row_weights) if self.is_sampled else self
         return likelihood.weighted_log_likelihood(f, y, row_weights)
 
-    def core_parameters(self, n_outputs: int) -> dict[str, FloatArray]:
+    def core_parameters(self, n_outputs: int, y: Targets, row_weights: FloatArray) -> dict[str, FloatArray]:
         """Return the variance of each output."""
         return {"variance": self.variance_vector(n_outputs)}
 
@@ -173,11 +175,11 @@ class Gaussian(RealLikelihood):
         drawn = np.asarray(variance, dtype=np.float64)[:, None]
         return outputs[..., output], replace(Gaussian(1.0).noise(), scale=np.sqrt(drawn), variance=drawn)
 
-    def nll(self, f: npt.ArrayLike, y: Targets) -> float:
+    def nll(self, f: npt.ArrayLike, y: npt.ArrayLike) -> float:
         """Return the negative log-likelihood of the paper's Table 1, without its constant; see `diagnostics.nll`."""
         return diagnostics.nll(f, y, self._known_variance())
 
-    def nlpd_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:
+    def nlpd_rows(self, f: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
         """Return the negative log predictive density of each row; see `diagnostics.nlpd`."""
         return diagnostics.nlpd(f, y, self._known_variance(), per_row=True)
 

@@ -89,20 +89,22 @@ class HeteroscedasticGaussian(RealLikelihood):
         rows: FloatArray = -0.5 * (squares + log_variance + _LOG_2_PI).sum(axis=-1)
         return rows
 
-    def initial_outputs(self, y: Targets, row_weights: FloatArray) -> FloatArray:
+    def initial_outputs(self, y: Targets, row_weights: FloatArray, offset: FloatArray | None = None) -> FloatArray:
         """Return mean and log-variance of each target of y (n, t), the best constant outputs, shape (2t,)."""
         share = row_weights / row_weights.sum()
         mean = share @ y
         least = _LEAST_VARIANCE * (share @ y**2) + float(np.finfo(np.float64).tiny)
         return np.concatenate([mean, np.log(np.maximum(share @ (y - mean) ** 2, least))])
 
-    def constant_log_likelihood(self, y: Targets, row_weights: FloatArray | None = None) -> float:
+    def constant_log_likelihood(
+        self, y: Targets, row_weights: FloatArray | None = None, offset: FloatArray | None = None
+    ) -> float:
         """Return the log-likelihood of predicting mean and variance of each target of y (n, t)."""
         weights = np.ones(len(y)) if row_weights is None else row_weights
         constant = self.initial_outputs(y, weights)
         return self.weighted_log_likelihood(np.broadcast_to(constant, (len(y), len(constant))), y, weights)
 
-    def core_parameters(self, n_outputs: int) -> dict[str, FloatArray]:
+    def core_parameters(self, n_outputs: int, y: Targets, row_weights: FloatArray) -> dict[str, FloatArray]:
         """Return the constant -log(2 pi) / 2 of each target's term."""
         return {"constant": np.repeat([-0.5 * _LOG_2_PI, 0.0], self.n_targets(n_outputs))}
 

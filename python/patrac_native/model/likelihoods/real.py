@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -80,27 +79,3 @@ class RealLikelihood(Likelihood, abstract=True):
             Its scale and variance broadcast to `location`.
         """
         return np.asarray(f, dtype=np.float64)[..., output], self.noise(output)
-
-    def nll(self, f: npt.ArrayLike, y: Targets) -> float:
-        """Return the negative log-likelihood, summed over rows, mean over draws.
-
-        Parameters
-        ----------
-        f : array_like, shape (chain, draw, n, m)
-        y : ndarray, shape (n,) when t == 1, or (n, t)
-        """
-        return -float(self.log_likelihood_rows(f, y.reshape(len(y), -1)).sum(axis=-1).mean())
-
-    def nlpd_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:
-        """Return the negative log predictive density -log(mean over draws of p(y | f)) of each row, shape (n,).
-
-        Parameters
-        ----------
-        f : array_like, shape (chain, draw, n, m)
-        y : ndarray, shape (n,) when t == 1, or (n, t)
-        """
-        from scipy.special import logsumexp
-
-        rows = self.log_likelihood_rows(f, y.reshape(len(y), -1))
-        density: FloatArray = math.log(rows.shape[0] * rows.shape[1]) - logsumexp(rows, axis=(0, 1))
-        return np.asarray(density, dtype=np.float64)

@@ -104,7 +104,9 @@ class StudentT(RealLikelihood):
         rows: FloatArray = self._constant(m) - 0.5 * (self.df + 1) * np.log1p(squares / self.df).sum(axis=-1)
         return rows
 
-    def constant_log_likelihood(self, y: Targets, row_weights: FloatArray | None = None) -> float:
+    def constant_log_likelihood(
+        self, y: Targets, row_weights: FloatArray | None = None, offset: FloatArray | None = None
+    ) -> float:
         """Return the log-likelihood of predicting each output's location, which is fitted by maximum likelihood."""
         weights = self.row_weights(None, len(y)) if row_weights is None else row_weights
         f = np.broadcast_to(self._location(y, weights), y.shape)
@@ -126,7 +128,7 @@ class StudentT(RealLikelihood):
                 break
         return np.asarray(location, dtype=np.float64)
 
-    def core_parameters(self, n_outputs: int) -> dict[str, FloatArray]:
+    def core_parameters(self, n_outputs: int, y: Targets, row_weights: FloatArray) -> dict[str, FloatArray]:
         """Return the degrees of freedom and the scale of each output."""
         return {"df": np.full(n_outputs, self.df), "scale": self.scale_vector(n_outputs)}
 

@@ -1,0 +1,106 @@
+"""The posterior predictive distribution of one count: a mixture over draws of a count likelihood."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from patrac_native.model.likelihoods import CountLikelihood
+from patrac_native.validation.checks import FloatArray
+
+
+@dataclass(frozen=True)
+class CountMixture:
+    """The mixture sum_i w_i P(y | f_i(x)) over M draws, at n inputs.
+
+    Attributes
+    ----------
+    predictor : ndarray of float64, shape (M, n)
+        f_i(x) plus the offset: the logarithm of the mean count.
+    likelihood : CountLikelihood
+        Of this one output.
+    weights : ndarray, shape (M,) or (M, n), optional
+        Weights of the draws, for all inputs or for each, which sum to one; by default they are equal.
+    """
+
+    predictor: FloatArray
+    likelihood: CountLikelihood
+    weights: FloatArray | None = None
+
+    @classmethod
+    def combined(cls, parts: Sequence[CountMixture], weights: FloatArray) -> CountMixture:
+        """Return the mixture of all draws of several mixtures of one likelihood, with weights (M,) for all of them."""
+        return cls(np.concatenate([part.predictor for part in parts]), parts[0].likelihood, weights)
+
+    def _average(self, values: FloatArray) -> FloatArray:
+        """Return the mean over the draws of values (M, n)."""
+        if self.weights is None:
+            average: FloatArray = values.mean(axis=0)
+            return average
+        weights = self.weights[:, None] if self.weights.ndim == 1 else self.weights
+        weighted: FloatArray = (weights * values).sum(axis=0)
+        return weighted
+
+    def mean(self) -> FloatArray:
+        """Return the mean count, shape (n,)."""
+        return self._average(np.exp(self.predictor))
+
+    def sd_f(self) -> FloatArray:
+        """Return the standard deviation of the mean count over the draws, shape (n,)."""
+        return np.sqrt(self._average((np.exp(self.predictor) - self.mean()) ** 2))
+
+    def sd(self) -> FloatArray:
+        """Return the standard deviation of the count, shape (n,)."""
+        return np.sqrt(self.sd_f() ** 2 + self._average(self.likelihood.variance(self.predictor[..., None])[..., 0]))
+
+    def cdf(self, y: FloatArray) -> FloatArray:
+        """Return the probability of at most y (n,), shape (n,)."""
+        return self._average(self.likelihood.cdf(self.predictor[..., None], np.asarray(y)[..., None])[..., 0])
+
+    def pit(self, y: FloatArray) -> FloatArray:
+        """Return the mid-PIT values of observed counts y (n,), the mean of P(Y < y) and P(Y <= y), shape (n,).
+
+        The mean of their distribution is that of the uniform one if the predictions are calibrated (Czado, Gneiting &
+        Held 2009, Predictive model assessment for count data).
+        """
+        counts = np.asarray(y, dtype=np.float64)
+        return 0.5 * (self.cdf(counts - 1.0) + self.cdf(counts))
+
+    def log_density_by_draw(self, y: FloatArray) -> FloatArray:
+        """Return the log probability of counts y (n,) in each draw, shape (M, n)."""
+        return self.likelihood.log_likelihood_rows(self.predictor[..., None], np.asarray(y)[:, None])
+
+    def log_density(self, y: FloatArray) -> FloatArray:
+        """Return the log probability of counts y (n,), shape (n,)."""
+        from scipy.special import logsumexp
+
+        terms = self.log_density_by_draw(y)
+        shares = np.full(len(terms), 1.0 / len(terms)) if self.weights is None else self.weights
+        density: FloatArray = logsumexp(terms, axis=0, b=shares[:, None] if shares.ndim == 1 else shares)
+        return density
+
+    def quantile(self, probability: float) -> FloatArray:
+        """Return the smallest count whose probability of not being exceeded is at least `probability`, shape (n,).
+
+        Parameters
+        ----------
+        probability : float
+            In (0, 1).
+        """
+        low = np.full(self.predictor.shape[1], -1.0)
+        high = np.maximum(np.ceil(self.mean()), 1.0)
+        while (short := self.cdf(high) < probability).any():
+            low, high = np.where(short, high, low), np.where(short, 2.0 * high, high)
+        # The quantile is above `low` and at most `high`.
+        while (high - low > 1.0).any():
+            middle = np.floor(0.5 * (low + high))
+            reached = self.cdf(middle) >= probability
+            low, high = np.where(reached, low, middle), np.where(reached, middle, high)
+        return high
+
+    def interval(self, coverage: float) -> tuple[FloatArray, FloatArray]:
+        """Return the ends of a central interval of y with a probability of at least `coverage`, each of shape (n,)."""
+        tail = 0.5 * (1.0 - coverage)
+        return self.quantile(tail), self.quantile(1.0 - tail)

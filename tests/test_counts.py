@@ -1,0 +1,372 @@
+"""Likelihoods of counts: refused arguments and targets, offsets, extreme rates, and predictions."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import patrac_native as pn
+import problems
+from patrac_native import diagnostics
+from patrac_native.draws.count_mixture import CountMixture
+
+Array = np.ndarray[Any, Any]
+COUNTS = [pn.Poisson(), pn.NegativeBinomial(0.4)]
+ids = {"argvalues": COUNTS, "ids": repr}
+
+
+def law(likelihood: pn.Likelihood, mean: Array) -> Any:
+    """Return the distribution of scipy.stats with given means."""
+    if isinstance(likelihood, pn.Poisson):
+        return stats.poisson(mean)
+    assert isinstance(likelihood, pn.NegativeBinomial)
+    size = 1 / np.asarray(likelihood.dispersion)
+    return stats.nbinom(size, size / (size + mean))
+
+
+@pytest.mark.parametrize(
+    ("dispersion", "error", "message"),
+    [
+        (0.0, ValueError, "dispersion must be positive and finite"),
+        (np.inf, ValueError, "dispersion must be positive and finite"),
+        (1e-9, ValueError, r"dispersion must be at least 1e-08.*Poisson\(\) is the limit"),
+        ([1.0, -1.0], ValueError, "dispersion must be at least 1e-08 and finite; got -1 for output 1"),
+        ([1.0, np.nan], ValueError, "got nan for output 1"),
+        ([[1.0]], ValueError, r"dispersion must be a number or have shape \(m,\)"),
+        ("much", TypeError, "dispersion"),
+    ],
+)
+def test_bad_dispersions_are_refused(dispersion: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        pn.NegativeBinomial(dispersion)
+
+
+@pytest.mark.parametrize("likelihood", **ids)
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        ([0, 2, -1], r"y must hold counts 0, 1, 2, \.\.\. for .*; got -1 at row 2, output 0 \(1 bad"),
+        ([0, 0.5, 1.5], r"got 0\.5 at row 1, output 0 \(2 bad"),
+        ([0, np.nan, 1], "got nan at row 1"),
+        ([np.inf, 1, 1], "got inf at row 0"),
+        ([1, 2], r"y must have shape \(3,\) or \(3, 1\)"),
+    ],
+)
+def test_bad_counts_are_refused(likelihood: pn.Likelihood, y: Any, message: str) -> None:
+    net = problems.random_network(problems.rng_of("counts"), (2, 3, 1))
+    for refused in (
+        lambda: pn.Posterior(net, pn.Full(), problems.PRIOR, likelihood, np.ones((3, 2)), y),
+        lambda: pn.train((2, 3, 1), np.ones((3, 2)), y, likelihood=likelihood),
+    ):
+        with pytest.raises(ValueError, match=message):
+            refused()
+
+
+def test_a_dispersion_for_another_number_of_outputs_is_refused() -> None:
+    net = problems.random_network(problems.rng_of("counts"), (2, 3, 1))
+    with pytest.raises(ValueError, match="dispersion has 2 entries, but the network has 1 outputs"):
+        pn.Posterior(net, pn.Full(), problems.PRIOR, pn.NegativeBinomial([1.0, 2.0]), np.ones((4, 2)), np.ones(4))
+
+
+@pytest.fixture(scope="module")
+def small() -> pn.Draws:
+    """Draws of two outputs of counts."""
+    post = problems.problem(problems.rng_of("small"), (2, 4, 2), 9, likelihood="poisson").post
+    return pn.sample(post, pn.MGrad(), chains=1, draws=5, warmup=200, seed=1, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("offset", "error", "message"),
+    [
+        (np.ones(2), ValueError, r"offset must have shape \(3,\) or \(3, 2\), one row for each row of X; got \(2,\)"),
+        (np.ones((3, 1)), ValueError, r"offset must have shape \(3,\) or \(3, 2\).*got \(3, 1\)"),
+        ([0.0, -np.inf, 0.0], ValueError, "offset must be finite; column 0 has -inf first at row 1.*exposure"),
+        (["a", "b", "c"], TypeError, "offset must hold real numbers"),
+    ],
+)
+def test_bad_offsets_are_refused_everywhere(small: pn.Draws, offset: Any, error: type[Exception], message: str) -> None:
+    X, y = np.ones((3, 2)), np.ones((3, 2))
+    net, prior = small.network.net, problems.PRIOR
+    post = pn.Posterior(net, pn.Full(), prior, pn.Poisson(), X, y)
+    for refused in (
+        lambda: pn.Posterior(net, pn.Full(), prior, pn.Poisson(), X, y, offset=offset),
+        lambda: pn.train((2, 3, 2), X, y, likelihood=pn.Poisson(), offset=offset),
+        lambda: small.predict(X, offset=offset),
+        lambda: small.predictive(X, offset=offset),
+        lambda: list(small.predict_blocks(X, offset=offset)),
+        lambda: list(small.predictive_mixtures(X, offset=offset)),
+        lambda: post.prior_predict(X, 2, offset=offset),
+        lambda: post.prior_predictive(X, 2, offset=offset),
+    ):
+        with pytest.raises(error, match=message):
+            refused()
+
+
+def test_an_offset_is_refused_by_other_likelihoods() -> None:
+    net, X = problems.random_network(problems.rng_of("counts"), (2, 3, 1)), np.ones((3, 2))
+    for likelihood in (pn.Gaussian(1.0), pn.Bernoulli(), pn.StudentT(3.0)):
+        for refused in (
+            lambda given: pn.Posterior(net, pn.Full(), problems.PRIOR, given, X, np.ones(3), offset=np.zeros(3)),
+            lambda given: pn.train((2, 3, 1), X, np.ones(3), likelihood=given, offset=np.zeros(3)),
+        ):
+            with pytest.raises(ValueError, match=r"offset must be left out: .* takes none. Poisson and NegativeBin"):
+                refused(likelihood)
+
+
+@pytest.mark.parametrize("likelihood", **ids)
+def test_the_law_is_that_of_scipy(likelihood: Any) -> None:
+    f = np.log(np.array([[1e-3], [0.7], [12.0], [3e3]]))
+    mean, y = np.exp(f[:, 0]), np.array([0.0, 2.0, 9.0, 2900.0])
+    expected = law(likelihood, mean)
+    np.testing.assert_allclose(likelihood.variance(f)[:, 0], expected.var(), rtol=1e-12)
+    np.testing.assert_allclose(likelihood.cdf(f, y[:, None])[:, 0], expected.cdf(y), rtol=1e-9)
+    np.testing.assert_array_equal(likelihood.cdf(f, -1.0), 0.0)
+    total = np.exp(likelihood.log_likelihood_rows(np.full((400, 1), np.log(3.0)), np.arange(400.0)[:, None])).sum()
+    assert total == pytest.approx(1.0, abs=1e-12)
+    assert likelihood.of_output(0) == likelihood
+
+
+@pytest.mark.parametrize("likelihood", **ids)
+def test_noise_is_drawn_with_the_right_distribution(likelihood: Any) -> None:
+    f = np.log(np.broadcast_to([0.3, 20.0], (20_000, 2)))
+    y = likelihood.sample(f, np.random.default_rng(0))
+    assert y.dtype == np.int64
+    for c, mean in enumerate((0.3, 20.0)):
+        expected = law(likelihood, np.asarray(mean))
+        edges = np.unique(expected.ppf(np.linspace(0, 1, 9)[1:-1]))
+        counts = np.histogram(y[:, c], [-0.5, *(edges + 0.5), np.inf])[0]
+        shares = np.diff([0.0, *expected.cdf(edges), 1.0])
+        # A correct sampler fails one time in a million.
+        assert stats.chisquare(counts, len(y) * shares).pvalue > 1e-6
+    assert likelihood.sample(np.array([[60.0]]), np.random.default_rng(0)) > 2**61
+
+
+def test_as_the_dispersion_vanishes_it_is_poisson() -> None:
+    rng = np.random.default_rng(0)
+    f, y = rng.normal(2, 1, (50, 1)), rng.poisson(8.0, (50, 1)).astype(float)
+    np.testing.assert_allclose(
+        pn.NegativeBinomial(1e-8).log_likelihood_rows(f, y), pn.Poisson().log_likelihood_rows(f, y), rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("place", ["host", "emulated:2"])
+@pytest.mark.parametrize("likelihood", [*COUNTS, pn.NegativeBinomial(1e-8), pn.NegativeBinomial(50.0)], ids=repr)
+def test_float32_keeps_the_digits_of_large_counts(likelihood: Any, place: str) -> None:
+    """Without inputs f is the bias: l near counts of 10^6 and far from them, against float64 and exact shifts."""
+    net = pn.Network([np.zeros((1, 1))], [np.zeros(1)])
+    bias = pn.Custom([np.zeros((1, 1), dtype=bool)], [np.ones(1, dtype=bool)])
+    y = np.array([0.0, 1.0, 40.0, 1e6])
+    for count in y:
+        offset = np.log(np.array([max(count, 1.0)]))
+        post = pn.Posterior(net, bias, problems.PRIOR, likelihood, np.zeros((1, 1)), [count], offset=offset)
+        model = post.compiled.host if place == "host" else post.compiled.on_device(place)
+        for f in (-0.125, 0.0, 2.0**-10, 0.25, 3.0):
+            theta = np.array([[f]], dtype=np.float32)
+            value = model.log_likelihood(theta, 1) if place == "host" else model.log_likelihood(theta)
+            expected = float(likelihood.log_likelihood_rows(f + offset[:, None], np.array([[count]]))[0])
+            mean = max(count, 1.0) * np.exp(f)
+            slope = abs(count - mean) / (1 + getattr(likelihood, "dispersion", 0.0) * mean)
+            curvature = min(mean, 2 / getattr(likelihood, "dispersion", 1e-300) + count)
+            # The shift is rounded (22 is its largest size), then come a few roundings of the sizes that the terms have.
+            rounding = 2.0**-24 * 22
+            dispersion = getattr(likelihood, "dispersion", 0.0)
+            terms = (count + 1) * 20 if dispersion else count * abs(f) + mean
+            bound = slope * rounding + curvature * rounding**2 + 2.0**-24 * 12 * (terms + abs(expected) + 1)
+            assert abs(float(value[0]) - expected) <= bound
+
+
+@pytest.mark.parametrize("likelihood", **ids)
+def test_rates_beyond_the_range_are_rejected_and_counted(likelihood: Any) -> None:
+    """With a prior sd of 1e4 for f, half of pCN's proposals have rates beyond float32; log odds never overflow."""
+    net = pn.Network([np.zeros((1, 1))], [np.zeros(1)])
+    bias = pn.Custom([np.zeros((1, 1), dtype=bool)], [np.ones(1, dtype=bool)])
+    wide = pn.GaussianPrior(sigma2_w=1.0, sigma2_b=1e8)
+    post = pn.Posterior(net, bias, wide, likelihood, np.zeros((2, 1)), np.array([0.0, 3.0]))
+    overflows = isinstance(likelihood, pn.Poisson)
+    for device in ("cpu", "emulated:2"):
+        settings: dict[str, Any] = {"warmup": None, "init": np.zeros((1, 1)), "seed": 1, "device": device}
+        if overflows:
+            with pytest.warns(UserWarning, match="not finite"):
+                draws = pn.sample(post, pn.PCN(1.0), chains=1, draws=200, **settings)
+        else:
+            draws = pn.sample(post, pn.PCN(1.0), chains=1, draws=200, **settings)
+        assert (int(draws.stats["nonfinite"][0]) > 50) == overflows
+        assert np.isfinite(draws.theta).all() and np.isfinite(draws.stats["log_likelihood"]).all()
+
+
+def test_the_constant_under_offsets_is_the_most_likely_one() -> None:
+    from scipy.optimize import minimize_scalar
+
+    rng = np.random.default_rng(2)
+    offset, weights = rng.normal(size=(30, 2)), rng.uniform(0, 2, 30)
+    y = rng.negative_binomial(2, 0.3, (30, 2)).astype(float)
+    y[:, 1] = 0  # no rate explains this better than zero
+    for likelihood in (pn.Poisson(), pn.NegativeBinomial([0.7, 2.0])):
+        first = likelihood.of_output(0)
+
+        def loss(f: float, first: Any = first) -> float:
+            return -first.weighted_log_likelihood(f + offset[:, :1], y[:, :1], weights)
+
+        best = minimize_scalar(loss, bounds=(-3, 6), method="bounded", options={"xatol": 1e-9}).fun
+        assert likelihood.constant_log_likelihood(y, weights, offset) == pytest.approx(-best, rel=1e-9)
+
+
+def test_an_offset_in_the_posterior_is_a_shift_of_the_output() -> None:
+    """The same constant for all rows is that of the bias, by row and output another theta cannot give it."""
+    problem = problems.problem(problems.rng_of("offset"), (2, 4, 2), 9, likelihood="negative_binomial")
+    post, likelihood = problem.post, problem.data.likelihood
+    f = post.network.predict(post.theta_map, post.X)
+    assert post.offset is not None and post.offset.shape == (9, 2)
+    expected = likelihood.log_likelihood_rows(f + post.offset, post.y) @ post.row_weights
+    assert post.log_likelihood(post.theta_map) == pytest.approx(expected, rel=1e-12)
+    without = likelihood.log_likelihood_rows(f, post.y) @ post.row_weights
+    assert abs(without - expected) > 1
+
+
+def accidents(n: int, seed: int) -> tuple[Array, Array, Array]:
+    """X, counts of mean exposure e^(1 + sin 2x) with NB2 noise of dispersion 0.3, and log exposure of 0.1 to 30."""
+    rng = np.random.default_rng(seed)
+    X, offset = rng.uniform(-2, 2, (n, 1)), np.log(10.0) * rng.uniform(-1, 1.5, n)
+    mean = np.exp(1 + np.sin(2 * X[:, 0]) + offset)
+    return X, rng.poisson(mean * 0.3 * rng.gamma(1 / 0.3, size=n)).astype(float), offset
+
+
+@pytest.fixture(scope="module")
+def fitted() -> pn.Draws:
+    pytest.importorskip("torch")
+    X, y, offset = accidents(300, 0)
+    likelihood = pn.NegativeBinomial(0.3)
+    net = pn.train([1, 12, 1], X, y, likelihood=likelihood, offset=offset, l2=0.1, seed=0, progress=False)
+    assert net.history is not None and net.history.data_loss < net.history.constant_loss - 30
+    post = pn.Posterior(net, pn.Mix(4), pn.TraceClassPrior(1.2, 1.0, 1.0), likelihood, X, y, offset=offset)
+    assert post.fit_quality.network == pytest.approx(-net.history.data_loss, rel=1e-5)
+    assert post.fit_quality.constant == pytest.approx(-net.history.constant_loss, rel=1e-12)
+    return pn.sample(post, chains=2, draws=300, thin=5, warmup=3000, seed=1, progress=False)
+
+
+def test_predictions(fitted: pn.Draws) -> None:
+    """Rates, means, predictive counts, intervals, PIT and scores have the offset and the law of the counts."""
+    X, y, offset = accidents(400, 1)
+    rate, mean, outputs = fitted.predict(X), fitted.predict(X, offset=offset), fitted.predict_outputs(X)
+    assert rate.shape == mean.shape == outputs.shape == (2, 300, 400, 1)
+    np.testing.assert_array_equal(rate, np.exp(outputs))
+    # exp in float32, of a sum in float32.
+    np.testing.assert_allclose(mean, rate * np.exp(offset)[:, None], rtol=2e-6)
+    blocks = [block for _, block in fitted.predict_blocks(X, offset=offset, rows=70)]
+    np.testing.assert_array_equal(np.concatenate(blocks, axis=2), mean)
+    truth = np.exp(1 + np.sin(2 * X[:, 0]))
+    assert np.median(np.abs(np.log(rate.mean(axis=(0, 1))[:, 0] / truth))) < 0.2
+
+    noisy = fitted.predictive(X, offset=offset, seed=2)
+    assert noisy.dtype == np.int64 and noisy.shape == mean.shape
+    ((_, mixture),) = fitted.predictive_mixtures(X, offset=offset)
+    assert isinstance(mixture, CountMixture)
+    np.testing.assert_allclose(mixture.mean(), mean.mean(axis=(0, 1))[:, 0], rtol=1e-5)
+    of_draws = noisy.reshape(600, 400)
+    # Five standard errors of the mean of 600 counts.
+    assert (np.abs(of_draws.mean(axis=0) - mixture.mean()) <= 5 * mixture.sd() / np.sqrt(600)).all()
+
+    # At least 90%, and more by the probability of the ends; within five standard errors of what the model says.
+    lower, upper = mixture.interval(0.9)
+    inside = mixture.cdf(upper) - mixture.cdf(lower - 1)
+    assert (inside >= 0.9 - 1e-12).all()
+    covered = (lower <= y) & (y <= upper)
+    assert abs(covered.mean() - inside.mean()) <= 5 * np.sqrt(0.09 / 400)
+    # Quantiles of draws that are attained, beside those of the mixture: as probabilities, within five standard errors.
+    drawn = diagnostics.credible_interval(noisy, 0.9, method="inverted_cdf")
+    assert (drawn.lower == np.floor(drawn.lower)).all()
+    assert (mixture.cdf(drawn.upper[:, 0]) >= 0.95 - 5 * np.sqrt(0.05 * 0.95 / 600)).all()
+
+    pit = mixture.pit(y)
+    # The mid-PIT has mean 1/2 and a variance below the uniform one's.
+    assert abs(pit.mean() - 0.5) <= 5 * np.sqrt(1 / 12 / 400)
+    randomised = diagnostics.pit(noisy, y, ties="random", seed=3)
+    assert stats.kstest(randomised, "uniform").pvalue > 1e-4
+    half = diagnostics.pit(noisy, y, ties="half")
+    assert (np.abs(half - pit) <= 5 * np.sqrt(0.25 / 600)).all()
+    assert 0 < diagnostics.crps(noisy, y) < np.abs(y - np.median(y)).mean()
+
+    rows = fitted.likelihood.nlpd_rows(outputs + offset[:, None], y)
+    np.testing.assert_allclose(-mixture.log_density(y), rows, rtol=1e-5)
+    assert rows.mean() < -law(fitted.likelihood, truth * np.exp(offset)).logpmf(y).mean() + 0.1
+    with pytest.raises(TypeError, match="negative_binomial likelihood has no class probabilities"):
+        fitted.predict_proba(X)
+
+
+@pytest.mark.parametrize("probability", [1e-6, 0.025, 0.5, 0.9, 0.999])
+def test_quantiles_of_mixtures_are_the_least_counts(probability: float) -> None:
+    rng = np.random.default_rng(0)
+    f = np.stack([rng.normal(-3, 1, 60), rng.normal(1, 0.5, 60), rng.normal(7, 0.1, 60)], axis=1)
+    for weights in (None, rng.dirichlet(np.ones(60)), rng.dirichlet(np.ones(60), 3).T):
+        for likelihood in COUNTS:
+            mixture = CountMixture(f, likelihood, weights)
+            found = mixture.quantile(probability)
+            shares = np.full((60, 3), 1 / 60) if weights is None else np.broadcast_to(weights.reshape(60, -1), (60, 3))
+            for c in range(3):
+                below = (shares[:, c, None] * law(likelihood, np.exp(f[:, c, None])).cdf(np.arange(6000))).sum(axis=0)
+                assert found[c] == np.argmax(below >= probability)
+
+
+def test_scores_and_mixtures_of_networks_take_offsets(fitted: pn.Draws) -> None:
+    X, y, offset = accidents(60, 5)
+    ((_, mixture),) = fitted.predictive_mixtures(X, offset=offset)
+    rows = fitted.log_likelihood_rows(X, y, offset=offset)
+    np.testing.assert_allclose(rows.reshape(600, 60), mixture.log_density_by_draw(y), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(fitted.nlpd(X, y, offset=offset), -mixture.log_density(y), rtol=1e-6)
+    lower, upper = fitted.interval(X, 0.9, offset=offset)
+    np.testing.assert_array_equal(np.stack([lower, upper])[..., 0], np.stack(mixture.interval(0.9)))
+    inside = ((lower[:, 0] <= y) & (y <= upper[:, 0])).mean()
+    assert fitted.coverage(X, y, 0.9, offset=offset) == inside
+    assert fitted.crps(X, y, offset=offset, seed=3) == diagnostics.crps(fitted.predictive(X, offset=offset, seed=3), y)
+
+    # Two members with unequal weights: the mixture's means are weighted means of the members'.
+    other = fitted.thinned(2)
+    both = pn.DrawsMixture([fitted.thinned(2), other], [0.25, 0.75])
+    ((_, joined),) = both.predictive_mixtures(X, offset=offset)
+    own = [next(one.predictive_mixtures(X, offset=offset))[1] for one in both.members]
+    np.testing.assert_allclose(joined.cdf(y), 0.25 * own[0].cdf(y) + 0.75 * own[1].cdf(y), rtol=1e-12)
+    np.testing.assert_allclose(both.nlpd(X, y, offset=offset), -joined.log_density(y), rtol=1e-6)
+    mean = both.predict(X, offset=offset)
+    np.testing.assert_allclose(mean, both.predict(X) * np.exp(offset)[:, None], rtol=2e-6)
+    blocks = [block for _, block in both.predict_blocks(X, offset=offset, rows=25)]
+    np.testing.assert_array_equal(np.concatenate(blocks, axis=2), mean)
+    noisy = both.predictive(X, offset=offset, seed=1)
+    assert noisy.shape == mean.shape and noisy.dtype == np.int64
+    # As in the test of one posterior; the draws are 600.
+    assert (np.abs(noisy.reshape(-1, 60).mean(axis=0) - joined.mean()) <= 5 * joined.sd() / np.sqrt(600)).all()
+    weighted = pn.DrawsMixture.weighted([fitted.thinned(2), other], X, y, offset=offset, method="equal")
+    assert weighted.comparison is not None and np.isfinite(weighted.comparison.elpd).all()
+    with pytest.raises(ValueError, match=r"offset must have shape \(60,\) or \(60, 1\)"):
+        pn.DrawsMixture.weighted([other], X, y, offset=offset[:5])
+
+
+def test_files_summary_and_prior_predictions(fitted: pn.Draws, tmp_path: Any) -> None:
+    X, _, offset = accidents(5, 4)
+    fitted.save(tmp_path / "draws.npz")
+    loaded = pn.Draws.load(tmp_path / "draws.npz")
+    assert loaded.likelihood == pn.NegativeBinomial(0.3)
+    np.testing.assert_array_equal(
+        loaded.predictive(X, offset=offset, seed=4), fitted.predictive(X, offset=offset, seed=4)
+    )
+    summary = fitted.summary(X)
+    assert summary.quantity == "log mean" and summary.mean.shape == (5, 1)
+    assert json.dumps(summary.verdict().to_dict())
+    problem = problems.problem(problems.rng_of("prior"), (2, 4, 2), 9, likelihood="poisson")
+    many = problem.post.prior_predict(problem.X, 6, offset=problem.data.offset)
+    assert many.shape == (6, 9, 2) and (many > 0).all()
+    assert problem.post.prior_predictive(problem.X, 6, offset=problem.data.offset).dtype == np.int64
+
+
+def test_chains_of_a_device_are_those_of_the_cpu() -> None:
+    """With offsets and weights: the same steps within rounding of float64."""
+    for likelihood in ("poisson", "negative_binomial", "heteroscedastic_gaussian"):
+        post = problems.problem(problems.rng_of("device", likelihood), (2, 6, 5, 2), 20, likelihood=likelihood).post
+        here, there = (
+            pn.sample(post, pn.MGrad(0.01), chains=2, draws=20, warmup=None, seed=1, device=device)
+            for device in ("cpu", "emulated:4")
+        )
+        np.testing.assert_allclose(there.theta, here.theta, rtol=1e-9, atol=1e-9)
