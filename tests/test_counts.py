@@ -106,6 +106,14 @@ def test_bad_offsets_are_refused_everywhere(small: pn.Draws, offset: Any, error:
             refused()
 
 
+def test_bad_inputs_are_named_before_offsets(small: pn.Draws) -> None:
+    for X, message in ((5.0, r"X must have shape \(n, 2\)"), (np.ones((3, 4)), "X must have 2 columns")):
+        for use in (small.predict_blocks, small.predictive_mixtures, pn.DrawsMixture([small]).predict_blocks):
+            for offset in (None, np.zeros(3)):
+                with pytest.raises(ValueError, match=message):
+                    list(use(X, offset=offset))
+
+
 def test_an_offset_is_refused_by_other_likelihoods() -> None:
     net, X = problems.random_network(problems.rng_of("counts"), (2, 3, 1)), np.ones((3, 2))
     for likelihood in (pn.Gaussian(1.0), pn.Bernoulli(), pn.StudentT(3.0)):

@@ -247,8 +247,9 @@ class Draws(Predictions):
         self, X: npt.ArrayLike, offset: npt.ArrayLike | None, *, rows: int | None = None, threads: int | None = None
     ) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
         """Yield blocks of rows of X, and their outputs plus offset (chain, draw, rows, m)."""
-        added = self.likelihood.check_offset(offset, len(np.asarray(X)), self.network.n_outputs)
-        for block, f in self.output_blocks(X, rows=rows, threads=threads):
+        inputs = check_inputs(X, self.network.n_inputs)
+        added = self.likelihood.check_offset(offset, len(inputs), self.network.n_outputs)
+        for block, f in self.output_blocks(inputs, rows=rows, threads=threads):
             yield block, self.likelihood.with_offset(f, None if added is None else added[block])
 
     def output_blocks(

@@ -214,9 +214,8 @@ class DrawsMixture(Predictions):
 
     def _offset_of(self, X: npt.ArrayLike, offset: npt.ArrayLike | None) -> FloatArray | None:
         """Return the checked offset of the rows of X, shape (n, m), or None."""
-        if offset is None:
-            return None
-        return self.likelihood.check_offset(offset, len(np.asarray(X)), self.n_outputs)
+        n = len(check_inputs(X, self.members[0].network.n_inputs))
+        return self.likelihood.check_offset(offset, n, self.n_outputs)
 
     def output_blocks(
         self, X: npt.ArrayLike, *, rows: int | None = None, threads: int | None = None
