@@ -23,9 +23,10 @@ OPTIMIZERS = {"adam": "Adam", "nadam": "NAdam", "radam": "RAdam", "rmsprop": "RM
 # does not, and of a class that the caller gives it is not known.
 ELEMENTWISE = frozenset(OPTIMIZERS) - {"lbfgs"}
 
-# If a forward pass has fewer multiply-adds than this, torch was measured to be faster on one thread than on all,
-# because distributing the work costs more than it saves.
-_ONE_THREAD_BELOW = 1_000_000
+# If a forward pass has fewer multiply-adds than this, training uses one thread. Torch's threads spin while they wait
+# for each other: on a busy machine with two processors, two threads were measured to need 5 to 15 times the time of one
+# for an epoch of 2 to 8 million multiply-adds. The network then does not depend on the number of processors either.
+_ONE_THREAD_BELOW = 50_000_000
 
 
 @dataclass(frozen=True)
