@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from patrac_native.draws.draws import Draws
-from patrac_native.model.architectures import Architecture
+from patrac_native.model.architectures import Architecture, Full
 from patrac_native.model.choice import choose_kernel
-from patrac_native.model.likelihoods import Categorical, Gaussian, Likelihood
+from patrac_native.model.likelihoods import Categorical, Gaussian, Likelihood, likelihood_from_dict
+from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.model.posterior import Posterior
 from patrac_native.model.priors.trace_class import ALPHA_BOUNDS, TraceClassPrior
 from patrac_native.network.network import Network
@@ -33,8 +35,9 @@ from patrac_native.tabular.fit_result import FitData, FitResult, describe_noise,
 from patrac_native.tabular.fit_settings import DRAWS, MINUTES, PREPROCESSING, REPORT, SUMMARY, FitSettings
 from patrac_native.tabular.preprocessing import Preprocessor, check_target, guess_task
 from patrac_native.tabular.tables import find_column, read_table
-from patrac_native.tabular.tuning import training_settings
+from patrac_native.tabular.tuning import Choice, training_settings
 from patrac_native.training.folds import split_rows
+from patrac_native.training.many import train_many
 from patrac_native.training.training import train
 
 if TYPE_CHECKING:
@@ -81,7 +84,7 @@ def fit_table(settings: FitSettings) -> FitResult:
     prior = _fit_prior(net, settings.alpha)
     post, reason = _posterior(net, prior, likelihood, data, settings)
     print(f"  {post.network.architecture.label()}: {reason}")
-    draws = _sample(post, settings)
+    draws = _sample(post, settings, _starts(post, data, settings))
     print(f"  {describe_noise(draws, data.preprocessor)}".rstrip())
     seconds["sampling"] = draws.settings["seconds"]
 
@@ -126,7 +129,36 @@ def _posterior(
     return post, describe_budget(steps, minutes)
 
 
-def _sample(post: Posterior, settings: FitSettings) -> Draws:
+def _starts(post: Posterior, data: FitData, settings: FitSettings) -> str | npt.NDArray[Any]:
+    """Return where the chains start: those of Full at networks that are trained alike from other random weights.
+
+    Such networks lie in different regions of high posterior density, as far apart as regions that training finds are,
+    so that R-hat still sees chains that do not meet, and a short run represents several regions. Each further network
+    is ranked by itself. Other architectures keep parameters of the first network, which do not fit another's.
+    """
+    net = post.net
+    if not isinstance(post.network.architecture, Full) or settings.chains == 1 or net.history is None:
+        return "auto"
+    choice = Choice.of(net)
+    others = train_many(
+        net.layer_sizes,
+        data.X,
+        data.y,
+        networks=settings.chains - 1,
+        likelihood=likelihood_from_dict(net.history.settings["likelihood"]),
+        l2=choice.l2,
+        activation=settings.activation,
+        validation_fraction=0,
+        seed=settings.seed + 1,
+        threads=settings.threads,
+        **(training_settings(len(data.X)) | {"max_epochs": choice.epochs, "patience": choice.epochs}),
+    )
+    prior, level = post.network.prior, post.network.level
+    ranked = [PartialNetwork(one, Full(), prior, dtype=settings.dtype, level=level) for one in (net, *others)]
+    return np.stack([one.theta_map for one in ranked])
+
+
+def _sample(post: Posterior, settings: FitSettings, starts: str | npt.NDArray[Any]) -> Draws:
     """Sample the posterior with the number of steps that the settings give or that the budget pays for."""
     if choose_kernel(post.facts)[0].is_independent:
         schedule = Schedule(settings.thin or 1, 0)
@@ -148,6 +180,7 @@ def _sample(post: Posterior, settings: FitSettings) -> Draws:
         draws=settings.draws,
         thin=schedule.thin,
         warmup=warmup,
+        init=starts,
         seed=settings.seed,
         threads=settings.threads,
     )
