@@ -400,6 +400,6 @@ def output_conditional(
 
 
 def variance_conditional(a: float, b: float, f: Array, y: Array, row_weights: Array) -> tuple[float, float]:
-    """Shape and scale of the inverse gamma of sigma^2 given f (n, m): density x^(-shape - 1) exp(-scale / x)."""
+    """Shape and scale of the inverse gamma of one sigma^2 given f (n, m): density x^(-shape - 1) exp(-scale / x)."""
     squares = sum(row_weights[r] * (y[r, c] - f[r, c]) ** 2 for r in range(len(y)) for c in range(y.shape[1]))
     return a + 0.5 * y.shape[1] * float(row_weights.sum()), b + 0.5 * float(squares)

@@ -81,7 +81,7 @@ def test_what_is_computed_beside_the_chains() -> None:
         of_bytes, of_floats = (
             pn.Posterior(net, pn.Out(4), problems.PRIOR, likelihood, x, y) for x in (X, X.astype(np.float64))
         )
-        assert of_bytes.starting_variance == of_floats.starting_variance
+        assert of_bytes.starting_variances == of_floats.starting_variances
         ours, theirs = (pn.sample(post, seed=1, draws=5, progress=False) for post in (of_bytes, of_floats))
         np.testing.assert_array_equal(ours.theta, theirs.theta)
 

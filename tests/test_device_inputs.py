@@ -366,7 +366,7 @@ def test_what_needs_the_host_at_once() -> None:
     X, net, y = inputs(90, 6, "float64"), network((6, 9, 1)), problems.rng_of("y").normal(size=90)
     for likelihood in (pn.Gaussian(0.5), pn.Gaussian("sampled", a=2.0, b=1.0)):
         there, here = (pn.Posterior(net, pn.Out(4), problems.PRIOR, likelihood, x, y) for x in (OnDevice(X), X))
-        assert there.starting_variance == here.starting_variance
+        assert there.starting_variances == here.starting_variances
         ours, theirs = (pn.sample(post, seed=1, draws=5, progress=False) for post in (there, here))
         np.testing.assert_array_equal(ours.theta, theirs.theta)
 

@@ -167,7 +167,7 @@ def test_a_sampled_variance_has_no_single_closed_form() -> None:
     post = pn.Posterior(case.post.net, case.post.architecture, problems.PRIOR, likelihood, case.X, case.y)
     with pytest.raises(ValueError, match="variance"):
         post.exact()
-    assert run(post).stats["variance"].shape == (2, 50)
+    assert run(post).stats["variance"].shape == (2, 50, 3)
 
 
 def test_a_sampled_variance_is_forgotten_before_the_first_draw() -> None:

@@ -116,7 +116,8 @@ std::int64_t output_normals() const;
 GaussianTerms terms() const;
 const double* prior_variance(const double*) const;
 double complete(const State<float, Nothing>&, const float*, float*);
-void set_variance(State<float, Nothing>&, double, bool);
+void sum_of_squares(const State<float, Nothing>&, const float*, double*);
+void set_variance(State<float, Nothing>&, const std::vector<double>&, bool);
 """
 TRANSITION = """
 NAME(KernelKind, const double*, std::int64_t, double);
@@ -188,7 +189,7 @@ def test_a_model_refuses_what_its_likelihood_or_kernel_lacks() -> None:
         first_look=0,
     )
     step |= {"warmup": [], "sampling": phase, "seed": 0, "threads": 1}
-    sampled = _core.SampledVariance(shape=2.0, rate=1.0, initial=1.0)
+    sampled = _core.SampledVariance(shape=2.0, rate=np.ones(1), initial=np.ones(1), every=1)
     for post, kernel, collapse, variance, message in (
         (student, "pcnl", False, sampled, "only Gaussian noise has a variance to sample"),
         (student, "pcnl", True, None, "under Gaussian noise alone"),
@@ -210,7 +211,8 @@ def test_a_model_refuses_what_its_likelihood_or_kernel_lacks() -> None:
             matrix=form.curvature,
             to_theta=np.ascontiguousarray(form.to_theta),
             terms=last.gaussian_terms,
-            variance=last.starting_variance,
+            variance=last.starting_variances,
+            output=form.output,
             config=config,
             init=form.whitened(last.theta_map[None]),
             prior_variance=last.prior_variance,

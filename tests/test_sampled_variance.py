@@ -29,9 +29,13 @@ KERNELS: dict[str, pn.Kernel] = {
 
 
 class Case:
-    """Data and network on 2-5-4-2 with sample weights, and posteriors of a sampled or fixed variance."""
+    """Data and network on 2-5-4-2 with sample weights, and posteriors of sampled or fixed variances.
 
-    def __init__(self, name: str, architecture: str, n: int = 14) -> None:
+    `pooled`: one variance for both outputs, or one for each.
+    """
+
+    def __init__(self, name: str, architecture: str, n: int = 14, *, pooled: bool = True) -> None:
+        self.pooled = pooled
         rng = problems.rng_of("sampled variance", name, architecture, n)
         self.net = problems.random_network(rng, (2, 5, 4, 2))
         self.architecture = problems.architecture(architecture, rng, self.net)
@@ -45,7 +49,7 @@ class Case:
             self.net,
             self.architecture,
             problems.PRIOR,
-            pn.Gaussian(variance="sampled", a=A, b=B) if likelihood is None else likelihood,
+            pn.Gaussian(variance="sampled", a=A, b=B, pooled=self.pooled) if likelihood is None else likelihood,
             self.X,
             self.y,
             sample_weight=self.weight,
@@ -55,23 +59,26 @@ class Case:
 
 def run(post: pn.Posterior, kernel: pn.Kernel, **changes: Any) -> pn.Draws:
     settings: dict[str, Any] = {"chains": 2, "draws": 50, "warmup": None, "seed": 4, "threads": 1, "progress": False}
+    if post.likelihood.is_sampled:
+        settings["variance_every"] = 1
     return pn.sample(post, kernel, **(settings | changes))
 
 
 # The chain, step by step
 
 
+@pytest.mark.parametrize("pooled", [True, False])
 @pytest.mark.parametrize("architecture", ["full", "mix", "sep", "custom"])
 @pytest.mark.parametrize("kernel", ["pcn", "pcnl", "mgrad", "collapsed pcnl", "collapsed mgrad"])
-def test_every_step_uses_the_variance_drawn_before_it(kernel: str, architecture: str) -> None:
+def test_every_step_uses_the_variance_drawn_before_it(kernel: str, architecture: str, pooled: bool) -> None:
     """Each move of the chain follows from its noise with l and g at the current variance, taken afresh.
 
     A cached l or g that was not refreshed after the variance changed would give other proposals and decisions.
     """
-    case = Case("replay", architecture)
+    case = Case("replay", architecture, pooled=pooled)
     post, chosen, steps, seed = case.posterior(), KERNELS[kernel], 60, 8
     collapse = kernel.startswith("collapsed")
-    draws = run(post, chosen, chains=1, draws=steps, seed=seed)
+    draws = run(post, chosen, chains=1, draws=steps, seed=seed, variance_every=1 if pooled else 3)
     theta, variance = draws.theta[0], draws.stats["variance"][0]
     dim = post.hidden_dim if collapse else post.dim
     C = np.asarray(post.prior_variance[:dim])
@@ -104,27 +111,41 @@ def test_every_step_uses_the_variance_drawn_before_it(kernel: str, architecture:
     assert 0 < moves < steps - 1
 
 
+@pytest.mark.parametrize("pooled", [True, False])
 @pytest.mark.parametrize(
     ("kernel", "architecture"),
     [(kernel, "mix") for kernel in KERNELS]
     + [(kernel, "out") for kernel in (*KERNELS, "exact") if not kernel.startswith("collapsed")],
 )
-def test_the_variance_has_its_conditional_distribution(kernel: str, architecture: str) -> None:
+def test_the_variance_has_its_conditional_distribution(kernel: str, architecture: str, pooled: bool) -> None:
     """Inverse gamma with the residuals of the theta that is kept with it: uniform through its distribution function."""
-    from scipy.stats import invgamma, kstest
+    from scipy.stats import invgamma
 
-    case = Case("conditional", architecture)
+    case = Case("conditional", architecture, pooled=pooled)
     post = case.posterior()
     draws = run(post, pn.Exact() if kernel == "exact" else KERNELS[kernel], draws=400)
-    theta, variance = draws.theta.reshape(-1, post.dim), draws.stats["variance"].ravel()
+    assert draws.stats["variance"].shape == ((2, 400) if pooled else (2, 400, 2))
+    theta, variance = draws.theta.reshape(-1, post.dim), draws.stats["variance"].reshape(800, -1)
+    outputs = [slice(None)] if pooled else [slice(0, 1), slice(1, 2)]
     levels = []
-    for row, value in zip(theta, variance, strict=True):
+    for row, values in zip(theta, variance, strict=True):
         f = case.partial.predict(row, case.X)
-        shape, scale = reference.variance_conditional(A, B, f, case.y, case.weight)
-        levels.append(invgamma.cdf(value, shape, scale=scale))
+        conditional = [reference.variance_conditional(A, B, f[:, c], case.y[:, c], case.weight) for c in outputs]
+        levels.append([invgamma.cdf(x, a, scale=b) for x, (a, b) in zip(values, conditional, strict=True)])
+    for of_output in np.array(levels).T:
+        _check_independent_uniforms(of_output)
+    if not pooled:  # nor do the draws of two outputs at one step
+        first, second = np.array(levels).T - 0.5
+        assert abs(12 * (first * second).mean()) < 4 / np.sqrt(len(first))
+
+
+def _check_independent_uniforms(levels: FloatArray) -> None:
+    """Check the levels of two chains, one after the other: uniform, and uncorrelated in time and between chains."""
+    from scipy.stats import kstest
+
     assert kstest(levels, "uniform").pvalue > 1e-4
     # Draws at different steps do not hang together: products of standardised uniforms, 4 standard errors.
-    level = np.array(levels).reshape(2, -1) - 0.5
+    level = levels.reshape(2, -1) - 0.5
     assert abs(12 * (level[:, 1:] * level[:, :-1]).mean()) < 4 / np.sqrt(level.size)
     assert abs(12 * (level[0] * level[1]).mean()) < 4 / np.sqrt(level.shape[1])
 
@@ -154,14 +175,18 @@ def test_output_weights_have_their_conditional_given_the_variance_before_them(ke
 # Against the closed form
 
 
-def variance_posterior(case: Case) -> tuple[FloatArray, FloatArray]:
-    """Grid of log sigma^2 and its posterior probabilities: the evidence of a last layer times the inverse gamma."""
+def variance_posterior(case: Case, output: int | None = None) -> tuple[FloatArray, FloatArray]:
+    """Grid of log sigma^2 and its posterior probabilities: the evidence of a last layer times the inverse gamma.
+
+    With `output`, that of the variance of one output, whose evidence is a factor: the other's variance stays at 1.
+    """
     C = case.partial.prior_variances(problems.PRIOR, case.net.layer_sizes)
     grid = np.linspace(math.log(1e-3), math.log(1e3), 600)
     log_density = []
     for t in grid:
+        variance = np.full(2, math.exp(t)) if output is None else np.where(np.arange(2) == output, math.exp(t), 1.0)
         evidence = reference.collapsed_log_likelihood(
-            case.partial, np.zeros(0), C, math.exp(t), case.X, case.y, case.weight
+            case.partial, np.zeros(0), C, variance, case.X, case.y, case.weight
         )
         # Density of log sigma^2: one factor sigma^2 more.
         log_density.append(evidence - A * t - B * math.exp(-t))
@@ -170,17 +195,22 @@ def variance_posterior(case: Case) -> tuple[FloatArray, FloatArray]:
     return grid, density / density.sum()
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("dtype", "output"), [("float32", None), ("float64", None), ("float32", 0), ("float32", 1)])
 @pytest.mark.parametrize("kernel", ["pcn", "pcnl", "mgrad", "elliptical slice", "exact"])
-def test_the_variance_of_a_last_layer_model_has_its_exact_posterior(kernel: str, dtype: str) -> None:
+def test_the_variance_of_a_last_layer_model_has_its_exact_posterior(
+    kernel: str, dtype: str, output: int | None
+) -> None:
     """Moments of log sigma^2 and probabilities below its exact 5, 50 and 95% quantiles, within 4.5 standard errors."""
-    case = Case("exact posterior", "out")
-    grid, density = variance_posterior(case)
+    case = Case("exact posterior", "out", pooled=output is None)
+    grid, density = variance_posterior(case, output)
     chosen = pn.Exact() if kernel == "exact" else KERNELS[kernel]
-    thin = 1 if kernel == "exact" else 20
-    draws = run(case.posterior(dtype=dtype), chosen, chains=8, draws=2000, thin=thin, init="prior", seed=9)
+    thin, every = (1, 1) if kernel == "exact" else (20, 1 if output is None else 4)
+    draws = run(
+        case.posterior(dtype=dtype), chosen, chains=8, draws=2000, thin=thin, init="prior", seed=9, variance_every=every
+    )
     # The first tenth is forgotten: chains start at prior draws.
-    log_variance = np.log(draws.stats["variance"][:, 200:])
+    variance = draws.stats["variance"][:, 200:]
+    log_variance = np.log(variance if output is None else variance[..., output])
     mean = float(density @ grid)
     centred = log_variance - mean
     below = [log_variance < grid[np.searchsorted(np.cumsum(density), q)] for q in (0.05, 0.5, 0.95)]
@@ -197,14 +227,15 @@ def test_the_variance_of_a_last_layer_model_has_its_exact_posterior(kernel: str,
 # What is reported
 
 
+@pytest.mark.parametrize("pooled", [True, False])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_log_likelihoods_are_those_of_the_returned_theta_and_variance(kernel: str, dtype: str) -> None:
-    case = Case("stats", "mix")
+def test_log_likelihoods_are_those_of_the_returned_theta_and_variance(kernel: str, dtype: str, pooled: bool) -> None:
+    case = Case("stats", "mix", pooled=pooled)
     post = case.posterior(dtype=dtype)
-    draws = run(post, KERNELS[kernel])
+    draws = run(post, KERNELS[kernel], variance_every=1 if pooled else 3)
     variance = draws.stats["variance"]
-    assert variance.shape == (2, 50) and (variance > 0).all()
+    assert variance.shape == ((2, 50) if pooled else (2, 50, 2)) and (variance > 0).all()
     for chain in range(2):
         expected = post.log_likelihood(draws.theta[chain], variance=variance[chain])
         tolerance = 100 * np.finfo(dtype).eps * np.abs(expected).max()
@@ -228,26 +259,43 @@ def test_the_log_likelihood_at_a_variance_is_that_of_a_fixed_one() -> None:
     np.testing.assert_array_equal(post.log_likelihood(theta, variance=each), one_by_one)
 
 
+def test_the_log_likelihood_at_a_variance_of_each_output_is_that_of_fixed_ones() -> None:
+    case = Case("fixed", "mix", pooled=False)
+    post = case.posterior()
+    theta = post.theta_map + 0.1 * problems.rng_of("theta").normal(size=(2, post.dim))
+    each = np.array([[0.05, 3.0], [2.0, 0.4]])
+    values, gradients = post.log_likelihood_and_grad(theta, variance=each)
+    for point, variance, value, gradient in zip(theta, each, values, gradients, strict=True):
+        expected, slope = case.posterior(pn.Gaussian(variance)).log_likelihood_and_grad(point)
+        np.testing.assert_allclose(value, expected, rtol=1e-13)
+        np.testing.assert_allclose(gradient, slope, rtol=1e-12, atol=1e-12 * np.abs(slope).max())
+        np.testing.assert_allclose(post.log_likelihood(point, variance=variance), expected, rtol=1e-13)
+    with pytest.raises(ValueError, match=r"variance must have shape \(2,\).* or have shape \(2, 2\)"):
+        post.log_likelihood(theta, variance=1.0)
+
+
 def test_variances_are_reported_if_and_only_if_they_are_sampled() -> None:
     case = Case("present", "mix")
     assert "variance" in run(case.posterior(), pn.MGrad(0.1)).stats
     assert "variance" not in run(case.posterior(pn.Gaussian(1.0)), pn.MGrad(0.1)).stats
 
 
+@pytest.mark.parametrize("pooled", [True, False])
 @pytest.mark.parametrize("kernel", [*KERNELS, "exact"])
-def test_draws_depend_neither_on_thinning_nor_on_chains_or_threads(kernel: str) -> None:
-    post = Case("shape", "out" if kernel == "exact" else "mix").posterior()
+def test_draws_depend_neither_on_thinning_nor_on_chains_or_threads(kernel: str, pooled: bool) -> None:
+    post = Case("shape", "out" if kernel == "exact" else "mix", pooled=pooled).posterior()
     chosen = pn.Exact() if kernel == "exact" else KERNELS[kernel]
-    every = run(post, chosen, chains=3, draws=60)
-    tenth = run(post, chosen, chains=3, draws=6, thin=10)
+    settings = {"chains": 3, "variance_every": 1 if pooled else 4}
+    every = run(post, chosen, **settings, draws=60)
+    tenth = run(post, chosen, **settings, draws=6, thin=10)
     for name, values in (("theta", every.theta), ("variance", every.stats["variance"])):
         kept = tenth.theta if name == "theta" else tenth.stats["variance"]
         np.testing.assert_array_equal(kept, values[:, 9::10])
     np.testing.assert_array_equal(
-        run(post, chosen, chains=1, draws=7).stats["variance"], every.stats["variance"][:1, :7]
+        run(post, chosen, **settings | {"chains": 1}, draws=7).stats["variance"], every.stats["variance"][:1, :7]
     )
     np.testing.assert_array_equal(
-        run(post, chosen, chains=3, draws=60, threads=2).stats["variance"], every.stats["variance"]
+        run(post, chosen, **settings, draws=60, threads=2).stats["variance"], every.stats["variance"]
     )
 
 

@@ -24,6 +24,16 @@ py::dict report_dict(const LayerReport& report) {
     return d;
 }
 
+// The noise variances (rows of theta, m), or null for the model's own.
+template <class T>
+const double* variance_of_rows(const Model<T>& model, const Array<T>& theta,
+                               const std::optional<Array<double>>& variance) {
+    if (!variance) return nullptr;
+    require(variance->ndim() == 2 && variance->shape(0) == theta.shape(0) && variance->shape(1) == model.n_outputs(),
+            "variance shape");
+    return variance->data();
+}
+
 template <class T>
 void bind_model_of(py::module_& m, const char* name) {
     py::class_<Model<T>>(m, name)
@@ -50,32 +60,36 @@ void bind_model_of(py::module_& m, const char* name) {
                                })
         .def(
             "log_likelihood",
-            [](const Model<T>& model, const Array<T>& theta, std::int64_t threads) {
+            [](const Model<T>& model, const Array<T>& theta, std::int64_t threads,
+               const std::optional<Array<double>>& variance) {
                 require(theta.ndim() == 2 && theta.shape(1) == model.dim(), "theta shape");
+                const double* const own = variance_of_rows(model, theta, variance);
                 Array<double> result(theta.shape(0));
                 double* const out = result.mutable_data();
                 {
-                    const py::gil_scoped_release release;  // theta and result are held by this frame
-                    model.evaluate(theta.data(), theta.shape(0), out, nullptr, threads);
+                    const py::gil_scoped_release release;  // all three arrays are held by this frame
+                    model.evaluate(theta.data(), theta.shape(0), out, nullptr, threads, own);
                 }
                 return result;
             },
-            py::arg("theta").noconvert(), py::arg("threads"))
+            py::arg("theta").noconvert(), py::arg("threads"), py::arg("variance").noconvert() = py::none())
         .def(
             "log_likelihood_and_grad",
-            [](const Model<T>& model, const Array<T>& theta, std::int64_t threads) {
+            [](const Model<T>& model, const Array<T>& theta, std::int64_t threads,
+               const std::optional<Array<double>>& variance) {
                 require(theta.ndim() == 2 && theta.shape(1) == model.dim(), "theta shape");
+                const double* const own = variance_of_rows(model, theta, variance);
                 Array<double> value(theta.shape(0));
                 Array<T> gradient({theta.shape(0), theta.shape(1)});
                 double* const out = value.mutable_data();
                 T* const slope = gradient.mutable_data();
                 {
-                    const py::gil_scoped_release release;  // all three arrays are held by this frame
-                    model.evaluate(theta.data(), theta.shape(0), out, slope, threads);
+                    const py::gil_scoped_release release;  // all four arrays are held by this frame
+                    model.evaluate(theta.data(), theta.shape(0), out, slope, threads, own);
                 }
                 return py::make_tuple(value, gradient);
             },
-            py::arg("theta").noconvert(), py::arg("threads"))
+            py::arg("theta").noconvert(), py::arg("threads"), py::arg("variance").noconvert() = py::none())
         .def(
             "predict",
             [](const Model<T>& model, const Array<T>& theta, const Array<T>& inputs, std::int64_t threads) {
@@ -133,19 +147,22 @@ template <class T>
 void bind_sample_quadratic_of(py::module_& m, const char* name) {
     m.def(
         name,
-        [](double constant, const Array<double>& slope, const Array<double>& matrix, const Array<double>& to_theta,
-           double terms, double variance, const RunConfig& config, const Array<T>& init,
+        [](const Array<double>& constant, const Array<double>& slope, const Array<double>& matrix,
+           const Array<double>& to_theta, double terms, const Array<double>& variance,
+           const Array<std::int32_t>& output, const RunConfig& config, const Array<T>& init,
            const Array<double>& prior_variance, py::object progress, const std::string& level) {
             const py::ssize_t square = slope.size() * slope.size();
             require(to_theta.size() == 0 ? matrix.size() == square : matrix.size() == slope.size(), "matrix shape");
             require(to_theta.size() == 0 || to_theta.size() == square, "to_theta shape");
-            const Quadratic form{constant, to_vector(slope), to_vector(matrix), to_vector(to_theta), terms, variance};
+            require(constant.size() == variance.size() && output.size() == slope.size(), "variance or output shape");
+            const Quadratic form{to_vector(constant), to_vector(slope), to_vector(matrix), to_vector(to_theta), terms,
+                                 to_vector(variance), to_vector(output)};
             const auto run = [&](auto&&... args) { return sample_quadratic<T>(form, args..., level); };
             return run_chains<T>(run, slope.size(), config, init, prior_variance, std::move(progress));
         },
         py::kw_only(), py::arg("constant"), py::arg("slope"), py::arg("matrix"), py::arg("to_theta"), py::arg("terms"),
-        py::arg("variance"), py::arg("config"), py::arg("init").noconvert(), py::arg("prior_variance").noconvert(),
-        py::arg("progress"), py::arg("level"));
+        py::arg("variance"), py::arg("output"), py::arg("config"), py::arg("init").noconvert(),
+        py::arg("prior_variance").noconvert(), py::arg("progress"), py::arg("level"));
 }
 
 }  // namespace
@@ -159,9 +176,12 @@ void bind_model(py::module_& m) {
              py::kw_only(), py::arg("steps"), py::arg("adapt"), py::arg("accept_low"), py::arg("accept_high"),
              py::arg("accept_all"), py::arg("average"), py::arg("target"), py::arg("first_look"));
     py::class_<SampledVariance>(m, "SampledVariance")
-        .def(py::init(
-                 [](double shape, double rate, double initial) { return SampledVariance{true, shape, rate, initial}; }),
-             py::kw_only(), py::arg("shape"), py::arg("rate"), py::arg("initial"));
+        .def(py::init([](double shape, const Array<double>& rate, const Array<double>& initial, std::int64_t every) {
+                 require(rate.size() > 0 && rate.size() == initial.size() && every > 0, "variance");
+                 return SampledVariance{shape, to_vector(rate), to_vector(initial), every};
+             }),
+             py::kw_only(), py::arg("shape"), py::arg("rate").noconvert(), py::arg("initial").noconvert(),
+             py::arg("every"));
     py::class_<SampledScales>(m, "SampledScales")
         .def(py::init([](const Array<std::int32_t>& group, std::int64_t groups, double shape, double rate,
                          std::int64_t every) {

@@ -52,7 +52,10 @@ py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Arr
     Array<T> theta({theta_stays ? 0 : chains, draws, dim});
     Array<double> log_likelihood({chains, draws}), log_prior({chains, draws});
     Array<double> acceptance({chains, draws}), step_size({chains, draws});
-    Array<double> variance({config.variance.sampled ? chains : 0, draws});
+    // One variance for all outputs has no axis of its own.
+    const py::ssize_t n_variances = std::ssize(config.variance.rate);
+    Array<double> variance(n_variances > 1 ? std::vector<py::ssize_t>{chains, draws, n_variances}
+                                           : std::vector<py::ssize_t>{n_variances * chains, draws});
     Array<double> prior_scales({config.scales.sampled() ? chains : 0, draws, config.scales.groups});
     Array<double> warmup_acceptance({chains, phases}), warmup_step_size({chains, phases});
     Array<std::int64_t> nonfinite(chains), warmup_nonfinite(chains), draws_done(chains);
@@ -71,7 +74,7 @@ py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Arr
     buffers.log_prior = log_prior.mutable_data();
     buffers.acceptance_rate = acceptance.mutable_data();
     buffers.step_size = step_size.mutable_data();
-    if (config.variance.sampled) buffers.variance = variance.mutable_data();
+    if (config.variance.sampled()) buffers.variance = variance.mutable_data();
     if (config.scales.sampled()) buffers.prior_scales = prior_scales.mutable_data();
     buffers.warmup_acceptance = warmup_acceptance.mutable_data();
     buffers.warmup_step_size = warmup_step_size.mutable_data();
@@ -96,7 +99,7 @@ py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Arr
     result["log_prior"] = log_prior;
     result["acceptance_rate"] = acceptance;
     result["step_size"] = step_size;
-    if (config.variance.sampled) result["variance"] = variance;
+    if (config.variance.sampled()) result["variance"] = variance;
     if (config.scales.sampled()) result["prior_scales"] = prior_scales;
     result["warmup_acceptance_rate"] = warmup_acceptance;
     result["warmup_step_size"] = warmup_step_size;

@@ -13,21 +13,20 @@ CollapsePlan::~CollapsePlan() = default;
 
 namespace {
 
-// See CollapsedGroup::narrow_precision. On the features of networks trained on three tables (50 nodes, one tile of up
+// See CollapsedGroup::narrow_ratio. On the features of networks trained on three tables (50 nodes, one tile of up
 // to 264 rows) the small eigenvalues of M were wrong by 1e-9 of its largest entry and log|M| by some 1e-9 too, so
 // entries up to max_entry keep both errors below a hundredth. Sums over tiles are in float64 and the errors of tiles
 // are independent: M's grow with the root of the number of tiles, its entries with the number itself.
-double narrow_precision_of(Activation activation, const std::vector<double>& prior_deviation, double weight) {
+double narrow_ratio_of(Activation activation, double weight) {
     constexpr double max_entry = 524288.0, tile_rows = 264.0;
     if (!is_bounded(activation)) return 0.0;
-    const double largest = *std::max_element(prior_deviation.begin(), prior_deviation.end());
-    return max_entry * std::sqrt(std::max(1.0, weight / tile_rows)) / (largest * largest * weight);
+    return max_entry * std::sqrt(std::max(1.0, weight / tile_rows)) / weight;
 }
 
 }  // namespace
 
 CollapsePlan CollapsePlan::make(const Plan& plan, const double* prior_variance, const std::vector<double>& variance,
-                                double weight) {
+                                double weight, bool apart) {
     if (std::ssize(variance) != plan.n_outputs)
         throw std::invalid_argument("collapse: output weights can be integrated out under Gaussian noise alone");
     const PlanLayer& output = plan.layers.back();
@@ -71,13 +70,13 @@ CollapsePlan CollapsePlan::make(const Plan& plan, const double* prior_variance, 
         }
         if (theta.empty()) continue;
         const double noise = variance[static_cast<std::size_t>(output.rows[static_cast<std::size_t>(row)])];
-        std::size_t g = 0;
+        std::size_t g = apart ? collapse.groups.size() : 0;
         while (g < collapse.groups.size() &&
                (collapse.groups[g].features != own.features ||
                 collapse.groups[g].prior_deviation != own.prior_deviation || group_variance[g] != noise))
             ++g;
         if (g == collapse.groups.size()) {
-            own.narrow_precision = narrow_precision_of(plan.activation, own.prior_deviation, weight);
+            own.narrow_ratio = narrow_ratio_of(plan.activation, weight);
             collapse.groups.push_back(std::move(own));
             group_variance.push_back(noise);
         }

@@ -15,14 +15,13 @@ struct CollapsedGroup {
     std::vector<double> prior_deviation;           // (p,) S^(1/2)
     std::vector<std::int32_t> outputs;             // of the group
     std::vector<std::vector<std::int64_t>> theta;  // for each of them (p,): where the weight is in theta
-    // The largest 1 / variance of the noise at which the moments of float32 features may be summed in float32. M = I +
-    // S^(1/2) Phi'W Phi S^(1/2) / variance has no eigenvalue below 1, however small the variance is, but its largest
-    // entries grow with 1 / variance. Sums in float32 leave errors of about 1e-9 of these; once they come near 1, M is
-    // indefinite, or the mean of the output weights wrong in every direction of which the data say little. Rounded
-    // features and residuals do no harm: M is then that of features nearby. The bound is for the largest S of
-    // prior_deviation, in inverse proportion, and depends on nothing else that a chain changes, so the density at a
-    // point, given the scales of the prior, does not depend on the chain's path.
-    double narrow_precision = 0.0;
+    // The largest prior variance over noise variance at which the moments of float32 features may be summed in float32.
+    // M = I + S^(1/2) Phi'W Phi S^(1/2) / variance has no eigenvalue below 1, however small the noise variance is, but
+    // its largest entries grow with S / variance. Sums in float32 leave errors of about 1e-9 of these; once they come
+    // near 1, M is indefinite, or the mean of the output weights wrong in every direction of which the data say little.
+    // Rounded features and residuals do no harm: M is then that of features nearby. Whether a sum is in float64 depends
+    // on the two variances alone, so the density at a point does not depend on the chain's path.
+    double narrow_ratio = 0.0;
 
     std::int64_t size() const { return static_cast<std::int64_t>(features.size()); }
 };
@@ -36,9 +35,10 @@ struct CollapsePlan {
     CollapsePlan(CollapsePlan&&) noexcept;
     ~CollapsePlan();
 
-    // prior_variance (K,), variance (m,) of the noise, `weight` the sum of the row weights.
+    // prior_variance (K,), variance (m,) of the noise, `weight` the sum of the row weights. `apart`: each output is a
+    // group of its own, because their variances will not stay equal.
     static CollapsePlan make(const Plan& plan, const double* prior_variance, const std::vector<double>& variance,
-                             double weight);
+                             double weight, bool apart = false);
 
     std::int64_t n_features() const { return static_cast<std::int64_t>(sources.size()); }
 };

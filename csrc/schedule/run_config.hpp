@@ -10,12 +10,15 @@
 
 namespace patrac {
 
-// The noise variance of a Gaussian likelihood, where it is drawn: inverse-gamma, density ∝ x^(-shape-1) exp(-rate/x).
+// The noise variances of a Gaussian likelihood, where they are drawn: q of them, one for all outputs or one for each of
+// several, a priori independent and inverse-gamma, density ∝ x^(-shape-1) exp(-rate/x).
 struct SampledVariance {
-    bool sampled = false;
     double shape = 0.0;
-    double rate = 0.0;
-    double initial = 1.0;
+    std::vector<double> rate;     // (q,); empty where the variances are fixed
+    std::vector<double> initial;  // (q,)
+    std::int64_t every = 1;       // steps from one draw of them to the next
+
+    bool sampled() const { return !rate.empty(); }
 };
 
 // The scales of the prior variances, where they are drawn. The parameters of group g have the variance of
@@ -58,7 +61,7 @@ struct RunBuffers {
     double* log_prior = nullptr;               // (chains, draws), normalised
     double* acceptance_rate = nullptr;         // (chains, draws): over the `thin` steps that end in the draw
     double* step_size = nullptr;               // (chains, draws)
-    double* variance = nullptr;                // (chains, draws) of the noise, or null
+    double* variance = nullptr;                // (chains, draws, q) of the noise, or null
     double* prior_scales = nullptr;            // (chains, draws, G), or null
     double* warmup_acceptance = nullptr;       // (chains, P): over each whole phase
     double* warmup_step_size = nullptr;        // (chains, P): at the end of each phase

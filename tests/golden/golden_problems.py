@@ -112,7 +112,7 @@ def targets(likelihood: str, rng: np.random.RandomState, n: int, m: int) -> tupl
     y = rng.uniform(-1.5, 1.5, (n, m))
     if likelihood == "gaussian_by_output":
         return pn.Gaussian(rng.uniform(0.25, 1.0, m)), y
-    return pn.Gaussian("sampled", a=3.0) if likelihood == "sampled" else pn.Gaussian(0.25), y
+    return pn.Gaussian("sampled", a=3.0, b=1.0, pooled=True) if likelihood == "sampled" else pn.Gaussian(0.25), y
 
 
 def random_of(*key: object) -> np.random.RandomState:

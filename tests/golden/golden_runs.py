@@ -42,6 +42,8 @@ def run(case: Case, level: str) -> list[pn.Draws]:
         posts = [problem.posterior(by_argument) for problem in case.problems]
         default_warmup = SHORT if case.has_step_size else 40
         arguments = DEFAULTS | {"warmup": default_warmup} | case.arguments | {"progress": False}
+        if any(problem.likelihood == "sampled" for problem in case.problems):
+            arguments["variance_every"] = 1
         if case.start_scale is not None:
             steps = np.arange(arguments["chains"])[:, None] + np.arange(posts[0].dim) % 5
             arguments["init"] = case.start_scale * posts[0].theta_map + steps / 64

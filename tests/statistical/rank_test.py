@@ -60,7 +60,7 @@ class Problem:
         Where the last test quantity, the first output f, is looked at.
     noise : (a, b), optional
         The data's noise variance is drawn from the inverse gamma with density x^(-a - 1) exp(-b / x), and chains sample
-        it; else it is that of `likelihood`.
+        it; else it is that of `likelihood`. A sequence b has an entry for each output, with a variance of its own.
     offset : ndarray, shape (n,), optional
         What is added to the outputs.
 
@@ -74,7 +74,7 @@ class Problem:
     X: Array
     point: Array
     dtype: str = "float64"
-    noise: tuple[float, float] | None = None
+    noise: tuple[float, Any] | None = None
     offset: Array | None = None
 
     def posterior(self, y: Array) -> pn.Posterior:
@@ -100,11 +100,12 @@ class Problem:
         f = any_posterior.network.predict(theta, self.X)
         if self.noise is None:
             return theta, self.likelihood.sample(self.likelihood.with_offset(f, self.offset), rng)
-        variance = self.noise[1] / rng.gamma(self.noise[0], size=(count, 1, 1))
+        b = np.atleast_1d(self.noise[1])
+        variance = b / rng.gamma(self.noise[0], size=(count, 1, len(b)))
         return theta, f + np.sqrt(variance) * rng.standard_normal(f.shape)
 
 
-def native_chain(kernel: pn.Kernel, thin: int, device: str = "cpu", scales_every: int = 1) -> Chain:
+def native_chain(kernel: pn.Kernel, thin: int, device: str = "cpu", scales_every: int = 1, **settings: Any) -> Chain:
     """Chain run by `pn.sample` without warm-up, every `thin`-th state kept; a multiple of `scales_every`."""
 
     def run(post: pn.Posterior, theta: Array, states: int, rng: np.random.Generator) -> Array:
@@ -121,6 +122,7 @@ def native_chain(kernel: pn.Kernel, thin: int, device: str = "cpu", scales_every
             seed=seed,
             device=device,
             progress=False,
+            **settings,
         )
         return np.asarray(draws.theta[0])
 
@@ -158,27 +160,34 @@ def native_blocks(kernel: pn.Kernel, thin: int, device: str = "cpu", scales_ever
 
 
 class _StartingAt(pn.Gaussian):
-    """A sampled variance whose chains start at a given value rather than at its mode given the trained network."""
+    """Sampled variances whose chains start at given values rather than at their modes given the trained network."""
 
-    def __init__(self, likelihood: pn.Gaussian, start: float) -> None:
-        super().__init__("sampled", a=likelihood.a, b=likelihood.b)
+    def __init__(self, likelihood: pn.Gaussian, start: Array) -> None:
+        super().__init__("sampled", a=likelihood.a, b=likelihood.b, pooled=likelihood.pooled)
         self._start = start
 
     def fitted(self, residuals: Array, row_weights: Array) -> pn.Gaussian:
-        """Fix the variance at the given value."""
-        return self.at(self._start)
+        """Fix the variances at the given values."""
+        return self.at(self._start.item() if self._start.size == 1 else self._start)
 
 
-def native_variance_chain(kernel: pn.Kernel, thin: int) -> Chain:
-    """`native_chain` that first draws sigma^2 given the starting point, as the test of a sampled variance asks for."""
-    inner = native_chain(kernel, thin)
+def native_variance_chain(kernel: pn.Kernel, thin: int, device: str = "cpu", every: int = 1) -> Chain:
+    """`native_chain` that first draws sigma^2 given the starting point, as the test of a sampled variance asks for.
+
+    With `every` > 1, a divisor of `thin`, a block is "draw sigma^2 given theta, then move theta that many times given
+    that sigma^2": powers of a reversible move are reversible, so the argument above holds for blocks.
+    """
+    assert thin % every == 0
+    inner = native_chain(kernel, thin, device, variance_every=every)
 
     def run(post: pn.Posterior, theta: Array, states: int, rng: np.random.Generator) -> Array:
         likelihood = post.likelihood
         assert isinstance(likelihood, pn.Gaussian) and likelihood.a is not None and likelihood.b is not None
-        squares = -2 * float(post.log_likelihood(theta, variance=1.0, threads=1)) - post.y.size * np.log(2 * np.pi)
-        start = (likelihood.b + 0.5 * squares) / rng.gamma(likelihood.a + 0.5 * post.y.size)
-        started = _StartingAt(likelihood, float(start))
+        a, b = likelihood.variance_prior(post.y.shape[1])
+        squares = ((post.y - post.network.predict(theta[None], post.X, threads=1)[0]) ** 2).sum(axis=0)
+        terms = post.y.size / len(b)
+        start = (b + 0.5 * squares.reshape(len(b), -1).sum(axis=1)) / rng.gamma(a + 0.5 * terms, size=len(b))
+        started = _StartingAt(likelihood, start)
         again = pn.Posterior(
             post.net, post.architecture, post.network.prior, started, post.X, post.y, dtype=post.dtype.name
         )

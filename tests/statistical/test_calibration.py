@@ -51,9 +51,10 @@ def out(dtype: str) -> Problem:
     return dataclasses.replace(mix(dtype), architecture=pn.Out(3))
 
 
-def sampled(problem: Problem, noise: tuple[float, float] = NOISE, *, by_twin: bool = False) -> Problem:
+def sampled(problem: Problem, noise: tuple[float, Any] = NOISE, *, by_twin: bool = False) -> Problem:
     """The problem with the noise variance sampled; twins take a posterior of unit variance for it."""
-    native = pn.Gaussian(1.0) if by_twin else pn.Gaussian(variance="sampled", a=noise[0], b=noise[1])
+    pooled = np.ndim(noise[1]) == 0
+    native = pn.Gaussian(1.0) if by_twin else pn.Gaussian(variance="sampled", a=noise[0], b=noise[1], pooled=pooled)
     return dataclasses.replace(problem, likelihood=native, noise=noise)
 
 
@@ -99,7 +100,53 @@ def test_compiled_kernels_pass_on_sufficient_statistics(kernel: str, noise: tupl
     assert smallest_p(problem, chain, replicates=500, seed=23) > LEVEL
 
 
+# Of two outputs, each with a variance of its own. A step of Exact() draws the variances too.
+BY_OUTPUT = (2.5, (0.5, 4.0))
+OF_TWO_OUTPUTS = {name: SAMPLED[name] for name in ("pcn", "pcnl", "collapsed pcnl", "collapsed mgrad")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize("kernel", OF_TWO_OUTPUTS)
+def test_compiled_kernels_pass_with_a_variance_of_each_output(kernel: str, every: int) -> None:
+    problem = sampled(mix("float32" if every == 1 else "float64"), BY_OUTPUT)
+    assert smallest_p(problem, native_variance_chain(OF_TWO_OUTPUTS[kernel], 3, every=every), seed=31) > LEVEL
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize("kernel", ON_THE_LAST_LAYER)
+def test_compiled_kernels_pass_on_sufficient_statistics_of_two_outputs(kernel: str, every: int) -> None:
+    problem, chain = (
+        sampled(out("float32"), BY_OUTPUT),
+        native_variance_chain(ON_THE_LAST_LAYER[kernel], 3, every=every),
+    )
+    assert smallest_p(problem, chain, replicates=500, seed=32) > LEVEL
+
+
 # Twins
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", ["pcnl", "collapsed mgrad"])
+@pytest.mark.parametrize("fault", ["pooled", "swapped"])
+def test_a_chain_with_the_variances_of_other_outputs_is_rejected(fault: str, kernel: str) -> None:
+    """The compiled chain of a wrong model: one variance of both outputs, or each with the prior of the other."""
+    problem = sampled(mix("float64"), BY_OUTPUT)
+    wrong = (
+        pn.Gaussian("sampled", a=2.5, b=2.0, pooled=True)
+        if fault == "pooled"
+        else pn.Gaussian("sampled", a=2.5, b=BY_OUTPUT[1][::-1])
+    )
+    inner = native_variance_chain(SAMPLED[kernel], 6, every=3)
+
+    def chain(post: pn.Posterior, theta: Any, states: int, rng: np.random.Generator) -> Any:
+        other = pn.Posterior(
+            post.net, post.architecture, post.network.prior, wrong, post.X, post.y, dtype=post.dtype.name
+        )
+        return inner(other, theta, states, rng)
+
+    assert smallest_p(problem, chain, seed=33) < LEVEL
 
 
 @pytest.mark.slow

@@ -44,13 +44,15 @@ public:
           noise_(stream_key(config.seed, static_cast<std::uint32_t>(index)), target_.dim()),
           output_noise_(noise_size<T>(1, std::max<std::int64_t>(1, target_.output_normals()))),
           full_theta_(target_.full_dim()),
-          variance_(config.variance.initial) {
+          variance_(config.variance.initial),
+          drawn_variance_(variance_.size()),
+          squares_(variance_.size()) {
         std::copy_n(buffers.init + index * target_.full_dim(), target_.full_dim(), full_theta_.data());
         std::copy_n(full_theta_.data(), target_.dim(), current().theta.data());
         transition_.set_step_size(schedule_.step_size());
         // As draw 0, so that a chain is a function of its starting point: those of the steps count from 1.
         if (config.scales.sampled()) draw_scales(0);
-        if (config.variance.sampled) target_.set_variance(current(), variance_, transition_.uses_gradient());
+        if (config.variance.sampled()) target_.set_variance(current(), variance_, transition_.uses_gradient());
         if (!transition_.start(current(), target_, noise_.keys()))
             throw std::invalid_argument(
                 "init: the log-likelihood or its gradient is not finite at the starting point "
@@ -119,7 +121,7 @@ private:
         at_ ^= static_cast<unsigned>(outcome.moved);
         if (!outcome.finite) ++(sampling ? nonfinite_ : warmup_nonfinite_);
         bool complete = false;
-        if (config_.variance.sampled) {
+        if (config_.variance.sampled() && (step_ + 1) % config_.variance.every == 0) {
             draw_variance();
             complete = target_.output_normals() > 0;
         }
@@ -168,15 +170,25 @@ private:
             complete_draw(step_);
         else
             full_log_likelihood_ = current().log_likelihood;
-        const auto terms = target_.terms();
-        const double squares = terms.sum_of_squares(full_log_likelihood_, variance_);
-        const double drawn =
-            inverse_gamma(noise_.keys(), static_cast<std::uint64_t>(step_), config_.variance.shape + 0.5 * terms.terms,
-                          config_.variance.rate + 0.5 * squares);
-        target_.set_variance(current(), drawn, transition_.uses_gradient());
+        const GaussianTerms each{target_.terms().terms / static_cast<double>(variance_.size())};
+        if (variance_.size() == 1)
+            squares_.front() = each.sum_of_squares(full_log_likelihood_, variance_.front());
+        else
+            target_.sum_of_squares(
+                current(), target_.output_normals() > 0 ? full_theta_.data() : current().theta.data(), squares_.data());
+        InverseGammaStream draws(noise_.keys(), Purpose::variance_normal, Purpose::variance_uniform,
+                                 static_cast<std::uint64_t>(step_));
+        double log_likelihood = 0.0;
+        for (std::size_t c = 0; c < variance_.size(); ++c) {
+            const double drawn =
+                draws.next(config_.variance.shape + 0.5 * each.terms, config_.variance.rate[c] + 0.5 * squares_[c]);
+            log_likelihood += each.constant(drawn) - 0.5 * squares_[c] / drawn;
+            drawn_variance_[c] = drawn;
+        }
+        target_.set_variance(current(), drawn_variance_, transition_.uses_gradient());
         if (is_finite(current())) {
-            full_log_likelihood_ = terms.rescaled(full_log_likelihood_, variance_, drawn);
-            variance_ = drawn;
+            full_log_likelihood_ = log_likelihood;
+            variance_ = drawn_variance_;
             return;
         }
         // The density that a chain samples is the posterior restricted to the points (theta, variance) at which l and
@@ -225,7 +237,7 @@ private:
         std::copy_n(full_theta_.data(), full_theta_.size(), out_.theta + at * full_theta_.size());
         out_.log_likelihood[at] = full_log_likelihood_;
         out_.log_prior[at] = prior;
-        if (out_.variance) out_.variance[at] = variance_;
+        if (out_.variance) std::copy(variance_.begin(), variance_.end(), out_.variance + at * std::ssize(variance_));
         if (out_.prior_scales) std::ranges::copy(prior_.scales(), out_.prior_scales + at * std::ssize(prior_.scales()));
         out_.acceptance_rate[at] =
             static_cast<double>(accepted_since_draw_) / static_cast<double>(evaluated_since_draw_);
@@ -255,7 +267,7 @@ private:
     AlignedArray<T> output_noise_;
     AlignedArray<T> full_theta_;  // (full_dim,): the state completed to a draw
     double full_log_likelihood_ = 0.0;
-    double variance_;        // of the noise, where it is sampled
+    std::vector<double> variance_, drawn_variance_, squares_;  // (q,), of the noise, where it is sampled
     std::int64_t step_ = 0;  // over warm-up and sampling: the step word of the noise's counter
     std::int64_t accepted_ = 0;
     std::int64_t draws_ = 0;

@@ -127,9 +127,14 @@ public:
         return log_likelihood;
     }
 
-    void set_variance(State<T, Kept>& state, double variance, bool gradient) {
+    void sum_of_squares(const State<T, Kept>&, const T* theta, double* squares) {
+        sum_squares(team_, *data_, plan_->n_outputs, theta, squares);
+    }
+
+    // One variance for each output takes a plan in which no outputs share a group.
+    void set_variance(State<T, Kept>& state, const std::vector<double>& variance, bool gradient) {
         likelihood_.set_variance(variance);
-        std::fill(variance_.begin(), variance_.end(), variance);
+        for (std::size_t c = 0; c < variance_.size(); ++c) variance_[c] = variance[variance.size() == 1 ? 0 : c];
         wide_moments_ = needs_wide_moments();
         evaluate(state, gradient);
     }
@@ -146,7 +151,9 @@ private:
     bool needs_wide_moments() const {
         for (std::size_t g = 0; g < groups_.size(); ++g) {
             const CollapsedGroup& group = collapse_->groups[g];
-            if (groups_[g].growth / variance_of(group) > group.narrow_precision) return true;
+            const double* const deviation = groups_[g].deviation.data();
+            const double largest = *std::max_element(deviation, deviation + group.size());
+            if (largest * largest / variance_of(group) > group.narrow_ratio) return true;
         }
         return false;
     }
@@ -241,7 +248,6 @@ private:
         BlockedMatrix matrix;            // M, its factor, M^-1
         AlignedArray<double> deviation;  // (p,) S^(1/2)
         AlignedArray<double> x, y;       // a row of the matrix each, zero in padding
-        double growth = 1.0;             // of the largest S since the plan was made
         bool contiguous = true;          // the features are 0, 1, ..
 
         explicit GroupWork(const CollapsedGroup& group)
@@ -254,9 +260,6 @@ private:
         void set_prior_variance(const double* prior_variance, const CollapsedGroup& group) {
             for (std::int64_t i = 0; i < group.size(); ++i)
                 deviation[i] = std::sqrt(prior_variance[group.theta.front()[static_cast<std::size_t>(i)]]);
-            const double now = *std::max_element(deviation.data(), deviation.data() + group.size()),
-                         then = *std::ranges::max_element(group.prior_deviation);
-            growth = now / then * (now / then);
         }
     };
 
@@ -265,7 +268,7 @@ private:
     const CollapsePlan* collapse_;
     LikelihoodTerms<T> likelihood_;
     std::vector<double> variance_;  // (m,) of the noise
-    bool wide_moments_ = false;     // see CollapsedGroup::narrow_precision
+    bool wide_moments_ = false;     // see CollapsedGroup::narrow_ratio
     SlabTeam<T> team_;
     AlignedArray<T> theta_;            // (K,): theta_h, then the conditional mean
     AlignedArray<T> reverse_weights_;  // (n_varying, m + P), see TilePass::evaluate_collapsed

@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <vector>
 
 #include "cpu/chain/noise.hpp"
 #include "cpu/chain/state.hpp"
@@ -21,26 +22,29 @@ namespace patrac::PATRAC_LEVEL {
 //   terms()                   of a Gaussian likelihood
 //   prior_variance(given)     of the chain's coordinates, (dim,), `given` being theta's
 //   complete(state, w, theta) writes a kept draw, (full_dim,), and returns its log-likelihood
-//   set_variance(state, ..)   another noise variance, with what it changes of the state
+//   sum_of_squares(state, theta, out)  of the residuals of each output, (m,), `theta` being the state completed
+//   set_variance(state, ..)   other noise variances, (1,) or (m,), with what they change of the state
 //   set_prior_variance(..)    other variances of theta, (full_dim,), with what they change of a state evaluated before;
 //                             only where `follows_prior`: a whitened basis is that of one covariance
 // A transition written for one target may not need evaluate(); the chain then calls it only where it reads l
 // (Transition::finds_log_likelihood), see cpu/chain/diagonal_crank_nicolson.hpp.
 template <class X, class T>
-concept Target = requires(X target, const X given, State<T, typename X::Kept> state, const T* w, T* theta,
-                          const double* prior_variance, double variance, bool gradient) {
-    { X::side_by_side } -> std::convertible_to<std::int64_t>;
-    { X::follows_prior } -> std::convertible_to<bool>;
-    { target.evaluate(state, gradient) } -> std::same_as<void>;
-    { given.make_kept() } -> std::same_as<typename X::Kept>;
-    { given.dim() } -> std::same_as<std::int64_t>;
-    { given.full_dim() } -> std::same_as<std::int64_t>;
-    { given.output_normals() } -> std::same_as<std::int64_t>;
-    { given.terms() } -> std::convertible_to<GaussianTerms>;
-    { given.prior_variance(prior_variance) } -> std::same_as<const double*>;
-    { target.complete(state, w, theta) } -> std::same_as<double>;
-    { target.set_variance(state, variance, gradient) } -> std::same_as<void>;
-};
+concept Target =
+    requires(X target, const X given, State<T, typename X::Kept> state, const T* w, T* theta,
+             const double* prior_variance, double* squares, const std::vector<double>& variance, bool gradient) {
+        { X::side_by_side } -> std::convertible_to<std::int64_t>;
+        { X::follows_prior } -> std::convertible_to<bool>;
+        { target.evaluate(state, gradient) } -> std::same_as<void>;
+        { given.make_kept() } -> std::same_as<typename X::Kept>;
+        { given.dim() } -> std::same_as<std::int64_t>;
+        { given.full_dim() } -> std::same_as<std::int64_t>;
+        { given.output_normals() } -> std::same_as<std::int64_t>;
+        { given.terms() } -> std::convertible_to<GaussianTerms>;
+        { given.prior_variance(prior_variance) } -> std::same_as<const double*>;
+        { target.complete(state, w, theta) } -> std::same_as<double>;
+        { target.sum_of_squares(state, w, squares) } -> std::same_as<void>;
+        { target.set_variance(state, variance, gradient) } -> std::same_as<void>;
+    };
 
 // A step that leaves the posterior of a target invariant.
 //   finds_log_likelihood      whether a step leaves l in the state

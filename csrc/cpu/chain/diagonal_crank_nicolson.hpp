@@ -49,7 +49,7 @@ public:
         shrink_ = langevin_ ? pcnl_shrink(step_size) : pcn_shrink(step_size);
         half_ratio_ = langevin_ ? 0.5 * shrink_ / (2.0 - shrink_) : 0.5;
         std::fill_n(noise_.data(), dim_, static_cast<T>(std::sqrt(shrink_ * (2.0 - shrink_))));
-        scale_ = std::numeric_limits<double>::quiet_NaN();
+        revision_ = -1;
     }
 
     bool start(State<T, Nothing>& state, DiagonalTarget<T>& target, const PhiloxRoundKeys&) {
@@ -62,7 +62,7 @@ public:
     Outcome step(const State<T, Nothing>& current, State<T, Nothing>& proposed, DiagonalTarget<T>& target,
                  StepNoise<T>& noise, std::int64_t step, bool accept_all) {
         const T* const w = noise.normals(step);
-        if (target.scale() != scale_) follow(current, target);
+        if (target.revision() != revision_) follow(current, target);
         const T *const u = current.theta.data(), *const push = push_.data(), *const pull = pull_.data(),
                        *const scale = noise_.data();
         T* const v = proposed.theta.data();
@@ -102,10 +102,10 @@ private:
 
     // Recomputes the coefficients for the target's variance and the step size.
     [[gnu::noinline]] void follow(const State<T, Nothing>& current, const DiagonalTarget<T>& target) {
-        scale_ = target.scale();
-        const D s = broadcast<D>(shrink_), scale = broadcast<D>(scale_), one = broadcast<D>(1.0),
-                langevin = broadcast<D>(langevin_ ? 1.0 : 0.0);
+        revision_ = target.revision();
+        const D s = broadcast<D>(shrink_), one = broadcast<D>(1.0), langevin = broadcast<D>(langevin_ ? 1.0 : 0.0);
         for (std::int64_t i = 0; i < dim_; i += lanes_v<D>) {
+            const D scale = load<D>(target.scale().data() + i);
             const D a = scale * load<D>(target.slope().data() + i), b = scale * load<D>(target.curvature().data() + i);
             const D own = langevin * b;
             store_narrow(push_.data() + i, langevin * s * a);
@@ -122,11 +122,11 @@ private:
     std::int64_t dim_;   // K
     std::int64_t size_;  // of the arrays, whole vectors: noise_ and push_ are zero beyond K, so v stays zero there
     double step_size_ = 0.0;
-    double scale_ = std::numeric_limits<double>::quiet_NaN();  // scale of the target at which the coefficients hold
-    double shrink_ = 0.0, half_ratio_ = 0.0;                   // s, r/2
-    AlignedArray<T> push_, pull_, noise_;                      // s a, -s (1 + b), (s (2 - s))^(1/2)
-    AlignedArray<double> linear_, square_;                     // E = sum_i x (square x + linear)
-    double energy_ = 0.0;                                      // E of the current state
+    std::int64_t revision_ = -1;              // of the target's scales at which the coefficients hold
+    double shrink_ = 0.0, half_ratio_ = 0.0;  // s, r/2
+    AlignedArray<T> push_, pull_, noise_;     // s a, -s (1 + b), (s (2 - s))^(1/2)
+    AlignedArray<double> linear_, square_;    // E = sum_i x (square x + linear)
+    double energy_ = 0.0;                     // E of the current state
 };
 
 }  // namespace patrac::PATRAC_LEVEL

@@ -33,9 +33,4 @@ private:
     UniformStream uniforms_;
 };
 
-// A draw of the noise variance.
-inline double inverse_gamma(const PhiloxRoundKeys& keys, std::uint64_t step, double shape, double rate) {
-    return InverseGammaStream(keys, Purpose::variance_normal, Purpose::variance_uniform, step).next(shape, rate);
-}
-
 }  // namespace patrac::PATRAC_LEVEL

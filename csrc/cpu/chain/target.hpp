@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "cpu/chain/state.hpp"
 #include "cpu/tiles/evaluator.hpp"
@@ -21,7 +22,8 @@ public:
     static constexpr std::int64_t side_by_side = 1;
     static constexpr bool follows_prior = true;
 
-    PlainTarget(std::int64_t dim, double terms, double variance) : dim_(dim), terms_{terms}, variance_(variance) {}
+    PlainTarget(std::int64_t dim, double terms, const std::vector<double>& variance)
+        : dim_(dim), terms_{terms}, variance_(variance) {}
 
     Kept make_kept() const { return {}; }
     std::int64_t dim() const { return dim_; }
@@ -37,18 +39,19 @@ public:
     }
 
 protected:
-    // Rescales l and g of the state: both are proportional to 1 / variance, up to the constant of l.
-    void rescale(State<T, Kept>& state, double variance) {
-        state.log_likelihood = terms_.rescaled(state.log_likelihood, variance_, variance);
-        const Vec<double> factor = broadcast<Vec<double>>(variance_ / variance);
+    // Rescales l and g of the state to another variance of all outputs: both are proportional to 1 / variance, up to
+    // the constant of l.
+    void rescale(State<T, Kept>& state, const std::vector<double>& variance) {
+        const double from = variance_.front(), to = variance.front();
+        state.log_likelihood = terms_.rescaled(state.log_likelihood, from, to);
+        const Vec<double> factor = broadcast<Vec<double>>(from / to);
         for (std::int64_t i = 0; i < dim_; i += lanes_v<Vec<double>>)
             store_narrow(state.gradient.data() + i, factor * load_wide(state.gradient.data() + i));
-        variance_ = variance;
     }
 
     std::int64_t dim_;
     GaussianTerms terms_;
-    double variance_;  // of the noise, where it is sampled
+    std::vector<double> variance_;  // (q,) of the noise, where it is sampled
 };
 
 // Any model: every evaluation passes over the data.
@@ -56,8 +59,8 @@ template <class T>
 class TileTarget : public PlainTarget<T> {
 public:
     // `threads` of them share an evaluation. `variance` is read where it is sampled.
-    TileTarget(const Plan& plan, const PackedData<T>& data, const LikelihoodTerms<T>& likelihood, double variance,
-               std::int64_t threads)
+    TileTarget(const Plan& plan, const PackedData<T>& data, const LikelihoodTerms<T>& likelihood,
+               const std::vector<double>& variance, std::int64_t threads)
         : PlainTarget<T>(plan.dim, likelihood.terms, variance),
           likelihood_(likelihood),
           evaluator_(plan, data, threads) {}
@@ -66,9 +69,17 @@ public:
         state.log_likelihood =
             evaluator_.evaluate(state.theta.data(), likelihood_, gradient ? state.gradient.data() : nullptr);
     }
-    void set_variance(State<T, Nothing>& state, double variance, bool) {
+    void sum_of_squares(const State<T, Nothing>&, const T* theta, double* squares) {
+        evaluator_.sum_of_squares(theta, squares);
+    }
+    // l and g mix outputs, so that with a variance for each they are computed again.
+    void set_variance(State<T, Nothing>& state, const std::vector<double>& variance, bool gradient) {
         likelihood_.set_variance(variance);
-        this->rescale(state, variance);
+        if (variance.size() == 1)
+            this->rescale(state, variance);
+        else
+            evaluate(state, gradient);
+        this->variance_ = variance;
     }
 
 private:
@@ -77,7 +88,7 @@ private:
 };
 
 // A Gaussian likelihood of the last layer alone (docs/method.md, section 6): l(x) = constant + slope . x - x' B x / 2,
-// each term of which scales with the noise variance as PlainTarget's l does.
+// each term of which scales with the noise variance of its output as PlainTarget's l does.
 template <class T>
 class FormTarget : public PlainTarget<T> {
 public:
@@ -87,35 +98,65 @@ public:
         : PlainTarget<T>(std::ssize(form.slope), form.terms, form.variance),
           form_variance_(form.variance),
           form_constant_(form.constant),
-          constant_(form.constant),
-          slope_(this->dim_) {
+          output_(form.output),
+          scale_of_output_(form.constant.size(), 1.0),
+          slope_(this->dim_),
+          scale_(this->dim_) {
+        for (const double constant : form.constant) constant_ += constant;
         std::copy(form.slope.begin(), form.slope.end(), slope_.data());
+        std::fill_n(scale_.data(), this->dim_, 1.0);
     }
 
-    void set_variance(State<T, Nothing>& state, double variance, bool) {
-        scale_ = form_variance_ / variance;
-        constant_ = this->terms_.rescaled(form_constant_, form_variance_, variance);
-        this->rescale(state, variance);
+    void set_variance(State<T, Nothing>& state, const std::vector<double>& variance, bool) {
+        const GaussianTerms each{this->terms_.terms / static_cast<double>(variance.size())};
+        constant_ = 0.0;
+        for (std::size_t c = 0; c < variance.size(); ++c) {
+            scale_of_output_[c] = form_variance_[c] / variance[c];
+            constant_ += each.rescaled(form_constant_[c], form_variance_[c], variance[c]);
+        }
+        for (std::int64_t i = 0; i < this->dim_; ++i) scale_[i] = scale_of_output_[output_of(i)];
+        ++revision_;
+        if (variance.size() == 1) this->rescale(state, variance);
+        this->variance_ = variance;
     }
 
 protected:
+    std::size_t output_of(std::int64_t i) const {
+        return scale_of_output_.size() == 1 ? 0 : static_cast<std::size_t>(output_[static_cast<std::size_t>(i)]);
+    }
+
     // l and g of the state from bend(i), lanes i.. of B x at form_variance_.
     template <class Bend>
     void evaluate_with(State<T, Nothing>& state, bool gradient, const Bend& bend) const {
         using D = Vec<double>;
+        const bool apart = scale_of_output_.size() > 1;
         D total = {};
-        const D scale = broadcast<D>(scale_);
         for (std::int64_t i = 0; i < this->dim_; i += lanes_v<D>) {
             const D at = load_wide(state.theta.data() + i), slope = load<D>(slope_.data() + i), bent = bend(i, at);
-            total = fma(at, slope - broadcast<D>(0.5) * bent, total);
+            const D scale = load<D>(scale_.data() + i), half = slope - broadcast<D>(0.5) * bent;
+            total = fma(at, apart ? scale * half : half, total);
             if (gradient) store_narrow(state.gradient.data() + i, scale * (slope - bent));
         }
-        state.log_likelihood = constant_ + scale_ * reduce_add(total);
+        state.log_likelihood = constant_ + (apart ? 1.0 : scale_of_output_.front()) * reduce_add(total);
     }
 
-    double form_variance_, form_constant_;  // the noise variance that slope and B are for, and l at zero there
-    double constant_, scale_ = 1.0;         // at the current variance
-    AlignedArray<double> slope_;
+    // The sums of squared residuals, (q,), from bend(i), entry i of B x at form_variance_.
+    template <class Bend>
+    void sum_of_squares_with(const State<T, Nothing>& state, double* squares, const Bend& bend) const {
+        const std::size_t q = scale_of_output_.size();
+        std::copy(form_constant_.begin(), form_constant_.end(), squares);
+        for (std::int64_t i = 0; i < this->dim_; ++i)
+            squares[output_of(i)] += static_cast<double>(state.theta[i]) * (slope_[i] - 0.5 * bend(i));
+        const GaussianTerms each{this->terms_.terms / static_cast<double>(q)};
+        for (std::size_t c = 0; c < q; ++c) squares[c] = each.sum_of_squares(squares[c], form_variance_[c]);
+    }
+
+    std::vector<double> form_variance_, form_constant_;  // (q,), that slope and B are for, and l at zero there
+    std::vector<std::int32_t> output_;                   // (K,), see Quadratic
+    std::vector<double> scale_of_output_;                // (q,): form_variance_ over the current variance
+    double constant_ = 0.0;                              // at the current variances
+    std::int64_t revision_ = 0;                          // counts changes of the variances
+    AlignedArray<double> slope_, scale_;                 // (K,); scale_ that of each coordinate's output
 };
 
 // B diagonal and the prior N(0, I), in the whitened eigenbasis: a step is O(K) whatever n is, a kept draw O(K^2).
@@ -147,10 +188,17 @@ public:
         });
     }
 
+    void sum_of_squares(const State<T, Nothing>& state, const T*, double* squares) const {
+        this->sum_of_squares_with(state, squares,
+                                  [&](std::int64_t i) { return curvature_[i] * static_cast<double>(state.theta[i]); });
+    }
+
     const double* prior_variance(const double*) const { return ones_.data(); }
 
-    // l(x) = constant + scale (slope . x - x' diag(curvature) x / 2).
-    double scale() const { return this->scale_; }
+    // l(x) = constant + sum_i scale_i (slope_i x_i - curvature_i x_i^2 / 2); the scales stay until the revision
+    // changes.
+    std::int64_t revision() const { return this->revision_; }
+    const AlignedArray<double>& scale() const { return this->scale_; }
     const AlignedArray<double>& slope() const { return this->slope_; }
     const AlignedArray<double>& curvature() const { return curvature_; }
 
@@ -182,16 +230,17 @@ public:
         evaluate(state, false);
     }
 
-    void set_variance(State<T, Nothing>& state, double variance, bool gradient) {
+    void set_variance(State<T, Nothing>& state, const std::vector<double>& variance, bool gradient) {
         FormTarget<T>::set_variance(state, variance, gradient);
+        if (variance.size() > 1) evaluate(state, gradient);
         find_conditional();
     }
 
 private:
     void find_conditional() {
         for (std::int64_t i = 0; i < this->dim_; ++i) {
-            const double variance = 1.0 / (1.0 + this->scale_ * curvature_[i]);
-            mean_[i] = static_cast<T>(this->scale_ * this->slope_[i] * variance);
+            const double scale = this->scale_[i], variance = 1.0 / (1.0 + scale * curvature_[i]);
+            mean_[i] = static_cast<T>(scale * this->slope_[i] * variance);
             deviation_[i] = static_cast<T>(std::sqrt(variance));
         }
     }
@@ -219,6 +268,24 @@ public:
     }
 
     void evaluate(State<T, Nothing>& state, bool gradient) {
+        find_bend(state);
+        this->evaluate_with(state, gradient, [this](std::int64_t i, Vec<double>) __attribute__((always_inline)) {
+            return load<Vec<double>>(bend_.data() + i);
+        });
+    }
+
+    void sum_of_squares(const State<T, Nothing>& state, const T*, double* squares) {
+        find_bend(state);
+        this->sum_of_squares_with(state, squares, [this](std::int64_t i) { return bend_[i]; });
+    }
+
+    void set_variance(State<T, Nothing>& state, const std::vector<double>& variance, bool gradient) {
+        FormTarget<T>::set_variance(state, variance, gradient);
+        if (variance.size() > 1) evaluate(state, gradient);
+    }
+
+private:
+    void find_bend(const State<T, Nothing>& state) {
         using D = Vec<double>;
         for (std::int64_t j = 0; j < row_; j += lanes_v<D>) {
             D sum = {};
@@ -227,12 +294,8 @@ public:
                     fma(broadcast<D>(static_cast<double>(state.theta[i])), load<D>(matrix_.data() + i * row_ + j), sum);
             store<D>(bend_.data() + j, sum);
         }
-        this->evaluate_with(state, gradient, [this](std::int64_t i, Vec<double>) __attribute__((always_inline)) {
-            return load<Vec<double>>(bend_.data() + i);
-        });
     }
 
-private:
     static std::int64_t padded(std::int64_t dim) {
         constexpr std::int64_t lanes = lanes_v<Vec<double>>;
         return (dim + lanes - 1) / lanes * lanes;

@@ -49,11 +49,17 @@ public:
     }
     std::string level() const override { return level_; }
 
-    void evaluate(const T* theta, std::int64_t batch, double* log_likelihood, T* gradient,
-                  std::int64_t threads) const override {
+    void evaluate(const T* theta, std::int64_t batch, double* log_likelihood, T* gradient, std::int64_t threads,
+                  const double* variance) const override {
         const auto evaluate_one = [&](Evaluator<T>& evaluator, std::int64_t b) {
             T* const g = gradient ? gradient + b * plan_.dim : nullptr;
-            log_likelihood[b] = evaluator.evaluate(theta + b * plan_.dim, terms_, g);
+            if (!variance) {
+                log_likelihood[b] = evaluator.evaluate(theta + b * plan_.dim, terms_, g);
+                return;
+            }
+            LikelihoodTerms<T> terms = terms_;
+            terms.set_variance({variance + b * plan_.n_outputs, variance + (b + 1) * plan_.n_outputs});
+            log_likelihood[b] = evaluator.evaluate(theta + b * plan_.dim, terms, g);
         };
         // Starting a thread costs about as much as a slab, so each thread gets several.
         if (const std::int64_t team = std::min(threads, data_.n_slabs / 4); batch == 1 && team > 1) {
@@ -114,13 +120,13 @@ public:
             }
             return move.log_ratio(u, v);
         };
-        if (!collapse) return ratio(TileTarget<T>(plan_, data_, terms_, 1.0, 1));
+        if (!collapse) return ratio(TileTarget<T>(plan_, data_, terms_, {}, 1));
         const CollapsePlan plan = collapse_plan(prior_variance, variance_);
         return ratio(collapsed_target(plan, 1));
     }
 
     bool sample(const RunConfig& config, const RunBuffers<T>& buffers, const Monitor& monitor) const override {
-        if (config.variance.sampled && variance_.empty())
+        if (config.variance.sampled() && variance_.empty())
             throw std::invalid_argument("likelihood: only Gaussian noise has a variance to sample");
         if (config.collapse && std::isnan(shrink_of(config.kernel, 1.0, 1.0)))
             throw std::invalid_argument(
@@ -128,9 +134,11 @@ public:
         // Threads that have no chain of their own share the rows of the others' evaluations.
         const std::int64_t each = std::max<std::int64_t>(1, config.threads / std::max<std::int64_t>(1, config.chains));
         if (config.collapse) {
+            // One variance for all outputs leaves them equal, whatever it is.
             const std::vector<double> variance =
-                config.variance.sampled ? std::vector<double>(variance_.size(), config.variance.initial) : variance_;
-            const CollapsePlan collapse = collapse_plan(buffers.prior_variance, variance);
+                config.variance.sampled() ? std::vector<double>(variance_.size(), 1.0) : variance_;
+            const CollapsePlan collapse =
+                collapse_plan(buffers.prior_variance, variance, config.variance.rate.size() > 1);
             const auto target = [&] { return collapsed_target(collapse, each); };
             return run_transition<T, CrankNicolson<T>>(target, config, buffers, monitor);
         }
@@ -171,8 +179,10 @@ private:
         return {likelihood, weight};
     }
 
-    CollapsePlan collapse_plan(const double* prior_variance, const std::vector<double>& variance) const {
-        return CollapsePlan::make(plan_, prior_variance, variance, terms_.terms / static_cast<double>(variance.size()));
+    CollapsePlan collapse_plan(const double* prior_variance, const std::vector<double>& variance,
+                               bool apart = false) const {
+        return CollapsePlan::make(plan_, prior_variance, variance, terms_.terms / static_cast<double>(variance.size()),
+                                  apart);
     }
 
     CollapsedTarget<T> collapsed_target(const CollapsePlan& collapse, std::int64_t threads) const {

@@ -23,9 +23,10 @@ public:
     virtual std::int64_t cached_bytes() const = 0;
     virtual std::string level() const = 0;
 
-    // theta (batch, K) -> log_likelihood (batch,) and, unless null, gradient (batch, K).
-    virtual void evaluate(const T* theta, std::int64_t batch, double* log_likelihood, T* gradient,
-                          std::int64_t threads) const = 0;
+    // theta (batch, K) -> log_likelihood (batch,) and, unless null, gradient (batch, K). `variance` (batch, m): of the
+    // noise of a Gaussian likelihood, in place of the model's own, unless null.
+    virtual void evaluate(const T* theta, std::int64_t batch, double* log_likelihood, T* gradient, std::int64_t threads,
+                          const double* variance = nullptr) const = 0;
     // f (batch, n, m) at new inputs (n, d).
     virtual void predict(const T* theta, std::int64_t batch, const T* inputs, std::int64_t n_rows, T* f,
                          std::int64_t threads) const = 0;

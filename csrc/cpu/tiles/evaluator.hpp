@@ -64,6 +64,24 @@ private:
     std::vector<unsigned char> has_theta_;  // (members,)
 };
 
+// sum_r weight_r (y_r - f_r)^2 of each output at theta (K,), to squares (m,).
+template <class T>
+void sum_squares(SlabTeam<T>& team, const PackedData<T>& data, std::int64_t n_outputs, const T* theta,
+                 double* squares) {
+    std::vector<std::vector<double>> sums(static_cast<std::size_t>(team.n_sums()),
+                                          std::vector<double>(static_cast<std::size_t>(n_outputs)));
+    team.sum(
+        sums, [&](TilePass<T>& pass) { pass.set_theta(theta); },
+        [&](TilePass<T>& pass, std::int64_t first, std::int64_t end, std::vector<double>& sum) {
+            std::fill(sum.begin(), sum.end(), 0.0);
+            pass.add_squares(data, first, end, sum.data());
+        },
+        [](std::vector<double>& total, const std::vector<double>& other) {
+            for (std::size_t c = 0; c < total.size(); ++c) total[c] += other[c];
+        });
+    std::copy(sums.front().begin(), sums.front().end(), squares);
+}
+
 template <class T>
 class Evaluator {
 public:
@@ -87,6 +105,11 @@ public:
             [&](Totals& total, const Totals& other) { total.add(other, gradient != nullptr); });
         if (gradient) totals_.front().gather(*plan_, plan_->layers.size(), gradient);
         return likelihood.constant + totals_.front().log_likelihood;
+    }
+
+    // The weighted sums of squared residuals of the outputs, (m,).
+    void sum_of_squares(const T* theta, double* squares) {
+        sum_squares(team_, *data_, plan_->n_outputs, theta, squares);
     }
 
 private:

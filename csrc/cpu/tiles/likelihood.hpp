@@ -42,10 +42,13 @@ struct LikelihoodTerms {
         });
     }
 
-    // One noise variance for all outputs, Gaussian.
-    void set_variance(double variance) {
-        std::fill(parameters.begin(), parameters.end(), static_cast<T>(1.0 / variance));
-        constant = GaussianTerms{terms}.constant(variance);
+    // Gaussian: one noise variance for all outputs, or one for each.
+    void set_variance(const std::vector<double>& variance) {
+        const GaussianTerms each{terms / static_cast<double>(variance.size())};
+        constant = 0.0;
+        for (const double one : variance) constant += each.constant(one);
+        for (std::size_t c = 0; c < parameters.size(); ++c)
+            parameters[c] = static_cast<T>(1.0 / variance[variance.size() == 1 ? 0 : c]);
     }
 };
 

@@ -122,13 +122,17 @@ template <class Zeta>
 }
 
 template <class T>
+PATRAC_FN void TilePass<T>::clear_tail_of_outputs() {
+    if (!work_.ends_in_half) return;
+    T* const tail = work_.layers.back().value.data() + work_.n_vectors * lanes_v<V> - lanes_v<HalfVec<T>>;
+    for (std::int64_t c = 0; c < work_.plan.n_outputs; ++c)
+        store<HalfVec<T>>(tail + c * work_.stride, load<HalfVec<T>>(tail + c * work_.stride - lanes_v<HalfVec<T>>));
+}
+
+template <class T>
 double TilePass<T>::likelihood_of_tile(const PackedData<T>& data, const LikelihoodTerms<T>& likelihood) {
     T* const f = work_.layers.back().value.data();
-    if (work_.ends_in_half) {  // sums over lanes come next: no infinity of another evaluation may be in them
-        T* const tail = f + work_.n_vectors * lanes_v<V> - lanes_v<HalfVec<T>>;
-        for (std::int64_t c = 0; c < work_.plan.n_outputs; ++c)
-            store<HalfVec<T>>(tail + c * work_.stride, load<HalfVec<T>>(tail + c * work_.stride - lanes_v<HalfVec<T>>));
-    }
+    clear_tail_of_outputs();
     const OutputTile<T> output{f,
                                work_.tile + data.layout.targets,
                                work_.tile + data.layout.row_weights,
@@ -340,6 +344,27 @@ template <class T>
             reverse<Zeta>(t == first_tile, totals, work_.layers.size() - 1);
         }
     });
+}
+
+template <class T>
+[[gnu::noinline]] void TilePass<T>::add_squares(const PackedData<T>& data, std::int64_t first_tile,
+                                                std::int64_t end_tile, double* sums) {
+    for (std::int64_t t = first_tile; t < end_tile; ++t) {
+        work_.bind(data, t);
+        visit(work_.plan.activation, [&](auto zeta) { forward<decltype(zeta)>(0, work_.layers.size()); });
+        clear_tail_of_outputs();
+        const T* const target = work_.tile + data.layout.targets;
+        const T* const weight = work_.tile + data.layout.row_weights;
+        for (std::int64_t c = 0; c < work_.plan.n_outputs; ++c) {
+            const T* const f = work_.layers.back().value.data() + c * work_.stride;
+            WideSum<T> sum;
+            for (std::int64_t row = 0; row < work_.n_vectors * lanes_v<V>; row += lanes_v<V>) {
+                const V residual = load<V>(target + c * work_.stride + row) - load<V>(f + row);
+                sum.add(load<V>(weight + row) * residual * residual);
+            }
+            sums[c] += sum.total();
+        }
+    }
 }
 
 template <class T>

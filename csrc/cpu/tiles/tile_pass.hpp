@@ -48,7 +48,7 @@ public:
                   std::int64_t end_tile, bool gradient, Totals& totals);
 
     // Sums over tiles first_tile .. end_tile - 1 into moments, overwriting them; theta's output weights are zero.
-    // `wide`: sums within a tile are in float64 too, see CollapsedGroup::narrow_precision.
+    // `wide`: sums within a tile are in float64 too, see CollapsedGroup::narrow_ratio.
     void moments(const PackedData<T>& data, std::int64_t first_tile, std::int64_t end_tile, bool wide,
                  Moments& moments);
 
@@ -60,12 +60,17 @@ public:
                             std::int64_t end_tile, const T* reverse_weights, std::int64_t n_read, bool hidden_done,
                             Totals& totals);
 
+    // Adds sum_r weight_r (y_r - f_r)^2 of each output over tiles first_tile .. end_tile - 1 to sums (m,).
+    void add_squares(const PackedData<T>& data, std::int64_t first_tile, std::int64_t end_tile, double* sums);
+
     // f (n, m) row-major at the rows of `data`.
     void predict(const PackedData<T>& data, T* f);
 
 private:
     template <class Zeta>
     void forward(std::size_t first_layer, std::size_t end_layer);
+    // Before sums over the lanes of f: no infinity of another evaluation may be in them.
+    void clear_tail_of_outputs();
     // Turns f of the tile into dl/df.
     double likelihood_of_tile(const PackedData<T>& data, const LikelihoodTerms<T>& likelihood);
     // Turns f of the tile, o here, into W (y - o).

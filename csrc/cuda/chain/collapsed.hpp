@@ -178,7 +178,7 @@ private:
         tile.block.sync();
     }
 
-    // See CollapsedGroup::narrow_precision.
+    // See CollapsedGroup::narrow_ratio.
     PATRAC_DEVICE bool needs_wide_moments() const {
         bool needs = false;
         for (int g = 0; g < collapse.n_groups; ++g)

@@ -1,6 +1,8 @@
 // Flattens the plan of a collapsed output layer.
 #include "cuda/model/flat_collapse.hpp"
 
+#include <algorithm>
+
 namespace patrac {
 
 FlatCollapse FlatCollapse::make(const Plan& plan, const double* prior_variance, const std::vector<double>& variance,
@@ -31,7 +33,8 @@ FlatCollapse FlatCollapse::make(const Plan& plan, const double* prior_variance, 
         flat.alpha_size += out.n_outputs * out.size;
         const auto row = static_cast<std::size_t>(group.outputs.front());
         out.precision = 1.0 / variance[static_cast<std::size_t>(plan.layers.back().rows[row])];
-        out.narrow_precision = group.narrow_precision;
+        const double largest = *std::max_element(group.prior_deviation.begin(), group.prior_deviation.end());
+        out.narrow_precision = group.narrow_ratio / (largest * largest);
         flat.groups.push_back(out);
     }
     return flat;

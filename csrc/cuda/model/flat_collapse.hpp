@@ -17,7 +17,8 @@ struct FlatCollapseGroup {
     int deviation;  // (size,) in FlatCollapse::deviation
     int factor;     // (size, size) in a chain's factors
     int alpha;      // (n_outputs, size) in a chain's alphas, and among the normals that a draw takes
-    double precision, narrow_precision;
+    double precision;
+    double narrow_precision;  // the largest at which sums may be in float32, see CollapsedGroup::narrow_ratio
 };
 
 struct FlatCollapse {

@@ -140,7 +140,7 @@ public:
         // Kernels of other families have no shrink, and so no move on a device.
         if (std::isnan(shrink_of(config.kernel, 1.0, 1.0)))
             throw std::invalid_argument("kernel: only kernels of the Crank-Nicolson family run on a device");
-        if (config.variance.sampled)
+        if (config.variance.sampled())
             throw std::invalid_argument("likelihood: a device does not sample the variance of the noise");
         if (config.scales.sampled())
             throw std::invalid_argument("prior: a device does not sample the scales of the prior");

@@ -39,9 +39,10 @@ class Draws(Predictions):
     stats : dict of str to ndarray
         Of shape (chain, draw): log_likelihood and log_prior, both normalised; acceptance_rate, over the `thin` steps up
         to the draw (for elliptical slice sampling, the number of steps over the number of points evaluated);
-        step_size; and variance, if the noise variance is sampled. Of shape (chain, draw, G): prior_scales, the sampled
-        variances of `network.scales.names`, if the prior samples them; log_prior is then that of theta given them. Of
-        shape (chain, phase): warmup_acceptance_rate, and
+        step_size; and variance, if one noise variance is sampled. If each of m > 1 outputs has its own, variance has
+        shape (chain, draw, m). Of shape (chain, draw, G): prior_scales, the sampled variances of
+        `network.scales.names`, if the prior samples them; log_prior is then that of theta given them. Of shape
+        (chain, phase): warmup_acceptance_rate, and
         warmup_step_size at the end of the phase. Of shape (chain,): nonfinite and warmup_nonfinite, the numbers of
         proposals of sampling and of the warm-up that were rejected because their log-likelihood or gradient was not
         finite.
@@ -355,7 +356,7 @@ class Draws(Predictions):
     def _mixture(self, likelihood: RealLikelihood, f: npt.NDArray[Any], output: int) -> PredictiveMixture:
         """Return the mixture of one target for outputs f (chain, draw, rows, m)."""
         variance = self.stats.get("variance")
-        flat = None if variance is None else variance.reshape(-1)
+        flat = None if variance is None else variance.reshape(-1, *variance.shape[2:])
         return PredictiveMixture(*likelihood.located_noise(f.reshape(-1, *f.shape[2:]), flat, output))
 
     def log_likelihood_rows(
@@ -515,7 +516,7 @@ class Draws(Predictions):
         """Rebuild draws from what `to_arrays` returned."""
         network = PartialNetwork.from_dict(Network.from_arrays(header["net"], arrays), header["network"])
         stats = {name: arrays[f"stat_{name}"] for name in header["stats"]}
-        likelihood = likelihood_from_dict(header["likelihood"])
+        likelihood = likelihood_from_dict(_with_pooled(header["likelihood"], stats, network.n_outputs))
         return cls(arrays["theta"], stats, network, likelihood, header["settings"])
 
     def __getstate__(self) -> dict[str, Any]:
@@ -536,3 +537,12 @@ class Draws(Predictions):
             f"Draws({self.network.architecture.label()}, chains={self.n_chains}, draws={self.n_draws}, "
             f"K={self.network.dim}, thin={self.settings['thin']}, seed={self.settings['seed']})"
         )
+
+
+def _with_pooled(
+    likelihood: Mapping[str, Any], stats: Mapping[str, npt.NDArray[Any]], n_outputs: int
+) -> Mapping[str, Any]:
+    """Complete a likelihood's content from a file: before `pooled` existed, all outputs shared a sampled variance."""
+    if n_outputs > 1 and "variance" in stats and stats["variance"].ndim == 2:
+        return {**likelihood, "pooled": True}
+    return likelihood

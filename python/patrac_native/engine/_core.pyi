@@ -66,7 +66,7 @@ class Phase:
     ) -> None: ...
 
 class SampledVariance:
-    def __init__(self, *, shape: float, rate: float, initial: float) -> None: ...
+    def __init__(self, *, shape: float, rate: _Float64, initial: _Float64, every: int) -> None: ...
 
 class SampledScales:
     def __init__(self, *, group: npt.NDArray[np.int32], groups: int, shape: float, rate: float, every: int) -> None: ...
@@ -113,8 +113,10 @@ class _Model(Generic[T]):
     def level(self) -> str: ...
     @property
     def layers(self) -> list[dict[str, int]]: ...
-    def log_likelihood(self, theta: npt.NDArray[T], threads: int) -> _Float64: ...
-    def log_likelihood_and_grad(self, theta: npt.NDArray[T], threads: int) -> tuple[_Float64, npt.NDArray[T]]: ...
+    def log_likelihood(self, theta: npt.NDArray[T], threads: int, variance: _Float64 | None = None) -> _Float64: ...
+    def log_likelihood_and_grad(
+        self, theta: npt.NDArray[T], threads: int, variance: _Float64 | None = None
+    ) -> tuple[_Float64, npt.NDArray[T]]: ...
     def predict(self, theta: npt.NDArray[T], inputs: npt.NDArray[T], threads: int) -> npt.NDArray[T]: ...
     def log_acceptance(
         self,
@@ -143,12 +145,13 @@ class Model64(_Model[np.float64]): ...
 
 def sample_quadratic32(
     *,
-    constant: float,
+    constant: _Float64,
     slope: _Float64,
     matrix: _Float64,
     to_theta: _Float64,
     terms: float,
-    variance: float,
+    variance: _Float64,
+    output: npt.NDArray[np.int32],
     config: RunConfig,
     init: npt.NDArray[np.float32],
     prior_variance: _Float64,
@@ -157,12 +160,13 @@ def sample_quadratic32(
 ) -> dict[str, Any]: ...
 def sample_quadratic64(
     *,
-    constant: float,
+    constant: _Float64,
     slope: _Float64,
     matrix: _Float64,
     to_theta: _Float64,
     terms: float,
-    variance: float,
+    variance: _Float64,
+    output: npt.NDArray[np.int32],
     config: RunConfig,
     init: _Float64,
     prior_variance: _Float64,

@@ -8,20 +8,59 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.model.likelihoods import Likelihood
+from patrac_native.model.likelihoods import Likelihood, Targets
 from patrac_native.validation.checks import FloatArray
+
+
+def with_noise_prior(
+    likelihood: Likelihood,
+    validation_mse: FloatArray | None,
+    residuals: Callable[[], FloatArray],
+    y: Targets,
+    row_weights: FloatArray,
+) -> tuple[Likelihood, str | None]:
+    """Choose the prior of sampled noise variances that the user left open, and say from what.
+
+    Parameters
+    ----------
+    likelihood : Likelihood
+    validation_mse : ndarray of float64, shape (m,), or None
+        Mean squared residual of each output on rows on which the network was not trained, if it is known.
+    residuals : callable
+        Returns the residuals of the trained network on the posterior's rows, shape (n, m).
+    y : ndarray of float64, shape (n, m)
+        Targets.
+    row_weights : ndarray of float64, shape (n,)
+
+    Returns
+    -------
+    likelihood : Likelihood
+        With a complete prior; the given one if nothing was open.
+    source : str or None
+        "given", "validation" or "training"; None if no variance is sampled.
+    """
+    if not likelihood.is_sampled:
+        return likelihood, None
+    if not likelihood.lacks_prior:
+        return likelihood, "given"
+    if validation_mse is not None and np.isfinite(validation_mse).all() and (validation_mse > 0).all():
+        return likelihood.with_prior_guess(validation_mse), "validation"
+    mean = row_weights @ residuals() ** 2 / row_weights.sum()
+    # A network may fit its rows exactly, but no noise is below the rounding of y in float32.
+    floor = np.finfo(np.float32).eps ** 2 * ((y**2).mean(axis=0) + np.finfo(np.float32).tiny)
+    return likelihood.with_prior_guess(np.maximum(mean, floor)), "training"
 
 
 def fixed_likelihood(
     likelihood: Likelihood, residuals: Callable[[], FloatArray], row_weights: FloatArray
 ) -> Likelihood:
-    """Return the likelihood to compile, in which a sampled variance is fixed at its mode given the trained network.
+    """Return the likelihood to compile, in which sampled variances are fixed at their modes given the trained network.
 
     Parameters
     ----------
     likelihood : Likelihood
     residuals : callable
-        Returns the residuals of the trained network, shape (n, m); called only if the variance is sampled.
+        Returns the residuals of the trained network, shape (n, m); called only if the variances are sampled.
     row_weights : ndarray of float64, shape (n,)
 
     Returns
@@ -43,21 +82,56 @@ def check_range(likelihood: Likelihood, row_weights: FloatArray, n_outputs: int,
                 raise ValueError(f"{name} is beyond what {dtype.name} holds; {advice}{wider}.")
 
 
-def at_variance(
-    values: FloatArray, variance: npt.ArrayLike | None, *, likelihood: Likelihood, reference: float | None, terms: float
-) -> tuple[FloatArray, FloatArray | None]:
-    """Rescale log-likelihoods from the compiled variance to the requested one.
+def check_variances(
+    variance: npt.ArrayLike | None, count: int, *, likelihood: Likelihood, n_variances: int
+) -> FloatArray:
+    """Return the noise variances of a batch of points.
+
+    Parameters
+    ----------
+    variance : array_like, shape () or (B,) for one sampled variance, (m,) or (B, m) for one of each output
+    count : int
+        B.
+    likelihood : Likelihood
+        The likelihood as the user gave it, for error messages.
+    n_variances : int
+        q, the number of sampled variances.
+
+    Returns
+    -------
+    ndarray of float64, shape (B, q)
+
+    Raises
+    ------
+    ValueError
+        If the variance is missing, has another shape, or is not positive and finite.
+    """
+    own = () if n_variances == 1 else (n_variances,)
+    if variance is None:
+        raise ValueError(
+            "variance must be given, since it is sampled: "
+            + ("a positive number or one for each theta" if own == () else f"{n_variances} for each theta")
+            + ', such as draws.stats["variance"][0] for theta=draws.theta[0].'
+        )
+    given = np.asarray(variance, dtype=np.float64)
+    if given.shape not in (own, (count, *own)):
+        what = "be a number" if own == () else f"have shape {own}, one for each output,"
+        raise ValueError(f"variance must {what} or have shape {(count, *own)}, as theta; got {given.shape}.")
+    if not (np.isfinite(given) & (given > 0)).all():
+        raise ValueError(f"variance must be positive and finite; got {given.min():g}.")
+    return np.ascontiguousarray(np.broadcast_to(given, (count, *own)).reshape(count, n_variances))
+
+
+def rescaled(values: FloatArray, wanted: FloatArray, reference: float, terms: float) -> tuple[FloatArray, FloatArray]:
+    """Rescale log-likelihoods from the compiled variance of all outputs to requested ones.
 
     Parameters
     ----------
     values : ndarray of float64, shape (B,)
         The log-likelihood at the reference variance.
-    variance : array_like, shape () or (B,), or None
-        The requested variance; None if and only if the variance is fixed.
-    likelihood : Likelihood
-        The likelihood as the user gave it, for error messages.
-    reference : float or None
-        The compiled variance if the variance is sampled, else None.
+    wanted : ndarray of float64, shape (B,)
+    reference : float
+        The compiled variance.
     terms : float
         Number of outputs times the sum of the row weights.
 
@@ -65,30 +139,8 @@ def at_variance(
     -------
     values : ndarray of float64, shape (B,)
         The log-likelihood at the requested variance.
-    factor : ndarray of float64, shape (B,), or None
-        Factor of the gradient; None if the variance is fixed.
-
-    Raises
-    ------
-    ValueError
-        If a variance is given for a fixed one, is missing for a sampled one, has another shape, or is not positive and
-        finite.
+    factor : ndarray of float64, shape (B,)
+        Factor of the gradient.
     """
-    if reference is None:
-        if variance is not None:
-            raise ValueError(f"variance must be left out: {likelihood!r} has it fixed.")
-        return values, None
-    if variance is None:
-        raise ValueError(
-            "variance must be given, since it is sampled: a positive number or one for each theta, such as "
-            'draws.stats["variance"][0] for theta=draws.theta[0].'
-        )
-    given = np.asarray(variance, dtype=np.float64)
-    if given.shape not in ((), values.shape):
-        raise ValueError(f"variance must be a number or have shape {values.shape}, as theta; got {given.shape}.")
-    wanted = np.broadcast_to(given, values.shape)
-    if not (np.isfinite(wanted) & (wanted > 0)).all():
-        raise ValueError(f"variance must be positive and finite; got {wanted.min():g}.")
     squares = -2 * reference * (values + 0.5 * terms * np.log(2 * np.pi * reference))
-    rescaled = -0.5 * terms * np.log(2 * np.pi * wanted) - squares / (2 * wanted)
-    return rescaled, reference / wanted
+    return -0.5 * terms * np.log(2 * np.pi * wanted) - squares / (2 * wanted), reference / wanted

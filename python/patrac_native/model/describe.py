@@ -10,6 +10,15 @@ from patrac_native.model.facts import ModelFacts
 from patrac_native.model.kernels import short_name
 from patrac_native.model.partial_network import PartialNetwork
 
+# By `ModelFacts.noise_prior_source`.
+_NOISE_PRIORS = {
+    "given": "variances sampled, under the prior that was given",
+    "validation": "variances sampled; their prior rests on the trained network's residuals on rows that it was not "
+    "trained on",
+    "training": "variances sampled; their prior rests on the trained network's residuals on the rows of this "
+    "posterior, for lack of others, and may be too low",
+}
+
 
 def describe_posterior(
     network: PartialNetwork, facts: ModelFacts, plan: Sequence[dict[str, int]], n_rows: int, cached: str
@@ -46,6 +55,8 @@ def describe_posterior(
         f"prior: {network.prior.describe()}"
         + (f", variances rescaled by {network.rescaling:.4g}" if network.prior.is_rescaled else ""),
     ]
+    if facts.noise_prior_source is not None:
+        lines.append(f"noise: {_NOISE_PRIORS[facts.noise_prior_source]}")
     for index, layer in enumerate(plan, start=1):
         read = layer["varying_sources"] + layer["constant_sources"]
         fixed = layer["nodes"] - layer["varying"]

@@ -25,8 +25,10 @@ class ModelFacts:
     is_last_layer_gaussian : bool
         Whether the log-likelihood is quadratic in theta, which holds for a Gaussian likelihood if no node below the
         last layer depends on theta.
-    sampled_variance : float or None
-        Initial value of a sampled noise variance; None if the variance is fixed.
+    sampled_variances : tuple of float, or None
+        Initial values of the sampled noise variances, one for each output or one of all; None if they are fixed.
+    noise_prior_source : str or None
+        See `Posterior`.
     samples_scales : bool
         Whether the scales of the prior are sampled.
     inputs_on_device : InputsOnDevice or None
@@ -39,6 +41,7 @@ class ModelFacts:
     hidden_dim: int
     n_layers: int
     is_last_layer_gaussian: bool
-    sampled_variance: float | None
+    sampled_variances: tuple[float, ...] | None
+    noise_prior_source: str | None
     samples_scales: bool
     inputs_on_device: InputsOnDevice | None

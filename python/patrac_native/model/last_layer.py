@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.engine.models import ModelSpec, host_model
+from patrac_native.engine.models import ModelSpec, host_model, planned_model
 from patrac_native.validation.checks import FloatArray
 
 # The statistics of this many rows are summed at a time, which bounds the memory of the float64 features.
@@ -56,21 +56,24 @@ class WhitenedQuadratic:
 
     Attributes
     ----------
-    constant : float
-        Log-likelihood at theta = 0, normalised.
+    constant : ndarray of float64, shape (q,)
+        Log-likelihood at theta = 0, normalised: of all outputs, or of each if each samples a noise variance of its own.
     slope, curvature : ndarray of float64, shape (K,)
         Linear coefficients, and the eigenvalues (>= 0) of C^(1/2) Phi' W Phi C^(1/2) / sigma^2.
     to_theta, from_theta : ndarray of float64, shape (K, K)
         C^(1/2) Q and its inverse, where the columns of Q are the eigenvectors.
+    output : ndarray of int32, shape (K,)
+        The output to which a coordinate of z belongs; zeros if q = 1.
     plain : DenseQuadratic
         The same log-likelihood in theta's own coordinates.
     """
 
-    constant: float
+    constant: FloatArray
     slope: FloatArray
     curvature: FloatArray
     to_theta: FloatArray
     from_theta: FloatArray
+    output: npt.NDArray[np.int32]
     plain: DenseQuadratic
 
     def exact(self) -> ExactPosterior:
@@ -79,7 +82,9 @@ class WhitenedQuadratic:
         A posteriori the z_i are independent, z_i ~ N(slope_i / (1 + curvature_i), 1 / (1 + curvature_i)).
         """
         variance = 1.0 / (1.0 + self.curvature)
-        log_evidence = self.constant + 0.5 * float(np.sum(self.slope**2 * variance - np.log1p(self.curvature)))
+        log_evidence = float(self.constant.sum()) + 0.5 * float(
+            np.sum(self.slope**2 * variance - np.log1p(self.curvature))
+        )
         covariance = (self.to_theta * variance) @ self.to_theta.T
         return ExactPosterior(self.to_theta @ (self.slope * variance), covariance, log_evidence)
 
@@ -100,6 +105,7 @@ def whiten(
     prior_variance: FloatArray,
     *,
     level: str,
+    output: npt.NDArray[np.int32] | None = None,
 ) -> WhitenedQuadratic:
     """Compute the sufficient statistics of a log-likelihood that is quadratic in theta.
 
@@ -117,6 +123,9 @@ def whiten(
         Diagonal of C.
     level : str
         Instruction-set level.
+    output : ndarray of int32, shape (K,), optional
+        The output of which each parameter is a weight, if each output samples a noise variance of its own: the
+        eigenbasis then mixes no parameters of different outputs.
 
     Returns
     -------
@@ -124,9 +133,20 @@ def whiten(
     """
     constant, slope, hessian = _statistics(spec, X, targets, row_weights, len(prior_variance), level)
     scale = np.sqrt(prior_variance)
-    eigenvalues, vectors = np.linalg.eigh(scale[:, None] * hessian * scale)
+    whitened = scale[:, None] * hessian * scale
+    constants = np.array([constant])
+    if output is None:
+        output = np.zeros(len(scale), dtype=np.int32)
+        eigenvalues, vectors = np.linalg.eigh(whitened)
+    else:
+        eigenvalues, vectors = np.zeros(len(scale)), np.zeros(hessian.shape)
+        for own in range(targets.shape[1]):
+            block = np.flatnonzero(output == own)
+            eigenvalues[block], vectors[np.ix_(block, block)] = np.linalg.eigh(whitened[np.ix_(block, block)])
+        constants = _constants_by_output(spec, X, targets, row_weights, len(prior_variance), level)
     return WhitenedQuadratic(
-        constant=constant,
+        constant=constants,
+        output=output,
         slope=vectors.T @ (scale * slope),
         curvature=np.maximum(eigenvalues, 0.0),
         to_theta=scale[:, None] * vectors,
@@ -156,3 +176,18 @@ def _statistics(
         gradients += slopes
     hessian = gradients[0] - gradients[1:]
     return value, gradients[0], (hessian + hessian.T) / 2
+
+
+def _constants_by_output(
+    spec: ModelSpec, X: npt.NDArray[Any], targets: FloatArray, row_weights: FloatArray, dim: int, level: str
+) -> FloatArray:
+    """Return the log-likelihood of each output at theta = 0, shape (m,)."""
+    model: Any = planned_model(spec, dtype=np.dtype(np.float64), level=level)
+    variance = spec.likelihood_parameters["variance"]
+    squares = np.zeros(targets.shape[1])
+    for first in range(0, len(X), _ROWS_AT_A_TIME):
+        rows = slice(first, first + _ROWS_AT_A_TIME)
+        f = model.predict(np.zeros((1, dim)), np.ascontiguousarray(X[rows], dtype=np.float64), 1)[0]
+        squares += row_weights[rows] @ (targets[rows] - f) ** 2
+    constants: FloatArray = -0.5 * (row_weights.sum() * np.log(2 * np.pi * variance) + squares / variance)
+    return constants

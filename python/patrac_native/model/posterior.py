@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from patrac_native.engine.inputs import Inputs
@@ -12,7 +13,13 @@ from patrac_native.engine.models import CompiledModels
 from patrac_native.engine.threads import thread_count
 from patrac_native.model.architectures import Architecture
 from patrac_native.model.choice import check_kernel
-from patrac_native.model.compiled_likelihood import at_variance, check_range, fixed_likelihood
+from patrac_native.model.compiled_likelihood import (
+    check_range,
+    check_variances,
+    fixed_likelihood,
+    rescaled,
+    with_noise_prior,
+)
 from patrac_native.model.describe import describe_posterior
 from patrac_native.model.facts import ModelFacts
 from patrac_native.model.fit_quality import FitQuality, fit_quality
@@ -77,6 +84,11 @@ class Posterior(PriorModel):
         The network with its Bayesian parameters and their prior; draws keep it too.
     inputs : Inputs
         X, on the host or on a device.
+    likelihood : Likelihood
+        As given; a prior of sampled noise variances that was left open is filled in.
+    noise_prior_source : str or None
+        Where the prior of sampled noise variances comes from: "given"; "validation", from the trained network's
+        residuals on rows on which it was not trained; or "training", from its residuals on the posterior's own rows.
     y, row_weights, offset : ndarray
         Targets, the factor of each row's term and offsets, as the likelihood's checks return them; the offset is None
         if there is none.
@@ -121,7 +133,6 @@ class Posterior(PriorModel):
                 "Arguments come in the order net, architecture, prior, likelihood, X, y."
             )
         self.network = PartialNetwork(net, architecture, prior, dtype=dtype, level=level)
-        self.likelihood = likelihood
         self.inputs = Inputs(
             X,
             self.network.n_inputs,
@@ -133,9 +144,14 @@ class Posterior(PriorModel):
         self.y.flags.writeable = False
         self.row_weights = likelihood.row_weights(sample_weight, self.n_rows)
         self.offset = likelihood.check_offset(offset, self.n_rows, self.network.n_outputs)
-        self.reference_likelihood = fixed_likelihood(
-            likelihood, lambda: self.y - self.net.predict(self.X), self.row_weights
+        self.likelihood, self.noise_prior_source = with_noise_prior(
+            likelihood,
+            None if net.history is None else net.history.validation_mse,
+            self._trained_residuals,
+            self.y,
+            self.row_weights,
         )
+        self.reference_likelihood = fixed_likelihood(self.likelihood, self._trained_residuals, self.row_weights)
         check_range(self.reference_likelihood, self.row_weights, self.network.n_outputs, self.network.dtype)
         targets = likelihood.core_targets(self.y, self.offset)
         cast_checked(targets, self.network.dtype, "y")  # the engine's own conversion does not report an overflow
@@ -152,6 +168,11 @@ class Posterior(PriorModel):
         )
         if self.inputs.on_device is None:
             self.compiled.build_host()  # now, so that a lack of memory shows in the constructor
+
+    def _trained_residuals(self) -> FloatArray:
+        """Return the residuals of the trained network, shape (n, m), of a likelihood with real targets."""
+        residuals: FloatArray = self.y - self.net.predict(self.X)
+        return residuals
 
     @property
     def n_rows(self) -> int:
@@ -177,8 +198,9 @@ class Posterior(PriorModel):
         ----------
         theta : array_like, shape (K,) or (B, K)
             Finite; converted to `dtype`.
-        variance : array_like, shape () or (B,), optional
-            Noise variance, positive; required if the likelihood samples it, and not allowed otherwise.
+        variance : array_like, optional
+            Noise variance, positive; required if the likelihood samples it, and not allowed otherwise. Its shape is ()
+            or (B,) for one variance, (m,) or (B, m) for one of each output.
         threads : int, optional
             Number of native threads, which share the points of a batch or the rows of a single point; by default the
             number of processors that this process may use.
@@ -193,8 +215,11 @@ class Posterior(PriorModel):
             If an argument is not as described.
         """
         batch, single = self.network.check_theta(theta)
-        values: FloatArray = self.compiled.host.log_likelihood(batch, thread_count(threads))
-        values, _ = self._at_variance(values, variance)
+        wanted = self._wanted_variances(variance, len(batch))
+        own = wanted if wanted is not None and wanted.shape[1] > 1 else None
+        values: FloatArray = self.compiled.host.log_likelihood(batch, thread_count(threads), own)
+        if wanted is not None and own is None:
+            values, _ = rescaled(values, wanted[:, 0], float(self.starting_variances[0]), self.gaussian_terms)
         return float(values[0]) if single else values
 
     def log_likelihood_and_grad(
@@ -218,21 +243,22 @@ class Posterior(PriorModel):
             As `log_likelihood`.
         """
         batch, single = self.network.check_theta(theta)
-        values, gradient = self.compiled.host.log_likelihood_and_grad(batch, thread_count(threads))
-        values, scale = self._at_variance(values, variance)
-        if scale is not None:
-            gradient = (gradient * scale[:, None]).astype(self.dtype)
+        wanted = self._wanted_variances(variance, len(batch))
+        own = wanted if wanted is not None and wanted.shape[1] > 1 else None
+        values, gradient = self.compiled.host.log_likelihood_and_grad(batch, thread_count(threads), own)
+        if wanted is not None and own is None:
+            values, factor = rescaled(values, wanted[:, 0], float(self.starting_variances[0]), self.gaussian_terms)
+            gradient = (gradient * factor[:, None]).astype(self.dtype)
         return (float(values[0]), gradient[0]) if single else (values, gradient)
 
-    def _at_variance(self, values: FloatArray, variance: npt.ArrayLike | None) -> tuple[FloatArray, FloatArray | None]:
-        """Rescale log-likelihoods (B,) from the compiled to a requested variance; see `at_variance`."""
-        return at_variance(
-            values,
-            variance,
-            likelihood=self.likelihood,
-            reference=self.starting_variance if self.variance_is_sampled else None,
-            terms=self.gaussian_terms,
-        )
+    def _wanted_variances(self, variance: npt.ArrayLike | None, count: int) -> FloatArray | None:
+        """Return requested variances as (B, q); None if the likelihood's own is fixed. Raises as `check_variances`."""
+        if not self.variance_is_sampled:
+            if variance is not None:
+                raise ValueError(f"variance must be left out: {self.likelihood!r} has it fixed.")
+            return None
+        n_variances = len(self.starting_variances)
+        return check_variances(variance, count, likelihood=self.likelihood, n_variances=n_variances)
 
     @property
     def variance_is_sampled(self) -> bool:
@@ -240,10 +266,16 @@ class Posterior(PriorModel):
         return self.reference_likelihood is not self.likelihood
 
     @property
-    def starting_variance(self) -> float:
-        """Initial value of a sampled noise variance, its mode given the trained network; else the first output's."""
+    def starting_variances(self) -> FloatArray:
+        """Initial values of the sampled noise variances, their modes given the trained network, shape (q,).
+
+        There is one for each output, or one of all. With fixed variances it is that of the first output, shape (1,).
+        """
         assert isinstance(self.reference_likelihood, Gaussian)
-        return float(self.reference_likelihood.variance_vector(self.network.n_outputs)[0])
+        of_outputs = self.reference_likelihood.variance_vector(self.network.n_outputs)
+        if not self.variance_is_sampled:
+            return of_outputs[:1]
+        return of_outputs[: len(self.likelihood.variance_prior(self.network.n_outputs)[1])]
 
     @property
     def gaussian_terms(self) -> float:
@@ -368,7 +400,8 @@ class Posterior(PriorModel):
             hidden_dim=self.hidden_dim,
             n_layers=len(self.network.layer_sizes) - 1,
             is_last_layer_gaussian=is_quadratic,
-            sampled_variance=self.starting_variance if self.variance_is_sampled else None,
+            sampled_variances=tuple(self.starting_variances.tolist()) if self.variance_is_sampled else None,
+            noise_prior_source=self.noise_prior_source,
             samples_scales=self.network.scales is not None,
             inputs_on_device=self.inputs.on_device,
         )
@@ -401,7 +434,16 @@ class Posterior(PriorModel):
         if not self.facts.is_last_layer_gaussian:
             return None
         compiled = self.compiled
-        return whiten(compiled.spec, self.X, compiled.targets, self.row_weights, self.prior_variance, level=self.level)
+        by_output = self.variance_is_sampled and len(self.starting_variances) > 1
+        return whiten(
+            compiled.spec,
+            self.X,
+            compiled.targets,
+            self.row_weights,
+            self.prior_variance,
+            level=self.level,
+            output=self.parameters["row"].astype(np.int32) if by_output else None,
+        )
 
     def __repr__(self) -> str:
         return (

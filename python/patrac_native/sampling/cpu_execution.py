@@ -128,7 +128,8 @@ def _run(run: PreparedRun, report: Report | None) -> dict[str, Any]:
     common = {
         "constant": form.constant,
         "terms": post.gaussian_terms,
-        "variance": post.starting_variance,
+        "variance": np.ascontiguousarray(post.starting_variances),
+        "output": form.output,
         "prior_variance": post.prior_variance,
         "config": config,
         "progress": report,

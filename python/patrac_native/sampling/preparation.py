@@ -6,6 +6,7 @@ import secrets
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from patrac_native.engine import _core
@@ -15,6 +16,7 @@ from patrac_native.model.device_choice import DeviceChoice, choose_device
 from patrac_native.model.fit_quality import FitQuality
 from patrac_native.model.kernels import PCNL, Kernel
 from patrac_native.model.posterior import Posterior
+from patrac_native.model.variance_draws import variance_every
 from patrac_native.sampling.settings import RunSettings
 from patrac_native.sampling.starting_points import starting_points
 from patrac_native.sampling.warmup import SETTLE_STEPS, TARGET_WINDOW, WINDOW, Phase, Warmup, default_warmup
@@ -46,6 +48,8 @@ class PreparedRun:
     seed, threads : int
     fit : FitQuality
         Evaluated before the run, so that its failure or an interrupt cannot cost the draws.
+    variance_every : int or None
+        Number of steps from one draw of the sampled noise variances to the next; None if none is sampled.
     notes : tuple of str
         Warnings that are known before the run.
     """
@@ -61,6 +65,7 @@ class PreparedRun:
     seed: int
     threads: int
     fit: FitQuality
+    variance_every: int | None
     notes: tuple[str, ...]
 
     @property
@@ -76,7 +81,7 @@ class PreparedRun:
             kernel=kernel.name,
             collapse=kernel.collapse,
             persistence=kernel.persistence,
-            variance=_core_variance(post),
+            variance=_core_variance(post, self.variance_every or 1),
             scales=_core_scales(post, self.settings.scales_every),
             step_size=self.step_size,
             # If delta is far above every prior variance, mGrad proposes from the prior, and a larger one changes
@@ -142,7 +147,8 @@ def prepare_run(post: Posterior, settings: RunSettings) -> PreparedRun:
         seed=seed,
         threads=thread_count(settings.threads),
         fit=post.fit_quality,
-        notes=tuple(_notes(kernel, schedule)),
+        variance_every=_resolve_variance_every(settings, kernel, post),
+        notes=tuple(_notes(kernel, schedule, post)),
     )
 
 
@@ -151,9 +157,29 @@ def resolve_seed(seed: int | None) -> int:
     return secrets.randbits(63) if seed is None else seed
 
 
-def _notes(kernel: Kernel, schedule: Warmup) -> list[str]:
-    """Return the warnings about kernel and warm-up that are known before the run."""
+def _resolve_variance_every(settings: RunSettings, kernel: Kernel, post: Posterior) -> int | None:
+    """Return the number of steps from one draw of the noise variances to the next; None if none is sampled."""
+    if not post.variance_is_sampled:
+        if settings.variance_every != "auto":
+            raise ValueError(
+                f'variance_every must be "auto" where no noise variance is sampled; got {settings.variance_every} and '
+                f"{post.likelihood!r}."
+            )
+        return None
+    if isinstance(settings.variance_every, str):
+        return variance_every(post.facts, post.plan(), post.n_rows, kernel)
+    return settings.variance_every
+
+
+def _notes(kernel: Kernel, schedule: Warmup, post: Posterior) -> list[str]:
+    """Return the warnings about kernel, warm-up and prior that are known before the run."""
     notes = []
+    if post.noise_prior_source == "training":
+        notes.append(
+            "the prior of the noise variance rests on the trained network's residuals on the rows of this posterior, "
+            "which may be too small if the network was trained on them; train with validation rows, which then give "
+            'net.history.validation_mse, or give a and b, as in Gaussian("sampled", a=2, b=...).'
+        )
     if kernel.adapts and schedule.step_size is None and not schedule.adapts:
         notes.append(
             f"no phase of the warm-up adapts for {WINDOW} steps ({TARGET_WINDOW} with a target) or more, so the "
@@ -168,12 +194,14 @@ def _notes(kernel: Kernel, schedule: Warmup) -> list[str]:
     return notes
 
 
-def _core_variance(post: Posterior) -> _core.SampledVariance | None:
-    """Return prior and initial value of a sampled noise variance; None if the variance is fixed."""
-    if post.likelihood.variance_prior is None:
+def _core_variance(post: Posterior, every: int) -> _core.SampledVariance | None:
+    """Return prior and initial values of the sampled noise variances; None if they are fixed."""
+    if not post.variance_is_sampled:
         return None
-    shape, rate = post.likelihood.variance_prior
-    return _core.SampledVariance(shape=shape, rate=rate, initial=post.starting_variance)
+    shape, rate = post.likelihood.variance_prior(post.network.n_outputs)
+    return _core.SampledVariance(
+        shape=shape, rate=rate, initial=np.ascontiguousarray(post.starting_variances), every=every
+    )
 
 
 def _core_scales(post: Posterior, every: int) -> _core.SampledScales | None:

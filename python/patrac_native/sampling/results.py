@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ from patrac_native.draws.draws import PER_DRAW, Draws
 from patrac_native.engine.device_array import DeviceArray
 from patrac_native.model.device_choice import DeviceChoice
 from patrac_native.sampling.preparation import PreparedRun
+
+# A sampled noise variance below this share of the residuals on unseen rows draws a warning.
+LOW_NOISE = 0.8
 
 
 def build_draws(
@@ -33,7 +37,7 @@ def build_draws(
     draws : Draws
         Up to the last draw that all chains reached.
     notes : list of str
-        Warnings about the run: interruption, non-finite proposals, an unstable warm-up.
+        Warnings about the run: interruption, non-finite proposals, an unstable warm-up, noise that is too low.
     """
     kept = int(result["draws_done"].min())
     stable = _stability(result["warmup_stable"])
@@ -60,9 +64,45 @@ def build_draws(
         "device": choice.device,
         "device_reason": choice.reason,
         "fit": run.fit.to_dict(),
+        **_noise_settings(run),
     }
     draws = Draws(theta, stats, run.post.network, run.post.likelihood, settings)
-    return draws, _notes(run, result, kept, stable)
+    return draws, _notes(run, result, kept, stable) + _low_noise(run, stats)
+
+
+def _noise_settings(run: PreparedRun) -> dict[str, Any]:
+    """Return what the draws record of sampled noise variances; nothing if they are fixed."""
+    if run.variance_every is None:
+        return {}
+    return {"variance_every": run.variance_every, "noise_prior": run.post.noise_prior_source}
+
+
+def _low_noise(run: PreparedRun, stats: Mapping[str, npt.NDArray[Any]]) -> list[str]:
+    """Return a warning if frozen nodes have fitted the noise: it lies far below the residuals on unseen rows.
+
+    The sampled variance rests on the posterior's rows. If the network was trained on them, its frozen nodes may follow
+    their noise, and the variance comes out too low; that of `Full`, which has none, follows from the posterior alone.
+    """
+    post = run.post
+    history = post.net.history
+    unseen = None if history is None else history.validation_mse
+    is_partial = post.network.separate or post.dim < post.net.n_parameters
+    if "variance" not in stats or unseen is None or not is_partial or stats["variance"].size == 0:
+        return []
+    means = stats["variance"].mean(axis=(0, 1))
+    expected = unseen if np.ndim(means) else unseen.mean()
+    ratio = np.atleast_1d(means / expected)
+    worst = int(np.argmin(ratio))
+    if not ratio[worst] < LOW_NOISE:
+        return []
+    where = f" of output {worst}" if len(ratio) > 1 else ""
+    return [
+        f"the posterior mean of the noise variance{where} is {np.atleast_1d(means)[worst]:.3g}, {ratio[worst]:.2f} of "
+        f"the trained network's mean squared residual on rows that it was not trained on, "
+        f"{np.atleast_1d(expected)[worst]:.3g}: the nodes that {run.post.architecture.label()} keeps fixed have fitted "
+        "noise, and intervals will be too narrow; use Full(), or train with more regularisation (a larger l2, or one "
+        "chosen on validation rows)."
+    ]
 
 
 def _stability(phase_stable: npt.NDArray[np.int64]) -> bool | None:

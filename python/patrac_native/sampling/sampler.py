@@ -70,6 +70,10 @@ def sample(post: Posterior, settings: RunSettings) -> Generator[str, None, Draws
         Whether theta stays in the device's memory, where other libraries can use it through `draws.device_theta`, a
         `DeviceArray`; the first use of `draws.theta` copies it to the host. Default False; True needs a device other
         than the CPU.
+    variance_every : "auto" or int
+        Number of steps, at least 1, from one draw of sampled noise variances to the next; every number leaves the
+        posterior invariant. The default "auto" follows from counts of operations: the smallest number with which the
+        draws take at most 15% of the operations of the steps. `draws.settings` records it.
     progress : bool, optional
         Whether to show a bar with acceptance rate and steps per second; by default only if stderr is a terminal.
 
@@ -89,7 +93,8 @@ def sample(post: Posterior, settings: RunSettings) -> Generator[str, None, Draws
     -----
     UserWarning
         If the run was interrupted, the warm-up reached its maximum length before the chains agreed, proposals were
-        not finite, or the step size adapts while sampling.
+        not finite, the step size adapts while sampling, the prior of a sampled noise variance rests on the rows of
+        the posterior, or the sampled noise lies far below the trained network's residuals on rows that it has not seen.
     """
     [draws] = yield from run_chains([prepare_run(post, settings)])
     return draws
@@ -108,7 +113,7 @@ def sample_many(posts: Sequence[Posterior], settings: ManyRunSettings) -> Genera
     ----------
     posts : sequence of Posterior
         At least one.
-    kernel, draws, thin, scales_every, warmup, threads, device, keep_on_device, progress
+    kernel, draws, thin, scales_every, variance_every, warmup, threads, device, keep_on_device, progress
         As in `sample`.
     chains : int
         Number of chains for each posterior, at least 1; default 1.

@@ -45,6 +45,7 @@ class RunSettings:
     threads: int | None = None
     device: str = "auto"
     keep_on_device: bool = False
+    variance_every: int | str = "auto"
     progress: bool | None = None
 
     def __post_init__(self) -> None:
@@ -52,6 +53,11 @@ class RunSettings:
         self._check_warmup()
         for name in ("chains", "draws", "thin", "scales_every"):
             object.__setattr__(self, name, check_count(getattr(self, name), name))
+        if isinstance(self.variance_every, str):
+            if self.variance_every != "auto":
+                raise ValueError(f'variance_every must be "auto" or a number of steps; got {self.variance_every!r}.')
+        else:
+            object.__setattr__(self, "variance_every", check_count(self.variance_every, "variance_every"))
         if self.seed is not None:
             object.__setattr__(self, "seed", check_seed(self.seed))
         thread_count(self.threads)

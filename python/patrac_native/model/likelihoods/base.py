@@ -289,17 +289,48 @@ class Likelihood(Complete, abstract=True):
         return None
 
     @property
-    def variance_prior(self) -> tuple[float, float] | None:
-        """Shape and rate of the inverse-gamma prior of a noise variance sampled with theta; None if it is fixed."""
-        return None
+    def is_sampled(self) -> bool:
+        """Whether noise variances are sampled with theta."""
+        return False
 
     @property
-    def is_sampled(self) -> bool:
-        """Whether a noise variance is sampled with theta."""
-        return self.variance_prior is not None
+    def lacks_prior(self) -> bool:
+        """Whether the prior of sampled noise variances is still to be chosen, see `with_prior_guess`."""
+        return False
+
+    def variance_prior(self, m: int) -> tuple[float, FloatArray]:
+        """Return the inverse-gamma prior of the noise variances that are sampled with theta.
+
+        Parameters
+        ----------
+        m : int
+            Number of outputs of the network.
+
+        Returns
+        -------
+        a : float
+            Shape.
+        b : ndarray of float64, shape (q,)
+            Rates of the q variances: one for all outputs, or one for each.
+
+        Raises
+        ------
+        TypeError
+            If nothing is sampled.
+        ValueError
+            If the prior is still to be chosen.
+        """
+        raise TypeError(f"{self!r} samples no variance.")
+
+    def with_prior_guess(self, guess: npt.ArrayLike) -> Likelihood:
+        """Return this likelihood with a prior of its sampled variances chosen by a guess of them, shape (m,).
+
+        Returns `self` if nothing is to be chosen.
+        """
+        return self
 
     def fitted(self, residuals: FloatArray, row_weights: FloatArray) -> Likelihood:
-        """Return this likelihood with a sampled variance fixed at its mode given residuals (n, t) and row weights.
+        """Return this likelihood with sampled variances fixed at their modes given residuals (n, t) and row weights.
 
         Raises
         ------
@@ -355,8 +386,8 @@ class Likelihood(Complete, abstract=True):
         ----------
         f : array_like, shape (..., n, m)
         rng : numpy.random.Generator
-        variance : ndarray, shape (...)
-            One variance for each leading index of f.
+        variance : ndarray, shape (...) or (..., m)
+            One variance for each leading index of f, or one for each output.
 
         Returns
         -------

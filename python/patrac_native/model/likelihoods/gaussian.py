@@ -25,17 +25,24 @@ class Gaussian(RealLikelihood):
     Parameters
     ----------
     variance : float, array_like of shape (m,) or "sampled"
-        Noise variance, positive and finite; one for all outputs or one for each. With "sampled" there is one variance
-        for all outputs, which is sampled with theta in every step, under an inverse-gamma prior with density
-        proportional to x^(-a-1) exp(-b/x).
-    a, b : float, optional
-        Shape and rate of that prior, positive. The prior has the weight of 2a observations whose squared residuals sum
-        to 2b. The defaults a = 2, b = 1 give a prior mean of 1, which suits targets scaled to unit variance.
+        Noise variance, positive and finite; one for all outputs or one for each. With "sampled" the variances are
+        sampled with theta, one for each output, a priori independent and inverse-gamma with density proportional to
+        x^(-a-1) exp(-b/x).
+    a : float, optional
+        Shape of that prior, positive; default 2. The prior has the weight of 2a observations whose squared residuals
+        sum to 2b.
+    b : float or array_like of shape (m,), optional
+        Rate of the prior, positive; one for all outputs or one for each. By default `Posterior` sets it to a v / 2 for
+        each output, v being the mean squared residual of the trained network on rows on which it was not trained
+        (`net.history.validation_mse`), else on the posterior's own rows. With a = 2 the prior mean is v, and the prior
+        counts as four observations whatever the units of y.
+    pooled : bool
+        Whether all outputs share one sampled variance; default False.
 
     Raises
     ------
     ValueError
-        If a variance, a or b is not positive and finite, or a or b is given together with a fixed variance.
+        If a variance, a or b is not positive and finite, or a, b or pooled is given together with a fixed variance.
     TypeError
         If one of them is not a number, or the variances are not a vector of numbers.
 
@@ -43,17 +50,24 @@ class Gaussian(RealLikelihood):
     --------
     >>> Gaussian(1.0).log_likelihood([[0.0], [1.0]], np.array([[0.0], [0.0]])).round(6)
     np.float64(-2.337877)
-    >>> Gaussian("sampled", a=3.0).at(0.5)
-    Gaussian(variance=0.5)
+    >>> Gaussian("sampled").with_prior_guess([0.5, 2.0])
+    Gaussian(variance='sampled', a=2.0, b=[0.5, 2.0])
     """
 
     name = "gaussian"
     is_quadratic = True
 
     def __init__(
-        self, variance: float | npt.ArrayLike | str, *, a: float | None = None, b: float | None = None
+        self,
+        variance: float | npt.ArrayLike | str,
+        *,
+        a: float | None = None,
+        b: float | npt.ArrayLike | None = None,
+        pooled: bool = False,
     ) -> None:
-        self.a = self.b = None
+        self.a: float | None = None
+        self.b: float | FloatArray | None = None
+        self.pooled = bool(pooled)
         if isinstance(variance, str):
             if variance != "sampled":
                 raise ValueError(
@@ -61,42 +75,56 @@ class Gaussian(RealLikelihood):
                 )
             self.variance: float | FloatArray | str = variance
             self.a = check_positive(2.0 if a is None else a, "a")
-            self.b = check_positive(1.0 if b is None else b, "b")
+            self.b = None if b is None else _positive_numbers(b, "b")
+            if self.pooled and isinstance(self.b, np.ndarray):
+                raise ValueError(f"b must be one number if the variance is pooled; got shape {self.b.shape}.")
             return
-        if a is not None or b is not None:
+        if a is not None or b is not None or pooled:
             raise ValueError(
-                'a and b are the prior of a sampled variance; leave them out, or write Gaussian("sampled", a=..., '
-                "b=...)."
+                "a and b are the prior of a sampled variance and pooled says that outputs share it; leave them out, or "
+                'write Gaussian("sampled", a=..., b=..., pooled=...).'
             )
-        if np.ndim(variance) == 0:
-            self.variance = check_positive(np.asarray(variance).item(), "variance")
-            return
-        values = as_real_array(variance, "variance").copy()
-        if values.ndim != 1 or values.size == 0:
-            raise ValueError(f"variance must be a number or have shape (m,); got shape {values.shape}.")
-        bad = ~(np.isfinite(values) & (values > 0))
-        if bad.any():
-            output = int(np.argmax(bad))
-            raise ValueError(f"variance must be positive and finite; got {values[output]} for output {output}.")
-        values.flags.writeable = False
-        self.variance = values
+        self.variance = _positive_numbers(variance, "variance")
 
     @property
-    def variance_prior(self) -> tuple[float, float] | None:
-        """Shape a and rate b of the prior of a sampled variance; None if the variance is fixed."""
-        return None if self.a is None or self.b is None else (self.a, self.b)
+    def is_sampled(self) -> bool:
+        """Whether the noise variances are sampled with theta."""
+        return isinstance(self.variance, str)
+
+    @property
+    def lacks_prior(self) -> bool:
+        """Whether the variances are sampled under a prior whose rate b is still to be chosen."""
+        return self.is_sampled and self.b is None
+
+    def variance_prior(self, m: int) -> tuple[float, FloatArray]:
+        """Return shape a and rates b of the prior of the sampled variances: b is (1,) if they are one, or (m,)."""
+        if self.a is None or self.b is None:
+            raise ValueError(f"{self!r} has no prior yet; a Posterior chooses b, or give a and b.")
+        return self.a, np.full(1 if self.pooled or m == 1 else m, self.b)
+
+    def with_prior_guess(self, guess: npt.ArrayLike) -> Gaussian:
+        """Return the likelihood with b chosen by a guess of the variances, shape (m,): a times half of them."""
+        if not self.lacks_prior or self.a is None:
+            return self
+        values = np.asarray(guess, dtype=np.float64)
+        b = 0.5 * self.a * (values.mean(keepdims=True) if self.pooled else values)
+        return Gaussian("sampled", a=self.a, b=b.item() if b.size == 1 else b, pooled=self.pooled)
 
     def at(self, variance: float | npt.ArrayLike) -> Gaussian:
         """Return the likelihood with a fixed variance in place of a sampled one."""
         return Gaussian(variance)
 
     def fitted(self, residuals: FloatArray, row_weights: FloatArray) -> Gaussian:
-        """Return the likelihood with a sampled variance fixed at its mode given residuals (n, m) and row weights."""
-        if self.a is None or self.b is None:
+        """Return the likelihood with sampled variances fixed at their modes given residuals (n, m) and row weights."""
+        if not self.is_sampled:
             raise TypeError(f"{self!r} samples no variance.")
-        squares = float((row_weights[:, None] * residuals**2).sum())
-        count = float(row_weights.sum()) * residuals.shape[1]
-        return self.at((self.b + squares / 2) / (self.a + count / 2 + 1))
+        m, rows = residuals.shape[1], float(row_weights.sum())
+        squares = row_weights[:, None] * residuals**2
+        one = self.pooled or m == 1
+        sums, count = (squares.sum(keepdims=True)[0], rows * m) if one else (squares.sum(axis=0), rows)
+        a, b = self.with_prior_guess(np.maximum(sums / count, np.finfo(np.float64).tiny)).variance_prior(m)
+        modes = (b + sums / 2) / (a + count / 2 + 1)
+        return self.at(modes.item() if one else modes)
 
     def variance_vector(self, m: int) -> FloatArray:
         """Return the variance of each output, shape (m,); raise ValueError if it is sampled or has another length."""
@@ -117,6 +145,8 @@ class Gaussian(RealLikelihood):
         """Return y as finite float64 (n, m); (n,) is accepted for one output. Raises as `Likelihood.check_targets`."""
         if not self.is_sampled:
             self.variance_vector(m)
+        elif isinstance(self.b, np.ndarray) and self.b.shape != (m,):
+            raise ValueError(f"b has {len(self.b)} entries, but the network has {m} outputs; give one number or {m}.")
         return super().check_targets(y, n, m)
 
     def log_likelihood_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:
@@ -170,9 +200,10 @@ class Gaussian(RealLikelihood):
         if not self.is_sampled:
             return super().located_noise(f, variance, output)
         if variance is None:
-            raise ValueError("variance: the likelihood samples it; give its draws, shape (M,).")
+            raise ValueError("variance: the likelihood samples it; give its draws, shape (M,) or (M, m).")
         outputs = np.asarray(f, dtype=np.float64)
-        drawn = np.asarray(variance, dtype=np.float64)[:, None]
+        draws = np.asarray(variance, dtype=np.float64)
+        drawn = draws.reshape(len(draws), -1)[:, [output if draws.ndim > 1 else 0]]
         return outputs[..., output], replace(Gaussian(1.0).noise(), scale=np.sqrt(drawn), variance=drawn)
 
     def nll(self, f: npt.ArrayLike, y: npt.ArrayLike) -> float:
@@ -189,15 +220,18 @@ class Gaussian(RealLikelihood):
         return outputs + np.sqrt(self.variance_vector(outputs.shape[-1])) * rng.standard_normal(outputs.shape)
 
     def sample_at(self, f: npt.ArrayLike, rng: np.random.Generator, variance: FloatArray) -> Targets:
-        """Return f (..., n, m) plus independent normal noise with sampled variances (...)."""
+        """Return f (..., n, m) plus independent normal noise with sampled variances (...) or (..., m)."""
         outputs = np.asarray(f, dtype=np.float64)
-        return outputs + np.sqrt(variance)[..., None, None] * rng.standard_normal(outputs.shape)
+        by_output = variance[..., None, None] if variance.ndim == outputs.ndim - 2 else variance[..., None, :]
+        return outputs + np.sqrt(by_output) * rng.standard_normal(outputs.shape)
 
     def sample_prior(self, f: npt.ArrayLike, rng: np.random.Generator) -> Targets:
-        """Return f (draws, n, m) plus noise; a sampled variance is drawn from its prior for each draw."""
-        if self.a is None or self.b is None:
+        """Return f (draws, n, m) plus noise; sampled variances are drawn from their prior for each draw."""
+        if not self.is_sampled:
             return self.sample(f, rng)
-        return self.sample_at(f, rng, self.b / rng.gamma(self.a, size=len(np.asarray(f))))
+        outputs = np.asarray(f)
+        a, b = self.variance_prior(outputs.shape[-1])
+        return self.sample_at(outputs, rng, b / rng.gamma(a, size=(len(outputs), len(b))))
 
     def torch_loss_rows(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Return (y - f)^2 / (2 variance) + log(2 pi variance) / 2 summed over outputs, shape (n,), for f, y (n, m)."""
@@ -209,7 +243,28 @@ class Gaussian(RealLikelihood):
         return ((y - f).square() * scale).sum(dim=-1) + constant
 
     def arguments(self) -> dict[str, Any]:
-        """Return the argument `variance` and, if it is sampled, a and b."""
-        variance = self.variance.tolist() if isinstance(self.variance, np.ndarray) else self.variance
-        prior = {"a": self.a, "b": self.b} if self.is_sampled else {}
-        return {"variance": variance, **prior}
+        """Return the argument `variance` and, if it is sampled, a, b where it is known, and pooled where it is true."""
+        if not self.is_sampled:
+            return {"variance": _plain(self.variance)}
+        prior = {"a": self.a} | ({} if self.b is None else {"b": _plain(self.b)})
+        return {"variance": self.variance, **prior, **({"pooled": True} if self.pooled else {})}
+
+
+def _plain(numbers: Any) -> Any:
+    """Return an array as a list, and anything else as it is."""
+    return numbers.tolist() if isinstance(numbers, np.ndarray) else numbers
+
+
+def _positive_numbers(value: float | npt.ArrayLike, name: str) -> float | FloatArray:
+    """Return one positive finite number, or a read-only copy of a vector of them; raise if it is neither."""
+    if np.ndim(value) == 0:
+        return check_positive(np.asarray(value).item(), name)
+    values = as_real_array(value, name).copy()
+    if values.ndim != 1 or values.size == 0:
+        raise ValueError(f"{name} must be a number or have shape (m,); got shape {values.shape}.")
+    bad = ~(np.isfinite(values) & (values > 0))
+    if bad.any():
+        output = int(np.argmax(bad))
+        raise ValueError(f"{name} must be positive and finite; got {values[output]} for output {output}.")
+    values.flags.writeable = False
+    return values

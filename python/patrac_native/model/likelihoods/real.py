@@ -67,8 +67,9 @@ class RealLikelihood(Likelihood, abstract=True):
         ----------
         f : array_like, shape (M, n, m)
             Outputs of M draws of the network at n inputs.
-        variance : ndarray, shape (M,), optional
-            The draws of a sampled noise variance; required if the likelihood samples one.
+        variance : ndarray, shape (M,) or (M, m), optional
+            The draws of the sampled noise variance, of one for all outputs or of one for each; required if the
+            likelihood samples them.
         output : int
             The target, counted from 0.
 
