@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from typing import Any
 
@@ -14,7 +15,7 @@ from patrac_native.validation.checks import FloatArray
 
 # exp of this is zero, also if a few hundred are added.
 _LOG_OF_NOTHING = -1e4
-_LARGEST_RATE = 2.0**62
+_LARGEST_LOG_RATE = 62 * math.log(2.0)
 
 
 class CountLikelihood(Likelihood, abstract=True):
@@ -103,6 +104,6 @@ class CountLikelihood(Likelihood, abstract=True):
         return self.initial_outputs(y, row_weights, offset)
 
 
-def draw_poisson(rate: FloatArray, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Draw counts of the given rates, of which those above 2^62 count as 2^62: int64 holds no larger numbers."""
-    return rng.poisson(np.minimum(rate, _LARGEST_RATE))
+def draw_poisson(log_rate: FloatArray, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Draw counts of the given rates, of which those above 2^62 count as 2^62: int64 holds hardly larger numbers."""
+    return rng.poisson(np.exp(np.minimum(log_rate, _LARGEST_LOG_RATE)))

@@ -163,9 +163,11 @@ class NegativeBinomial(CountLikelihood):
 
     def sample(self, f: npt.ArrayLike, rng: np.random.Generator) -> Targets:
         """Draw a count for every output: f (..., n, m) to int64 (..., n, m)."""
-        mu = np.exp(np.asarray(f, dtype=np.float64))
-        dispersion = self.dispersion_vector(mu.shape[-1])
-        return draw_poisson(mu * dispersion * rng.gamma(1.0 / dispersion, size=mu.shape), rng)
+        outputs = np.asarray(f, dtype=np.float64)
+        dispersion = self.dispersion_vector(outputs.shape[-1])
+        with np.errstate(divide="ignore"):  # a gamma variate of a large dispersion may be zero
+            log_gamma = np.log(dispersion * rng.gamma(1.0 / dispersion, size=outputs.shape))
+        return draw_poisson(outputs + log_gamma, rng)
 
     def torch_loss_rows(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Return the negative log probability summed over outputs, shape (n,), for f, y (n, m)."""

@@ -82,7 +82,7 @@ class Poisson(CountLikelihood):
 
     def sample(self, f: npt.ArrayLike, rng: np.random.Generator) -> Targets:
         """Draw a count for every output: f (..., n, m) to int64 (..., n, m)."""
-        return draw_poisson(np.exp(np.asarray(f, dtype=np.float64)), rng)
+        return draw_poisson(np.asarray(f, dtype=np.float64), rng)
 
     def torch_loss_rows(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Return exp(f) - y f + log y! summed over outputs, shape (n,), for f, y (n, m)."""
