@@ -10,9 +10,11 @@ from patrac_native.model.kernels import PCN, EllipticalSlice, Kernel
 
 # Draws of the variances may take this share of the steps' operations.
 DRAW_SHARE = 0.15
-# Operations in multiply-adds: an activation with its derivative, a normal with the algebra of its proposal, a draw from
-# an inverse gamma distribution, and what a new variance changes of a coordinate of a quadratic log-likelihood.
-_ACTIVATION, _COORDINATE, _INVERSE_GAMMA, _RESCALED_COORDINATE = 30.0, 25.0, 300.0, 25.0
+# Operations in multiply-adds: an activation with its derivative; a normal with the algebra of its proposal; a draw from
+# an inverse gamma distribution, which takes scalar logarithms; and of a chain on a quadratic log-likelihood, a step
+# beside its coordinates, and what a new variance changes of a coordinate. The last three follow from times of Out(12)
+# and Out(45), whose steps take so little that each of them counts.
+_ACTIVATION, _COORDINATE, _INVERSE_GAMMA, _QUADRATIC_STEP, _RESCALED_COORDINATE = 30.0, 25.0, 1500.0, 300.0, 70.0
 
 
 def variance_every(facts: ModelFacts, plan: Sequence[dict[str, int]], n_rows: int, kernel: Kernel) -> int:
@@ -21,7 +23,8 @@ def variance_every(facts: ModelFacts, plan: Sequence[dict[str, int]], n_rows: in
     It is the smallest number with which the draws take at most 15% of the operations of the steps. A scan that draws
     them every so many steps leaves the posterior as invariant as one that draws them in every step. Where a draw only
     rescales the log-likelihood and its gradient, that is 1. Where output weights are integrated out, or each output has
-    a variance of its own, a draw takes another evaluation, and so about 7 to 14 steps.
+    a variance of its own, a draw takes another evaluation, and so about 7 to 14 steps; where a step reads no data, the
+    draw itself costs several steps, and so 20 to 30.
 
     Parameters
     ----------
@@ -45,7 +48,7 @@ def variance_every(facts: ModelFacts, plan: Sequence[dict[str, int]], n_rows: in
     drawing = n_variances * _INVERSE_GAMMA
     if facts.is_last_layer_gaussian:
         rotated = kernel.is_rotation_invariant
-        step = facts.dim * (_COORDINATE + (2 if rotated else facts.dim))
+        step = _QUADRATIC_STEP + facts.dim * (_COORDINATE + (2 if rotated else facts.dim))
         drawing += facts.dim * (_RESCALED_COORDINATE + (0 if rotated or n_variances == 1 else 2 * facts.dim))
     else:
         forward, reverse = _passes(plan, n_rows)
