@@ -109,3 +109,14 @@ def test_a_variance_at_which_the_density_overflows_is_not_kept(kernel: pn.Kernel
     assert all(np.isfinite(values).all() for values in draws.stats.values())
     assert draws.stats["nonfinite"].sum() > 0
     assert len(np.unique(draws.stats["variance"])) > 2
+
+
+@pytest.mark.parametrize("kernel", [pn.Exact(), pn.PCN(0.9), pn.EllipticalSlice()])
+def test_a_draw_that_overflows_ends_the_run(kernel: pn.Kernel) -> None:
+    """The chain is finite in whitened coordinates, theta under a prior variance of 4e77 is not in float32."""
+    net = problems.random_network(problems.rng_of("overflow of theta"), (1, 3, 1))
+    X = np.full((2, 1), 0.5)
+    prior = pn.TraceClassPrior(1.5, 1e77, 1.0)
+    post = pn.Posterior(net, pn.Out(3), prior, pn.Gaussian(1e30), X, X[:, 0])
+    with pytest.raises(RuntimeError, match=r"chain \d: .* not finite.*float64"):
+        pn.sample(post, kernel, chains=2, draws=300, warmup=None, init="map", seed=1)
