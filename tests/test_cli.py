@@ -359,16 +359,27 @@ def test_classes_without_held_out_rows(tmp_path: Path) -> None:
 
 def test_alpha_is_taken_or_fitted_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table(60).drop(columns="grade").to_csv(tmp_path / "t.csv", index=False)
-    for alpha in ([], ["--alpha", "3"]):
-        out = tmp_path / f"run{len(alpha)}"
+    for alpha in (["--architecture", "mix"], ["--alpha", "3", "--prior", "auto"]):
+        out = tmp_path / alpha[0].removeprefix("--")
         assert main(["fit", str(tmp_path / "t.csv"), "--target", "weight", *KNOWN, *alpha, "--out", str(out)]) == 0
         said = capsys.readouterr()
         prior = read_json(out / "summary.json")["prior"]
-        assert f"prior: alpha {prior['alpha']:.4g} ({'as asked' if alpha else 'fitted'})" in said.out
+        assert f"prior: trace-class, alpha {prior['alpha']:g}" in said.out
         # A search that ends at its bound is a note in the output, not a warning beside it.
         assert ("note: alpha is at the bound" in said.out) == (prior["alpha"] in (1.001, 8.0))
         assert "alpha" not in said.err
     assert prior["alpha"] == 3.0
+
+
+def test_the_prior_of_full_has_sampled_scales(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table(60).drop(columns="grade").to_csv(tmp_path / "t.csv", index=False)
+    arguments = ["fit", str(tmp_path / "t.csv"), "--target", "weight", *KNOWN, "--architecture", "full"]
+    for prior in ("auto", "trace-class"):
+        assert main([*arguments, "--prior", prior, "--out", str(tmp_path / prior)]) == 0
+    auto, paper = (read_json(tmp_path / prior / "summary.json")["prior"] for prior in ("auto", "trace-class"))
+    assert auto["name"] == "gaussian" and auto["scales"] and paper["name"] == "trace_class" and not paper.get("scales")
+    assert main([*arguments, "--prior", "gaussian", "--alpha", "2", "--out", str(tmp_path / "both")]) == 2
+    assert "--alpha is a parameter of --prior trace-class" in capsys.readouterr().err
 
 
 def test_predict_says_what_it_imputes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import fields
 from patrac_native.cli.options import add_table_arguments
 from patrac_native.network.activations import ACTIVATIONS
 from patrac_native.tabular.fit import fit_table
-from patrac_native.tabular.fit_settings import ARCHITECTURES, FitSettings
+from patrac_native.tabular.fit_settings import ARCHITECTURES, PRIORS, FitSettings
 from patrac_native.tabular.preprocessing import IMPUTATIONS, TASKS
 
 
@@ -35,6 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--epochs", type=int, help="largest number of training epochs; default by the number of rows")
     add("--noise-variance", type=float, metavar="V", help="in the target's units squared; default: sampled")
     add("--test-fraction", type=float, default=0.3, metavar="F", help="share of rows held out; default 0.3, 0 for none")
+    add("--prior", choices=PRIORS, default="auto", help="default auto: gaussian with sampled variances for full")
     add(
         "--alpha", type=float, metavar="A", help="decay of the prior, above 1; default: fitted to the network's weights"
     )

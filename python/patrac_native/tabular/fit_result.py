@@ -11,6 +11,8 @@ import numpy.typing as npt
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.summary import Summary
 from patrac_native.model.likelihoods import Gaussian
+from patrac_native.model.priors import Prior, TraceClassPrior
+from patrac_native.model.priors.trace_class import ALPHA_BOUNDS
 from patrac_native.network.network import Network
 from patrac_native.tabular.evaluation import Evaluation
 from patrac_native.tabular.fit_settings import FitSettings
@@ -115,3 +117,17 @@ def describe_noise(draws: Draws, preprocessor: Preprocessor) -> str:
         f"noise variance {units:.4g} in the target's units squared (noise sd {units**0.5:.4g}; {variance:.4g} of the "
         f"standardised target), {'the mean of its draws' if 'variance' in draws.stats else 'as asked'}."
     )
+
+
+def describe_prior(prior: Prior, alpha: float | None) -> str:
+    """Return the prior in words; `alpha` is the one that was asked for, None if it was fitted."""
+    text = prior.describe()
+    if not isinstance(prior, TraceClassPrior) or alpha is not None or prior.alpha not in ALPHA_BOUNDS:
+        return text
+    what = (
+        "many networks end so, and sampling is as correct as with any other; --alpha 2 puts more of the prior variance "
+        "on the top nodes"
+        if prior.alpha == ALPHA_BOUNDS[0]
+        else "nearly all weight sits at the first nodes; --alpha 2 spreads the prior variance over more"
+    )
+    return f"{text}\n  note: alpha is at the bound of its search: {what}"

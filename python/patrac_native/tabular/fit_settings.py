@@ -12,6 +12,8 @@ from patrac_native.sampling.warmup import Warmup, paper_warmup
 REPORT, SUMMARY, DRAWS, PREPROCESSING = "report.html", "summary.json", "draws.npz", "preprocessing.json"
 # The values of --architecture.
 ARCHITECTURES = ("auto", "full", "mix", "out", "sep")
+# The values of --prior.
+PRIORS = ("auto", "gaussian", "trace-class")
 # The default of --minutes.
 MINUTES = 2.0
 
@@ -57,8 +59,12 @@ class FitSettings:
     test_fraction : float
         Share of the rows that are held out, in [0, 1); default 0.3. With 0 all rows are used for the fit, which is then
         scored by leave-one-out predictions.
+    prior : {"auto", "gaussian", "trace-class"}
+        "gaussian": independent normal parameters, whose variances in each layer are sampled; "trace-class": the
+        paper's prior, fitted to the network. Default "auto": "gaussian" for Full unless `alpha` is given, else
+        "trace-class".
     alpha : float, optional
-        Rate of decay of the prior, > 1; by default fitted to the network's weights.
+        Rate of decay of the trace-class prior, > 1; by default fitted to the network's weights.
     chains, draws : int
         Number of chains, >= 1, default 4; number of draws of each chain, >= 4, default 500.
     minutes : float, optional
@@ -97,6 +103,7 @@ class FitSettings:
     epochs: int | None = None
     noise_variance: float | None = None
     test_fraction: float = 0.3
+    prior: str = "auto"
     alpha: float | None = None
     chains: int = 4
     draws: int = 500
@@ -135,6 +142,10 @@ class FitSettings:
             raise ValueError(f"--hidden must hold positive widths; got {self.hidden}.")
         if self.l2 is not None and not 0 <= self.l2 < float("inf"):
             raise ValueError(f"--l2 must be at least 0; got {self.l2}.")
+        if self.prior not in PRIORS:
+            raise ValueError(f"--prior must be one of {', '.join(PRIORS)}; got {self.prior!r}.")
+        if self.prior == "gaussian" and self.alpha is not None:
+            raise ValueError("--alpha is a parameter of --prior trace-class; leave it out with --prior gaussian.")
         if self.alpha is not None and not 1 < self.alpha < float("inf"):
             raise ValueError(f"--alpha must be greater than 1; got {self.alpha}.")
         if self.noise_variance is not None and not 0 < self.noise_variance < float("inf"):
