@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from command import fit_and_score
 from ensemble import fit_ensemble, standardised
 from uci_sets import SETS, Split, load_split
 
@@ -25,27 +23,12 @@ from patrac_native.draws.mixture import PredictiveMixture
 from patrac_native.model.likelihoods import Gaussian
 
 COVERAGE = 0.9
-PATRAC = (sys.executable, "-c", "import sys; from patrac_native.cli.main import main; sys.exit(main())")
 
 
 def patrac_side(split: Split, options: list[str]) -> dict[str, Any]:
     """Fit by the command line and score the test rows by it."""
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        for name, X, y in (("train", split.X, split.y), ("test", split.X_test, split.y_test)):
-            columns = [f"x{i}" for i in range(X.shape[1])]
-            np.savetxt(
-                folder / f"{name}.csv", np.column_stack([X, y]), delimiter=",", header=",".join([*columns, "y"]),
-                comments="", fmt="%.17g",
-            )  # fmt: skip
-        started = time.perf_counter()
-        fit = [*PATRAC, "fit", "train.csv", "--target", "y", "--test-fraction", "0", "--out", "fit", *options]
-        subprocess.run(fit, cwd=folder, check=True, stdout=subprocess.PIPE)
-        seconds = time.perf_counter() - started
-        predict = [*PATRAC, "predict", "fit", "test.csv", "--coverage", str(COVERAGE), "--scores", "scores.json"]
-        subprocess.run(predict, cwd=folder, check=True, stdout=subprocess.PIPE)
-        scores = json.loads((folder / "scores.json").read_text())
-        summary = json.loads((folder / "fit" / "summary.json").read_text())
+    found = fit_and_score(split.X, split.y, split.X_test, split.y_test, options=options, coverage=COVERAGE)
+    scores, summary = found["scores"], found["summary"]
     return {
         "nlpd": scores["nlpd_in_units"],
         "rmse": scores["rmse"],
@@ -55,7 +38,7 @@ def patrac_side(split: Split, options: list[str]) -> dict[str, Any]:
         "architecture": summary["architecture"],
         "likelihood": summary["likelihood"],
         "max_rhat": summary["convergence"]["f"]["max_rhat"],
-        "seconds": seconds,
+        "seconds": found["seconds"],
     }
 
 
