@@ -50,8 +50,8 @@ def main() -> None:
         )  # fmt: skip
         print(
             f"split {split}: patrac {ours['accuracy']:.4f}, NLL {ours['nlpd']:.4f} ({verdict}, "
-            f"{found['seconds']:.0f} s); its network {network['accuracy']:.4f}, {network['nlpd']:.4f}; ensemble {rival['accuracy']:.4f}, "
-            f"{rival['nlpd']:.4f}",
+            f"{found['seconds']:.0f} s); its network {network['accuracy']:.4f}, {network['nlpd']:.4f}; "
+            f"ensemble {rival['accuracy']:.4f}, {rival['nlpd']:.4f}",
             flush=True,
         )
         if options.out:
