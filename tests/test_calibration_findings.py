@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
+import patrac_native as pn
 from patrac_native.draws.calibration import Calibration, calibrate
 from patrac_native.draws.verdict import judge
 from test_verdict import SOUND
@@ -60,3 +62,40 @@ def test_scores_of_rows_are_collected() -> None:
     assert found.nlpd_difference_se == pytest.approx(np.std([1.0, 0.0, 2.0, 1.0], ddof=1) / 2)
     of_others = calibrate("leave one out", nlpd, 2.5)
     assert of_others.nlpd_difference_se == pytest.approx(nlpd.std(ddof=1) / 2) and np.isnan(of_others.coverage)
+
+
+@pytest.mark.parametrize("sampled", [False, True], ids=["fixed", "sampled"])
+def test_a_summary_of_held_out_rows_judges_predictions(sampled: bool) -> None:
+    """Scores agree with `nlpd` and `coverage`; the network's noise is that of its validation residuals."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 2))
+    y = np.sin(X[:, 0]) + 0.3 * rng.normal(size=120)
+    net = pn.train([2, 8, 1], X[:80], y[:80], max_epochs=200, seed=0)
+    likelihood = pn.Gaussian("sampled") if sampled else pn.Gaussian(0.09)
+    post = pn.Posterior(net, pn.Full(), pn.GaussianPrior(), likelihood, X[:80], y[:80])
+    draws = pn.sample(post, chains=2, draws=100, thin=5, warmup=500, seed=1, progress=False)
+    assert draws.summary(X[:9]).evidence.calibration is None
+    found = draws.summary(X[80:], y[80:]).evidence.calibration
+    assert found is not None and found.kind == "held out" and found.rows == 40
+    assert found.nlpd == pytest.approx(draws.nlpd(X[80:], y[80:]).mean())
+    assert found.coverage == draws.coverage(X[80:], y[80:], 0.9)
+    assert net.history is not None and net.history.validation_mse is not None
+    noise = float(net.history.validation_mse[0]) if sampled else 0.09
+    f = net.predict(X[80:])[:, 0]
+    assert found.nlpd_network == pytest.approx(-norm.logpdf(y[80:], f, np.sqrt(noise)).mean())
+    assert found.to_dict()["coverage"] == found.coverage
+
+
+def test_classes_are_judged_by_their_log_probability() -> None:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(60, 2))
+    y = (X[:, 0] > 0).astype(int)
+    net = pn.train([2, 5, 2], X, y, likelihood=pn.Categorical(), max_epochs=50, validation_fraction=0)
+    draws = pn.sample(
+        pn.Posterior(net, pn.Full(), pn.GaussianPrior(), pn.Categorical(), X, y),
+        chains=1, draws=50, warmup=200, seed=0, progress=False,
+    )  # fmt: skip
+    found = draws.calibration(X, y)
+    assert np.isnan(found.coverage) and found.nlpd == pytest.approx(draws.nlpd(X, y).mean())
+    p = pn.Categorical().probabilities(net.predict(X))[np.arange(60), y]
+    assert found.nlpd_network == pytest.approx(-np.log(p).mean())

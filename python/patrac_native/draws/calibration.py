@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.model.likelihoods import Gaussian, Likelihood, Targets
+from patrac_native.network.network import Network
 from patrac_native.validation.checks import FloatArray
 
 # The probability of the central intervals whose coverage is judged.
@@ -62,6 +64,31 @@ class Calibration:
         return bool(abs(self.coverage - COVERAGE) > max(tolerance, 3 * self.coverage_se))
 
 
+def network_nlpd(
+    net: Network, likelihood: Likelihood, variance: FloatArray | None, f: FloatArray, y: Targets
+) -> FloatArray:
+    """Return the negative log density of each row under the trained network alone, shape (n,).
+
+    Parameters
+    ----------
+    net : Network
+    likelihood : Likelihood
+        If it samples variances, they are replaced by the network's mean squared residuals on rows that it was not
+        trained on or, if these are not known, by the posterior means.
+    variance : ndarray, shape (chain, draw) or (chain, draw, m), optional
+        The draws of sampled variances.
+    f : ndarray, shape (n, m)
+        The network's outputs, with offset.
+    y : ndarray
+        Targets, as the likelihood's `check_targets` returns them.
+    """
+    if isinstance(likelihood, Gaussian) and likelihood.is_sampled:
+        assert variance is not None
+        known = None if net.history is None else net.history.validation_mse
+        likelihood = likelihood.at(np.atleast_1d(variance.mean(axis=(0, 1))) if known is None else known)
+    return -likelihood.log_likelihood_rows(f, y)
+
+
 def calibrate(
     kind: str,
     nlpd_rows: FloatArray,
@@ -78,7 +105,7 @@ def calibrate(
         Negative log predictive density of each row.
     nlpd_network : ndarray of shape (n,), or float, optional
         That of the trained network for each row, or its mean over other rows that it was not trained on.
-    inside : ndarray of bool, shape (n,), optional
+    inside : ndarray of bool, shape (n,) or (n, t), optional
         Whether each target is inside its central interval of probability 0.9.
 
     Returns

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.draws.calibration import COVERAGE, Calibration, calibrate, network_nlpd
 from patrac_native.draws.count_mixture import CountMixture
 from patrac_native.draws.mixture import PredictiveMixture
 from patrac_native.draws.predictions import Predictions
@@ -425,13 +426,53 @@ class Draws(Predictions):
         """
         return self.likelihood.probabilities(self.predict_outputs(X))
 
-    def summary(self, X: npt.ArrayLike, *, coverage: float = 0.95) -> Summary:
+    def calibration(self, X: npt.ArrayLike, y: npt.ArrayLike, *, offset: npt.ArrayLike | None = None) -> Calibration:
+        """Score predictions of rows that the draws have not seen, beside those of the trained network alone.
+
+        Parameters
+        ----------
+        X : array_like, shape (n, d)
+            Finite inputs of held-out rows.
+        y : array_like
+            Their targets, as the likelihood describes them.
+        offset : array_like, shape (n,) or (n, m), optional
+            As for `predict`.
+
+        Returns
+        -------
+        Calibration
+            Log density of both, and coverage of 90% intervals of targets that are numbers.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `log_likelihood_rows`.
+        """
+        inputs = check_inputs(X, self.network.n_inputs)
+        likelihood, m = self.likelihood, self.network.n_outputs
+        targets = likelihood.check_targets(y, len(inputs), m)
+        f = likelihood.with_offset(self.network.net.predict(inputs), likelihood.check_offset(offset, len(inputs), m))
+        inside = None
+        if likelihood.targets not in ("class", "binary"):
+            lower, upper = self.interval(inputs, COVERAGE, offset=offset)
+            inside = (lower <= targets) & (targets <= upper)
+        return calibrate(
+            "held out",
+            self.nlpd(inputs, targets, offset=offset),
+            network_nlpd(self.network.net, likelihood, self.stats.get("variance"), f, targets),
+            inside,
+        )
+
+    def summary(self, X: npt.ArrayLike, y: npt.ArrayLike | None = None, *, coverage: float = 0.95) -> Summary:
         """Summarise the draws of the outputs f, or of the class probabilities for Categorical, at X.
 
         Parameters
         ----------
         X : array_like, shape (n, d)
             Finite inputs at which f is summarised, such as a grid or a sample of the training inputs.
+        y : array_like, optional
+            Targets at X, if these rows were held out: the verdict then also considers how well the draws predict them
+            (`calibration`). Targets of the training rows would flatter.
         coverage : float
             Posterior probability of the central intervals, in (0, 1); default 0.95.
 
@@ -447,7 +488,7 @@ class Draws(Predictions):
         """
         inputs = check_inputs(X, self.network.n_inputs)
         classes = self.likelihood.targets == "class"
-        return summarise(
+        summary = summarise(
             self.predict_proba(inputs) if classes else self.predict_outputs(inputs),
             "class probabilities" if classes else self.likelihood.quantity,
             coverage,
@@ -457,6 +498,7 @@ class Draws(Predictions):
             settings=self.settings,
             steps_per_second=self.steps_per_second,
         )
+        return summary if y is None else summary.with_calibration(self.calibration(inputs, y))
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write draws, network and settings to one .npz file (no pickle); the data are not part of it.

@@ -11,10 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native import diagnostics
-from patrac_native.draws.calibration import COVERAGE, Calibration, calibrate
+from patrac_native.draws.calibration import COVERAGE, Calibration, calibrate, network_nlpd
 from patrac_native.draws.draws import Draws
-from patrac_native.draws.mixture import PredictiveMixture
-from patrac_native.model.likelihoods import RealLikelihood
 from patrac_native.tabular.preprocessing import Preprocessor
 from patrac_native.validation.checks import FloatArray
 
@@ -192,24 +190,17 @@ def _resampled(noisy: npt.NDArray[Any], weights: FloatArray, *, seed: int) -> Fl
 def _network_scores(
     draws: Draws, X: FloatArray, y: FloatArray, *, loo: bool
 ) -> tuple[float | None, FloatArray | float | None]:
-    """Return RMSE and the NLPD of each row, or its mean over validation rows, of the trained network alone.
-
-    Its noise is that of the likelihood, where a sampled variance is replaced by the network's mean squared residual on
-    rows that it was not trained on or, if that is not known, by the posterior mean of the variance.
-    """
+    """Return RMSE and the NLPD of each row, or its mean over validation rows, of the trained network alone."""
     net, likelihood = draws.network.net, draws.likelihood
-    assert isinstance(likelihood, RealLikelihood)
     known = None if net.history is None else net.history.validation_mse
     if loo:
         # The network was trained on these rows, so only its residuals on validation rows say how well it predicts.
         if known is None:
             return None, None
         return math.sqrt(float(known[0])), 0.5 * (math.log(2 * math.pi * float(known[0])) + 1.0)
-    variance = None
-    if "variance" in draws.stats:
-        variance = draws.stats["variance"].mean(axis=(0, 1)).reshape(1) if known is None else known[:1]
-    mixture = PredictiveMixture(*likelihood.located_noise(net.predict(X)[None], variance))
-    return float(np.sqrt(((mixture.mean() - y) ** 2).mean())), -mixture.log_density(y)
+    f = net.predict(X)
+    nlpd = network_nlpd(net, likelihood, draws.stats.get("variance"), f, y[:, None])
+    return float(np.sqrt(((likelihood.predicted(f)[:, 0] - y) ** 2).mean())), nlpd
 
 
 def evaluate_classes(draws: Draws, X: FloatArray, y: npt.NDArray[Any], *, loo: bool = False) -> Evaluation:
