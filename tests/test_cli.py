@@ -105,6 +105,7 @@ def test_fit_writes_everything_and_prints_the_scores(tmp_path: Path, capsys: pyt
 
 def test_fit_of_classes(fitted: dict[str, Path]) -> None:
     summary = read_json(fitted["classes"] / "summary.json")
+    assert summary["architecture"] == {"name": "out", "k": 5} and summary["prior"]["name"] == "gaussian"
     assert summary["task"] == "classification" and summary["classes"] == ["high", "low", "middle"]
     scores = summary["scores"]
     assert set(scores) >= {"nll", "nlpd", "brier", "ece", "accuracy", "entropy", "network"}

@@ -26,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--architecture",
         choices=ARCHITECTURES,
         default="auto",
-        help="default auto: full if --minutes pays for it, else the largest mix",
+        help="default auto: full if --minutes pays for it, else the largest mix; out for classes",
     )
     add("--k", type=int, nargs="+", metavar="K", help="Bayesian nodes a layer: 5 for mix and sep, up to 45 for out")
     add("--hidden", type=int, nargs="+", default=[50, 50], metavar="N", help="hidden widths; default 50 50")
@@ -35,7 +35,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--epochs", type=int, help="largest number of training epochs; default by the number of rows")
     add("--noise-variance", type=float, metavar="V", help="in the target's units squared; default: sampled")
     add("--test-fraction", type=float, default=0.3, metavar="F", help="share of rows held out; default 0.3, 0 for none")
-    add("--prior", choices=PRIORS, default="auto", help="default auto: gaussian with sampled variances for full")
+    add(
+        "--prior",
+        choices=PRIORS,
+        default="auto",
+        help="default auto: gaussian, with sampled variances, for full and classes",
+    )
     add(
         "--alpha", type=float, metavar="A", help="decay of the prior, above 1; default: fitted to the network's weights"
     )

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.draws.draws import Draws
-from patrac_native.model.architectures import Architecture, Full
+from patrac_native.model.architectures import Architecture, Full, Out
 from patrac_native.model.choice import choose_kernel
 from patrac_native.model.likelihoods import Categorical, Gaussian, Likelihood, likelihood_from_dict
 from patrac_native.model.partial_network import PartialNetwork
@@ -120,12 +120,15 @@ def _posterior(net: Network, likelihood: Likelihood, data: FitData, settings: Fi
     """Return the posterior of the given architecture, or of the largest that the budget allows, and why in words."""
 
     def posterior_of(architecture: Architecture) -> Posterior:
-        prior = _prior(net, architecture, settings)
+        prior = _prior(net, architecture, likelihood, settings)
         return Posterior(net, architecture, prior, likelihood, data.X, data.y, dtype=settings.dtype)
 
     given = settings.bayesian()
     if given is not None:
         return posterior_of(given), "as asked"
+    if data.preprocessor.task == "classification":
+        # On digits, Full was measured to be worse than its network under every prior tried, converged chains included.
+        return posterior_of(Out(settings.hidden[-1])), "the output layer, the default for classes"
     minutes = settings.minutes or MINUTES
     for architecture in candidates(settings.hidden):
         post = posterior_of(architecture)
@@ -258,16 +261,17 @@ def _train(sizes: list[int], data: FitData, settings: FitSettings) -> tuple[Netw
     return net, Gaussian("sampled")
 
 
-def _prior(net: Network, architecture: Architecture, settings: FitSettings) -> Prior:
-    """Return the prior: by default one with sampled scales for Full, and the paper's for partial architectures.
+def _prior(net: Network, architecture: Architecture, likelihood: Likelihood, settings: FitSettings) -> Prior:
+    """Return the prior: by default one with sampled scales for Full and for classes, else the paper's.
 
-    The nodes of Full are exchangeable, and its chains were measured to mix better under a prior that does not depend on
-    their rank, with the variances of each layer left to the data; on three UCI sets it also predicted no worse. Partial
-    architectures rest on the ranks.
+    The nodes of Full are exchangeable. Under a prior that does not depend on their rank, whose variances of each layer
+    the data choose, its chains were measured to mix better, and to predict no worse, on four UCI sets. A confident
+    classifier has output weights far larger than the paper's prior allows: that prior doubled the NLL on digits.
     """
     kind = settings.prior
     if kind == "auto":
-        kind = "gaussian" if isinstance(architecture, Full) and settings.alpha is None else "trace-class"
+        sampled = isinstance(architecture, Full) or likelihood.targets == "class"
+        kind = "gaussian" if sampled and settings.alpha is None else "trace-class"
     if kind == "gaussian":
         return GaussianPrior(scales="sampled")
     with warnings.catch_warnings():

@@ -40,8 +40,8 @@ class FitSettings:
     impute : {"mean", "median"}, optional
         How missing values are imputed; by default they are an error.
     architecture : {"auto", "full", "mix", "out", "sep"}
-        Default "auto": "full" if the budget pays for enough steps of it, else the largest "mix" that is cheap enough;
-        with `k` it is "mix".
+        Default "auto": for a regression "full" if the budget pays for enough steps of it, else the largest "mix" that
+        is cheap enough; for classes "out" with all nodes of the last hidden layer; with `k` it is "mix".
     k : sequence of int, optional
         Number of Bayesian nodes of each hidden layer, or one number for all; by default 5 for "mix" and "sep", 45 for
         "out", and at most the width.
@@ -61,8 +61,8 @@ class FitSettings:
         scored by leave-one-out predictions.
     prior : {"auto", "gaussian", "trace-class"}
         "gaussian": independent normal parameters, whose variances in each layer are sampled; "trace-class": the
-        paper's prior, fitted to the network. Default "auto": "gaussian" for Full unless `alpha` is given, else
-        "trace-class".
+        paper's prior, fitted to the network. Default "auto": "gaussian" for Full and for classes unless `alpha` is
+        given, else "trace-class".
     alpha : float, optional
         Rate of decay of the trace-class prior, > 1; by default fitted to the network's weights.
     chains, draws : int
