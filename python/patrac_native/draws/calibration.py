@@ -34,6 +34,8 @@ class Calibration:
         Standard error of the mean of the rows' differences nlpd - nlpd_network; NaN if these are not known.
     coverage : float
         Share of the rows that are inside central intervals of probability 0.9; NaN for classes.
+    unreliable : int
+        Number of left-out rows whose importance weights are unreliable (`diagnostics.LeaveOneOut`).
     """
 
     kind: str
@@ -42,6 +44,7 @@ class Calibration:
     nlpd_network: float = math.nan
     nlpd_difference_se: float = math.nan
     coverage: float = math.nan
+    unreliable: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON-able values."""
@@ -94,6 +97,8 @@ def calibrate(
     nlpd_rows: FloatArray,
     nlpd_network: FloatArray | float | None = None,
     inside: npt.NDArray[np.bool_] | None = None,
+    *,
+    unreliable: int = 0,
 ) -> Calibration:
     """Collect the scores of rows.
 
@@ -107,6 +112,8 @@ def calibrate(
         That of the trained network for each row, or its mean over other rows that it was not trained on.
     inside : ndarray of bool, shape (n,) or (n, t), optional
         Whether each target is inside its central interval of probability 0.9.
+    unreliable : int
+        Number of rows whose leave-one-out prediction is unreliable; default 0.
 
     Returns
     -------
@@ -126,4 +133,5 @@ def calibrate(
         network,
         error,
         math.nan if inside is None else float(inside.mean()),
+        unreliable,
     )

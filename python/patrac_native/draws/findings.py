@@ -38,6 +38,8 @@ FIT_GAIN = 0.1
 # Coverage of 90% intervals: a difference of five points changes decisions; below 75%, more than twice as many
 # observations as promised lie outside.
 COVERAGE_LOOK, COVERAGE_BAD = 0.05, 0.15
+# The coverage of this many rows has a standard error of 0.03. Fewer are no evidence that predictions can be used.
+CALIBRATION_ROWS = 100
 # Kinds of unseen rows in words.
 _KINDS = {"held out": "held-out rows", "leave one out": "rows that were left out one at a time"}
 
@@ -195,10 +197,13 @@ def predicts_well(e: Evidence) -> bool:
     """Return whether scores on unseen rows show that chains which disagree predict y well all the same.
 
     The draws of such chains are a mixture, as an ensemble is: not the posterior, but a predictive distribution that can
-    be judged by its log density and coverage. It must be no worse than the network's and have the right coverage.
+    be judged by its log density and coverage. It must be no worse than the network's and have the right coverage, on
+    enough rows to tell.
     """
     c = e.calibration
-    return c is not None and c.nlpd <= c.nlpd_network and not c.misses_coverage_by(COVERAGE_LOOK)
+    if c is None or c.rows < CALIBRATION_ROWS:
+        return False
+    return c.nlpd <= c.nlpd_network and not c.misses_coverage_by(COVERAGE_LOOK)
 
 
 def calibration_findings(e: Evidence) -> list[Finding]:
@@ -235,7 +240,8 @@ def _scores(c: Calibration | None) -> str:
     assert c is not None
     network = f", of the trained network {c.nlpd_network:.3f}" if math.isfinite(c.nlpd_network) else ""
     coverage = f"; 90% intervals cover {c.coverage:.1%}" if math.isfinite(c.coverage) else ""
-    return f"NLPD of {c.rows:,} {_KINDS[c.kind]} {c.nlpd:.3f}{network}{coverage}"
+    unreliable = f"; {c.unreliable:,} of these predictions are unreliable" if c.unreliable else ""
+    return f"NLPD of {c.rows:,} {_KINDS[c.kind]} {c.nlpd:.3f}{network}{coverage}{unreliable}"
 
 
 def warmup_findings(e: Evidence) -> list[Finding]:

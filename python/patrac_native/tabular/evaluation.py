@@ -160,6 +160,7 @@ def evaluate_regression(
         whole["nlpd"],
         network_nlpd,
         (tail <= whole["pit"]) & (whole["pit"] <= 1 - tail),
+        unreliable=unreliable,
     )
     scores = {
         "kind": calibration.kind,
@@ -244,6 +245,7 @@ def evaluate_classes(draws: Draws, X: FloatArray, y: npt.NDArray[Any], *, loo: b
         "leave one out" if loo else "held out",
         -np.log(mean[each, y]),
         None if network is None else -np.log(network[each, y]),
+        unreliable=unreliable,
     )
     scores = {
         "kind": calibration.kind,

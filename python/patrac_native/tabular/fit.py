@@ -86,12 +86,12 @@ def fit_table(settings: FitSettings) -> FitResult:
     print(f"training {sizes} {settings.activation} ...", flush=True)
     net, likelihood = _train(sizes, data, settings)
     print(f"  {describe_training(net, data.preprocessor)}")
-    seconds["training"] = time.perf_counter() - clock
-
     post, reason = _posterior(net, likelihood, data, settings)
     print(f"  {post.network.architecture.label()}: {reason}")
     print(f"  prior: {describe_prior(post.network.prior, settings.alpha)}")
-    draws = _sample(post, settings, _starts(post, data, settings))
+    starts = _starts(post, data, settings)
+    seconds["training"] = time.perf_counter() - clock
+    draws = _sample(post, settings, starts)
     print(f"  {describe_noise(draws, data.preprocessor)}".rstrip())
     seconds["sampling"] = draws.settings["seconds"]
 
