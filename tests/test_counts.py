@@ -303,7 +303,7 @@ def test_predictions(fitted: pn.Draws) -> None:
     assert (np.abs(half - pit) <= 5 * np.sqrt(0.25 / 600)).all()
     assert 0 < diagnostics.crps(noisy, y) < np.abs(y - np.median(y)).mean()
 
-    rows = fitted.likelihood.nlpd_rows(outputs + offset[:, None], y)
+    rows = fitted.nlpd(X, y, offset=offset)
     np.testing.assert_allclose(-mixture.log_density(y), rows, rtol=1e-5)
     assert rows.mean() < -law(fitted.likelihood, truth * np.exp(offset)).logpmf(y).mean() + 0.1
     with pytest.raises(TypeError, match="negative_binomial likelihood has no class probabilities"):

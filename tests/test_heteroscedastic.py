@@ -168,7 +168,7 @@ def test_predictions(fitted: tuple[pn.Draws, pn.Posterior]) -> None:
         pit = mixture.cdf(observed)
         assert stats.kstest(pit, "uniform").pvalue > 1e-4
     assert 0 < float(np.mean(diagnostics.crps(noisy, targets))) < 0.5
-    rows = draws.likelihood.nlpd_rows(outputs, targets)
+    rows = draws.nlpd(X, targets)
     of_row = stats.norm.logpdf(targets[0], mean[:, :, 0], np.exp(0.5 * outputs[:, :, 0, 2:])).sum(axis=-1)
     assert rows[0] == pytest.approx(-np.log(np.mean(np.exp(of_row))), rel=1e-6)
     # Beside the law of the data; two targets, each known from the other, do not matter to this mean.
@@ -182,9 +182,9 @@ def test_summary_and_report_are_of_all_outputs(fitted: tuple[pn.Draws, pn.Poster
     assert summary.quantity == "mean and log-variance" and summary.mean.shape == (5, 4)
     assert "mean and log-variance: max R-hat" in str(summary)
     assert post.fit_quality.network > post.fit_quality.constant
-    assert draws.likelihood.nll(draws.predict_outputs(post.X), post.y) == pytest.approx(
-        -float(draws.stats["log_likelihood"].mean()), rel=1e-4
-    )
+    # Sums of 300 rows, evaluated again from float32 outputs.
+    of_rows = draws.log_likelihood_rows(post.X, post.y).sum(axis=-1).mean()
+    assert of_rows == pytest.approx(float(draws.stats["log_likelihood"].mean()), rel=1e-4)
 
 
 def test_prior_predictions(fitted: tuple[pn.Draws, pn.Posterior]) -> None:

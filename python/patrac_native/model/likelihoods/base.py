@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -218,38 +217,6 @@ class Likelihood(Complete, abstract=True):
         """Evaluate the log-likelihood of outputs f (n, m) under given row weights (n,)."""
         slices = [slice(first, first + _ROWS_AT_A_TIME) for first in range(0, len(y), _ROWS_AT_A_TIME)]
         return float(sum(row_weights[rows] @ self.log_likelihood_rows(f[rows], y[rows]) for rows in slices))
-
-    def nll(self, f: npt.ArrayLike, y: npt.ArrayLike) -> float:
-        """Return the negative log-likelihood, summed over rows, mean over draws.
-
-        Parameters
-        ----------
-        f : array_like, shape (chain, draw, n, m)
-        y : array_like
-            Targets, as the class describes them.
-        """
-        outputs = np.asarray(f)
-        return -float(self.log_likelihood_rows(outputs, self._targets_of(outputs, y)).sum(axis=-1).mean())
-
-    def nlpd_rows(self, f: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
-        """Return the negative log predictive density -log(mean over draws of p(y | f)) of each row, shape (n,).
-
-        Parameters
-        ----------
-        f : array_like, shape (chain, draw, n, m)
-        y : array_like
-            Targets, as the class describes them.
-        """
-        from scipy.special import logsumexp
-
-        outputs = np.asarray(f)
-        rows = self.log_likelihood_rows(outputs, self._targets_of(outputs, y))
-        density: FloatArray = math.log(rows.shape[0] * rows.shape[1]) - logsumexp(rows, axis=(0, 1))
-        return np.asarray(density, dtype=np.float64)
-
-    def _targets_of(self, f: npt.NDArray[Any], y: npt.ArrayLike) -> Targets:
-        """Return targets of outputs f (..., n, m) as `check_targets` does."""
-        return self.check_targets(y, f.shape[-2], f.shape[-1])
 
     @abstractmethod
     def constant_log_likelihood(

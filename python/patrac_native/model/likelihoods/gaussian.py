@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native import diagnostics
 from patrac_native.model.likelihoods.base import Targets
 from patrac_native.model.likelihoods.real import Noise, RealLikelihood
 from patrac_native.validation.checks import FloatArray, as_real_array, check_positive
@@ -205,14 +204,6 @@ class Gaussian(RealLikelihood):
         draws = np.asarray(variance, dtype=np.float64)
         drawn = draws.reshape(len(draws), -1)[:, [output if draws.ndim > 1 else 0]]
         return outputs[..., output], replace(Gaussian(1.0).noise(), scale=np.sqrt(drawn), variance=drawn)
-
-    def nll(self, f: npt.ArrayLike, y: npt.ArrayLike) -> float:
-        """Return the negative log-likelihood of the paper's Table 1, without its constant; see `diagnostics.nll`."""
-        return diagnostics.nll(f, y, self._known_variance())
-
-    def nlpd_rows(self, f: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
-        """Return the negative log predictive density of each row; see `diagnostics.nlpd`."""
-        return diagnostics.nlpd(f, y, self._known_variance(), per_row=True)
 
     def sample(self, f: npt.ArrayLike, rng: np.random.Generator) -> Targets:
         """Return f (..., n, m) plus independent normal noise of the same shape."""
