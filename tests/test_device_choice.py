@@ -89,14 +89,17 @@ def test_what_only_the_cpu_runs_says_so() -> None:
     X = OnDevice(np.linspace(-1, 1, 8).reshape(4, 2))
     y = X.array[:, 0]
     last = pn.Posterior(net, pn.Out(3), problems.PRIOR, pn.Gaussian(1.0), X, y)
-    noise = pn.Posterior(net, pn.Mix(2), problems.PRIOR, pn.Gaussian("sampled", a=2.0, b=1.0), X, y)
+    prior = pn.TraceClassPrior(1.5, 1.0, 1.0, scales="sampled")
+    scales = pn.Posterior(net, pn.Mix(2), prior, pn.Gaussian(1.0), X, y)
     for post, kernel, reason in (
         (posterior(there=True), pn.EllipticalSlice(), "EllipticalSlice() runs only there"),
         (last, "auto", "Exact() runs only there"),
-        (noise, KERNEL, "a sampled variance runs only there"),
+        (scales, KERNEL, "sampled scales of the prior run only there"),
     ):
         assert where(sampled(post, kernel, draws=1)) == ("cpu", reason)
     assert 'device="auto" means cpu: Exact() runs only there' in last.describe()
+    noise = pn.Posterior(net, pn.Mix(2), problems.PRIOR, pn.Gaussian("sampled", a=2.0, b=1.0), X, y)
+    assert where(sampled(noise, draws=1)) == (DEVICE, "the inputs are there")
 
 
 @pytest.mark.usefixtures("a_device")

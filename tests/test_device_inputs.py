@@ -214,7 +214,7 @@ def test_auto_takes_several_to_one_place(first: str, monkeypatch: pytest.MonkeyP
         np.ones((40, 3)),
     )
     posts, where, reason = both(fixed, noise)
-    assert (where, reason) == ("cpu", "a sampled variance runs only there")
+    assert where == "cpu" and reason.startswith("emulated:4 does not run it: posts must have as many sampled noise")
     draws = pn.sample_many(posts, KERNEL, device="auto", **arguments)
     assert ["variance" in one.stats for one in draws] == [post is noise for post in posts]
 

@@ -106,20 +106,6 @@ def test_independent_draws_are_of_the_cpu_alone() -> None:
         pn.sample(post, pn.Exact(), device=DEVICE)
 
 
-def test_a_sampled_variance_is_of_the_cpu_alone() -> None:
-    net = problems.random_network(problems.rng_of("sampled"), (2, 5, 1))
-    X = np.linspace(-1, 1, 8).reshape(4, 2)
-    post = pn.Posterior(net, pn.Mix(2), problems.PRIOR, pn.Gaussian("sampled", a=2.0, b=1.0), X, X[:, 0])
-    with pytest.raises(ValueError) as caught:
-        pn.sample(post, pn.PCNL(0.1), device=DEVICE)
-    message = str(caught.value)
-    assert message.startswith(f'device="{DEVICE}" runs likelihoods without a sampled variance; got Gaussian(')
-    # The device supports the value that the message proposes.
-    proposed = float(message.split("as in Gaussian(")[1].split(")")[0])
-    fixed = pn.Posterior(net, pn.Mix(2), problems.PRIOR, pn.Gaussian(proposed), X, X[:, 0])
-    assert pn.sample(fixed, pn.PCNL(0.1), draws=1, warmup=None, device=DEVICE, progress=False).n_draws == 1
-
-
 def test_more_layers_than_a_launch_holds() -> None:
     rng = problems.rng_of("deep")
     for layers, runs in ((16, True), (17, False)):

@@ -111,6 +111,27 @@ def test_a_variance_at_which_the_density_overflows_is_not_kept(kernel: pn.Kernel
     assert len(np.unique(draws.stats["variance"])) > 2
 
 
+@pytest.mark.parametrize("kernel", [pn.PCN(0.3), pn.MGrad(0.3), pn.EllipticalSlice(), pn.MGrad(0.3, collapse=True)])
+def test_a_chain_goes_on_after_an_infinite_variance(kernel: pn.Kernel) -> None:
+    """A vague prior near the largest number, of which many draws are infinite.
+
+    Scaling g back from such a variance made NaN of zeros: of pCN's g, which no evaluation writes, and of what lies
+    beyond the last entry of any. The chain then rejected all that followed.
+    """
+    rng = problems.rng_of("infinite variance")
+    net = problems.random_network(rng, (1, 3, 2))
+    X, y = rng.normal(size=(2, 1)), rng.normal(size=(2, 2))
+    likelihood = pn.Gaussian("sampled", a=0.02, b=1e307, pooled=True)
+    post = pn.Posterior(net, pn.Full(), pn.TraceClassPrior(1.5, 1.0, 1.0), likelihood, X, y, dtype="float64")
+    with pytest.warns(UserWarning, match="not finite and were rejected"):
+        draws = pn.sample(post, kernel, chains=4, draws=300, warmup=None, seed=2, variance_every=1)
+    assert (draws.stats["nonfinite"] > 0).all()
+    assert all(np.isfinite(draws.stats[name]).all() for name in ("variance", "log_likelihood", "log_prior"))
+    # The likelihood is flat at such variances: all moves are taken, and a third of the draws or more are finite.
+    assert draws.stats["acceptance_rate"][:, -100:].mean() > 0.9
+    assert all(len(np.unique(variance[-100:])) > 20 for variance in draws.stats["variance"])
+
+
 @pytest.mark.parametrize("kernel", [pn.Exact(), pn.PCN(0.9), pn.EllipticalSlice()])
 def test_a_draw_that_overflows_ends_the_run(kernel: pn.Kernel) -> None:
     """The chain is finite in whitened coordinates, theta under a prior variance of 4e77 is not in float32."""

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 # Sources whose pointers and indices are in question; what lays models out for them on the host is checked for addresses
 # alone, since undefined behaviour makes it the longest to compile.
 DEVICE_SOURCES = ("races.cpp", "emulated.cpp")
-RUNS = 14
+RUNS = 22
 
 
 # (file below csrc/cuda, text, what takes its place)
@@ -27,7 +27,13 @@ Mistake = tuple[str, str, str]
 BARRIERS: dict[str, tuple[Mistake, int]] = {
     # The activations below a layer are read by its gradient and written by the reverse pass that follows.
     "reverse pass": (("tile.hpp", "block.sync();  // the activations below are read no more", ""), 32),
-    # A chain's numbers are read by all threads before the sums of a kept draw, and written by one after them.
+    # A chain's numbers are read by all threads before a draw is kept, and written by one after that. Where a draw of
+    # the variances has made the sums of the kept draw before, no sum stands between.
+    "numbers of a kept draw": (
+        ("chain.hpp", "block_.sync();  // all threads know by the chain's numbers that there is a draw to keep", ""),
+        32,
+    ),
+    # Here the sums of the kept draw do.
     "sums of one warp": (
         ("thread_block.hpp", "block.sync();  // whoever still reads the sums of the last call", ""),
         32,

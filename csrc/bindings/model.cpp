@@ -178,7 +178,9 @@ void bind_model(py::module_& m) {
     py::class_<SampledVariance>(m, "SampledVariance")
         .def(py::init([](double shape, const Array<double>& rate, const Array<double>& initial, std::int64_t every) {
                  require(rate.size() > 0 && rate.size() == initial.size() && every > 0, "variance");
-                 return SampledVariance{shape, to_vector(rate), to_vector(initial), every};
+                 require(rate.ndim() == 1 || rate.ndim() == 2, "rate shape");
+                 const std::int64_t sets = rate.ndim() == 2 ? rate.shape(0) : 1;
+                 return SampledVariance{shape, to_vector(rate), to_vector(initial), every, sets};
              }),
              py::kw_only(), py::arg("shape"), py::arg("rate").noconvert(), py::arg("initial").noconvert(),
              py::arg("every"));

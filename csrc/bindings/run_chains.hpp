@@ -53,7 +53,7 @@ py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Arr
     Array<double> log_likelihood({chains, draws}), log_prior({chains, draws});
     Array<double> acceptance({chains, draws}), step_size({chains, draws});
     // One variance for all outputs has no axis of its own.
-    const py::ssize_t n_variances = std::ssize(config.variance.rate);
+    const py::ssize_t n_variances = config.variance.count();
     Array<double> variance(n_variances > 1 ? std::vector<py::ssize_t>{chains, draws, n_variances}
                                            : std::vector<py::ssize_t>{n_variances * chains, draws});
     Array<double> prior_scales({config.scales.sampled() ? chains : 0, draws, config.scales.groups});

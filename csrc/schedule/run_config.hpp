@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <vector>
 
 #include "shared/adaptation.hpp"
@@ -14,11 +15,13 @@ namespace patrac {
 // several, a priori independent and inverse-gamma, density ∝ x^(-shape-1) exp(-rate/x).
 struct SampledVariance {
     double shape = 0.0;
-    std::vector<double> rate;     // (q,); empty where the variances are fixed
-    std::vector<double> initial;  // (q,)
+    std::vector<double> rate;     // (sets, q); empty where the variances are fixed
+    std::vector<double> initial;  // (sets, q)
     std::int64_t every = 1;       // steps from one draw of them to the next
+    std::int64_t sets = 1;        // data sets of the run, which on the CPU is one
 
     bool sampled() const { return !rate.empty(); }
+    std::int64_t count() const { return std::ssize(rate) / sets; }  // q, 0 where they are fixed
 };
 
 // The scales of the prior variances, where they are drawn. The parameters of group g have the variance of

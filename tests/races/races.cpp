@@ -22,7 +22,8 @@ struct Case {
     KernelKind kernel;
     double persistence;
     bool collapse;
-    bool everything_bayesian;  // else every second parameter
+    bool everything_bayesian;    // else every second parameter
+    std::int64_t variances = 0;  // of the noise, that are sampled
 };
 
 template <class T>
@@ -90,10 +91,14 @@ void run(const Case& c) {
     config.thin = 2;
     config.chains = 2;
     config.seed = 5;
+    const auto q = static_cast<std::size_t>(c.variances);
+    if (q > 0)
+        config.variance = {.shape = 2.0, .rate = std::vector(q, 0.5), .initial = std::vector(q, 0.4), .every = 3};
     const auto size = static_cast<std::size_t>(config.chains * config.draws);
     std::vector<T> init(static_cast<std::size_t>(config.chains * dim), T(0.1)),
         theta(size * static_cast<std::size_t>(dim));
-    std::vector<double> variance(static_cast<std::size_t>(dim), 0.5), values(5 * size), per_chain(2 * 2);
+    std::vector<double> variance(static_cast<std::size_t>(dim), 0.5),
+        values((5 + static_cast<std::size_t>(c.variances)) * size), per_chain(2 * 2);
     std::vector<std::int64_t> counts(5 * 2);
     RunBuffers<T> buffers;
     buffers.init = init.data();
@@ -103,6 +108,7 @@ void run(const Case& c) {
     buffers.log_prior = values.data() + size;
     buffers.acceptance_rate = values.data() + 2 * size;
     buffers.step_size = values.data() + 3 * size;
+    buffers.variance = values.data() + 5 * size;
     buffers.warmup_acceptance = per_chain.data();
     buffers.warmup_step_size = per_chain.data() + 2;
     buffers.warmup_steps = counts.data();
@@ -143,6 +149,10 @@ int main() {
         {"mGrad, Bernoulli", gelu, bernoulli, {2, 5, 2}, 30, KernelKind::mgrad, 0.0, false, true},
         {"collapsed", tanh, gaussian, {2, 5, 4, 2}, 30, KernelKind::mgrad, 0.9, true, true},
         {"collapsed, scattered, tiles", relu, gaussian, {3, 40, 24, 2}, 600, KernelKind::pcnl, 0.0, true, false},
+        {"a sampled variance", tanh, gaussian, {2, 5, 2}, 30, KernelKind::pcnl, 0.0, false, true, 1},
+        {"sampled variances", tanh, gaussian, {2, 5, 2}, 30, KernelKind::mgrad, 0.9, false, false, 2},
+        {"sampled variances, collapsed", tanh, gaussian, {2, 5, 4, 2}, 30, KernelKind::mgrad, 0.9, true, true, 2},
+        {"a sampled variance, shared", tanh, gaussian, {3, 12, 1}, 1100, KernelKind::mgrad, 0.9, false, true, 1},
     };
     for (const Case& c : cases) {
         run<float>(c);

@@ -182,7 +182,7 @@ private:
         for (std::size_t c = 0; c < variance_.size(); ++c) {
             const double drawn =
                 draws.next(config_.variance.shape + 0.5 * each.terms, config_.variance.rate[c] + 0.5 * squares_[c]);
-            log_likelihood += each.constant(drawn) - 0.5 * squares_[c] / drawn;
+            log_likelihood += each.log_likelihood(squares_[c], drawn);
             drawn_variance_[c] = drawn;
         }
         target_.set_variance(current(), drawn_variance_, transition_.uses_gradient());
@@ -196,8 +196,10 @@ private:
         // from the conditional of the posterior itself, a Metropolis proposal whose ratio is 1 inside and 0 outside,
         // so keeping the old variance leaves the restricted density invariant; where output weights are integrated
         // out too, since the restriction does not depend on them. l and g at the old variance are computed again: what
-        // is not finite cannot be scaled back.
+        // is not finite cannot be scaled back. Nor can zeros that no evaluation writes, g of a kernel without it and
+        // what lies beyond its last entry: from an infinite variance they come back as NaN.
         target_.set_variance(current(), variance_, transition_.uses_gradient());
+        set_zero(current().gradient);
         target_.evaluate(current(), transition_.uses_gradient());
         ++(schedule_.sampling() ? nonfinite_ : warmup_nonfinite_);
     }

@@ -45,6 +45,12 @@ bool all_finite(const AlignedArray<T>& x) {
     return reduce_add(sum) == 0.0;
 }
 
+// With what lies beyond the last entry in whole vectors.
+template <class T>
+void set_zero(AlignedArray<T>& x) {
+    for (std::int64_t i = 0; i < x.size(); i += lanes_v<Vec<T>>) store<Vec<T>>(x.data() + i, Vec<T>{});
+}
+
 // Of a state's l and g.
 template <class T, class Kept>
 bool is_finite(const State<T, Kept>& state) {

@@ -4,26 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <numbers>
 #include <vector>
 
 #include "cpu/tiles/wide.hpp"
 #include "shared/likelihood.hpp"
+#include "shared/noise_variance.hpp"
 
 namespace patrac::PATRAC_LEVEL {
-
-// l of `terms` Gaussian terms of one variance: -terms/2 log(2 pi variance) - sum of squares / (2 variance).
-struct GaussianTerms {
-    double terms;
-
-    double constant(double variance) const { return -0.5 * terms * std::log(2.0 * std::numbers::pi * variance); }
-    double sum_of_squares(double log_likelihood, double variance) const {
-        return 2.0 * variance * (constant(variance) - log_likelihood);
-    }
-    double rescaled(double log_likelihood, double from, double to) const {
-        return constant(to) - 0.5 * sum_of_squares(log_likelihood, from) / to;
-    }
-};
 
 // The likelihood with its constants in the engine's terms.
 template <class T>

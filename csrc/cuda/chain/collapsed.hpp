@@ -11,6 +11,7 @@
 
 #include "cuda/block/cholesky.hpp"
 #include "cuda/block/noise.hpp"
+#include "cuda/chain/noise_variance.hpp"
 #include "cuda/model/tile.hpp"
 
 namespace patrac::PATRAC_LEVEL {
@@ -33,6 +34,7 @@ struct CollapsedTarget {
     T* workspace;
     double* sums;  // reduction_values
     double* kept;  // this chain's
+    const ChainVariance<T>& noise;
     double marginal_ = 0.0;
 
     // With m the conditional mean of the output weights the density is l(theta_h, m) - |alpha|^2 / 2 - log|M| / 2; see
@@ -114,6 +116,10 @@ private:
         return collapse.deviation[group.deviation + i];
     }
 
+    PATRAC_DEVICE double precision(const FlatCollapseGroup& group) const {
+        return noise.count > 0 ? 1.0 / noise.of_output(group.output) : group.precision;
+    }
+
     // Calls f(group, output of the group, i) for every output weight, a thread's share of them.
     template <class F>
     PATRAC_DEVICE void for_each_weight(const F& f) const {
@@ -182,7 +188,7 @@ private:
     PATRAC_DEVICE bool needs_wide_moments() const {
         bool needs = false;
         for (int g = 0; g < collapse.n_groups; ++g)
-            needs |= collapse.groups[g].precision > collapse.groups[g].narrow_precision;
+            needs |= precision(collapse.groups[g]) > collapse.groups[g].narrow_precision;
         return needs;
     }
 
@@ -197,16 +203,17 @@ private:
         for (int g = 0; g < collapse.n_groups; ++g) {
             const FlatCollapseGroup& group = collapse.groups[g];
             const int n = group.size;
+            const double precision = this->precision(group);
             double* const a = factors() + group.factor;
             for (int item = tile.block.thread; item < n * n; item += tile.block.threads) {
                 const int i = item / n, j = item % n;
                 const double entry = gram[feature(group, i) * P + feature(group, j)];
-                a[item] = (i == j) + group.precision * deviation(group, i) * deviation(group, j) * entry;
+                a[item] = (i == j) + precision * deviation(group, i) * deviation(group, j) * entry;
             }
             factorise(tile.block, a, n);
             for (int item = tile.block.thread; item < group.n_outputs * n; item += tile.block.threads) {
                 const int output = item / n, i = item % n, c = collapse.indices[group.outputs + output];
-                alphas()[group.alpha + item] = group.precision * deviation(group, i) * cross[c * P + feature(group, i)];
+                alphas()[group.alpha + item] = precision * deviation(group, i) * cross[c * P + feature(group, i)];
             }
             tile.block.sync();
             for (int i = tile.block.thread; i < n; i += tile.block.threads)
@@ -250,7 +257,7 @@ private:
                 if (source >= output.n_varying) continue;
                 const double entry = inverse_entry(factors() + group.factor, n, i, k);
                 weights[source * layout.pitch + layout.feature_column + feature(group, k)] -= static_cast<T>(
-                    group.n_outputs * group.precision * deviation(group, i) * deviation(group, k) * entry);
+                    group.n_outputs * precision(group) * deviation(group, i) * deviation(group, k) * entry);
             }
         }
         tile.block.sync();

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cuda/block/noise.hpp"
+#include "cuda/chain/noise_variance.hpp"
 #include "cuda/model/device_plan.hpp"
 #include "shared/adaptation.hpp"
 #include "shared/crank_nicolson.hpp"
@@ -27,6 +28,7 @@ template <class T>
 struct ChainLaunch {
     DevicePlan<T> plan;
     DeviceCollapse collapse;  // no groups where nothing is collapsed
+    DeviceVariance<T> noise;  // none where the noise variances are fixed
     int dim;                  // coordinates of the chain: K, or K_h where the output weights are integrated out
     WorkspaceLayout layout;
     T* workspace;  // (chains, layout.size), or null: in shared memory
@@ -52,6 +54,7 @@ struct ChainLaunch {
     T* out_theta;                                // (chains, draws, K)
     double *out_log_likelihood, *out_log_prior;  // (chains, draws) each
     double *out_acceptance_rate, *out_step_size;
+    double* out_variance;  // (chains, draws, q) of the noise
 };
 
 // One chain of a launch, wherever its arrays are. A coordinate's functions touch that coordinate alone; the caller
@@ -64,6 +67,7 @@ struct ChainMoves {
     T* packed;  // parameters of the proposal, its entries of theta at plan.position
     T *theta, *gradient, *proposed_gradient, *momentum;  // (row,)
     const T* variance;                                   // (row,)
+    ChainVariance<T> noise;
 
     static constexpr int group = normals_per_block<T>;
 
@@ -78,12 +82,20 @@ struct ChainMoves {
           gradient(gradient_),
           proposed_gradient(proposed_gradient_),
           momentum(momentum_),
-          variance(of.plan.prior_variance + set * of.plan.prior_step) {}
+          variance(of.plan.prior_variance + set * of.plan.prior_step),
+          noise(of.noise, index, set) {}
 
     PATRAC_DEVICE bool persists() const { return launch.persistence > 0.0; }
     PATRAC_DEVICE bool uses_gradient() const { return patrac::uses_gradient(launch.kernel); }
     PATRAC_DEVICE MoveCoefficients<T> coefficients(int k, double step_size) const {
         return {launch.kernel, static_cast<T>(step_size), variance[k], static_cast<T>(launch.persistence)};
+    }
+    // What the terms of l read beside targets and row weights, and what l holds beside its sum over rows.
+    PATRAC_DEVICE const T* likelihood_parameters() const {
+        return noise.count > 0 ? noise.precision : launch.plan.parameters + set * launch.plan.parameters_step;
+    }
+    PATRAC_DEVICE double constant() const {
+        return noise.count > 0 ? noise.constant() : launch.plan.constants[2 * set];
     }
     PATRAC_DEVICE T& proposed(int k) const { return packed[launch.plan.position[k]]; }
 
@@ -180,7 +192,13 @@ struct ChainMoves {
         launch.out_acceptance_rate[at] =
             static_cast<double>(chain.accepted_since_draw) / static_cast<double>(launch.thin);
         launch.out_step_size[at] = step_size;
+        for (int c = 0; c < noise.count; ++c) launch.out_variance[at * noise.count + c] = noise.values[c];
         chain.steps_since_draw = chain.accepted_since_draw = 0;
+    }
+
+    // Called by one thread: a draw of the noise variances at which l or g is not finite was refused.
+    PATRAC_DEVICE void record_refusal(DeviceChain& chain) const {
+        ++(launch.sampling ? chain.nonfinite : chain.warmup_nonfinite);
     }
 
     PATRAC_DEVICE static bool is_finite(double x) { return x - x == 0.0; }

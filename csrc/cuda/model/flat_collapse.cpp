@@ -6,8 +6,8 @@
 namespace patrac {
 
 FlatCollapse FlatCollapse::make(const Plan& plan, const double* prior_variance, const std::vector<double>& variance,
-                                double weight) {
-    const CollapsePlan collapse = CollapsePlan::make(plan, prior_variance, variance, weight);
+                                double weight, bool apart) {
+    const CollapsePlan collapse = CollapsePlan::make(plan, prior_variance, variance, weight, apart);
     FlatCollapse flat;
     flat.hidden_dim = static_cast<int>(collapse.hidden_dim);
     flat.n_features = static_cast<int>(collapse.n_features());
@@ -32,7 +32,8 @@ FlatCollapse FlatCollapse::make(const Plan& plan, const double* prior_variance, 
         out.alpha = flat.alpha_size;
         flat.alpha_size += out.n_outputs * out.size;
         const auto row = static_cast<std::size_t>(group.outputs.front());
-        out.precision = 1.0 / variance[static_cast<std::size_t>(plan.layers.back().rows[row])];
+        out.output = static_cast<int>(plan.layers.back().rows[row]);
+        out.precision = 1.0 / variance[static_cast<std::size_t>(out.output)];
         const double largest = *std::max_element(group.prior_deviation.begin(), group.prior_deviation.end());
         out.narrow_precision = group.narrow_ratio / (largest * largest);
         flat.groups.push_back(out);

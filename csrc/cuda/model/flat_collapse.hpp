@@ -11,13 +11,14 @@ namespace patrac {
 // Where the arrays of a group lie in FlatCollapse::indices, and its numbers in the chain's.
 struct FlatCollapseGroup {
     int size, n_outputs;
-    int features;   // (size,) positions among the features
-    int outputs;    // (n_outputs,)
-    int theta;      // (n_outputs, size) index of theta
-    int deviation;  // (size,) in FlatCollapse::deviation
-    int factor;     // (size, size) in a chain's factors
-    int alpha;      // (n_outputs, size) in a chain's alphas, and among the normals that a draw takes
-    double precision;
+    int features;             // (size,) positions among the features
+    int outputs;              // (n_outputs,)
+    int theta;                // (n_outputs, size) index of theta
+    int deviation;            // (size,) in FlatCollapse::deviation
+    int factor;               // (size, size) in a chain's factors
+    int alpha;                // (n_outputs, size) in a chain's alphas, and among the normals that a draw takes
+    int output;               // the one among the network's whose noise variance the group has
+    double precision;         // 1 / its noise variance, where that is fixed
     double narrow_precision;  // the largest at which sums may be in float32, see CollapsedGroup::narrow_ratio
 };
 
@@ -36,7 +37,7 @@ struct FlatCollapse {
 
     // As CollapsePlan::make().
     static FlatCollapse make(const Plan& plan, const double* prior_variance, const std::vector<double>& variance,
-                             double weight);
+                             double weight, bool apart);
 };
 
 }  // namespace patrac

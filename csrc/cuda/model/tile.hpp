@@ -103,6 +103,19 @@ struct TileBlock {
         return visit(plan.likelihood, [&](auto kind) { return likelihood_of<decltype(kind)>(t); });
     }
 
+    // This thread's part of the weighted sum of squared residuals of output c of the tile; f stays as it is.
+    PATRAC_DEVICE double squares(int t, int c) const {
+        const T* const f = value_row(plan.n_layers - 1, c);
+        const T* const target = tile(t) + plan.targets + c * plan.stride;
+        const T* const weight = tile(t) + plan.row_weights;
+        double sum = 0.0;
+        for (int row = block.thread; row < plan.padded_rows(t); row += block.threads) {
+            const double residual = static_cast<double>(target[row]) - static_cast<double>(f[row]);
+            sum = fma(static_cast<double>(weight[row]) * residual, residual, sum);
+        }
+        return sum;
+    }
+
     // From layer top - 1 down: the gradient of a layer, then dl/d(pre-activation) below. The tile starts the sums or
     // adds to them.
     PATRAC_DEVICE void reverse(int t, bool starts, T* gradient, int top) const {

@@ -69,11 +69,11 @@ public:
     virtual DeviceLayout layout(bool persists, std::int64_t chains) const = 0;
     // As Model::evaluate does, of the first data set.
     virtual void evaluate(const T* theta, std::int64_t batch, double* log_likelihood, T* gradient) = 0;
-    // As Model::sample does, with pcn, pcnl and mgrad and without a sampled variance. The chains of each data set
-    // follow those of the one before; each has its seed, in place of config.seed, and its prior_variance (data sets,
-    // K). All are at the same step at any time: a phase of the warm-up that may end early ends where each data set's
-    // chains agree. Where `theta` is not null it gets the array (chains, draws, K), which stays on the device, and
-    // buffers.theta is not written.
+    // As Model::sample does, with pcn, pcnl and mgrad. The chains of each data set follow those of the one before; each
+    // has its seed, in place of config.seed, its prior_variance (data sets, K) and its config.variance. All are at the
+    // same step at any time: a phase of the warm-up that may end early ends where each data set's chains agree. Where
+    // `theta` is not null it gets the array (chains, draws, K), which stays on the device, and buffers.theta is not
+    // written.
     virtual bool sample(const RunConfig& config, const std::vector<std::uint64_t>& seeds, const RunBuffers<T>& buffers,
                         const Monitor& monitor, std::shared_ptr<const DeviceMemory>* theta = nullptr) = 0;
 };

@@ -27,7 +27,11 @@ public:
     };
 
     DrawBuffers(Device& device, const RunConfig& config, std::int64_t dim, bool theta_stays)
-        : chains_(config.chains), draws_(config.draws), dim_(dim), theta_stays_(theta_stays) {
+        : chains_(config.chains),
+          draws_(config.draws),
+          dim_(dim),
+          n_variances_(config.variance.count()),
+          theta_stays_(theta_stays) {
         constexpr std::int64_t max_bytes = std::int64_t{256} << 20;
         const std::int64_t each = chains_ * dim_ * static_cast<std::int64_t>(sizeof(T));
         room_ = theta_stays_ ? draws_ : std::clamp<std::int64_t>(max_bytes / each, 1, draws_);
@@ -37,6 +41,7 @@ public:
             for (auto* numbers :
                  {&buffer.log_likelihood, &buffer.log_prior, &buffer.acceptance_rate, &buffer.step_size})
                 *numbers = DeviceVector<double>(device, chains_ * room_);
+            buffer.variance = DeviceVector<double>(device, chains_ * room_ * n_variances_);
         }
     }
 
@@ -57,6 +62,7 @@ public:
         launch.out_log_prior = buffer.log_prior.data() + piece.place;
         launch.out_acceptance_rate = buffer.acceptance_rate.data() + piece.place;
         launch.out_step_size = buffer.step_size.data() + piece.place;
+        launch.out_variance = buffer.variance.data() + piece.place * n_variances_;
     }
 
     void copy_out(Device& device, const Piece& piece, const RunBuffers<T>& out) const {
@@ -73,6 +79,7 @@ public:
         copy(out.log_prior, buffer.log_prior, 1);
         copy(out.acceptance_rate, buffer.acceptance_rate, 1);
         copy(out.step_size, buffer.step_size, 1);
+        if (n_variances_ > 0) copy(out.variance, buffer.variance, n_variances_);
         for (std::int64_t c = 0; c < chains_; ++c)
             for (std::int64_t d = c * draws_ + piece.first; d < c * draws_ + piece.first + piece.draws; ++d)
                 // The log prior is not finite where theta is not.
@@ -89,6 +96,7 @@ private:
     struct Buffer {
         DeviceVector<T> theta;  // (chains, room, K)
         DeviceVector<double> log_likelihood, log_prior, acceptance_rate, step_size;
+        DeviceVector<double> variance;  // (chains, room, q)
     };
 
     DeviceVector<T> theta_of_run(Device& device) const {
@@ -106,7 +114,7 @@ private:
             " MiB, which the device has not left; ask for fewer draws, or leave them on the host (" + reason + ")");
     }
 
-    std::int64_t chains_, draws_, dim_, room_;
+    std::int64_t chains_, draws_, dim_, n_variances_, room_;
     bool theta_stays_;
     Buffer buffers_[2];
 };

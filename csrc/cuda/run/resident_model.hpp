@@ -140,22 +140,28 @@ public:
         // Kernels of other families have no shrink, and so no move on a device.
         if (std::isnan(shrink_of(config.kernel, 1.0, 1.0)))
             throw std::invalid_argument("kernel: only kernels of the Crank-Nicolson family run on a device");
-        if (config.variance.sampled())
-            throw std::invalid_argument("likelihood: a device does not sample the variance of the noise");
+        if (config.variance.sampled() && variances_.front().empty())
+            throw std::invalid_argument("likelihood: only Gaussian noise has a variance to sample");
+        if (config.variance.sampled() && config.variance.sets != data_sets_)
+            throw std::invalid_argument("likelihood: each data set has sampled variances of its own");
         if (config.scales.sampled())
             throw std::invalid_argument("prior: a device does not sample the scales of the prior");
         const std::lock_guard lock(busy_);
         std::vector<FlatCollapse> collapse;
         for (std::size_t d = 0; config.collapse && d < variances_.size(); ++d) {
             const double* const prior_variance = buffers.prior_variance + static_cast<std::int64_t>(d) * plan_.dim;
-            collapse.push_back(FlatCollapse::make(*host_plan_, prior_variance, variances_[d], weights_[d]));
+            // One variance for all outputs leaves them equal, whatever it is.
+            const std::vector<double> variance =
+                config.variance.sampled() ? std::vector<double>(variances_[d].size(), 1.0) : variances_[d];
+            collapse.push_back(
+                FlatCollapse::make(*host_plan_, prior_variance, variance, weights_[d], config.variance.count() > 1));
             if (!collapse.back().is_alike(collapse.front()))
                 throw std::invalid_argument("posts: data set " + std::to_string(d) +
                                             " shares its output weights' priors in another way than the first; sample "
                                             "it alone or without collapse=True");
         }
-        if (config.collapse || !shares_evaluations(config.chains, plan_.n_tiles)) need_tiles();
-        DeviceRun<T> run(*device_, plan_, config, seeds, buffers, theta != nullptr, collapse, threads_);
+        if (!shares_evaluations(config, plan_.n_tiles)) need_tiles();
+        DeviceRun<T> run(*device_, plan_, config, seeds, buffers, theta != nullptr, collapse, weights_, threads_);
         const bool completed = run.run(monitor);
         if (theta) *theta = std::make_shared<LeftArray<T>>(device_, run.take_theta());
         return completed;

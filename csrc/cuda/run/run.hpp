@@ -16,6 +16,7 @@
 #include "cuda/run/device.hpp"
 #include "cuda/run/draw_buffers.hpp"
 #include "cuda/run/slab_memory.hpp"
+#include "cuda/run/variance_memory.hpp"
 #include "schedule/schedule.hpp"
 
 namespace patrac::PATRAC_LEVEL {
@@ -119,10 +120,11 @@ private:
 template <class T>
 class DeviceRun {
 public:
-    // A seed for each data set; see DeviceModel::sample(). Where theta stays on the device, take_theta() has it.
+    // A seed and the sum of the row weights for each data set; see DeviceModel::sample(). Where theta stays on the
+    // device, take_theta() has it.
     DeviceRun(Device& device, const DevicePlan<T>& plan, const RunConfig& config,
               const std::vector<std::uint64_t>& seeds, const RunBuffers<T>& buffers, bool theta_stays,
-              const std::vector<FlatCollapse>& collapse, int threads)
+              const std::vector<FlatCollapse>& collapse, const std::vector<double>& weights, int threads)
         : device_(device),
           config_(config),
           out_(buffers),
@@ -130,6 +132,7 @@ public:
           memory_(device, plan, std::ssize(seeds), config.chains, buffers.prior_variance, buffers.init,
                   config.persistence > 0.0, collapse),
           launch_(memory_.launch),
+          noise_(device, plan, config, weights),
           seeds_(device, seeds),
           batches_(device, std::max<std::int64_t>(1, config.chains * max_batches_of(config))),
           draws_(device, config, plan.dim, theta_stays),
@@ -139,12 +142,12 @@ public:
         launch_.persistence = config.persistence;
         launch_.adapt_window = config.adapt_window;
         launch_.step_size_max = config.step_size_max;
+        launch_.noise = noise_.view();
         launch_.seeds = seeds_.data();
         launch_.thin = config.thin;
         launch_.max_batches = static_cast<int>(max_batches_of(config));
         launch_.batches = batches_.data();
-        if (collapse.empty() && shares_evaluations(config.chains, plan.n_tiles))
-            slabs_.emplace(device, launch_, config.chains);
+        if (shares_evaluations(config, plan.n_tiles)) slabs_.emplace(device, launch_, config.chains);
     }
 
     bool run(const Monitor& monitor) {
@@ -334,6 +337,7 @@ private:
     DeviceChains<T> memory_;
     ChainLaunch<T>& launch_;
     std::optional<SlabMemory<T>> slabs_;  // where blocks share evaluations
+    VarianceMemory<T> noise_;
     DeviceVector<std::uint64_t> seeds_;
     DeviceVector<LogLikelihoodBatch> batches_;
     DrawBuffers<T> draws_;

@@ -17,6 +17,10 @@ inline bool shares_evaluations(std::int64_t chains, std::int64_t n_tiles) {
     constexpr std::int64_t max_chains = 32, min_tiles = 4;
     return chains <= max_chains && n_tiles >= min_tiles;
 }
+// After a draw of several noise variances l and g are evaluated again, which blocks that work alone do.
+inline bool shares_evaluations(const RunConfig& config, std::int64_t n_tiles) {
+    return !config.collapse && config.variance.count() <= 1 && shares_evaluations(config.chains, n_tiles);
+}
 
 template <class T>
 class SlabMemory {

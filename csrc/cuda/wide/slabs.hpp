@@ -26,6 +26,7 @@ struct SlabState {
     std::int64_t keep_at;  // the place of the draw that this step gives, -1 for none
     double step_size;      // of the last proposal
     double squares;        // theta' C^-1 theta
+    double rescale;        // of g, where the last step was followed by a draw of the noise variance, else 1
     std::int32_t moved;
 };
 
@@ -117,6 +118,8 @@ PATRAC_DEVICE void advance(const ThreadBlock& block, const SlabLaunch<T>& launch
                 const int k = b * group + i;
                 if (k >= launch.dim) continue;
                 moves.take(k, state.moved, state.step_size);
+                if (state.rescale != 1.0)
+                    moves.gradient[k] = static_cast<T>(state.rescale * static_cast<double>(moves.gradient[k]));
                 if (state.keep_at >= 0) launch.out_theta[state.keep_at * launch.plan.dim + k] = moves.theta[k];
             }
         }
@@ -152,7 +155,7 @@ PATRAC_DEVICE void evaluate_slab(const ThreadBlock& block, const SlabLaunch<T>& 
                                   plan,
                                   plan.tiles + moves.set * plan.tiles_step,
                                   plan.inputs + moves.set * plan.inputs_step,
-                                  plan.parameters + moves.set * plan.parameters_step,
+                                  moves.likelihood_parameters(),
                                   packed,
                                   workspace + launch.slab.value,
                                   workspace + launch.slab.pre,
@@ -244,6 +247,35 @@ PATRAC_DEVICE void reduce(const ThreadBlock& block, const SlabLaunch<T>& launch,
     for (int i = 0; i < 3; ++i) out[i] = sum[i];
 }
 
+// One noise variance of all outputs given the state, after the step whose decision is in `slabs`: l and g are
+// proportional to its inverse, up to the constant of l. g follows in the next advance(). A draw at which l or g is not
+// finite is refused. Called by a whole block; `shared` holds reduction_values doubles.
+template <class T>
+PATRAC_DEVICE void draw_variance(const ThreadBlock& block, const ChainMoves<T>& moves, DeviceChain& state,
+                                 SlabState& slabs, std::int64_t step, double* shared) {
+    const ChainVariance<T>& noise = moves.noise;
+    if (block.thread == 0) {
+        noise.squares[0] = noise.each.sum_of_squares(state.log_likelihood, noise.values[0]);
+        noise.draw(moves.key, static_cast<std::uint64_t>(step));
+    }
+    block.sync();
+    const T* const gradient = slabs.moved ? moves.proposed_gradient : moves.gradient;
+    const double factor = noise.previous[0] / noise.values[0], log_likelihood = noise.log_likelihood();
+    double infinite[1] = {!ChainMoves<T>::is_finite(log_likelihood) ? 1.0 : 0.0};
+    for (int k = block.thread; k < moves.launch.dim; k += block.threads)
+        infinite[0] +=
+            !ChainMoves<T>::is_finite(static_cast<double>(static_cast<T>(factor * static_cast<double>(gradient[k]))));
+    sum_over_block(block, infinite, shared);
+    if (block.thread != 0) return;
+    if (infinite[0] > 0.0) {
+        noise.undo();
+        moves.record_refusal(state);
+    } else {
+        slabs.rescale = factor;
+        state.log_likelihood = log_likelihood;
+    }
+}
+
 // The accept test of a step, and all that the chain keeps of it beside its coordinates. `shared` holds
 // reduction_values doubles.
 template <class T>
@@ -256,26 +288,36 @@ PATRAC_DEVICE void decide(const ThreadBlock& block, const SlabLaunch<T>& launch,
             sum[i] += launch.ratio_sums[(static_cast<std::int64_t>(chain) * launch.reduce_blocks + r) * 3 + i];
     sum_over_block(block, log_likelihood, shared);
     sum_over_block(block, sum, shared);
-    if (block.thread != 0) return;
 
     const ChainMoves<T> moves = slab_moves(launch, chain);
     DeviceChain& state = launch.chains[chain];
     SlabState& slabs = launch.states[chain];
-    if (launch.start && moves.persists()) state.threshold = moves.start_threshold();
-    log_likelihood[0] += launch.plan.constants[2 * moves.set];
-    const double ratio = log_likelihood[0] - state.log_likelihood + 0.5 * (sum[1] - sum[0]);
-    const bool finite = ChainMoves<T>::is_finite(ratio);
-    const bool moved = moves.moves(ratio, finite, static_cast<std::uint64_t>(slabs.step), state.threshold);
-    slabs.moved = moved;
-    slabs.step_size = state.progress.step_size;
-    if (moved) {
-        state.log_likelihood = log_likelihood[0];
-        slabs.squares = sum[2];
+    const std::int64_t step = slabs.step;
+    const bool draws = !launch.start && launch.noise.follows(step);
+    double ratio = 0.0;
+    bool finite = false, moved = false;
+    if (block.thread == 0) {
+        if (launch.start && moves.persists()) state.threshold = moves.start_threshold();
+        log_likelihood[0] += moves.constant();
+        ratio = log_likelihood[0] - state.log_likelihood + 0.5 * (sum[1] - sum[0]);
+        finite = ChainMoves<T>::is_finite(ratio);
+        moved = moves.moves(ratio, finite, static_cast<std::uint64_t>(step), state.threshold);
+        slabs.moved = moved;
+        slabs.rescale = 1.0;
+        slabs.step_size = state.progress.step_size;
+        if (moved) {
+            state.log_likelihood = log_likelihood[0];
+            slabs.squares = sum[2];
+        }
     }
+    block.sync();  // what was decided, and the step, which goes on below
+    if (draws) draw_variance(block, moves, state, slabs, step, shared);
+    if (block.thread != 0) return;
+
     moves.record(state, moved, finite, ratio, state.log_likelihood);
     slabs.keep_at = -1;
     if (launch.start) return;
-    if (slabs.step == launch.first_step) slabs.kept = 0;
+    if (step == launch.first_step) slabs.kept = 0;
     ++slabs.step;
     if (!moves.keeps_draw(state)) return;
     slabs.keep_at = chain * launch.draws + slabs.kept++;

@@ -90,13 +90,6 @@ def _choose(device: str, facts: ModelFacts, kernel: Kernel, keep: bool) -> Devic
     if not status["usable"]:
         raise RuntimeError(f'device="{device}": {status["reason"]}; use device="auto" or "cpu".')
     _check_kernel(device, kernel)
-    if facts.sampled_variances is not None:
-        fixed = ", ".join(f"{value:.3g}" for value in facts.sampled_variances)
-        fixed = fixed if len(facts.sampled_variances) == 1 else f"[{fixed}]"
-        raise ValueError(
-            f'device="{device}" runs likelihoods without a sampled variance; got {facts.likelihood!r}. Fix it, as in '
-            f'Gaussian({fixed}), or use device="cpu".'
-        )
     if facts.samples_scales:
         raise ValueError(
             f'device="{device}" runs priors with fixed scales, and those of this prior are sampled. Use device="cpu", '
@@ -109,8 +102,6 @@ def _only_on_cpu(facts: ModelFacts, kernel: Kernel) -> str | None:
     """Return why only the CPU supports a run, in words; None if a device supports it too."""
     if not kernel.runs_on_devices:
         return f"{short_name(kernel.to_dict())} runs only there"
-    if facts.sampled_variances is not None:
-        return "a sampled variance runs only there"
     if facts.samples_scales:
         return "sampled scales of the prior run only there"
     if facts.n_layers > MAX_DEVICE_LAYERS:

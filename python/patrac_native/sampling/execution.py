@@ -14,7 +14,7 @@ from patrac_native.engine.device_array import DeviceArray
 from patrac_native.engine.models import join_on_device
 from patrac_native.model.device_choice import DeviceChoice
 from patrac_native.sampling.cpu_execution import Report, run_in_turn, run_side_by_side
-from patrac_native.sampling.preparation import PreparedRun
+from patrac_native.sampling.preparation import PreparedRun, joint_config
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,10 @@ def _common_choice(runs: Sequence[PreparedRun]) -> DeviceChoice:
 
 
 def _joined_model(runs: Sequence[PreparedRun], device: str) -> Any:
-    """Return one model of all runs in a device's memory; raise ValueError if dtype or kernel differ between them."""
+    """Return one model of all runs in a device's memory; raise ValueError if they cannot run together.
+
+    Their dtypes, kernels, and numbers and shapes of sampled noise variances must be equal.
+    """
     first = runs[0]
     for index, run in enumerate(runs):
         if run.post.dtype != first.post.dtype or run.kernel != first.kernel:
@@ -86,16 +89,30 @@ def _joined_model(runs: Sequence[PreparedRun], device: str) -> Any:
                 f"posts must be of one dtype, and one kernel must serve them; posts[{index}] has {run.post.dtype.name} "
                 f"and {run.kernel}, the first {first.post.dtype.name} and {first.kernel}."
             )
+        if _variance_law(run) != _variance_law(first):
+            raise ValueError(
+                "posts must have as many sampled noise variances as each other, under priors of one shape a; "
+                f"posts[{index}] has {run.post.likelihood!r}, the first {first.post.likelihood!r}."
+            )
     if len(runs) == 1:
         return first.post.compiled.on_device(device)
     return join_on_device(device, [run.post.compiled for run in runs])
+
+
+def _variance_law(run: PreparedRun) -> tuple[int, float] | None:
+    """Return number and prior shape of the sampled noise variances; None if they are fixed."""
+    post = run.post
+    if not post.variance_is_sampled:
+        return None
+    shape, rate = post.likelihood.variance_prior(post.network.n_outputs)
+    return len(rate), shape
 
 
 def _run_together(runs: Sequence[PreparedRun], model: Any, report: Report | None) -> list[dict[str, Any]]:
     """Execute runs in one launch on a device; return a result for each run."""
     first = runs[0]
     together = model.sample(
-        first.config,
+        joint_config(runs),
         [run.seed for run in runs],
         np.concatenate([run.start for run in runs]),
         np.stack([run.post.prior_variance for run in runs]),

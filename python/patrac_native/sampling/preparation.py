@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,24 +77,40 @@ class PreparedRun:
     @property
     def config(self) -> _core.RunConfig:
         """The run's configuration in the form of the compiled core."""
-        kernel, post = self.kernel, self.post
-        return _core.RunConfig(
-            kernel=kernel.name,
-            collapse=kernel.collapse,
-            persistence=kernel.persistence,
-            variance=_core_variance(post, self.variance_every or 1),
-            scales=_core_scales(post, self.settings.scales_every),
-            step_size=self.step_size,
-            # If delta is far above every prior variance, mGrad proposes from the prior, and a larger one changes
-            # nothing.
-            step_size_max=min(kernel.step_size_max, 1e3 * float(post.prior_variance.max()) + self.step_size),
-            warmup=[_core_phase(phase) for phase in self.schedule.phases],
-            sampling=_core_phase(Phase(0, ADAPT_ALWAYS_BAND if kernel.adapt_always else None)),
-            draws=self.settings.draws,
-            thin=self.settings.thin,
-            seed=self.seed,
-            threads=self.threads,
-        )
+        return joint_config([self])
+
+
+def joint_config(runs: Sequence[PreparedRun]) -> _core.RunConfig:
+    """Return the configuration of runs that a device executes together, in the form of the compiled core.
+
+    Parameters
+    ----------
+    runs : sequence of PreparedRun
+        At least one. All have the settings of the first but for the seed, and as many sampled noise variances, whose
+        priors have one shape; the rates of these priors and the initial variances are each run's own.
+
+    Returns
+    -------
+    RunConfig
+    """
+    first = runs[0]
+    kernel, post = first.kernel, first.post
+    return _core.RunConfig(
+        kernel=kernel.name,
+        collapse=kernel.collapse,
+        persistence=kernel.persistence,
+        variance=_core_variance([run.post for run in runs], first.variance_every or 1),
+        scales=_core_scales(post, first.settings.scales_every),
+        step_size=first.step_size,
+        # If delta is far above every prior variance, mGrad proposes from the prior, and a larger one changes nothing.
+        step_size_max=min(kernel.step_size_max, 1e3 * float(post.prior_variance.max()) + first.step_size),
+        warmup=[_core_phase(phase) for phase in first.schedule.phases],
+        sampling=_core_phase(Phase(0, ADAPT_ALWAYS_BAND if kernel.adapt_always else None)),
+        draws=first.settings.draws,
+        thin=first.settings.thin,
+        seed=first.seed,
+        threads=first.threads,
+    )
 
 
 def prepare_run(post: Posterior, settings: RunSettings) -> PreparedRun:
@@ -194,13 +211,16 @@ def _notes(kernel: Kernel, schedule: Warmup, post: Posterior) -> list[str]:
     return notes
 
 
-def _core_variance(post: Posterior, every: int) -> _core.SampledVariance | None:
-    """Return prior and initial values of the sampled noise variances; None if they are fixed."""
-    if not post.variance_is_sampled:
+def _core_variance(posts: Sequence[Posterior], every: int) -> _core.SampledVariance | None:
+    """Return priors and initial values of the sampled noise variances of each posterior; None if they are fixed."""
+    if not posts[0].variance_is_sampled:
         return None
-    shape, rate = post.likelihood.variance_prior(post.network.n_outputs)
+    shape, _ = posts[0].likelihood.variance_prior(posts[0].network.n_outputs)
     return _core.SampledVariance(
-        shape=shape, rate=rate, initial=np.ascontiguousarray(post.starting_variances), every=every
+        shape=shape,
+        rate=np.stack([post.likelihood.variance_prior(post.network.n_outputs)[1] for post in posts]),
+        initial=np.stack([post.starting_variances for post in posts]),
+        every=every,
     )
 
 

@@ -63,8 +63,8 @@ def sample(post: Posterior, settings: RunSettings) -> Generator[str, None, Draws
         The device that runs the chains. The default "auto" is a rule: the GPU if the inputs are on it, or
         `keep_on_device` is set, and it supports the kernel and the likelihood; else the CPU. On "cuda" each chain is
         run by one block of GPU threads, all chains in one launch; if there are few chains, the rows of each are spread
-        over the whole GPU. "cuda" supports the kernels PCN, PCNL and MGrad, and fixed variances of the noise and the
-        prior. `draws.settings` records "device" and "device_reason"; `patrac bench` times both devices. Their draws
+        over the whole GPU. "cuda" supports the kernels PCN, PCNL and MGrad, and priors with fixed
+        scales. `draws.settings` records "device" and "device_reason"; `patrac bench` times both devices. Their draws
         differ by rounding.
     keep_on_device : bool
         Whether theta stays in the device's memory, where other libraries can use it through `draws.device_theta`, a
@@ -105,9 +105,10 @@ def sample_many(posts: Sequence[Posterior], settings: ManyRunSettings) -> Genera
     """Run chains on several posteriors, such as the replicates of a study; a GPU runs all of them in one launch.
 
     On a device the posteriors must have the same network shape, architecture, likelihood, number of rows and dtype;
-    their data, trained networks and priors may differ. All chains are at the same step at any time, so a warm-up that
-    may end early ends when the chains of every posterior agree. On the CPU each posterior is sampled as `sample` would
-    sample it, as many at a time as there are threads for their chains.
+    their data, trained networks and priors may differ. Sampled noise variances must be as many in each, with one shape
+    a of their priors. All chains are at the same step at any time, so a warm-up that may end early ends when the chains
+    of every posterior agree. On the CPU each posterior is sampled as `sample` would sample it, as many at a time as
+    there are threads for their chains.
 
     Parameters
     ----------
