@@ -15,9 +15,10 @@ from scipy.stats import norm
 import patrac_native as pn
 from patrac_native.cli import main as cli
 from patrac_native.cli.main import main
-from patrac_native.tabular.budget import candidates, schedule_given, schedule_within, step_operations
+from patrac_native.draws.draws_mixture import load_predictions
+from patrac_native.tabular.budget import schedule_given, schedule_within, step_operations
 from patrac_native.tabular.evaluation import evaluate_classes, evaluate_regression
-from patrac_native.tabular.fit_result import FitData
+from patrac_native.tabular.fit_data import FitData
 from patrac_native.tabular.predict import _shown, load_preprocessing
 
 # Small enough for a second a run; nothing below is about how well it fits.
@@ -172,7 +173,7 @@ def test_predict_scores_a_table_with_targets(
     assert "NLPD a row" in capsys.readouterr().out
     scores = json.loads((tmp_path / "s.json").read_text())
     prep, _ = load_preprocessing(str(fitted[kind]))
-    draws = pn.Draws.load(fitted[kind] / "draws.npz")
+    draws = load_predictions(fitted[kind] / "draws.npz")
     X, y = prep.transform(frame), prep.transform_target(frame)
     expected = (evaluate_regression(draws, prep, X, y) if kind == "numbers" else evaluate_classes(draws, X, y)).scores
     assert scores["rows"] == 50
@@ -191,7 +192,7 @@ def test_predict_gives_class_probabilities_and_entropies(fitted: dict[str, Path]
     read = read_predictions(out)
     assert list(read.columns) == ["label", "p_high", "p_low", "p_middle", "entropy", "aleatoric", "epistemic"]
     prep, _ = load_preprocessing(str(fitted["classes"]))
-    p = pn.Draws.load(fitted["classes"] / "draws.npz").predict_proba(prep.transform(new))
+    p = load_predictions(fitted["classes"] / "draws.npz").predict_proba(prep.transform(new))
     mean = p.mean(axis=(0, 1))
     np.testing.assert_allclose(read[["p_high", "p_low", "p_middle"]], mean, rtol=SIX_DIGITS)
     assert read["label"].tolist() == [prep.classes[index] for index in mean.argmax(axis=1)]
@@ -527,12 +528,6 @@ def test_the_budget_pays_for_more_steps_of_cheaper_models() -> None:
     assert collapsed > plain
     assert schedule_given(10, 10).warmup == 4000 and schedule_given(1000, 500).warmup == 20_000
     assert schedule_given(40, 500).warmup == 10_000
-
-
-def test_candidates_halve_the_widths() -> None:
-    labels = [one.label() for one in candidates([50, 12])]
-    assert labels == ["Full", "Mix([25, 6])", "Mix([12, 5])", "Mix([6, 5])", "Mix(5)"]
-    assert [one.label() for one in candidates([3])] == ["Full"]
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--architecture",
         choices=ARCHITECTURES,
         default="auto",
-        help="default auto: full if --minutes pays for it, else the largest mix; out for classes",
+        help="default auto: full or mix, by short runs scored on validation rows; out for classes",
     )
     add("--k", type=int, nargs="+", metavar="K", help="Bayesian nodes a layer: 5 for mix and sep, up to 45 for out")
     add("--hidden", type=int, nargs="+", default=[50, 50], metavar="N", help="hidden widths; default 50 50")
@@ -39,13 +39,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--prior",
         choices=PRIORS,
         default="auto",
-        help="default auto: gaussian, with sampled variances, for full and classes",
+        help="default auto: chosen with the architecture; else gaussian, with sampled variances, for full and classes",
     )
     add(
         "--alpha", type=float, metavar="A", help="decay of the prior, above 1; default: fitted to the network's weights"
     )
-    add("--chains", type=int, default=4, help="default 4")
-    add("--draws", type=int, default=500, help="kept draws of each chain; default 500")
+    add(
+        "--networks",
+        type=int,
+        metavar="N",
+        help="networks whose posteriors predict as a mixture; default by choice",
+    )
+    add("--chains", type=int, help="of each network; default 4, of several networks 2")
+    add("--draws", type=int, help="kept draws of each chain; default 500, of several networks 250")
     add("--minutes", type=float, help="budget on two cores, by counted operations, not by a clock; default 2")
     add("--thin", type=int, help="steps for each kept draw, in place of --minutes")
     add("--warmup", metavar="N|paper", help="warm-up steps; default a quarter of the steps")

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import ArrayLike
 
 from patrac_native.diagnostics._arrays import chain_draws
@@ -41,10 +42,15 @@ class LeaveOneOut:
         return float(self.elpd_rows.sum())
 
     @property
-    def unreliable(self) -> int:
-        """Number of rows whose `khat` is too large for their estimate to be trusted."""
+    def is_unreliable(self) -> npt.NDArray[np.bool_]:
+        """Whether the `khat` of each row is too large for its estimate to be trusted, shape (n,)."""
         limit = min(_KHAT, 1 - 1 / np.log10(len(self.weights)))
-        return int((self.khat > limit).sum())
+        return np.asarray(self.khat > limit)
+
+    @property
+    def unreliable(self) -> int:
+        """Number of rows whose estimate is unreliable."""
+        return int(self.is_unreliable.sum())
 
 
 def leave_one_out(log_likelihood: ArrayLike) -> LeaveOneOut:

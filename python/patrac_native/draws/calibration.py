@@ -24,7 +24,8 @@ class Calibration:
     Attributes
     ----------
     kind : str
-        "held out", or "leave one out" for rows of the training data whose draws were reweighted.
+        "held out"; "validation" for rows that a run like this one left out; or "leave one out" for rows of the training
+        data whose draws were reweighted.
     rows : int
         Number of rows.
     nlpd, nlpd_network : float
@@ -105,7 +106,7 @@ def calibrate(
     Parameters
     ----------
     kind : str
-        "held out" or "leave one out".
+        "held out", "validation" or "leave one out".
     nlpd_rows : ndarray, shape (n,)
         Negative log predictive density of each row.
     nlpd_network : ndarray of shape (n,), or float, optional

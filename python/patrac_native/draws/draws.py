@@ -94,6 +94,11 @@ class Draws(Predictions):
         return self._device_theta
 
     @property
+    def members(self) -> tuple[Draws, ...]:
+        """These draws, as the only member of a mixture."""
+        return (self,)
+
+    @property
     def n_chains(self) -> int:
         """Number of chains."""
         return int(self._shape[0])

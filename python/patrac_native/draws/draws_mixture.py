@@ -43,7 +43,6 @@ class DrawsMixture(Predictions):
 
     Attributes
     ----------
-    members : tuple of Draws
     weights : ndarray of float64, shape (members,)
     comparison : Comparison or None
         How `weighted` found the weights.
@@ -63,9 +62,9 @@ class DrawsMixture(Predictions):
         *,
         comparison: Comparison | None = None,
     ) -> None:
-        self.members = tuple(members)
-        check_members(self.members)
-        self.weights = check_weights(weights, len(self.members))
+        self._members = tuple(members)
+        check_members(self._members)
+        self.weights = check_weights(weights, len(self._members))
         self.comparison = comparison
         self._selected = apportion(self.weights, [draws.n_chains * draws.n_draws for draws in self.members])
 
@@ -133,6 +132,11 @@ class DrawsMixture(Predictions):
     def likelihood(self) -> Likelihood:  # type: ignore[override]
         """The likelihood of the first member."""
         return self.members[0].likelihood
+
+    @property
+    def members(self) -> tuple[Draws, ...]:
+        """The draws of each network."""
+        return self._members
 
     @property
     def n_members(self) -> int:

@@ -41,7 +41,11 @@ COVERAGE_LOOK, COVERAGE_BAD = 0.05, 0.15
 # The coverage of this many rows has a standard error of 0.03. Fewer are no evidence that predictions can be used.
 CALIBRATION_ROWS = 100
 # Kinds of unseen rows in words.
-_KINDS = {"held out": "held-out rows", "leave one out": "rows that were left out one at a time"}
+_KINDS = {
+    "held out": "held-out rows",
+    "validation": "validation rows of a shorter run",
+    "leave one out": "rows that were left out one at a time",
+}
 
 
 @dataclass(frozen=True)

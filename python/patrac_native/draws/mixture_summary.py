@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from patrac_native.diagnostics import credible_interval
+from patrac_native.draws.calibration import Calibration
 from patrac_native.draws.findings import GOOD, GRADES, Finding
 from patrac_native.draws.summary import Summary
 from patrac_native.draws.verdict import Verdict
@@ -48,6 +49,10 @@ class MixtureSummary:
     upper: FloatArray
     sd_between: FloatArray
     coverage: float
+
+    def with_calibration(self, calibration: Calibration) -> MixtureSummary:
+        """Return the summary with scores of the mixture on unseen rows, which its verdict then considers."""
+        return replace(self, members=tuple(member.with_calibration(calibration) for member in self.members))
 
     def verdict(self) -> Verdict:
         """Return the verdict on the mixture, that of its worst member, with every finding and its remedy.

@@ -28,6 +28,11 @@ class Predictions(ABC):
 
     @property
     @abstractmethod
+    def members(self) -> tuple[Predictions, ...]:
+        """The draws of each posterior; their chains follow one another wherever an array has an axis of chains."""
+
+    @property
+    @abstractmethod
     def n_outputs(self) -> int:
         """Number of outputs of the network."""
 

@@ -1,4 +1,4 @@
-"""The number of steps that a budget in minutes pays for, from counted operations, and the architecture that it allows.
+"""The number of steps that a budget in minutes pays for, from counted operations.
 
 No clock is read, so a fit has the same draws on every machine; on a machine other than the nominal one it takes longer
 or less than the budget.
@@ -6,13 +6,10 @@ or less than the budget.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from patrac_native.model.architectures import Architecture, Full, Mix
 from patrac_native.model.choice import choose_kernel
 from patrac_native.model.kernels import Kernel
 from patrac_native.model.posterior import Posterior
@@ -31,9 +28,7 @@ _ACTIVATION, _GRAM, _FACTOR = 30.0, 3.0, 6.0
 _WARMUP_SHARE, _WARMUP_MULTIPLE = 0.25, 200
 _WARMUP_BOUNDS = (4_000, 20_000)
 # Fewer steps of a chain than this leave no time to converge: a smaller model is better then.
-_MIN_STEPS = 5_000
-# Mix is tried with the widths divided by 2, 4, ... until each is at most this.
-_MIN_NODES = 5
+MIN_STEPS = 5_000
 
 
 @dataclass(frozen=True)
@@ -102,32 +97,3 @@ def schedule_given(thin: int, draws: int) -> Schedule:
     """Return the lengths of chains with a given number of steps for each draw: half as many steps are warm-up."""
     half = thin * draws // 2 // _WARMUP_MULTIPLE * _WARMUP_MULTIPLE
     return Schedule(thin, int(np.clip(half, *_WARMUP_BOUNDS)))
-
-
-def candidates(hidden: Sequence[int]) -> Iterator[Architecture]:
-    """Yield the architectures to try: Full, then Mix with the hidden widths divided by 2, 4 and so on."""
-    yield Full()
-    nodes = np.asarray(hidden)
-    while (nodes > _MIN_NODES).any():
-        nodes = np.maximum(np.minimum(nodes, _MIN_NODES), nodes // 2)
-        k = [int(width) for width in nodes]
-        yield Mix(k[0] if len(set(k)) == 1 else k)
-
-
-def describe_budget(steps: int, minutes: float) -> str:
-    """Return in words why an architecture was chosen."""
-    rounded = _two_digits(steps)
-    if steps >= _MIN_STEPS:
-        return f"the largest that gets {_MIN_STEPS:,} steps a chain: about {rounded:,} in {minutes:g} minutes"
-    return f"the smallest, though {minutes:g} minutes pay for only about {rounded:,} steps a chain"
-
-
-def is_enough(steps: int) -> bool:
-    """Return whether a chain of so many steps can be expected to converge."""
-    return steps >= _MIN_STEPS
-
-
-def _two_digits(value: float) -> int:
-    """Round to two significant digits."""
-    size = 10 ** max(0, math.floor(math.log10(max(value, 1.0))) - 1)
-    return int(round(value / size) * size)

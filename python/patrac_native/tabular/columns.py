@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from patrac_native.validation.checks import FloatArray
 if TYPE_CHECKING:
     import pandas as pd
 
+# At least so many columns of whole numbers, half of which reach the same largest value, are taken to share a unit.
+_COMMON_COLUMNS = 16
 # A text column with more distinct values than this is taken for an identifier or free text and rejected.
 MAX_CATEGORIES = 100
 
@@ -28,7 +31,8 @@ class Column:
     categories : list of str, or None
         The categories, each of which becomes a 0/1 input; None for a numeric column.
     mean, scale : float
-        Mean and standard deviation of a numeric column in the training rows; its input is (x - mean) / scale.
+        Mean and standard deviation of a numeric column in the training rows, or the standard deviation of all columns
+        that share a unit (`with_common_scale`); its input is (x - mean) / scale.
     fill : float, str or None
         The value that replaces missing values; None if missing values are an error.
     """
@@ -61,6 +65,25 @@ def fit_numeric(series: pd.Series, train: npt.NDArray[Any], impute: str | None) 
     # Because of rounding, equal numbers can have a standard deviation above zero.
     scale = 0.0 if np.ptp(known) == 0 else float(filled.std())
     return Column(str(series.name), None, float(filled.mean()), scale, fill)
+
+
+def with_common_scale(columns: Sequence[Column], frame: pd.DataFrame, train: npt.NDArray[Any]) -> list[Column]:
+    """Return columns of counts or intensities of one unit, such as pixels, with one scale; others as they are.
+
+    Scaled each by itself, pixels that are nearly always 0 would reach tens of standard deviations where they are not.
+    The columns are taken to share a unit if all numeric ones, at least 16, hold whole numbers from 0 and at least half
+    of them have the same largest value in the training rows.
+    """
+    numeric = [column for column in columns if column.categories is None]
+    if len(numeric) < _COMMON_COLUMNS:
+        return list(columns)
+    values = frame[[column.name for column in numeric]].iloc[train].to_numpy(dtype=np.float64)
+    known = values[~np.isnan(values)]
+    largest = np.nanmax(values, axis=0)
+    if (known < 0).any() or (known % 1).any() or 2 * (largest == largest.max()).sum() < len(numeric):
+        return list(columns)
+    scale = float(np.sqrt(np.mean([column.scale**2 for column in numeric])))
+    return [replace(column, scale=scale) if column.categories is None else column for column in columns]
 
 
 def fit_categorical(series: pd.Series, train: npt.NDArray[Any], impute: str | None) -> Column:

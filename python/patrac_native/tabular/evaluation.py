@@ -13,9 +13,12 @@ import numpy.typing as npt
 from patrac_native import diagnostics
 from patrac_native.draws.calibration import COVERAGE, Calibration, calibrate, network_nlpd
 from patrac_native.draws.draws import Draws
+from patrac_native.draws.draws_mixture import DrawsMixture
 from patrac_native.tabular.preprocessing import Preprocessor
 from patrac_native.validation.checks import FloatArray
 
+# Kinds of rows that are scored.
+HELD_OUT, VALIDATION, LEAVE_ONE_OUT = "held out", "validation", "leave one out"
 # Probabilities of the central intervals of y whose coverage is reported.
 COVERAGES = (0.5, 0.8, 0.9, 0.95, 0.99)
 
@@ -46,7 +49,7 @@ class ClassPredictions:
 
 
 def predict_regression(
-    draws: Draws, preprocessor: Preprocessor, X: FloatArray, coverage: float
+    draws: Draws | DrawsMixture, preprocessor: Preprocessor, X: FloatArray, coverage: float
 ) -> Iterator[RegressionPredictions]:
     """Yield predictions for slices of the rows of X (n, d).
 
@@ -72,7 +75,7 @@ def predict_regression(
         )
 
 
-def predict_classes(draws: Draws, X: FloatArray) -> Iterator[ClassPredictions]:
+def predict_classes(draws: Draws | DrawsMixture, X: FloatArray) -> Iterator[ClassPredictions]:
     """Yield predictions for slices of the rows of X (n, d)."""
     for rows, f in draws.predict_blocks(X):
         p = draws.likelihood.probabilities(f)
@@ -99,21 +102,23 @@ class Evaluation:
 
 
 def evaluate_regression(
-    draws: Draws, preprocessor: Preprocessor, X: FloatArray, y: FloatArray, *, loo: bool = False
+    draws: Draws | DrawsMixture, preprocessor: Preprocessor, X: FloatArray, y: FloatArray, *, kind: str = HELD_OUT
 ) -> Evaluation:
-    """Score regression draws on held-out rows, or by leave-one-out predictions of rows of their own data.
+    """Score regression draws on unseen rows, or by leave-one-out predictions of rows of their own data.
 
     Parameters
     ----------
-    draws : Draws
+    draws : Draws or DrawsMixture
+        The members of a mixture must have equal weights.
     preprocessor : Preprocessor
     X : ndarray, shape (n, d)
     y : ndarray, shape (n,)
         Standardised targets.
-    loo : bool
-        Whether the rows are among those from which the draws were made, without row weights: each is then predicted by
-        draws that are reweighted as if it had not been (`diagnostics.leave_one_out`). RMSE and NLPD of the network are
-        then those of its residuals on validation rows, taken as normal; None if there were none. Default False.
+    kind : {"held out", "validation", "leave one out"}
+        Which rows they are; default "held out". "leave one out": rows from which the draws were made, without row
+        weights. Each is then predicted by draws that are reweighted as if it had not been among them
+        (`diagnostics.leave_one_out`), and RMSE and NLPD of the network are those of its residuals on validation rows,
+        taken as normal; None if there were none.
 
     Returns
     -------
@@ -122,7 +127,7 @@ def evaluate_regression(
         target's units; coverage of y by central intervals; nlpd and nlpd_network (mean over rows, of the standardised
         target, of the posterior and of the trained network) and nlpd_in_units (in the target's units); mean and
         standard deviation of the PIT values. The arrays are y, mean, lower and upper (95% interval), in the target's
-        units, and pit.
+        units, pit, and nlpd of each row. Several networks are scored as an ensemble.
 
     Raises
     ------
@@ -135,12 +140,12 @@ def evaluate_regression(
     for rows, mixture in draws.predictive_mixtures(X):
         observed = y[rows]
         noisy = draws.predictive(X[rows], seed=rows.start)
-        if loo:
+        if kind == LEAVE_ONE_OUT:
             by_draw = mixture.log_density_by_draw(observed)
-            left_out = diagnostics.leave_one_out(by_draw.reshape(draws.n_chains, draws.n_draws, -1))
-            mixture = replace(mixture, weights=left_out.weights)
-            noisy = _resampled(noisy, left_out.weights, seed=rows.start)
-            unreliable += left_out.unreliable
+            weights, doubtful = _left_out_weights(draws, by_draw.reshape(draws.n_chains, draws.n_draws, -1))
+            mixture = replace(mixture, weights=weights)
+            noisy = _resampled(noisy, weights, seed=rows.start)
+            unreliable += doubtful
         parts["crps"].append(diagnostics.crps(noisy, observed, per_row=True))
         parts["nlpd"].append(-mixture.log_density(observed))
         parts["mean"].append(mixture.mean())
@@ -154,9 +159,9 @@ def evaluate_regression(
     whole = {name: np.concatenate(values) for name, values in parts.items()}
     scale = preprocessor.target_scale
     tail = 0.5 * (1 - COVERAGE)
-    network_rmse, network_nlpd = _network_scores(draws, X, y, loo=loo)
+    network_rmse, network_nlpd = _network_scores(draws, X, y, kind)
     calibration = calibrate(
-        "leave one out" if loo else "held out",
+        kind,
         whole["nlpd"],
         network_nlpd,
         (tail <= whole["pit"]) & (whole["pit"] <= 1 - tail),
@@ -165,7 +170,7 @@ def evaluate_regression(
     scores = {
         "kind": calibration.kind,
         "rmse": float(np.sqrt(((whole["mean"] - y) ** 2).mean())) * scale,
-        **({"unreliable_rows": unreliable} if loo else {}),
+        **({"unreliable_rows": unreliable} if kind == LEAVE_ONE_OUT else {}),
         "rmse_network": None if network_rmse is None else network_rmse * scale,
         "coverage": {f"{coverage:g}": count / len(y) for coverage, count in inside.items()},
         "interval_width": float((whole["upper"] - whole["lower"]).mean()) * scale,
@@ -177,7 +182,9 @@ def evaluate_regression(
         "pit_sd": float(whole["pit"].std()),
     }
     arrays = {name: preprocessor.inverse_target(whole[name]) for name in ("mean", "lower", "upper")}
-    return Evaluation(scores, {"y": preprocessor.inverse_target(y), "pit": whole["pit"], **arrays}, calibration)
+    return Evaluation(
+        scores, {"y": preprocessor.inverse_target(y), "pit": whole["pit"], "nlpd": whole["nlpd"], **arrays}, calibration
+    )
 
 
 def _resampled(noisy: npt.NDArray[Any], weights: FloatArray, *, seed: int) -> FloatArray:
@@ -188,40 +195,71 @@ def _resampled(noisy: npt.NDArray[Any], weights: FloatArray, *, seed: int) -> Fl
     return np.stack(chosen, axis=1).reshape(noisy.shape)
 
 
+def _left_out_weights(draws: Draws | DrawsMixture, log_likelihood: FloatArray) -> tuple[FloatArray, int]:
+    """Return the weights (chain * draw, n) of draws for rows that are left out, and the number of unreliable rows.
+
+    The draws of each posterior are reweighted among themselves, given the log-likelihoods (chain, draw, n) of the rows.
+    """
+    weights, unreliable, first = [], np.zeros(log_likelihood.shape[2], dtype=bool), 0
+    for member in draws.members:
+        chains = slice(first, first + member.n_chains)
+        left_out = diagnostics.leave_one_out(log_likelihood[chains])
+        weights.append(left_out.weights / len(draws.members))
+        unreliable |= left_out.is_unreliable
+        first = chains.stop
+    return np.concatenate(weights), int(unreliable.sum())
+
+
 def _network_scores(
-    draws: Draws, X: FloatArray, y: FloatArray, *, loo: bool
+    draws: Draws | DrawsMixture, X: FloatArray, y: FloatArray, kind: str
 ) -> tuple[float | None, FloatArray | float | None]:
-    """Return RMSE and the NLPD of each row, or its mean over validation rows, of the trained network alone."""
-    net, likelihood = draws.network.net, draws.likelihood
-    known = None if net.history is None else net.history.validation_mse
-    if loo:
-        # The network was trained on these rows, so only its residuals on validation rows say how well it predicts.
+    """Return RMSE and the NLPD of each row, or its mean over validation rows, of the trained networks alone."""
+    nets, likelihood = [member.network.net for member in draws.members], draws.likelihood
+    if kind == LEAVE_ONE_OUT:
+        # The networks were trained on these rows, so only their residuals on validation rows say how well they predict.
+        known = None if nets[0].history is None else nets[0].history.validation_mse
         if known is None:
             return None, None
         return math.sqrt(float(known[0])), 0.5 * (math.log(2 * math.pi * float(known[0])) + 1.0)
-    f = net.predict(X)
-    nlpd = network_nlpd(net, likelihood, draws.stats.get("variance"), f, y[:, None])
-    return float(np.sqrt(((likelihood.predicted(f)[:, 0] - y) ** 2).mean())), nlpd
+    outputs = [net.predict(X) for net in nets]
+    nlpd = [
+        network_nlpd(member.network.net, member.likelihood, member.stats.get("variance"), f, y[:, None])
+        for member, f in zip(draws.members, outputs, strict=True)
+    ]
+    predicted = np.mean([likelihood.predicted(f)[:, 0] for f in outputs], axis=0)
+    return float(np.sqrt(((predicted - y) ** 2).mean())), _nlpd_of_mean(np.stack(nlpd))
 
 
-def evaluate_classes(draws: Draws, X: FloatArray, y: npt.NDArray[Any], *, loo: bool = False) -> Evaluation:
-    """Score class draws on held-out rows, or by leave-one-out predictions of rows of their own data.
+def _nlpd_of_mean(nlpd: FloatArray) -> FloatArray:
+    """Return the negative log of the mean of densities, given their negative logs (networks, n)."""
+    from scipy.special import logsumexp
+
+    together: FloatArray = math.log(len(nlpd)) - logsumexp(-nlpd, axis=0)
+    return together
+
+
+def evaluate_classes(
+    draws: Draws | DrawsMixture, X: FloatArray, y: npt.NDArray[Any], *, kind: str = HELD_OUT
+) -> Evaluation:
+    """Score class draws on unseen rows, or by leave-one-out predictions of rows of their own data.
 
     Parameters
     ----------
-    draws : Draws
+    draws : Draws or DrawsMixture
+        The members of a mixture must have equal weights.
     X : ndarray, shape (n, d)
     y : ndarray of int, shape (n,)
-    loo : bool
-        As for `evaluate_regression`; there are then no scores of the network. Default False.
+    kind : {"held out", "validation", "leave one out"}
+        As for `evaluate_regression`; by leave-one-out predictions there are no scores of the network.
 
     Returns
     -------
     Evaluation
         The scores are nll (mean over draws, as in the paper's Table 3) and nlpd (of the mean probabilities), both in
-        nats a row; brier, ece and accuracy; "network", the scores of the trained network; "entropy", with the means
+        nats a row; brier, ece and accuracy; "network", the scores of the trained network, or of the mean probabilities
+        of several; "entropy", with the means
         over rows of total, aleatoric and epistemic entropy; and "entropy_of_wrong_rows", the means over rows that were
-        predicted wrongly, None if there are none. The arrays are y, probability (n, m), and entropy (n, 3).
+        predicted wrongly, None if there are none. The arrays are y, probability (n, m), entropy (n, 3), and nlpd (n,).
     """
     probability: list[FloatArray] = []
     split: list[FloatArray] = []
@@ -229,21 +267,25 @@ def evaluate_classes(draws: Draws, X: FloatArray, y: npt.NDArray[Any], *, loo: b
     for rows, f in draws.predict_blocks(X):
         p = draws.likelihood.probabilities(f)
         nll += diagnostics.class_nll(f, y[rows], logits=True) * len(y[rows])
-        if loo:
-            left_out = diagnostics.leave_one_out(draws.likelihood.log_likelihood_rows(f, y[rows]))
-            probability.append(np.einsum("in,inc->nc", left_out.weights, p.reshape(-1, *p.shape[2:])))
-            unreliable += left_out.unreliable
+        if kind == LEAVE_ONE_OUT:
+            weights, doubtful = _left_out_weights(draws, draws.likelihood.log_likelihood_rows(f, y[rows]))
+            probability.append(np.einsum("in,inc->nc", weights, p.reshape(-1, *p.shape[2:])))
+            unreliable += doubtful
         else:
             probability.append(p.mean(axis=(0, 1)))
         split.append(np.stack(diagnostics.entropy_decomposition(p), axis=1))
     mean, entropy = np.concatenate(probability), np.concatenate(split)
     wrong = mean.argmax(axis=1) != y
-    network = None if loo else draws.likelihood.probabilities(draws.network.net.predict(X))
+    network = None
+    if kind != LEAVE_ONE_OUT:
+        each_network = [draws.likelihood.probabilities(member.network.net.predict(X)) for member in draws.members]
+        network = np.mean(each_network, axis=0)
     names = diagnostics.EntropyDecomposition._fields
     each = np.arange(len(y))
+    nlpd = -np.log(mean[each, y])
     calibration = calibrate(
-        "leave one out" if loo else "held out",
-        -np.log(mean[each, y]),
+        kind,
+        nlpd,
         None if network is None else -np.log(network[each, y]),
         unreliable=unreliable,
     )
@@ -251,14 +293,15 @@ def evaluate_classes(draws: Draws, X: FloatArray, y: npt.NDArray[Any], *, loo: b
         "kind": calibration.kind,
         "nll": nll / len(y),
         **_class_scores(mean, y),
-        **({"unreliable_rows": unreliable} if loo else {}),
+        **({"unreliable_rows": unreliable} if kind == LEAVE_ONE_OUT else {}),
         "network": None if network is None else _class_scores(network, y),
         "entropy": dict(zip(names, entropy.mean(axis=0).tolist(), strict=True)),
         "entropy_of_wrong_rows": dict(zip(names, entropy[wrong].mean(axis=0).tolist(), strict=True))
         if wrong.any()
         else None,
     }
-    return Evaluation(scores, {"y": y, "probability": mean, "entropy": entropy}, calibration)
+    arrays = {"y": y, "probability": mean, "entropy": entropy, "nlpd": nlpd}
+    return Evaluation(scores, arrays, calibration)
 
 
 def _class_scores(probability: FloatArray, y: npt.NDArray[Any]) -> dict[str, float]:

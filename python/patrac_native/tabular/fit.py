@@ -4,48 +4,41 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from patrac_native.draws.calibration import Calibration
 from patrac_native.draws.draws import Draws
-from patrac_native.model.architectures import Architecture, Full, Out
-from patrac_native.model.choice import choose_kernel
-from patrac_native.model.likelihoods import Categorical, Gaussian, Likelihood, likelihood_from_dict
-from patrac_native.model.partial_network import PartialNetwork
+from patrac_native.draws.draws_mixture import DrawsMixture
+from patrac_native.draws.findings import CALIBRATION_ROWS
+from patrac_native.model.likelihoods import Categorical, Gaussian, Likelihood
 from patrac_native.model.posterior import Posterior
-from patrac_native.model.priors import GaussianPrior, Prior, TraceClassPrior
 from patrac_native.network.network import Network
-from patrac_native.sampling.sampler import sample
 from patrac_native.sampling.warmup import Warmup
-from patrac_native.tabular.budget import (
-    Schedule,
-    candidates,
-    describe_budget,
-    is_enough,
-    schedule_given,
-    schedule_within,
-    steps_within,
+from patrac_native.tabular.candidates import Candidate, affordable_candidates, final_share, possible_candidates
+from patrac_native.tabular.evaluation import (
+    HELD_OUT,
+    LEAVE_ONE_OUT,
+    Evaluation,
+    evaluate_classes,
+    evaluate_regression,
 )
-from patrac_native.tabular.evaluation import evaluate_classes, evaluate_regression
+from patrac_native.tabular.fit_data import FitData, spread_rows
 from patrac_native.tabular.fit_report import printed, write_results
 from patrac_native.tabular.fit_result import (
-    FitData,
     FitResult,
     describe_noise,
     describe_prior,
     describe_training,
-    spread_rows,
 )
 from patrac_native.tabular.fit_settings import DRAWS, MINUTES, PREPROCESSING, REPORT, SUMMARY, FitSettings
+from patrac_native.tabular.pilots import Trial, best_of, describe_choice, run_pilots
 from patrac_native.tabular.preprocessing import Preprocessor, check_target, guess_task
 from patrac_native.tabular.tables import find_column, read_table
-from patrac_native.tabular.tuning import Choice, training_settings
+from patrac_native.tabular.tuning import train_networks
 from patrac_native.training.folds import split_rows
-from patrac_native.training.many import train_many
-from patrac_native.training.training import train
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,29 +77,50 @@ def fit_table(settings: FitSettings) -> FitResult:
 
     sizes = [data.X.shape[1], *settings.hidden, data.preprocessor.n_outputs]
     print(f"training {sizes} {settings.activation} ...", flush=True)
-    net, likelihood = _train(sizes, data, settings)
-    print(f"  {describe_training(net, data.preprocessor)}")
-    post, reason = _posterior(net, likelihood, data, settings)
-    print(f"  {post.network.architecture.label()}: {reason}")
-    print(f"  prior: {describe_prior(post.network.prior, settings.alpha)}")
-    starts = _starts(post, data, settings)
+    likelihood = _likelihood(data, settings)
+    possible = possible_candidates(settings, likelihood.targets)
+    nets = train_networks(
+        sizes,
+        data.X,
+        data.y,
+        likelihood,
+        networks=max(candidate.trained for candidate in possible),
+        settings=settings,
+        l2=settings.l2,
+    )
+    _check_noise_is_known(nets[0], likelihood, data)
+    print(f"  {describe_training(nets[0], data.preprocessor)}")
+    candidates, reason = affordable_candidates(possible, nets, likelihood, data.X, data.y, settings)
     seconds["training"] = time.perf_counter() - clock
-    draws = _sample(post, settings, starts)
+
+    clock = time.perf_counter()
+    trials = []
+    if len(candidates) > 1:
+        print(f"choosing among {len(candidates)} posteriors by short runs, scored on validation rows ...", flush=True)
+        trials = run_pilots(candidates, nets[0], likelihood, data, settings)
+        reason = describe_choice(trials)
+    candidate = best_of(trials).candidate if trials else candidates[0]
+    print(f"  {candidate}: {reason}")
+    seconds["choice"] = time.perf_counter() - clock
+
+    posts = candidate.posteriors(nets, likelihood, data.X, data.y, settings)
+    print(f"  prior: {describe_prior(posts[0].network.prior, settings.alpha)}")
+    draws = _sample(candidate, posts, nets, (settings.minutes or MINUTES) * final_share(candidates), settings)
     print(f"  {describe_noise(draws, data.preprocessor)}".rstrip())
-    seconds["sampling"] = draws.settings["seconds"]
+    seconds["sampling"] = draws.members[0].settings["seconds"]
 
     clock = time.perf_counter()
     X, y = data.scored(_LOO_ROWS)
-    loo = not len(data.X_test)
+    kind = HELD_OUT if len(data.X_test) else LEAVE_ONE_OUT
     evaluation = (
-        evaluate_regression(draws, data.preprocessor, X, y, loo=loo)
+        evaluate_regression(draws, data.preprocessor, X, y, kind=kind)
         if regression
-        else evaluate_classes(draws, X, y, loo=loo)
+        else evaluate_classes(draws, X, y, kind=kind)
     )
     grid = X[spread_rows(len(X), _GRID_ROWS)]
-    summary = draws.summary(grid).with_calibration(evaluation.calibration)
+    summary = draws.summary(grid).with_calibration(_evidence(evaluation, trials, candidate))
     seconds["evaluation"] = time.perf_counter() - clock
-    result = FitResult(settings, data, post.describe(), draws, evaluation, summary, grid, seconds)
+    result = FitResult(settings, data, posts[0].describe(), draws, evaluation, summary, grid, seconds, trials)
 
     print()
     print(printed(result))
@@ -116,86 +130,37 @@ def fit_table(settings: FitSettings) -> FitResult:
     return result
 
 
-def _posterior(net: Network, likelihood: Likelihood, data: FitData, settings: FitSettings) -> tuple[Posterior, str]:
-    """Return the posterior of the given architecture, or of the largest that the budget allows, and why in words."""
-
-    def posterior_of(architecture: Architecture) -> Posterior:
-        prior = _prior(net, architecture, likelihood, settings)
-        return Posterior(net, architecture, prior, likelihood, data.X, data.y, dtype=settings.dtype)
-
-    given = settings.bayesian()
-    if given is not None:
-        return posterior_of(given), "as asked"
-    if data.preprocessor.task == "classification":
-        # On digits, Full was measured to be worse than its network under every prior tried, converged chains included.
-        return posterior_of(Out(settings.hidden[-1])), "the output layer, the default for classes"
-    minutes = settings.minutes or MINUTES
-    for architecture in candidates(settings.hidden):
-        post = posterior_of(architecture)
-        steps = steps_within(minutes, post, settings.chains)
-        if is_enough(steps):
-            break
-    return post, describe_budget(steps, minutes)
-
-
-def _starts(post: Posterior, data: FitData, settings: FitSettings) -> str | npt.NDArray[Any]:
-    """Return where the chains start: those of Full at networks that are trained alike from other random weights.
-
-    Such networks lie in different regions of high posterior density, as far apart as regions that training finds are,
-    so that R-hat still sees chains that do not meet, and a short run represents several regions. Each further network
-    is ranked by itself. Other architectures keep parameters of the first network, which do not fit another's.
-    """
-    net = post.net
-    if not isinstance(post.network.architecture, Full) or settings.chains == 1 or net.history is None:
-        return "auto"
-    choice = Choice.of(net)
-    others = train_many(
-        net.layer_sizes,
-        data.X,
-        data.y,
-        networks=settings.chains - 1,
-        likelihood=likelihood_from_dict(net.history.settings["likelihood"]),
-        l2=choice.l2,
-        activation=settings.activation,
-        validation_fraction=0,
-        seed=settings.seed + 1,
-        threads=settings.threads,
-        **(training_settings(len(data.X)) | {"max_epochs": choice.epochs, "patience": choice.epochs}),
-    )
-    prior, level = post.network.prior, post.network.level
-    ranked = [PartialNetwork(one, Full(), prior, dtype=settings.dtype, level=level) for one in (net, *others)]
-    return np.stack([one.theta_map for one in ranked])
-
-
-def _sample(post: Posterior, settings: FitSettings, starts: str | npt.NDArray[Any]) -> Draws:
-    """Sample the posterior with the number of steps that the settings give or that the budget pays for."""
-    if choose_kernel(post.facts)[0].is_independent:
-        schedule = Schedule(settings.thin or 1, 0)
-    elif settings.thin is not None:
-        schedule = schedule_given(settings.thin, settings.draws)
-    else:
-        minutes = settings.minutes or MINUTES
-        schedule = schedule_within(minutes, post, chains=settings.chains, draws=settings.draws)
-    warmup = settings.warmup_of(schedule.warmup) or Warmup(())
-    steps = warmup.steps if isinstance(warmup, Warmup) else warmup
+def _sample(
+    candidate: Candidate, posts: Sequence[Posterior], nets: Sequence[Network], minutes: float, settings: FitSettings
+) -> Draws | DrawsMixture:
+    """Sample the posteriors, and print how."""
+    schedule = candidate.schedule(posts[0], settings, minutes)
+    warmup = settings.warmup_of(schedule.warmup)
+    of_networks = f" of each of {len(posts)} networks" if len(posts) > 1 else ""
     print(
-        f"sampling {post.network.architecture.label()}, {post.dim} parameters: {settings.chains} chains x "
-        f"{settings.draws} draws, thin {schedule.thin}, warm-up {steps:,} steps ...",
+        f"sampling {candidate.architecture.label()}, {posts[0].dim} parameters: {candidate.chains} chains{of_networks} "
+        f"x {candidate.draws} draws, thin {schedule.thin}, warm-up "
+        f"{warmup.steps if isinstance(warmup, Warmup) else warmup:,} steps ...",
         flush=True,
     )
-    draws = sample(
-        post,
-        chains=settings.chains,
-        draws=settings.draws,
-        thin=schedule.thin,
-        warmup=warmup,
-        init=starts,
-        seed=settings.seed,
-        threads=settings.threads,
-    )
-    if draws.n_draws < 4:
-        raise RuntimeError("the run was interrupted before there were four draws of each chain; nothing was written.")
-    return draws
+    return candidate.sample(posts, nets, schedule, settings)
+
+
+def _evidence(evaluation: Evaluation, trials: Sequence[Trial], chosen: Candidate) -> Calibration:
+    """Return the scores on which the verdict rests.
+
+    Those of validation rows are better evidence than leave-one-out predictions, which importance sampling makes
+    unreliable where a posterior follows single rows, and which do not undo that networks were trained on a row.
+    """
+    for trial in trials:
+        found = trial.evaluation.calibration
+        if (
+            trial.candidate == chosen
+            and evaluation.calibration.kind == LEAVE_ONE_OUT
+            and found.rows >= CALIBRATION_ROWS
+        ):
+            return found
+    return evaluation.calibration
 
 
 def _prepare(frame: pd.DataFrame, settings: FitSettings) -> FitData:
@@ -231,50 +196,20 @@ def _prepare(frame: pd.DataFrame, settings: FitSettings) -> FitData:
     return FitData(preprocessor, X[rows], y[rows], X[test], y[test])
 
 
-def _train(sizes: list[int], data: FitData, settings: FitSettings) -> tuple[Network, Likelihood]:
-    """Train the network; return it with the likelihood of the posterior."""
-    of_training: Likelihood
+def _likelihood(data: FitData, settings: FitSettings) -> Likelihood:
+    """Return the likelihood of the posterior."""
     if data.preprocessor.task == "classification":
-        of_training = Categorical()
-    elif settings.noise_variance is None:
-        of_training = Gaussian(1.0)
-    else:
-        of_training = Gaussian(settings.noise_variance / data.preprocessor.target_scale**2)
-    net = train(
-        sizes,
-        data.X,
-        data.y,
-        likelihood=of_training,
-        l2=settings.l2,
-        activation=settings.activation,
-        seed=settings.seed,
-        **training_settings(len(data.X), settings.epochs),
-    )
+        return Categorical()
+    if settings.noise_variance is None:
+        return Gaussian("sampled")
+    return Gaussian(settings.noise_variance / data.preprocessor.target_scale**2)
+
+
+def _check_noise_is_known(net: Network, likelihood: Likelihood, data: FitData) -> None:
+    """Raise ValueError if a sampled noise variance has no validation residuals for its prior."""
     assert net.history is not None
-    if settings.noise_variance is not None or data.preprocessor.task == "classification":
-        return net, of_training
-    if net.history.validation_mse is None:
+    if isinstance(likelihood, Gaussian) and likelihood.is_sampled and net.history.validation_mse is None:
         raise ValueError(
             f"{len(data.X)} training rows are too few to estimate the noise on a fifth of them; give --noise-variance, "
             "or more rows."
         )
-    return net, Gaussian("sampled")
-
-
-def _prior(net: Network, architecture: Architecture, likelihood: Likelihood, settings: FitSettings) -> Prior:
-    """Return the prior: by default one with sampled scales for Full and for classes, else the paper's.
-
-    The nodes of Full are exchangeable. Under a prior that does not depend on their rank, whose variances of each layer
-    the data choose, its chains were measured to mix better, and to predict no worse, on four UCI sets. A confident
-    classifier has output weights far larger than the paper's prior allows: that prior doubled the NLL on digits.
-    """
-    kind = settings.prior
-    if kind == "auto":
-        sampled = isinstance(architecture, Full) or likelihood.targets == "class"
-        kind = "gaussian" if sampled and settings.alpha is None else "trace-class"
-    if kind == "gaussian":
-        return GaussianPrior(scales="sampled")
-    with warnings.catch_warnings():
-        # An alpha at a bound is common and no error; `describe_prior` says so.
-        warnings.filterwarnings("ignore", message="TraceClassPrior.fit: alpha ended at")
-        return TraceClassPrior.fit(net, alpha=settings.alpha)

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from patrac_native.diagnostics import ConvergenceSummary
+from patrac_native.draws.mixture_summary import MixtureSummary
+from patrac_native.draws.summary import Summary
 from patrac_native.reports.report import Report, format_number, write_json
-from patrac_native.reports.run_sections import add_run_sections
+from patrac_native.reports.run_sections import (
+    CONVERGENCE_CAPTION,
+    CONVERGENCE_HEADERS,
+    add_run_sections,
+    convergence_rows,
+)
 from patrac_native.tabular.evaluation import COVERAGES
 from patrac_native.tabular.fit_result import FitResult, describe_noise, describe_training, noise_variance
 from patrac_native.tabular.fit_settings import DRAWS, PREPROCESSING, REPORT, SUMMARY
+from patrac_native.tabular.pilots import best_of, describe_choice
 from patrac_native.tabular.tables import TableFormat
 from patrac_native.tabular.tuning import Choice
 
@@ -104,7 +113,8 @@ def write_results(result: FitResult, table: TableFormat) -> None:
 
 def summary_content(result: FitResult) -> dict[str, Any]:
     """Return the content of summary.json."""
-    preprocessor, summary, net = result.data.preprocessor, result.summary, result.draws.network.net
+    preprocessor, summary, first = result.data.preprocessor, result.summary, result.draws.members[0]
+    net, summaries = first.network.net, _summaries(summary)
     choice, variance = Choice.of(net), noise_variance(result.draws)
     return {
         "data": os.path.basename(result.settings.data),
@@ -113,36 +123,50 @@ def summary_content(result: FitResult) -> dict[str, Any]:
         "inputs": preprocessor.names,
         "classes": preprocessor.classes,
         "rows": {"training": len(result.data.X), "held_out": len(result.data.X_test)},
-        "architecture": result.draws.network.architecture.to_dict(),
+        "architecture": first.network.architecture.to_dict(),
         "likelihood": result.draws.likelihood.to_dict(),
-        "layer_sizes": result.draws.network.net.layer_sizes,
-        "dim": result.draws.network.dim,
+        "layer_sizes": net.layer_sizes,
+        "networks": len(result.draws.members),
+        "dim": first.network.dim,
         "l2": choice.l2,
         "epochs": choice.epochs,
         "noise_variance": None if variance is None else preprocessor.variance_in_units(variance),
         "noise_variance_standardised": variance,
         "validation": [{"l2": l2, "loss": loss} for l2, loss in choice.trials],
-        "prior": result.draws.network.prior.to_dict(),
+        "prior": first.network.prior.to_dict(),
+        "trials": [trial.to_dict() for trial in result.trials],
         "scores": result.evaluation.scores,
         "convergence": {
-            summary.quantity: summary.function.worst(),
-            "log_likelihood": summary.log_likelihood.worst(),
+            summary.quantity: _worst([one.function for one in summaries]),
+            "log_likelihood": _worst([one.log_likelihood for one in summaries]),
             "verdict": summary.verdict().to_dict(),
-            "ess_geyer": summary.ess_geyer,
-            "acceptance_rate": summary.acceptance_rate,
-            "step_size": summary.step_size,
-            "steps_per_second": summary.steps_per_second,
+            "ess_geyer": sum(one.ess_geyer for one in summaries),
+            "acceptance_rate": np.concatenate([one.acceptance_rate for one in summaries]),
+            "step_size": np.concatenate([one.step_size for one in summaries]),
+            "steps_per_second": sum(one.steps_per_second for one in summaries),
         },
-        "sampling": result.draws.settings,
+        "sampling": first.settings,
         "seconds": result.seconds,
         "seed": result.settings.seed,
     }
 
 
+def _summaries(summary: Summary | MixtureSummary) -> tuple[Summary, ...]:
+    """Return the summary of each network's draws."""
+    return summary.members if isinstance(summary, MixtureSummary) else (summary,)
+
+
+def _worst(parts: Sequence[ConvergenceSummary]) -> dict[str, float]:
+    """Return the worst convergence among several posteriors, by name."""
+    values = [part.worst() for part in parts]
+    return {name: (max if name.startswith("max") else min)([value[name] for value in values]) for name in values[0]}
+
+
 def _report(result: FitResult) -> Report:
     """Build the report."""
     settings, preprocessor = result.settings, result.data.preprocessor
-    label = result.draws.network.architecture.label()
+    members = result.draws.members
+    label = members[0].network.architecture.label()
     report = Report(f"{os.path.basename(settings.data)}: {label} posterior of {preprocessor.target!r}")
     report.text(f"Verdict on the chains: {_in_options(str(result.summary.verdict()))}")
     held_out = len(result.data.X_test) > 0
@@ -167,11 +191,25 @@ def _report(result: FitResult) -> Report:
     )
     for figure, caption in (_regression_figures if regression else _class_figures)(result):
         report.figure(figure, caption)
+    _add_trials(report, result)
+    summaries = _summaries(result.summary)
+    names = [label] if len(members) == 1 else [f"network {index + 1}" for index in range(len(members))]
+    if len(members) > 1:
+        report.heading(f"The chains of {len(members)} networks")
+        rows = convergence_rows(dict(zip(names, summaries, strict=True)))
+        report.table(CONVERGENCE_HEADERS, rows, CONVERGENCE_CAPTION)
+        report.text(
+            "Predictions are those of the equally weighted mixture of the networks' posteriors. The chains of each "
+            "network are compared with one another; the networks need not agree. The network whose chains agree least "
+            "is shown in full."
+        )
+    shown = int(np.argmax([summary.function.max_rhat for summary in summaries]))
     add_run_sections(
         report,
-        result.draws,
+        members[shown],
         result.grid,
-        summary=result.summary,
+        summary=summaries[shown],
+        name=names[shown],
         description=result.description,
         classes=preprocessor.classes or None,
         verdict=False,
@@ -191,7 +229,7 @@ def _regression_figures(result: FitResult) -> list[tuple[Any, str]]:
     observed = Figure(figsize=(6.4, 4.6), layout="constrained")
     predicted_vs_observed(arrays["y"], arrays["mean"], arrays["lower"], arrays["upper"], observed.subplots())
     pit = Figure(figsize=(6.4, 3.4), layout="constrained")
-    pit_density({result.draws.network.architecture.label(): arrays["pit"]}, pit.subplots())
+    pit_density({result.draws.members[0].network.architecture.label(): arrays["pit"]}, pit.subplots())
     pit.axes[0].set_xlabel("predictive probability of less than the observed y")
     return [
         (
@@ -218,11 +256,30 @@ def _class_figures(result: FitResult) -> list[tuple[Any, str]]:
     return [(figure, "Reliability of the mean probabilities on these rows.")]
 
 
+def _add_trials(report: Report, result: FitResult) -> None:
+    """Add a section with the pilot runs by which the posterior was chosen, if there were any."""
+    if not result.trials:
+        return
+    is_class = result.data.preprocessor.task == "classification"
+    report.heading("Choice of the posterior")
+    rows = []
+    for trial in result.trials:
+        scores = trial.evaluation.calibration
+        coverage = None if is_class else f"{scores.coverage:.1%}"
+        rows.append([str(trial.candidate), trial.steps, scores.nlpd, scores.nlpd_network, coverage])
+    report.table(
+        ["posterior", "steps of a chain", "NLPD", "NLPD of its networks alone", "coverage of 90% intervals"],
+        rows,
+        f"Runs on the other training rows, scored on {result.trials[0].evaluation.calibration.rows} validation rows. "
+        f"Chosen: {best_of(result.trials).candidate}; {describe_choice(result.trials)}.",
+    )
+
+
 def _add_training(report: Report, result: FitResult) -> None:
     """Add a section with the history of the loss and the search for penalty and noise variance."""
     from matplotlib.figure import Figure
 
-    net = result.draws.network.net
+    net = result.draws.members[0].network.net
     choice = Choice.of(net)
     report.heading("Training")
     text = f"Network {list(net.layer_sizes)}, {net.activation}: {describe_training(net, result.data.preprocessor)}."

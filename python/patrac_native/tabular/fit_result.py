@@ -2,54 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from patrac_native.draws.draws import Draws
+from patrac_native.draws.draws_mixture import DrawsMixture
+from patrac_native.draws.mixture_summary import MixtureSummary
 from patrac_native.draws.summary import Summary
 from patrac_native.model.likelihoods import Gaussian
 from patrac_native.model.priors import Prior, TraceClassPrior
 from patrac_native.model.priors.trace_class import ALPHA_BOUNDS
 from patrac_native.network.network import Network
 from patrac_native.tabular.evaluation import Evaluation
+from patrac_native.tabular.fit_data import FitData
 from patrac_native.tabular.fit_settings import FitSettings
+from patrac_native.tabular.pilots import Trial
 from patrac_native.tabular.preprocessing import Preprocessor
 from patrac_native.tabular.tuning import Choice
 from patrac_native.validation.checks import FloatArray
-
-
-@dataclass(frozen=True)
-class FitData:
-    """Standardised training and held-out rows, and the preprocessor that converts them back.
-
-    Attributes
-    ----------
-    preprocessor : Preprocessor
-    X, X_test : ndarray of float64, shape (n, d)
-    y, y_test : ndarray, shape (n,)
-        Standardised float64 targets, or int64 labels.
-    """
-
-    preprocessor: Preprocessor
-    X: FloatArray
-    y: Any
-    X_test: FloatArray
-    y_test: Any
-
-    def scored(self, max_rows: int) -> tuple[FloatArray, Any]:
-        """Return the rows that are scored: the held-out ones or, where there are none, up to `max_rows` of training."""
-        if len(self.X_test):
-            return self.X_test, self.y_test
-        rows = spread_rows(len(self.X), max_rows)
-        return self.X[rows], self.y[rows]
-
-
-def spread_rows(n: int, max_rows: int) -> npt.NDArray[np.intp]:
-    """Return up to `max_rows` indices that are spread evenly over n rows."""
-    return np.linspace(0, n - 1, min(max_rows, n)).round().astype(np.intp)
 
 
 @dataclass(frozen=True)
@@ -61,8 +33,9 @@ class FitResult:
     settings : FitSettings
     data : FitData
     description : str
-        `Posterior.describe()`.
-    draws : Draws
+        `Posterior.describe()`, of the first network.
+    draws : Draws or DrawsMixture
+        A mixture if there are several networks.
     evaluation : Evaluation
         Scores of the held-out rows; if there are none, leave-one-out scores of training rows.
     summary : Summary
@@ -70,16 +43,19 @@ class FitResult:
     grid : ndarray of float64, shape (rows, d)
     seconds : dict of str to float
         Wall-clock time of each stage.
+    trials : sequence of Trial
+        The pilot runs by which the posterior was chosen; empty if there was no choice.
     """
 
     settings: FitSettings
     data: FitData
     description: str
-    draws: Draws
+    draws: Draws | DrawsMixture
     evaluation: Evaluation
-    summary: Summary
+    summary: Summary | MixtureSummary
     grid: FloatArray
     seconds: dict[str, float]
+    trials: Sequence[Trial]
 
 
 def describe_training(net: Network, preprocessor: Preprocessor) -> str:
@@ -99,15 +75,15 @@ def describe_training(net: Network, preprocessor: Preprocessor) -> str:
     )
 
 
-def noise_variance(draws: Draws) -> float | None:
+def noise_variance(draws: Draws | DrawsMixture) -> float | None:
     """Return the noise variance of the standardised target, or the posterior mean of a sampled one; None without."""
-    if "variance" in draws.stats:
-        return float(draws.stats["variance"].mean())
+    if "variance" in draws.members[0].stats:
+        return float(np.mean([member.stats["variance"].mean() for member in draws.members]))
     likelihood = draws.likelihood
     return float(likelihood.variance_vector(1)[0]) if isinstance(likelihood, Gaussian) else None
 
 
-def describe_noise(draws: Draws, preprocessor: Preprocessor) -> str:
+def describe_noise(draws: Draws | DrawsMixture, preprocessor: Preprocessor) -> str:
     """Return a sentence on the noise variance; an empty text if it is no parameter of the likelihood."""
     variance = noise_variance(draws)
     if variance is None:
@@ -115,7 +91,7 @@ def describe_noise(draws: Draws, preprocessor: Preprocessor) -> str:
     units = preprocessor.variance_in_units(variance)
     return (
         f"noise variance {units:.4g} in the target's units squared (noise sd {units**0.5:.4g}; {variance:.4g} of the "
-        f"standardised target), {'the mean of its draws' if 'variance' in draws.stats else 'as asked'}."
+        f"standardised target), {'the mean of its draws' if 'variance' in draws.members[0].stats else 'as asked'}."
     )
 
 

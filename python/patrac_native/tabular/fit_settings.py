@@ -14,8 +14,9 @@ REPORT, SUMMARY, DRAWS, PREPROCESSING = "report.html", "summary.json", "draws.np
 ARCHITECTURES = ("auto", "full", "mix", "out", "sep")
 # The values of --prior.
 PRIORS = ("auto", "gaussian", "trace-class")
-# The default of --minutes.
+# The default of --minutes, and those of --chains and --draws for one network and for several.
 MINUTES = 2.0
+CHAINS, DRAWS_OF_CHAIN = (4, 2), (500, 250)
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,9 @@ class FitSettings:
     impute : {"mean", "median"}, optional
         How missing values are imputed; by default they are an error.
     architecture : {"auto", "full", "mix", "out", "sep"}
-        Default "auto": for a regression "full" if the budget pays for enough steps of it, else the largest "mix" that
-        is cheap enough; for classes "out" with all nodes of the last hidden layer; with `k` it is "mix".
+        Default "auto": for a regression the best of "full" under either prior and of "mix", by short runs that are
+        scored on validation rows, or the largest "mix" that is cheap enough if the budget does not pay for "full"; for
+        classes "out" with all nodes of the last hidden layer; with `k` it is "mix".
     k : sequence of int, optional
         Number of Bayesian nodes of each hidden layer, or one number for all; by default 5 for "mix" and "sep", 45 for
         "out", and at most the width.
@@ -61,12 +63,17 @@ class FitSettings:
         scored by leave-one-out predictions.
     prior : {"auto", "gaussian", "trace-class"}
         "gaussian": independent normal parameters, whose variances in each layer are sampled; "trace-class": the
-        paper's prior, fitted to the network. Default "auto": "gaussian" for Full and for classes unless `alpha` is
-        given, else "trace-class".
+        paper's prior, fitted to the network. Default "auto": chosen with the architecture, else "gaussian" for Full
+        and for classes; "trace-class" if `alpha` is given.
     alpha : float, optional
         Rate of decay of the trace-class prior, > 1; by default fitted to the network's weights.
-    chains, draws : int
-        Number of chains, >= 1, default 4; number of draws of each chain, >= 4, default 500.
+    networks : int, optional
+        Number of networks, >= 1, which are trained alike from other random weights and whose posteriors predict as an
+        equally weighted mixture. Default 1, and where the architecture is chosen 4 for "mix" and 5 for classes.
+    chains : int, optional
+        Number of chains of each network's posterior, >= 1; default 4 for one network, 2 for several.
+    draws : int, optional
+        Number of draws of each chain, >= 4; default 500 for one network, 250 for several.
     minutes : float, optional
         Budget of the fit on a nominal machine of two cores, > 0; default 2. It determines the number of steps through
         the number of operations of a step and never through a clock, so that a seed gives the same draws everywhere.
@@ -105,8 +112,9 @@ class FitSettings:
     test_fraction: float = 0.3
     prior: str = "auto"
     alpha: float | None = None
-    chains: int = 4
-    draws: int = 500
+    networks: int | None = None
+    chains: int | None = None
+    draws: int | None = None
     minutes: float | None = None
     thin: int | None = None
     warmup: str | None = None
@@ -134,10 +142,11 @@ class FitSettings:
                 raise ValueError(f"--minutes must be positive; got {self.minutes}.")
             if self.thin is not None:
                 raise ValueError("--minutes and --thin both set the number of steps; give one of them.")
-        for name, least in (("chains", 1), ("draws", 4), ("thin", 1), ("epochs", 1), ("seed", 0), ("threads", 1)):
+        least = {"networks": 1, "chains": 1, "draws": 4, "thin": 1, "epochs": 1, "seed": 0, "threads": 1}
+        for name, minimum in least.items():
             value = getattr(self, name)
-            if value is not None and value < least:
-                raise ValueError(f"--{name} must be at least {least}; got {value}.")
+            if value is not None and value < minimum:
+                raise ValueError(f"--{name} must be at least {minimum}; got {value}.")
         if min(self.hidden) < 1:
             raise ValueError(f"--hidden must hold positive widths; got {self.hidden}.")
         if self.l2 is not None and not 0 <= self.l2 < float("inf"):

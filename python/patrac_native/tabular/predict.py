@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from patrac_native.draws.draws import Draws
+from patrac_native.draws.draws_mixture import DrawsMixture, load_predictions
 from patrac_native.reports.report import write_json
 from patrac_native.tabular.evaluation import evaluate_classes, evaluate_regression, predict_classes, predict_regression
 from patrac_native.tabular.fit_report import score_lines
@@ -79,7 +80,7 @@ def predict_table(
         if os.path.exists(path) and not overwrite:
             raise FileExistsError(f"{path} exists; pass --overwrite or another {option}.")
     preprocessor, layout = load_preprocessing(directory)
-    draws = Draws.load(os.path.join(directory, DRAWS))
+    draws = load_predictions(os.path.join(directory, DRAWS))
     if os.path.isdir(data):
         raise IsADirectoryError(f"NEW must be a file of rows and columns; {data!r} is a folder.")
     if not os.path.isfile(data):
@@ -144,7 +145,9 @@ def load_preprocessing(directory: str) -> tuple[Preprocessor, dict[str, Any]]:
         raise ValueError(f"{path} is damaged ({error!r}); fit again.") from error
 
 
-def write_predictions(path: str, draws: Draws, preprocessor: Preprocessor, X: FloatArray, coverage: float) -> int:
+def write_predictions(
+    path: str, draws: Draws | DrawsMixture, preprocessor: Preprocessor, X: FloatArray, coverage: float
+) -> int:
     """Write a CSV file of predictions for the rows of X (n, d), and return their number.
 
     For regression the columns are mean, sd, lower and upper of y with the noise, and sd_f without it, in the target's
@@ -174,14 +177,16 @@ def write_predictions(path: str, draws: Draws, preprocessor: Preprocessor, X: Fl
     return count
 
 
-def _regression_lines(draws: Draws, preprocessor: Preprocessor, X: FloatArray, coverage: float) -> Iterator[list[Any]]:
+def _regression_lines(
+    draws: Draws | DrawsMixture, preprocessor: Preprocessor, X: FloatArray, coverage: float
+) -> Iterator[list[Any]]:
     for block in predict_regression(draws, preprocessor, X, coverage):
         columns = (block.mean, block.sd, block.lower, block.upper, block.sd_f)
         for mean, sd, lower, upper, sd_f in zip(*(column.tolist() for column in columns), strict=True):
             yield [_shown(value, min(sd, sd_f)) for value in (mean, sd, lower, upper, sd_f)]
 
 
-def _class_lines(draws: Draws, preprocessor: Preprocessor, X: FloatArray) -> Iterator[list[Any]]:
+def _class_lines(draws: Draws | DrawsMixture, preprocessor: Preprocessor, X: FloatArray) -> Iterator[list[Any]]:
     for block in predict_classes(draws, X):
         labels = [preprocessor.classes[index] for index in block.probability.argmax(axis=1)]
         entropies = zip(*(part.tolist() for part in block.entropy), strict=True)

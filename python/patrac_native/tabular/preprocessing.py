@@ -19,6 +19,7 @@ from patrac_native.tabular.columns import (
     fit_numeric,
     holds_numbers,
     numbers,
+    with_common_scale,
 )
 from patrac_native.tabular.tables import place
 from patrac_native.validation.checks import FloatArray
@@ -152,7 +153,10 @@ class Preprocessor:
             columns.append(column)
         if not columns:
             raise ValueError("no column is left to predict from: every one is the target, dropped or constant.")
-        made = cls(task, target, columns, [str(name) for name in frame.columns], notes=notes)
+        scaled = with_common_scale(columns, frame, train)
+        if scaled != columns:
+            notes.append("the numeric columns share a unit, as pixels do, and were scaled together")
+        made = cls(task, target, scaled, [str(name) for name in frame.columns], notes=notes)
         made._fit_target(frame, train)
         return made
 

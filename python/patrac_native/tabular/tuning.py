@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy.typing as npt
+
+from patrac_native.model.likelihoods import Gaussian, Likelihood
 from patrac_native.network.network import Network
+from patrac_native.tabular.fit_settings import FitSettings
+from patrac_native.training.many import train_many
 
 # With more rows than this, training uses mini-batches of _BATCH_ROWS rows.
 _FULL_BATCH_ROWS = 5_000
@@ -60,3 +65,44 @@ def training_settings(n: int, epochs: int | None = None) -> dict[str, Any]:
         "learning_rate": 3e-3,
         "batch_size": _BATCH_ROWS,
     }
+
+
+def train_networks(
+    layer_sizes: Sequence[int],
+    X: npt.NDArray[Any],
+    y: npt.NDArray[Any],
+    likelihood: Likelihood,
+    *,
+    networks: int,
+    settings: FitSettings,
+    l2: float | None = None,
+) -> list[Network]:
+    """Train networks alike from other random weights, which are a function of seed and position.
+
+    Parameters
+    ----------
+    layer_sizes : sequence of int
+    X, y : ndarray
+        The training rows.
+    likelihood : Likelihood
+        That of the posterior.
+    networks : int
+        Number of networks, at least 1.
+    settings : FitSettings
+    l2 : float, optional
+        Penalty of the training; by default chosen on validation rows.
+    """
+    if isinstance(likelihood, Gaussian) and likelihood.is_sampled:
+        likelihood = Gaussian(1.0)
+    return train_many(
+        layer_sizes,
+        X,
+        y,
+        networks=networks,
+        likelihood=likelihood,
+        l2=l2,
+        activation=settings.activation,
+        seed=settings.seed,
+        threads=settings.threads,
+        **training_settings(len(X), settings.epochs),
+    )

@@ -1,0 +1,157 @@
+"""Short runs on a share of the rows, scored on the others, by which `patrac fit` chooses a posterior."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from patrac_native.model.likelihoods import Likelihood
+from patrac_native.network.network import Network
+from patrac_native.tabular.budget import Schedule
+from patrac_native.tabular.candidates import PILOT_FRACTION, Candidate, final_share
+from patrac_native.tabular.evaluation import VALIDATION, Evaluation, evaluate_classes, evaluate_regression
+from patrac_native.tabular.fit_data import FitData
+from patrac_native.tabular.fit_settings import MINUTES, FitSettings
+from patrac_native.tabular.tuning import Choice, train_networks
+from patrac_native.training.folds import split_rows
+
+# Fewer validation rows than this say too little about which posterior predicts better.
+_MIN_ROWS = 20
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A pilot run.
+
+    Attributes
+    ----------
+    candidate : Candidate
+        What was tried, as the final run would be.
+    steps : int
+        Number of steps of each chain.
+    evaluation : Evaluation
+        Scores of the validation rows.
+    """
+
+    candidate: Candidate
+    steps: int
+    evaluation: Evaluation
+
+    @property
+    def nlpd(self) -> float:
+        """Mean over the validation rows of the negative log predictive density of the standardised target or class."""
+        return self.evaluation.calibration.nlpd
+
+    def gain_over(self, other: Trial) -> tuple[float, float]:
+        """Return by how much the NLPD is lower than another's on the same rows, and the standard error of that."""
+        gain = other.evaluation.arrays["nlpd"] - self.evaluation.arrays["nlpd"]
+        return float(gain.mean()), float(gain.std(ddof=1) / math.sqrt(len(gain)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return candidate and scores as JSON-able values."""
+        return {
+            "architecture": self.candidate.architecture.to_dict(),
+            "prior": self.candidate.prior,
+            "networks": self.candidate.networks,
+            "steps": self.steps,
+            "rows": self.evaluation.calibration.rows,
+            "nlpd": self.nlpd,
+            "coverage": self.evaluation.calibration.coverage,
+        }
+
+    def __str__(self) -> str:
+        scores = self.evaluation.calibration
+        coverage = "" if math.isnan(scores.coverage) else f", 90% intervals cover {scores.coverage:.0%}"
+        return f"{self.candidate}: NLPD {self.nlpd:.3f}{coverage} (its networks alone: {scores.nlpd_network:.3f})"
+
+
+def run_pilots(
+    candidates: Sequence[Candidate], net: Network, likelihood: Likelihood, data: FitData, settings: FitSettings
+) -> list[Trial]:
+    """Run each candidate on four fifths of the training rows and score it on the others.
+
+    Each pilot run has as many steps as the candidate's final run would have in its share of the budget, because chains
+    that have not converged predict differently with every number of steps. Networks are trained on the same four
+    fifths. A line for each run is printed.
+
+    Parameters
+    ----------
+    candidates : sequence of Candidate
+    net : Network
+        The network of all training rows, whose penalty is used.
+    likelihood : Likelihood
+    data : FitData
+    settings : FitSettings
+
+    Returns
+    -------
+    list of Trial
+        One for each candidate; empty if there are too few rows to tell.
+
+    Raises
+    ------
+    RuntimeError
+        If a run was interrupted before each chain had four draws.
+    """
+    if PILOT_FRACTION * len(data.X) < _MIN_ROWS:
+        return []
+    is_class = likelihood.targets == "class"
+    held, rows = split_rows(len(data.X), [PILOT_FRACTION], seed=settings.seed, labels=data.y if is_class else None)
+    X, y = data.X[rows], data.y[rows]
+    pilots = [candidate.pilot() for candidate in candidates]
+    nets = train_networks(
+        net.layer_sizes,
+        X,
+        y,
+        likelihood,
+        networks=max(pilot.trained for pilot in pilots),
+        settings=settings,
+        l2=Choice.of(net).l2,
+    )
+    minutes = (settings.minutes or MINUTES) * final_share(candidates)
+    trials = []
+    for candidate, pilot in zip(candidates, pilots, strict=True):
+        # The number of steps follows from the final run: all rows, all chains.
+        schedule = candidate.schedule(
+            candidate.posteriors([net], likelihood, data.X, data.y, settings)[0], settings, minutes
+        )
+        steps = schedule.thin * candidate.draws
+        schedule = Schedule(max(1, steps // pilot.draws), schedule.warmup)
+        with warnings.catch_warnings():
+            # Warnings about a run are about its use; this one is scored.
+            warnings.simplefilter("ignore", UserWarning)
+            draws = pilot.sample(pilot.posteriors(nets, likelihood, X, y, settings), nets, schedule, settings)
+        unseen = data.X[held], data.y[held]
+        evaluation = (
+            evaluate_classes(draws, *unseen, kind=VALIDATION)
+            if is_class
+            else evaluate_regression(draws, data.preprocessor, *unseen, kind=VALIDATION)
+        )
+        trials.append(Trial(candidate, schedule.steps(pilot.draws), evaluation))
+        print(f"    {trials[-1]}", flush=True)
+    return trials
+
+
+def best_of(trials: Sequence[Trial]) -> Trial:
+    """Return the trial with the lowest NLPD among the first and those that are better by more than a standard error."""
+    first = trials[0]
+    better = [trial for trial in trials[1:] if np.subtract(*trial.gain_over(first)) > 0]
+    return min([first, *better], key=lambda trial: trial.nlpd)
+
+
+def describe_choice(trials: Sequence[Trial]) -> str:
+    """Return in words why a posterior was chosen."""
+    if not trials:
+        return "the default, because too few rows can be left out to choose by them"
+    best, rows = best_of(trials), trials[0].evaluation.calibration.rows
+    if best is trials[0]:
+        return f"the default, than which no other is better on {rows} validation rows by more than a standard error"
+    gain, error = best.gain_over(trials[0])
+    return (
+        f"NLPD of {rows} validation rows lower by {gain:.3f} (standard error {error:.3f}) than of {trials[0].candidate}"
+    )

@@ -1,0 +1,239 @@
+"""Tests of the choice that `patrac fit` makes: its candidates, the budget, pilot runs, and mixtures of networks."""
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import patrac_native as pn
+from patrac_native.cli.main import main
+from patrac_native.draws.calibration import calibrate
+from patrac_native.tabular.candidates import Candidate, affordable_candidates, final_share, possible_candidates
+from patrac_native.tabular.evaluation import Evaluation, evaluate_regression
+from patrac_native.tabular.fit_settings import FitSettings
+from patrac_native.tabular.pilots import Trial, best_of
+from patrac_native.tabular.predict import load_preprocessing
+from patrac_native.tabular.preprocessing import Preprocessor
+
+
+def settings(**given: Any) -> FitSettings:
+    return FitSettings(data="table.csv", target="y", **given)
+
+
+def network(*sizes: int) -> pn.Network:
+    rng = np.random.default_rng(0)
+    return pn.Network(
+        [rng.normal(size=(m, n)) for n, m in itertools.pairwise(sizes)],
+        [rng.normal(size=m) for m in sizes[1:]],
+    )
+
+
+def affordable(rows: int, hidden: tuple[int, ...], **given: Any) -> tuple[list[Candidate], str]:
+    chosen = settings(hidden=hidden, **given)
+    likelihood = pn.Gaussian(0.5)
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(rows, 10)), rng.normal(size=rows)
+    possible = possible_candidates(chosen, likelihood.targets)
+    return affordable_candidates(possible, [network(10, *hidden, 1)], likelihood, X, y, chosen)
+
+
+def test_candidates_of_a_regression() -> None:
+    found = possible_candidates(settings(hidden=(50, 12)), "number")
+    assert [str(one) for one in found] == [
+        "Full, gaussian prior",
+        "Full, trace-class prior",
+        "Mix(5) of 4 networks, trace-class prior",
+    ]
+    assert [(one.chains, one.draws, one.trained) for one in found] == [(4, 500, 4), (4, 500, 4), (2, 250, 4)]
+    # Mix with all nodes is Full with frozen nothing, and a given prior leaves one Full.
+    assert [str(one) for one in possible_candidates(settings(hidden=(3,)), "number")] == [
+        "Full, gaussian prior",
+        "Full, trace-class prior",
+    ]
+    assert len(possible_candidates(settings(hidden=(3,), alpha=2.0), "number")) == 1
+
+
+def test_candidates_of_classes_and_of_settings() -> None:
+    assert [str(one) for one in possible_candidates(settings(), "class")] == [
+        "Out(50) of 5 networks, gaussian prior",
+        "Full, gaussian prior",
+    ]
+    (given,) = possible_candidates(settings(architecture="mix", networks=3, chains=1, draws=40), "number")
+    assert given == Candidate(pn.Mix(5), "trace-class", 3, 1, 40) and given.trained == 3
+    (given,) = possible_candidates(settings(architecture="full", networks=3), "number")
+    assert given.trained == 3 and not given.starts_at_networks
+
+
+def test_a_budget_that_does_not_pay_for_full_leaves_the_largest_mix() -> None:
+    found, reason = affordable(300, (50, 50))
+    assert len(found) == 3 and reason == ""
+    one, reason = affordable(50_000, (64, 64), minutes=4)
+    assert len(one) == 1 and one[0].architecture.label().startswith("Mix") and one[0].networks == 4
+    assert "minutes" in reason
+    smaller, _ = affordable(50_000, (64, 64), minutes=1)
+    nodes = [np.max(two[0].architecture.k) for two in (one, smaller)]
+    assert nodes[1] < nodes[0]
+    (only,), _ = affordable(300, (50, 50), thin=10)
+    assert only.architecture == pn.Full()
+
+
+def test_the_choice_and_the_final_run_share_the_budget() -> None:
+    """Pilots: 0.8 of the rows, two chains of four, two of eight. The final run and all pilots take the whole budget."""
+    found = possible_candidates(settings(), "number")
+    assert 1 / final_share(found) == pytest.approx(1 + 0.8 * (2 / 4 + 2 / 4 + 2 / 8))
+    assert final_share(found[:1]) == 1.0
+
+
+def trial(nlpd: list[float], prior: str) -> Trial:
+    rows = np.asarray(nlpd)
+    return Trial(
+        Candidate(pn.Full(), prior, 1, 4, 500), 10_000, Evaluation({}, {"nlpd": rows}, calibrate("validation", rows))
+    )
+
+
+def test_another_than_the_default_must_be_better_by_a_standard_error() -> None:
+    rng = np.random.default_rng(1)
+    default = rng.normal(size=100)
+    noise = rng.normal(size=100)
+    noise -= noise.mean()
+    little, much = (default - gain * noise.std(ddof=1) / 10 + noise for gain in (0.9, 1.1))
+    first = trial(list(default), "gaussian")
+    assert best_of([first, trial(list(little), "trace-class")]) is first
+    better = trial(list(much), "trace-class")
+    assert best_of([first, better]) is better
+    assert better.gain_over(first) == pytest.approx((0.11 * noise.std(ddof=1), 0.1 * noise.std(ddof=1)))
+
+
+@pytest.fixture(scope="module")
+def chosen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fit of all rows at its default choice, of a tiny network in a tiny budget."""
+    folder = tmp_path_factory.mktemp("chosen")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 3))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.2 * rng.normal(size=150)
+    pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "y": y}).to_csv(folder / "t.csv", index=False)
+    size = ["--hidden", "8", "--epochs", "200", "--minutes", "0.02", "--chains", "2", "--draws", "60"]
+    assert (
+        main(
+            ["fit", str(folder / "t.csv"), "--target", "y", *size, "--test-fraction", "0", "--out", str(folder / "run")]
+        )
+        == 0
+    )
+    return folder
+
+
+def test_pilots_are_scored_on_rows_that_they_left_out(chosen: Path) -> None:
+    summary = json.loads((chosen / "run" / "summary.json").read_text())
+    trials = summary["trials"]
+    assert [(one["architecture"]["name"], one["prior"]) for one in trials] == [
+        ("full", "gaussian"),
+        ("full", "trace-class"),
+        ("mix", "trace-class"),
+    ]
+    assert {one["rows"] for one in trials} == {30}
+    kind = "gaussian" if summary["prior"]["name"] == "gaussian" else "trace-class"
+    assert (summary["architecture"]["name"], kind) in [(one["architecture"]["name"], one["prior"]) for one in trials]
+    # As many steps as the final run, whose draws have as many steps each.
+    steps = next(one["steps"] for one in trials if (one["architecture"]["name"], one["prior"]) == ("full", "gaussian"))
+    run = summary["sampling"]
+    if kind == "gaussian":
+        final = run["warmup_steps"] + 60 * run["thin"]
+        # Thinned to 100 draws, which are rounded down.
+        assert final - 100 < steps <= final
+    html = (chosen / "run" / "report.html").read_text(encoding="utf-8")
+    assert "Choice of the posterior" in html and "validation rows" in html
+
+
+def test_several_networks_predict_as_a_mixture(
+    chosen: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Leave-one-out scores of a mixture are those of its members, reweighted each by itself, in equal parts."""
+    out = tmp_path / "run"
+    size = "--hidden 8 --epochs 100 --l2 0.1 --networks 3 --chains 2 --draws 30 --thin 5 --warmup 400".split()
+    command = ["fit", str(chosen / "t.csv"), "--target", "y", *size, "--test-fraction", "0", "--architecture", "mix"]
+    assert main([*command, "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "2 chains of each of 3 networks x 30 draws" in printed and "mixture of 3 posteriors" in printed
+    mixture = pn.DrawsMixture.load(out / "draws.npz")
+    assert mixture.n_members == 3 and mixture.n_chains == 6
+    weights = {str(member.network.net.weights[0].tolist()) for member in mixture.members}
+    assert len(weights) == 3
+    prep, _ = load_preprocessing(str(out))
+    frame = pd.read_csv(chosen / "t.csv")
+    X, y = prep.transform(frame), prep.transform_target(frame)
+    by_member = [pn.diagnostics.leave_one_out(one.log_likelihood_rows(X, y)).elpd_rows for one in mixture.members]
+    expected = -np.log(np.mean(np.exp(by_member), axis=0)).mean()
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["networks"] == 3 and summary["scores"]["nlpd"] == pytest.approx(expected, rel=1e-6)
+    html = (out / "report.html").read_text(encoding="utf-8")
+    assert "The chains of 3 networks" in html and "network 3" in html
+    new = [
+        "predict",
+        str(out),
+        str(chosen / "t.csv"),
+        "--out",
+        str(tmp_path / "p.csv"),
+        "--scores",
+        str(tmp_path / "s.json"),
+    ]
+    assert main(new) == 0
+    read = pd.read_csv(tmp_path / "p.csv")
+    mean = prep.inverse_target(mixture.predict(X).mean(axis=(0, 1))[:, 0])
+    np.testing.assert_allclose(read["mean"], mean, rtol=1e-4)
+    # On rows that are no training rows the networks are scored as the ensemble that they are.
+    network = np.mean([one.network.net.predict(X)[:, 0] for one in mixture.members], axis=0)
+    scores = evaluate_regression(mixture, prep, X, y).scores
+    rmse = float(np.sqrt(((network - y) ** 2).mean())) * prep.target_scale
+    assert scores["rmse_network"] == pytest.approx(rmse, rel=1e-12)
+    assert json.loads((tmp_path / "s.json").read_text())["nlpd"] == pytest.approx(scores["nlpd"], rel=1e-12)
+
+
+def disagreement(summary: Any) -> set[str]:
+    """Return the grades of what the verdict says about chains that disagree."""
+    return {finding.grade for finding in summary.verdict().findings if "chains disagree" in finding.what}
+
+
+def test_the_verdict_on_a_mixture_sees_its_scores() -> None:
+    """Good predictions of the mixture excuse a member's chains that disagree, as those of one posterior do."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    y = X[:, 0] + 0.3 * rng.normal(size=60)
+    nets = pn.train_many([2, 5, 1], X, y, networks=2, l2=0.1, validation_fraction=0, max_epochs=200)
+    posts = [pn.Posterior(net, pn.Mix(2), pn.TraceClassPrior(1.5, 1, 1), pn.Gaussian(0.1), X, y) for net in nets]
+    mixture = pn.DrawsMixture(pn.sample_many(posts, chains=2, draws=20, thin=1, warmup=2000, seed=0))
+    summary = mixture.summary(X[:5])
+    assert disagreement(summary) == {"do not use"}
+    scores = calibrate("validation", np.full(200, 0.5) + 0.01 * rng.normal(size=200), 0.6, rng.random(200) < 0.9)
+    seen = summary.with_calibration(scores)
+    assert disagreement(seen) == {"look"} and "validation rows of a shorter run" in str(seen)
+
+
+def pixels(columns: int, largest: int = 16) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    values = rng.integers(0, largest + 1, size=(80, columns))
+    values[:, 0] = 0
+    values[0, 0] = 3  # nearly always 0
+    values[1, 1:] = largest
+    frame = pd.DataFrame(values, columns=[f"p{i}" for i in range(columns)])
+    return frame.assign(y=rng.normal(size=80))
+
+
+def test_columns_of_one_unit_are_scaled_together() -> None:
+    frame = pixels(20)
+    prep = Preprocessor.fit(frame, "y", task="regression")
+    X = prep.transform(frame)
+    assert len({column.scale for column in prep.columns}) == 1 and "share a unit" in " ".join(prep.notes)
+    assert (X**2).mean() == pytest.approx(1.0) and X[:, 0].max() < 1
+    np.testing.assert_array_equal(Preprocessor.from_dict(prep.to_dict()).transform(frame), X)
+    for other in (
+        pixels(10),
+        pixels(20).assign(p3=lambda f: f.p3 + 0.5),
+        pixels(20).assign(p3=lambda f: -f.p3),
+        pixels(20).assign(**{f"p{i}": range(100 * i, 100 * i + 80) for i in range(1, 15)}),
+    ):
+        single = Preprocessor.fit(other, "y", task="regression")
+        assert len({column.scale for column in single.columns}) > 5 and not single.notes
