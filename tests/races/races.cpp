@@ -93,7 +93,7 @@ void run(const Case& c) {
     config.seed = 5;
     const auto q = static_cast<std::size_t>(c.variances);
     if (q > 0)
-        config.variance = {.shape = 2.0, .rate = std::vector(q, 0.5), .initial = std::vector(q, 0.4), .every = 3};
+        config.variance = {.shape = 2.0, .rate = std::vector(q, 0.5), .initial = std::vector(q, 0.4), .every = 2};
     const auto size = static_cast<std::size_t>(config.chains * config.draws);
     std::vector<T> init(static_cast<std::size_t>(config.chains * dim), T(0.1)),
         theta(size * static_cast<std::size_t>(dim));
