@@ -113,6 +113,7 @@ Nothing make_kept() const;
 std::int64_t dim() const;
 std::int64_t full_dim() const;
 std::int64_t output_normals() const;
+bool is_mixture() const;
 GaussianTerms terms() const;
 const double* prior_variance(const double*) const;
 double complete(const State<float, Nothing>&, const float*, float*);
@@ -176,6 +177,7 @@ def test_a_model_refuses_what_its_likelihood_or_kernel_lacks() -> None:
     prior that may change."""
     rng = problems.rng_of("what the core refuses")
     student = problems.problem(rng, (2, 4, 3, 1), 9, architecture_name="mix", likelihood="student_t").post
+    bernoulli = problems.problem(rng, (2, 4, 3, 1), 9, architecture_name="mix", likelihood="bernoulli").post
     gaussian = problems.problem(rng, (2, 4, 3, 1), 9, architecture_name="mix").post
     step: dict[str, Any] = {"persistence": 0.0, "step_size": 0.1, "step_size_max": 2.0, "draws": 1, "thin": 1}
     phase = _core.Phase(
@@ -191,7 +193,7 @@ def test_a_model_refuses_what_its_likelihood_or_kernel_lacks() -> None:
     step |= {"warmup": [], "sampling": phase, "seed": 0, "threads": 1}
     sampled = _core.SampledVariance(shape=2.0, rate=np.ones(1), initial=np.ones(1), every=1)
     for post, kernel, collapse, variance, message in (
-        (student, "pcnl", False, sampled, "only Gaussian noise has a variance to sample"),
+        (bernoulli, "pcnl", False, sampled, "only Gaussian and Student-t noise have a variance to sample"),
         (student, "pcnl", True, None, "under Gaussian noise alone"),
         (gaussian, "elliptical_slice", True, None, "only kernels of the Crank-Nicolson family integrate"),
     ):

@@ -17,6 +17,8 @@ enum class Purpose : std::uint16_t {
     persistence = 8,       // the first noise and the first accept threshold of a chain that keeps them
     scale_normal = 9,      // candidates of the scales of the prior, group after group
     scale_uniform = 10,    // their accept tests
+    mixture_normal = 11,   // candidates of the rows' precisions under Student-t noise, output after output
+    mixture_uniform = 12,  // their accept tests
 };
 
 }  // namespace patrac

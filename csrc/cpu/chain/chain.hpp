@@ -171,11 +171,14 @@ private:
         else
             full_log_likelihood_ = current().log_likelihood;
         const GaussianTerms each{target_.terms().terms / static_cast<double>(variance_.size())};
-        if (variance_.size() == 1)
+        const T* const theta = target_.output_normals() > 0 ? full_theta_.data() : current().theta.data();
+        const bool is_mixture = target_.is_mixture();
+        if (is_mixture)
+            find_mixture_squares(theta);
+        else if (variance_.size() == 1)
             squares_.front() = each.sum_of_squares(full_log_likelihood_, variance_.front());
         else
-            target_.sum_of_squares(
-                current(), target_.output_normals() > 0 ? full_theta_.data() : current().theta.data(), squares_.data());
+            target_.sum_of_squares(current(), theta, squares_.data());
         InverseGammaStream draws(noise_.keys(), Purpose::variance_normal, Purpose::variance_uniform,
                                  static_cast<std::uint64_t>(step_));
         double log_likelihood = 0.0;
@@ -187,7 +190,7 @@ private:
         }
         target_.set_variance(current(), drawn_variance_, transition_.uses_gradient());
         if (is_finite(current())) {
-            full_log_likelihood_ = log_likelihood;
+            full_log_likelihood_ = is_mixture ? current().log_likelihood : log_likelihood;
             variance_ = drawn_variance_;
             return;
         }
@@ -202,6 +205,11 @@ private:
         set_zero(current().gradient);
         target_.evaluate(current(), transition_.uses_gradient());
         ++(schedule_.sampling() ? nonfinite_ : warmup_nonfinite_);
+    }
+
+    void find_mixture_squares(const T* theta) {
+        if constexpr (requires { target_.mixture_squares(theta, noise_.keys(), std::uint64_t{}, squares_.data()); })
+            target_.mixture_squares(theta, noise_.keys(), static_cast<std::uint64_t>(step_), squares_.data());
     }
 
     // The last part of a Gibbs scan: the scales of the prior given all of theta, as the noise variance, which does not

@@ -126,8 +126,8 @@ public:
     }
 
     bool sample(const RunConfig& config, const RunBuffers<T>& buffers, const Monitor& monitor) const override {
-        if (config.variance.sampled() && variance_.empty())
-            throw std::invalid_argument("likelihood: only Gaussian noise has a variance to sample");
+        if (config.variance.sampled() && !terms_.has_variance())
+            throw std::invalid_argument("likelihood: only Gaussian and Student-t noise have a variance to sample");
         if (config.collapse && std::isnan(shrink_of(config.kernel, 1.0, 1.0)))
             throw std::invalid_argument(
                 "kernel: only kernels of the Crank-Nicolson family integrate output weights out");

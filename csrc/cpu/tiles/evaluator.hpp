@@ -112,6 +112,21 @@ public:
         sum_squares(team_, *data_, plan_->n_outputs, theta, squares);
     }
 
+    // y - f at theta: (n_tiles, m, stride).
+    void residuals(const T* theta, std::vector<T>& out) {
+        out.resize(static_cast<std::size_t>(data_->n_tiles * plan_->n_outputs * data_->layout.stride));
+        std::vector<std::int64_t> tiles(static_cast<std::size_t>(team_.n_sums()));
+        team_.sum(
+            tiles, [&](TilePass<T>& pass) { pass.set_theta(theta); },
+            [&](TilePass<T>& pass, std::int64_t first, std::int64_t end, std::int64_t& done) {
+                pass.residuals(*data_, first, end, out.data());
+                done = end - first;
+            },
+            [](std::int64_t& total, std::int64_t other) { total += other; });
+    }
+
+    const PackedData<T>& data() const { return *data_; }
+
 private:
     const Plan* plan_;  // both outlive the evaluator
     const PackedData<T>* data_;

@@ -141,7 +141,7 @@ public:
         if (std::isnan(shrink_of(config.kernel, 1.0, 1.0)))
             throw std::invalid_argument("kernel: only kernels of the Crank-Nicolson family run on a device");
         if (config.variance.sampled() && variances_.front().empty())
-            throw std::invalid_argument("likelihood: only Gaussian noise has a variance to sample");
+            throw std::invalid_argument("likelihood: a device samples the variance of Gaussian noise alone");
         if (config.variance.sampled() && config.variance.sets != data_sets_)
             throw std::invalid_argument("likelihood: each data set has sampled variances of its own");
         if (config.scales.sampled())

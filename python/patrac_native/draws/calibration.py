@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.model.likelihoods import Gaussian, Likelihood, Targets
+from patrac_native.model.likelihoods import Likelihood, Targets
 from patrac_native.network.network import Network
 from patrac_native.validation.checks import FloatArray
 
@@ -86,9 +86,10 @@ def network_nlpd(
     y : ndarray
         Targets, as the likelihood's `check_targets` returns them.
     """
-    if isinstance(likelihood, Gaussian) and likelihood.is_sampled:
+    if likelihood.is_sampled:
         assert variance is not None
-        known = None if net.history is None else net.history.validation_mse
+        # Mean squared residuals are no scales of other noise.
+        known = net.history.validation_mse if net.history is not None and likelihood.is_quadratic else None
         likelihood = likelihood.at(np.atleast_1d(variance.mean(axis=(0, 1))) if known is None else known)
     return -likelihood.log_likelihood_rows(f, y)
 

@@ -40,11 +40,11 @@ class Draws(Predictions):
     stats : dict of str to ndarray
         Of shape (chain, draw): log_likelihood and log_prior, both normalised; acceptance_rate, over the `thin` steps up
         to the draw (for elliptical slice sampling, the number of steps over the number of points evaluated);
-        step_size; and variance, if one noise variance is sampled. If each of m > 1 outputs has its own, variance has
-        shape (chain, draw, m). Of shape (chain, draw, G): prior_scales, the sampled variances of
-        `network.scales.names`, if the prior samples them; log_prior is then that of theta given them. Of shape
-        (chain, phase): warmup_acceptance_rate, and
-        warmup_step_size at the end of the phase. Of shape (chain,): nonfinite and warmup_nonfinite, the numbers of
+        step_size; and variance, if one noise variance is sampled (of StudentT, the square of its scale). If each of
+        m > 1 outputs has its own, variance has shape (chain, draw, m). Of shape (chain, draw, G): prior_scales, the
+        sampled variances of `network.scales.names`, if the prior samples them; log_prior is then that of theta given
+        them. Of shape (chain, phase): warmup_acceptance_rate, and warmup_step_size at the end of the phase. Of shape
+        (chain,): nonfinite and warmup_nonfinite, the numbers of
         proposals of sampling and of the warm-up that were rejected because their log-likelihood or gradient was not
         finite.
     network : PartialNetwork

@@ -44,11 +44,11 @@ def with_noise_prior(
     if not likelihood.lacks_prior:
         return likelihood, "given"
     if validation_mse is not None and np.isfinite(validation_mse).all() and (validation_mse > 0).all():
-        return likelihood.with_prior_guess(validation_mse), "validation"
+        return likelihood.with_prior_guess(likelihood.squared_scale_of(validation_mse)), "validation"
     mean = row_weights @ residuals() ** 2 / row_weights.sum()
     # A network may fit its rows exactly, but no noise is below the rounding of y in float32.
     floor = np.finfo(np.float32).eps ** 2 * ((y**2).mean(axis=0) + np.finfo(np.float32).tiny)
-    return likelihood.with_prior_guess(np.maximum(mean, floor)), "training"
+    return likelihood.with_prior_guess(likelihood.squared_scale_of(np.maximum(mean, floor))), "training"
 
 
 def fixed_likelihood(

@@ -90,6 +90,11 @@ def _choose(device: str, facts: ModelFacts, kernel: Kernel, keep: bool) -> Devic
     if not status["usable"]:
         raise RuntimeError(f'device="{device}": {status["reason"]}; use device="auto" or "cpu".')
     _check_kernel(device, kernel)
+    if facts.sampled_variances is not None and not facts.likelihood.is_quadratic:
+        raise ValueError(
+            f'device="{device}" samples the variance of Gaussian noise alone; got {facts.likelihood!r}. Fix the scale, '
+            'or use device="cpu".'
+        )
     if facts.samples_scales:
         raise ValueError(
             f'device="{device}" runs priors with fixed scales, and those of this prior are sampled. Use device="cpu", '
@@ -102,6 +107,8 @@ def _only_on_cpu(facts: ModelFacts, kernel: Kernel) -> str | None:
     """Return why only the CPU supports a run, in words; None if a device supports it too."""
     if not kernel.runs_on_devices:
         return f"{short_name(kernel.to_dict())} runs only there"
+    if facts.sampled_variances is not None and not facts.likelihood.is_quadratic:
+        return "a sampled scale of Student-t noise runs only there"
     if facts.samples_scales:
         return "sampled scales of the prior run only there"
     if facts.n_layers > MAX_DEVICE_LAYERS:

@@ -25,7 +25,7 @@ from patrac_native.model.facts import ModelFacts
 from patrac_native.model.fit_quality import FitQuality, fit_quality
 from patrac_native.model.kernels import Exact, MGrad
 from patrac_native.model.last_layer import ExactPosterior, WhitenedQuadratic, whiten
-from patrac_native.model.likelihoods import LIKELIHOODS, Gaussian, Likelihood
+from patrac_native.model.likelihoods import LIKELIHOODS, Likelihood
 from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.model.prior_model import PriorModel
 from patrac_native.model.priors import Prior
@@ -199,8 +199,8 @@ class Posterior(PriorModel):
         theta : array_like, shape (K,) or (B, K)
             Finite; converted to `dtype`.
         variance : array_like, optional
-            Noise variance, positive; required if the likelihood samples it, and not allowed otherwise. Its shape is ()
-            or (B,) for one variance, (m,) or (B, m) for one of each output.
+            Noise variance, positive, or for StudentT the square of its scale; required if the likelihood samples it,
+            and not allowed otherwise. Its shape is () or (B,) for one variance, (m,) or (B, m) for one of each output.
         threads : int, optional
             Number of native threads, which share the points of a batch or the rows of a single point; by default the
             number of processors that this process may use.
@@ -216,7 +216,7 @@ class Posterior(PriorModel):
         """
         batch, single = self.network.check_theta(theta)
         wanted = self._wanted_variances(variance, len(batch))
-        own = wanted if wanted is not None and wanted.shape[1] > 1 else None
+        own = wanted if wanted is not None and not self._rescales(wanted) else None
         values: FloatArray = self.compiled.host.log_likelihood(batch, thread_count(threads), own)
         if wanted is not None and own is None:
             values, _ = rescaled(values, wanted[:, 0], float(self.starting_variances[0]), self.gaussian_terms)
@@ -244,7 +244,7 @@ class Posterior(PriorModel):
         """
         batch, single = self.network.check_theta(theta)
         wanted = self._wanted_variances(variance, len(batch))
-        own = wanted if wanted is not None and wanted.shape[1] > 1 else None
+        own = wanted if wanted is not None and not self._rescales(wanted) else None
         values, gradient = self.compiled.host.log_likelihood_and_grad(batch, thread_count(threads), own)
         if wanted is not None and own is None:
             values, factor = rescaled(values, wanted[:, 0], float(self.starting_variances[0]), self.gaussian_terms)
@@ -260,6 +260,10 @@ class Posterior(PriorModel):
         n_variances = len(self.starting_variances)
         return check_variances(variance, count, likelihood=self.likelihood, n_variances=n_variances)
 
+    def _rescales(self, variances: FloatArray) -> bool:
+        """Return whether l at variances (B, q) is that at the compiled one, rescaled: one of Gaussian noise."""
+        return variances.shape[1] == 1 and self.likelihood.is_quadratic
+
     @property
     def variance_is_sampled(self) -> bool:
         """Whether the noise variance is sampled with theta."""
@@ -271,7 +275,6 @@ class Posterior(PriorModel):
 
         There is one for each output, or one of all. With fixed variances it is that of the first output, shape (1,).
         """
-        assert isinstance(self.reference_likelihood, Gaussian)
         of_outputs = self.reference_likelihood.variance_vector(self.network.n_outputs)
         if not self.variance_is_sampled:
             return of_outputs[:1]
@@ -361,7 +364,8 @@ class Posterior(PriorModel):
     def _check_nothing_sampled(self) -> None:
         """Raise ValueError if the noise variance or the scales of the prior are sampled."""
         if self.variance_is_sampled:
-            raise ValueError("the variance is sampled; make a posterior with a fixed one, Gaussian(variance).")
+            fixed = "Gaussian(variance)" if self.likelihood.is_quadratic else "StudentT(df, scale)"
+            raise ValueError(f"the variance is sampled; make a posterior with a fixed one, {fixed}.")
         if self.scale_names:
             raise ValueError(
                 "the scales of the prior are sampled; make a posterior with a prior of fixed ones (scales=None), such "

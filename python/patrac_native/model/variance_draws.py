@@ -58,7 +58,9 @@ def variance_every(facts: ModelFacts, plan: Sequence[dict[str, int]], n_rows: in
             # The Gram matrix, another pass through the output layer, and the features' part of the reverse pass.
             evaluation += n_rows * features * (0.5 * features + 1 + features)
         step = evaluation + facts.dim * _COORDINATE
-        if kernel.collapse or n_variances > 1:
+        if not facts.likelihood.is_quadratic:  # Student-t: a precision of each row is drawn first
+            drawing += n_rows * n_variances * _INVERSE_GAMMA + forward + evaluation
+        elif kernel.collapse or n_variances > 1:
             drawing += evaluation + (forward if n_variances > 1 else 0.0)
         else:
             drawing += facts.dim

@@ -16,6 +16,7 @@ from patrac_native.model.choice import check_kernel, choose_kernel
 from patrac_native.model.device_choice import DeviceChoice, choose_device
 from patrac_native.model.fit_quality import FitQuality
 from patrac_native.model.kernels import PCNL, Kernel
+from patrac_native.model.likelihoods import StudentT
 from patrac_native.model.posterior import Posterior
 from patrac_native.model.variance_draws import variance_every
 from patrac_native.sampling.settings import RunSettings
@@ -195,7 +196,7 @@ def _notes(kernel: Kernel, schedule: Warmup, post: Posterior) -> list[str]:
         notes.append(
             "the prior of the noise variance rests on the trained network's residuals on the rows of this posterior, "
             "which may be too small if the network was trained on them; train with validation rows, which then give "
-            'net.history.validation_mse, or give a and b, as in Gaussian("sampled", a=2, b=...).'
+            f"net.history.validation_mse, or give a and b, as in {_with_given_prior(post)}."
         )
     if kernel.adapts and schedule.step_size is None and not schedule.adapts:
         notes.append(
@@ -209,6 +210,13 @@ def _notes(kernel: Kernel, schedule: Warmup, post: Posterior) -> list[str]:
             'paper, and adapt="warmup" for inference.'
         )
     return notes
+
+
+def _with_given_prior(post: Posterior) -> str:
+    """Return the likelihood of a posterior in the words of its constructor, with a prior of the noise variance."""
+    if isinstance(post.likelihood, StudentT):
+        return f'StudentT({post.likelihood.df:g}, "sampled", a=2, b=...)'
+    return 'Gaussian("sampled", a=2, b=...)'
 
 
 def _core_variance(posts: Sequence[Posterior], every: int) -> _core.SampledVariance | None:

@@ -87,7 +87,8 @@ def _low_noise(run: PreparedRun, stats: Mapping[str, npt.NDArray[Any]]) -> list[
     history = post.net.history
     unseen = None if history is None else history.validation_mse
     is_partial = post.network.separate or post.dim < post.net.n_parameters
-    if "variance" not in stats or unseen is None or not is_partial or stats["variance"].size == 0:
+    is_variance = "variance" in stats and post.likelihood.is_quadratic  # and not the square of another scale
+    if not is_variance or unseen is None or not is_partial or stats["variance"].size == 0:
         return []
     means = stats["variance"].mean(axis=(0, 1))
     expected = unseen if np.ndim(means) else unseen.mean()

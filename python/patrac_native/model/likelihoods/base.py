@@ -296,6 +296,30 @@ class Likelihood(Complete, abstract=True):
         """
         return self
 
+    def squared_scale_of(self, mean_square: FloatArray) -> FloatArray:
+        """Return what `with_prior_guess` takes for noise with these mean squared residuals, shape (m,)."""
+        return mean_square
+
+    def variance_vector(self, m: int) -> FloatArray:
+        """Return the fixed variances of the noise that can be sampled instead, shape (m,), or squares of its scales.
+
+        Raises
+        ------
+        TypeError
+            If nothing of that kind is a parameter of the noise.
+        """
+        raise TypeError(f"{self!r} has no variance.")
+
+    def at(self, variance: float | npt.ArrayLike) -> Likelihood:
+        """Return the likelihood with fixed variances, or squares of scales, in place of sampled ones.
+
+        Raises
+        ------
+        TypeError
+            As `variance_vector`.
+        """
+        raise TypeError(f"{self!r} has no variance.")
+
     def fitted(self, residuals: FloatArray, row_weights: FloatArray) -> Likelihood:
         """Return this likelihood with sampled variances fixed at their modes given residuals (n, t) and row weights.
 

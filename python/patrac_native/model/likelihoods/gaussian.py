@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.model.likelihoods.base import Targets
+from patrac_native.model.likelihoods.numbers import plain_numbers, positive_numbers
 from patrac_native.model.likelihoods.real import Noise, RealLikelihood
-from patrac_native.validation.checks import FloatArray, as_real_array, check_positive
+from patrac_native.validation.checks import FloatArray, check_positive
 
 if TYPE_CHECKING:
     import torch
@@ -74,7 +75,7 @@ class Gaussian(RealLikelihood):
                 )
             self.variance: float | FloatArray | str = variance
             self.a = check_positive(2.0 if a is None else a, "a")
-            self.b = None if b is None else _positive_numbers(b, "b")
+            self.b = None if b is None else positive_numbers(b, "b")
             if self.pooled and isinstance(self.b, np.ndarray):
                 raise ValueError(f"b must be one number if the variance is pooled; got shape {self.b.shape}.")
             return
@@ -83,7 +84,7 @@ class Gaussian(RealLikelihood):
                 "a and b are the prior of a sampled variance and pooled says that outputs share it; leave them out, or "
                 'write Gaussian("sampled", a=..., b=..., pooled=...).'
             )
-        self.variance = _positive_numbers(variance, "variance")
+        self.variance = positive_numbers(variance, "variance")
 
     @property
     def is_sampled(self) -> bool:
@@ -236,26 +237,6 @@ class Gaussian(RealLikelihood):
     def arguments(self) -> dict[str, Any]:
         """Return the argument `variance` and, if it is sampled, a, b where it is known, and pooled where it is true."""
         if not self.is_sampled:
-            return {"variance": _plain(self.variance)}
-        prior = {"a": self.a} | ({} if self.b is None else {"b": _plain(self.b)})
+            return {"variance": plain_numbers(self.variance)}
+        prior = {"a": self.a} | ({} if self.b is None else {"b": plain_numbers(self.b)})
         return {"variance": self.variance, **prior, **({"pooled": True} if self.pooled else {})}
-
-
-def _plain(numbers: Any) -> Any:
-    """Return an array as a list, and anything else as it is."""
-    return numbers.tolist() if isinstance(numbers, np.ndarray) else numbers
-
-
-def _positive_numbers(value: float | npt.ArrayLike, name: str) -> float | FloatArray:
-    """Return one positive finite number, or a read-only copy of a vector of them; raise if it is neither."""
-    if np.ndim(value) == 0:
-        return check_positive(np.asarray(value).item(), name)
-    values = as_real_array(value, name).copy()
-    if values.ndim != 1 or values.size == 0:
-        raise ValueError(f"{name} must be a number or have shape (m,); got shape {values.shape}.")
-    bad = ~(np.isfinite(values) & (values > 0))
-    if bad.any():
-        output = int(np.argmax(bad))
-        raise ValueError(f"{name} must be positive and finite; got {values[output]} for output {output}.")
-    values.flags.writeable = False
-    return values

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from patrac_native.model.likelihoods.base import Targets
+from patrac_native.model.likelihoods.numbers import plain_numbers, positive_numbers
 from patrac_native.model.likelihoods.real import Noise, RealLikelihood
-from patrac_native.validation.checks import FloatArray, as_real_array, check_positive
+from patrac_native.validation.checks import FloatArray, check_positive
 
 if TYPE_CHECKING:
     import torch
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 # The constant predictor is found by reweighted means: the maximum number of steps, and the change of the location, in
 # units of the scale, at which they stop. The error of the log-likelihood at its maximum is of second order in that.
 _MAX_STEPS, _TOLERANCE = 1000, 1e-8
+# Times that location and sampled scale of the constant predictor are fitted in turn.
+_SCALE_STEPS = 20
 # The normalising constant is a difference of values of log Gamma that grow with df and cancel: its error is about 1e-7
 # for each value at this bound, where the density differs from the Gaussian's by as little, but 0.9 for df = 1e15.
 _MAX_DF = 1e8
@@ -38,14 +42,23 @@ class StudentT(RealLikelihood):
     ----------
     df : float
         Degrees of freedom, from 1 to 1e8.
-    scale : float or array_like of shape (m,)
+    scale : float, array_like of shape (m,) or "sampled"
         Scale of the noise, positive and finite; one for all outputs or one for each. Default 1. The variance of the
-        noise is scale^2 df / (df - 2) for df > 2, else infinite.
+        noise is scale^2 df / (df - 2) for df > 2, else infinite. With "sampled" the scale of each output is sampled
+        with theta. The squares of the scales, which `draws.stats["variance"]` holds, are a priori independent and
+        inverse-gamma with density proportional to x^(-a-1) exp(-b/x).
+    a : float, optional
+        Shape of that prior, positive; default 2.
+    b : float or array_like of shape (m,), optional
+        Rate of the prior, positive; one for all outputs or one for each. By default `Posterior` sets it to a v / 2 for
+        each output, as for `Gaussian`, where v is the mean squared residual of the trained network times (df - 2) / df,
+        the ratio of scale^2 to the variance of the noise, or times 1/4 if df < 8/3.
 
     Raises
     ------
     ValueError
-        If df is not in [1, 1e8], or a scale is not positive and finite.
+        If df is not in [1, 1e8], or a scale, a or b is not positive and finite, or a or b is given together with fixed
+        scales.
     TypeError
         If they are not numbers.
 
@@ -53,32 +66,101 @@ class StudentT(RealLikelihood):
     --------
     >>> StudentT(4.0, 0.5).log_likelihood([[0.0], [1.0]], np.array([[0.0], [0.0]])).round(6)
     np.float64(-2.308232)
+    >>> StudentT(4.0, "sampled").with_prior_guess([0.5])
+    StudentT(df=4.0, scale='sampled', a=2.0, b=0.5)
     """
 
     name = "student_t"
     is_quadratic = False
 
-    def __init__(self, df: float, scale: float | npt.ArrayLike = 1.0) -> None:
+    def __init__(
+        self,
+        df: float,
+        scale: float | npt.ArrayLike | str = 1.0,
+        *,
+        a: float | None = None,
+        b: float | npt.ArrayLike | None = None,
+    ) -> None:
         self.df = check_positive(df, "df")
         if self.df < 1:
             raise ValueError(f"df must be at least 1; got {self.df}.")
         if self.df > _MAX_DF:
             raise ValueError(f"df must be at most {_MAX_DF:g}; got {self.df:g}. Use Gaussian(scale**2), its limit.")
-        if np.ndim(scale) == 0:
-            self.scale: float | FloatArray = check_positive(np.asarray(scale).item(), "scale")
+        self.a: float | None = None
+        self.b: float | FloatArray | None = None
+        if isinstance(scale, str):
+            if scale != "sampled":
+                raise ValueError(f'scale must be a positive number, one for each output, or "sampled"; got {scale!r}.')
+            self.scale: float | FloatArray | str = scale
+            self.a = check_positive(2.0 if a is None else a, "a")
+            self.b = None if b is None else positive_numbers(b, "b")
             return
-        values = as_real_array(scale, "scale").copy()
-        if values.ndim != 1 or values.size == 0:
-            raise ValueError(f"scale must be a number or have shape (m,); got shape {values.shape}.")
-        bad = ~(np.isfinite(values) & (values > 0))
-        if bad.any():
-            output = int(np.argmax(bad))
-            raise ValueError(f"scale must be positive and finite; got {values[output]} for output {output}.")
-        values.flags.writeable = False
-        self.scale = values
+        if a is not None or b is not None:
+            raise ValueError(
+                "a and b are the prior of a sampled scale; leave them out, or write "
+                f'StudentT({self.df:g}, "sampled", a=..., b=...).'
+            )
+        self.scale = positive_numbers(scale, "scale")
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether the scales are sampled with theta."""
+        return isinstance(self.scale, str)
+
+    @property
+    def lacks_prior(self) -> bool:
+        """Whether the scales are sampled under a prior whose rate b is still to be chosen."""
+        return self.is_sampled and self.b is None
+
+    def variance_prior(self, m: int) -> tuple[float, FloatArray]:
+        """Return shape a and rates b (m,) of the prior of the sampled squares of the scales."""
+        if self.a is None or self.b is None:
+            raise ValueError(f"{self!r} has no prior yet; a Posterior chooses b, or give a and b.")
+        return self.a, np.full(m, self.b)
+
+    def with_prior_guess(self, guess: npt.ArrayLike) -> StudentT:
+        """Return the likelihood with b chosen by a guess of the squared scales, shape (m,): a times half of them."""
+        if not self.lacks_prior or self.a is None:
+            return self
+        b = 0.5 * self.a * np.asarray(guess, dtype=np.float64)
+        return StudentT(self.df, "sampled", a=self.a, b=b.item() if b.size == 1 else b)
+
+    def squared_scale_of(self, mean_square: FloatArray) -> FloatArray:
+        """Return squares of scales for mean squared residuals, which fluctuate without bounds where df is small."""
+        return np.asarray(mean_square * max(1.0 - 2.0 / self.df, 0.25), dtype=np.float64)
+
+    def at(self, variance: float | npt.ArrayLike) -> StudentT:
+        """Return the likelihood with fixed scales, whose squares are given, in place of sampled ones."""
+        return StudentT(self.df, np.sqrt(variance))
+
+    def fitted(self, residuals: FloatArray, row_weights: FloatArray) -> StudentT:
+        """Return the likelihood with sampled scales fixed at their modes given residuals (n, m) and row weights.
+
+        The modes of their squares, by the EM algorithm from the mean squared residuals.
+        """
+        if not self.is_sampled:
+            raise TypeError(f"{self!r} samples no scale.")
+        rows = float(row_weights.sum())
+        mean_square = np.maximum(row_weights @ residuals**2 / rows, np.finfo(np.float64).tiny)
+        a, b = self.with_prior_guess(self.squared_scale_of(mean_square)).variance_prior(residuals.shape[1])
+        square = mean_square
+        for _ in range(_MAX_STEPS):
+            pull = row_weights[:, None] * (self.df + 1) / (self.df + residuals**2 / square)
+            found = (b + 0.5 * (pull * residuals**2).sum(axis=0)) / (a + 0.5 * rows + 1)
+            moved = np.abs(found / square - 1)
+            square = found
+            if (moved <= _TOLERANCE).all():
+                break
+        return self.at(square)
+
+    def variance_vector(self, m: int) -> FloatArray:
+        """Return the square of each output's scale, shape (m,), which takes the place of a Gaussian's variance."""
+        return np.asarray(self.scale_vector(m) ** 2, dtype=np.float64)
 
     def scale_vector(self, m: int) -> FloatArray:
-        """Return the scale of each output, shape (m,); raise ValueError if there are scales for another number."""
+        """Return the scale of each output, shape (m,); raise ValueError if it is sampled or has another length."""
+        if isinstance(self.scale, str):
+            raise ValueError("the scale is sampled: take at(variance) with its square, such as a guess or a draw.")
         if isinstance(self.scale, np.ndarray) and self.scale.shape != (m,):
             raise ValueError(
                 f"scale has {len(self.scale)} entries, but the network has {m} outputs; give one number or {m}."
@@ -93,7 +175,10 @@ class StudentT(RealLikelihood):
 
     def check_targets(self, y: npt.ArrayLike, n: int, m: int) -> Targets:
         """Return y as finite float64 (n, m); (n,) is accepted for one output. Raises as `Likelihood.check_targets`."""
-        self.scale_vector(m)
+        if not self.is_sampled:
+            self.scale_vector(m)
+        elif isinstance(self.b, np.ndarray) and self.b.shape != (m,):
+            raise ValueError(f"b has {len(self.b)} entries, but the network has {m} outputs; give one number or {m}.")
         return super().check_targets(y, n, m)
 
     def log_likelihood_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:
@@ -109,8 +194,14 @@ class StudentT(RealLikelihood):
     ) -> float:
         """Return the log-likelihood of predicting each output's location, which is fitted by maximum likelihood."""
         weights = self.row_weights(None, len(y)) if row_weights is None else row_weights
-        f = np.broadcast_to(self._location(y, weights), y.shape)
-        return self.weighted_log_likelihood(f, y, weights)
+        likelihood = self
+        if self.is_sampled:  # location and scale in turn
+            location = np.array([_weighted_median(column, weights) for column in y.T])
+            for _ in range(_SCALE_STEPS):
+                likelihood = self.fitted(y - location, weights)
+                location = likelihood._location(y, weights)
+        f = np.broadcast_to(likelihood._location(y, weights), y.shape)
+        return likelihood.weighted_log_likelihood(f, y, weights)
 
     def _location(self, y: Targets, weights: FloatArray) -> FloatArray:
         """Return the location of each output under row weights (n,), shape (m,), by the EM algorithm from the median.
@@ -146,7 +237,10 @@ class StudentT(RealLikelihood):
 
         df = self.df
         log_mass = 0.5 * math.log(df) + float(betaln(0.5, df / 2))
-        scale = float(self.scale[output]) if isinstance(self.scale, np.ndarray) else self.scale
+        known = self.scale
+        if isinstance(known, str):
+            raise ValueError("the scale is sampled: take at(variance) with its square, such as a guess or a draw.")
+        scale = float(known[output]) if isinstance(known, np.ndarray) else known
         return Noise(
             scale=scale,
             variance=scale**2 * df / (df - 2) if df > 2 else math.inf,
@@ -154,6 +248,34 @@ class StudentT(RealLikelihood):
             quantile=lambda probability: float(stdtrit(df, probability)),
             log_density=lambda u: -0.5 * (df + 1) * np.log1p(u**2 / df) - log_mass,
         )
+
+    def located_noise(
+        self, f: npt.ArrayLike, variance: FloatArray | None = None, output: int = 0
+    ) -> tuple[FloatArray, Noise]:
+        """Return location (M, n) and noise of one output; with a sampled scale, the noise of each draw."""
+        if not self.is_sampled:
+            return super().located_noise(f, variance, output)
+        if variance is None:
+            raise ValueError("variance: the likelihood samples its scale; give the squares, shape (M,) or (M, m).")
+        outputs = np.asarray(f, dtype=np.float64)
+        draws = np.asarray(variance, dtype=np.float64)
+        square = draws.reshape(len(draws), -1)[:, [output if draws.ndim > 1 else 0]]
+        spread = square * self.df / (self.df - 2) if self.df > 2 else np.full_like(square, math.inf)
+        return outputs[..., output], replace(self.at(1.0).noise(), scale=np.sqrt(square), variance=spread)
+
+    def sample_at(self, f: npt.ArrayLike, rng: np.random.Generator, variance: FloatArray) -> Targets:
+        """Return f (..., n, m) plus independent noise whose sampled squares of scales are (...) or (..., m)."""
+        outputs = np.asarray(f, dtype=np.float64)
+        by_output = variance[..., None, None] if variance.ndim == outputs.ndim - 2 else variance[..., None, :]
+        return outputs + np.sqrt(by_output) * rng.standard_t(self.df, outputs.shape)
+
+    def sample_prior(self, f: npt.ArrayLike, rng: np.random.Generator) -> Targets:
+        """Return f (draws, n, m) plus noise; sampled scales are drawn from their prior for each draw."""
+        if not self.is_sampled:
+            return self.sample(f, rng)
+        outputs = np.asarray(f)
+        a, b = self.variance_prior(outputs.shape[-1])
+        return self.sample_at(outputs, rng, b / rng.gamma(a, size=(len(outputs), len(b))))
 
     def sample(self, f: npt.ArrayLike, rng: np.random.Generator) -> Targets:
         """Return f (..., n, m) plus independent Student-t noise of the same shape."""
@@ -169,8 +291,10 @@ class StudentT(RealLikelihood):
         return 0.5 * (self.df + 1) * ((y - f).square() * precision).log1p().sum(dim=-1) - self._constant(m)
 
     def arguments(self) -> dict[str, Any]:
-        """Return the arguments `df` and `scale`."""
-        return {"df": self.df, "scale": self.scale.tolist() if isinstance(self.scale, np.ndarray) else self.scale}
+        """Return the arguments `df` and `scale` and, if it is sampled, a, and b where it is known."""
+        fixed = {"df": self.df, "scale": plain_numbers(self.scale)}
+        prior = {"a": self.a} | ({} if self.b is None else {"b": plain_numbers(self.b)})
+        return fixed | (prior if self.is_sampled else {})
 
 
 def _weighted_median(values: FloatArray, weights: FloatArray) -> float:
