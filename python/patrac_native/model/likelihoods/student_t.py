@@ -136,14 +136,14 @@ class StudentT(RealLikelihood):
     def fitted(self, residuals: FloatArray, row_weights: FloatArray) -> StudentT:
         """Return the likelihood with sampled scales fixed at their modes given residuals (n, m) and row weights.
 
-        The modes of their squares, by the EM algorithm from the mean squared residuals.
+        The modes of their squares, by the EM algorithm from those of normal noise.
         """
         if not self.is_sampled:
             raise TypeError(f"{self!r} samples no scale.")
         rows = float(row_weights.sum())
         mean_square = np.maximum(row_weights @ residuals**2 / rows, np.finfo(np.float64).tiny)
         a, b = self.with_prior_guess(self.squared_scale_of(mean_square)).variance_prior(residuals.shape[1])
-        square = mean_square
+        square = (b + 0.5 * rows * mean_square) / (a + 0.5 * rows + 1)
         for _ in range(_MAX_STEPS):
             pull = row_weights[:, None] * (self.df + 1) / (self.df + residuals**2 / square)
             found = (b + 0.5 * (pull * residuals**2).sum(axis=0)) / (a + 0.5 * rows + 1)
