@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
+import numpy as np
 import pytest
-from rank_test import QUANTITIES, native_blocks, native_chain, p_values, ranks
+from rank_test import QUANTITIES, native_blocks, native_chain, native_variance_chain, p_values, ranks
+from test_calibration import BY_OUTPUT, SAMPLED, mix, sampled, smallest_p
 from test_rank import MGRAD_DELTA, N_STATES, PCNL_DELTA, PROBLEMS, REPLICATES, THIN, accept_all_chain, gaussian
 
 import patrac_native as pn
@@ -45,3 +48,29 @@ def test_accept_all_is_rejected(device: str) -> None:
     chain = partial(accept_all_chain, device=device)
     found = ranks(gaussian("float64"), chain, replicates=REPLICATES // 2, n_states=N_STATES, seed=43)
     assert p_values(found, N_STATES).min() < LEVEL
+
+
+@pytest.mark.slow
+@one_thread_and_cuda
+@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize("kernel", ["pcnl", "collapsed mgrad"])
+def test_kernels_pass_with_a_variance_of_each_output(kernel: str, every: int, device: str) -> None:
+    problem = sampled(mix("float32" if every == 1 else "float64"), BY_OUTPUT)
+    chain = native_variance_chain(SAMPLED[kernel], 3, device, every=every)
+    assert smallest_p(problem, chain, replicates=REPLICATES, seed=44) > LEVEL
+
+
+@pytest.mark.slow
+@one_thread_and_cuda
+def test_a_chain_with_the_variances_of_other_outputs_is_rejected(device: str) -> None:
+    """The device's chain of a wrong model: each output has the prior of the other's variance."""
+    inner = native_variance_chain(SAMPLED["pcnl"], 6, device, every=3)
+    wrong = pn.Gaussian("sampled", a=BY_OUTPUT[0], b=BY_OUTPUT[1][::-1])
+
+    def chain(post: pn.Posterior, theta: Any, states: int, rng: np.random.Generator) -> Any:
+        other = pn.Posterior(
+            post.net, post.architecture, post.network.prior, wrong, post.X, post.y, dtype=post.dtype.name
+        )
+        return inner(other, theta, states, rng)
+
+    assert smallest_p(sampled(mix("float64"), BY_OUTPUT), chain, replicates=REPLICATES, seed=45) < LEVEL
