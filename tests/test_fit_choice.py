@@ -12,6 +12,7 @@ import pytest
 import patrac_native as pn
 from patrac_native.cli.main import main
 from patrac_native.draws.calibration import calibrate
+from patrac_native.tabular.budget import Schedule
 from patrac_native.tabular.candidates import Candidate, affordable_candidates, final_share, possible_candidates
 from patrac_native.tabular.evaluation import Evaluation, evaluate_regression
 from patrac_native.tabular.fit_settings import FitSettings
@@ -90,9 +91,9 @@ def test_the_choice_and_the_final_run_share_the_budget() -> None:
 
 def trial(nlpd: list[float], prior: str) -> Trial:
     rows = np.asarray(nlpd)
-    return Trial(
-        Candidate(pn.Full(), prior, 1, 4, 500), 10_000, Evaluation({}, {"nlpd": rows}, calibrate("validation", rows))
-    )
+    scores = Evaluation({}, {"nlpd": rows}, calibrate("validation", rows))
+    draws: Any = None  # not used by the choice
+    return Trial(Candidate(pn.Full(), prior, 1, 4, 500), 10_000, scores, draws)
 
 
 def test_another_than_the_default_must_be_better_by_a_standard_error() -> None:
@@ -106,6 +107,32 @@ def test_another_than_the_default_must_be_better_by_a_standard_error() -> None:
     better = trial(list(much), "trace-class")
     assert best_of([first, better]) is better
     assert better.gain_over(first) == pytest.approx((0.11 * noise.std(ddof=1), 0.1 * noise.std(ddof=1)))
+
+
+def test_the_chains_of_full_go_on_from_the_pilot_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 2))
+    y = X[:, 0] + 0.1 * rng.normal(size=30)
+    nets = pn.train_many([2, 4, 1], X, y, networks=3, l2=0.1, validation_fraction=0, max_epochs=100)
+    candidate = Candidate(pn.Full(), "gaussian", 1, 3, 4)
+    chosen = settings(hidden=(4,), seed=3)
+    posts = candidate.posteriors(nets, pn.Gaussian(0.1), X, y, chosen)
+    starts = []
+
+    def record(post: pn.Posterior, **arguments: Any) -> pn.Draws:
+        starts.append(arguments["init"])
+        return pn.sample(post, **arguments)
+
+    monkeypatch.setattr("patrac_native.tabular.candidates.sample", record)
+    pilot = candidate.pilot().sample(posts, nets, Schedule(1, 400), chosen)
+    assert isinstance(pilot, pn.Draws) and pilot.n_chains == 2
+    candidate.sample(posts, nets, Schedule(1, 400), chosen, pilot=pilot)
+    # The pilot starts at networks, two different ones; the run at the pilot's ends and, its third chain, at a network.
+    assert starts[0].shape == (2, posts[0].dim) and (starts[0][0] != starts[0][1]).all()
+    np.testing.assert_array_equal(starts[0][0], posts[0].theta_map)
+    np.testing.assert_array_equal(starts[1][:2], pilot.theta[:, -1])
+    third = np.concatenate([part.ravel() for part in (*nets[2].weights, *nets[2].biases)]).astype(np.float32)
+    np.testing.assert_array_equal(np.sort(starts[1][2]), np.sort(third))
 
 
 @pytest.fixture(scope="module")

@@ -101,7 +101,13 @@ class Candidate:
         return schedule_within(minutes, post, chains=self.n_chains, draws=self.draws)
 
     def sample(
-        self, posts: Sequence[Posterior], nets: Sequence[Network], schedule: Schedule, settings: FitSettings
+        self,
+        posts: Sequence[Posterior],
+        nets: Sequence[Network],
+        schedule: Schedule,
+        settings: FitSettings,
+        *,
+        pilot: Draws | DrawsMixture | None = None,
     ) -> Draws | DrawsMixture:
         """Sample the posteriors of `posteriors`.
 
@@ -112,6 +118,9 @@ class Candidate:
             At least `trained` networks, of which the first belong to the posteriors.
         schedule : Schedule
         settings : FitSettings
+        pilot : Draws or DrawsMixture, optional
+            The pilot run: where chains start at networks, the first of them go on from where its chains ended, each of
+            which began at a network of its own.
 
         Returns
         -------
@@ -131,7 +140,12 @@ class Candidate:
             "threads": settings.threads,
         }
         if len(posts) == 1:
-            init = self._starts(posts[0], nets) if self.starts_at_networks and self.chains > 1 else "auto"
+            init: str | npt.NDArray[Any] = "auto"
+            if self.starts_at_networks and self.chains > 1:
+                init = self._starts(posts[0], nets)
+                if isinstance(pilot, Draws):
+                    ends = pilot.theta[: self.chains, -1]
+                    init[: len(ends)] = ends
             found = [sample(posts[0], chains=self.chains, init=init, **arguments)]
         else:
             init = "map" if isinstance(self.architecture, Full) else "auto"

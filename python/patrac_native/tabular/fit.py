@@ -99,13 +99,15 @@ def fit_table(settings: FitSettings) -> FitResult:
         print(f"choosing among {len(candidates)} posteriors by short runs, scored on validation rows ...", flush=True)
         trials = run_pilots(candidates, nets[0], likelihood, data, settings)
         reason = describe_choice(trials)
-    candidate = best_of(trials).candidate if trials else candidates[0]
+    best = best_of(trials) if trials else None
+    candidate = candidates[0] if best is None else best.candidate
     print(f"  {candidate}: {reason}")
     seconds["choice"] = time.perf_counter() - clock
 
     posts = candidate.posteriors(nets, likelihood, data.X, data.y, settings)
     print(f"  prior: {describe_prior(posts[0].network.prior, settings.alpha)}")
-    draws = _sample(candidate, posts, nets, (settings.minutes or MINUTES) * final_share(candidates), settings)
+    minutes = (settings.minutes or MINUTES) * final_share(candidates)
+    draws = _sample(candidate, posts, nets, minutes, settings, None if best is None else best.draws)
     print(f"  {describe_noise(draws, data.preprocessor)}".rstrip())
     seconds["sampling"] = draws.members[0].settings["seconds"]
 
@@ -131,7 +133,12 @@ def fit_table(settings: FitSettings) -> FitResult:
 
 
 def _sample(
-    candidate: Candidate, posts: Sequence[Posterior], nets: Sequence[Network], minutes: float, settings: FitSettings
+    candidate: Candidate,
+    posts: Sequence[Posterior],
+    nets: Sequence[Network],
+    minutes: float,
+    settings: FitSettings,
+    pilot: Draws | DrawsMixture | None,
 ) -> Draws | DrawsMixture:
     """Sample the posteriors, and print how."""
     schedule = candidate.schedule(posts[0], settings, minutes)
@@ -143,7 +150,7 @@ def _sample(
         f"{warmup.steps if isinstance(warmup, Warmup) else warmup:,} steps ...",
         flush=True,
     )
-    return candidate.sample(posts, nets, schedule, settings)
+    return candidate.sample(posts, nets, schedule, settings, pilot=pilot)
 
 
 def _evidence(evaluation: Evaluation, trials: Sequence[Trial], chosen: Candidate) -> Calibration:

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from patrac_native.draws.draws import Draws
+from patrac_native.draws.draws_mixture import DrawsMixture
 from patrac_native.model.likelihoods import Likelihood
 from patrac_native.network.network import Network
 from patrac_native.tabular.budget import Schedule
@@ -36,11 +38,13 @@ class Trial:
         Number of steps of each chain.
     evaluation : Evaluation
         Scores of the validation rows.
+    draws : Draws or DrawsMixture
     """
 
     candidate: Candidate
     steps: int
     evaluation: Evaluation
+    draws: Draws | DrawsMixture
 
     @property
     def nlpd(self) -> float:
@@ -132,7 +136,7 @@ def run_pilots(
             if is_class
             else evaluate_regression(draws, data.preprocessor, *unseen, kind=VALIDATION)
         )
-        trials.append(Trial(candidate, schedule.steps(pilot.draws), evaluation))
+        trials.append(Trial(candidate, schedule.steps(pilot.draws), evaluation, draws))
         print(f"    {trials[-1]}", flush=True)
     return trials
 
