@@ -121,7 +121,8 @@ void bind_device_model_of(py::module_& m, const char* name) {
         .def(
             "sample",
             [](Model& model, const RunConfig& config, const std::vector<std::uint64_t>& seeds, const Array<T>& init,
-               const Array<double>& prior_variance, py::object progress, bool keep_on_device) {
+               const Array<double>& prior_variance, py::object progress, bool keep_on_device,
+               const std::optional<Array<double>>& step_factor) {
                 require(std::ssize(seeds) == model.data_sets() &&
                             prior_variance.size() == model.data_sets() * model.dim() && init.ndim() == 2 &&
                             init.shape(0) > 0 && init.shape(0) % model.data_sets() == 0,
@@ -130,8 +131,8 @@ void bind_device_model_of(py::module_& m, const char* name) {
                 const auto run = [&](const RunConfig& c, auto&&... args) {
                     return model.sample(c, seeds, args..., keep_on_device ? &theta : nullptr);
                 };
-                py::dict result =
-                    run_chains<T>(run, model.dim(), config, init, prior_variance, std::move(progress), keep_on_device);
+                py::dict result = run_chains<T>(run, model.dim(), config, init, prior_variance, std::move(progress),
+                                                step_factor, keep_on_device);
                 if (keep_on_device)
                     result["theta"] = DeviceTensor{.memory = std::move(theta),
                                                    .element_bytes = sizeof(T),
@@ -140,7 +141,7 @@ void bind_device_model_of(py::module_& m, const char* name) {
                 return result;
             },
             py::arg("config"), py::arg("seeds"), py::arg("init").noconvert(), py::arg("prior_variance").noconvert(),
-            py::arg("progress"), py::arg("keep_on_device") = false);
+            py::arg("progress"), py::arg("keep_on_device") = false, py::arg("step_factor").noconvert() = py::none());
 }
 
 }  // namespace

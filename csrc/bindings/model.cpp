@@ -125,22 +125,28 @@ void bind_model_of(py::module_& m, const char* name) {
         .def(
             "log_acceptance",
             [](const Model<T>& model, const Array<T>& from, const Array<T>& to, const Array<double>& prior_variance,
-               const std::string& kernel, double step_size, bool collapse) {
+               const std::string& kernel, double step_size, bool collapse,
+               const std::optional<Array<double>>& step_factor) {
                 const py::ssize_t dim = collapse ? model.hidden_dim() : model.dim();
                 require(from.size() == dim && to.size() == dim && prior_variance.size() == model.dim(), "theta shape");
+                require(!step_factor || step_factor->size() == model.dim(), "step_factor shape");
                 return model.log_acceptance(from.data(), to.data(), prior_variance.data(),
-                                            entry_of(kernels, kernel, "kernel").value, step_size, collapse);
+                                            entry_of(kernels, kernel, "kernel").value, step_size, collapse,
+                                            step_factor ? step_factor->data() : nullptr);
             },
             py::arg("from_theta").noconvert(), py::arg("to_theta").noconvert(), py::arg("prior_variance"),
-            py::arg("kernel"), py::arg("step_size"), py::arg("collapse") = false)
+            py::arg("kernel"), py::arg("step_size"), py::arg("collapse") = false,
+            py::arg("step_factor").noconvert() = py::none())
         .def(
             "sample",
             [](const Model<T>& model, const RunConfig& config, const Array<T>& init,
-               const Array<double>& prior_variance, py::object progress) {
+               const Array<double>& prior_variance, py::object progress,
+               const std::optional<Array<double>>& step_factor) {
                 const auto run = [&model](auto&&... args) { return model.sample(args...); };
-                return run_chains<T>(run, model.dim(), config, init, prior_variance, std::move(progress));
+                return run_chains<T>(run, model.dim(), config, init, prior_variance, std::move(progress), step_factor);
             },
-            py::arg("config"), py::arg("init").noconvert(), py::arg("prior_variance").noconvert(), py::arg("progress"));
+            py::arg("config"), py::arg("init").noconvert(), py::arg("prior_variance").noconvert(), py::arg("progress"),
+            py::arg("step_factor").noconvert() = py::none());
 }
 
 template <class T>

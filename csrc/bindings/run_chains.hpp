@@ -5,6 +5,7 @@
 #include <cmath>
 #include <exception>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "bindings/arrays.hpp"
@@ -43,9 +44,11 @@ private:
 // run(config, buffers, monitor) is called without the GIL. Where `theta_stays` on a device, the result is without it.
 template <class T, class Run>
 py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Array<T>& init,
-                    const Array<double>& prior_variance, py::object progress, bool theta_stays = false) {
+                    const Array<double>& prior_variance, py::object progress,
+                    const std::optional<Array<double>>& step_factor = {}, bool theta_stays = false) {
     const py::ssize_t draws = config.draws, phases = std::ssize(config.warmup);
     require(init.ndim() == 2 && init.shape(1) == dim && prior_variance.size() >= dim, "init or prior_variance shape");
+    require(!step_factor || step_factor->size() == prior_variance.size(), "step_factor shape");
     require(!config.scales.sampled() || std::ssize(config.scales.group) == dim, "a group for each parameter");
     const py::ssize_t chains = config.chains = init.shape(0);
 
@@ -69,6 +72,7 @@ py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Arr
     RunBuffers<T> buffers;
     buffers.init = init.data();
     buffers.prior_variance = prior_variance.data();
+    if (step_factor) buffers.step_factor = step_factor->data();
     buffers.theta = theta_stays ? nullptr : theta.mutable_data();
     buffers.log_likelihood = log_likelihood.mutable_data();
     buffers.log_prior = log_prior.mutable_data();

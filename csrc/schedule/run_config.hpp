@@ -59,6 +59,7 @@ template <class T>
 struct RunBuffers {
     const T* init = nullptr;                   // (chains, K)
     const double* prior_variance = nullptr;    // (K,)
+    const double* step_factor = nullptr;       // (K,): of each coordinate's step size, or null for ones
     T* theta = nullptr;                        // (chains, draws, K), or null where a device keeps them
     double* log_likelihood = nullptr;          // (chains, draws)
     double* log_prior = nullptr;               // (chains, draws), normalised

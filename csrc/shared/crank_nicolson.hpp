@@ -47,7 +47,8 @@ template <class R>
 PATRAC_FN R shrink_of(KernelKind kernel, R step_size, R variance) {
     switch (kernel) {
         case KernelKind::pcn: return pcn_shrink(step_size);
-        case KernelKind::pcnl: return pcnl_shrink(step_size);
+        // A coordinate's own factor may take delta above 2, where a state would overshoot its mean.
+        case KernelKind::pcnl: return pcnl_shrink(step_size < R(2) ? step_size : R(2));
         case KernelKind::mgrad: return mgrad_shrink(step_size, variance);
         case KernelKind::elliptical_slice:
         case KernelKind::exact: break;

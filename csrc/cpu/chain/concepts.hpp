@@ -59,7 +59,7 @@ concept Target =
 //   step(current, proposed, ..) makes the step; where it moved, the new point is in `proposed`
 template <class X, class T, class Sampled>
 concept Transition =
-    Target<Sampled, T> && std::constructible_from<X, KernelKind, const double*, std::int64_t, double> &&
+    Target<Sampled, T> && std::constructible_from<X, KernelKind, const double*, std::int64_t, double, const double*> &&
     requires(X transition, const X given, StateOf<T, Sampled> state, const StateOf<T, Sampled> current, Sampled target,
              const PhiloxRoundKeys keys, StepNoise<T> noise, std::int64_t step, double step_size, bool accept_all) {
         { X::finds_log_likelihood } -> std::convertible_to<bool>;

@@ -17,10 +17,12 @@ public:
     static constexpr bool finds_log_likelihood = true;
     static constexpr bool follows_prior = true;
 
-    // prior_variance (dim,) is read when the step size changes.
-    CrankNicolson(KernelKind kernel, const double* prior_variance, std::int64_t dim, double persistence = 0.0)
+    // prior_variance (dim,) is read when the step size changes; so is step_factor, (dim,) or null for ones.
+    CrankNicolson(KernelKind kernel, const double* prior_variance, std::int64_t dim, double persistence = 0.0,
+                  const double* step_factor = nullptr)
         : kernel_(kernel),
           prior_variance_(prior_variance),
+          step_factor_(step_factor),
           persistence_(persistence),
           shrink_(dim),
           drift_(dim),
@@ -99,7 +101,8 @@ public:
 private:
     void find_coefficients() {
         for (std::int64_t i = 0; i < shrink_.size(); ++i) {
-            const MoveCoefficients<double> of(kernel_, step_size_, prior_variance_[i], persistence_);
+            const double step_size = step_factor_ ? step_size_ * step_factor_[i] : step_size_;
+            const MoveCoefficients<double> of(kernel_, step_size, prior_variance_[i], persistence_);
             shrink_[i] = static_cast<T>(of.shrink);
             drift_[i] = static_cast<T>(of.drift());
             noise_[i] = static_cast<T>(of.noise());
@@ -150,6 +153,7 @@ private:
 
     KernelKind kernel_;
     const double* prior_variance_;  // outlives the kernel
+    const double* step_factor_;     // outlives the kernel
     double persistence_;            // a
     double step_size_ = 0.0;
     AlignedArray<T> shrink_, drift_, noise_;  // s, C s, (C s (2 - s))^(1/2)

@@ -31,7 +31,7 @@ public:
         return (config.kernel == KernelKind::pcn || config.kernel == KernelKind::pcnl) && config.persistence == 0.0;
     }
 
-    DiagonalCrankNicolson(KernelKind kernel, const double*, std::int64_t dim, double)
+    DiagonalCrankNicolson(KernelKind kernel, const double*, std::int64_t dim, double, const double*)
         : langevin_(kernel == KernelKind::pcnl),
           dim_(dim),
           size_((dim + lanes_v<V> - 1) / lanes_v<V> * lanes_v<V>),

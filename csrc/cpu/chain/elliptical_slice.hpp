@@ -18,7 +18,7 @@ public:
     static constexpr bool finds_log_likelihood = true;
     static constexpr bool follows_prior = true;
 
-    EllipticalSlice(KernelKind, const double* prior_variance, std::int64_t dim, double)
+    EllipticalSlice(KernelKind, const double* prior_variance, std::int64_t dim, double, const double*)
         : prior_deviation_(dim), direction_(dim) {
         set_prior_variance(prior_variance);
     }

@@ -15,7 +15,7 @@ public:
     static constexpr bool finds_log_likelihood = true;
     static constexpr bool follows_prior = false;
 
-    Independent(KernelKind, const double*, std::int64_t, double) {}
+    Independent(KernelKind, const double*, std::int64_t, double, const double*) {}
 
     bool uses_gradient() const { return false; }
     void set_step_size(double) {}

@@ -109,9 +109,9 @@ public:
     std::int64_t hidden_dim() const override { return hidden_dim_; }
 
     double log_acceptance(const T* from, const T* to, const double* prior_variance, KernelKind kernel, double step_size,
-                          bool collapse) const override {
+                          bool collapse, const double* step_factor) const override {
         const auto ratio = [&](auto target) {
-            CrankNicolson<T> move(kernel, prior_variance, target.dim());
+            CrankNicolson<T> move(kernel, prior_variance, target.dim(), 0.0, step_factor);
             move.set_step_size(step_size);
             StateOf<T, decltype(target)> u(target.dim(), target.make_kept()), v(target.dim(), target.make_kept());
             for (auto [state, theta] : {std::pair{&u, from}, std::pair{&v, to}}) {

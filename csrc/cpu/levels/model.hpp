@@ -37,9 +37,9 @@ public:
     // K less the Bayesian parameters of the output layer.
     virtual std::int64_t hidden_dim() const = 0;
     // Log of the acceptance ratio of the move from -> to, both (K,), or (hidden_dim,) if `collapse`, before the minimum
-    // with 0; for tests of a kernel.
+    // with 0; for tests of a kernel. step_factor (K,) as in RunBuffers, or null.
     virtual double log_acceptance(const T* from, const T* to, const double* prior_variance, KernelKind kernel,
-                                  double step_size, bool collapse) const = 0;
+                                  double step_size, bool collapse, const double* step_factor) const = 0;
     // Returns false when the monitor ended the run early.
     virtual bool sample(const RunConfig& config, const RunBuffers<T>& buffers, const Monitor& monitor) const = 0;
 };

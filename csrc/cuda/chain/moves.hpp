@@ -39,6 +39,7 @@ struct ChainLaunch {
     Phase phase;
     std::int64_t adapt_window;
     double step_size_max;
+    const T* step_factor;  // (sets, plan.prior_step): of each coordinate's step size, or null for ones
     std::int64_t first_step, steps;
 
     const std::uint64_t* seeds;      // one for each data set
@@ -67,6 +68,7 @@ struct ChainMoves {
     T* packed;  // parameters of the proposal, its entries of theta at plan.position
     T *theta, *gradient, *proposed_gradient, *momentum;  // (row,)
     const T* variance;                                   // (row,)
+    const T* step_factor;                                // (row,), or null for ones
     ChainVariance<T> noise;
 
     static constexpr int group = normals_per_block<T>;
@@ -83,12 +85,14 @@ struct ChainMoves {
           proposed_gradient(proposed_gradient_),
           momentum(momentum_),
           variance(of.plan.prior_variance + set * of.plan.prior_step),
+          step_factor(of.step_factor ? of.step_factor + set * of.plan.prior_step : nullptr),
           noise(of.noise, index, set) {}
 
     PATRAC_DEVICE bool persists() const { return launch.persistence > 0.0; }
     PATRAC_DEVICE bool uses_gradient() const { return patrac::uses_gradient(launch.kernel); }
     PATRAC_DEVICE MoveCoefficients<T> coefficients(int k, double step_size) const {
-        return {launch.kernel, static_cast<T>(step_size), variance[k], static_cast<T>(launch.persistence)};
+        const T own = static_cast<T>(step_size) * (step_factor ? step_factor[k] : T(1));
+        return {launch.kernel, own, variance[k], static_cast<T>(launch.persistence)};
     }
     // What the terms of l read beside targets and row weights, and what l holds beside its sum over rows.
     PATRAC_DEVICE const T* likelihood_parameters() const {

@@ -119,7 +119,7 @@ public:
         const bool shares = shares_evaluations(batch, plan_.n_tiles);
         if (!shares) need_tiles();
         const std::vector<double> ones(static_cast<std::size_t>(plan_.dim), 1.0);
-        DeviceChains<T> memory(*device_, plan_, 1, batch, ones.data(), theta, false, {});
+        DeviceChains<T> memory(*device_, plan_, 1, batch, ones.data(), nullptr, theta, false, {});
         const DeviceVector<std::uint64_t> seeds(*device_, std::int64_t{1});
         memory.launch.kernel = gradient ? KernelKind::pcnl : KernelKind::pcn;
         memory.launch.seeds = seeds.data();

@@ -26,14 +26,16 @@ template <class T>
 class DeviceChains {
 public:
     // The chains of each data set follow those of the one before. prior_variance (sets, K), start (chains, K);
-    // `collapse`: one for each data set, or none.
+    // step_factor (sets, K) or null; `collapse`: one for each data set, or none.
     DeviceChains(Device& device, const DevicePlan<T>& plan, std::int64_t sets, std::int64_t n_chains,
-                 const double* prior_variance, const T* start, bool persists, const std::vector<FlatCollapse>& collapse)
+                 const double* prior_variance, const double* step_factor, const T* start, bool persists,
+                 const std::vector<FlatCollapse>& collapse)
         : launch{} {
         const FlatCollapse* const shape = collapse.empty() ? nullptr : &collapse.front();
         launch.dim = shape ? shape->hidden_dim : plan.dim;
         const std::int64_t row = (launch.dim + 3) / 4 * 4, prior_row = (plan.dim + 3) / 4 * 4;
         std::vector<T> variance(static_cast<std::size_t>(sets * prior_row), T(1));
+        std::vector<T> factor(step_factor ? variance.size() : 0, T(1));
         std::vector<double> constants(static_cast<std::size_t>(2 * sets));
         device.download(constants.data(), plan.constants, constants.size() * sizeof(double));
         for (std::int64_t d = 0; d < sets; ++d)
@@ -41,6 +43,7 @@ public:
                 const auto at = static_cast<std::size_t>(d * prior_row + k);
                 const double c = prior_variance[d * plan.dim + k];
                 variance[at] = static_cast<T>(c);
+                if (step_factor) factor[at] = static_cast<T>(step_factor[d * plan.dim + k]);
                 constants[static_cast<std::size_t>(2 * d + 1)] -= 0.5 * std::log(2.0 * std::numbers::pi * c);
             }
         std::vector<T> theta(static_cast<std::size_t>(n_chains * row));
@@ -48,6 +51,7 @@ public:
             std::copy_n(start + c * plan.dim, launch.dim, theta.data() + c * row);
 
         variance_ = DeviceVector<T>(device, variance);
+        if (step_factor) step_factor_ = DeviceVector<T>(device, factor);
         constants_ = DeviceVector<double>(device, constants);
         theta_ = DeviceVector<T>(device, theta);
         gradient_ = DeviceVector<T>(device, n_chains * row);
@@ -57,6 +61,7 @@ public:
         launch.plan = plan;
         launch.plan.prior_variance = variance_.data();
         launch.plan.prior_step = prior_row;
+        launch.step_factor = step_factor ? step_factor_.data() : nullptr;
         launch.plan.constants = constants_.data();
         launch.layout = WorkspaceLayout::of(plan, launch.dim, persists, shape);
         if (!fits_shared(device, launch.layout)) workspace_ = DeviceVector<T>(device, n_chains * launch.layout.size);
@@ -109,7 +114,7 @@ private:
                            .deviations = static_cast<int>(shape.deviation.size())};
     }
 
-    DeviceVector<T> variance_, workspace_, theta_, gradient_, momentum_;
+    DeviceVector<T> variance_, step_factor_, workspace_, theta_, gradient_, momentum_;
     DeviceVector<double> constants_;
     DeviceVector<FlatCollapseGroup> groups_;
     DeviceVector<int> sources_, indices_;
@@ -129,8 +134,8 @@ public:
           config_(config),
           out_(buffers),
           threads_(threads),
-          memory_(device, plan, std::ssize(seeds), config.chains, buffers.prior_variance, buffers.init,
-                  config.persistence > 0.0, collapse),
+          memory_(device, plan, std::ssize(seeds), config.chains, buffers.prior_variance, buffers.step_factor,
+                  buffers.init, config.persistence > 0.0, collapse),
           launch_(memory_.launch),
           noise_(device, plan, config, weights),
           seeds_(device, seeds),

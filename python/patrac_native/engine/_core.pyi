@@ -126,6 +126,7 @@ class _Model(Generic[T]):
         kernel: str,
         step_size: float,
         collapse: bool = False,
+        step_factor: _Float64 | None = None,
     ) -> float: ...
     @property
     def hidden_dim(self) -> int: ...
@@ -138,6 +139,7 @@ class _Model(Generic[T]):
         init: npt.NDArray[T],
         prior_variance: _Float64,
         progress: Callable[[int, int, float], None] | None,
+        step_factor: _Float64 | None = None,
     ) -> dict[str, Any]: ...
 
 class Model32(_Model[np.float32]): ...
@@ -259,6 +261,7 @@ class _DeviceModel(Generic[T]):
         prior_variance: _Float64,
         progress: Callable[[int, int, float], None] | None,
         keep_on_device: bool = False,
+        step_factor: _Float64 | None = None,
     ) -> dict[str, Any]: ...
 
 class DeviceModel32(_DeviceModel[np.float32]): ...

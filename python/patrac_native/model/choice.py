@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from patrac_native.model.facts import ModelFacts
 from patrac_native.model.kernels import Exact, Kernel, MGrad, short_name
 
 # The persistence of MGrad under kernel="auto"; docs/tried.md has the measurements.
 PERSISTENCE = 0.9
+# The metric is that of the inputs from this `ModelFacts.input_spread` on; docs/tried.md has the measurements.
+MIN_SPREAD = 2.0
 
 
-def choose_kernel(facts: ModelFacts, device: str = "cpu") -> tuple[Kernel, str]:
+def choose_kernel(facts: ModelFacts, device: str = "cpu", *, keep: bool = False) -> tuple[Kernel, str]:
     """Choose the fastest exact kernel that a posterior and a device support.
 
     It is `Exact()` if the posterior is that of Bayesian linear regression, the scales of the prior are fixed and the
     chains run on the CPU. Otherwise it is `MGrad(persistence=0.9)`, with `collapse=True` if a Gaussian likelihood
-    allows integrating out Bayesian output weights.
+    allows integrating out Bayesian output weights, and with `metric="inputs"` if the inputs vary along one principal
+    axis much more than along the others.
 
     Parameters
     ----------
     facts : ModelFacts
     device : str
         Device of the run; default "cpu".
+    keep : bool
+        Whether the draws are to stay in the device's memory, where they cannot be rotated; default False.
 
     Returns
     -------
@@ -36,6 +43,18 @@ def choose_kernel(facts: ModelFacts, device: str = "cpu") -> tuple[Kernel, str]:
         if device != "cpu":
             return MGrad(persistence=PERSISTENCE), f'{device} runs chains; Exact() is there with device="cpu"'
         return Exact(), "Gaussian likelihood and no Bayesian parameter below the last layer: independent draws"
+    kernel, reason = _gradient_kernel(facts)
+    spread = facts.input_spread
+    if spread is None or spread < MIN_SPREAD or keep:
+        return kernel, reason
+    return replace(kernel, metric="inputs"), (
+        f"{reason}; the first layer along the principal axes of the inputs, whose second moments differ (the largest "
+        f"is {spread:.1f} times the mean)"
+    )
+
+
+def _gradient_kernel(facts: ModelFacts) -> tuple[MGrad, str]:
+    """Return the kernel for posteriors with Bayesian parameters below the last layer, but for its metric, and why."""
     if not facts.likelihood.is_quadratic:
         return MGrad(
             persistence=PERSISTENCE
@@ -68,6 +87,11 @@ def check_kernel(kernel: Kernel, facts: ModelFacts) -> None:
         raise ValueError(
             f"kernel={own} draws in the basis of one prior covariance, and the scales of this prior are sampled; use "
             f"{short_name(choose_kernel(facts)[0].to_dict())}, or a prior with scales=None."
+        )
+    if kernel.metric == "inputs" and facts.rotation_obstacle is not None:
+        raise ValueError(
+            f"kernel={own} rotates the first layer's weights, and in this posterior {facts.rotation_obstacle}; use "
+            'metric="prior".'
         )
     if not kernel.collapse:
         return

@@ -33,6 +33,12 @@ class ModelFacts:
         Whether the scales of the prior are sampled.
     inputs_on_device : InputsOnDevice or None
         The inputs, if they were given on a device; else None.
+    rotation_obstacle : str or None
+        Why the first layer's weights cannot be rotated under their prior, in words; None if they can.
+    input_spread : float or None
+        The largest second moment of the inputs along a principal axis over the mean of all axes; None if the first
+        layer cannot be rotated, or if the copy of the inputs that a rotation needs is not wanted: they are on a device,
+        used in place (copy=False), of one byte each or many.
     """
 
     likelihood: Likelihood
@@ -45,3 +51,5 @@ class ModelFacts:
     noise_prior_source: str | None
     samples_scales: bool
     inputs_on_device: InputsOnDevice | None
+    rotation_obstacle: str | None
+    input_spread: float | None

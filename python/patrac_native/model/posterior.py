@@ -23,6 +23,7 @@ from patrac_native.model.compiled_likelihood import (
 from patrac_native.model.describe import describe_posterior
 from patrac_native.model.facts import ModelFacts
 from patrac_native.model.fit_quality import FitQuality, fit_quality
+from patrac_native.model.input_metric import MAX_ROTATED_BYTES, InputMetric, PrincipalAxes, rotation_obstacle
 from patrac_native.model.kernels import Exact, MGrad
 from patrac_native.model.last_layer import ExactPosterior, WhitenedQuadratic, whiten
 from patrac_native.model.likelihoods import LIKELIHOODS, Likelihood
@@ -408,7 +409,23 @@ class Posterior(PriorModel):
             noise_prior_source=self.noise_prior_source,
             samples_scales=self.network.scales is not None,
             inputs_on_device=self.inputs.on_device,
+            rotation_obstacle=rotation_obstacle(self.network),
+            input_spread=self._input_spread(),
         )
+
+    def _input_spread(self) -> float | None:
+        """See `ModelFacts`."""
+        inputs = self.inputs
+        if inputs.on_device is not None or inputs.in_place or inputs.host.dtype == np.uint8:
+            return None
+        if inputs.host.size * self.dtype.itemsize > MAX_ROTATED_BYTES or rotation_obstacle(self.network):
+            return None
+        return self.input_metric.axes.spread
+
+    @cached_property
+    def input_metric(self) -> InputMetric:
+        """The model along the principal axes of its inputs, for kernels with metric="inputs"."""
+        return InputMetric(self.network, self.compiled, PrincipalAxes.of(self.X, self.row_weights))
 
     @cached_property
     def fit_quality(self) -> FitQuality:

@@ -123,7 +123,7 @@ def _run(run: PreparedRun, report: Report | None) -> dict[str, Any]:
     post, config, start = run.post, run.config, run.start
     form = post.quadratic
     if form is None:
-        return dict(post.compiled.host.sample(config, start, post.prior_variance, report))
+        return dict(run.compiled.host.sample(config, run.chain_start, post.prior_variance, report, run.step_factor))
     native: Any = _core.sample_quadratic32 if post.dtype == np.float32 else _core.sample_quadratic64
     common = {
         "constant": form.constant,

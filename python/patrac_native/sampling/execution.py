@@ -13,6 +13,7 @@ from patrac_native.engine import _core
 from patrac_native.engine.device_array import DeviceArray
 from patrac_native.engine.models import join_on_device
 from patrac_native.model.device_choice import DeviceChoice
+from patrac_native.model.kernels import Kernel
 from patrac_native.sampling.cpu_execution import Report, run_in_turn, run_side_by_side
 from patrac_native.sampling.preparation import PreparedRun, joint_config
 
@@ -84,7 +85,7 @@ def _joined_model(runs: Sequence[PreparedRun], device: str) -> Any:
     """
     first = runs[0]
     for index, run in enumerate(runs):
-        if run.post.dtype != first.post.dtype or run.kernel != first.kernel:
+        if run.post.dtype != first.post.dtype or _without_metric(run.kernel) != _without_metric(first.kernel):
             raise ValueError(
                 f"posts must be of one dtype, and one kernel must serve them; posts[{index}] has {run.post.dtype.name} "
                 f"and {run.kernel}, the first {first.post.dtype.name} and {first.kernel}."
@@ -95,8 +96,8 @@ def _joined_model(runs: Sequence[PreparedRun], device: str) -> Any:
                 f"posts[{index}] has {run.post.likelihood!r}, the first {first.post.likelihood!r}."
             )
     if len(runs) == 1:
-        return first.post.compiled.on_device(device)
-    return join_on_device(device, [run.post.compiled for run in runs])
+        return first.compiled.on_device(device)
+    return join_on_device(device, [run.compiled for run in runs])
 
 
 def _variance_law(run: PreparedRun) -> tuple[int, float] | None:
@@ -114,10 +115,11 @@ def _run_together(runs: Sequence[PreparedRun], model: Any, report: Report | None
     together = model.sample(
         joint_config(runs),
         [run.seed for run in runs],
-        np.concatenate([run.start for run in runs]),
+        np.concatenate([run.chain_start for run in runs]),
         np.stack([run.post.prior_variance for run in runs]),
         report,
         first.settings.keep_on_device,
+        _step_factors(runs),
     )
     chains = len(first.start)
     theta = together.pop("theta")
@@ -130,6 +132,19 @@ def _run_together(runs: Sequence[PreparedRun], model: Any, report: Report | None
         | {"theta": _slice_chains(theta, index * chains, chains)}
         for index in range(len(runs))
     ]
+
+
+def _without_metric(kernel: Kernel) -> dict[str, Any]:
+    """Return name and arguments of a kernel but for its metric, which may differ between the runs of one launch."""
+    return kernel.to_dict() | {"metric": "prior"}
+
+
+def _step_factors(runs: Sequence[PreparedRun]) -> npt.NDArray[np.float64] | None:
+    """Return the factors of the step sizes of all runs, shape (runs, K); None if all are ones."""
+    factors = [run.step_factor for run in runs]
+    if all(factor is None for factor in factors):
+        return None
+    return np.stack([np.ones(runs[0].post.dim) if factor is None else factor for factor in factors])
 
 
 def _slice_chains(theta: Any, first: int, chains: int) -> npt.NDArray[Any] | DeviceArray:

@@ -11,10 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.engine import _core
+from patrac_native.engine.models import CompiledModels
 from patrac_native.engine.threads import thread_count
 from patrac_native.model.choice import check_kernel, choose_kernel
 from patrac_native.model.device_choice import DeviceChoice, choose_device
 from patrac_native.model.fit_quality import FitQuality
+from patrac_native.model.input_metric import InputMetric
 from patrac_native.model.kernels import PCNL, Kernel
 from patrac_native.model.likelihoods import StudentT
 from patrac_native.model.posterior import Posterior
@@ -22,6 +24,7 @@ from patrac_native.model.variance_draws import variance_every
 from patrac_native.sampling.settings import RunSettings
 from patrac_native.sampling.starting_points import starting_points
 from patrac_native.sampling.warmup import SETTLE_STEPS, TARGET_WINDOW, WINDOW, Phase, Warmup, default_warmup
+from patrac_native.validation.checks import FloatArray
 
 # The band of acceptance rates to which adapt="always" keeps adapting while sampling (the paper's Appendix B).
 ADAPT_ALWAYS_BAND = (0.4, 0.9)
@@ -54,6 +57,8 @@ class PreparedRun:
         Number of steps from one draw of the sampled noise variances to the next; None if none is sampled.
     notes : tuple of str
         Warnings that are known before the run.
+    metric : InputMetric or None
+        What rotates the first layer, if the kernel's metric is "inputs"; else None.
     """
 
     post: Posterior
@@ -69,6 +74,28 @@ class PreparedRun:
     fit: FitQuality
     variance_every: int | None
     notes: tuple[str, ...]
+    metric: InputMetric | None
+
+    @property
+    def compiled(self) -> CompiledModels:
+        """The compiled models that the chains run on."""
+        return self.post.compiled if self.metric is None else self.metric.compiled
+
+    @property
+    def chain_start(self) -> npt.NDArray[Any]:
+        """First state of each chain in the coordinates of `compiled`, (chains, K)."""
+        return self.start if self.metric is None else self.metric.rotated(self.start)
+
+    @property
+    def step_factor(self) -> FloatArray | None:
+        """Factor of the step size of each coordinate, shape (K,); None for ones."""
+        return None if self.metric is None else self.metric.step_factor(self.kernel)
+
+    @property
+    def unit_steps(self) -> FloatArray:
+        """Step sizes at which mGrad's step of each coordinate is that of its prior, shape (K,)."""
+        factor = self.step_factor
+        return self.post.prior_variance if factor is None else self.post.prior_variance / factor
 
     @property
     def steps(self) -> int:
@@ -104,7 +131,7 @@ def joint_config(runs: Sequence[PreparedRun]) -> _core.RunConfig:
         scales=_core_scales(post, first.settings.scales_every),
         step_size=first.step_size,
         # If delta is far above every prior variance, mGrad proposes from the prior, and a larger one changes nothing.
-        step_size_max=min(kernel.step_size_max, 1e3 * float(post.prior_variance.max()) + first.step_size),
+        step_size_max=min(kernel.step_size_max, 1e3 * float(first.unit_steps.max()) + first.step_size),
         warmup=[_core_phase(phase) for phase in first.schedule.phases],
         sampling=_core_phase(Phase(0, ADAPT_ALWAYS_BAND if kernel.adapt_always else None)),
         draws=first.settings.draws,
@@ -140,6 +167,12 @@ def prepare_run(post: Posterior, settings: RunSettings) -> PreparedRun:
         raise TypeError(f"post must be a Posterior; got {type(post).__name__}.")
     kernel, reason = _resolve_kernel(settings, post)
     choice = choose_device(settings.device, post.facts, kernel, keep=settings.keep_on_device)
+    metric = post.input_metric if kernel.metric == "inputs" else None
+    if metric is not None and settings.keep_on_device:
+        raise ValueError(
+            f"keep_on_device=True keeps theta as the chains have it, and {kernel} rotates it; use "
+            'metric="prior", or leave keep_on_device out.'
+        )
     if choice.device == "cpu":
         post.compiled.build_host()  # once it is built, the quality of fit is evaluated on the host
     schedule = _resolve_warmup(settings.warmup, kernel, post)
@@ -167,6 +200,7 @@ def prepare_run(post: Posterior, settings: RunSettings) -> PreparedRun:
         fit=post.fit_quality,
         variance_every=_resolve_variance_every(settings, kernel, post),
         notes=tuple(_notes(kernel, schedule, post)),
+        metric=metric,
     )
 
 
@@ -262,7 +296,8 @@ def _resolve_kernel(settings: RunSettings, post: Posterior) -> tuple[Kernel, str
         return settings.kernel, "given"
     if isinstance(settings.warmup, Warmup) and settings.warmup.only_for == PCNL.name:
         return PCNL(), "the warm-up is a schedule for it"
-    return choose_kernel(post.facts, "cpu" if settings.device == "auto" else settings.device)
+    device = "cpu" if settings.device == "auto" else settings.device
+    return choose_kernel(post.facts, device, keep=settings.keep_on_device)
 
 
 def _resolve_warmup(warmup: Any, kernel: Kernel, post: Posterior) -> Warmup:

@@ -43,6 +43,10 @@ def build_draws(
     stable = _stability(result["warmup_stable"])
     whole = result["theta"]
     theta = whole.part(0, len(run.start), kept) if isinstance(whole, DeviceArray) else whole[:, :kept]
+    if run.metric is not None:
+        assert not isinstance(theta, DeviceArray)  # prepare_run() refuses draws that stay on a device
+        for of_chain in theta:
+            run.metric.restore(of_chain)
     stats = {name: result[name][:, :kept] for name in PER_DRAW if name in result}
     if "prior_scales" in stats:
         assert run.post.network.scales is not None

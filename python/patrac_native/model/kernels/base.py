@@ -66,6 +66,11 @@ class Kernel(Complete, abstract=True):
         """Whether the Bayesian output weights are integrated out."""
 
     @property
+    @abstractmethod
+    def metric(self) -> str:
+        """What the step sizes of coordinates follow: "prior", or "inputs" along the principal axes of the inputs."""
+
+    @property
     def step_size(self) -> float | None:
         """The given step size; None if the warm-up finds it or the kernel has none."""
         return None if self.step_size_name is None else getattr(self, self.step_size_name)
@@ -105,6 +110,11 @@ class GradientFreeKernel(Kernel, abstract=True):
     def collapse(self) -> bool:
         """False: only kernels with gradients support collapsing."""
         return False
+
+    @property
+    def metric(self) -> str:
+        """ "prior": only kernels with gradients have another."""
+        return "prior"
 
 
 @dataclass(frozen=True)

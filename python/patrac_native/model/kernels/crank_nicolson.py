@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from patrac_native.model.kernels.base import GradientFreeKernel, Kernel
 from patrac_native.validation.checks import check_nonnegative, check_positive
+
+METRICS = ("prior", "inputs")
 
 
 @dataclass(frozen=True)
@@ -52,11 +54,12 @@ class PCN(GradientFreeKernel):
 
 @dataclass(frozen=True)
 class _GradientKernel(Kernel, abstract=True):
-    """Base class of the kernels with gradients: delta, integration of the output weights, adaptation while sampling."""
+    """Base class of the kernels with gradients: delta, collapsing, adaptation while sampling, and the metric."""
 
     delta: float | None = None
     collapse: bool = False
     adapt: str = "warmup"
+    metric: str = field(default="prior", kw_only=True)
     runs_on_devices: ClassVar[bool] = True
     is_independent: ClassVar[bool] = False
     step_size_name: ClassVar[str | None] = "delta"
@@ -68,6 +71,8 @@ class _GradientKernel(Kernel, abstract=True):
             raise TypeError(f"collapse of {owner} must be True or False; got {self.collapse!r}.")
         if self.adapt not in ("warmup", "always"):
             raise ValueError(f'adapt of {owner} must be "warmup" or "always"; got {self.adapt!r}.')
+        if self.metric not in METRICS:
+            raise ValueError(f'metric of {owner} must be "prior" or "inputs"; got {self.metric!r}.')
 
     @property
     def adapt_always(self) -> bool:
@@ -92,13 +97,19 @@ class PCNL(_GradientKernel):
     adapt : {"warmup", "always"}
         When the step size is adapted; default "warmup". "always" is the paper's setting, which keeps adapting to
         acceptance rates in (0.4, 0.9) while sampling; the posterior is then not exactly invariant, and `sample` warns.
+    metric : {"prior", "inputs"}
+        What the step sizes of coordinates follow. With the default "prior" they are equal in units of the prior. With
+        "inputs" the weights of the first layer move along the principal axes of the inputs, in larger steps along the
+        axes on which the inputs vary less (docs/method.md, section 6). That pays where the second moment along one axis
+        is several times the mean of all: correlated inputs, or a mean far from zero. It needs several inputs, whose
+        weights into a node are all Bayesian or all fixed, and refuses draws that stay on a device.
 
     Raises
     ------
     TypeError
         If delta is not a number, or collapse not a bool.
     ValueError
-        If delta is not in (0, 2], or adapt has another value.
+        If delta is not in (0, 2], or adapt or metric has another value.
 
     References
     ----------
@@ -143,13 +154,16 @@ class MGrad(_GradientKernel):
         it, and so does not undo its own steps: in the networks tried, 0.9 halved the number of steps for an effective
         draw of f (docs/tried.md). The acceptance threshold then persists too, and the default warm-up targets an
         acceptance probability of 0.85 instead of 0.55.
+    metric : {"prior", "inputs"}
+        What the step sizes of coordinates follow. With the default "prior" they are equal for all parameters. "inputs"
+        is as for `PCNL`, and the step size of every parameter has in addition the square root of its prior variance.
 
     Raises
     ------
     TypeError
         If delta or persistence is not a number, or collapse not a bool.
     ValueError
-        If delta is not positive and finite, persistence is not in [0, 1), or adapt has another value.
+        If delta is not positive and finite, persistence is not in [0, 1), or adapt or metric has another value.
 
     References
     ----------
