@@ -206,7 +206,7 @@ def test_predictions_do_not_depend_on_the_blocks(
 ) -> None:
     table(33).drop(columns=["grade", "weight"]).to_csv(tmp_path / "new.csv", index=False)
     for name, block in (("a.csv", 2**26), ("b.csv", 4 * 40 * 7)):
-        monkeypatch.setattr("patrac_native.draws.draws.BLOCK_BYTES", block)  # 7 rows of 40 float32 draws
+        monkeypatch.setattr("patrac_native.draws.predictions._BLOCK_BYTES", block)  # 7 rows of 40 float32 draws
         assert main(["predict", str(fitted["numbers"]), str(tmp_path / "new.csv"), "--out", str(tmp_path / name)]) == 0
     a, b = (read_predictions(tmp_path / name).to_numpy() for name in ("a.csv", "b.csv"))
     # Means over draws are summed in another order for another block shape, which may turn over the last digit.

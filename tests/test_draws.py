@@ -116,7 +116,7 @@ def test_blocks_are_the_whole_prediction_cut_up(rows: int | None) -> None:
 
 def test_default_blocks_keep_their_bytes_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     draws, _ = sampled()
-    monkeypatch.setattr("patrac_native.draws.draws.BLOCK_BYTES", 2 * 4 * 3 * 8 * 10)
+    monkeypatch.setattr("patrac_native.draws.predictions._BLOCK_BYTES", 2 * 4 * 3 * 8 * 10)
     blocks = [f for _, f in draws.predict_blocks(np.zeros((33, 2)))]
     assert [f.shape[2] for f in blocks] == [10, 10, 10, 3]
 

@@ -12,7 +12,7 @@ import pytest
 
 import patrac_native as pn
 from patrac_native.diagnostics import leave_one_out, model_weights
-from patrac_native.draws import draws_mixture, model_comparison
+from patrac_native.draws import model_comparison, predictions
 from patrac_native.draws.draws_mixture import load_predictions
 
 N, GRID = 60, np.linspace(-2, 2, 7)[:, None]
@@ -106,7 +106,7 @@ def test_blocks_of_rows_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     for rows in (1, 13, 100):
         parts = [f for _, f in mixture.predict_blocks(X, rows=rows)]
         np.testing.assert_allclose(np.concatenate(parts, axis=2), whole, rtol=1e-12)
-    monkeypatch.setattr(draws_mixture, "BLOCK_BYTES", 400 * 8 * 7)
+    monkeypatch.setattr(predictions, "_BLOCK_BYTES", 400 * 8 * 7)
     monkeypatch.setattr(model_comparison, "_LOO_BYTES", 200 * 8 * 11)
     after = mixture.interval(X), mixture.nlpd(X, y), pn.DrawsMixture.weighted(mixture.members, X, y).weights
     for one, other in zip(before, after, strict=True):
@@ -342,6 +342,24 @@ def test_summary_mixes_members_and_judges_each() -> None:
     assert [finding.what for finding in verdict.findings] == expected
     text = str(summary)
     assert "mixture of 3 posteriors: Out(8)" in text and "member 2: weight 0.000" in text and "verdict: look" in text
+
+
+def test_calibration_of_a_mixture_is_beside_the_ensemble_of_its_networks() -> None:
+    X, y = data()
+    members = [sampled(seed, pn.Gaussian("sampled")) for seed in (1, 2)]
+    mixture = pn.DrawsMixture(members, [0.25, 0.75])
+    found = mixture.calibration(X, y)
+    assert found.nlpd == pytest.approx(mixture.nlpd(X, y).mean()) and found.rows == N
+    assert found.coverage == mixture.coverage(X, y, 0.9)
+    densities = [np.exp(-member.network_nlpd(X, y)) for member in members]
+    expected = -np.log(0.25 * densities[0] + 0.75 * densities[1])
+    np.testing.assert_allclose(mixture.network_nlpd(X, y), expected, rtol=1e-12)
+    # By hand: the variance is the posterior mean, because these networks have no validation rows.
+    variance = members[0].stats["variance"].mean()
+    residual = members[0].network.net.predict(X)[:, 0] - y
+    normal = 0.5 * (np.log(2 * np.pi * variance) + residual**2 / variance)
+    np.testing.assert_allclose(members[0].network_nlpd(X, y), normal, rtol=1e-12)
+    assert mixture.summary(X, y).members[0].evidence.calibration == found
 
 
 def test_members_that_disagree_are_no_finding_but_a_bad_member_is() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.draws.calibration import COVERAGE, Calibration, calibrate, network_nlpd
 from patrac_native.draws.count_mixture import CountMixture
 from patrac_native.draws.mixture import PredictiveMixture
 from patrac_native.draws.predictions import Predictions
@@ -23,8 +22,6 @@ from patrac_native.validation.checks import FloatArray, check_count, check_input
 
 # Statistics with one value for each draw; the others have one value for each chain or each warm-up phase of a chain.
 PER_DRAW = ("log_likelihood", "log_prior", "acceptance_rate", "step_size", "variance", "prior_scales")
-# Maximum size of the array f in one block of `output_blocks`.
-BLOCK_BYTES = 64 * 2**20
 
 
 class Draws(Predictions):
@@ -155,42 +152,6 @@ class Draws(Predictions):
         settings = {**self.settings, "thin": self.settings["thin"] * every}
         return Draws(theta, stats, self.network, self.likelihood, settings)
 
-    def predict(
-        self, X: npt.ArrayLike, *, offset: npt.ArrayLike | None = None, threads: int | None = None
-    ) -> npt.NDArray[Any]:
-        """Evaluate the predictions of each draw: the function draws f(x; theta) of the t targets.
-
-        Parameters
-        ----------
-        X : array_like, shape (n_new, d)
-            Finite inputs, n_new >= 1.
-        offset : array_like, shape (n_new,) or (n_new, m), optional
-            Of `Poisson` and `NegativeBinomial`: what is added to the outputs of each row, such as the logarithm of its
-            exposure; finite. Default zeros, also if the posterior has offsets.
-        threads : int, optional
-            Number of native threads; by default the number of processors that this process may use.
-
-        Returns
-        -------
-        ndarray of the posterior's dtype, shape (chain, draw, n_new, t)
-            The outputs of the network, or what the likelihood's `predicted` derives from them: the means of
-            `HeteroscedasticGaussian` and of counts. For many rows, `predict_blocks` needs less memory.
-
-        Raises
-        ------
-        TypeError
-            If X does not hold real numbers.
-        ValueError
-            If X has another shape or is not finite, or there are no draws.
-        """
-        return self.likelihood.predicted(self._predictor(X, offset, threads))
-
-    def _predictor(
-        self, X: npt.ArrayLike, offset: npt.ArrayLike | None, threads: int | None = None
-    ) -> npt.NDArray[Any]:
-        """Return the outputs of each draw plus the offset, shape (chain, draw, n_new, m)."""
-        return self.likelihood.with_offset(self.predict_outputs(X, threads=threads), offset)
-
     def predict_outputs(self, X: npt.ArrayLike, *, threads: int | None = None) -> npt.NDArray[Any]:
         """Evaluate all outputs f of the network for each draw, which the methods of `likelihood` take.
 
@@ -213,83 +174,6 @@ class Draws(Predictions):
         self._require_draws()
         f = self.network.predict(self._flat_theta(), X, threads=threads)
         return f.reshape(self.n_chains, self.n_draws, *f.shape[1:])
-
-    def predict_blocks(
-        self,
-        X: npt.ArrayLike,
-        *,
-        offset: npt.ArrayLike | None = None,
-        rows: int | None = None,
-        threads: int | None = None,
-    ) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
-        """Evaluate the predictions for blocks of rows of X, which bounds the memory for any number of rows.
-
-        Parameters
-        ----------
-        X : array_like, shape (n_new, d)
-            Finite inputs, n_new >= 1.
-        offset : array_like, shape (n_new,) or (n_new, m), optional
-            As for `predict`.
-        rows : int, optional
-            Number of rows of a block, at least 1; by default f of a block takes at most 64 MiB.
-        threads : int, optional
-            As for `predict`.
-
-        Yields
-        ------
-        block : slice
-            The rows of X in this block.
-        predictions : ndarray of the posterior's dtype, shape (chain, draw, rows, t)
-            As `predict` returns them.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `predict`, or if `rows` is not an integer of at least 1.
-        """
-        for block, f in self._predictor_blocks(X, offset, rows=rows, threads=threads):
-            yield block, self.likelihood.predicted(f)
-
-    def _predictor_blocks(
-        self, X: npt.ArrayLike, offset: npt.ArrayLike | None, *, rows: int | None = None, threads: int | None = None
-    ) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
-        """Yield blocks of rows of X, and their outputs plus offset (chain, draw, rows, m)."""
-        inputs = check_inputs(X, self.network.n_inputs)
-        added = self.likelihood.check_offset(offset, len(inputs), self.network.n_outputs)
-        for block, f in self.output_blocks(inputs, rows=rows, threads=threads):
-            yield block, self.likelihood.with_offset(f, None if added is None else added[block])
-
-    def output_blocks(
-        self, X: npt.ArrayLike, *, rows: int | None = None, threads: int | None = None
-    ) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
-        """Evaluate all outputs f of the network for blocks of rows of X.
-
-        Parameters
-        ----------
-        X, rows, threads
-            As for `predict_blocks`.
-
-        Yields
-        ------
-        block : slice
-            The rows of X in this block.
-        f : ndarray of the posterior's dtype, shape (chain, draw, rows, m)
-            As `predict_outputs` returns them.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `predict_blocks`.
-        """
-        self._require_draws()
-        inputs = check_inputs(X, self.network.n_inputs)
-        if rows is None:
-            row_bytes = self.n_chains * self.n_draws * self.network.n_outputs * self.theta.itemsize
-            rows = max(1, BLOCK_BYTES // row_bytes)
-        rows = check_count(rows, "rows")
-        for first in range(0, len(inputs), rows):
-            block = slice(first, min(first + rows, len(inputs)))
-            yield block, self.predict_outputs(inputs[block], threads=threads)
 
     def predictive(self, X: npt.ArrayLike, *, offset: npt.ArrayLike | None = None, seed: int = 0) -> npt.NDArray[Any]:
         """Draw targets y at X from the posterior predictive distribution: function draws with the likelihood's noise.
@@ -314,7 +198,7 @@ class Draws(Predictions):
             As `predict`, or if `seed` is not an integer in its range.
         """
         rng = np.random.Generator(np.random.Philox(check_seed(seed)))
-        f = self._predictor(X, offset)
+        f = self.likelihood.with_offset(self.predict_outputs(X), offset)
         if "variance" in self.stats:
             return self.likelihood.sample_at(f, rng, self.stats["variance"])
         return self.likelihood.sample(f, rng)
@@ -408,65 +292,6 @@ class Draws(Predictions):
             self._mixture(likelihood, f, target).log_density_by_draw(y[:, target]) for target in range(y.shape[1])
         )
         return np.asarray(rows).reshape(f.shape[:3])
-
-    def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Evaluate the class probabilities of each draw at X.
-
-        Parameters
-        ----------
-        X : array_like, shape (n_new, d)
-            Finite inputs, n_new >= 1.
-
-        Returns
-        -------
-        ndarray of float64, shape (chain, draw, n_new, m)
-            For Categorical the softmax over classes; for Bernoulli the probability of a 1 at each output.
-
-        Raises
-        ------
-        TypeError
-            If the likelihood has no classes.
-        ValueError
-            As `predict`.
-        """
-        return self.likelihood.probabilities(self.predict_outputs(X))
-
-    def calibration(self, X: npt.ArrayLike, y: npt.ArrayLike, *, offset: npt.ArrayLike | None = None) -> Calibration:
-        """Score predictions of rows that the draws have not seen, beside those of the trained network alone.
-
-        Parameters
-        ----------
-        X : array_like, shape (n, d)
-            Finite inputs of held-out rows.
-        y : array_like
-            Their targets, as the likelihood describes them.
-        offset : array_like, shape (n,) or (n, m), optional
-            As for `predict`.
-
-        Returns
-        -------
-        Calibration
-            Log density of both, and coverage of 90% intervals of targets that are numbers.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `log_likelihood_rows`.
-        """
-        inputs = check_inputs(X, self.network.n_inputs)
-        likelihood, m = self.likelihood, self.network.n_outputs
-        targets = likelihood.check_targets(y, len(inputs), m)
-        f = likelihood.with_offset(self.network.net.predict(inputs), likelihood.check_offset(offset, len(inputs), m))
-        inside = None
-        if likelihood.targets not in ("class", "binary"):
-            lower, upper = self.interval(inputs, COVERAGE, offset=offset)
-            inside = (lower <= targets) & (targets <= upper)
-        return calibrate(
-            "held out",
-            self.nlpd(inputs, targets, offset=offset),
-            network_nlpd(self.network.net, likelihood, self.stats.get("variance"), f, targets),
-            inside,
-        )
 
     def summary(self, X: npt.ArrayLike, y: npt.ArrayLike | None = None, *, coverage: float = 0.95) -> Summary:
         """Summarise the draws of the outputs f, or of the class probabilities for Categorical, at X.

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from patrac_native.diagnostics.weights import WeightMethod
 from patrac_native.draws.count_mixture import CountMixture
-from patrac_native.draws.draws import BLOCK_BYTES, Draws
+from patrac_native.draws.draws import Draws
 from patrac_native.draws.members import apportion, check_members, check_weights
 from patrac_native.draws.mixture import PredictiveMixture
 from patrac_native.draws.mixture_summary import MixtureSummary, summarise_mixture
@@ -20,7 +20,7 @@ from patrac_native.draws.model_comparison import Comparison, compare
 from patrac_native.draws.predictions import Predictions
 from patrac_native.model.likelihoods import Likelihood
 from patrac_native.network.files import load_any_arrays, load_arrays, save_arrays
-from patrac_native.validation.checks import FloatArray, check_count, check_inputs, check_seed
+from patrac_native.validation.checks import FloatArray, check_inputs, check_seed
 
 # What files of mixtures hold, in words.
 _KIND = "mixture of draws"
@@ -169,23 +169,17 @@ class DrawsMixture(Predictions):
         """Return the mixture of every `every`-th draw of each member, as `Draws.thinned`."""
         return DrawsMixture([draws.thinned(every) for draws in self.members], self.weights, comparison=self.comparison)
 
-    def predict(
-        self, X: npt.ArrayLike, *, offset: npt.ArrayLike | None = None, threads: int | None = None
-    ) -> npt.NDArray[Any]:
-        """Evaluate equally weighted draws of the predictions of the mixture, as `Draws.predict`.
+    def predict_outputs(self, X: npt.ArrayLike, *, threads: int | None = None) -> npt.NDArray[Any]:
+        """Evaluate all outputs f of the networks for equally weighted draws of the mixture.
 
         Parameters
         ----------
-        X : array_like, shape (n_new, d)
-            Finite inputs, n_new >= 1.
-        offset : array_like, shape (n_new,) or (n_new, m), optional
-            As for `Draws.predict`.
-        threads : int, optional
-            Number of native threads; by default the number of processors that this process may use.
+        X, threads
+            As for `predict`.
 
         Returns
         -------
-        ndarray, shape (chain, draw, n_new, t)
+        ndarray, shape (chain, draw, n_new, m)
             With equal weights and equal numbers of chains, the draws of all chains of all members. Otherwise as many
             draws, of which each member has a number in proportion to its weight, spread evenly over its own draws; the
             first two axes then have no meaning.
@@ -193,40 +187,11 @@ class DrawsMixture(Predictions):
         Raises
         ------
         TypeError, ValueError
-            As `Draws.predict`.
+            As `predict`.
         """
-        return self.likelihood.predicted(self.likelihood.with_offset(self.predict_outputs(X, threads=threads), offset))
-
-    def predict_outputs(self, X: npt.ArrayLike, *, threads: int | None = None) -> npt.NDArray[Any]:
-        """Evaluate all outputs f (chain, draw, n_new, m) of the networks for the draws that `predict` returns."""
-        inputs = check_inputs(X, self.members[0].network.n_inputs)
+        inputs = check_inputs(X, self.n_inputs)
         chosen = [outputs for _, _, outputs in self._chosen_outputs(inputs, threads)]
         return np.concatenate(chosen).reshape(self.n_chains, self.n_draws, len(inputs), -1)
-
-    def predict_blocks(
-        self,
-        X: npt.ArrayLike,
-        *,
-        offset: npt.ArrayLike | None = None,
-        rows: int | None = None,
-        threads: int | None = None,
-    ) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
-        """Yield blocks of rows of X and their predictions (chain, draw, rows, t), as `Draws.predict_blocks`."""
-        added = self._offset_of(X, offset)
-        for block, f in self.output_blocks(X, rows=rows, threads=threads):
-            yield block, self.likelihood.predicted(f if added is None else f + added[block].astype(f.dtype))
-
-    def _offset_of(self, X: npt.ArrayLike, offset: npt.ArrayLike | None) -> FloatArray | None:
-        """Return the checked offset of the rows of X, shape (n, m), or None."""
-        n = len(check_inputs(X, self.members[0].network.n_inputs))
-        return self.likelihood.check_offset(offset, n, self.n_outputs)
-
-    def output_blocks(
-        self, X: npt.ArrayLike, *, rows: int | None = None, threads: int | None = None
-    ) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
-        """Yield blocks of rows of X and all outputs (chain, draw, rows, m), as `Draws.output_blocks`."""
-        for block, inputs in self._blocks(X, rows):
-            yield block, self.predict_outputs(inputs, threads=threads)
 
     def predictive(self, X: npt.ArrayLike, *, offset: npt.ArrayLike | None = None, seed: int = 0) -> npt.NDArray[Any]:
         """Draw targets y at X from the predictive distribution of the mixture, as `Draws.predictive`.
@@ -246,7 +211,7 @@ class DrawsMixture(Predictions):
             Targets of the draws that `predict` returns; for Categorical, class labels of shape (chain, draw, n_new).
         """
         rng = np.random.Generator(np.random.Philox(check_seed(seed)))
-        inputs = check_inputs(X, self.members[0].network.n_inputs)
+        inputs = check_inputs(X, self.n_inputs)
         parts = []
         for draws, chosen, outputs in self._chosen_outputs(inputs):
             f = self.likelihood.with_offset(outputs, offset)
@@ -266,8 +231,9 @@ class DrawsMixture(Predictions):
 
         All draws of all members take part, with their weights.
         """
-        weights, added = self.draw_weights.reshape(-1), self._offset_of(X, offset)
-        for block, inputs in self._blocks(X, None):
+        weights = self.draw_weights.reshape(-1)
+        added = self.likelihood.check_offset(offset, len(check_inputs(X, self.n_inputs)), self.n_outputs)
+        for block, inputs in self._input_blocks(X):
             # A block of the mixture fits in one block of each member.
             own = None if added is None else added[block]
             parts = [next(draws.predictive_mixtures(inputs, output, offset=own))[1] for draws in self.members]
@@ -277,10 +243,6 @@ class DrawsMixture(Predictions):
                 yield block, CountMixture.combined(of_counts, weights)
             else:
                 yield block, PredictiveMixture.combined(of_numbers, weights)
-
-    def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
-        """Evaluate class probabilities of the draws that `predict` returns, as `Draws.predict_proba`."""
-        return self.likelihood.probabilities(self.predict_outputs(X))
 
     def log_likelihood_rows(
         self, X: npt.ArrayLike, y: npt.ArrayLike, *, offset: npt.ArrayLike | None = None
@@ -294,13 +256,15 @@ class DrawsMixture(Predictions):
         """
         return np.concatenate([draws.log_likelihood_rows(X, y, offset=offset) for draws in self.members])
 
-    def summary(self, X: npt.ArrayLike, *, coverage: float = 0.95) -> MixtureSummary:
+    def summary(self, X: npt.ArrayLike, y: npt.ArrayLike | None = None, *, coverage: float = 0.95) -> MixtureSummary:
         """Summarise the mixture, and each member, at X.
 
         Parameters
         ----------
         X : array_like, shape (n, d)
             Finite inputs at which the quantity is summarised.
+        y : array_like, optional
+            Targets at X, if these rows were held out, for the verdict; as for `Draws.summary`.
         coverage : float
             Posterior probability of the central intervals, in (0, 1); default 0.95.
 
@@ -314,11 +278,12 @@ class DrawsMixture(Predictions):
         TypeError, ValueError
             As `Draws.summary`.
         """
-        inputs = check_inputs(X, self.members[0].network.n_inputs)
+        inputs = check_inputs(X, self.n_inputs)
         members = tuple(draws.summary(inputs, coverage=coverage) for draws in self.members)
         is_class = self.likelihood.targets == "class"
         values = self.predict_proba(inputs) if is_class else self.predict_outputs(inputs)
-        return summarise_mixture(members, self.weights, values, coverage)
+        summary = summarise_mixture(members, self.weights, values, coverage)
+        return summary if y is None else summary.with_calibration(self.calibration(inputs, y))
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write members and weights to one .npz file (no pickle); the data are not part of it.
@@ -358,18 +323,6 @@ class DrawsMixture(Predictions):
         for draws, chosen in zip(self.members, self._selected, strict=True):
             f = draws.predict_outputs(inputs, threads=threads)
             yield draws, chosen, f.reshape(-1, *f.shape[2:])[chosen]
-
-    def _blocks(self, X: npt.ArrayLike, rows: int | None) -> Iterator[tuple[slice, FloatArray]]:
-        """Yield blocks of rows of X, by default so small that the outputs of all draws take at most 64 MiB."""
-        inputs = check_inputs(X, self.members[0].network.n_inputs)
-        if rows is None:
-            itemsize = max(draws.theta.itemsize for draws in self.members)
-            row_bytes = self.n_chains * self.n_draws * self.n_outputs * itemsize
-            rows = max(1, BLOCK_BYTES // row_bytes)
-        rows = check_count(rows, "rows")
-        for first in range(0, len(inputs), rows):
-            block = slice(first, min(first + rows, len(inputs)))
-            yield block, inputs[block]
 
     def __repr__(self) -> str:
         weights = ", ".join(f"{weight:.3g}" for weight in self.weights)

@@ -4,16 +4,37 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from patrac_native import diagnostics
+from patrac_native.draws.calibration import COVERAGE, Calibration, calibrate, network_nlpd
 from patrac_native.draws.count_mixture import CountMixture
 from patrac_native.draws.mixture import PredictiveMixture
 from patrac_native.model.likelihoods import Likelihood
-from patrac_native.validation.checks import FloatArray
+from patrac_native.model.partial_network import PartialNetwork
+from patrac_native.validation.checks import FloatArray, check_count, check_inputs
+
+# Maximum size of the outputs of all draws in one block of rows.
+_BLOCK_BYTES = 64 * 2**20
+
+
+class Member(Protocol):
+    """What predictions need of the draws of one posterior; see `Draws`."""
+
+    network: PartialNetwork
+    likelihood: Likelihood
+    stats: dict[str, npt.NDArray[Any]]
+
+    @property
+    def theta(self) -> npt.NDArray[Any]:
+        """The draws, shape (chain, draw, K)."""
+
+    @property
+    def n_chains(self) -> int:
+        """Number of chains."""
 
 
 class Predictions(ABC):
@@ -28,8 +49,23 @@ class Predictions(ABC):
 
     @property
     @abstractmethod
-    def members(self) -> tuple[Predictions, ...]:
+    def members(self) -> tuple[Member, ...]:
         """The draws of each posterior; their chains follow one another wherever an array has an axis of chains."""
+
+    @property
+    def n_inputs(self) -> int:
+        """Number d of inputs of the networks."""
+        return self.members[0].network.n_inputs
+
+    @property
+    @abstractmethod
+    def n_chains(self) -> int:
+        """Number of chains of all members."""
+
+    @property
+    @abstractmethod
+    def n_draws(self) -> int:
+        """Number of draws of each chain."""
 
     @property
     @abstractmethod
@@ -56,6 +92,145 @@ class Predictions(ABC):
         self, X: npt.ArrayLike, output: int = 0, *, offset: npt.ArrayLike | None = None
     ) -> Iterator[tuple[slice, PredictiveMixture | CountMixture]]:
         """Evaluate the posterior predictive distribution of one target for blocks of rows of X."""
+
+    @abstractmethod
+    def predict_outputs(self, X: npt.ArrayLike, *, threads: int | None = None) -> npt.NDArray[Any]:
+        """Evaluate all outputs of the networks, shape (chain, draw, n, m)."""
+
+    def predict(
+        self, X: npt.ArrayLike, *, offset: npt.ArrayLike | None = None, threads: int | None = None
+    ) -> npt.NDArray[Any]:
+        """Evaluate the predictions of each draw: the function draws f(x; theta) of the t targets.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_new, d)
+            Finite inputs, n_new >= 1.
+        offset : array_like, shape (n_new,) or (n_new, m), optional
+            Of `Poisson` and `NegativeBinomial`: what is added to the outputs of each row, such as the logarithm of its
+            exposure; finite. Default zeros, also if the posterior has offsets.
+        threads : int, optional
+            Number of native threads; by default the number of processors that this process may use.
+
+        Returns
+        -------
+        ndarray of the posterior's dtype, shape (chain, draw, n_new, t)
+            The outputs of the network, or what the likelihood's `predicted` derives from them: the means of
+            `HeteroscedasticGaussian` and of counts. Of a mixture, the draws that its `predict_outputs` chooses.
+            For many rows, `predict_blocks` needs less memory.
+
+        Raises
+        ------
+        TypeError
+            If X does not hold real numbers.
+        ValueError
+            If X has another shape or is not finite, or there are no draws.
+        """
+        return self.likelihood.predicted(self.likelihood.with_offset(self.predict_outputs(X, threads=threads), offset))
+
+    def predict_blocks(
+        self,
+        X: npt.ArrayLike,
+        *,
+        offset: npt.ArrayLike | None = None,
+        rows: int | None = None,
+        threads: int | None = None,
+    ) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
+        """Evaluate the predictions for blocks of rows of X, which bounds the memory for any number of rows.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_new, d)
+            Finite inputs, n_new >= 1.
+        offset : array_like, shape (n_new,) or (n_new, m), optional
+            As for `predict`.
+        rows : int, optional
+            Number of rows of a block, at least 1; by default f of a block takes at most 64 MiB.
+        threads : int, optional
+            As for `predict`.
+
+        Yields
+        ------
+        block : slice
+            The rows of X in this block.
+        predictions : ndarray of the posterior's dtype, shape (chain, draw, rows, t)
+            As `predict` returns them.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `predict`, or if `rows` is not an integer of at least 1.
+        """
+        for block, f in self._predictor_blocks(X, offset, rows=rows, threads=threads):
+            yield block, self.likelihood.predicted(f)
+
+    def _predictor_blocks(
+        self, X: npt.ArrayLike, offset: npt.ArrayLike | None, *, rows: int | None = None, threads: int | None = None
+    ) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
+        """Yield blocks of rows of X, and their outputs plus offset (chain, draw, rows, m)."""
+        inputs = check_inputs(X, self.n_inputs)
+        added = self.likelihood.check_offset(offset, len(inputs), self.n_outputs)
+        for block, f in self.output_blocks(inputs, rows=rows, threads=threads):
+            yield block, self.likelihood.with_offset(f, None if added is None else added[block])
+
+    def output_blocks(
+        self, X: npt.ArrayLike, *, rows: int | None = None, threads: int | None = None
+    ) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
+        """Evaluate all outputs f of the network for blocks of rows of X.
+
+        Parameters
+        ----------
+        X, rows, threads
+            As for `predict_blocks`.
+
+        Yields
+        ------
+        block : slice
+            The rows of X in this block.
+        f : ndarray of the posterior's dtype, shape (chain, draw, rows, m)
+            As `predict_outputs` returns them.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `predict_blocks`.
+        """
+        for block, inputs in self._input_blocks(X, rows):
+            yield block, self.predict_outputs(inputs, threads=threads)
+
+    def _input_blocks(self, X: npt.ArrayLike, rows: int | None = None) -> Iterator[tuple[slice, FloatArray]]:
+        """Yield blocks of rows of X, by default so small that the outputs of all draws take at most 64 MiB."""
+        inputs = check_inputs(X, self.n_inputs)
+        if rows is None:
+            itemsize = max(member.theta.itemsize for member in self.members)
+            row_bytes = self.n_chains * self.n_draws * self.n_outputs * itemsize
+            rows = max(1, _BLOCK_BYTES // max(1, row_bytes))
+        rows = check_count(rows, "rows")
+        for first in range(0, len(inputs), rows):
+            block = slice(first, min(first + rows, len(inputs)))
+            yield block, inputs[block]
+
+    def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Evaluate the class probabilities of each draw at X.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_new, d)
+            Finite inputs, n_new >= 1.
+
+        Returns
+        -------
+        ndarray of float64, shape (chain, draw, n_new, m)
+            For Categorical the softmax over classes; for Bernoulli the probability of a 1 at each output.
+
+        Raises
+        ------
+        TypeError
+            If the likelihood has no classes.
+        ValueError
+            As `predict`.
+        """
+        return self.likelihood.probabilities(self.predict_outputs(X))
 
     def interval(
         self, X: npt.ArrayLike, coverage: float = 0.95, *, offset: npt.ArrayLike | None = None
@@ -163,3 +338,69 @@ class Predictions(ABC):
         lower, upper = self.interval(X, probability, offset=offset)
         observed = self.likelihood.check_targets(y, len(lower), self.n_outputs)
         return float(((lower <= observed) & (observed <= upper)).mean())
+
+    def calibration(self, X: npt.ArrayLike, y: npt.ArrayLike, *, offset: npt.ArrayLike | None = None) -> Calibration:
+        """Score predictions of rows that the draws have not seen, beside those of the trained networks alone.
+
+        Parameters
+        ----------
+        X : array_like, shape (n, d)
+            Finite inputs of held-out rows.
+        y : array_like
+            Their targets, as the likelihood describes them.
+        offset : array_like, shape (n,) or (n, m), optional
+            As for `predict`.
+
+        Returns
+        -------
+        Calibration
+            Log density of both, and coverage of 90% intervals of targets that are numbers.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `log_likelihood_rows`.
+        """
+        inputs = check_inputs(X, self.n_inputs)
+        likelihood = self.likelihood
+        targets = likelihood.check_targets(y, len(inputs), self.n_outputs)
+        inside = None
+        if likelihood.targets not in ("class", "binary"):
+            lower, upper = self.interval(inputs, COVERAGE, offset=offset)
+            inside = (lower <= targets) & (targets <= upper)
+        return calibrate(
+            "held out",
+            self.nlpd(inputs, targets, offset=offset),
+            self.network_nlpd(inputs, targets, offset=offset),
+            inside,
+        )
+
+    def network_nlpd(self, X: npt.ArrayLike, y: npt.ArrayLike, *, offset: npt.ArrayLike | None = None) -> FloatArray:
+        """Return the negative log density of each row under the trained network alone, or the ensemble of several.
+
+        Sampled noise variances are replaced by the network's mean squared residuals on rows that it was not trained on
+        or, if these are not known, by the posterior means. Parameters and errors are those of `nlpd`.
+
+        Returns
+        -------
+        ndarray of float64, shape (n,)
+        """
+        from scipy.special import logsumexp
+
+        inputs = check_inputs(X, self.n_inputs)
+        targets = self.likelihood.check_targets(y, len(inputs), self.n_outputs)
+        added = self.likelihood.check_offset(offset, len(inputs), self.n_outputs)
+        chains = np.cumsum([member.n_chains for member in self.members])[:-1]
+        weights = [part.sum() for part in np.split(self.draw_weights, chains)]
+        rows = [
+            -network_nlpd(
+                member.network.net,
+                member.likelihood,
+                member.stats.get("variance"),
+                self.likelihood.with_offset(member.network.net.predict(inputs), added),
+                targets,
+            )
+            for member in self.members
+        ]
+        density: FloatArray = logsumexp(rows, axis=0, b=np.reshape(weights, (-1, 1)))
+        return -density

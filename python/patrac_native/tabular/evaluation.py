@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native import diagnostics
-from patrac_native.draws.calibration import COVERAGE, Calibration, calibrate, network_nlpd
+from patrac_native.draws.calibration import COVERAGE, Calibration, calibrate
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.draws_mixture import DrawsMixture
 from patrac_native.tabular.preprocessing import Preprocessor
@@ -221,21 +221,8 @@ def _network_scores(
         if known is None:
             return None, None
         return math.sqrt(float(known[0])), 0.5 * (math.log(2 * math.pi * float(known[0])) + 1.0)
-    outputs = [net.predict(X) for net in nets]
-    nlpd = [
-        network_nlpd(member.network.net, member.likelihood, member.stats.get("variance"), f, y[:, None])
-        for member, f in zip(draws.members, outputs, strict=True)
-    ]
-    predicted = np.mean([likelihood.predicted(f)[:, 0] for f in outputs], axis=0)
-    return float(np.sqrt(((predicted - y) ** 2).mean())), _nlpd_of_mean(np.stack(nlpd))
-
-
-def _nlpd_of_mean(nlpd: FloatArray) -> FloatArray:
-    """Return the negative log of the mean of densities, given their negative logs (networks, n)."""
-    from scipy.special import logsumexp
-
-    together: FloatArray = math.log(len(nlpd)) - logsumexp(-nlpd, axis=0)
-    return together
+    predicted = np.mean([likelihood.predicted(net.predict(X))[:, 0] for net in nets], axis=0)
+    return float(np.sqrt(((predicted - y) ** 2).mean())), draws.network_nlpd(X, y[:, None])
 
 
 def evaluate_classes(
