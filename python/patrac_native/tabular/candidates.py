@@ -256,14 +256,21 @@ def affordable_candidates(
 
 
 def final_share(candidates: Sequence[Candidate]) -> float:
-    """Return the share of the budget that is left for the run of the chosen candidate, whichever it is.
+    """Return the share of the budget that is left for the final run if all candidates have a pilot run.
 
-    A pilot run of each candidate has as many steps as the final run, on fewer rows and with fewer chains.
+    A pilot run of each candidate then has as many steps as the final run, on fewer rows and with fewer chains.
     """
-    if len(candidates) == 1:
-        return 1.0
-    pilots = sum((1 - PILOT_FRACTION) * one.pilot().n_chains / one.n_chains for one in candidates)
-    return 1.0 / (1.0 + pilots)
+    return 1.0 / (1.0 + sum(_pilot_cost(one) for one in candidates)) if len(candidates) > 1 else 1.0
+
+
+def share_left(candidates: Sequence[Candidate], tried: int) -> float:
+    """Return the share of the budget that is left for the final run after pilot runs of the first candidates."""
+    return 1.0 - final_share(candidates) * sum(_pilot_cost(one) for one in candidates[:tried])
+
+
+def _pilot_cost(candidate: Candidate) -> float:
+    """Return the operations of a pilot run relative to those of a final run with as many steps."""
+    return (1 - PILOT_FRACTION) * candidate.pilot().n_chains / candidate.n_chains
 
 
 def _candidate(

@@ -17,7 +17,7 @@ from patrac_native.model.likelihoods import Categorical, Gaussian, Likelihood
 from patrac_native.model.posterior import Posterior
 from patrac_native.network.network import Network
 from patrac_native.sampling.warmup import Warmup
-from patrac_native.tabular.candidates import Candidate, affordable_candidates, final_share, possible_candidates
+from patrac_native.tabular.candidates import Candidate, affordable_candidates, possible_candidates, share_left
 from patrac_native.tabular.evaluation import (
     HELD_OUT,
     LEAVE_ONE_OUT,
@@ -106,7 +106,7 @@ def fit_table(settings: FitSettings) -> FitResult:
 
     posts = candidate.posteriors(nets, likelihood, data.X, data.y, settings)
     print(f"  prior: {describe_prior(posts[0].network.prior, settings.alpha)}")
-    minutes = (settings.minutes or MINUTES) * final_share(candidates)
+    minutes = (settings.minutes or MINUTES) * share_left(candidates, len(trials))
     draws = _sample(candidate, posts, nets, minutes, settings, None if best is None else best.draws)
     print(f"  {describe_noise(draws, data.preprocessor)}".rstrip())
     seconds["sampling"] = draws.members[0].settings["seconds"]

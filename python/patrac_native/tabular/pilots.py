@@ -12,6 +12,7 @@ import numpy as np
 
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.draws_mixture import DrawsMixture
+from patrac_native.draws.findings import COVERAGE_LOOK
 from patrac_native.model.likelihoods import Likelihood
 from patrac_native.network.network import Network
 from patrac_native.tabular.budget import Schedule
@@ -51,6 +52,13 @@ class Trial:
         """Mean over the validation rows of the negative log predictive density of the standardised target or class."""
         return self.evaluation.calibration.nlpd
 
+    @property
+    def is_convincing(self) -> bool:
+        """Whether it predicts better than its networks by more than two standard errors, and its intervals cover."""
+        scores = self.evaluation.calibration
+        gain = scores.nlpd_network - scores.nlpd
+        return gain > 2 * scores.nlpd_difference_se and not scores.misses_coverage_by(COVERAGE_LOOK)
+
     def gain_over(self, other: Trial) -> tuple[float, float]:
         """Return by how much the NLPD is lower than another's on the same rows, and the standard error of that."""
         gain = other.evaluation.arrays["nlpd"] - self.evaluation.arrays["nlpd"]
@@ -77,11 +85,12 @@ class Trial:
 def run_pilots(
     candidates: Sequence[Candidate], net: Network, likelihood: Likelihood, data: FitData, settings: FitSettings
 ) -> list[Trial]:
-    """Run each candidate on four fifths of the training rows and score it on the others.
+    """Run the candidates on four fifths of the training rows and score them on the others.
 
-    Each pilot run has as many steps as the candidate's final run would have in its share of the budget, because chains
-    that have not converged predict differently with every number of steps. Networks are trained on the same four
-    fifths. A line for each run is printed.
+    Each pilot run has as many steps as the candidate's final run would have after pilot runs of all candidates, because
+    chains that have not converged predict differently with every number of steps. The first candidate is the only one
+    to be tried if it is convincing, which leaves more of the budget for its final run. Networks are trained on the same
+    four fifths. A line for each run is printed.
 
     Parameters
     ----------
@@ -95,7 +104,7 @@ def run_pilots(
     Returns
     -------
     list of Trial
-        One for each candidate; empty if there are too few rows to tell.
+        One for each candidate that was tried; empty if there are too few rows to tell.
 
     Raises
     ------
@@ -138,6 +147,8 @@ def run_pilots(
         )
         trials.append(Trial(candidate, schedule.steps(pilot.draws), evaluation, draws))
         print(f"    {trials[-1]}", flush=True)
+        if trials[0].is_convincing:
+            break
     return trials
 
 
@@ -153,6 +164,12 @@ def describe_choice(trials: Sequence[Trial]) -> str:
     if not trials:
         return "the default, because too few rows can be left out to choose by them"
     best, rows = best_of(trials), trials[0].evaluation.calibration.rows
+    if len(trials) == 1:
+        scores = best.evaluation.calibration
+        return (
+            f"NLPD of {rows} validation rows {scores.nlpd:.3f}, of its networks alone {scores.nlpd_network:.3f}; no "
+            "other was tried"
+        )
     if best is trials[0]:
         return f"the default, than which no other is better on {rows} validation rows by more than a standard error"
     gain, error = best.gain_over(trials[0])
