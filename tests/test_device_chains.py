@@ -31,6 +31,15 @@ WARMUPS: dict[str, pn.Warmup | None] = {
     "average": pn.Warmup((pn.Phase(410, accept=(0.85, 0.95), average=True), pn.Phase(10))),
     # Looks after 80, 160 and 320 steps; ends at one of them or at its longest.
     "ends by itself": pn.Warmup((pn.Phase(400, target=0.6, first_look=80, average=True), pn.Phase(10))),
+    # Looks after 40, 80 and 160 steps; ends by travel, or at its longest, and hands what is left to the next phase.
+    "transient": pn.Warmup(
+        (
+            pn.Phase(20, target=0.6),
+            pn.Phase(200, accept_all=True, energy_error=0.01, persistence=0.98, travel=0.5, first_look=40),
+            pn.Phase(40, target=0.6, average=True),
+            pn.Phase(10),
+        )
+    ),
 }
 # A step adds a few roundings of 2^-53; where directions of the state are stretched from step to step, as with noise
 # that persists, they grow by some powers of ten over the longest run here. A wrong formula is seen in the first step.

@@ -121,13 +121,14 @@ void sum_of_squares(const State<float, Nothing>&, const float*, double*);
 void set_variance(State<float, Nothing>&, const std::vector<double>&, bool);
 """
 TRANSITION = """
-NAME(KernelKind, const double*, std::int64_t, double);
+NAME(KernelKind, const double*, std::int64_t, double, const double*);
 static constexpr bool finds_log_likelihood = true;
 static constexpr bool follows_prior = true;
 bool uses_gradient() const;
 void set_step_size(double);
+void set_persistence(double);
 bool start(State<float, Nothing>&, Whole&, const PhiloxRoundKeys&);
-Outcome step(const State<float, Nothing>&, State<float, Nothing>&, Whole&, StepNoise<float>&, std::int64_t, bool);
+Outcome step(const State<float, Nothing>&, State<float, Nothing>&, Whole&, StepNoise<float>&, std::int64_t, double);
 """
 # What both need beside that if the scales of the prior are sampled.
 TARGET_FOLLOWS = "void set_prior_variance(State<float, Nothing>&, const double*, bool);"
@@ -186,6 +187,9 @@ def test_a_model_refuses_what_its_likelihood_or_kernel_lacks() -> None:
         accept_low=0.0,
         accept_high=1.0,
         accept_all=False,
+        energy_error=0.0,
+        persistence=0.0,
+        travel=0.0,
         average=False,
         target=0.0,
         first_look=0,

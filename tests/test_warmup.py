@@ -13,6 +13,8 @@ import patrac_native as pn
 import problems
 
 WINDOW = 200
+# Steps without the accept test that bring a chain into the posterior (docs/method.md, section 7).
+TRANSIENT = pn.Phase(10_000, accept_all=True, first_look=8, energy_error=0.1, persistence=0.98, travel=1.0)
 
 
 def posterior(variance: float = 0.1, n: int = 20) -> pn.Posterior:
@@ -175,6 +177,92 @@ def test_warmup_of_a_given_length_adapts_for_three_quarters_and_then_stands_stil
     assert (draws.stats["step_size"] == sizes[:, 1:]).all()
 
 
+def stiff() -> pn.Posterior:
+    """A posterior far narrower than its prior: 1-20-1 with 200 rows and noise of 1e-3."""
+    rng = np.random.default_rng(7)
+    net = problems.random_network(problems.rng_of("transient"), (1, 20, 1))
+    X = rng.normal(size=(200, 1))
+    y = net.predict(X)[:, 0] + np.sqrt(1e-3) * rng.normal(size=200)
+    return pn.Posterior(net, pn.Full(), problems.PRIOR, pn.Gaussian(1e-3), X, y, dtype="float64")
+
+
+@pytest.mark.parametrize("kernel", [pn.PCNL(), pn.MGrad(), pn.MGrad(persistence=0.9), pn.MGrad(collapse=True)], ids=str)
+def test_transient_shrinks_a_step_that_is_too_large_and_ends_in_the_posterior(kernel: pn.Kernel) -> None:
+    """From a step size a thousand times too large the phase finds the one that it finds from below.
+
+    The step size wanders by the gain times the deviation of a mean over 10 steps, 0.15 for one in (0, 1) that is
+    correlated: some 0.2 of its logarithm here, of two chains each; log 2 is more than 3 of these.
+    """
+    post, transient = stiff(), pn.Phase(3_000, accept_all=True, energy_error=0.3)
+    rest = pn.Phase(3_000, target=kernel.accept_target, average=True)
+    settings: dict[str, Any] = {"init": "map", "draws": 500, "thin": 10}
+    small = run(post, kernel, [pn.Phase(1_000, target=kernel.accept_target), transient, rest], **settings)
+    first = 1e3 * float(small.stats["warmup_step_size"][:, 1].max())
+    large = run(post, kernel, [transient, rest], min(first, kernel.step_size_max), **settings)
+    found, reached = large.stats["warmup_step_size"][:, 0], small.stats["warmup_step_size"][:, 1]
+    assert (found < 0.02 * first).all()
+    assert abs(np.log(found).mean() - np.log(reached).mean()) < np.log(2)
+    # An adapted step is smaller: the phase made steps that the accept test would not have let it make.
+    assert (found > large.stats["warmup_step_size"][:, 1]).all()
+    # Both are in the posterior afterwards: l of K coordinates has a standard deviation of about sqrt(K/2) there.
+    means = [draws.stats["log_likelihood"].mean() for draws in (small, large)]
+    assert abs(means[0] - means[1]) < np.sqrt(post.dim / 2)
+
+
+def test_transient_grows_no_further_than_sixteenfold() -> None:
+    """A likelihood as flat as this has no error, so the step size grows to the cap of the phase and stays."""
+    phases = [pn.Phase(500, accept_all=True, energy_error=0.1), pn.Phase(500, target=0.6)]
+    draws = run(posterior(variance=1e8), pn.PCNL(), phases, 1e-3)
+    np.testing.assert_allclose(draws.stats["warmup_step_size"][:, 0], 16e-3, rtol=1e-12)
+    assert (draws.stats["warmup_step_size"][:, 1] > 16e-3).all()  # which is that of the phase alone
+
+
+def test_transient_is_left_where_adapted_steps_lead_as_far() -> None:
+    """Of travel 1 and steps of 2e-3 a chain makes half a thousand. At 5e-4 it needs the phase: its step size is at
+    most 8e-3, so more than 125 steps, and it is there after 60, so at most 185: the look after 256."""
+    post = posterior(variance=1e8)
+    for first, steps in ((2e-3, 8), (5e-4, 256)):
+        draws = run(post, pn.PCNL(), [replace(TRANSIENT, steps=1000)], first)
+        assert draws.settings["warmup_steps"] == steps
+
+
+def test_transient_ends_once_all_chains_have_travelled() -> None:
+    """At a step size that stays, travel says at which look: those are after 16, 32 and 64 steps."""
+    post = posterior(variance=1e8)
+    for travel, steps in ((0.15, 16), (0.17, 32), (0.33, 64), (0.65, 100)):
+        phase = pn.Phase(100, accept_all=True, travel=travel, first_look=16)
+        draws = run(post, pn.PCNL(), [phase], 0.01)
+        assert draws.settings["warmup_steps"] == steps
+        assert draws.settings["warmup_stable"] is None
+        # The mean prior variance is the unit of mGrad.
+        size = 0.01 * float(post.prior_variance.mean())
+        assert run(post, pn.MGrad(), [phase], size).settings["warmup_steps"] == steps
+        # A next phase of fixed length takes what is left.
+        assert run(post, pn.PCNL(), [phase, pn.Phase(7)], 0.01).settings["warmup_steps"] == 107
+
+
+def test_a_transient_depends_on_the_seed_and_not_on_threads() -> None:
+    post, target = stiff(), pn.MGrad(persistence=0.9).accept_target
+    phases = [pn.Phase(100, target=target), replace(TRANSIENT, steps=500), pn.Phase(500, target=target)]
+    one, two, other = (
+        run(post, pn.MGrad(persistence=0.9), phases, chains=3, seed=seed, threads=threads)
+        for seed, threads in ((1, 1), (1, 3), (2, 1))
+    )
+    np.testing.assert_array_equal(one.theta, two.theta)
+    np.testing.assert_array_equal(one.stats["warmup_step_size"], two.stats["warmup_step_size"])
+    assert (one.theta != other.theta).any()
+
+
+def test_persistence_of_a_phase_is_that_of_the_phase_alone() -> None:
+    """The first steps differ from those of the kernel's own; without persistence nothing does."""
+    post, changed = posterior(), pn.Phase(50, accept_all=True, persistence=0.98)
+    plain, same = replace(changed, persistence=None), replace(changed, persistence=0.9)
+    for kernel, differs in ((pn.MGrad(persistence=0.9), True), (pn.MGrad(), False)):
+        own = run(post, kernel, [plain], 0.01).theta
+        assert (run(post, kernel, [changed], 0.01).theta != own).any() == differs
+        np.testing.assert_array_equal(run(post, kernel, [same], 0.01).theta, own)
+
+
 @pytest.mark.parametrize("kernel", [pn.PCN(), pn.PCNL(), pn.MGrad(), pn.MGrad(collapse=True)], ids=str)
 @pytest.mark.parametrize("start", [1e-6, 1.0])
 def test_warmup_reaches_its_target_from_far_below_and_above(kernel: pn.Kernel, start: float) -> None:
@@ -185,7 +273,7 @@ def test_warmup_reaches_its_target_from_far_below_and_above(kernel: pn.Kernel, s
     """
     schedule = replace(pn.default_warmup(kernel, 20_000), step_size=start)
     draws = pn.sample(posterior(), kernel, chains=2, draws=2, warmup=schedule, seed=1)
-    settled = draws.stats["warmup_acceptance_rate"][:, 1]
+    settled = draws.stats["warmup_acceptance_rate"][:, -1]
     assert (np.abs(settled - kernel.accept_target) < 4 * 0.03 * np.sqrt(2)).all()
 
 
@@ -196,6 +284,15 @@ def test_warmup_reaches_its_target_from_far_below_and_above(kernel: pn.Kernel, s
         (lambda: pn.Phase(1.5), TypeError, r"steps of Phase must be an integer; got 1\.5"),
         (lambda: pn.Phase(5, (0.9, 0.4)), ValueError, r"accept of Phase must be \(low, high\).*got \(0\.9, 0\.4\)"),
         (lambda: pn.Phase(5, (0.4, 0.9), accept_all=True), ValueError, "accept of Phase must be None when accept_all"),
+        (lambda: pn.Phase(5, energy_error=0.1), ValueError, "energy_error of Phase needs accept_all=True"),
+        (
+            lambda: pn.Phase(5, accept_all=True, energy_error=0.0),
+            ValueError,
+            r"energy_error of Phase must be positive and finite; got 0\.0",
+        ),
+        (lambda: pn.Phase(5, persistence=1.0), ValueError, r"persistence of Phase must be in \(0, 1\); got 1\.0"),
+        (lambda: pn.Phase(5, travel=1.0), ValueError, "travel of Phase needs first_look"),
+        (lambda: pn.Phase(5, travel=-1.0, first_look=8), ValueError, "travel of Phase must be positive and finite"),
         (lambda: pn.Warmup((200,)), TypeError, "phases of Warmup must hold Phase objects; got int"),
         (
             lambda: pn.Warmup((), step_size=0.0),

@@ -108,6 +108,12 @@ bool run_schedule(const ChainTasks& chains, std::int64_t threads, std::int64_t* 
     while (run_chains(chains, threads, monitor)) {
         if (chains.empty() || chains.front()->finished()) return true;
         // All wait at the same step.
+        if (chains.front()->schedule().phase().travel > 0.0) {
+            const bool end = chains.front()->schedule().phase_is_over() ||
+                             std::ranges::all_of(chains, [](const auto& c) { return c->schedule().has_travelled(); });
+            for (const auto& chain : chains) chain->resume(end);
+            continue;
+        }
         std::vector<const std::vector<LogLikelihoodBatch>*> batches;
         for (const auto& chain : chains) batches.push_back(&chain->schedule().batches());
         const bool stable = is_stable(batches), end = stable || chains.front()->schedule().phase_is_over();

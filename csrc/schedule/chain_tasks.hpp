@@ -37,8 +37,8 @@ using ChainTasks = std::vector<std::unique_ptr<ChainTask>>;
 
 // Runs all chains to their end on worker threads while this thread polls the monitor. Slices go to the chains that are
 // furthest behind, so an interrupted run has chains of nearly equal length; slicing never changes a chain's numbers.
-// Chains are compared at intervals in a phase that may end early; warmup_stable (P,) gets 1 if it ended early, else 0.
-// Returns false when the monitor stopped the run.
+// Chains wait for each other at intervals in a phase that may end early; where they are compared, warmup_stable (P,)
+// gets 1 if it ended early, else 0. Returns false when the monitor stopped the run.
 bool run_schedule(const ChainTasks& chains, std::int64_t threads, std::int64_t* warmup_stable, const Monitor& monitor);
 
 }  // namespace patrac

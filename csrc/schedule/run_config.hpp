@@ -70,7 +70,7 @@ struct RunBuffers {
     double* warmup_acceptance = nullptr;       // (chains, P): over each whole phase
     double* warmup_step_size = nullptr;        // (chains, P): at the end of each phase
     std::int64_t* warmup_steps = nullptr;      // (P,): steps of each phase
-    std::int64_t* warmup_stable = nullptr;     // (P,): 1 or 0 where a phase that may end early ended
+    std::int64_t* warmup_stable = nullptr;     // (P,): 1 or 0 where a phase that ends once chains agree ended
     std::int64_t* nonfinite = nullptr;         // (chains,): proposals of sampling that were rejected as not finite
     std::int64_t* warmup_nonfinite = nullptr;  // (chains,): the same in warm-up
     std::int64_t* draws_done = nullptr;        // (chains,)

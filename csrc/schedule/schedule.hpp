@@ -22,7 +22,8 @@ enum class Event : std::uint8_t {
 // Walks the warm-up phases, then sampling. The step size changes only at the end of an adaptation window or phase.
 class Schedule {
 public:
-    explicit Schedule(const RunConfig& config) : config_(&config) {
+    // dim: coordinates of the chain.
+    Schedule(const RunConfig& config, std::int64_t dim) : config_(&config), dim_(dim) {
         progress_.step_size = config.step_size;
         enter_phase();
     }
@@ -31,8 +32,18 @@ public:
     bool sampling() const { return phase_ == std::ssize(config_->warmup); }
     std::int64_t phase_index() const { return phase_; }
     std::int64_t phase_steps() const { return progress_.steps; }
-    const Phase& phase() const {
-        return sampling() ? config_->sampling : config_->warmup[static_cast<std::size_t>(phase_)];
+    const Phase& phase() const { return current_; }
+    double free_from() const { return patrac::free_from(current_, dim_); }
+    // a of the present phase.
+    double persistence() const {
+        return config_->persistence > 0.0 && current_.persistence > 0.0 ? current_.persistence : config_->persistence;
+    }
+    // Whether a phase that ends by travel may end. Steps without the accept test are not worth their while where the
+    // step size at their beginning leads as far in a thousand steps.
+    bool has_travelled() const {
+        constexpr double few = 1000.0;
+        return progress_.travelled >= current_.travel ||
+               (current_.energy_error > 0.0 && few * first_step_size_ >= current_.travel);
     }
     // Whether record() uses the log-likelihood.
     bool compares() const { return phase().first_look > 0; }
@@ -48,8 +59,8 @@ public:
     // Steps of warm-up that are left if no phase ends early.
     std::int64_t warmup_steps_left() const {
         if (sampling()) return 0;
-        std::int64_t steps = -progress_.steps;
-        for (std::int64_t p = phase_; p < std::ssize(config_->warmup); ++p)
+        std::int64_t steps = current_.steps - progress_.steps;
+        for (std::int64_t p = phase_ + 1; p < std::ssize(config_->warmup); ++p)
             steps += config_->warmup[static_cast<std::size_t>(p)].steps;
         return steps;
     }
@@ -59,10 +70,9 @@ public:
         return end - progress_.steps;
     }
 
-    // Records one step with the logarithm of its acceptance probability, capped later at 0.
-    Event record(bool accepted, double log_acceptance, double log_likelihood) {
-        if (progress_.record(phase(), config_->adapt_window, config_->step_size_max, accepted, log_acceptance,
-                             log_likelihood)) {
+    // Records one step with its log ratio, -infinity where that is not finite.
+    Event record(bool accepted, double log_ratio, double log_likelihood) {
+        if (progress_.record(current_, config_->adapt_window, accepted, log_ratio, log_likelihood)) {
             batches_.push_back(progress_.batch);
             progress_.batch = {};
         }
@@ -87,14 +97,23 @@ public:
         } else if (progress_.log_step_count > 0) {
             progress_.step_size = std::exp(progress_.log_step_sum / static_cast<double>(progress_.log_step_count));
         }
+        // A warm-up of a given number of steps keeps it: what a phase that ends by travel has left goes to the next
+        // one.
+        const std::int64_t left = current_.travel > 0.0 ? current_.steps - progress_.steps : 0;
         ++phase_;
         enter_phase();
+        if (!sampling() && current_.first_look == 0) current_.steps += left;
     }
 
 private:
     void enter_phase() {
-        while (!sampling() && phase().steps == 0) ++phase_;
-        progress_ = {.step_size = progress_.step_size};
+        while (!sampling() && config_->warmup[static_cast<std::size_t>(phase_)].steps == 0) ++phase_;
+        current_ = sampling() ? config_->sampling : config_->warmup[static_cast<std::size_t>(phase_)];
+        first_step_size_ = progress_.step_size;
+        const double limit = current_.energy_error > 0.0 ? max_growth * progress_.step_size : config_->step_size_max;
+        progress_ = {.step_size = progress_.step_size,
+                     .step_size_max = std::min(limit, config_->step_size_max),
+                     .squared_error = current_.energy_error * static_cast<double>(dim_)};
         batches_.clear();
         next_look_ = phase().first_look;
     }
@@ -105,6 +124,9 @@ private:
     }
 
     const RunConfig* config_;
+    std::int64_t dim_;
+    Phase current_;
+    double first_step_size_ = 0.0;  // of the phase
     PhaseProgress progress_;
     std::int64_t phase_ = 0;
     std::int64_t next_look_ = 0;

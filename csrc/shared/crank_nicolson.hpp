@@ -124,9 +124,9 @@ PATRAC_FN bool below_threshold(double log_ratio, double log_uniform, double& thr
     return true;
 }
 
-// The logarithm of a step's acceptance probability, at most 0 once capped, as the adaptation records it.
-PATRAC_FN double log_acceptance(bool finite, bool accept_all, double log_ratio) {
-    return !finite ? -__builtin_inf() : accept_all ? 0.0 : log_ratio;
+// The log ratio of a step as the adaptation records it.
+PATRAC_FN double recorded_ratio(bool finite, double log_ratio) {
+    return finite ? log_ratio : -__builtin_inf();
 }
 
 }  // namespace patrac::PATRAC_LEVEL

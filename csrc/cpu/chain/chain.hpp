@@ -37,7 +37,7 @@ public:
           out_(buffers),
           target_(std::move(target)),
           index_(index),
-          schedule_(config),
+          schedule_(config, target_.dim()),
           prior_(config.scales, buffers.prior_variance, target_.full_dim()),
           transition_(config.kernel, target_.prior_variance(prior_.variance()), target_.dim(), config.persistence,
                       buffers.step_factor),
@@ -50,6 +50,7 @@ public:
           squares_(variance_.size()) {
         std::copy_n(buffers.init + index * target_.full_dim(), target_.full_dim(), full_theta_.data());
         std::copy_n(full_theta_.data(), target_.dim(), current().theta.data());
+        transition_.set_persistence(schedule_.persistence());
         transition_.set_step_size(schedule_.step_size());
         // As draw 0, so that a chain is a function of its starting point: those of the steps count from 1.
         if (config.scales.sampled()) draw_scales(0);
@@ -118,7 +119,7 @@ private:
     void step() {
         const bool sampling = schedule_.sampling();
         const Outcome outcome =
-            transition_.step(current(), states_[1 - at_], target_, noise_, step_, schedule_.phase().accept_all);
+            transition_.step(current(), states_[1 - at_], target_, noise_, step_, schedule_.free_from());
         at_ ^= static_cast<unsigned>(outcome.moved);
         if (!outcome.finite) ++(sampling ? nonfinite_ : warmup_nonfinite_);
         bool complete = false;
@@ -139,7 +140,7 @@ private:
             if (++steps_since_draw_ == config_.thin) keep_draw(complete);
         }
         if (schedule_.compares()) find_log_likelihood();
-        switch (schedule_.record(outcome.moved, outcome.log_acceptance, current().log_likelihood)) {
+        switch (schedule_.record(outcome.moved, outcome.log_ratio, current().log_likelihood)) {
             case Event::look: at_look_ = true; break;
             case Event::phase_end: end_phase(); break;
             case Event::none:
@@ -261,6 +262,7 @@ private:
         out_.warmup_acceptance[at] = schedule_.phase_acceptance();
         if (index_ == 0) out_.warmup_steps[phase] = schedule_.phase_steps();
         schedule_.next_phase();
+        transition_.set_persistence(schedule_.persistence());
         transition_.set_step_size(schedule_.step_size());
         out_.warmup_step_size[at] = schedule_.step_size();
     }

@@ -55,19 +55,22 @@ concept Target =
 //   set_prior_variance(..)    other variances of the chain's coordinates, (dim,), which outlive the transition
 //   uses_gradient()           whether it needs g there
 //   set_step_size(step_size)  beta of pCN, delta of the gradient kernels
+//   set_persistence(a)        where the noise persists; ignored elsewhere
 //   start(state, ..)          evaluates the starting point; false if it is not finite
+//   step(.., free_from)       without the accept test where the log ratio is at least free_from
 //   step(current, proposed, ..) makes the step; where it moved, the new point is in `proposed`
 template <class X, class T, class Sampled>
 concept Transition =
     Target<Sampled, T> && std::constructible_from<X, KernelKind, const double*, std::int64_t, double, const double*> &&
     requires(X transition, const X given, StateOf<T, Sampled> state, const StateOf<T, Sampled> current, Sampled target,
-             const PhiloxRoundKeys keys, StepNoise<T> noise, std::int64_t step, double step_size, bool accept_all) {
+             const PhiloxRoundKeys keys, StepNoise<T> noise, std::int64_t step, double step_size, double free_from) {
         { X::finds_log_likelihood } -> std::convertible_to<bool>;
         { X::follows_prior } -> std::convertible_to<bool>;
         { given.uses_gradient() } -> std::same_as<bool>;
         { transition.set_step_size(step_size) } -> std::same_as<void>;
+        { transition.set_persistence(step_size) } -> std::same_as<void>;
         { transition.start(state, target, keys) } -> std::same_as<bool>;
-        { transition.step(current, state, target, noise, step, accept_all) } -> std::same_as<Outcome>;
+        { transition.step(current, state, target, noise, step, free_from) } -> std::same_as<Outcome>;
     };
 
 // Whether chains of this transition on this target may sample the scales of the prior.

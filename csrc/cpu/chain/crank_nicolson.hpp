@@ -45,6 +45,13 @@ public:
         find_coefficients();
     }
 
+    // a of a kernel whose noise persists; another value leaves the law of the momentum, N(0, I), as it is.
+    void set_persistence(double persistence) {
+        if (persistence == persistence_) return;
+        persistence_ = persistence;
+        find_coefficients();
+    }
+
     // The momentum is that of whitened coordinates, N(0, I) whatever the variances are, and stays as it is.
     void set_prior_variance(const double* prior_variance) {
         prior_variance_ = prior_variance;
@@ -66,7 +73,7 @@ public:
     // guess of the processor would restart the next step.
     template <class Target>
     Outcome step(const StateOf<T, Target>& current, StateOf<T, Target>& proposed, Target& target, StepNoise<T>& noise,
-                 std::int64_t step, bool accept_all) {
+                 std::int64_t step, double free_from) {
         const bool persists = persistence_ > 0.0;
         const T* const w = noise.normals(step);
         if (persists) refresh(w);
@@ -75,14 +82,14 @@ public:
         const double ratio = log_ratio(current, proposed);
         const bool finite = std::isfinite(ratio);
         const double log_uniform = noise.log_uniform(step);
-        const double log_probability = log_acceptance(finite, accept_all, ratio);
+        const double recorded = recorded_ratio(finite, ratio);
         if (!persists) {
-            const bool moved = finite & (accept_all | below_uniform(ratio, log_uniform));
-            return {moved, finite, log_probability, !moved};
+            const bool moved = finite & ((ratio >= free_from) | below_uniform(ratio, log_uniform));
+            return {moved, finite, recorded, !moved};
         }
-        const bool moved = finite && (accept_all || below_threshold(ratio, log_uniform, threshold_));
+        const bool moved = finite && (ratio >= free_from || below_threshold(ratio, log_uniform, threshold_));
         turn(moved, current, proposed);
-        return {moved, finite, log_probability, !moved};
+        return {moved, finite, recorded, !moved};
     }
 
     // Of pi(v) q(v, u) / (pi(u) q(u, v)). An entry of v or g(v) that is not finite makes a sum infinite or, times

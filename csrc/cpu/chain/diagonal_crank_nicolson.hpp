@@ -43,6 +43,8 @@ public:
 
     bool uses_gradient() const { return false; }
 
+    void set_persistence(double) {}  // has none
+
     void set_step_size(double step_size) {
         if (step_size == step_size_) return;
         step_size_ = step_size;
@@ -60,7 +62,7 @@ public:
 
     // As CrankNicolson::step(), without a branch on acceptance.
     Outcome step(const State<T, Nothing>& current, State<T, Nothing>& proposed, DiagonalTarget<T>& target,
-                 StepNoise<T>& noise, std::int64_t step, bool accept_all) {
+                 StepNoise<T>& noise, std::int64_t step, double free_from) {
         const T* const w = noise.normals(step);
         if (target.revision() != revision_) follow(current, target);
         const T *const u = current.theta.data(), *const push = push_.data(), *const pull = pull_.data(),
@@ -76,12 +78,11 @@ public:
         }
         const double energy = reduce_add(sum), ratio = half_ratio_ * (energy_ - energy);
         const bool finite = std::isfinite(ratio);
-        // below_uniform() and log_acceptance() of shared/crank_nicolson.hpp, written out: as calls they take a tenth of
+        // below_uniform() and recorded_ratio() of shared/crank_nicolson.hpp, written out: as calls they take a tenth of
         // a step of a dozen parameters (GCC 12, level v3).
-        const bool moved = finite & (accept_all | (ratio >= 0.0) | (noise.log_uniform(step) < ratio));
+        const bool moved = finite & ((ratio >= free_from) | (ratio >= 0.0) | (noise.log_uniform(step) < ratio));
         energy_ = moved ? energy : energy_;
-        const double log_acceptance = !finite ? -std::numeric_limits<double>::infinity() : accept_all ? 0.0 : ratio;
-        return {moved, finite, log_acceptance, !moved};
+        return {moved, finite, finite ? ratio : -std::numeric_limits<double>::infinity(), !moved};
     }
 
 private:

@@ -30,6 +30,7 @@ public:
 
     bool uses_gradient() const { return false; }
     void set_step_size(double) {}
+    void set_persistence(double) {}
 
     template <class Target>
     bool start(StateOf<T, Target>& state, Target& target, const PhiloxRoundKeys&) const {
@@ -40,7 +41,7 @@ public:
     // The ellipse through u and a prior draw; the bracket of its angle shrinks towards u until a point is in the slice.
     template <class Target>
     Outcome step(const StateOf<T, Target>& current, StateOf<T, Target>& proposed, Target& target, StepNoise<T>& noise,
-                 std::int64_t step, bool) {
+                 std::int64_t step, double) {
         using V = Vec<T>;
         const T* const w = noise.normals(step);
         for (std::int64_t i = 0; i < direction_.size(); i += lanes_v<V>)

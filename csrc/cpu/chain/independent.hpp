@@ -19,6 +19,7 @@ public:
 
     bool uses_gradient() const { return false; }
     void set_step_size(double) {}
+    void set_persistence(double) {}
 
     template <class Target>
     bool start(StateOf<T, Target>& state, Target& target, const PhiloxRoundKeys&) const {
@@ -28,7 +29,7 @@ public:
 
     template <class Target>
     Outcome step(const StateOf<T, Target>&, StateOf<T, Target>& proposed, Target& target, StepNoise<T>& noise,
-                 std::int64_t step, bool) const {
+                 std::int64_t step, double) const {
         target.draw(proposed, noise.normals(step));
         return {true, true, 0.0};
     }

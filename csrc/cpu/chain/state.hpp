@@ -31,7 +31,7 @@ using StateOf = State<T, typename Target::Kept>;
 struct Outcome {
     bool moved;
     bool finite;                  // of the proposal
-    double log_acceptance;        // the adaptation of the step size uses its exponential, capped at 1
+    double log_ratio;             // of the acceptance, for the adaptation; -infinity where not finite
     std::int64_t rejections = 0;  // points evaluated and rejected
 };
 

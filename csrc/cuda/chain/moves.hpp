@@ -38,7 +38,6 @@ struct ChainLaunch {
     bool sampling;  // keep draws
     Phase phase;
     std::int64_t adapt_window;
-    double step_size_max;
     const T* step_factor;  // (sets, plan.prior_step): of each coordinate's step size, or null for ones
     std::int64_t first_step, steps;
 
@@ -144,7 +143,8 @@ struct ChainMoves {
 
     // Whether a step of this log ratio moves; the threshold is that of noise that persists.
     PATRAC_DEVICE bool moves(double log_ratio, bool finite, std::uint64_t step, double& threshold) const {
-        return launch.start || (finite && (launch.phase.accept_all || accepts(log_ratio, step, threshold)));
+        return launch.start ||
+               (finite && (log_ratio >= free_from(launch.phase, launch.dim) || accepts(log_ratio, step, threshold)));
     }
 
     // The proposal becomes the state, or the noise that persists changes its sign.
@@ -177,8 +177,7 @@ struct ChainMoves {
             chain.accepted_since_draw += moved;
         }
         PhaseProgress& progress = chain.progress;
-        if (!progress.record(launch.phase, launch.adapt_window, launch.step_size_max, moved,
-                             log_acceptance(finite, launch.phase.accept_all, ratio), log_density))
+        if (!progress.record(launch.phase, launch.adapt_window, moved, recorded_ratio(finite, ratio), log_density))
             return;
         launch.batches[static_cast<std::int64_t>(index) * launch.max_batches + chain.batches++] = progress.batch;
         progress.batch = {};

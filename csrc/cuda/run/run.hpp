@@ -142,11 +142,10 @@ public:
           batches_(device, std::max<std::int64_t>(1, config.chains * max_batches_of(config))),
           draws_(device, config, plan.dim, theta_stays),
           chains_(static_cast<std::size_t>(config.chains)),
-          schedules_(static_cast<std::size_t>(config.chains), Schedule(config)) {
+          schedules_(static_cast<std::size_t>(config.chains), Schedule(config, launch_.dim)) {
         launch_.kernel = config.kernel;
         launch_.persistence = config.persistence;
         launch_.adapt_window = config.adapt_window;
-        launch_.step_size_max = config.step_size_max;
         launch_.noise = noise_.view();
         launch_.seeds = seeds_.data();
         launch_.thin = config.thin;
@@ -169,6 +168,7 @@ public:
         launch_.start = false;
         while (!schedule().sampling()) {
             launch_.phase = schedule().phase();
+            launch_.persistence = schedule().persistence();
             launch_.steps = std::min(schedule().steps_to_event(), piece_);
             const bool at_event = launch_.steps == schedule().steps_to_event();
             timed([&] { launch(); });
@@ -253,6 +253,10 @@ private:
         switch (event) {
             case Event::none: return;
             case Event::look: {
+                if (schedule().phase().travel > 0.0) {
+                    end = have_travelled() || schedule().phase_is_over();
+                    break;
+                }
                 const bool stable = all_sets_stable();
                 end = stable || schedule().phase_is_over();
                 if (end) out_.warmup_stable[schedule().phase_index()] = stable;
@@ -262,6 +266,10 @@ private:
         }
         for (std::size_t c = 0; c < schedules_.size(); ++c) end ? end_phase(c) : schedules_[c].after_look();
         if (end) send_progress();
+    }
+
+    bool have_travelled() const {
+        return std::all_of(schedules_.begin(), schedules_.end(), [](const Schedule& s) { return s.has_travelled(); });
     }
 
     // Chains are compared with those on the same data.
@@ -303,6 +311,7 @@ private:
         first_sampling_step_ = step_;
         launch_.sampling = true;
         launch_.phase = config_.sampling;
+        launch_.persistence = config_.persistence;
         const std::int64_t last_step = step_ + config_.draws * config_.thin;
         std::int64_t draws = 0;
         std::optional<Piece> copied;

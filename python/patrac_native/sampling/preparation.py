@@ -132,8 +132,8 @@ def joint_config(runs: Sequence[PreparedRun]) -> _core.RunConfig:
         step_size=first.step_size,
         # If delta is far above every prior variance, mGrad proposes from the prior, and a larger one changes nothing.
         step_size_max=min(kernel.step_size_max, 1e3 * float(first.unit_steps.max()) + first.step_size),
-        warmup=[_core_phase(phase) for phase in first.schedule.phases],
-        sampling=_core_phase(Phase(0, ADAPT_ALWAYS_BAND if kernel.adapt_always else None)),
+        warmup=[_core_phase(phase, _relaxation(first)) for phase in first.schedule.phases],
+        sampling=_core_phase(Phase(0, ADAPT_ALWAYS_BAND if kernel.adapt_always else None), 1.0),
         draws=first.settings.draws,
         thin=first.settings.thin,
         seed=first.seed,
@@ -274,17 +274,31 @@ def _core_scales(post: Posterior, every: int) -> _core.SampledScales | None:
     return _core.SampledScales(group=groups.group, groups=len(groups.names), shape=groups.a, rate=groups.a, every=every)
 
 
-def _core_phase(phase: Phase) -> _core.Phase:
-    """Return a phase in the form of the compiled core."""
+def _relaxation(run: PreparedRun) -> float:
+    """Return the sum of step sizes over which a kernel forgets a parameter that only the prior determines.
+
+    Step sizes of mGrad have the unit of the prior variance; those of the kernels that treat all whitened coordinates
+    alike have none.
+    """
+    return 1.0 if run.kernel.is_rotation_invariant else float(run.unit_steps.mean())
+
+
+def _core_phase(phase: Phase, relaxation: float) -> _core.Phase:
+    """Return a phase in the form of the compiled core; `relaxation` is the unit of its travel in step sizes."""
     low, high = phase.accept if phase.accept else (0.0, 1.0)
+    # A squared error r^2 counts as e/(e + r^2), which is a half where it is the e that is asked for.
+    target = 0.5 if phase.energy_error else phase.target or 0.0
     return _core.Phase(
         steps=phase.steps,
-        adapt=phase.accept is not None or phase.target is not None,
+        adapt=phase.accept is not None or target > 0,
         accept_low=low,
         accept_high=high,
         accept_all=phase.accept_all,
+        energy_error=phase.energy_error or 0.0,
+        persistence=phase.persistence or 0.0,
+        travel=(phase.travel or 0.0) * relaxation,
         average=phase.average,
-        target=phase.target or 0.0,
+        target=target,
         first_look=phase.first_look or 0,
     )
 

@@ -25,7 +25,9 @@ class Phase:
     With `accept`, the step size is adapted every 200 steps by their acceptance rate p: p <= low halves it,
     p >= high multiplies it by 4/3 up to the kernel's maximum, and otherwise it stays. With `target`, every 10 steps
     a decreasing gain times (p - target) is added to the logarithm of the step size, where p is the mean acceptance
-    probability of these steps. With neither, the step size stays fixed.
+    probability of these steps. With `energy_error` p is the mean of e/(e + r²) and the target 1/2, where r is the log
+    acceptance ratio of a step and e = `energy_error` times the dimension; the step size stays below 16 times that at
+    which the phase began. With none of them, the step size stays fixed.
 
     Parameters
     ----------
@@ -41,6 +43,19 @@ class Phase:
         size. Default False.
     target : float, optional
         Target of the mean acceptance probability, in (0, 1); excludes `accept` and `accept_all`.
+    energy_error : float, optional
+        Target of the squared log acceptance ratio per dimension, > 0 and finite; needs `accept_all`. A tenth gives
+        steps a few times as large as those that would be accepted, with which a chain comes from a trained network into
+        the posterior quickly. Moves whose log acceptance ratio is below minus 100 times the root of this target times
+        the dimension keep the accept test.
+    persistence : float, optional
+        Persistence of the noise during the phase, in (0, 1), in place of the kernel's; without effect on kernels
+        whose noise does not persist.
+    travel : float, optional
+        Distance after which the phase ends, > 0 and finite: the sum of the step sizes of a chain's accepted moves, for
+        `MGrad` in units of the mean prior variance. It is checked for all chains when `first_look` says, in place of
+        the comparison. With `energy_error`, it also ends at the first check if the step sizes at its beginning lead as
+        far in 1,000 steps. If the next phase has a fixed length, it takes the steps that are left.
     first_look : int, optional
         Number of steps before the chains are first compared, a multiple of 8, at least 8. They are compared again
         after twice as many steps and so on, and the phase ends for all chains once step sizes and log-likelihoods are
@@ -51,7 +66,8 @@ class Phase:
     TypeError
         If `steps` or `first_look` is not an integer.
     ValueError
-        If a parameter is outside its range, or `accept`, `accept_all` and `target` are combined.
+        If a parameter is outside its range, `accept`, `accept_all` and `target` are combined, or `energy_error` is
+        given without `accept_all` or `travel` without `first_look`.
     """
 
     steps: int
@@ -60,6 +76,9 @@ class Phase:
     average: bool = False
     target: float | None = None
     first_look: int | None = None
+    energy_error: float | None = None
+    persistence: float | None = None
+    travel: float | None = None
 
     def __post_init__(self) -> None:
         check_count(self.steps, "steps of Phase", least=0)
@@ -68,6 +87,16 @@ class Phase:
                 raise ValueError(f"target of Phase must be in (0, 1); got {self.target}.")
             if self.accept is not None or self.accept_all:
                 raise ValueError("target of Phase must be None when accept or accept_all is given.")
+        if self.energy_error is not None:
+            check_positive(self.energy_error, "energy_error of Phase")
+            if not self.accept_all:
+                raise ValueError("energy_error of Phase needs accept_all=True: an accept test limits the error itself.")
+        if self.persistence is not None and not 0 < self.persistence < 1:
+            raise ValueError(f"persistence of Phase must be in (0, 1); got {self.persistence}.")
+        if self.travel is not None:
+            check_positive(self.travel, "travel of Phase")
+            if self.first_look is None:
+                raise ValueError("travel of Phase needs first_look, the number of steps before it is first checked.")
         if self.first_look is not None and check_count(self.first_look, "first_look of Phase") % 8:
             raise ValueError(f"first_look of Phase must be a multiple of 8; got {self.first_look}.")
         if self.accept is not None:
@@ -146,7 +175,7 @@ class Warmup:
         """Whether at least one phase is long enough to adapt the step size once."""
         return any(
             (phase.accept is not None and phase.steps >= WINDOW)
-            or (phase.target is not None and phase.steps >= TARGET_WINDOW)
+            or ((phase.target or phase.energy_error) is not None and phase.steps >= TARGET_WINDOW)
             for phase in self.phases
         )
 
