@@ -53,6 +53,8 @@ def test_chains_that_disagree_can_predict_well() -> None:
     assert "Predictions of y can be used, as scores show (NLPD of 400 held-out rows 1.000" in str(verdict)
     for bad in (replace(GOOD, nlpd=1.3), replace(GOOD, coverage=0.8), replace(GOOD, nlpd_network=np.nan)):
         assert judge(replace(apart, calibration=bad)).grade == "do not use"
+    wide = judge(replace(apart, calibration=replace(GOOD, coverage=0.97)))
+    assert wide.grade == "look" and "can be used" in str(wide) and "too wide" in str(wide)
     few = judge(replace(apart, calibration=replace(GOOD, rows=99)))
     assert few.grade == "do not use" and "can be used" not in str(few)
     left_out = replace(GOOD, kind="leave one out", unreliable=31)

@@ -201,13 +201,14 @@ def predicts_well(e: Evidence) -> bool:
     """Return whether scores on unseen rows show that chains which disagree predict y well all the same.
 
     The draws of such chains are a mixture, as an ensemble is: not the posterior, but a predictive distribution that can
-    be judged by its log density and coverage. It must be no worse than the network's and have the right coverage, on
-    enough rows to tell.
+    be judged by its log density and coverage. It must be no worse than the network's and not overconfident, on enough
+    rows to tell. Intervals that are too wide are a finding of their own: predictions can be used all the same.
     """
     c = e.calibration
     if c is None or c.rows < CALIBRATION_ROWS:
         return False
-    return c.nlpd <= c.nlpd_network and not c.misses_coverage_by(COVERAGE_LOOK)
+    overconfident = c.coverage < COVERAGE and c.misses_coverage_by(COVERAGE_LOOK)
+    return c.nlpd <= c.nlpd_network and not overconfident
 
 
 def calibration_findings(e: Evidence) -> list[Finding]:
