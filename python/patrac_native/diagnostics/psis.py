@@ -17,6 +17,9 @@ from patrac_native.validation.checks import FloatArray
 # (Vehtari, Simpson, Gelman, Yao and Gabry 2024, Pareto smoothed importance sampling).
 _KHAT = 0.7
 
+# The smallest number of draws that have a tail to smooth.
+LEAST_DRAWS = 25
+
 
 @dataclass(frozen=True)
 class LeaveOneOut:
@@ -82,8 +85,10 @@ def leave_one_out(log_likelihood: ArrayLike) -> LeaveOneOut:
     if values.ndim != 3:
         raise ValueError(f"log_likelihood must have shape (chain, draw, n); got {values.shape}.")
     flat = values.reshape(-1, values.shape[2]).astype(np.float64)
-    if len(flat) < 25:
-        raise ValueError(f"log_likelihood has {len(flat)} draws in all; leave-one-out predictions need at least 25.")
+    if len(flat) < LEAST_DRAWS:
+        raise ValueError(
+            f"log_likelihood has {len(flat)} draws in all; leave-one-out predictions need at least {LEAST_DRAWS}."
+        )
     smoothed = [_smoothed(column) for column in flat.T]
     log_weights = np.stack([weights for weights, _ in smoothed], axis=1)
     weights = np.exp(log_weights - log_weights.max(axis=0))

@@ -77,8 +77,8 @@ def network_nlpd(
     ----------
     net : Network
     likelihood : Likelihood
-        If it samples variances, they are replaced by the network's mean squared residuals on rows that it was not
-        trained on or, if these are not known, by the posterior means.
+        If it is a `Gaussian` that samples variances, they are replaced by the network's mean squared residuals on rows
+        that it was not trained on or, if these are not known, by the posterior means; so are other sampled scales.
     variance : ndarray, shape (chain, draw) or (chain, draw, m), optional
         The draws of sampled variances.
     f : ndarray, shape (n, m)

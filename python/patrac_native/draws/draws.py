@@ -152,6 +152,29 @@ class Draws(Predictions):
         settings = {**self.settings, "thin": self.settings["thin"] * every}
         return Draws(theta, stats, self.network, self.likelihood, settings)
 
+    def head(self, draws: int) -> Draws:
+        """Return the first draws of each chain.
+
+        Parameters
+        ----------
+        draws : int
+            A number from 1 to `n_draws`.
+
+        Returns
+        -------
+        Draws
+            On the host.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `draws` is not an integer from 1 to `n_draws`.
+        """
+        if check_count(draws, "draws") > self.n_draws:
+            raise ValueError(f"draws must be at most the number of draws, {self.n_draws}; got {draws}.")
+        stats = {name: values[:, :draws] if name in PER_DRAW else values for name, values in self.stats.items()}
+        return Draws(self.theta[:, :draws], stats, self.network, self.likelihood, self.settings)
+
     def predict_outputs(self, X: npt.ArrayLike, *, threads: int | None = None) -> npt.NDArray[Any]:
         """Evaluate all outputs f of the network for each draw, which the methods of `likelihood` take.
 

@@ -43,7 +43,7 @@ CALIBRATION_ROWS = 100
 # Kinds of unseen rows in words.
 _KINDS = {
     "held out": "held-out rows",
-    "validation": "validation rows of a shorter run",
+    "validation": "validation rows of a shorter run, which also chose the model",
     "leave one out": "rows that were left out one at a time",
 }
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from patrac_native.diagnostics import credible_interval
 from patrac_native.draws.calibration import Calibration
-from patrac_native.draws.findings import GOOD, GRADES, Finding
+from patrac_native.draws.findings import GOOD, GRADES, Finding, calibration_findings
 from patrac_native.draws.summary import Summary
 from patrac_native.draws.verdict import Verdict
 from patrac_native.validation.checks import FloatArray
@@ -61,13 +61,17 @@ class MixtureSummary:
         weight are left out.
         """
         used = [member for member in range(len(self.members)) if self.weights[member] >= _LEAST_WEIGHT]
+        # The scores are those of the mixture, and the same in the evidence of each member.
+        shared = calibration_findings(self.members[used[0]].evidence)
         grouped: dict[tuple[str, str], list[tuple[int, Finding]]] = {}
         for member in used:
             for finding in self.members[member].verdict().findings:
+                if finding in shared:
+                    continue
                 # Findings of one kind differ in their numbers only.
                 kind = re.sub(r"\d[\d,.]*(e[+-]?\d+)?%?", "#", finding.what)
                 grouped.setdefault((finding.grade, kind), []).append((member, finding))
-        findings = [_joined(group, len(used)) for group in grouped.values()]
+        findings = [*shared, *(_joined(group, len(used)) for group in grouped.values())]
         findings.sort(key=lambda finding: -GRADES.index(finding.grade))
         rhat = max((self.members[member].function.max_rhat for member in used), default=np.nan)
         ess = min((self.members[member].function.min_ess_bulk for member in used), default=np.nan)

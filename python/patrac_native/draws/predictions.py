@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,6 +15,7 @@ from patrac_native.draws.count_mixture import CountMixture
 from patrac_native.draws.mixture import PredictiveMixture
 from patrac_native.model.likelihoods import Likelihood
 from patrac_native.model.partial_network import PartialNetwork
+from patrac_native.network.network import Network
 from patrac_native.validation.checks import FloatArray, check_count, check_inputs
 
 # Maximum size of the outputs of all draws in one block of rows.
@@ -375,11 +376,26 @@ class Predictions(ABC):
             inside,
         )
 
-    def network_nlpd(self, X: npt.ArrayLike, y: npt.ArrayLike, *, offset: npt.ArrayLike | None = None) -> FloatArray:
+    def network_nlpd(
+        self,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike,
+        *,
+        offset: npt.ArrayLike | None = None,
+        nets: Sequence[Network] | None = None,
+    ) -> FloatArray:
         """Return the negative log density of each row under the trained network alone, or the ensemble of several.
 
-        Sampled noise variances are replaced by the network's mean squared residuals on rows that it was not trained on
-        or, if these are not known, by the posterior means. Parameters and errors are those of `nlpd`.
+        Sampled variances of `Gaussian` are replaced by the network's mean squared residuals on rows that it was not
+        trained on or, if these are not known, by the posterior means; other sampled scales by the posterior means.
+
+        Parameters
+        ----------
+        X, y, offset
+            As for `nlpd`.
+        nets : sequence of Network, optional
+            The networks, with equal weights, where the chains of one posterior started at several; by default that of
+            each member, with its weight.
 
         Returns
         -------
@@ -390,17 +406,22 @@ class Predictions(ABC):
         inputs = check_inputs(X, self.n_inputs)
         targets = self.likelihood.check_targets(y, len(inputs), self.n_outputs)
         added = self.likelihood.check_offset(offset, len(inputs), self.n_outputs)
-        chains = np.cumsum([member.n_chains for member in self.members])[:-1]
-        weights = [part.sum() for part in np.split(self.draw_weights, chains)]
+        if nets is None:
+            chains = np.cumsum([member.n_chains for member in self.members])[:-1]
+            weights = [part.sum() for part in np.split(self.draw_weights, chains)]
+            pairs = [(member, member.network.net) for member in self.members]
+        else:
+            weights = [1 / len(nets)] * len(nets)
+            pairs = [(self.members[0], net) for net in nets]
         rows = [
             -network_nlpd(
-                member.network.net,
+                net,
                 member.likelihood,
                 member.stats.get("variance"),
-                self.likelihood.with_offset(member.network.net.predict(inputs), added),
+                self.likelihood.with_offset(net.predict(inputs), added),
                 targets,
             )
-            for member in self.members
+            for member, net in pairs
         ]
         density: FloatArray = logsumexp(rows, axis=0, b=np.reshape(weights, (-1, 1)))
         return -density

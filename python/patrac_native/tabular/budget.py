@@ -73,7 +73,7 @@ def steps_within(minutes: float, post: Posterior, chains: int) -> int:
     return int(operations / step_operations(post, kernel))
 
 
-def schedule_within(minutes: float, post: Posterior, *, chains: int, draws: int) -> Schedule:
+def schedule_within(minutes: float, post: Posterior, *, chains: int, draws: int, warmup: int | None = None) -> Schedule:
     """Return the lengths of chains for which a budget pays: a quarter is warm-up, the rest is divided among draws.
 
     Parameters
@@ -83,13 +83,16 @@ def schedule_within(minutes: float, post: Posterior, *, chains: int, draws: int)
     post : Posterior
     chains, draws : int
         Number of chains, and of draws of each.
+    warmup : int, optional
+        Number of warm-up steps, if it is given.
 
     Returns
     -------
     Schedule
     """
     steps = steps_within(minutes, post, chains)
-    warmup = max(_WARMUP_MULTIPLE, int(_WARMUP_SHARE * steps) // _WARMUP_MULTIPLE * _WARMUP_MULTIPLE)
+    if warmup is None:
+        warmup = max(_WARMUP_MULTIPLE, int(_WARMUP_SHARE * steps) // _WARMUP_MULTIPLE * _WARMUP_MULTIPLE)
     return Schedule(thin=max(1, (steps - warmup) // draws), warmup=warmup)
 
 

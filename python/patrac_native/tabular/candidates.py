@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.diagnostics.psis import LEAST_DRAWS
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.draws_mixture import DrawsMixture
 from patrac_native.model.architectures import Architecture, Full, Mix, Out
@@ -94,11 +95,14 @@ class Candidate:
 
     def schedule(self, post: Posterior, settings: FitSettings, minutes: float) -> Schedule:
         """Return the lengths of the chains, which the settings give or for which a budget pays."""
+        given = None if settings.warmup is None else settings.warmup_of(0)
+        warmup = given.steps if isinstance(given, Warmup) else given
         if choose_kernel(post.facts)[0].is_independent:
             return Schedule(settings.thin or 1, 0)
         if settings.thin is not None:
-            return schedule_given(settings.thin, self.draws)
-        return schedule_within(minutes, post, chains=self.n_chains, draws=self.draws)
+            default = schedule_given(settings.thin, self.draws)
+            return default if warmup is None else replace(default, warmup=warmup)
+        return schedule_within(minutes, post, chains=self.n_chains, draws=self.draws, warmup=warmup)
 
     def sample(
         self,
@@ -141,22 +145,39 @@ class Candidate:
         }
         if len(posts) == 1:
             init: str | npt.NDArray[Any] = "auto"
-            if self.starts_at_networks and self.chains > 1:
+            if self.starts_at_networks:
                 init = self._starts(posts[0], nets)
                 if isinstance(pilot, Draws):
                     ends = pilot.theta[: self.chains, -1]
                     init[: len(ends)] = ends
             found = [sample(posts[0], chains=self.chains, init=init, **arguments)]
         else:
-            init = "map" if isinstance(self.architecture, Full) else "auto"
-            found = sample_many(posts, chains=self.chains, init=init, **arguments)
-        if found[0].n_draws < 4:
+            found = sample_many(posts, chains=self.chains, **arguments)
+        usable = [draws for draws in found if draws.n_draws >= self._least_draws(settings)]
+        if not usable:
             raise RuntimeError(
-                "the run was interrupted before there were four draws of each chain; nothing was written."
+                f"the run was interrupted before there were {self._least_draws(settings)} draws of each chain; nothing "
+                "was written."
             )
-        # After an interrupt the last networks have fewer draws than the first, or none.
-        complete = [draws for draws in found if draws.n_draws == found[0].n_draws]
-        return found[0] if len(posts) == 1 else DrawsMixture(complete)
+        if len(posts) == 1:
+            return usable[0]
+        if len(usable) < len(posts):
+            print(f"  the run was interrupted: {len(usable)} of {len(posts)} networks have enough draws")
+        # After an interrupt, networks may differ in their numbers of draws.
+        common = min(draws.n_draws for draws in usable)
+        return DrawsMixture([draws.head(common) for draws in usable])
+
+    def check(self, settings: FitSettings) -> None:
+        """Raise ValueError if there are too few draws for the scores."""
+        if self.draws < self._least_draws(settings):
+            raise ValueError(
+                f"--draws must be at least {self._least_draws(settings)} for {self.chains} chains of each network with "
+                f"--test-fraction 0, whose leave-one-out scores need 25 draws of each network; got {self.draws}."
+            )
+
+    def _least_draws(self, settings: FitSettings) -> int:
+        """Return the smallest number of draws of a chain that can be scored."""
+        return max(4, math.ceil(LEAST_DRAWS / self.chains)) if settings.test_fraction == 0 else 4
 
     def _starts(self, post: Posterior, nets: Sequence[Network]) -> npt.NDArray[Any]:
         """Return the parameters of a network for each chain; each network is ranked by itself."""
@@ -244,7 +265,10 @@ def affordable_candidates(
         if settings.thin is not None:
             return [possible[0]], _describe_steps(steps, final)
         others = [candidate for candidate in possible[1:] if steps_of(candidate, final) >= MIN_STEPS]
-        return [possible[0], *others], "" if others else _describe_steps(steps, final)
+        if others or len(possible) == 1:
+            return [possible[0], *others], "" if others else _describe_steps(steps_of(possible[0], minutes), minutes)
+        steps = _two_digits(steps_of(possible[0], minutes))
+        return [possible[0]], f"the only one that the budget pays for: about {steps:,} steps a chain"
     candidate = possible[0]
     if likelihood.targets != "class":
         for architecture in _smaller(settings.hidden):
@@ -314,8 +338,13 @@ def _mix(nodes: Sequence[int]) -> Mix:
 
 def _describe_steps(steps: int, minutes: float) -> str:
     """Return in words why an architecture was chosen by its number of steps."""
-    size = 10 ** max(0, math.floor(math.log10(max(steps, 1))) - 1)
-    rounded = round(steps / size) * size
+    rounded = _two_digits(steps)
     if steps >= MIN_STEPS:
         return f"the largest that gets {MIN_STEPS:,} steps a chain: about {rounded:,} in {minutes:.2g} minutes"
     return f"the smallest, though {minutes:.2g} minutes pay for only about {rounded:,} steps a chain"
+
+
+def _two_digits(value: int) -> int:
+    """Round to two significant digits."""
+    size = 10 ** max(0, math.floor(math.log10(max(value, 1))) - 1)
+    return int(round(value / size) * size)

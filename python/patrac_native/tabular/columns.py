@@ -71,16 +71,21 @@ def with_common_scale(columns: Sequence[Column], frame: pd.DataFrame, train: npt
     """Return columns of counts or intensities of one unit, such as pixels, with one scale; others as they are.
 
     Scaled each by itself, pixels that are nearly always 0 would reach tens of standard deviations where they are not.
-    The columns are taken to share a unit if all numeric ones, at least 16, hold whole numbers from 0 and at least half
-    of them have the same largest value in the training rows.
+    The columns are taken to share a unit if all numeric ones, at least 16, hold whole numbers from 0, at least half of
+    them have the same largest value in the training rows, above 1, and the others reach half of it or are 0 in most
+    rows.
     """
     numeric = [column for column in columns if column.categories is None]
     if len(numeric) < _COMMON_COLUMNS:
         return list(columns)
-    values = frame[[column.name for column in numeric]].iloc[train].to_numpy(dtype=np.float64)
+    names = [str(name) for name in frame.columns]
+    values = frame.iloc[train, [names.index(column.name) for column in numeric]].to_numpy(dtype=np.float64)
     known = values[~np.isnan(values)]
     largest = np.nanmax(values, axis=0)
-    if (known < 0).any() or (known % 1).any() or 2 * (largest == largest.max()).sum() < len(numeric):
+    alike = (2 * largest >= largest.max()) | (np.nanmedian(values, axis=0) == 0)
+    if (known < 0).any() or (known % 1).any() or largest.max() <= 1:
+        return list(columns)
+    if 2 * (largest == largest.max()).sum() < len(numeric) or not alike.all():
         return list(columns)
     scale = float(np.sqrt(np.mean([column.scale**2 for column in numeric])))
     return [replace(column, scale=scale) if column.categories is None else column for column in columns]

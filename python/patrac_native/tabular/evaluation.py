@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,11 +14,14 @@ from patrac_native import diagnostics
 from patrac_native.draws.calibration import COVERAGE, Calibration, calibrate
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.draws_mixture import DrawsMixture
+from patrac_native.network.network import Network
 from patrac_native.tabular.preprocessing import Preprocessor
 from patrac_native.validation.checks import FloatArray
 
 # Kinds of rows that are scored.
 HELD_OUT, VALIDATION, LEAVE_ONE_OUT = "held out", "validation", "leave one out"
+# Probabilities that underflow are scored as this one, so that differences of scores are finite.
+_LEAST_PROBABILITY = float(np.finfo(np.float64).tiny)
 # Probabilities of the central intervals of y whose coverage is reported.
 COVERAGES = (0.5, 0.8, 0.9, 0.95, 0.99)
 
@@ -102,7 +105,13 @@ class Evaluation:
 
 
 def evaluate_regression(
-    draws: Draws | DrawsMixture, preprocessor: Preprocessor, X: FloatArray, y: FloatArray, *, kind: str = HELD_OUT
+    draws: Draws | DrawsMixture,
+    preprocessor: Preprocessor,
+    X: FloatArray,
+    y: FloatArray,
+    *,
+    kind: str = HELD_OUT,
+    nets: Sequence[Network] | None = None,
 ) -> Evaluation:
     """Score regression draws on unseen rows, or by leave-one-out predictions of rows of their own data.
 
@@ -119,6 +128,8 @@ def evaluate_regression(
         weights. Each is then predicted by draws that are reweighted as if it had not been among them
         (`diagnostics.leave_one_out`), and RMSE and NLPD of the network are those of its residuals on validation rows,
         taken as normal; None if there were none.
+    nets : sequence of Network, optional
+        The trained networks that are scored beside the posterior, as an ensemble; by default that of each member.
 
     Returns
     -------
@@ -159,7 +170,7 @@ def evaluate_regression(
     whole = {name: np.concatenate(values) for name, values in parts.items()}
     scale = preprocessor.target_scale
     tail = 0.5 * (1 - COVERAGE)
-    network_rmse, network_nlpd = _network_scores(draws, X, y, kind)
+    network_rmse, network_nlpd = _network_scores(draws, X, y, kind, nets or _networks_of(draws))
     calibration = calibrate(
         kind,
         whole["nlpd"],
@@ -195,6 +206,10 @@ def _resampled(noisy: npt.NDArray[Any], weights: FloatArray, *, seed: int) -> Fl
     return np.stack(chosen, axis=1).reshape(noisy.shape)
 
 
+def _networks_of(draws: Draws | DrawsMixture) -> list[Network]:
+    return [member.network.net for member in draws.members]
+
+
 def _left_out_weights(draws: Draws | DrawsMixture, log_likelihood: FloatArray) -> tuple[FloatArray, int]:
     """Return the weights (chain * draw, n) of draws for rows that are left out, and the number of unreliable rows.
 
@@ -211,22 +226,26 @@ def _left_out_weights(draws: Draws | DrawsMixture, log_likelihood: FloatArray) -
 
 
 def _network_scores(
-    draws: Draws | DrawsMixture, X: FloatArray, y: FloatArray, kind: str
+    draws: Draws | DrawsMixture, X: FloatArray, y: FloatArray, kind: str, nets: Sequence[Network]
 ) -> tuple[float | None, FloatArray | float | None]:
     """Return RMSE and the NLPD of each row, or its mean over validation rows, of the trained networks alone."""
-    nets, likelihood = [member.network.net for member in draws.members], draws.likelihood
     if kind == LEAVE_ONE_OUT:
         # The networks were trained on these rows, so only their residuals on validation rows say how well they predict.
         known = None if nets[0].history is None else nets[0].history.validation_mse
         if known is None:
             return None, None
         return math.sqrt(float(known[0])), 0.5 * (math.log(2 * math.pi * float(known[0])) + 1.0)
-    predicted = np.mean([likelihood.predicted(net.predict(X))[:, 0] for net in nets], axis=0)
-    return float(np.sqrt(((predicted - y) ** 2).mean())), draws.network_nlpd(X, y[:, None])
+    predicted = np.mean([draws.likelihood.predicted(net.predict(X))[:, 0] for net in nets], axis=0)
+    return float(np.sqrt(((predicted - y) ** 2).mean())), draws.network_nlpd(X, y[:, None], nets=nets)
 
 
 def evaluate_classes(
-    draws: Draws | DrawsMixture, X: FloatArray, y: npt.NDArray[Any], *, kind: str = HELD_OUT
+    draws: Draws | DrawsMixture,
+    X: FloatArray,
+    y: npt.NDArray[Any],
+    *,
+    kind: str = HELD_OUT,
+    nets: Sequence[Network] | None = None,
 ) -> Evaluation:
     """Score class draws on unseen rows, or by leave-one-out predictions of rows of their own data.
 
@@ -238,6 +257,8 @@ def evaluate_classes(
     y : ndarray of int, shape (n,)
     kind : {"held out", "validation", "leave one out"}
         As for `evaluate_regression`; by leave-one-out predictions there are no scores of the network.
+    nets : sequence of Network, optional
+        As for `evaluate_regression`.
 
     Returns
     -------
@@ -265,15 +286,15 @@ def evaluate_classes(
     wrong = mean.argmax(axis=1) != y
     network = None
     if kind != LEAVE_ONE_OUT:
-        each_network = [draws.likelihood.probabilities(member.network.net.predict(X)) for member in draws.members]
+        each_network = [draws.likelihood.probabilities(net.predict(X)) for net in nets or _networks_of(draws)]
         network = np.mean(each_network, axis=0)
     names = diagnostics.EntropyDecomposition._fields
     each = np.arange(len(y))
-    nlpd = -np.log(mean[each, y])
+    nlpd = -np.log(np.maximum(mean[each, y], _LEAST_PROBABILITY))
     calibration = calibrate(
         kind,
         nlpd,
-        None if network is None else -np.log(network[each, y]),
+        None if network is None else -np.log(np.maximum(network[each, y], _LEAST_PROBABILITY)),
         unreliable=unreliable,
     )
     scores = {

@@ -79,6 +79,8 @@ def fit_table(settings: FitSettings) -> FitResult:
     print(f"training {sizes} {settings.activation} ...", flush=True)
     likelihood = _likelihood(data, settings)
     possible = possible_candidates(settings, likelihood.targets)
+    for one in possible:
+        one.check(settings)
     nets = train_networks(
         sizes,
         data.X,
@@ -114,10 +116,11 @@ def fit_table(settings: FitSettings) -> FitResult:
     clock = time.perf_counter()
     X, y = data.scored(_LOO_ROWS)
     kind = HELD_OUT if len(data.X_test) else LEAVE_ONE_OUT
+    started = nets[: candidate.trained]
     evaluation = (
-        evaluate_regression(draws, data.preprocessor, X, y, kind=kind)
+        evaluate_regression(draws, data.preprocessor, X, y, kind=kind, nets=started)
         if regression
-        else evaluate_classes(draws, X, y, kind=kind)
+        else evaluate_classes(draws, X, y, kind=kind, nets=started)
     )
     grid = X[spread_rows(len(X), _GRID_ROWS)]
     summary = draws.summary(grid).with_calibration(_evidence(evaluation, trials, candidate))

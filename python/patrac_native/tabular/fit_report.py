@@ -38,6 +38,8 @@ def score_rows(scores: Mapping[str, Any], *, regression: bool) -> list[list[Any]
             ["Brier score", scores["brier"], network.get("brier")],
             ["ECE, 15 bins", scores["ece"], network.get("ece")],
         ]
+        if "unreliable_rows" in scores:
+            rows.append(["rows left out by unreliable weights", scores["unreliable_rows"], None])
         for part, value in scores["entropy"].items():
             rows.append([f"entropy, {part} (nats)", value, None])
         if scores["entropy_of_wrong_rows"]:
@@ -54,6 +56,8 @@ def score_rows(scores: Mapping[str, Any], *, regression: bool) -> list[list[Any]
     for coverage in COVERAGES:
         rows.append([f"coverage of {coverage:.0%} intervals of y", f"{scores['coverage'][f'{coverage:g}']:.1%}", None])
     rows.append(["mean width of 95% intervals", scores["interval_width"], None])
+    if "unreliable_rows" in scores:
+        rows.append(["rows left out by unreliable weights", scores["unreliable_rows"], None])
     rows.append(["PIT mean (uniform: 0.5)", scores["pit_mean"], None])
     rows.append(["PIT sd (uniform: 0.289)", scores["pit_sd"], None])
     return rows

@@ -111,10 +111,13 @@ def run_pilots(
     RuntimeError
         If a run was interrupted before each chain had four draws.
     """
-    if PILOT_FRACTION * len(data.X) < _MIN_ROWS:
-        return []
     is_class = likelihood.targets == "class"
-    held, rows = split_rows(len(data.X), [PILOT_FRACTION], seed=settings.seed, labels=data.y if is_class else None)
+    try:
+        held, rows = split_rows(len(data.X), [PILOT_FRACTION], seed=settings.seed, labels=data.y if is_class else None)
+    except ValueError:  # too few rows of each class to leave any out
+        return []
+    if len(held) < _MIN_ROWS:
+        return []
     X, y = data.X[rows], data.y[rows]
     pilots = [candidate.pilot() for candidate in candidates]
     nets = train_networks(
@@ -139,13 +142,18 @@ def run_pilots(
             # Warnings about a run are about its use; this one is scored.
             warnings.simplefilter("ignore", UserWarning)
             draws = pilot.sample(pilot.posteriors(nets, likelihood, X, y, settings), nets, schedule, settings)
+        if draws.n_draws < pilot.draws or len(draws.members) < pilot.networks:
+            # Ctrl-C ended the run, with a warning that is not shown here.
+            raise KeyboardInterrupt
         unseen = data.X[held], data.y[held]
+        started = nets[: pilot.trained]
         evaluation = (
-            evaluate_classes(draws, *unseen, kind=VALIDATION)
+            evaluate_classes(draws, *unseen, kind=VALIDATION, nets=started)
             if is_class
-            else evaluate_regression(draws, data.preprocessor, *unseen, kind=VALIDATION)
+            else evaluate_regression(draws, data.preprocessor, *unseen, kind=VALIDATION, nets=started)
         )
-        trials.append(Trial(candidate, schedule.steps(pilot.draws), evaluation, draws))
+        run = draws.members[0].settings
+        trials.append(Trial(candidate, run["warmup_steps"] + run["thin"] * draws.n_draws, evaluation, draws))
         print(f"    {trials[-1]}", flush=True)
         if trials[0].is_convincing:
             break
@@ -167,8 +175,8 @@ def describe_choice(trials: Sequence[Trial]) -> str:
     if len(trials) == 1:
         scores = best.evaluation.calibration
         return (
-            f"NLPD of {rows} validation rows {scores.nlpd:.3f}, of its networks alone {scores.nlpd_network:.3f}; no "
-            "other was tried"
+            f"NLPD of {rows} validation rows {scores.nlpd:.3f}, lower by more than two standard errors than of its "
+            f"networks alone, {scores.nlpd_network:.3f}; so no other was tried"
         )
     if best is trials[0]:
         return f"the default, than which no other is better on {rows} validation rows by more than a standard error"
