@@ -74,12 +74,16 @@ def test_no_proposal_is_lost_to_the_rounding_of_the_gram_matrix(activation: str,
 
 @pytest.mark.parametrize("variance", [1e-2, 1e-4, 1e-6])
 def test_chains_with_a_sampled_low_variance_stay_finite_and_agree_with_float64(variance: float) -> None:
-    """Means of log sigma^2, of the log-likelihood and of f agree within 4.5 standard errors of batch means."""
+    """Means of log sigma^2, of the log-likelihood and of f agree within 4.5 standard errors of batch means.
+
+    Batches have 10,000 steps: those of 400 are shorter than the autocorrelation at a variance of 1e-4, where differences
+    over twelve seeds had a root mean square of 1.9 such standard errors, and a mean near zero.
+    """
     case = LowNoise(variance)
     estimates = []
     for dtype, seed in (("float32", 3), ("float64", 4)):
         post = case.posterior(pn.Gaussian("sampled", a=2.0, b=variance), dtype)
-        draws = pn.sample(post, COLLAPSED, chains=4, draws=500, thin=4, warmup=1000, init="map", seed=seed)
+        draws = pn.sample(post, COLLAPSED, chains=4, draws=500, thin=100, warmup=4000, init="map", seed=seed)
         assert np.isfinite(draws.theta).all()
         assert all(np.isfinite(values).all() for values in draws.stats.values())
         assert (draws.stats["nonfinite"] == 0).all() and (draws.stats["warmup_nonfinite"] == 0).all()
