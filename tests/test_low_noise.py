@@ -76,8 +76,8 @@ def test_no_proposal_is_lost_to_the_rounding_of_the_gram_matrix(activation: str,
 def test_chains_with_a_sampled_low_variance_stay_finite_and_agree_with_float64(variance: float) -> None:
     """Means of log sigma^2, of the log-likelihood and of f agree within 4.5 standard errors of batch means.
 
-    Batches have 10,000 steps: those of 400 are shorter than the autocorrelation at a variance of 1e-4, where differences
-    over twelve seeds had a root mean square of 1.9 such standard errors, and a mean near zero.
+    Batches have 10,000 steps: those of 400 are shorter than the autocorrelation at a variance of 1e-4, where the
+    differences of twelve seeds had a root mean square of 1.9 such standard errors, and a mean near zero.
     """
     case = LowNoise(variance)
     estimates = []
