@@ -134,7 +134,8 @@ class Candidate:
         Raises
         ------
         RuntimeError
-            If the run was interrupted before each chain had four draws.
+            If the run was interrupted before each chain had enough draws for the scores: 4, or without held-out rows 25
+            of each network.
         """
         arguments: dict[str, Any] = {
             "draws": self.draws,
@@ -263,7 +264,7 @@ def affordable_candidates(
     steps = steps_of(possible[0], final)
     if steps >= MIN_STEPS:
         if settings.thin is not None:
-            return [possible[0]], _describe_steps(steps, final)
+            return [possible[0]], "the default, without a choice, because --thin takes the place of the budget"
         others = [candidate for candidate in possible[1:] if steps_of(candidate, final) >= MIN_STEPS]
         if others or len(possible) == 1:
             return [possible[0], *others], "" if others else _describe_steps(steps_of(possible[0], minutes), minutes)

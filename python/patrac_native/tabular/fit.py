@@ -65,7 +65,7 @@ def fit_table(settings: FitSettings) -> FitResult:
     TypeError, ValueError, OSError
         If a setting or the table is invalid; settings are checked before any work.
     RuntimeError
-        If the run was interrupted before each chain had four draws.
+        If the run was interrupted before each chain had enough draws for the scores.
     """
     settings.check()
     seconds: dict[str, float] = {}

@@ -108,8 +108,8 @@ def run_pilots(
 
     Raises
     ------
-    RuntimeError
-        If a run was interrupted before each chain had four draws.
+    KeyboardInterrupt, RuntimeError
+        If a run was interrupted.
     """
     is_class = likelihood.targets == "class"
     try:
