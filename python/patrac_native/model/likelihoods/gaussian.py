@@ -12,14 +12,15 @@ import numpy.typing as npt
 
 from patrac_native.model.likelihoods.base import Targets
 from patrac_native.model.likelihoods.numbers import plain_numbers, positive_numbers
-from patrac_native.model.likelihoods.real import Noise, RealLikelihood
+from patrac_native.model.likelihoods.real import Noise
+from patrac_native.model.likelihoods.sampled_noise import SampledNoiseLikelihood
 from patrac_native.validation.checks import FloatArray, check_positive
 
 if TYPE_CHECKING:
     import torch
 
 
-class Gaussian(RealLikelihood):
+class Gaussian(SampledNoiseLikelihood):
     """Targets are normal, y_r ~ N(f_r, variance), with independent outputs; y is (n,) for one output or (n, m).
 
     Parameters
@@ -90,25 +91,6 @@ class Gaussian(RealLikelihood):
     def is_sampled(self) -> bool:
         """Whether the noise variances are sampled with theta."""
         return isinstance(self.variance, str)
-
-    @property
-    def lacks_prior(self) -> bool:
-        """Whether the variances are sampled under a prior whose rate b is still to be chosen."""
-        return self.is_sampled and self.b is None
-
-    def variance_prior(self, m: int) -> tuple[float, FloatArray]:
-        """Return shape a and rates b of the prior of the sampled variances: b is (1,) if they are one, or (m,)."""
-        if self.a is None or self.b is None:
-            raise ValueError(f"{self!r} has no prior yet; a Posterior chooses b, or give a and b.")
-        return self.a, np.full(1 if self.pooled or m == 1 else m, self.b)
-
-    def with_prior_guess(self, guess: npt.ArrayLike) -> Gaussian:
-        """Return the likelihood with b chosen by a guess of the variances, shape (m,): a times half of them."""
-        if not self.lacks_prior or self.a is None:
-            return self
-        values = np.asarray(guess, dtype=np.float64)
-        b = 0.5 * self.a * (values.mean(keepdims=True) if self.pooled else values)
-        return Gaussian("sampled", a=self.a, b=b.item() if b.size == 1 else b, pooled=self.pooled)
 
     def at(self, variance: float | npt.ArrayLike) -> Gaussian:
         """Return the likelihood with a fixed variance in place of a sampled one."""

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from patrac_native.model.likelihoods.base import Targets
 from patrac_native.model.likelihoods.numbers import plain_numbers, positive_numbers
-from patrac_native.model.likelihoods.real import Noise, RealLikelihood
+from patrac_native.model.likelihoods.real import Noise
+from patrac_native.model.likelihoods.sampled_noise import SampledNoiseLikelihood
 from patrac_native.validation.checks import FloatArray, check_positive
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _SCALE_STEPS = 20
 _MAX_DF = 1e8
 
 
-class StudentT(RealLikelihood):
+class StudentT(SampledNoiseLikelihood):
     """Targets with (y_r - f_r) / scale ~ t(df) and independent outputs; y is (n,) for one output or (n, m).
 
     The tails are heavier than those of the Gaussian, so outliers change the fit less. df = 1 is the Cauchy
@@ -106,24 +107,6 @@ class StudentT(RealLikelihood):
     def is_sampled(self) -> bool:
         """Whether the scales are sampled with theta."""
         return isinstance(self.scale, str)
-
-    @property
-    def lacks_prior(self) -> bool:
-        """Whether the scales are sampled under a prior whose rate b is still to be chosen."""
-        return self.is_sampled and self.b is None
-
-    def variance_prior(self, m: int) -> tuple[float, FloatArray]:
-        """Return shape a and rates b (m,) of the prior of the sampled squares of the scales."""
-        if self.a is None or self.b is None:
-            raise ValueError(f"{self!r} has no prior yet; a Posterior chooses b, or give a and b.")
-        return self.a, np.full(m, self.b)
-
-    def with_prior_guess(self, guess: npt.ArrayLike) -> StudentT:
-        """Return the likelihood with b chosen by a guess of the squared scales, shape (m,): a times half of them."""
-        if not self.lacks_prior or self.a is None:
-            return self
-        b = 0.5 * self.a * np.asarray(guess, dtype=np.float64)
-        return StudentT(self.df, "sampled", a=self.a, b=b.item() if b.size == 1 else b)
 
     def squared_scale_of(self, mean_square: FloatArray) -> FloatArray:
         """Return squares of scales for mean squared residuals, which fluctuate without bounds where df is small."""
