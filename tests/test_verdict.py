@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 
 import patrac_native as pn
 import problems
-from patrac_native.draws.evidence import Evidence, longest_run
+from patrac_native.draws.evidence import Evidence, StepRecord, longest_run
 from patrac_native.draws.findings import Finding
 from patrac_native.draws.verdict import Verdict, judge
 from patrac_native.model.fit_quality import FitQuality
@@ -209,25 +209,37 @@ CHAINS = np.ones(4)
 SOUND = Evidence(
     quantity="f",
     architecture=pn.Mix,
-    kernel=pn.PCNL(),
+    n_chains=4,
     n_draws=1000,
-    thin=10,
     max_rhat=1.01,
     min_ess_bulk=400.0,
     max_mcse=0.02,
     rhat_log_likelihood=1.05,
-    acceptance_rate=0.6 * CHAINS,
-    step_size=0.1 * CHAINS,
     log_likelihood=-100.0 * CHAINS,
-    longest_still=np.array([10, 20, 10, 30]),
     spread=CHAINS,
-    nonfinite=0 * CHAINS,
-    init="auto",
-    warmup_steps=20_000,
-    warmup_stable=True,
+    steps=StepRecord(
+        kernel=pn.PCNL(),
+        thin=10,
+        acceptance_rate=0.6 * CHAINS,
+        step_size=0.1 * CHAINS,
+        longest_still=np.array([10, 20, 10, 30]),
+        nonfinite=0 * CHAINS,
+        init="auto",
+        warmup_steps=20_000,
+        warmup_stable=True,
+    ),
+    sampler="PCNL()",
     fit=FitQuality(network=-98.0, constant=-150.0, rows=100.0, values=100.0),
 )
 WORST = math.sqrt(200.0)  # two standard deviations of half a chi-square of 100 degrees of freedom
+
+
+def sound(evidence: Evidence = SOUND, **change: Any) -> Evidence:
+    """Return evidence with other values, also of what the steps recorded."""
+    assert evidence.steps is not None
+    of_steps = {field.name for field in fields(StepRecord)}
+    steps = replace(evidence.steps, **{name: value for name, value in change.items() if name in of_steps})
+    return replace(evidence, **{name: value for name, value in change.items() if name not in of_steps}, steps=steps)
 
 
 def one(values: float, others: float = 0.6) -> Any:
@@ -267,7 +279,7 @@ def one(values: float, others: float = 0.6) -> Any:
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
 def test_each_threshold(change: dict[str, Any], grade: str, words: str) -> None:
-    verdict = judge(replace(SOUND, **change))
+    verdict = judge(sound(**change))
     assert verdict.grade == grade
     if grade == "good":
         assert verdict.findings == ()
@@ -315,7 +327,7 @@ def test_a_stuck_chain_does_not_hide_how_the_others_fit() -> None:
 
 @pytest.mark.parametrize("kernel", [pn.Exact(), pn.EllipticalSlice()])
 def test_kernels_that_never_reject_are_not_judged_by_acceptance(kernel: pn.Kernel) -> None:
-    evidence = replace(SOUND, kernel=kernel, acceptance_rate=CHAINS, step_size=np.nan * CHAINS, max_rhat=1.02)
+    evidence = sound(kernel=kernel, acceptance_rate=CHAINS, step_size=np.nan * CHAINS, max_rhat=1.02)
     verdict = judge(evidence)
     if kernel.is_independent:  # independent draws: an R-hat of 1.02 is chance, and more draws, not thinning, help
         assert verdict.grade == "good" and str(verdict).startswith("good: independent draws")
@@ -327,27 +339,27 @@ def test_kernels_that_never_reject_are_not_judged_by_acceptance(kernel: pn.Kerne
 
 def test_accepting_everything_at_the_largest_step_is_no_finding() -> None:
     """On a flat likelihood pCNL takes every proposal, at delta = 2 each an independent draw."""
-    evidence = replace(SOUND, acceptance_rate=CHAINS, step_size=2.0 * CHAINS, min_ess_bulk=100.0)
+    evidence = sound(acceptance_rate=CHAINS, step_size=2.0 * CHAINS, min_ess_bulk=100.0)
     (finding,) = judge(evidence).findings
     assert "the smallest bulk ESS of f is 100" in finding.what and "thin=40" in finding.remedy
-    assert "far too small" in judge(replace(evidence, step_size=1.0 * CHAINS)).findings[0].what
+    assert "far too small" in judge(sound(evidence, step_size=1.0 * CHAINS)).findings[0].what
 
 
 def test_a_start_of_ones_own_is_advised_against_only_where_there_was_one() -> None:
-    stuck = replace(SOUND, longest_still=one(5000, 10), warmup_steps=50_000, init="map")
+    stuck = sound(longest_still=one(5000, 10), warmup_steps=50_000, init="map")
     assert judge(stuck).findings[0].remedy.startswith("warm up longer, warmup=100000;")
-    remedy = judge(replace(stuck, init="prior")).findings[0].remedy
+    remedy = judge(sound(stuck, init="prior")).findings[0].remedy
     assert remedy.startswith('start every chain at init="map" and warm up longer, warmup=100000;')
 
 
 def test_short_runs_need_fifty_rejections_in_a_row_to_be_called_stuck() -> None:
-    evidence = replace(SOUND, n_draws=100, thin=1)
-    assert judge(replace(evidence, longest_still=one(49, 3))).grade == "good"
-    assert judge(replace(evidence, longest_still=one(50, 3))).grade == "do not use"
+    evidence = sound(n_draws=100, thin=1)
+    assert judge(sound(evidence, longest_still=one(49, 3))).grade == "good"
+    assert judge(sound(evidence, longest_still=one(50, 3))).grade == "do not use"
 
 
 def test_the_worst_finding_decides_and_stands_first() -> None:
-    verdict = judge(replace(SOUND, warmup_stable=False, nonfinite=one(0.5, 0.0), max_rhat=1.02))
+    verdict = judge(sound(warmup_stable=False, nonfinite=one(0.5, 0.0), max_rhat=1.02))
     assert [finding.grade for finding in verdict.findings] == ["do not use", "look", "look"]
     lines = str(verdict).splitlines()
     assert lines[0] == "do not use, 3 findings"

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.draws.chain_draws import ChainDraws, Stats, stats_of_file
 from patrac_native.draws.count_mixture import CountMixture
+from patrac_native.draws.elsewhere import check_states, densities
 from patrac_native.draws.mixture import PredictiveMixture
 from patrac_native.draws.predictions import Predictions
 from patrac_native.draws.summary import Summary, summarise
 from patrac_native.engine.device_array import DeviceArray
 from patrac_native.model.likelihoods import CountLikelihood, Likelihood, RealLikelihood, likelihood_from_dict
 from patrac_native.model.partial_network import PartialNetwork
-from patrac_native.network.files import load_arrays, save_arrays
+from patrac_native.model.posterior import Posterior
 from patrac_native.network.network import Network
-from patrac_native.validation.checks import FloatArray, check_count, check_inputs, check_seed
-
-# Statistics with one value for each draw; the others have one value for each chain or each warm-up phase of a chain.
-PER_DRAW = ("log_likelihood", "log_prior", "acceptance_rate", "step_size", "variance", "prior_scales")
+from patrac_native.validation.checks import FloatArray, check_inputs, check_seed
 
 
-class Draws(Predictions):
+class Draws(ChainDraws, Predictions):
     """The draws of a run, as `sample` returns them.
 
     Attributes
@@ -49,61 +47,97 @@ class Draws(Predictions):
     likelihood : Likelihood
     settings : dict
         The kernel and why it was chosen; the warm-up, its number of steps and whether the chains were stable at its
-        end; device, seed, thin and seconds; and whether the run completed.
+        end; device, seed, thin and seconds; and whether the run completed. Of draws from elsewhere (`from_array`):
+        sampler; thin, which counts given draws; and the quality of the trained network's fit.
     """
+
+    file_kind: ClassVar[str] = "draws"
 
     def __init__(
         self,
         theta: npt.NDArray[Any] | DeviceArray,
-        stats: Mapping[str, npt.NDArray[Any]],
+        stats: Stats,
         network: PartialNetwork,
         likelihood: Likelihood,
         settings: Mapping[str, Any],
     ) -> None:
-        self._device_theta = theta if isinstance(theta, DeviceArray) else None
-        self._theta = None if isinstance(theta, DeviceArray) else theta
-        self._shape = theta.shape
-        self.stats = dict(stats)
+        super().__init__(theta, stats, settings)
         self.network = network
         self.likelihood = likelihood
-        self.settings = dict(settings)
 
-    @property
-    def theta(self) -> npt.NDArray[Any]:
-        """The kept states on the host, shape (chain, draw, K)."""
-        if self._theta is None:
-            self._theta = np.asarray(self._device_theta)
-        return self._theta
+    @classmethod
+    def from_array(
+        cls,
+        post: Posterior,
+        theta: npt.ArrayLike,
+        *,
+        sampler: str,
+        variance: npt.ArrayLike | None = None,
+        prior_scales: npt.ArrayLike | None = None,
+        threads: int | None = None,
+    ) -> Draws:
+        """Make draws from states that another sampler drew, such as BlackJAX, NumPyro or nutpie.
 
-    @property
-    def device_theta(self) -> DeviceArray:
-        """The kept states in the device's memory, shape (chain, draw, K).
+        They predict, summarise and save as draws of `sample` do. Log-likelihood and log prior are evaluated here. What
+        this package does not know is left out: `stats` holds neither acceptance rates nor step sizes, and the verdict
+        makes no statement about steps and warm-up.
+
+        Parameters
+        ----------
+        post : Posterior
+            The posterior that was sampled.
+        theta : array_like, shape (chain, draw, K) or (draw, K) of one chain
+            States after the warm-up in the coordinates of `post`, finite; converted to its dtype. Whitened states z are
+            theta = z * sqrt(post.prior_variance).
+        sampler : str
+            Name of the sampler for summaries and reports, such as "BlackJAX NUTS".
+        variance : array_like, shape (chain, draw) or (chain, draw, m), optional
+            Draws of the noise variance, or of StudentT the square of its scale; required if the likelihood samples it,
+            and not allowed otherwise. The axis of chains may be missing where it is in theta.
+        prior_scales : array_like, shape (chain, draw, G), optional
+            Draws of the variances of `post.scale_names`, likewise.
+        threads : int, optional
+            Number of native threads for the log-likelihoods; by default the number of processors that this process may
+            use.
+
+        Returns
+        -------
+        Draws
+            Its settings hold `sampler` and the quality of the trained network's fit.
 
         Raises
         ------
-        ValueError
-            If the draws are on the host only.
+        TypeError, ValueError
+            If an argument is not as described; the message names the argument.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import patrac_native as pn
+        >>> net = pn.Network([[[1.0], [2.0]], [[1.0, 1.0]]], [[0.0, 0.5], [0.0]])
+        >>> X = np.linspace(-1, 1, 5)[:, None]
+        >>> post = pn.Posterior(net, pn.Mix(1), pn.TraceClassPrior(1.5, 1.0, 1.0), pn.Gaussian(1.0), X, X[:, 0])
+        >>> theta = np.zeros((4, 100, post.dim))  # from the other sampler
+        >>> pn.Draws.from_array(post, theta, sampler="NumPyro NUTS")
+        Draws(Mix(1), chains=4, draws=100, K=4, sampler='NumPyro NUTS')
         """
-        if self._device_theta is None:
-            raise ValueError(
-                'device_theta: these draws are on the host alone; run sample(..., device="cuda", keep_on_device=True).'
-            )
-        return self._device_theta
+        if not isinstance(post, Posterior):
+            raise TypeError(f"post must be a Posterior; got {type(post).__name__}.")
+        if not isinstance(sampler, str) or not sampler:
+            raise TypeError(f'sampler must be a name, such as "BlackJAX NUTS"; got {sampler!r}.')
+        states = check_states(post, theta)
+        stats = densities(post, states, variance=variance, prior_scales=prior_scales, threads=threads)
+        settings = {"sampler": sampler, "thin": 1, "fit": post.fit_quality.to_dict()}
+        return cls(states, stats, post.network, post.likelihood, settings)
+
+    def _with(self, theta: npt.NDArray[Any], stats: Stats, settings: Mapping[str, Any]) -> Draws:
+        """Return draws of the same posterior with other states."""
+        return Draws(theta, stats, self.network, self.likelihood, settings)
 
     @property
     def members(self) -> tuple[Draws, ...]:
         """These draws, as the only member of a mixture."""
         return (self,)
-
-    @property
-    def n_chains(self) -> int:
-        """Number of chains."""
-        return int(self._shape[0])
-
-    @property
-    def n_draws(self) -> int:
-        """Number of draws (kept states) of each chain."""
-        return int(self._shape[1])
 
     @property
     def n_outputs(self) -> int:
@@ -114,66 +148,6 @@ class Draws(Predictions):
     def draw_weights(self) -> FloatArray:
         """Weight of each draw, shape (chain, draw): all are equal and sum to one."""
         return np.full((self.n_chains, self.n_draws), 1.0 / max(1, self.n_chains * self.n_draws))
-
-    @property
-    def steps_per_second(self) -> float:
-        """Steps of all chains, warm-up included, for each second of the run's wall-clock time; NaN if interrupted."""
-        if not self.settings["completed"]:
-            return float("nan")
-        steps = self.n_chains * (self.settings["warmup_steps"] + self.n_draws * self.settings["thin"])
-        return float(steps / self.settings["seconds"])
-
-    def thinned(self, every: int) -> Draws:
-        """Return every `every`-th draw, which are the draws of a run whose `thin` is `every` times as large.
-
-        Parameters
-        ----------
-        every : int
-            A number from 1 to `n_draws`. Of each `every` consecutive draws the last is kept.
-
-        Returns
-        -------
-        Draws
-            On the host; acceptance rates are averaged over the steps between the kept draws.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If `every` is not an integer from 1 to `n_draws`.
-        """
-        if check_count(every, "every") > self.n_draws:
-            raise ValueError(f"every must be at most the number of draws, {self.n_draws}; got {every}.")
-        keep = slice(every - 1, None, every)
-        theta = self.theta[:, keep]
-        stats = {name: values[:, keep] if name in PER_DRAW else values for name, values in self.stats.items()}
-        whole = self.n_draws // every * every
-        rate = self.stats["acceptance_rate"][:, :whole].reshape(self.n_chains, -1, every)
-        stats["acceptance_rate"] = rate.mean(axis=-1)
-        settings = {**self.settings, "thin": self.settings["thin"] * every}
-        return Draws(theta, stats, self.network, self.likelihood, settings)
-
-    def head(self, draws: int) -> Draws:
-        """Return the first draws of each chain.
-
-        Parameters
-        ----------
-        draws : int
-            A number from 1 to `n_draws`.
-
-        Returns
-        -------
-        Draws
-            On the host.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If `draws` is not an integer from 1 to `n_draws`.
-        """
-        if check_count(draws, "draws") > self.n_draws:
-            raise ValueError(f"draws must be at most the number of draws, {self.n_draws}; got {draws}.")
-        stats = {name: values[:, :draws] if name in PER_DRAW else values for name, values in self.stats.items()}
-        return Draws(self.theta[:, :draws], stats, self.network, self.likelihood, self.settings)
 
     def predict_outputs(self, X: npt.ArrayLike, *, threads: int | None = None) -> npt.NDArray[Any]:
         """Evaluate all outputs f of the network for each draw, which the methods of `likelihood` take.
@@ -349,88 +323,34 @@ class Draws(Predictions):
             scale_names=self.network.scale_names,
             stats=self.stats,
             settings=self.settings,
+            sampler=self.sampler,
             steps_per_second=self.steps_per_second,
         )
         return summary if y is None else summary.with_calibration(self.calibration(inputs, y))
 
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write draws, network and settings to one .npz file (no pickle); the data are not part of it.
-
-        Parameters
-        ----------
-        path : path-like
-            Path of the file, used as given; no file name extension is added.
-        overwrite : bool
-            Whether an existing file may be replaced; default False.
-
-        Raises
-        ------
-        FileExistsError
-            If the file exists and overwrite is False.
-        OSError
-            If the file cannot be written.
-        """
-        header, arrays = self.to_arrays()
-        save_arrays(path, "draws", header, arrays, overwrite=overwrite)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Draws:
-        """Read draws written by `save`.
-
-        Parameters
-        ----------
-        path : path-like
-
-        Returns
-        -------
-        Draws
-
-        Raises
-        ------
-        FileNotFoundError
-            If there is no such file.
-        ValueError
-            If the file is damaged, holds something else, or has another version of the format.
-        """
-        return cls.from_arrays(*load_arrays(path, "draws"))
-
     def to_arrays(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-        """Return the draws as JSON-able values and arrays by name, as they are written to files."""
+        """Return draws and network as JSON-able values and arrays by name, as they are written to files."""
+        header, arrays = super().to_arrays()
         net_header, net_arrays = self.network.net.to_arrays()
-        header = {
-            "net": net_header,
-            "network": self.network.to_dict(),
-            "likelihood": self.likelihood.to_dict(),
-            "settings": self.settings,
-            "stats": list(self.stats),
-        }
-        return header, {"theta": self.theta, **net_arrays, **{f"stat_{name}": v for name, v in self.stats.items()}}
+        content = {"net": net_header, "network": self.network.to_dict(), "likelihood": self.likelihood.to_dict()}
+        return {**content, **header}, {**arrays, **net_arrays}
 
     @classmethod
-    def from_arrays(cls, header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Draws:
+    def from_arrays(cls, header: Mapping[str, Any], arrays: Stats) -> Draws:
         """Rebuild draws from what `to_arrays` returned."""
         network = PartialNetwork.from_dict(Network.from_arrays(header["net"], arrays), header["network"])
-        stats = {name: arrays[f"stat_{name}"] for name in header["stats"]}
+        stats = stats_of_file(header, arrays)
         likelihood = likelihood_from_dict(_with_pooled(header["likelihood"], stats, network.n_outputs))
         return cls(arrays["theta"], stats, network, likelihood, header["settings"])
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state for copies and pickles, which hold the draws on the host only."""
-        return {**self.__dict__, "_theta": self.theta, "_device_theta": None}
-
-    def _flat_theta(self) -> npt.NDArray[Any]:
-        """Return theta with shape (chain * draw, K)."""
-        return self.theta.reshape(-1, self.theta.shape[-1])
-
-    def _require_draws(self) -> None:
-        """Raise ValueError if the run was interrupted before its first draw."""
-        if self.n_draws == 0:
-            raise ValueError("there are no draws: the run was interrupted before the first. Run `sample` again.")
-
     def __repr__(self) -> str:
+        if "kernel" in self.settings:
+            made = f"thin={self.settings['thin']}, seed={self.settings['seed']}"
+        else:
+            made = f"sampler={self.sampler!r}"
         return (
             f"Draws({self.network.architecture.label()}, chains={self.n_chains}, draws={self.n_draws}, "
-            f"K={self.network.dim}, thin={self.settings['thin']}, seed={self.settings['seed']})"
+            f"K={self.network.dim}, {made})"
         )
 
 

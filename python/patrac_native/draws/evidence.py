@@ -18,26 +18,18 @@ from patrac_native.validation.checks import FloatArray
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """The numbers of a run from which `judge` derives its verdict.
+class StepRecord:
+    """What the chains of this package record about their steps.
 
     Attributes
     ----------
-    quantity : str
-        "class probabilities", or what the likelihood calls the network's outputs, such as "f".
-    architecture : type of Architecture
     kernel : Kernel
-    n_draws, thin : int
-        Number of draws of a chain, and of steps for each.
-    max_rhat, min_ess_bulk, max_mcse : float
-        Worst values over the summarised inputs; NaN if undefined.
-    rhat_log_likelihood : float
-    acceptance_rate, step_size, log_likelihood : ndarray, shape (chain,)
+    thin : int
+        Number of steps for each draw.
+    acceptance_rate, step_size : ndarray, shape (chain,)
         Means over draws.
     longest_still : ndarray of int, shape (chain,)
         Largest number of consecutive steps, in multiples of `thin`, in which every proposal was rejected.
-    spread : ndarray, shape (chain,)
-        Variance of the quantity over the chain's own draws, averaged over inputs and outputs.
     nonfinite : ndarray, shape (chain,)
         Share of the proposals, without warm-up, that were rejected because a number was not finite.
     init : str
@@ -46,6 +38,42 @@ class Evidence:
         Number of warm-up steps of each chain.
     warmup_stable : bool or None
         Whether the warm-up ended with a stable step size and log-likelihood; None if its length was fixed.
+    """
+
+    kernel: Kernel
+    thin: int
+    acceptance_rate: FloatArray
+    step_size: FloatArray
+    longest_still: npt.NDArray[np.int64]
+    nonfinite: FloatArray
+    init: str
+    warmup_steps: int
+    warmup_stable: bool | None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The numbers of a run from which `judge` derives its verdict.
+
+    Attributes
+    ----------
+    quantity : str
+        "class probabilities", or what the likelihood calls the network's outputs, such as "f".
+    architecture : type of Architecture
+    n_chains, n_draws : int
+        Numbers of chains, and of draws of each.
+    max_rhat, min_ess_bulk, max_mcse : float
+        Worst values over the summarised inputs; NaN if undefined.
+    rhat_log_likelihood : float
+    log_likelihood : ndarray, shape (chain,)
+        Means over draws.
+    spread : ndarray, shape (chain,)
+        Variance of the quantity over the chain's own draws, averaged over inputs and outputs.
+    steps : StepRecord or None
+        What the chains recorded about their steps; None if another sampler made the draws, for which findings about
+        steps, starting points and the warm-up are left out.
+    sampler : str
+        Name of what made the draws, such as "MGrad()" or "BlackJAX NUTS".
     fit : FitQuality or None
         Quality of the trained network's fit; None for draws of earlier versions, which do not contain it.
     calibration : Calibration or None
@@ -54,34 +82,23 @@ class Evidence:
 
     quantity: str
     architecture: type[Architecture]
-    kernel: Kernel
+    n_chains: int
     n_draws: int
-    thin: int
     max_rhat: float
     min_ess_bulk: float
     max_mcse: float
     rhat_log_likelihood: float
-    acceptance_rate: FloatArray
-    step_size: FloatArray
     log_likelihood: FloatArray
-    longest_still: npt.NDArray[np.int64]
     spread: FloatArray
-    nonfinite: FloatArray
-    init: str
-    warmup_steps: int
-    warmup_stable: bool | None
+    steps: StepRecord | None
+    sampler: str
     fit: FitQuality | None
     calibration: Calibration | None = None
 
     @property
-    def n_chains(self) -> int:
-        """Number of chains."""
-        return len(self.acceptance_rate)
-
-    @property
-    def steps(self) -> int:
-        """Number of steps of each chain after the warm-up."""
-        return self.n_draws * self.thin
+    def is_independent(self) -> bool:
+        """Whether the draws are known to be independent."""
+        return self.steps is not None and self.steps.kernel.is_independent
 
 
 def gather(
@@ -91,6 +108,7 @@ def gather(
     log_likelihood: float,
     *,
     architecture: Architecture,
+    sampler: str,
     stats: Mapping[str, npt.NDArray[Any]],
     settings: Mapping[str, Any],
 ) -> Evidence:
@@ -107,6 +125,8 @@ def gather(
     log_likelihood : float
         R-hat of the log-likelihood.
     architecture : Architecture
+    sampler : str
+        Name of what made the draws.
     stats, settings : mapping
         As in `Draws`.
 
@@ -114,29 +134,37 @@ def gather(
     -------
     Evidence
     """
-    n_draws = values.shape[1]
-    thin = int(settings["thin"])
     fit = settings.get("fit")
     return Evidence(
         quantity=quantity,
         architecture=type(architecture),
-        kernel=kernel_from_dict(settings["kernel"]),
-        n_draws=n_draws,
-        thin=thin,
+        n_chains=values.shape[0],
+        n_draws=values.shape[1],
         max_rhat=function.max_rhat,
         min_ess_bulk=function.min_ess_bulk,
         max_mcse=function.max_mcse,
         rhat_log_likelihood=log_likelihood,
-        acceptance_rate=stats["acceptance_rate"].mean(axis=1),
-        step_size=stats["step_size"].mean(axis=1),
         log_likelihood=stats["log_likelihood"].mean(axis=1),
-        longest_still=thin * longest_run(stats["acceptance_rate"] == 0),
         spread=values.var(axis=1, dtype=np.float64).mean(axis=(1, 2)),
-        nonfinite=stats["nonfinite"] / (n_draws * thin),
+        steps=_recorded_steps(stats, settings) if "kernel" in settings else None,
+        sampler=sampler,
+        fit=None if fit is None else FitQuality.from_dict(fit),
+    )
+
+
+def _recorded_steps(stats: Mapping[str, npt.NDArray[Any]], settings: Mapping[str, Any]) -> StepRecord:
+    """Return what the chains of a run recorded about their steps."""
+    rate, thin = stats["acceptance_rate"], int(settings["thin"])
+    return StepRecord(
+        kernel=kernel_from_dict(settings["kernel"]),
+        thin=thin,
+        acceptance_rate=rate.mean(axis=1),
+        step_size=stats["step_size"].mean(axis=1),
+        longest_still=thin * longest_run(rate == 0),
+        nonfinite=stats["nonfinite"] / (rate.shape[1] * thin),
         init=settings["init"],
         warmup_steps=int(settings["warmup_steps"]),
         warmup_stable=settings["warmup_stable"],
-        fit=None if fit is None else FitQuality.from_dict(fit),
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.draws.calibration import COVERAGE, Calibration
-from patrac_native.draws.evidence import Evidence
+from patrac_native.draws.evidence import Evidence, StepRecord
 from patrac_native.model.fit_quality import FitQuality
 
 # The grades from best to worst; the grade of a verdict is that of its worst finding.
@@ -73,56 +73,64 @@ class Finding:
 def facts_of(e: Evidence) -> str:
     """Return R-hat and ESS in words; R-hat is left out if the draws are independent by construction."""
     ess = f"smallest bulk ESS {_number(e.min_ess_bulk)} of {e.quantity}"
-    if e.kernel.is_independent:
+    if e.is_independent:
         return f"independent draws, {ess}"
-    return f"largest R-hat {_number(e.max_rhat, 3)}, {ess}"
+    unknown = f" (steps and warm-up of {e.sampler} are not known here)" if e.steps is None else ""
+    return f"largest R-hat {_number(e.max_rhat, 3)}, {ess}{unknown}"
 
 
 def _convergence_grade(e: Evidence) -> str:
     """Return the grade that R-hat and ESS give on their own."""
-    if not e.kernel.is_independent and not e.max_rhat <= RHAT_GOOD:
+    if not e.is_independent and not e.max_rhat <= RHAT_GOOD:
         return DO_NOT_USE if e.max_rhat > RHAT_USABLE else LOOK
     return GOOD if e.min_ess_bulk >= ESS_GOOD else LOOK
 
 
 def move_findings(e: Evidence) -> list[Finding]:
     """Check for chains that do not move, and for step sizes that are far too large or far too small."""
-    if e.kernel.step_size_name is None:  # every step changes the state, or draws are independent
+    steps = e.steps
+    # Without a step size every step changes the state, or draws are independent.
+    if steps is None or steps.kernel.step_size_name is None:
         return []
-    still = (e.longest_still >= STILL_LOOK * e.steps) & (e.longest_still >= STILL_STEPS)
+    length = e.n_draws * steps.thin
+    still = (steps.longest_still >= STILL_LOOK * length) & (steps.longest_still >= STILL_STEPS)
     narrow = e.spread < SPREAD_BAD * np.median(e.spread)
-    low, stuck = e.acceptance_rate < ACCEPTANCE_LOW, still | narrow
+    low, stuck = steps.acceptance_rate < ACCEPTANCE_LOW, still | narrow
     # If most chains reject nearly everything, the step size is the cause; if only some do, their positions are.
     too_large = low if low.mean() > 0.5 else low & ~stuck
     stuck &= ~too_large
-    too_small = (e.acceptance_rate > ACCEPTANCE_HIGH) & (e.step_size < e.kernel.step_size_max)
-    bad = (e.longest_still >= STILL_BAD * e.steps) & still | narrow
+    too_small = (steps.acceptance_rate > ACCEPTANCE_HIGH) & (steps.step_size < steps.kernel.step_size_max)
+    bad = (steps.longest_still >= STILL_BAD * length) & still | narrow
     findings = []
     if stuck.any():
-        findings.append(Finding(DO_NOT_USE if bad[stuck].any() else LOOK, *_stuck_words(e, stuck, still)))
+        words = _stuck_words(e, steps, stuck, still)
+        findings.append(Finding(DO_NOT_USE if bad[stuck].any() else LOOK, *words))
     if too_large.any():
         grade = DO_NOT_USE if bad[too_large].any() else max(LOOK, _convergence_grade(e), key=GRADES.index)
         what = (
-            f"{_chains(too_large)} almost no proposal ({_rates(e, too_large)}): the step size is far too large, and "
-            "the draws repeat a few states."
+            f"{_chains(too_large)} almost no proposal ({_rates(steps, too_large)}): the step size is far too large, "
+            "and the draws repeat a few states."
         )
-        findings.append(Finding(grade, what, _step_remedy(e, "a far smaller one")))
+        findings.append(Finding(grade, what, _step_remedy(steps, "a far smaller one")))
     # Accepting almost every proposal is no problem if the chain mixes, as it does with a flat likelihood.
     if too_small.any() and _convergence_grade(e) != GOOD:
         what = (
-            f"{_chains(too_small)} nearly every proposal ({_rates(e, too_small)}): the step size is far too small, and "
-            "the steps lead nowhere."
+            f"{_chains(too_small)} nearly every proposal ({_rates(steps, too_small)}): the step size is far too small, "
+            "and the steps lead nowhere."
         )
-        findings.append(Finding(_convergence_grade(e), what, _step_remedy(e, "a far larger one")))
+        findings.append(Finding(_convergence_grade(e), what, _step_remedy(steps, "a far larger one")))
     return findings
 
 
-def _stuck_words(e: Evidence, stuck: npt.NDArray[np.bool_], still: npt.NDArray[np.bool_]) -> tuple[str, str]:
+def _stuck_words(
+    e: Evidence, steps: StepRecord, stuck: npt.NDArray[np.bool_], still: npt.NDArray[np.bool_]
+) -> tuple[str, str]:
     """Return problem and remedy for stuck chains."""
     who, others = _chains(stuck, "is stuck", "are stuck"), ~stuck
     if (stuck & still).any():
-        longest = e.longest_still[stuck & still].max()
-        what = f"{who}: every proposal of {longest:,.0f} steps on end was rejected, {longest / e.steps:.0%} of the run"
+        longest = steps.longest_still[stuck & still].max()
+        share = longest / (e.n_draws * steps.thin)
+        what = f"{who}: every proposal of {longest:,.0f} steps on end was rejected, {share:.0%} of the run"
     else:
         share = math.sqrt(e.spread[stuck].min() / np.median(e.spread))
         what = f"{who}: the standard deviation of {e.quantity} along it is {share:.1%} of the other chains'"
@@ -134,17 +142,17 @@ def _stuck_words(e: Evidence, stuck: npt.NDArray[np.bool_], still: npt.NDArray[n
     return f"{what}.", f"{_better_start(e)}; a smaller step size lets a chain leave a bad start."
 
 
-def _step_remedy(e: Evidence, other: str) -> str:
+def _step_remedy(steps: StepRecord, other: str) -> str:
     """Return the remedy for a step size, which depends on whether the user or the warm-up chose it."""
-    name, given = type(e.kernel).__name__, e.kernel.step_size
+    name, given = type(steps.kernel).__name__, steps.kernel.step_size
     if given is not None:
         return f"leave the step size to the warm-up, {name}(), or give {other} than {name}({given:g})."
-    return f"adapt the step size for longer, warmup={_longer_warmup(e)}; if that does not help, standardise X and y."
+    return f"adapt the step size for longer, {_longer_warmup(steps)}; if that does not help, standardise X and y."
 
 
 def nonfinite_findings(e: Evidence) -> list[Finding]:
     """Check for proposals whose log-likelihood or gradient is not finite."""
-    share = float(e.nonfinite.max())
+    share = 0.0 if e.steps is None else float(e.steps.nonfinite.max())
     if share == 0:
         return []
     what = (
@@ -157,16 +165,16 @@ def nonfinite_findings(e: Evidence) -> list[Finding]:
 
 def convergence_findings(e: Evidence, causes: Sequence[Finding]) -> list[Finding]:
     """Check R-hat and effective sample size of the summarised quantity and of the log-likelihood."""
-    exact, findings = e.kernel.is_independent, []
+    exact, findings = e.is_independent, []
     first = "see the finding on step size or stuck chains; " if causes else ""
     longer = min(100, max(2, math.ceil(ESS_GOOD / max(e.min_ess_bulk, 1.0)))) if e.min_ess_bulk > 0 else 100
-    more = f"draws={longer * e.n_draws}" if exact else f"thin={longer * e.thin}"
-    kernel = ', or kernel="auto", whose steps go further' if e.kernel.is_slow else ""
+    run_longer = _longer_run(e, longer)
+    kernel = ', or kernel="auto", whose steps go further' if e.steps is not None and e.steps.kernel.is_slow else ""
     ess = f"the smallest bulk ESS of {e.quantity} is {_number(e.min_ess_bulk)}"
     if not exact and e.max_rhat > RHAT_USABLE:
         parts = "the chains disagree" if e.n_chains > 1 else "the parts of the chain disagree"
         what = f"{parts}: the largest R-hat of {e.quantity} is {_number(e.max_rhat, 3)}, {ess}."
-        remedy = f"{first}run longer, {more}, after a longer warm-up, warmup={_longer_warmup(e)}{kernel}."
+        remedy = f"{first}{run_longer}, after a longer warm-up{_argument(e)}{kernel}."
         grade = DO_NOT_USE
         if predicts_well(e):
             grade = LOOK
@@ -176,7 +184,9 @@ def convergence_findings(e: Evidence, causes: Sequence[Finding]) -> list[Finding
         # The causes include chains that never moved.
         if all(cause.grade != DO_NOT_USE for cause in causes):
             what = f"R-hat cannot be judged: too few draws, or {e.quantity} never changes at these inputs."
-            remedy = f"take more draws, draws={max(1000, 2 * e.n_draws)}, or look at other inputs."
+            draws = max(1000, 2 * e.n_draws)
+            more = f"draws={draws}" if e.steps is not None else f"{draws} of each chain"
+            remedy = f"take more draws, {more}, or look at other inputs."
             findings.append(Finding(LOOK, what, remedy))
     elif _convergence_grade(e) == LOOK:
         rhat = f"the largest R-hat of {e.quantity} is {_number(e.max_rhat, 3)} (up to {RHAT_GOOD} is good), "
@@ -184,16 +194,16 @@ def convergence_findings(e: Evidence, causes: Sequence[Finding]) -> list[Finding
             f"{'' if exact else rhat}{ess} ({ESS_GOOD} or more is good): means and bands serve, quantiles are rough; "
             f"Monte Carlo errors of the means are up to {e.max_mcse:.2g}."
         )
-        findings.append(Finding(LOOK, what, f"{first}run longer, {more}{kernel}."))
+        findings.append(Finding(LOOK, what, f"{first}{run_longer}{kernel}."))
     if e.n_chains == 1 and not exact:
         what = "there is one chain: R-hat compares its parts, and cannot show whether other starts lead elsewhere."
-        findings.append(Finding(LOOK, what, "run several, chains=4."))
+        findings.append(Finding(LOOK, what, "run several, chains=4." if e.steps is not None else "run several."))
     if not exact and e.rhat_log_likelihood > RHAT_USABLE >= e.max_rhat:
         what = (
             f"R-hat of the log-likelihood is {_number(e.rhat_log_likelihood, 3)}, though {e.quantity} agrees at these "
             "inputs."
         )
-        findings.append(Finding(LOOK, what, f"summarise at inputs like the training data; run longer, {more}."))
+        findings.append(Finding(LOOK, what, f"summarise at inputs like the training data; {run_longer}."))
     return findings
 
 
@@ -251,13 +261,16 @@ def _scores(c: Calibration | None) -> str:
 
 def warmup_findings(e: Evidence) -> list[Finding]:
     """Check for a warm-up that did not reach stable chains, and for adaptation while sampling."""
-    findings = []
-    if e.warmup_stable is False:
+    findings: list[Finding] = []
+    if e.steps is None:
+        return findings
+    if e.steps.warmup_stable is False:
         what = (
-            f"step size and log-likelihood were not yet stable when the warm-up ended, after {e.warmup_steps:,} steps."
+            "step size and log-likelihood were not yet stable when the warm-up ended, after "
+            f"{e.steps.warmup_steps:,} steps."
         )
-        findings.append(Finding(LOOK, what, f"warm up longer, warmup={_longer_warmup(e)}."))
-    if e.kernel.adapt_always:
+        findings.append(Finding(LOOK, what, f"warm up longer, {_longer_warmup(e.steps)}."))
+    if e.steps.kernel.adapt_always:
         what = "the step size adapted while sampling, so the chain does not leave the posterior exactly invariant."
         findings.append(Finding(LOOK, what, 'for inference, adapt="warmup".'))
     return findings
@@ -317,13 +330,30 @@ def _fit_numbers(fit: FitQuality, of_draws: float) -> str:
 
 def _better_start(e: Evidence) -> str:
     """Return the remedy for chains that started far from the posterior or stayed there."""
-    start = "" if e.init == "map" or e.architecture.is_separate else 'start every chain at init="map" and '
-    return f"{start}warm up longer, warmup={_longer_warmup(e)}"
+    if e.steps is None:
+        start = "" if e.architecture.is_separate else "start every chain at post.theta_map and "
+    else:
+        start = "" if e.steps.init == "map" or e.architecture.is_separate else 'start every chain at init="map" and '
+    return f"{start}warm up longer{_argument(e)}"
 
 
-def _longer_warmup(e: Evidence) -> int:
-    """Return twice the number of warm-up steps, at least 20,000."""
-    return max(20_000, 2 * e.warmup_steps)
+def _argument(e: Evidence) -> str:
+    """Return the argument of a longer warm-up, if it is one of this package."""
+    return "" if e.steps is None else f", {_longer_warmup(e.steps)}"
+
+
+def _longer_warmup(steps: StepRecord) -> str:
+    """Return a warm-up of twice the number of steps, at least 20,000."""
+    return f"warmup={max(20_000, 2 * steps.warmup_steps)}"
+
+
+def _longer_run(e: Evidence, factor: int) -> str:
+    """Return the advice to run `factor` times as long."""
+    if e.steps is None:
+        return f"run {e.sampler} longer, {factor * e.n_draws} draws of each chain or as many steps between them"
+    return (
+        f"run longer, draws={factor * e.n_draws}" if e.is_independent else f"run longer, thin={factor * e.steps.thin}"
+    )
 
 
 def _chains(chosen: npt.NDArray[np.bool_], one: str = "accepts", several: str = "accept") -> str:
@@ -338,10 +368,10 @@ def _chains(chosen: npt.NDArray[np.bool_], one: str = "accepts", several: str = 
     return f"chains {', '.join(numbers[:-1])} and {numbers[-1]} of {len(chosen)} {several}"
 
 
-def _rates(e: Evidence, chosen: npt.NDArray[np.bool_]) -> str:
+def _rates(steps: StepRecord, chosen: npt.NDArray[np.bool_]) -> str:
     """Return acceptance rates and step sizes of the chosen chains, in words."""
-    rates = _range([f"{rate:.1%}" for rate in np.sort(e.acceptance_rate[chosen])])
-    sizes = _range([f"{size:.3g}" for size in np.sort(e.step_size[chosen])])
+    rates = _range([f"{rate:.1%}" for rate in np.sort(steps.acceptance_rate[chosen])])
+    sizes = _range([f"{size:.3g}" for size in np.sort(steps.step_size[chosen])])
     return f"acceptance rate {rates}, step size {sizes}"
 
 

@@ -82,7 +82,7 @@ class MixtureSummary:
         width = self.upper - self.lower
         share = float((self.sd_between**2).mean() / max((self.sd**2).mean(), np.finfo(float).tiny))
         lines = [
-            f"mixture of {len(self.members)} posteriors: {self.members[0].label} by {self.members[0].kernel}, "
+            f"mixture of {len(self.members)} posteriors: {self.members[0].label} by {self.members[0].sampler}, "
             f"{self.members[0].n_chains} chains x {self.members[0].n_draws} draws each",
             f"  {self.quantity} at {self.mean.shape[0]} inputs: posterior sd {self.sd.min():.3g} to "
             f"{self.sd.max():.3g}, {self.coverage:.0%} interval width {width.min():.3g} to {width.max():.3g}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +15,6 @@ from patrac_native.draws.calibration import Calibration
 from patrac_native.draws.evidence import Evidence, gather
 from patrac_native.draws.verdict import Verdict, judge
 from patrac_native.model.architectures import Architecture
-from patrac_native.model.kernels import short_name
 from patrac_native.validation.checks import FloatArray
 
 
@@ -62,13 +62,14 @@ class Summary:
     ----------
     label : str
         Label of the architecture.
-    kernel : str
-        The kernel of the run, such as "MGrad(collapse=True)".
+    sampler : str
+        The kernel of the run, such as "MGrad(collapse=True)", or the name of another sampler.
     quantity : str
         What is summarised: the network's outputs, such as "f", or "class probabilities" for Categorical, whose logits
         are determined only up to a common shift.
     n_chains, n_draws, thin : int
-        Numbers of chains, of draws of each chain, and of steps for each draw.
+        Numbers of chains, of draws of each chain, and of steps for each draw; with draws from elsewhere, the number of
+        given draws for each kept one.
     mean, sd, lower, upper : ndarray, shape (n, m)
         Mean, standard deviation and ends of the central interval of the quantity at the summarised inputs.
     coverage : float
@@ -80,18 +81,18 @@ class Summary:
     ess_paper, ess_geyer : float
         Effective sample size of the quantity, from its autocorrelation averaged over the inputs: by the paper's sum
         over lags up to 1000 or a tenth of the draws, and by Geyer's initial monotone sequence.
-    acceptance_rate, step_size : ndarray, shape (chain,)
-        Means over draws.
+    acceptance_rate, step_size : ndarray of shape (chain,), or None
+        Means over draws; None for draws of another sampler.
     prior_scales : ScaleSummary or None
         The sampled variances of the prior; None if they are fixed.
     seconds, steps_per_second : float
-        Wall-clock time of the run and its speed, warm-up included.
+        Wall-clock time of the run and its speed, warm-up included; NaN if not known.
     evidence : Evidence
         The numbers that determine the verdict.
     """
 
     label: str
-    kernel: str
+    sampler: str
     quantity: str
     n_chains: int
     n_draws: int
@@ -105,8 +106,8 @@ class Summary:
     log_likelihood: ConvergenceSummary
     ess_paper: float
     ess_geyer: float
-    acceptance_rate: FloatArray
-    step_size: FloatArray
+    acceptance_rate: FloatArray | None
+    step_size: FloatArray | None
     prior_scales: ScaleSummary | None
     seconds: float
     steps_per_second: float
@@ -123,10 +124,14 @@ class Summary:
     def __str__(self) -> str:
         spread = self.upper - self.lower
         speed = f"; {self.steps_per_second:,.0f} steps/s" if np.isfinite(self.steps_per_second) else ""
-        acceptance = ", ".join(f"{rate:.2f}" for rate in self.acceptance_rate)
+        duration = f", {self.seconds:.1f} s" if np.isfinite(self.seconds) else ""
+        if self.acceptance_rate is None:
+            steps = "steps: not recorded"
+        else:
+            steps = f"acceptance by chain: {', '.join(f'{rate:.2f}' for rate in self.acceptance_rate)}{speed}"
         lines = [
-            f"{self.label} by {self.kernel}: {self.n_chains} chains x {self.n_draws} draws (thin {self.thin}), "
-            f"{self.seconds:.1f} s",
+            f"{self.label} by {self.sampler}: {self.n_chains} chains x {self.n_draws} draws (thin {self.thin})"
+            f"{duration}",
             f"  {self.quantity} at {self.mean.shape[0]} inputs: posterior sd {self.sd.min():.3g} to "
             f"{self.sd.max():.3g}, {self.coverage:.0%} interval width {spread.min():.3g} to {spread.max():.3g}",
             f"  {self.quantity}: max R-hat {self.function.max_rhat:.3f}, min bulk ESS "
@@ -135,7 +140,7 @@ class Summary:
             f"  log-likelihood: R-hat {self.log_likelihood.max_rhat:.3f}, "
             f"bulk ESS {self.log_likelihood.min_ess_bulk:.0f}",
             f"  ESS averaged over inputs: {self.ess_geyer:.0f} (Geyer), {self.ess_paper:.0f} (the paper's sum of lags)",
-            f"  acceptance by chain: {acceptance}{speed}",
+            f"  {steps}",
             *([] if self.prior_scales is None else self.prior_scales.lines()),
             "  verdict: " + str(self.verdict()).replace("\n", "\n    "),
         ]
@@ -151,6 +156,7 @@ def summarise(
     scale_names: tuple[str, ...],
     stats: Mapping[str, npt.NDArray[Any]],
     settings: Mapping[str, Any],
+    sampler: str,
     steps_per_second: float,
 ) -> Summary:
     """Build the summary of a run.
@@ -168,6 +174,8 @@ def summarise(
         Names of the sampled variances of the prior; empty if they are fixed.
     stats, settings : mapping
         As in `Draws`.
+    sampler : str
+        Name of what made the draws.
     steps_per_second : float
 
     Returns
@@ -185,7 +193,7 @@ def summarise(
     flat = values.reshape(-1, *values.shape[2:]).astype(np.float64)
     return Summary(
         label=architecture.label(),
-        kernel=short_name(settings["kernel"]),
+        sampler=sampler,
         quantity=quantity,
         n_chains=n_chains,
         n_draws=n_draws,
@@ -200,10 +208,10 @@ def summarise(
         # Lags above a tenth of the draws are mostly noise, which would dominate the paper's plain sum.
         ess_paper=ess_paper(values, max_lag=max(1, min(1000, n_draws // 10))),
         ess_geyer=ess_geyer(values),
-        acceptance_rate=stats["acceptance_rate"].mean(axis=1),
-        step_size=stats["step_size"].mean(axis=1),
+        acceptance_rate=stats["acceptance_rate"].mean(axis=1) if "acceptance_rate" in stats else None,
+        step_size=stats["step_size"].mean(axis=1) if "step_size" in stats else None,
         prior_scales=_summarise_scales(stats["prior_scales"], scale_names, coverage) if scale_names else None,
-        seconds=settings["seconds"],
+        seconds=settings.get("seconds", math.nan),
         steps_per_second=steps_per_second,
         evidence=gather(
             values,
@@ -211,6 +219,7 @@ def summarise(
             function,
             log_likelihood.max_rhat,
             architecture=architecture,
+            sampler=sampler,
             stats=stats,
             settings=settings,
         ),

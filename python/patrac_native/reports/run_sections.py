@@ -11,7 +11,6 @@ import numpy.typing as npt
 from patrac_native.diagnostics import autocorrelation
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.summary import Summary
-from patrac_native.model.kernels import short_name
 from patrac_native.reports.report import Report
 
 CONVERGENCE_HEADERS = (
@@ -46,9 +45,9 @@ def convergence_rows(summaries: Mapping[str, Summary]) -> list[list[Any]]:
             round(summary.function.min_ess_tail) if np.isfinite(summary.function.min_ess_tail) else None,
             f"{summary.log_likelihood.max_rhat:.3f}",
             round(summary.ess_geyer) if np.isfinite(summary.ess_geyer) else None,
-            f"{summary.acceptance_rate.mean():.2f}",
-            float(np.mean(summary.step_size)),
-            f"{summary.seconds:.1f}",
+            None if summary.acceptance_rate is None else f"{summary.acceptance_rate.mean():.2f}",
+            None if summary.step_size is None else float(summary.step_size.mean()),
+            f"{summary.seconds:.1f}" if np.isfinite(summary.seconds) else None,
             summary.steps_per_second,
         ]
         for name, summary in summaries.items()
@@ -136,7 +135,8 @@ def add_run_sections(
             _autocorrelation_figure(f, max_lag, what),
             f"{name}: autocorrelation of {what}, averaged over {len(inputs)} inputs.",
         )
-    report.table(*_chain_table(draws), caption=f"{name}: step size and acceptance rate of each chain.")
+    if "kernel" in draws.settings:
+        report.table(*_chain_table(draws), caption=f"{name}: step size and acceptance rate of each chain.")
     if description:
         report.preformatted(description)
     return summary
@@ -145,7 +145,9 @@ def add_run_sections(
 def _kernel_words(draws: Draws) -> str:
     """Return a sentence on the kernel and why it was chosen, how its warm-up ended, and the device."""
     settings = draws.settings
-    text = f"kernel {short_name(settings['kernel'])} ({settings['kernel_reason']}), "
+    if "kernel" not in settings:
+        return f"draws of {draws.sampler}; its step sizes, acceptance rates and warm-up are not known here."
+    text = f"kernel {draws.sampler} ({settings['kernel_reason']}), "
     text += f"{settings['warmup_steps']:,} steps of warm-up"
     if settings["warmup_stable"] is not None:
         text += ", which ended when the chains were stable" if settings["warmup_stable"] else ", not stable"

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.draws.draws import PER_DRAW, Draws
+from patrac_native.draws.chain_draws import PER_DRAW
+from patrac_native.draws.draws import Draws
 from patrac_native.engine.device_array import DeviceArray
 from patrac_native.model.device_choice import DeviceChoice
 from patrac_native.sampling.preparation import PreparedRun

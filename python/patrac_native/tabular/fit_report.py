@@ -25,6 +25,7 @@ from patrac_native.tabular.fit_settings import DRAWS, PREPROCESSING, REPORT, SUM
 from patrac_native.tabular.pilots import best_of, describe_choice
 from patrac_native.tabular.tables import TableFormat
 from patrac_native.tabular.tuning import Choice
+from patrac_native.validation.checks import FloatArray
 
 
 def score_rows(scores: Mapping[str, Any], *, regression: bool) -> list[list[Any]]:
@@ -145,8 +146,8 @@ def summary_content(result: FitResult) -> dict[str, Any]:
             "log_likelihood": _worst([one.log_likelihood for one in summaries]),
             "verdict": summary.verdict().to_dict(),
             "ess_geyer": sum(one.ess_geyer for one in summaries),
-            "acceptance_rate": np.concatenate([one.acceptance_rate for one in summaries]),
-            "step_size": np.concatenate([one.step_size for one in summaries]),
+            "acceptance_rate": [rate for one in summaries for rate in _by_chain(one.acceptance_rate)],
+            "step_size": [size for one in summaries for size in _by_chain(one.step_size)],
             "steps_per_second": sum(one.steps_per_second for one in summaries),
         },
         "sampling": first.settings,
@@ -158,6 +159,12 @@ def summary_content(result: FitResult) -> dict[str, Any]:
 def _summaries(summary: Summary | MixtureSummary) -> tuple[Summary, ...]:
     """Return the summary of each network's draws."""
     return summary.members if isinstance(summary, MixtureSummary) else (summary,)
+
+
+def _by_chain(values: FloatArray | None) -> list[float]:
+    """Return a statistic of each chain, which chains of this package record."""
+    assert values is not None
+    return [float(value) for value in values]
 
 
 def _worst(parts: Sequence[ConvergenceSummary]) -> dict[str, float]:
