@@ -1,19 +1,22 @@
-"""The folders of csrc/ include each other in one direction only, and the bindings include the two facades alone."""
+"""The folders of csrc/ include each other in one direction only, and the bindings include the facades alone."""
 
 from __future__ import annotations
 
 import re
 from graphlib import CycleError, TopologicalSorter
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1] / "csrc"
-FACADES = ("patrac", "device")
+FACADES = ("patrac", "device", "bridges")
 # A folder may include those that stand below it. Files directly in csrc/ stand for themselves, without their suffix.
 LAYERS = (
     "bindings",
-    *FACADES,
+    "patrac",
+    "device",
+    "bridges",
     "cpu/levels",
     "cpu/chain",
     "cpu/tiles",
@@ -28,7 +31,7 @@ LAYERS = (
     "shared",
 )
 # Neither of two includes the other, whatever their order above.
-INDEPENDENT = (FACADES, ("cpu", "cuda"), ("schedule", "model"))
+INDEPENDENT = (*combinations(FACADES, 2), ("cpu", "cuda"), ("schedule", "model"))
 
 Edges = set[tuple[str, str]]
 

@@ -1,6 +1,7 @@
 // Bindings of the model: construction, batched evaluation, prediction and sampling.
 #include "bindings/bindings.hpp"
 
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -36,14 +37,14 @@ const double* variance_of_rows(const Model<T>& model, const Array<T>& theta,
 
 template <class T>
 void bind_model_of(py::module_& m, const char* name) {
-    py::class_<Model<T>>(m, name)
+    py::class_<Model<T>, std::shared_ptr<Model<T>>>(m, name)
         .def(py::init([](const ModelSpec& spec, const py::array& inputs, const Array<double>& targets,
                          const Array<double>& row_weights, const std::string& level, bool in_place) {
                  DataView<T> data = data_view<T>(spec, targets, row_weights);
                  set_inputs(spec, inputs, in_place, data);
                  // The arguments are held by the caller; the model copies what it keeps, or holds the inputs.
                  const py::gil_scoped_release release;
-                 return make_model<T>(spec, data, level);
+                 return std::shared_ptr<Model<T>>(make_model<T>(spec, data, level));
              }),
              py::arg("spec"), py::kw_only(), py::arg("inputs").noconvert(), py::arg("targets").noconvert(),
              py::arg("row_weights").noconvert(), py::arg("level"), py::arg("in_place"))

@@ -14,6 +14,7 @@ PYBIND11_MODULE(_core, m) {
     m.attr("CUDA") = PATRAC_CUDA_VERSION;
     patrac::bindings::bind_model_spec(m);
     patrac::bindings::bind_model(m);
+    patrac::bindings::bind_density(m);
     patrac::bindings::bind_device_tensor(m);
     patrac::bindings::bind_device_inputs(m);
     patrac::bindings::bind_device(m);

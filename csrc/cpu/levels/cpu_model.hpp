@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -17,6 +16,7 @@
 #include "cpu/tiles/evaluator.hpp"
 #include "cpu/tiles/pack.hpp"
 #include "schedule/threads.hpp"
+#include "schedule/workspace_pool.hpp"
 #include "shared/crank_nicolson.hpp"
 
 namespace patrac::PATRAC_LEVEL {
@@ -66,7 +66,11 @@ public:
             Evaluator<T> evaluator(plan_, data_, team);
             return evaluate_one(evaluator, 0);
         }
-        parallel_for(batch, threads, [&](std::int64_t b, std::int64_t) { evaluate_one(*Lease(*this), b); });
+        parallel_for(batch, threads, [&](std::int64_t b, std::int64_t) { evaluate_one(*evaluator(), b); });
+    }
+
+    void variance_slope(const T* theta, const double* variance, double* slope) const override {
+        (*evaluator()).variance_slope(theta, terms_, variance, slope);
     }
 
     void predict(const T* theta, std::int64_t batch, const T* inputs, std::int64_t n_rows, T* f,
@@ -95,15 +99,16 @@ public:
 
     void evaluate_collapsed(const T* theta, std::int64_t batch, const double* prior_variance, double* log_likelihood,
                             T* gradient) const override {
-        const CollapsePlan collapse = collapse_plan(prior_variance, variance_);
-        CollapsedTarget<T> target = collapsed_target(collapse, 1);
-        State<T, ConditionalWeights> state(target.dim(), target.make_kept());
-        for (std::int64_t b = 0; b < batch; ++b) {
-            std::copy_n(theta + b * target.dim(), target.dim(), state.theta.data());
-            target.evaluate(state, gradient != nullptr);
-            log_likelihood[b] = state.log_likelihood;
-            if (gradient) std::copy_n(state.gradient.data(), target.dim(), gradient + b * target.dim());
-        }
+        Collapsed density(*this, prior_variance, variance_);
+        for (std::int64_t b = 0; b < batch; ++b)
+            log_likelihood[b] =
+                density.evaluate(theta + b * hidden_dim_, gradient ? gradient + b * hidden_dim_ : nullptr);
+    }
+
+    std::unique_ptr<CollapsedDensity<T>> collapsed_density(const double* prior_variance,
+                                                           const double* variance) const override {
+        return std::make_unique<Collapsed>(
+            *this, prior_variance, variance ? std::vector<double>(variance, variance + plan_.n_outputs) : variance_);
     }
 
     std::int64_t hidden_dim() const override { return hidden_dim_; }
@@ -147,30 +152,31 @@ public:
     }
 
 private:
-    // An evaluator taken from the pool for one evaluation, so that repeated calls of one thread allocate nothing.
-    class Lease {
+    // An evaluator for one evaluation; it is returned to the pool.
+    typename WorkspacePool<Evaluator<T>>::Lease evaluator() const {
+        return pool_.take([this] { return std::make_unique<Evaluator<T>>(plan_, data_, 1); });
+    }
+
+    class Collapsed final : public CollapsedDensity<T> {
     public:
-        explicit Lease(const CpuModel& model) : model_(model) {
-            const std::lock_guard lock(model.pool_mutex_);
-            if (!model.pool_.empty()) {
-                evaluator_ = std::move(model.pool_.back());
-                model.pool_.pop_back();
-            } else {
-                model.pool_.reserve(++model.evaluators_);  // so that returning it cannot throw
-                evaluator_ = std::make_unique<Evaluator<T>>(model.plan_, model.data_, 1);
-            }
+        Collapsed(const CpuModel& model, const double* prior_variance, const std::vector<double>& variance)
+            : plan_(model.collapse_plan(prior_variance, variance)),
+              target_(model.collapsed_target(plan_, 1)),
+              state_(target_.dim(), target_.make_kept()) {
+            if (variance != model.variance_) target_.set_variance(state_, variance, false);
         }
-        ~Lease() {
-            const std::lock_guard lock(model_.pool_mutex_);
-            model_.pool_.push_back(std::move(evaluator_));
+
+        double evaluate(const T* theta_hidden, T* gradient) override {
+            std::copy_n(theta_hidden, target_.dim(), state_.theta.data());
+            target_.evaluate(state_, gradient != nullptr);
+            if (gradient) std::copy_n(state_.gradient.data(), target_.dim(), gradient);
+            return state_.log_likelihood;
         }
-        Lease(const Lease&) = delete;
-        Lease& operator=(const Lease&) = delete;
-        Evaluator<T>& operator*() const { return *evaluator_; }
 
     private:
-        const CpuModel& model_;
-        std::unique_ptr<Evaluator<T>> evaluator_;
+        CollapsePlan plan_;
+        CollapsedTarget<T> target_;
+        State<T, ConditionalWeights> state_;
     };
 
     static LikelihoodTerms<T> make_terms(const Likelihood& likelihood, const DataView<T>& data) {
@@ -197,9 +203,7 @@ private:
     std::vector<double> variance_;  // (m,) of the noise, Gaussian
     std::int64_t hidden_dim_;
     PackedData<T> data_;
-    mutable std::mutex pool_mutex_;
-    mutable std::size_t evaluators_ = 0;  // made so far
-    mutable std::vector<std::unique_ptr<Evaluator<T>>> pool_;
+    mutable WorkspacePool<Evaluator<T>> pool_;
 };
 
 }  // namespace patrac::PATRAC_LEVEL

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,16 @@
 #include "schedule/run_config.hpp"
 
 namespace patrac {
+
+// The log marginal likelihood of the parameters below the output layer, with a workspace for one thread.
+template <class T>
+class CollapsedDensity {
+public:
+    virtual ~CollapsedDensity() = default;
+
+    // Its value at theta_h (hidden_dim,) and, unless null, its gradient (hidden_dim,).
+    virtual double evaluate(const T* theta_hidden, T* gradient) = 0;
+};
 
 template <class T>
 class Model {
@@ -27,6 +38,8 @@ public:
     // noise of a Gaussian likelihood, in place of the model's own, unless null.
     virtual void evaluate(const T* theta, std::int64_t batch, double* log_likelihood, T* gradient, std::int64_t threads,
                           const double* variance = nullptr) const = 0;
+    // dl / d log variance (m,) at theta (K,) and variances (m,) as above, of a likelihood whose noise has them.
+    virtual void variance_slope(const T* theta, const double* variance, double* slope) const = 0;
     // f (batch, n, m) at new inputs (n, d).
     virtual void predict(const T* theta, std::int64_t batch, const T* inputs, std::int64_t n_rows, T* f,
                          std::int64_t threads) const = 0;
@@ -34,6 +47,10 @@ public:
     // (batch, hidden_dim), prior_variance (K,). Gaussian likelihood.
     virtual void evaluate_collapsed(const T* theta, std::int64_t batch, const double* prior_variance,
                                     double* log_likelihood, T* gradient) const = 0;
+    // What evaluate_collapsed() evaluates, for many calls. `variance` (m,) of the noise takes the place of the model's
+    // own, unless null. The model must outlive it.
+    virtual std::unique_ptr<CollapsedDensity<T>> collapsed_density(const double* prior_variance,
+                                                                   const double* variance) const = 0;
     // K less the Bayesian parameters of the output layer.
     virtual std::int64_t hidden_dim() const = 0;
     // Log of the acceptance ratio of the move from -> to, both (K,), or (hidden_dim,) if `collapse`, before the minimum

@@ -112,6 +112,32 @@ public:
         sum_squares(team_, *data_, plan_->n_outputs, theta, squares);
     }
 
+    // dl / d log variance of each output, (m,), at noise variances (m,): of Gaussian noise (r^2 / variance - 1) / 2
+    // summed over rows, of Student-t noise ((df + 1) r^2 / (df variance + r^2) - 1) / 2. One more pass over the data.
+    void variance_slope(const T* theta, const LikelihoodTerms<T>& likelihood, const double* variance, double* slope) {
+        const std::int64_t m = plan_->n_outputs;
+        const double weight = likelihood.terms / static_cast<double>(m);
+        if (!likelihood.is_mixture()) {
+            sum_of_squares(theta, slope);
+            for (std::int64_t c = 0; c < m; ++c) slope[c] = 0.5 * (slope[c] / variance[c] - weight);
+            return;
+        }
+        residuals(theta, residuals_);
+        for (std::int64_t c = 0; c < m; ++c) {
+            const double df = likelihood.df[static_cast<std::size_t>(c)];
+            double sum = 0.0;
+            for (std::int64_t t = 0; t < data_->n_tiles; ++t) {
+                const T* const row_weight = data_->tile(t) + data_->layout.row_weights;
+                const T* const residual = residuals_.data() + (t * m + c) * data_->layout.stride;
+                for (std::int64_t r = 0; r < data_->rows_in_tile(t); ++r) {
+                    const double square = static_cast<double>(residual[r]) * static_cast<double>(residual[r]);
+                    sum += static_cast<double>(row_weight[r]) * square / (df * variance[c] + square);
+                }
+            }
+            slope[c] = 0.5 * ((df + 1.0) * sum - weight);
+        }
+    }
+
     // y - f at theta: (n_tiles, m, stride).
     void residuals(const T* theta, std::vector<T>& out) {
         out.resize(static_cast<std::size_t>(data_->n_tiles * plan_->n_outputs * data_->layout.stride));
@@ -132,6 +158,7 @@ private:
     const PackedData<T>* data_;
     SlabTeam<T> team_;
     std::vector<Totals> totals_;
+    std::vector<T> residuals_;  // see residuals()
     std::unique_ptr<NarrowPass<T>> narrow_;
 };
 

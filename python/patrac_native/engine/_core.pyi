@@ -148,6 +148,33 @@ class _Model(Generic[T]):
 class Model32(_Model[np.float32]): ...
 class Model64(_Model[np.float64]): ...
 
+class _Density(Generic[T]):
+    """Density32 or Density64: a model's log density in the coordinates of another library."""
+
+    def __init__(
+        self,
+        model: _Model[T],
+        *,
+        kind: str,
+        whitened: bool,
+        log_variance: bool,
+        prior_variance: _Float64,
+        variance: _Float64,
+        reference: float,
+        terms: float,
+        shape: float,
+        rate: _Float64,
+    ) -> None: ...
+    @property
+    def dim(self) -> int: ...
+    def value(self, points: npt.NDArray[T], threads: int, variance: _Float64 | None = None) -> _Float64: ...
+    def value_and_grad(
+        self, points: npt.NDArray[T], threads: int, variance: _Float64 | None = None
+    ) -> tuple[_Float64, npt.NDArray[T]]: ...
+
+class Density32(_Density[np.float32]): ...
+class Density64(_Density[np.float64]): ...
+
 def sample_quadratic32(
     *,
     constant: _Float64,

@@ -1,4 +1,4 @@
-"""The compiled likelihood, with a sampled variance fixed at a reference value, and its rescaling to other variances."""
+"""The compiled likelihood, with a sampled variance fixed at a reference value, and checks of requested variances."""
 
 from __future__ import annotations
 
@@ -120,27 +120,3 @@ def check_variances(
     if not (np.isfinite(given) & (given > 0)).all():
         raise ValueError(f"variance must be positive and finite; got {given.min():g}.")
     return np.ascontiguousarray(np.broadcast_to(given, (count, *own)).reshape(count, n_variances))
-
-
-def rescaled(values: FloatArray, wanted: FloatArray, reference: float, terms: float) -> tuple[FloatArray, FloatArray]:
-    """Rescale log-likelihoods from the compiled variance of all outputs to requested ones.
-
-    Parameters
-    ----------
-    values : ndarray of float64, shape (B,)
-        The log-likelihood at the reference variance.
-    wanted : ndarray of float64, shape (B,)
-    reference : float
-        The compiled variance.
-    terms : float
-        Number of outputs times the sum of the row weights.
-
-    Returns
-    -------
-    values : ndarray of float64, shape (B,)
-        The log-likelihood at the requested variance.
-    factor : ndarray of float64, shape (B,)
-        Factor of the gradient.
-    """
-    squares = -2 * reference * (values + 0.5 * terms * np.log(2 * np.pi * reference))
-    return -0.5 * terms * np.log(2 * np.pi * wanted) - squares / (2 * wanted), reference / wanted

@@ -10,31 +10,24 @@ import numpy.typing as npt
 
 from patrac_native.engine.inputs import Inputs
 from patrac_native.engine.models import CompiledModels
-from patrac_native.engine.threads import thread_count
 from patrac_native.model.architectures import Architecture
 from patrac_native.model.choice import check_kernel
-from patrac_native.model.compiled_likelihood import (
-    check_range,
-    check_variances,
-    fixed_likelihood,
-    rescaled,
-    with_noise_prior,
-)
+from patrac_native.model.compiled_likelihood import check_range, fixed_likelihood, with_noise_prior
+from patrac_native.model.densities import PosteriorDensities
 from patrac_native.model.describe import describe_posterior
 from patrac_native.model.facts import ModelFacts
 from patrac_native.model.fit_quality import FitQuality, fit_quality
 from patrac_native.model.input_metric import MAX_ROTATED_BYTES, InputMetric, PrincipalAxes, rotation_obstacle
-from patrac_native.model.kernels import Exact, MGrad
+from patrac_native.model.kernels import Exact
 from patrac_native.model.last_layer import ExactPosterior, WhitenedQuadratic, whiten
 from patrac_native.model.likelihoods import LIKELIHOODS, Likelihood
 from patrac_native.model.partial_network import PartialNetwork
-from patrac_native.model.prior_model import PriorModel
 from patrac_native.model.priors import Prior
 from patrac_native.network.network import Network
 from patrac_native.validation.checks import FloatArray, cast_checked
 
 
-class Posterior(PriorModel):
+class Posterior(PosteriorDensities):
     """Posterior of the Bayesian parameters theta, with density proportional to exp(l(theta)) N(theta; 0, C).
 
     The constructor ranks the nodes of the network, rescales the prior, and evaluates everything that does not depend
@@ -185,162 +178,6 @@ class Posterior(PriorModel):
         """The inputs on the host, shape (n, d), read-only; inputs on a device are copied at the first use."""
         return self.inputs.host
 
-    @property
-    def hidden_dim(self) -> int:
-        """K_h, the number of Bayesian parameters below the output layer, which are theta[:K_h]."""
-        return int(self.compiled.planned.hidden_dim)
-
-    def log_likelihood(
-        self, theta: npt.ArrayLike, *, variance: npt.ArrayLike | None = None, threads: int | None = None
-    ) -> float | FloatArray:
-        """Evaluate the log-likelihood l(theta), normalised.
-
-        Parameters
-        ----------
-        theta : array_like, shape (K,) or (B, K)
-            Finite; converted to `dtype`.
-        variance : array_like, optional
-            Noise variance, positive, or for StudentT the square of its scale; required if the likelihood samples it,
-            and not allowed otherwise. Its shape is () or (B,) for one variance, (m,) or (B, m) for one of each output.
-        threads : int, optional
-            Number of native threads, which share the points of a batch or the rows of a single point; by default the
-            number of processors that this process may use.
-
-        Returns
-        -------
-        float, or ndarray of float64 of shape (B,)
-
-        Raises
-        ------
-        TypeError, ValueError
-            If an argument is not as described.
-        """
-        batch, single = self.network.check_theta(theta)
-        wanted = self._wanted_variances(variance, len(batch))
-        own = wanted if wanted is not None and not self._rescales(wanted) else None
-        values: FloatArray = self.compiled.host.log_likelihood(batch, thread_count(threads), own)
-        if wanted is not None and own is None:
-            values, _ = rescaled(values, wanted[:, 0], float(self.starting_variances[0]), self.gaussian_terms)
-        return float(values[0]) if single else values
-
-    def log_likelihood_and_grad(
-        self, theta: npt.ArrayLike, *, variance: npt.ArrayLike | None = None, threads: int | None = None
-    ) -> tuple[float | FloatArray, npt.NDArray[Any]]:
-        """Evaluate the log-likelihood l(theta) and its gradient with respect to theta.
-
-        Parameters
-        ----------
-        theta, variance, threads
-            As for `log_likelihood`.
-
-        Returns
-        -------
-        value : float, or ndarray of float64 of shape (B,)
-        gradient : ndarray of `dtype`, shape (K,) or (B, K)
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `log_likelihood`.
-        """
-        batch, single = self.network.check_theta(theta)
-        wanted = self._wanted_variances(variance, len(batch))
-        own = wanted if wanted is not None and not self._rescales(wanted) else None
-        values, gradient = self.compiled.host.log_likelihood_and_grad(batch, thread_count(threads), own)
-        if wanted is not None and own is None:
-            values, factor = rescaled(values, wanted[:, 0], float(self.starting_variances[0]), self.gaussian_terms)
-            gradient = (gradient * factor[:, None]).astype(self.dtype)
-        return (float(values[0]), gradient[0]) if single else (values, gradient)
-
-    def _wanted_variances(self, variance: npt.ArrayLike | None, count: int) -> FloatArray | None:
-        """Return requested variances as (B, q); None if the likelihood's own is fixed. Raises as `check_variances`."""
-        if not self.variance_is_sampled:
-            if variance is not None:
-                raise ValueError(f"variance must be left out: {self.likelihood!r} has it fixed.")
-            return None
-        n_variances = len(self.starting_variances)
-        return check_variances(variance, count, likelihood=self.likelihood, n_variances=n_variances)
-
-    def _rescales(self, variances: FloatArray) -> bool:
-        """Return whether l at variances (B, q) is that at the compiled one, rescaled: one of Gaussian noise."""
-        return variances.shape[1] == 1 and self.likelihood.is_quadratic
-
-    @property
-    def variance_is_sampled(self) -> bool:
-        """Whether the noise variance is sampled with theta."""
-        return self.reference_likelihood is not self.likelihood
-
-    @property
-    def starting_variances(self) -> FloatArray:
-        """Initial values of the sampled noise variances, their modes given the trained network, shape (q,).
-
-        There is one for each output, or one of all. With fixed variances it is that of the first output, shape (1,).
-        """
-        of_outputs = self.reference_likelihood.variance_vector(self.network.n_outputs)
-        if not self.variance_is_sampled:
-            return of_outputs[:1]
-        return of_outputs[: len(self.likelihood.variance_prior(self.network.n_outputs)[1])]
-
-    @property
-    def gaussian_terms(self) -> float:
-        """Number of outputs times the sum of the row weights: the weighted number of terms of the log-likelihood."""
-        return self.network.n_outputs * float(self.row_weights.sum())
-
-    def collapsed_log_likelihood(self, theta_hidden: npt.ArrayLike) -> float | FloatArray:
-        """Evaluate log p(y | theta_h), in which the Bayesian output weights are integrated out over their prior.
-
-        Parameters
-        ----------
-        theta_hidden : array_like, shape (K_h,) or (B, K_h)
-            Bayesian parameters below the output layer, theta[:hidden_dim]; finite.
-
-        Returns
-        -------
-        float, or ndarray of float64 of shape (B,)
-            The log density of y, normalised.
-
-        Raises
-        ------
-        ValueError
-            If the likelihood is not Gaussian with a fixed variance, the scales of the prior are sampled, or there are
-            no Bayesian parameters in the output layer or none below it.
-        """
-        values, _, single = self._collapsed(theta_hidden, with_gradient=False)
-        return float(values[0]) if single else values
-
-    def collapsed_log_likelihood_and_grad(
-        self, theta_hidden: npt.ArrayLike
-    ) -> tuple[float | FloatArray, npt.NDArray[Any]]:
-        """Evaluate log p(y | theta_h) and its gradient with respect to theta_h.
-
-        Parameters
-        ----------
-        theta_hidden : array_like, shape (K_h,) or (B, K_h)
-            As for `collapsed_log_likelihood`.
-
-        Returns
-        -------
-        value : float, or ndarray of float64 of shape (B,)
-        gradient : ndarray of `dtype`, shape (K_h,) or (B, K_h)
-
-        Raises
-        ------
-        ValueError
-            As `collapsed_log_likelihood`.
-        """
-        values, gradient, single = self._collapsed(theta_hidden, with_gradient=True)
-        return (float(values[0]), gradient[0]) if single else (values, gradient)
-
-    def _collapsed(
-        self, theta_hidden: npt.ArrayLike, *, with_gradient: bool
-    ) -> tuple[FloatArray, npt.NDArray[Any], bool]:
-        """Return values (B,), gradients (B, K_h) and whether a single point (K_h,) was given."""
-        check_kernel(MGrad(collapse=True), self.facts)
-        self._check_nothing_sampled()
-        batch, single = self.network.check_theta(theta_hidden, "theta_hidden", self.hidden_dim)
-        values, gradient = self.compiled.host.collapsed(batch, self.prior_variance, with_gradient)
-        return values, gradient, single
-
     def exact(self) -> ExactPosterior:
         """Return mean, covariance and log evidence of the posterior in closed form.
 
@@ -361,17 +198,6 @@ class Posterior(PriorModel):
         check_kernel(Exact(), self.facts)
         assert self.quadratic is not None
         return self.quadratic.exact()
-
-    def _check_nothing_sampled(self) -> None:
-        """Raise ValueError if the noise variance or the scales of the prior are sampled."""
-        if self.variance_is_sampled:
-            fixed = "Gaussian(variance)" if self.likelihood.is_quadratic else "StudentT(df, scale)"
-            raise ValueError(f"the variance is sampled; make a posterior with a fixed one, {fixed}.")
-        if self.scale_names:
-            raise ValueError(
-                "the scales of the prior are sampled; make a posterior with a prior of fixed ones (scales=None), such "
-                "as one sigma2_w and sigma2_b for each layer."
-            )
 
     def describe(self) -> str:
         """Return a text of several lines: which nodes are Bayesian, what is sampled, what is cached and why."""

@@ -1,0 +1,84 @@
+// Bindings of the log density for other libraries.
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "bindings/arrays.hpp"
+#include "bindings/bindings.hpp"
+#include "bridges.hpp"
+
+namespace patrac::bindings {
+namespace {
+
+// Calls the density without the GIL: gradient is null, or has the shape of the points.
+template <class T>
+Array<double> evaluate(const Density<T>& density, const Array<T>& points, T* gradient, std::int64_t threads,
+                       const std::optional<Array<double>>& variance) {
+    require(points.ndim() == 2 && points.shape(1) == density.dim(), "points shape");
+    require(!variance || (variance->ndim() == 2 && variance->shape(0) == points.shape(0) &&
+                          variance->shape(1) == density.n_variances()),
+            "variance shape");
+    const double* const own = variance ? variance->data() : nullptr;
+    Array<double> values(points.shape(0));
+    double* const out = values.mutable_data();
+    {
+        const py::gil_scoped_release release;  // the arrays are held by this frame and its caller
+        density.evaluate(points.data(), points.shape(0), out, gradient, threads, own);
+    }
+    return values;
+}
+
+template <class T>
+void bind_density_of(py::module_& m, const char* name) {
+    py::class_<Density<T>, std::shared_ptr<Density<T>>>(m, name)
+        .def(py::init([](std::shared_ptr<Model<T>> model, const std::string& kind, bool whitened, bool log_variance,
+                         const Array<double>& prior_variance, const Array<double>& variance, double reference,
+                         double terms, double shape, const Array<double>& rate) {
+                 DensitySpec spec{entry_of(density_kinds, kind, "density").value,
+                                  whitened,
+                                  log_variance,
+                                  to_vector(prior_variance),
+                                  to_vector(variance),
+                                  reference,
+                                  terms,
+                                  shape,
+                                  to_vector(rate)};
+                 const bool needs_prior = whitened || spec.kind != DensityKind::likelihood;
+                 require(prior_variance.size() == model->dim() || (prior_variance.size() == 0 && !needs_prior),
+                         "prior_variance shape");
+                 require(variance.size() == 0 || variance.size() == model->n_outputs() || reference > 0.0,
+                         "variance shape");
+                 require(!log_variance || (variance.size() > 0 && !is_collapsed(spec.kind)), "log_variance");
+                 require(!log_variance || !has_prior(spec.kind) || rate.size() == variance.size(), "rate shape");
+                 return std::make_shared<Density<T>>(std::move(model), std::move(spec));
+             }),
+             py::arg("model"), py::kw_only(), py::arg("kind"), py::arg("whitened"), py::arg("log_variance"),
+             py::arg("prior_variance"), py::arg("variance"), py::arg("reference"), py::arg("terms"), py::arg("shape"),
+             py::arg("rate"))
+        .def_property_readonly("dim", &Density<T>::dim)
+        .def(
+            "value",
+            [](const Density<T>& density, const Array<T>& points, std::int64_t threads,
+               const std::optional<Array<double>>& variance) {
+                return evaluate<T>(density, points, nullptr, threads, variance);
+            },
+            py::arg("points").noconvert(), py::arg("threads"), py::arg("variance").noconvert() = py::none())
+        .def(
+            "value_and_grad",
+            [](const Density<T>& density, const Array<T>& points, std::int64_t threads,
+               const std::optional<Array<double>>& variance) {
+                Array<T> gradient({points.shape(0), points.ndim() == 2 ? points.shape(1) : 0});
+                const Array<double> values = evaluate<T>(density, points, gradient.mutable_data(), threads, variance);
+                return py::make_tuple(values, gradient);
+            },
+            py::arg("points").noconvert(), py::arg("threads"), py::arg("variance").noconvert() = py::none());
+}
+
+}  // namespace
+
+void bind_density(py::module_& m) {
+    bind_density_of<float>(m, "Density32");
+    bind_density_of<double>(m, "Density64");
+}
+
+}  // namespace patrac::bindings

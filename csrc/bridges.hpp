@@ -1,0 +1,4 @@
+// The facade of what other libraries call: log densities with gradients. The bindings include nothing else of bridges/.
+#pragma once
+
+#include "bridges/density.hpp"

@@ -1,0 +1,227 @@
+"""A log density with its gradient, compiled: what the bridges to other libraries evaluate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.engine import _core
+from patrac_native.engine.models import CoreModel
+from patrac_native.engine.threads import thread_count
+from patrac_native.validation.checks import FloatArray, as_real_array, cast_checked, check_finite
+
+
+@dataclass(frozen=True)
+class SampledNoise:
+    """Noise variances that are sampled with theta.
+
+    Attributes
+    ----------
+    variance : ndarray of float64, shape (q,)
+        Where the density stands, or, if its points end in the logarithms of the variances, any values.
+    reference : float
+        The compiled variance of all outputs, from which the log-likelihood is rescaled to others; 0 if it is not.
+    terms : float
+        Number of outputs times the sum of the row weights.
+    shape : float
+        Shape of the inverse-gamma prior of the variances.
+    rate : ndarray of float64, shape (q,)
+        Rates of that prior.
+    """
+
+    variance: FloatArray
+    reference: float
+    terms: float
+    shape: float
+    rate: FloatArray
+
+
+@dataclass(frozen=True)
+class DensitySpec:
+    """What a density is of a compiled model.
+
+    Attributes
+    ----------
+    kind : str
+        "likelihood", "posterior", "collapsed" or "collapsed_posterior".
+    whitened : bool
+        Whether points are z with theta = sqrt(prior_variance) z.
+    log_variance : bool
+        Whether points end in the logarithms of the sampled noise variances.
+    prior_variance : ndarray of float64, shape (K,)
+        Empty if the density does not depend on it.
+    noise : SampledNoise or None
+        None if the noise variance is fixed, or the noise has none.
+    """
+
+    kind: str = "likelihood"
+    whitened: bool = False
+    log_variance: bool = False
+    prior_variance: FloatArray = field(default_factory=lambda: np.empty(0))
+    noise: SampledNoise | None = None
+
+
+class Density:
+    """A log density of points (D,) with its gradient; calls from several threads do not wait for each other.
+
+    `Posterior.density` makes it, in the coordinates that are asked for; it holds the compiled model.
+
+    Parameters
+    ----------
+    model : Model32 or Model64
+    spec : DensitySpec
+
+    Attributes
+    ----------
+    core : Density32 or Density64
+        The compiled density.
+    dim : int
+        D, the number of coordinates.
+    dtype : dtype
+        float32 or float64: of points and gradients. Values are float64.
+    spec : DensitySpec
+
+    Examples
+    --------
+    >>> import patrac_native as pn
+    >>> net = pn.Network([[[1.0], [2.0]], [[1.0, 1.0]]], [[0.0, 0.5], [0.0]])
+    >>> X = np.linspace(-1, 1, 5)[:, None]
+    >>> post = pn.Posterior(net, pn.Mix(1), pn.TraceClassPrior(1.5, 1.0, 1.0), pn.Gaussian(1.0), X, X[:, 0])
+    >>> density = post.density("posterior", "whitened")
+    >>> values, gradients = density.value_and_grad(np.zeros((3, 4)))
+    >>> values.shape, gradients.shape
+    ((3,), (3, 4))
+    """
+
+    def __init__(self, model: CoreModel, spec: DensitySpec) -> None:
+        build: Any = _core.Density32 if isinstance(model, _core.Model32) else _core.Density64
+        noise = spec.noise or SampledNoise(np.empty(0), 0.0, 0.0, 0.0, np.empty(0))
+        self.core: Any = build(
+            model,
+            kind=spec.kind,
+            whitened=spec.whitened,
+            log_variance=spec.log_variance,
+            prior_variance=spec.prior_variance,
+            variance=noise.variance,
+            reference=noise.reference,
+            terms=noise.terms,
+            shape=noise.shape,
+            rate=noise.rate,
+        )
+        self.dim: int = self.core.dim
+        self.dtype: np.dtype[Any] = np.dtype(np.float32 if isinstance(model, _core.Model32) else np.float64)
+        self.spec = spec
+        self._theta_dim = self.dim - (len(noise.variance) if spec.log_variance else 0)
+
+    def value(self, points: npt.ArrayLike, *, threads: int | None = 1) -> float | FloatArray:
+        """Evaluate the log density.
+
+        Parameters
+        ----------
+        points : array_like, shape (D,) or (B, D)
+            Finite; converted to `dtype`.
+        threads : int or None
+            Number of native threads, which share the points of a batch or the rows of a single point; None means the
+            number of processors that this process may use. Default 1.
+
+        Returns
+        -------
+        float, or ndarray of float64 of shape (B,)
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is not as described.
+        """
+        batch, single = self._check(points)
+        values: FloatArray = self.core.value(batch, thread_count(threads))
+        return float(values[0]) if single else values
+
+    def value_and_grad(
+        self, points: npt.ArrayLike, *, threads: int | None = 1
+    ) -> tuple[float | FloatArray, npt.NDArray[Any]]:
+        """Evaluate the log density and its gradient with respect to the points.
+
+        Parameters
+        ----------
+        points, threads
+            As for `value`.
+
+        Returns
+        -------
+        value : float, or ndarray of float64 of shape (B,)
+        gradient : ndarray of `dtype`, shape (D,) or (B, D)
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `value`.
+        """
+        batch, single = self._check(points)
+        values, gradient = self.core.value_and_grad(batch, thread_count(threads))
+        return (float(values[0]), gradient[0]) if single else (values, gradient)
+
+    def theta(self, points: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Return theta, or its part below the output layer if the density is collapsed, at points of these coordinates.
+
+        Parameters
+        ----------
+        points : array_like, shape (..., D)
+            Such as the draws of another library's sampler.
+
+        Returns
+        -------
+        ndarray of `dtype`, shape (..., K) or (..., K_h)
+
+        Raises
+        ------
+        TypeError, ValueError
+            If points do not hold real numbers, or their last axis does not have D entries.
+        """
+        array = self._numbers(points)[..., : self._theta_dim].astype(self.dtype)
+        if not self.spec.whitened:
+            return array
+        deviation = np.sqrt(self.spec.prior_variance[: self._theta_dim])
+        scaled: npt.NDArray[Any] = (array.astype(np.float64) * deviation).astype(self.dtype)
+        return scaled
+
+    def variance(self, points: npt.ArrayLike) -> FloatArray:
+        """Return the noise variances at points whose last coordinates are their logarithms.
+
+        Parameters
+        ----------
+        points : array_like, shape (..., D)
+
+        Returns
+        -------
+        ndarray of float64, shape (..., q)
+            q is 0 if the coordinates contain no variances.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `theta`.
+        """
+        array = self._numbers(points)[..., self._theta_dim :].astype(self.dtype)
+        variances: FloatArray = np.exp(array.astype(np.float64))
+        return variances
+
+    def _numbers(self, points: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Return points as an array of numbers whose last axis has D entries."""
+        known = isinstance(points, np.ndarray) and points.dtype == self.dtype
+        array: npt.NDArray[Any] = np.asarray(points) if known else as_real_array(points, "points")
+        if array.ndim == 0 or array.shape[-1] != self.dim:
+            raise ValueError(f"points must have {self.dim} entries on their last axis; got shape {array.shape}.")
+        return array
+
+    def _check(self, points: npt.ArrayLike) -> tuple[npt.NDArray[Any], bool]:
+        """Return points as a batch (B, D) of `dtype`, and whether there was one, of shape (D,)."""
+        array = self._numbers(points)
+        if array.ndim > 2:
+            raise ValueError(f"points must have shape ({self.dim},) or (B, {self.dim}); got {array.shape}.")
+        batch = array.reshape(-1, self.dim)
+        check_finite(batch, "points", "Rows count the points of the batch, columns their coordinates.")
+        return cast_checked(batch, self.dtype, "points"), array.ndim == 1
