@@ -132,6 +132,11 @@ bool sample_quadratic(const Quadratic& form, const RunConfig& config, const RunB
     return functions<T>(level).sample_quadratic(form, config, buffers, monitor);
 }
 
+bool sample_foreign(const ForeignDensity& density, const RunConfig& config, const RunBuffers<double>& buffers,
+                    const Monitor& monitor, const std::string& level) {
+    return find_level(level, "level").sample_foreign(density, config, buffers, monitor);
+}
+
 template <class T>
 void standard_normals(std::uint64_t seed, std::uint32_t chain, std::uint64_t step, Purpose purpose, T* out,
                       std::int64_t steps, std::int64_t count, const std::string& level) {

@@ -9,6 +9,7 @@
 
 #include "cpu/levels/model.hpp"
 #include "model/data_view.hpp"
+#include "model/foreign_density.hpp"
 #include "model/model_spec.hpp"
 #include "model/quadratic.hpp"
 #include "schedule/run_config.hpp"
@@ -25,6 +26,10 @@ std::unique_ptr<Model<T>> make_model(const ModelSpec& spec, const DataView<T>& d
 template <class T>
 bool sample_quadratic(const Quadratic& form, const RunConfig& config, const RunBuffers<T>& buffers,
                       const Monitor& monitor, const std::string& level);
+
+// Chains on a log-likelihood that is given as a function. Returns as Model::sample does.
+bool sample_foreign(const ForeignDensity& density, const RunConfig& config, const RunBuffers<double>& buffers,
+                    const Monitor& monitor, const std::string& level);
 
 std::vector<std::string> simd_levels();  // compiled levels that this processor runs, plainest first
 std::string default_simd_level();        // PATRAC_SIMD, else from a fixed rule by processor, never from a timing

@@ -281,7 +281,7 @@ def test_without_adapt_always_the_step_size_stands_while_sampling() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"post": 3}, TypeError, "post must be a Posterior; got int"),
+        ({"post": 3}, TypeError, "post must be a Posterior or a Target; got int"),
         ({"kernel": "hmc"}, TypeError, r'kernel must be "auto", PCN\(\.\.\.\), .* got \'hmc\''),
         ({"kernel": pn.PCNL}, TypeError, "kernel must be"),
         ({"chains": 0}, ValueError, "chains must be at least 1; got 0"),

@@ -9,6 +9,7 @@ void bind_density(pybind11::module_& m);
 void bind_device(pybind11::module_& m);
 void bind_device_inputs(pybind11::module_& m);
 void bind_device_tensor(pybind11::module_& m);
+void bind_foreign_density(pybind11::module_& m);
 void bind_model(pybind11::module_& m);
 void bind_model_spec(pybind11::module_& m);
 void bind_noise(pybind11::module_& m);

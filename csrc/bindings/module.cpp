@@ -15,6 +15,7 @@ PYBIND11_MODULE(_core, m) {
     patrac::bindings::bind_model_spec(m);
     patrac::bindings::bind_model(m);
     patrac::bindings::bind_density(m);
+    patrac::bindings::bind_foreign_density(m);
     patrac::bindings::bind_device_tensor(m);
     patrac::bindings::bind_device_inputs(m);
     patrac::bindings::bind_device(m);

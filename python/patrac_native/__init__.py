@@ -21,6 +21,7 @@ from patrac_native.draws.draws import Draws
 from patrac_native.draws.draws_mixture import DrawsMixture
 from patrac_native.draws.mixture_summary import MixtureSummary
 from patrac_native.draws.summary import Summary
+from patrac_native.draws.target_draws import TargetDraws
 from patrac_native.engine.build_info import build_info
 from patrac_native.engine.device import device_status
 from patrac_native.engine.device_array import DeviceArray
@@ -42,6 +43,7 @@ from patrac_native.model.posterior import Posterior
 from patrac_native.model.priors import GaussianPrior, Prior, SampledScales, TraceClassPrior
 from patrac_native.model.ranking import rank_nodes
 from patrac_native.model.registries import check_registries
+from patrac_native.model.target import Target
 from patrac_native.network.network import Network, TrainingHistory
 from patrac_native.sampling.sampler import sample, sample_many
 from patrac_native.sampling.warmup import Phase, Warmup, default_warmup, paper_warmup
@@ -85,6 +87,8 @@ __all__ = [
     "Sep",
     "StudentT",
     "Summary",
+    "Target",
+    "TargetDraws",
     "TraceClassPrior",
     "TrainingHistory",
     "Warmup",

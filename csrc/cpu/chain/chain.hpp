@@ -82,6 +82,7 @@ public:
 
     void advance(std::span<ChainTask* const> group, double seconds, const std::atomic<bool>& stop) override {
         using Clock = std::chrono::steady_clock;
+        [[maybe_unused]] const auto turn = take_turn();
         auto last_look = Clock::now();
         const auto end = last_look + std::chrono::duration<double>(seconds);
         for (std::int64_t rounds = 1; !stop.load(std::memory_order_relaxed); ++rounds) {
@@ -100,6 +101,13 @@ public:
     }
 
 private:
+    auto take_turn() const {
+        if constexpr (requires { target_.take_turn(); })
+            return target_.take_turn();
+        else
+            return Nothing{};
+    }
+
     bool step_unless_done() {
         if (finished() || at_look_) return false;
         step();

@@ -1,6 +1,7 @@
 // The table of functions of one level, and what it calls beside the tile passes: chains, models, tests. CMake compiles
 // the three units of this folder once for each level: PATRAC_LEVEL is its namespace, PATRAC_VECTOR_BYTES its vectors.
 #include "cpu/chain/diagonal_crank_nicolson.hpp"
+#include "cpu/chain/foreign_target.hpp"
 #include "cpu/chain/noise.hpp"
 #include "cpu/levels/cpu_model.hpp"
 #include "cpu/levels/elementary_testing.hpp"
@@ -61,7 +62,8 @@ std::array<std::uint32_t, 2> key_words(std::uint64_t seed, std::uint32_t chain) 
 }  // namespace
 
 Level level() {
-    return {PATRAC_NAME(PATRAC_LEVEL), functions<float>(), functions<double>(), philox_words, key_words};
+    return {
+        PATRAC_NAME(PATRAC_LEVEL), functions<float>(), functions<double>(), sample_foreign, philox_words, key_words};
 }
 
 }  // namespace patrac::PATRAC_LEVEL

@@ -9,6 +9,7 @@
 #include "cpu/levels/elementary_names.hpp"
 #include "cpu/levels/model.hpp"
 #include "model/data_view.hpp"
+#include "model/foreign_density.hpp"
 #include "model/model_spec.hpp"
 #include "model/quadratic.hpp"
 #include "shared/likelihood.hpp"
@@ -36,6 +37,7 @@ struct Level {
     const char* name;
     LevelFunctions<float> f32;
     LevelFunctions<double> f64;
+    bool (*sample_foreign)(const ForeignDensity&, const RunConfig&, const RunBuffers<double>&, const Monitor&);
     PhiloxWords (*philox)(const PhiloxWords& counter, const std::array<std::uint32_t, 2>& key);
     std::array<std::uint32_t, 2> (*stream_key)(std::uint64_t seed, std::uint32_t chain);
 };

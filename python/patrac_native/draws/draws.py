@@ -319,6 +319,7 @@ class Draws(ChainDraws, Predictions):
             self.predict_proba(inputs) if classes else self.predict_outputs(inputs),
             "class probabilities" if classes else self.likelihood.quantity,
             coverage,
+            label=self.network.architecture.label(),
             architecture=self.network.architecture,
             scale_names=self.network.scale_names,
             stats=self.stats,

@@ -59,7 +59,8 @@ class Evidence:
     ----------
     quantity : str
         "class probabilities", or what the likelihood calls the network's outputs, such as "f".
-    architecture : type of Architecture
+    architecture : type of Architecture, or None
+        None for a density without a network.
     n_chains, n_draws : int
         Numbers of chains, and of draws of each.
     max_rhat, min_ess_bulk, max_mcse : float
@@ -81,7 +82,7 @@ class Evidence:
     """
 
     quantity: str
-    architecture: type[Architecture]
+    architecture: type[Architecture] | None
     n_chains: int
     n_draws: int
     max_rhat: float
@@ -107,7 +108,7 @@ def gather(
     function: ConvergenceSummary,
     log_likelihood: float,
     *,
-    architecture: Architecture,
+    architecture: Architecture | None,
     sampler: str,
     stats: Mapping[str, npt.NDArray[Any]],
     settings: Mapping[str, Any],
@@ -124,7 +125,7 @@ def gather(
         Convergence of `values`.
     log_likelihood : float
         R-hat of the log-likelihood.
-    architecture : Architecture
+    architecture : Architecture or None
     sampler : str
         Name of what made the draws.
     stats, settings : mapping
@@ -137,7 +138,7 @@ def gather(
     fit = settings.get("fit")
     return Evidence(
         quantity=quantity,
-        architecture=type(architecture),
+        architecture=None if architecture is None else type(architecture),
         n_chains=values.shape[0],
         n_draws=values.shape[1],
         max_rhat=function.max_rhat,

@@ -111,14 +111,14 @@ def move_findings(e: Evidence) -> list[Finding]:
             f"{_chains(too_large)} almost no proposal ({_rates(steps, too_large)}): the step size is far too large, "
             "and the draws repeat a few states."
         )
-        findings.append(Finding(grade, what, _step_remedy(steps, "a far smaller one")))
+        findings.append(Finding(grade, what, _step_remedy(e, steps, "a far smaller one")))
     # Accepting almost every proposal is no problem if the chain mixes, as it does with a flat likelihood.
     if too_small.any() and _convergence_grade(e) != GOOD:
         what = (
             f"{_chains(too_small)} nearly every proposal ({_rates(steps, too_small)}): the step size is far too small, "
             "and the steps lead nowhere."
         )
-        findings.append(Finding(_convergence_grade(e), what, _step_remedy(steps, "a far larger one")))
+        findings.append(Finding(_convergence_grade(e), what, _step_remedy(e, steps, "a far larger one")))
     return findings
 
 
@@ -142,12 +142,13 @@ def _stuck_words(
     return f"{what}.", f"{_better_start(e)}; a smaller step size lets a chain leave a bad start."
 
 
-def _step_remedy(steps: StepRecord, other: str) -> str:
+def _step_remedy(e: Evidence, steps: StepRecord, other: str) -> str:
     """Return the remedy for a step size, which depends on whether the user or the warm-up chose it."""
     name, given = type(steps.kernel).__name__, steps.kernel.step_size
     if given is not None:
         return f"leave the step size to the warm-up, {name}(), or give {other} than {name}({given:g})."
-    return f"adapt the step size for longer, {_longer_warmup(steps)}; if that does not help, standardise X and y."
+    standardise = "scale theta" if e.architecture is None else "standardise X and y"
+    return f"adapt the step size for longer, {_longer_warmup(steps)}; if that does not help, {standardise}."
 
 
 def nonfinite_findings(e: Evidence) -> list[Finding]:
@@ -159,7 +160,11 @@ def nonfinite_findings(e: Evidence) -> list[Finding]:
         f"up to {100 * share:.2g}% of a chain's proposals had a log-likelihood or gradient that is not finite and were "
         "rejected for that."
     )
-    remedy = 'scale X and y to unit variance, or compute with Posterior(..., dtype="float64").'
+    remedy = (
+        "find where the function is not finite, or give a prior that keeps theta away from there."
+        if e.architecture is None
+        else 'scale X and y to unit variance, or compute with Posterior(..., dtype="float64").'
+    )
     return [Finding(DO_NOT_USE if share > NONFINITE_BAD else LOOK, what, remedy)]
 
 
@@ -183,10 +188,10 @@ def convergence_findings(e: Evidence, causes: Sequence[Finding]) -> list[Finding
     elif math.isnan(e.min_ess_bulk) or (math.isnan(e.max_rhat) and not exact):
         # The causes include chains that never moved.
         if all(cause.grade != DO_NOT_USE for cause in causes):
-            what = f"R-hat cannot be judged: too few draws, or {e.quantity} never changes at these inputs."
+            what = f"R-hat cannot be judged: too few draws, or {e.quantity} never changes{_here(e)}."
             draws = max(1000, 2 * e.n_draws)
             more = f"draws={draws}" if e.steps is not None else f"{draws} of each chain"
-            remedy = f"take more draws, {more}, or look at other inputs."
+            remedy = f"take more draws, {more}{', or look at other inputs' if e.architecture else ''}."
             findings.append(Finding(LOOK, what, remedy))
     elif _convergence_grade(e) == LOOK:
         rhat = f"the largest R-hat of {e.quantity} is {_number(e.max_rhat, 3)} (up to {RHAT_GOOD} is good), "
@@ -200,11 +205,16 @@ def convergence_findings(e: Evidence, causes: Sequence[Finding]) -> list[Finding
         findings.append(Finding(LOOK, what, "run several, chains=4." if e.steps is not None else "run several."))
     if not exact and e.rhat_log_likelihood > RHAT_USABLE >= e.max_rhat:
         what = (
-            f"R-hat of the log-likelihood is {_number(e.rhat_log_likelihood, 3)}, though {e.quantity} agrees at these "
-            "inputs."
+            f"R-hat of the log-likelihood is {_number(e.rhat_log_likelihood, 3)}, though {e.quantity} agrees{_here(e)}."
         )
-        findings.append(Finding(LOOK, what, f"summarise at inputs like the training data; {run_longer}."))
+        inputs = "summarise at inputs like the training data; " if e.architecture else ""
+        findings.append(Finding(LOOK, what, f"{inputs}{run_longer}."))
     return findings
+
+
+def _here(e: Evidence) -> str:
+    """Return where a quantity was summarised, if that is a choice of inputs."""
+    return " at these inputs" if e.architecture else ""
 
 
 def predicts_well(e: Evidence) -> bool:
@@ -284,7 +294,7 @@ def fit_findings(e: Evidence) -> list[Finding]:
     it has the standard deviation sqrt(values / 2). A fit counts as worse than a constant only if it is worse by two of
     these.
     """
-    if e.fit is None:
+    if e.fit is None or e.architecture is None:
         return []
     fit, draws = e.fit, float(np.median(e.log_likelihood))
     slack = math.sqrt(2 * fit.values)
@@ -330,6 +340,8 @@ def _fit_numbers(fit: FitQuality, of_draws: float) -> str:
 
 def _better_start(e: Evidence) -> str:
     """Return the remedy for chains that started far from the posterior or stayed there."""
+    if e.architecture is None:
+        return f"give starting points where the density is high, init=..., and warm up longer{_argument(e)}"
     if e.steps is None:
         start = "" if e.architecture.is_separate else "start every chain at post.theta_map and "
     else:

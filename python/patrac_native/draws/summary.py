@@ -61,12 +61,12 @@ class Summary:
     Attributes
     ----------
     label : str
-        Label of the architecture.
+        Label of the architecture, or of the target.
     sampler : str
         The kernel of the run, such as "MGrad(collapse=True)", or the name of another sampler.
     quantity : str
         What is summarised: the network's outputs, such as "f", or "class probabilities" for Categorical, whose logits
-        are determined only up to a common shift.
+        are determined only up to a common shift; of a Target, "theta" or "predictions".
     n_chains, n_draws, thin : int
         Numbers of chains, of draws of each chain, and of steps for each draw; with draws from elsewhere, the number of
         given draws for each kept one.
@@ -89,6 +89,8 @@ class Summary:
         Wall-clock time of the run and its speed, warm-up included; NaN if not known.
     evidence : Evidence
         The numbers that determine the verdict.
+    points : str
+        What the quantity is summarised at: "inputs", or "entries" of theta.
     """
 
     label: str
@@ -112,6 +114,7 @@ class Summary:
     seconds: float
     steps_per_second: float
     evidence: Evidence
+    points: str = "inputs"
 
     def verdict(self) -> Verdict:
         """Return the verdict on the run, "good", "look" or "do not use", with every reason and its remedy."""
@@ -132,14 +135,15 @@ class Summary:
         lines = [
             f"{self.label} by {self.sampler}: {self.n_chains} chains x {self.n_draws} draws (thin {self.thin})"
             f"{duration}",
-            f"  {self.quantity} at {self.mean.shape[0]} inputs: posterior sd {self.sd.min():.3g} to "
+            f"  {self.quantity} at {self.mean.shape[0]} {self.points}: posterior sd {self.sd.min():.3g} to "
             f"{self.sd.max():.3g}, {self.coverage:.0%} interval width {spread.min():.3g} to {spread.max():.3g}",
             f"  {self.quantity}: max R-hat {self.function.max_rhat:.3f}, min bulk ESS "
             f"{self.function.min_ess_bulk:.0f}, min tail ESS {self.function.min_ess_tail:.0f}, "
             f"max MCSE {self.function.max_mcse:.2g}",
             f"  log-likelihood: R-hat {self.log_likelihood.max_rhat:.3f}, "
             f"bulk ESS {self.log_likelihood.min_ess_bulk:.0f}",
-            f"  ESS averaged over inputs: {self.ess_geyer:.0f} (Geyer), {self.ess_paper:.0f} (the paper's sum of lags)",
+            f"  ESS averaged over {self.points}: {self.ess_geyer:.0f} (Geyer), {self.ess_paper:.0f} (the paper's sum "
+            "of lags)",
             f"  {steps}",
             *([] if self.prior_scales is None else self.prior_scales.lines()),
             "  verdict: " + str(self.verdict()).replace("\n", "\n    "),
@@ -152,12 +156,14 @@ def summarise(
     quantity: str,
     coverage: float,
     *,
-    architecture: Architecture,
+    label: str,
+    architecture: Architecture | None,
     scale_names: tuple[str, ...],
     stats: Mapping[str, npt.NDArray[Any]],
     settings: Mapping[str, Any],
     sampler: str,
     steps_per_second: float,
+    points: str = "inputs",
 ) -> Summary:
     """Build the summary of a run.
 
@@ -169,7 +175,10 @@ def summarise(
         Name of the quantity, such as "f".
     coverage : float
         Posterior probability of the central intervals, in (0, 1).
-    architecture : Architecture
+    label : str
+        Label of what was sampled.
+    architecture : Architecture or None
+        None for a density without a network.
     scale_names : tuple of str
         Names of the sampled variances of the prior; empty if they are fixed.
     stats, settings : mapping
@@ -177,6 +186,8 @@ def summarise(
     sampler : str
         Name of what made the draws.
     steps_per_second : float
+    points : str
+        What the second axis but one of `values` counts, in words; default "inputs".
 
     Returns
     -------
@@ -192,7 +203,7 @@ def summarise(
     n_chains, n_draws = values.shape[:2]
     flat = values.reshape(-1, *values.shape[2:]).astype(np.float64)
     return Summary(
-        label=architecture.label(),
+        label=label,
         sampler=sampler,
         quantity=quantity,
         n_chains=n_chains,
@@ -223,6 +234,7 @@ def summarise(
             stats=stats,
             settings=settings,
         ),
+        points=points,
     )
 
 

@@ -205,6 +205,20 @@ def sample_quadratic64(
     progress: Callable[[int, int, float], None] | None,
     level: str,
 ) -> dict[str, Any]: ...
+def evaluate_foreign(
+    *, function: Callable[..., Any] | int, context: int, batched: bool, theta: _Float64
+) -> tuple[_Float64, _Float64]: ...
+def sample_foreign(
+    *,
+    function: Callable[..., Any] | int,
+    context: int,
+    batched: bool,
+    config: RunConfig,
+    init: _Float64,
+    prior_variance: _Float64,
+    progress: Callable[[int, int, float], None] | None,
+    level: str,
+) -> dict[str, Any]: ...
 def device_status(device: str) -> dict[str, Any]: ...
 def device_normals32(
     *, device: str, seed: int, chain: int, step: int, purpose: Purpose, count: int

@@ -37,16 +37,19 @@ class PosteriorDensities(PriorModel):
 
     Attributes
     ----------
-    compiled : CompiledModels
     reference_likelihood : Likelihood
         The compiled likelihood, in which sampled variances are fixed at reference values.
     row_weights : ndarray of float64, shape (n,)
     facts : ModelFacts
     """
 
-    compiled: CompiledModels
     reference_likelihood: Likelihood
     row_weights: FloatArray
+
+    @property
+    def compiled(self) -> CompiledModels:
+        """The compiled models, on the host and on devices."""
+        raise NotImplementedError
 
     @property
     def facts(self) -> ModelFacts:

@@ -75,10 +75,10 @@ def _choose(device: str, facts: ModelFacts, kernel: Kernel, keep: bool) -> Devic
         inputs = facts.inputs_on_device
         if inputs is not None and inputs.is_readable_on(AUTO_DEVICE):
             why = "the inputs are there"
-        elif keep:
+        elif keep and facts.device_obstacle is None:
             why = "the draws are to stay there"
         else:
-            return DeviceChoice("cpu", "the inputs are on the host")
+            return DeviceChoice("cpu", facts.device_obstacle or "the inputs are on the host")
         status = device_status(AUTO_DEVICE)
         obstacle = f"no CUDA device: {status['reason']}" if not status["usable"] else _only_on_cpu(facts, kernel)
         return DeviceChoice("cpu", obstacle) if obstacle else DeviceChoice(AUTO_DEVICE, why)
@@ -89,6 +89,8 @@ def _choose(device: str, facts: ModelFacts, kernel: Kernel, keep: bool) -> Devic
     status = device_status(device)
     if not status["usable"]:
         raise RuntimeError(f'device="{device}": {status["reason"]}; use device="auto" or "cpu".')
+    if facts.device_obstacle is not None:
+        raise ValueError(f'device="{device}" cannot run this: {facts.device_obstacle}. Use device="cpu".')
     _check_kernel(device, kernel)
     if facts.sampled_variances is not None and not facts.likelihood.is_quadratic:
         raise ValueError(

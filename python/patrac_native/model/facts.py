@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from patrac_native.engine.device_inputs import InputsOnDevice
-from patrac_native.model.likelihoods import Likelihood
+
+
+class LikelihoodFacts(Protocol):
+    """What the choices ask about a likelihood, whose `repr` is shown in messages; every `Likelihood` has it."""
+
+    @property
+    def name(self) -> str:
+        """Name in words."""
+
+    @property
+    def is_quadratic(self) -> bool:
+        """Whether the log-likelihood is quadratic in the outputs of the network."""
 
 
 @dataclass(frozen=True)
@@ -14,7 +26,7 @@ class ModelFacts:
 
     Attributes
     ----------
-    likelihood : Likelihood
+    likelihood : LikelihoodFacts
         The likelihood as the user gave it.
     architecture : str
         The architecture's label, such as "Mix(5)".
@@ -39,9 +51,11 @@ class ModelFacts:
         The largest second moment of the inputs along a principal axis over the mean of all axes; None if the first
         layer cannot be rotated, or if the copy of the inputs that a rotation needs is not wanted: they are on a device,
         used in place (copy=False), of one byte each or many.
+    device_obstacle : str or None
+        Why devices cannot run this density, in words; None if they can.
     """
 
-    likelihood: Likelihood
+    likelihood: LikelihoodFacts
     architecture: str
     dim: int
     hidden_dim: int
@@ -53,3 +67,4 @@ class ModelFacts:
     inputs_on_device: InputsOnDevice | None
     rotation_obstacle: str | None
     input_spread: float | None
+    device_obstacle: str | None = None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.engine import _core
 from patrac_native.engine.inputs import Inputs
 from patrac_native.engine.models import CompiledModels
 from patrac_native.model.architectures import Architecture
@@ -23,11 +24,14 @@ from patrac_native.model.last_layer import ExactPosterior, WhitenedQuadratic, wh
 from patrac_native.model.likelihoods import LIKELIHOODS, Likelihood
 from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.model.priors import Prior
+from patrac_native.model.priors.scales import ScaleGroups
+from patrac_native.model.sampled_density import NoiseLaw, SampledDensity
+from patrac_native.model.variance_draws import variance_every
 from patrac_native.network.network import Network
 from patrac_native.validation.checks import FloatArray, cast_checked
 
 
-class Posterior(PosteriorDensities):
+class Posterior(PosteriorDensities, SampledDensity):
     """Posterior of the Bayesian parameters theta, with density proportional to exp(l(theta)) N(theta; 0, C).
 
     The constructor ranks the nodes of the network, rescales the prior, and evaluates everything that does not depend
@@ -105,6 +109,8 @@ class Posterior(PosteriorDensities):
     4
     """
 
+    nonfinite_remedy = 'scale X and y or use dtype="float64"'
+
     def __init__(
         self,
         net: Network,
@@ -149,7 +155,7 @@ class Posterior(PosteriorDensities):
         check_range(self.reference_likelihood, self.row_weights, self.network.n_outputs, self.network.dtype)
         targets = likelihood.core_targets(self.y, self.offset)
         cast_checked(targets, self.network.dtype, "y")  # the engine's own conversion does not report an overflow
-        self.compiled = CompiledModels(
+        self._compiled = CompiledModels(
             self.network.spec(
                 likelihood.name,
                 self.reference_likelihood.core_parameters(self.network.n_outputs, self.y, self.row_weights),
@@ -161,12 +167,17 @@ class Posterior(PosteriorDensities):
             level=self.network.level,
         )
         if self.inputs.on_device is None:
-            self.compiled.build_host()  # now, so that a lack of memory shows in the constructor
+            self._compiled.build_host()  # now, so that a lack of memory shows in the constructor
 
     def _trained_residuals(self) -> FloatArray:
         """Return the residuals of the trained network, shape (n, m), of a likelihood with real targets."""
         residuals: FloatArray = self.y - self.net.predict(self.X)
         return residuals
+
+    @property
+    def compiled(self) -> CompiledModels:
+        """The compiled models, on the host and on devices."""
+        return self._compiled
 
     @property
     def n_rows(self) -> int:
@@ -177,6 +188,46 @@ class Posterior(PosteriorDensities):
     def X(self) -> npt.NDArray[Any]:
         """The inputs on the host, shape (n, d), read-only; inputs on a device are copied at the first use."""
         return self.inputs.host
+
+    @property
+    def sampled_noise(self) -> NoiseLaw | None:
+        """The law of the sampled noise variances; None if they are fixed."""
+        if not self.variance_is_sampled:
+            return None
+        shape, rate = self.likelihood.variance_prior(self.network.n_outputs)
+        every = partial(variance_every, self.facts, self.plan(), self.n_rows)
+        return NoiseLaw(shape, rate, self.starting_variances, every)
+
+    @property
+    def scale_groups(self) -> ScaleGroups | None:
+        """The groups of parameters whose prior scales are sampled; None if the variances are fixed."""
+        return self.network.scales
+
+    @property
+    def map_start(self) -> FloatArray:
+        """The trained values, shape (K,); zeros for Sep."""
+        return self.theta_map
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether `theta_map` holds trained values: False for Sep."""
+        return not self.network.separate
+
+    def prior_start(self, seed: int, chain: int) -> npt.NDArray[Any]:
+        """Draw the first state of a chain from the prior, shape (K,); sampled scales are at their centres."""
+        start: npt.NDArray[Any] = self.network.sample_prior(1, seed=seed, chain=chain, purpose=_core.Purpose.init)[0]
+        return start
+
+    def cautions(self) -> list[str]:
+        """Return a warning if the prior of sampled noise rests on residuals that may be too small."""
+        if self.noise_prior_source != "training":
+            return []
+        name = "Gaussian(" if self.likelihood.is_quadratic else f"StudentT({self.likelihood.to_dict()['df']:g}, "
+        return [
+            "the prior of the noise variance rests on the trained network's residuals on the rows of this posterior, "
+            "which may be too small if the network was trained on them; train with validation rows, which then give "
+            f'net.history.validation_mse, or give a and b, as in {name}"sampled", a=2, b=...).'
+        ]
 
     def exact(self) -> ExactPosterior:
         """Return mean, covariance and log evidence of the posterior in closed form.

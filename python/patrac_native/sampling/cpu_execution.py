@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from patrac_native.engine import _core
+from patrac_native.model.posterior import Posterior
 from patrac_native.sampling.preparation import PreparedRun
 
 # A progress callback: called with the steps done, the total number of steps and the acceptance rate so far.
@@ -124,6 +125,7 @@ def _run(run: PreparedRun, report: Report | None) -> dict[str, Any]:
     form = post.quadratic
     if form is None:
         return dict(run.compiled.host.sample(config, run.chain_start, post.prior_variance, report, run.step_factor))
+    assert isinstance(post, Posterior)  # other densities have no quadratic form
     native: Any = _core.sample_quadratic32 if post.dtype == np.float32 else _core.sample_quadratic64
     common = {
         "constant": form.constant,

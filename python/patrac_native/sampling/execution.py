@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from patrac_native.engine import _core
 from patrac_native.engine.device_array import DeviceArray
-from patrac_native.engine.models import join_on_device
+from patrac_native.engine.models import CompiledModels, join_on_device
 from patrac_native.model.device_choice import DeviceChoice
 from patrac_native.model.kernels import Kernel
 from patrac_native.sampling.cpu_execution import Report, run_in_turn, run_side_by_side
@@ -93,20 +93,18 @@ def _joined_model(runs: Sequence[PreparedRun], device: str) -> Any:
         if _variance_law(run) != _variance_law(first):
             raise ValueError(
                 "posts must have as many sampled noise variances as each other, under priors of one shape a; "
-                f"posts[{index}] has {run.post.likelihood!r}, the first {first.post.likelihood!r}."
+                f"posts[{index}] has {run.post.facts.likelihood!r}, the first {first.post.facts.likelihood!r}."
             )
-    if len(runs) == 1:
-        return first.compiled.on_device(device)
-    return join_on_device(device, [run.compiled for run in runs])
+    models = [run.compiled for run in runs]
+    networks = [model for model in models if isinstance(model, CompiledModels)]
+    assert len(networks) == len(models)  # prepare_run() refuses a device for others
+    return networks[0].on_device(device) if len(runs) == 1 else join_on_device(device, networks)
 
 
 def _variance_law(run: PreparedRun) -> tuple[int, float] | None:
     """Return number and prior shape of the sampled noise variances; None if they are fixed."""
-    post = run.post
-    if not post.variance_is_sampled:
-        return None
-    shape, rate = post.likelihood.variance_prior(post.network.n_outputs)
-    return len(rate), shape
+    noise = run.post.sampled_noise
+    return None if noise is None else (len(noise.rate), noise.shape)
 
 
 def _run_together(runs: Sequence[PreparedRun], model: Any, report: Report | None) -> list[dict[str, Any]]:

@@ -11,16 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.engine import _core
-from patrac_native.engine.models import CompiledModels
 from patrac_native.engine.threads import thread_count
 from patrac_native.model.choice import check_kernel, choose_kernel
 from patrac_native.model.device_choice import DeviceChoice, choose_device
 from patrac_native.model.fit_quality import FitQuality
 from patrac_native.model.input_metric import InputMetric
 from patrac_native.model.kernels import PCNL, Kernel
-from patrac_native.model.likelihoods import StudentT
-from patrac_native.model.posterior import Posterior
-from patrac_native.model.variance_draws import variance_every
+from patrac_native.model.sampled_density import HostModels, NoiseLaw, SampledDensity
 from patrac_native.sampling.settings import RunSettings
 from patrac_native.sampling.starting_points import starting_points
 from patrac_native.sampling.warmup import SETTLE_STEPS, TARGET_WINDOW, WINDOW, Phase, Warmup, default_warmup
@@ -38,7 +35,7 @@ class PreparedRun:
 
     Attributes
     ----------
-    post : Posterior
+    post : SampledDensity
     settings : RunSettings
         The settings as the caller gave them.
     kernel : Kernel
@@ -51,7 +48,7 @@ class PreparedRun:
     start : ndarray, shape (chains, K)
         First state of each chain, in the posterior's dtype.
     seed, threads : int
-    fit : FitQuality
+    fit : FitQuality or None
         Evaluated before the run, so that its failure or an interrupt cannot cost the draws.
     variance_every : int or None
         Number of steps from one draw of the sampled noise variances to the next; None if none is sampled.
@@ -61,7 +58,7 @@ class PreparedRun:
         What rotates the first layer, if the kernel's metric is "inputs"; else None.
     """
 
-    post: Posterior
+    post: SampledDensity
     settings: RunSettings
     kernel: Kernel
     kernel_reason: str
@@ -71,13 +68,13 @@ class PreparedRun:
     start: npt.NDArray[Any]
     seed: int
     threads: int
-    fit: FitQuality
+    fit: FitQuality | None
     variance_every: int | None
     notes: tuple[str, ...]
     metric: InputMetric | None
 
     @property
-    def compiled(self) -> CompiledModels:
+    def compiled(self) -> HostModels:
         """The compiled models that the chains run on."""
         return self.post.compiled if self.metric is None else self.metric.compiled
 
@@ -127,7 +124,7 @@ def joint_config(runs: Sequence[PreparedRun]) -> _core.RunConfig:
         kernel=kernel.name,
         collapse=kernel.collapse,
         persistence=kernel.persistence,
-        variance=_core_variance([run.post for run in runs], first.variance_every or 1),
+        variance=_core_variance([run.post.sampled_noise for run in runs], first.variance_every or 1),
         scales=_core_scales(post, first.settings.scales_every),
         step_size=first.step_size,
         # If delta is far above every prior variance, mGrad proposes from the prior, and a larger one changes nothing.
@@ -141,12 +138,12 @@ def joint_config(runs: Sequence[PreparedRun]) -> _core.RunConfig:
     )
 
 
-def prepare_run(post: Posterior, settings: RunSettings) -> PreparedRun:
+def prepare_run(post: SampledDensity, settings: RunSettings) -> PreparedRun:
     """Resolve settings against a posterior: kernel, device, warm-up, step size, seed and starting points.
 
     Parameters
     ----------
-    post : Posterior
+    post : SampledDensity
     settings : RunSettings
 
     Returns
@@ -156,15 +153,15 @@ def prepare_run(post: Posterior, settings: RunSettings) -> PreparedRun:
     Raises
     ------
     TypeError
-        If `post` is not a Posterior.
+        If `post` is neither a Posterior nor a Target.
     ValueError
         If the posterior does not support the kernel or the device, or starting points, warm-up and step size do not
         fit them; see `patrac_native.sample`.
     RuntimeError
         If a named device cannot be used.
     """
-    if not isinstance(post, Posterior):
-        raise TypeError(f"post must be a Posterior; got {type(post).__name__}.")
+    if not isinstance(post, SampledDensity):
+        raise TypeError(f"post must be a Posterior or a Target; got {type(post).__name__}.")
     kernel, reason = _resolve_kernel(settings, post)
     choice = choose_device(settings.device, post.facts, kernel, keep=settings.keep_on_device)
     metric = post.input_metric if kernel.metric == "inputs" else None
@@ -194,7 +191,7 @@ def prepare_run(post: Posterior, settings: RunSettings) -> PreparedRun:
         schedule=schedule,
         step_size=step_size,
         choice=choice,
-        start=starting_points(post.network, settings.init, settings.chains, seed),
+        start=starting_points(post, settings.init, settings.chains, seed),
         seed=seed,
         threads=thread_count(settings.threads),
         fit=post.fit_quality,
@@ -209,29 +206,24 @@ def resolve_seed(seed: int | None) -> int:
     return secrets.randbits(63) if seed is None else seed
 
 
-def _resolve_variance_every(settings: RunSettings, kernel: Kernel, post: Posterior) -> int | None:
+def _resolve_variance_every(settings: RunSettings, kernel: Kernel, post: SampledDensity) -> int | None:
     """Return the number of steps from one draw of the noise variances to the next; None if none is sampled."""
-    if not post.variance_is_sampled:
+    noise = post.sampled_noise
+    if noise is None:
         if settings.variance_every != "auto":
             raise ValueError(
                 f'variance_every must be "auto" where no noise variance is sampled; got {settings.variance_every} and '
-                f"{post.likelihood!r}."
+                f"{post.facts.likelihood!r}."
             )
         return None
     if isinstance(settings.variance_every, str):
-        return variance_every(post.facts, post.plan(), post.n_rows, kernel)
+        return noise.every(kernel)
     return settings.variance_every
 
 
-def _notes(kernel: Kernel, schedule: Warmup, post: Posterior) -> list[str]:
+def _notes(kernel: Kernel, schedule: Warmup, post: SampledDensity) -> list[str]:
     """Return the warnings about kernel, warm-up and prior that are known before the run."""
-    notes = []
-    if post.noise_prior_source == "training":
-        notes.append(
-            "the prior of the noise variance rests on the trained network's residuals on the rows of this posterior, "
-            "which may be too small if the network was trained on them; train with validation rows, which then give "
-            f"net.history.validation_mse, or give a and b, as in {_with_given_prior(post)}."
-        )
+    notes = post.cautions()
     if kernel.adapts and schedule.step_size is None and not schedule.adapts:
         notes.append(
             f"no phase of the warm-up adapts for {WINDOW} steps ({TARGET_WINDOW} with a target) or more, so the "
@@ -246,29 +238,22 @@ def _notes(kernel: Kernel, schedule: Warmup, post: Posterior) -> list[str]:
     return notes
 
 
-def _with_given_prior(post: Posterior) -> str:
-    """Return the likelihood of a posterior in the words of its constructor, with a prior of the noise variance."""
-    if isinstance(post.likelihood, StudentT):
-        return f'StudentT({post.likelihood.df:g}, "sampled", a=2, b=...)'
-    return 'Gaussian("sampled", a=2, b=...)'
-
-
-def _core_variance(posts: Sequence[Posterior], every: int) -> _core.SampledVariance | None:
+def _core_variance(laws: Sequence[NoiseLaw | None], every: int) -> _core.SampledVariance | None:
     """Return priors and initial values of the sampled noise variances of each posterior; None if they are fixed."""
-    if not posts[0].variance_is_sampled:
+    sampled = [law for law in laws if law is not None]
+    if not sampled:
         return None
-    shape, _ = posts[0].likelihood.variance_prior(posts[0].network.n_outputs)
     return _core.SampledVariance(
-        shape=shape,
-        rate=np.stack([post.likelihood.variance_prior(post.network.n_outputs)[1] for post in posts]),
-        initial=np.stack([post.starting_variances for post in posts]),
+        shape=sampled[0].shape,
+        rate=np.stack([law.rate for law in sampled]),
+        initial=np.stack([law.initial for law in sampled]),
         every=every,
     )
 
 
-def _core_scales(post: Posterior, every: int) -> _core.SampledScales | None:
+def _core_scales(post: SampledDensity, every: int) -> _core.SampledScales | None:
     """Return the law of the prior's scales, in units of their centres; None if they are fixed."""
-    groups = post.network.scales
+    groups = post.scale_groups
     if groups is None:
         return None
     return _core.SampledScales(group=groups.group, groups=len(groups.names), shape=groups.a, rate=groups.a, every=every)
@@ -303,7 +288,7 @@ def _core_phase(phase: Phase, relaxation: float) -> _core.Phase:
     )
 
 
-def _resolve_kernel(settings: RunSettings, post: Posterior) -> tuple[Kernel, str]:
+def _resolve_kernel(settings: RunSettings, post: SampledDensity) -> tuple[Kernel, str]:
     """Return the kernel, and why it was chosen."""
     if isinstance(settings.kernel, Kernel):
         check_kernel(settings.kernel, post.facts)
@@ -314,7 +299,7 @@ def _resolve_kernel(settings: RunSettings, post: Posterior) -> tuple[Kernel, str
     return choose_kernel(post.facts, device, keep=settings.keep_on_device)
 
 
-def _resolve_warmup(warmup: Any, kernel: Kernel, post: Posterior) -> Warmup:
+def _resolve_warmup(warmup: Any, kernel: Kernel, post: SampledDensity) -> Warmup:
     """Return the warm-up schedule that the setting means for a kernel."""
     if warmup is None:
         if kernel.adapts:
@@ -332,7 +317,7 @@ def _resolve_warmup(warmup: Any, kernel: Kernel, post: Posterior) -> Warmup:
             )
         return warmup
     if warmup == "auto":
-        if kernel.is_independent and post.variance_is_sampled:
+        if kernel.is_independent and post.sampled_noise is not None:
             return Warmup((Phase(SETTLE_STEPS),))  # all chains start at one variance and forget it within these steps
         return default_warmup(kernel)
     return default_warmup(kernel, warmup)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.draws.chain_draws import PER_DRAW
+from patrac_native.draws.chain_draws import PER_DRAW, Stats
 from patrac_native.draws.draws import Draws
+from patrac_native.draws.target_draws import TargetDraws
 from patrac_native.engine.device_array import DeviceArray
 from patrac_native.model.device_choice import DeviceChoice
+from patrac_native.model.posterior import Posterior
+from patrac_native.model.target import Target
 from patrac_native.sampling.preparation import PreparedRun
 
 # A sampled noise variance below this share of the residuals on unseen rows draws a warning.
@@ -20,7 +23,7 @@ LOW_NOISE = 0.8
 
 def build_draws(
     run: PreparedRun, choice: DeviceChoice, result: dict[str, Any], seconds: float
-) -> tuple[Draws, list[str]]:
+) -> tuple[Draws | TargetDraws, list[str]]:
     """Build the draws of a run.
 
     Parameters
@@ -35,7 +38,7 @@ def build_draws(
 
     Returns
     -------
-    draws : Draws
+    draws : Draws or, of a Target, TargetDraws
         Up to the last draw that all chains reached.
     notes : list of str
         Warnings about the run: interruption, non-finite proposals, an unstable warm-up, noise that is too low.
@@ -50,8 +53,8 @@ def build_draws(
             run.metric.restore(of_chain)
     stats = {name: result[name][:, :kept] for name in PER_DRAW if name in result}
     if "prior_scales" in stats:
-        assert run.post.network.scales is not None
-        stats["prior_scales"] = stats["prior_scales"] * run.post.network.scales.centres
+        assert run.post.scale_groups is not None
+        stats["prior_scales"] = stats["prior_scales"] * run.post.scale_groups.centres
     for name in ("warmup_acceptance_rate", "warmup_step_size", "nonfinite", "warmup_nonfinite"):
         stats[name] = result[name]
     settings = {
@@ -68,27 +71,42 @@ def build_draws(
         "completed": bool(result["completed"]),
         "device": choice.device,
         "device_reason": choice.reason,
-        "fit": run.fit.to_dict(),
-        **_noise_settings(run),
+        "fit": None if run.fit is None else run.fit.to_dict(),
     }
-    draws = Draws(theta, stats, run.post.network, run.post.likelihood, settings)
-    return draws, _notes(run, result, kept, stable) + _low_noise(run, stats)
+    draws, remarks = _of_density(run.post, theta, stats, settings, run)
+    return draws, _notes(run, result, kept, stable) + remarks
 
 
-def _noise_settings(run: PreparedRun) -> dict[str, Any]:
-    """Return what the draws record of sampled noise variances; nothing if they are fixed."""
-    if run.variance_every is None:
-        return {}
-    return {"variance_every": run.variance_every, "noise_prior": run.post.noise_prior_source}
+@singledispatch
+def _of_density(
+    post: object, theta: npt.NDArray[Any] | DeviceArray, stats: Stats, settings: dict[str, Any], run: PreparedRun
+) -> tuple[Draws | TargetDraws, list[str]]:
+    """Return the draws of a density, with the warnings that only its kind has."""
+    raise TypeError(f"no draws are known of a density of type {type(post).__name__}")
 
 
-def _low_noise(run: PreparedRun, stats: Mapping[str, npt.NDArray[Any]]) -> list[str]:
+@_of_density.register
+def _of_posterior(
+    post: Posterior, theta: npt.NDArray[Any] | DeviceArray, stats: Stats, settings: dict[str, Any], run: PreparedRun
+) -> tuple[Draws, list[str]]:
+    if run.variance_every is not None:
+        settings |= {"variance_every": run.variance_every, "noise_prior": post.noise_prior_source}
+    return Draws(theta, stats, post.network, post.likelihood, settings), _low_noise(post, stats)
+
+
+@_of_density.register
+def _of_target(
+    post: Target, theta: npt.NDArray[Any], stats: Stats, settings: dict[str, Any], run: PreparedRun
+) -> tuple[TargetDraws, list[str]]:
+    return TargetDraws(theta, stats, settings | {"batched": post.batched}, predict=post.predict), []
+
+
+def _low_noise(post: Posterior, stats: Stats) -> list[str]:
     """Return a warning if frozen nodes have fitted the noise: it lies far below the residuals on unseen rows.
 
     The sampled variance rests on the posterior's rows. If the network was trained on them, its frozen nodes may follow
     their noise, and the variance comes out too low; that of `Full`, which has none, follows from the posterior alone.
     """
-    post = run.post
     history = post.net.history
     unseen = None if history is None else history.validation_mse
     is_partial = post.network.separate or post.dim < post.net.n_parameters
@@ -105,7 +123,7 @@ def _low_noise(run: PreparedRun, stats: Mapping[str, npt.NDArray[Any]]) -> list[
     return [
         f"the posterior mean of the noise variance{where} is {np.atleast_1d(means)[worst]:.3g}, {ratio[worst]:.2f} of "
         f"the trained network's mean squared residual on rows that it was not trained on, "
-        f"{np.atleast_1d(expected)[worst]:.3g}: the nodes that {run.post.architecture.label()} keeps fixed have fitted "
+        f"{np.atleast_1d(expected)[worst]:.3g}: the nodes that {post.architecture.label()} keeps fixed have fitted "
         "noise, and intervals will be too narrow; use Full(), or train with more regularisation (a larger l2, or one "
         "chosen on validation rows)."
     ]
@@ -133,7 +151,7 @@ def _notes(run: PreparedRun, result: dict[str, Any], kept: int, stable: bool | N
         notes.append(
             f"{int(nonfinite.sum())} proposals had a log-likelihood or gradient that is not finite and were "
             f"rejected (by chain: {nonfinite.tolist()}; {int(result['warmup_nonfinite'].sum())} of them in "
-            'warm-up, where a few are harmless); if there are many, scale X and y or use dtype="float64".'
+            f"warm-up, where a few are harmless); if there are many, {run.post.nonfinite_remedy}."
         )
     if stable is False:
         notes.append(

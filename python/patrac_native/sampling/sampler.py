@@ -4,21 +4,40 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ParamSpec, Protocol, cast, overload
 
 from patrac_native.draws.draws import Draws
+from patrac_native.draws.target_draws import TargetDraws
 from patrac_native.model.posterior import Posterior
+from patrac_native.model.target import Target
 from patrac_native.sampling.cpu_execution import Report
 from patrac_native.sampling.execution import execute
 from patrac_native.sampling.preparation import PreparedRun, prepare_run, resolve_seed
 from patrac_native.sampling.results import build_draws
 from patrac_native.sampling.settings import ManyRunSettings, RunSettings, with_settings
 
+P = ParamSpec("P")
 
+
+class _Sample(Protocol[P]):
+    """The type of `sample`, whose result depends on what is sampled."""
+
+    @overload
+    def __call__(self, post: Posterior, *args: P.args, **keywords: P.kwargs) -> Draws: ...
+    @overload
+    def __call__(self, post: Target, *args: P.args, **keywords: P.kwargs) -> TargetDraws: ...
+
+
+def _by_density(settings: Callable[P, RunSettings]) -> Callable[[Callable[..., Any]], _Sample[P]]:
+    """Return a decorator that leaves `sample` as it is, but for its type."""
+    return lambda run: cast(_Sample[P], run)
+
+
+@_by_density(RunSettings)
 @with_settings(RunSettings)
-def sample(post: Posterior, settings: RunSettings) -> Generator[str, None, Draws]:
+def sample(post: Posterior | Target, settings: RunSettings) -> Generator[str, None, Draws | TargetDraws]:
     """Run Markov chains on a posterior.
 
     Every step of every chain is a function of (seed, chain, step, state): the draws do not depend on `threads`, and
@@ -27,8 +46,8 @@ def sample(post: Posterior, settings: RunSettings) -> Generator[str, None, Draws
 
     Parameters
     ----------
-    post : Posterior
-        The posterior to sample.
+    post : Posterior or Target
+        The posterior to sample; a `Target` is a log-likelihood that is given as a function.
     kernel : "auto" or Kernel
         `PCN(beta)`, `PCNL(delta)`, `MGrad(delta)`, `EllipticalSlice()` or `Exact()`. The default "auto" chooses the
         fastest exact kernel for the posterior, which `post.describe()` names: `Exact()` if the posterior supports it,
@@ -52,7 +71,8 @@ def sample(post: Posterior, settings: RunSettings) -> Generator[str, None, Draws
         Starting points. "map": the trained values. "prior": draws from the prior, sampled scales at their centres. The
         default "auto" starts the first chain at the trained values and each other chain at sqrt(3/4) times these plus
         half a draw from the prior, so that the starting points are further apart than the posterior is wide; for Sep,
-        whose trained values are zeros, it is "prior". An array gives the starting points themselves, finite.
+        whose trained values are zeros, and for a Target, which has none, it is "prior". An array gives the starting
+        points themselves, finite.
     seed : int, optional
         0 <= seed < 2^64. By default a random seed is drawn; `draws.settings` records the seed in either case.
     threads : int, optional
@@ -80,11 +100,13 @@ def sample(post: Posterior, settings: RunSettings) -> Generator[str, None, Draws
 
     Returns
     -------
-    Draws
+    Draws or, of a Target, TargetDraws
         theta has shape (chains, draws, K); fewer draws if the run was interrupted.
 
     Raises
     ------
+    Exception
+        Whatever the function of a Target raises; it ends the run.
     TypeError, ValueError
         If an argument is not as described or the posterior does not support it; the message names the argument.
     RuntimeError
@@ -97,8 +119,8 @@ def sample(post: Posterior, settings: RunSettings) -> Generator[str, None, Draws
         not finite, the step size adapts while sampling, the prior of a sampled noise variance rests on the rows of
         the posterior, or the sampled noise lies far below the trained network's residuals on rows that it has not seen.
     """
-    [draws] = yield from run_chains([prepare_run(post, settings)])
-    return draws
+    draws: list[Draws | TargetDraws] = yield from run_chains([prepare_run(post, settings)])
+    return draws[0]
 
 
 @with_settings(ManyRunSettings)
@@ -144,7 +166,7 @@ def sample_many(posts: Sequence[Posterior], settings: ManyRunSettings) -> Genera
     return (yield from run_chains(runs))
 
 
-def run_chains(runs: Sequence[PreparedRun]) -> Generator[str, None, list[Draws]]:
+def run_chains(runs: Sequence[PreparedRun]) -> Generator[str, None, list[Any]]:
     """Execute prepared runs and build their draws.
 
     Parameters
@@ -159,7 +181,7 @@ def run_chains(runs: Sequence[PreparedRun]) -> Generator[str, None, list[Draws]]
 
     Returns
     -------
-    list of Draws
+    list of Draws or TargetDraws
         One for each run; on the CPU the list ends with the last run that had begun when it was interrupted.
     """
     for run in runs:

@@ -8,20 +8,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.engine import _core
-from patrac_native.model.partial_network import PartialNetwork
+from patrac_native.model.sampled_density import SampledDensity
 from patrac_native.validation.checks import as_real_array, cast_checked, check_finite
 
 # Weight of the draw from the prior in the starting points of init="auto": 0 gives the trained values, 1 the prior.
 DISPERSION = 0.5
 
 
-def starting_points(network: PartialNetwork, init: str | npt.ArrayLike, chains: int, seed: int) -> npt.NDArray[Any]:
+def starting_points(post: SampledDensity, init: str | npt.ArrayLike, chains: int, seed: int) -> npt.NDArray[Any]:
     """Return the first state of each chain.
 
     Parameters
     ----------
-    network : PartialNetwork
+    post : SampledDensity
     init : {"auto", "map", "prior"} or array_like of shape (chains, K)
         See `patrac_native.sample`.
     chains : int
@@ -31,7 +30,7 @@ def starting_points(network: PartialNetwork, init: str | npt.ArrayLike, chains: 
 
     Returns
     -------
-    ndarray of the network's dtype, shape (chains, K)
+    ndarray of the posterior's dtype, shape (chains, K)
 
     Raises
     ------
@@ -41,19 +40,26 @@ def starting_points(network: PartialNetwork, init: str | npt.ArrayLike, chains: 
         If it has another shape, or an entry is not finite or exceeds the range of the dtype.
     """
     if isinstance(init, str):
-        trained = np.tile(network.theta_map.astype(network.dtype), (chains, 1))
-        if init == "map" or (init == "auto" and chains == 1 and not network.separate):
-            return trained
-        prior = np.concatenate(
-            [network.sample_prior(1, seed=seed, chain=chain, purpose=_core.Purpose.init) for chain in range(chains)]
-        )
-        if init == "prior" or network.separate:
+        mode = post.map_start
+        if init == "map":
+            if mode is None:
+                raise ValueError(
+                    'init="map" needs trained values, and a Target has none; use "prior", or give starting points of '
+                    f"shape (chains, K) = ({chains}, {post.dim})."
+                )
+            return np.tile(mode.astype(post.dtype), (chains, 1))
+        if init == "auto" and chains == 1 and post.is_trained:
+            assert mode is not None
+            return mode.astype(post.dtype)[None]
+        prior = np.stack([post.prior_start(seed, chain) for chain in range(chains)])
+        if init == "prior" or mode is None or not post.is_trained:
             return prior
         # One pCN proposal from the trained values with beta = 1/2.
-        trained[1:] = (math.sqrt(1 - DISPERSION**2) * trained[1:] + DISPERSION * prior[1:]).astype(network.dtype)
-        return trained
+        start = np.tile(mode.astype(post.dtype), (chains, 1))
+        start[1:] = (math.sqrt(1 - DISPERSION**2) * start[1:] + DISPERSION * prior[1:]).astype(post.dtype)
+        return start
     values = as_real_array(init, "init")
-    if values.shape != (chains, network.dim):
-        raise ValueError(f"init must have shape (chains, K) = ({chains}, {network.dim}); got {values.shape}.")
+    if values.shape != (chains, post.dim):
+        raise ValueError(f"init must have shape (chains, K) = ({chains}, {post.dim}); got {values.shape}.")
     check_finite(values, "init", "Rows count chains, columns the entries of theta.")
-    return cast_checked(values, network.dtype, "init")
+    return cast_checked(values, post.dtype, "init")

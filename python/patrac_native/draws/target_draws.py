@@ -1,0 +1,126 @@
+"""Draws of a target, a log-likelihood that was given as a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.draws.chain_draws import ChainDraws, Stats, stats_of_file
+from patrac_native.draws.summary import Summary, summarise
+
+
+class TargetDraws(ChainDraws):
+    """The draws of a run on a `Target`, as `sample` returns them.
+
+    Attributes
+    ----------
+    theta : ndarray of float64, shape (chain, draw, K)
+        The kept states.
+    stats : dict of str to ndarray
+        As of `Draws`: log_likelihood, log_prior, acceptance_rate and step_size of shape (chain, draw);
+        warmup_acceptance_rate and warmup_step_size (chain, phase); nonfinite and warmup_nonfinite (chain,).
+    settings : dict
+        As of `Draws`.
+    """
+
+    file_kind: ClassVar[str] = "draws of a target"
+
+    def __init__(
+        self,
+        theta: npt.NDArray[Any],
+        stats: Stats,
+        settings: Mapping[str, Any],
+        *,
+        predict: Callable[[npt.NDArray[np.float64], Any], npt.ArrayLike] | None = None,
+    ) -> None:
+        super().__init__(theta, stats, settings)
+        self._predict = predict
+
+    def _with(self, theta: npt.NDArray[Any], stats: Stats, settings: Mapping[str, Any]) -> TargetDraws:
+        """Return draws of the same target with other states."""
+        return TargetDraws(theta, stats, settings, predict=self._predict)
+
+    @property
+    def is_batched(self) -> bool:
+        """Whether the target's functions take several theta at once."""
+        return bool(self.settings["batched"])
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Evaluate the target's `predict` for each draw.
+
+        Parameters
+        ----------
+        X : object
+            Whatever the function takes.
+
+        Returns
+        -------
+        ndarray, shape (chain, draw, n) or (chain, draw, n, m)
+
+        Raises
+        ------
+        ValueError
+            If the target was given no `predict`, or the draws come from a file, or there are no draws.
+        """
+        if self._predict is None:
+            raise ValueError(
+                "these draws have no predict: give the function, Target(..., predict=...); files do not hold it."
+            )
+        self._require_draws()
+        flat = self._flat_theta()
+        values = np.asarray(self._predict(flat, X) if self.is_batched else [self._predict(one, X) for one in flat])
+        if values.ndim not in (2, 3) or len(values) != len(flat):
+            shape = "(B, n) or (B, n, m)" if self.is_batched else "(n,) or (n, m)"
+            found = values.shape if self.is_batched else values.shape[1:]
+            raise ValueError(f"predict of the Target must return an array {shape}; got shape {found}.")
+        return values.reshape(self.n_chains, self.n_draws, *values.shape[1:])
+
+    def summary(self, X: Any = None, *, coverage: float = 0.95) -> Summary:
+        """Summarise theta, or the predictions at X, with the verdict on the run.
+
+        Parameters
+        ----------
+        X : object, optional
+            What `predict` takes; by default theta itself is summarised.
+        coverage : float
+            Posterior probability of the central intervals, in (0, 1); default 0.95.
+
+        Returns
+        -------
+        Summary
+            Its arrays have shape (K, 1), or (n, m) of the predictions.
+
+        Raises
+        ------
+        ValueError
+            As `predict` if X is given; if `coverage` is outside (0, 1), or there are fewer than 4 draws.
+        """
+        self._require_draws()
+        values = self.theta[..., None] if X is None else self.predict(X)
+        return summarise(
+            values if values.ndim == 4 else values[..., None],
+            "theta" if X is None else "predictions",
+            coverage,
+            label=f"Target(K={self.theta.shape[-1]})",
+            architecture=None,
+            scale_names=(),
+            stats=self.stats,
+            settings=self.settings,
+            sampler=self.sampler,
+            steps_per_second=self.steps_per_second,
+            points="entries" if X is None else "inputs",
+        )
+
+    @classmethod
+    def from_arrays(cls, header: Mapping[str, Any], arrays: Stats) -> TargetDraws:
+        """Rebuild draws from what `to_arrays` returned; they have no `predict`."""
+        return cls(arrays["theta"], stats_of_file(header, arrays), header["settings"])
+
+    def __repr__(self) -> str:
+        return (
+            f"TargetDraws(K={self.theta.shape[-1]}, chains={self.n_chains}, draws={self.n_draws}, "
+            f"thin={self.settings['thin']}, seed={self.settings['seed']})"
+        )

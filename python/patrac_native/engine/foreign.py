@@ -1,0 +1,111 @@
+"""Log-likelihoods that are given as functions: C functions by their address, and Python callables."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy.typing as npt
+
+from patrac_native.engine import _core
+from patrac_native.validation.checks import FloatArray
+
+# The base class of all functions of ctypes.
+_C_FUNCTION: type = ctypes.CFUNCTYPE(None).__mro__[1]
+
+
+class ForeignModel:
+    """A log-likelihood of the host that runs chains as a compiled model does.
+
+    Parameters
+    ----------
+    function : callable or int
+        A Python callable, or the address of a C function.
+    context : int
+        Address that a C function gets as its last argument.
+    batched : bool
+        Whether the function evaluates a point of each chain in one call.
+    level : str
+        Instruction-set level of the steps.
+    keep_alive : object
+        What must live as long as the addresses are used.
+    """
+
+    def __init__(self, function: Any, context: int, *, batched: bool, level: str, keep_alive: object) -> None:
+        self._function: dict[str, Any] = {"function": function, "context": context, "batched": batched}
+        self.level = level
+        self._keep_alive = keep_alive
+
+    @property
+    def host(self) -> ForeignModel:
+        """Itself: there is nothing to build."""
+        return self
+
+    def build_host(self) -> None:
+        """Do nothing: there is nothing to build."""
+
+    def evaluate(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return values (B,) and gradients (B, K) at theta (B, K)."""
+        return _core.evaluate_foreign(**self._function, theta=theta)
+
+    def sample(
+        self, config: _core.RunConfig, init: FloatArray, prior_variance: FloatArray, progress: Any, step_factor: None
+    ) -> dict[str, npt.NDArray[Any]]:
+        """Run chains as `Model64.sample` does; no kernel of a function has step sizes of its own for coordinates."""
+        assert step_factor is None
+        return _core.sample_foreign(
+            **self._function,
+            config=config,
+            init=init,
+            prior_variance=prior_variance,
+            progress=progress,
+            level=self.level,
+        )
+
+
+def function_address(given: Any, name: str) -> int | None:
+    """Return the address of a C function or context.
+
+    Parameters
+    ----------
+    given : object
+        An int, a ctypes function, a PyCapsule, or an object with an integer attribute `address`, such as a numba cfunc.
+    name : str
+        Name of the argument, for error messages.
+
+    Returns
+    -------
+    int or None
+        None if `given` is none of these.
+
+    Raises
+    ------
+    ValueError
+        If the address is zero or negative.
+    """
+    if isinstance(given, bool):
+        return None
+    if isinstance(given, int):
+        address: Any = given
+    elif isinstance(given, _C_FUNCTION):
+        pointer: Any = given
+        address = ctypes.cast(pointer, ctypes.c_void_p).value or 0
+    elif type(given).__name__ == "PyCapsule":
+        address = _capsule_pointer(given)
+    else:
+        address = getattr(given, "address", None)
+        if not isinstance(address, int):
+            return None
+    if address <= 0:
+        raise ValueError(f"{name} must be the address of something; got {address}.")
+    return int(address)
+
+
+def _capsule_pointer(capsule: object) -> int:
+    """Return the pointer of a PyCapsule, whatever its name is."""
+    api = ctypes.pythonapi
+    api.PyCapsule_GetName.restype = ctypes.c_char_p
+    api.PyCapsule_GetName.argtypes = [ctypes.py_object]
+    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    return int(api.PyCapsule_GetPointer(capsule, api.PyCapsule_GetName(capsule)) or 0)
