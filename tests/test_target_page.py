@@ -1,4 +1,4 @@
-"""The script of docs/bridges/target.md: it runs, and its draws are those of the posterior of logistic regression."""
+"""The script of docs/target.md: it runs, and its draws are those of the posterior of logistic regression."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def page() -> dict[str, Any]:
     """Return the names of the page's script after it has run."""
     pytest.importorskip("numba")
     names: dict[str, Any] = {}
-    exec(compile(script_of("bridges/target.md", "import numba"), "docs/bridges/target.md", "exec"), names)
+    exec(compile(script_of("target.md", "import numba"), "docs/target.md", "exec"), names)
     return names
 
 

@@ -28,11 +28,11 @@ import numpy as np
 import patrac_native as pn
 
 CHAINS, DRAWS, THIN, WARMUP = 4, 1000, 5, 1000
-PAGE = Path(__file__).parents[2] / "docs" / "bridges" / "target.md"
+PAGE = Path(__file__).parents[2] / "docs" / "target.md"
 
 
 def page_target() -> tuple[pn.Target, Any, Any]:
-    """Return target, X and y of the script in docs/bridges/target.md."""
+    """Return target, X and y of the script in docs/target.md."""
     blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     (script,) = [block for block in blocks if "import numba" in block]
     names: dict[str, Any] = {}
