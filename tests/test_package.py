@@ -21,7 +21,7 @@ import patrac_native as pn
 from patrac_native.engine import _core
 
 ROOT = Path(__file__).resolve().parents[1]
-HEAVY = ("torch", "matplotlib", "scipy", "pandas", "arviz_stats", "arviz", "jinja2", "tqdm", "sklearn", "jax")
+HEAVY = ("torch", "matplotlib", "scipy", "pandas", "arviz_stats", "arviz", "jinja2", "tqdm", "sklearn", "jax", "nutpie")
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(pn.__path__, "patrac_native.")

@@ -31,6 +31,21 @@ Array<double> evaluate(const Density<T>& density, const Array<T>& points, T* gra
 template <class T>
 void bind_density_of(py::module_& m, const char* name) {
     py::class_<Density<T>, std::shared_ptr<Density<T>>>(m, name)
+        .def_static(
+            "xla_handler",
+            [](bool with_gradient) { return py::capsule(reinterpret_cast<void*>(xla_handler<T>(with_gradient))); })
+        .def_static("xla_instantiate", [] { return py::capsule(reinterpret_cast<void*>(xla_instantiate<T>())); })
+        .def("publish", [](const std::shared_ptr<Density<T>>& density) { return publish<T>(density); })
+        .def_static(
+            "withdraw", [](std::int64_t number) { withdraw<T>(number); }, py::arg("number"))
+        .def(
+            "c_context",
+            [](const std::shared_ptr<Density<T>>& density, std::int64_t threads) {
+                return py::capsule(new CContext{density, threads}, PATRAC_CONTEXT_CAPSULE, [](PyObject* capsule) {
+                    delete static_cast<CContext*>(PyCapsule_GetPointer(capsule, PATRAC_CONTEXT_CAPSULE));
+                });
+            },
+            py::arg("threads"))
         .def(py::init([](std::shared_ptr<Model<T>> model, const std::string& kind, bool whitened, bool log_variance,
                          const Array<double>& prior_variance, const Array<double>& variance, double reference,
                          double terms, double shape, const Array<double>& rate) {
@@ -79,6 +94,15 @@ void bind_density_of(py::module_& m, const char* name) {
 void bind_density(py::module_& m) {
     bind_density_of<float>(m, "Density32");
     bind_density_of<double>(m, "Density64");
+    m.def("c_function", [] { return py::capsule(reinterpret_cast<void*>(density_function), PATRAC_FUNCTION_CAPSULE); });
+    m.def("c_batched", [] { return py::capsule(reinterpret_cast<void*>(density_batched), PATRAC_BATCHED_CAPSULE); });
+    m.def("xla_state", [] {
+        py::dict state;
+        state["type_id"] = py::capsule(xla_state_type());
+        state["type_info"] = py::capsule(xla_state_info());
+        return state;
+    });
+    m.attr("XLA_INTERFACE") = py::make_tuple(xla::major_version, xla::minor_version);
 }
 
 }  // namespace patrac::bindings

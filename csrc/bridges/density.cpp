@@ -84,6 +84,11 @@ void Density<T>::evaluate_wide(const double* points, std::int64_t batch, double*
 }
 
 template <class T>
+bool Density<T>::holds(const double* point) const {
+    return std::all_of(point, point + dim_, [](double value) { return std::isfinite(static_cast<T>(value)); });
+}
+
+template <class T>
 double Density<T>::evaluate_one(const T* point, T* gradient, std::int64_t threads, const double* variance,
                                 Workspace& work) const {
     const T* const log_variance = point + theta_dim_;

@@ -45,13 +45,26 @@ struct DensitySpec {
     std::vector<double> rate;      // (q,)
 };
 
+// A density as callers see it who know no type but double.
+class WideDensity {
+public:
+    virtual ~WideDensity() = default;
+
+    virtual std::int64_t dim() const = 0;
+    // As Density::evaluate(), for points and gradient in float64, which are rounded to the density's type and back.
+    virtual void evaluate_wide(const double* points, std::int64_t batch, double* values, double* gradient,
+                               std::int64_t threads) const = 0;
+    // Whether all entries of a point (D,) are finite in the density's type.
+    virtual bool holds(const double* point) const = 0;
+};
+
 // Calls from several threads at the same time do not wait for each other.
 template <class T>
-class Density {
+class Density final : public WideDensity {
 public:
     Density(std::shared_ptr<const Model<T>> model, DensitySpec spec);
 
-    std::int64_t dim() const { return dim_; }  // D: K or K_h, plus q with the logarithms of the variances
+    std::int64_t dim() const override { return dim_; }  // D: K or K_h, plus q with the logarithms of the variances
     std::int64_t n_variances() const { return static_cast<std::int64_t>(spec_.variance.size()); }
 
     // points (batch, D) -> values (batch,) and, unless null, gradient (batch, D). `variance` (batch, q): those of each
@@ -60,9 +73,9 @@ public:
     // gradient of both is NaN.
     void evaluate(const T* points, std::int64_t batch, double* values, T* gradient, std::int64_t threads,
                   const double* variance = nullptr) const;
-    // The same for points and gradient in float64, which are rounded to T and back.
     void evaluate_wide(const double* points, std::int64_t batch, double* values, double* gradient,
-                       std::int64_t threads) const;
+                       std::int64_t threads) const override;
+    bool holds(const double* point) const override;
 
 private:
     struct Workspace {

@@ -83,6 +83,8 @@ class Density:
     dtype : dtype
         float32 or float64: of points and gradients. Values are float64.
     spec : DensitySpec
+    xla_interface : (int, int)
+        The version of XLA's C interface for which its handlers are compiled.
 
     Examples
     --------
@@ -95,6 +97,8 @@ class Density:
     >>> values.shape, gradients.shape
     ((3,), (3, 4))
     """
+
+    xla_interface = _core.XLA_INTERFACE
 
     def __init__(self, model: CoreModel, spec: DensitySpec) -> None:
         build: Any = _core.Density32 if isinstance(model, _core.Model32) else _core.Density64
@@ -163,6 +167,20 @@ class Density:
         batch, single = self._check(points)
         values, gradient = self.core.value_and_grad(batch, thread_count(threads))
         return (float(values[0]), gradient[0]) if single else (values, gradient)
+
+    def c_capsules(self, threads: int) -> tuple[Any, Any, Any]:
+        """Return the capsules of the C function, its batched form and their context; see `patrac_density.h`.
+
+        Parameters
+        ----------
+        threads : int
+            Native threads that share the points of a batched call.
+        """
+        return _core.c_function(), _core.c_batched(), self.core.c_context(threads)
+
+    def xla_state(self) -> dict[str, Any]:
+        """Return the registration of the state that compiled programs of XLA keep, for `jax.ffi.register_ffi_type`."""
+        return _core.xla_state()
 
     def theta(self, points: npt.ArrayLike) -> npt.NDArray[Any]:
         """Return theta, or its part below the output layer if the density is collapsed, at points of these coordinates.

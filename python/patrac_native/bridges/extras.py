@@ -1,0 +1,37 @@
+"""Optional dependencies: the import of a library that a bridge needs, or one line that names the extra."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+
+def import_extra(module: str, extra: str, method: str) -> Any:
+    """Import a module of an optional dependency.
+
+    Parameters
+    ----------
+    module : str
+        Name of the module, such as "nutpie.compiled_pyfunc".
+    extra : str
+        The extra of patrac_native that installs it, which is also the name of the library.
+    method : str
+        What needs it, for the error message.
+
+    Returns
+    -------
+    module
+
+    Raises
+    ------
+    ImportError
+        If the library is not installed.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] != extra:
+            raise  # the library is there, and something that it needs is not
+        raise ImportError(
+            f"{method} needs {extra}, which is not installed: pip install 'patrac_native[{extra}]'"
+        ) from error

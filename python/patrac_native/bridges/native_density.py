@@ -1,0 +1,42 @@
+"""What a bridge needs of a log density: its compiled form, its dtype, and the way back to theta."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+
+class NativeDensity(Protocol):
+    """A compiled log density of points (D,) with its gradient, such as `Posterior.density` returns.
+
+    Attributes
+    ----------
+    core : object
+        The compiled density: `value_and_grad(points, threads)` of a batch (B, D), `publish()`, `withdraw(number)`,
+        `xla_handler(with_gradient)` and `xla_instantiate()`.
+    dim : int
+        D.
+    dtype : dtype
+        float32 or float64.
+    xla_interface : (int, int)
+        The version of XLA's C interface for which the handlers are compiled.
+    """
+
+    core: Any
+    dim: int
+    dtype: np.dtype[Any]
+    xla_interface: tuple[int, int]
+
+    def c_capsules(self, threads: int) -> tuple[Any, Any, Any]:
+        """Return the capsules of the C function, of its batched form and of their context."""
+
+    def xla_state(self) -> dict[str, Any]:
+        """Return the registration of the state of compiled programs."""
+
+    def theta(self, points: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Return theta at points (..., D)."""
+
+    def variance(self, points: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Return the noise variances at points (..., D); the last axis is empty if they are not coordinates."""

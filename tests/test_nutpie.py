@@ -1,0 +1,102 @@
+"""The model for nutpie: its density, its variables, parallel chains, and messages."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import patrac_native as pn
+import problems
+
+nutpie = pytest.importorskip("nutpie", reason="nutpie is not installed")
+
+
+def regression(n: int = 40, dtype: str = "float64", width: int = 8) -> pn.Posterior:
+    """Bayesian linear regression on the last hidden layer: its posterior is known in closed form."""
+    rng = problems.rng_of("nutpie")
+    net = problems.random_network(rng, (2, width, width, 1))
+    X, y = rng.normal(size=(n, 2)), rng.normal(size=n)
+    return pn.Posterior(net, pn.Out(3), problems.PRIOR, pn.Gaussian(0.5), X, y, dtype=dtype)
+
+
+@pytest.mark.parametrize("coordinates", ["theta", "whitened"])
+def test_draws_have_the_exact_mean_and_covariance(coordinates: Any) -> None:
+    """Means in standard errors of the effective draws, of which each parameter has at least a quarter of the draws."""
+    post = regression()
+    trace = nutpie.sample(
+        post.to_nutpie(coordinates=coordinates), draws=1000, tune=400, chains=2, seed=1, progress_bar=False
+    )
+    theta = trace.posterior["theta"].values
+    assert theta.shape == (2, 1000, post.dim) and theta.dtype == np.float64
+    exact = post.exact()
+    deviation = np.sqrt(np.diag(exact.covariance))
+    z = (theta.mean(axis=(0, 1)) - exact.mean) / (deviation / np.sqrt(500))
+    ratio = theta.reshape(-1, post.dim).std(axis=0) / deviation
+    assert np.abs(z).max() < 4.5
+    assert np.abs(ratio - 1).max() < 4.5 / np.sqrt(2 * 500)
+
+
+def test_variables_of_sampled_noise() -> None:
+    rng = problems.rng_of("nutpie noise")
+    net, X, y = problems.random_network(rng, (2, 5, 2)), rng.normal(size=(30, 2)), rng.normal(size=(30, 2))
+    post = pn.Posterior(net, pn.Mix(2), problems.PRIOR, pn.Gaussian("sampled", a=3.0, b=1.0), X, y)
+    model = post.to_nutpie("posterior", "whitened+log_variance")
+    trace = nutpie.sample(model, draws=50, tune=100, chains=1, seed=2, progress_bar=False)
+    theta, variance = trace.posterior["theta"].values, trace.posterior["variance"].values
+    assert theta.shape == (1, 50, post.dim) and theta.dtype == np.float32
+    assert variance.shape == (1, 50, 2) and (variance > 0).all()
+    density = post.density("posterior", "whitened+log_variance")
+    point = np.concatenate([theta[0, -1] / np.sqrt(post.prior_variance), np.log(variance[0, -1])])
+    # The recorded log density is of the state itself, theta and variance its float32 images.
+    recorded = float(trace.sample_stats["logp"].values[0, -1])
+    slope = density.value_and_grad(point)[1]
+    assert abs(density.value(point) - recorded) < 1e-6 * (np.abs(slope) * (1 + np.abs(point))).sum() + 1e-4
+
+
+def test_collapsed_model() -> None:
+    rng = problems.rng_of("nutpie collapsed")
+    net, X, y = problems.random_network(rng, (2, 5, 1)), rng.normal(size=(30, 2)), rng.normal(size=30)
+    post = pn.Posterior(net, pn.Mix(2), problems.PRIOR, pn.Gaussian(0.5), X, y)
+    trace = nutpie.sample(
+        post.to_nutpie("collapsed_posterior"), draws=20, tune=50, chains=1, seed=2, progress_bar=False
+    )
+    assert trace.posterior["theta"].shape == (1, 20, post.hidden_dim)
+
+
+def test_evaluations_release_the_interpreter() -> None:
+    """While one thread evaluates, another runs Python: it counts many times during a single evaluation."""
+    post = regression(n=60_000, width=60)
+    post = pn.Posterior(post.net, pn.Full(), problems.PRIOR, pn.Gaussian(0.5), post.X, post.y)
+    evaluate = post.to_nutpie()._make_logp_func()
+    point, ticks, done = np.zeros(post.dim), [], threading.Event()
+
+    def work() -> None:
+        evaluate(point)
+        done.set()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    while not done.is_set():
+        ticks.append(time.perf_counter())
+        time.sleep(0.001)
+    thread.join()
+    # An evaluation that kept the lock would leave one tick before it and one after.
+    assert len(ticks) > 4
+
+
+def test_densities_that_are_no_posterior_are_refused() -> None:
+    with pytest.raises(ValueError, match="density must be one of 'posterior', 'collapsed_posterior'; got 'likelihood'"):
+        regression().to_nutpie("likelihood")  # type: ignore[arg-type]
+
+
+def test_a_missing_nutpie_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "nutpie"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "nutpie", None)
+    with pytest.raises(ImportError, match=r"to_nutpie needs nutpie, .* pip install 'patrac_native\[nutpie\]'"):
+        regression().to_nutpie()
