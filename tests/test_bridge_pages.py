@@ -22,7 +22,13 @@ def blocks(page: str, language: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("page", "number", "needs"),
-    [("jax", 0, ("jax", "blackjax")), ("nutpie", 0, ("nutpie",)), ("c", 0, ()), ("c", 1, ("numba",))],
+    [
+        ("jax", 0, ("jax", "blackjax")),
+        ("nutpie", 0, ("nutpie",)),
+        ("c", 0, ()),
+        ("c", 1, ("numba",)),
+        ("pytorch", 0, ()),
+    ],
 )
 def test_scripts_run(
     page: str,

@@ -109,6 +109,21 @@ def test_draws_do_not_depend_on_threads_or_on_how_the_function_is_called(library
             np.testing.assert_array_equal(pn.sample(target, threads=threads, **settings).theta, first.theta)
 
 
+@pytest.mark.parametrize("batched", [False, True], ids=["single", "batched"])
+def test_the_c_functions_of_a_posterior(batched: bool) -> None:
+    """Capsules of `post.c_api()`: again the chains of the posterior, now without Python."""
+    post = problems.problem(problems.rng_of("target, capsules"), (2, 5, 1), 14).post
+    settings: dict[str, Any] = {"chains": 3, "draws": 30, "warmup": 300, "init": np.zeros((3, post.dim)), "seed": 2}
+    own = pn.sample(post, pn.MGrad(persistence=0.9), threads=2, **settings)
+    api = post.c_api()
+    target = pn.Target(
+        api.batched if batched else api.function, post.prior_variance, batched=batched, context=api.context
+    )
+    del api
+    draws = pn.sample(target, threads=2, **settings)
+    np.testing.assert_array_equal(draws.theta, own.theta)
+
+
 def test_functions_of_numba() -> None:
     numba = pytest.importorskip("numba")
     pointer = numba.types.CPointer(numba.types.float64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,9 @@ from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.model.posterior import Posterior
 from patrac_native.network.network import Network
 from patrac_native.validation.checks import FloatArray, check_inputs, check_seed
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Draws(ChainDraws, Predictions):
@@ -171,6 +174,73 @@ class Draws(ChainDraws, Predictions):
         self._require_draws()
         f = self.network.predict(self._flat_theta(), X, threads=threads)
         return f.reshape(self.n_chains, self.n_draws, *f.shape[1:])
+
+    def to_torch(self, chain: int, draw: int, *, dtype: torch.dtype | None = None) -> torch.nn.Module:
+        """Return the network of one draw as a torch module, whose outputs are f.
+
+        Parameters
+        ----------
+        chain, draw : int
+            Which draw; negative numbers count from the end.
+        dtype : torch.dtype, optional
+            Of the parameters; by default that of theta.
+
+        Returns
+        -------
+        torch.nn.Module
+            An `nn.Sequential` of Linear layers and activations with the nodes in the trained network's own order, as
+            `net.to_torch()` returns it. For Sep, a module that adds the separate network to the trained one.
+
+        Raises
+        ------
+        IndexError
+            If there is no such draw.
+        """
+        from patrac_native.model.torch_modules import torch_module
+
+        if not (-self.n_chains <= chain < self.n_chains and -self.n_draws <= draw < self.n_draws):
+            raise IndexError(
+                f"there are {self.n_chains} chains of {self.n_draws} draws; got chain={chain}, draw={draw}."
+            )
+        return cast("torch.nn.Module", torch_module(self.network, self.theta[chain, draw], dtype))
+
+    def torch_parameters(self, *, dtype: torch.dtype | None = None) -> dict[str, torch.Tensor]:
+        """Return the parameters of the modules of all draws, for `torch.func.functional_call` under `torch.vmap`.
+
+        Parameters
+        ----------
+        dtype : torch.dtype, optional
+            As for `to_torch`.
+
+        Returns
+        -------
+        dict of str to tensor, shape (chain * draw, ...)
+            By the names of the parameters of `to_torch(0, 0)`, chain by chain. Parameters without a Bayesian entry are
+            views of one copy.
+
+        Raises
+        ------
+        ValueError
+            If there are no draws.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import torch
+        >>> import patrac_native as pn
+        >>> net = pn.Network([[[1.0], [2.0]], [[1.0, 1.0]]], [[0.0, 0.5], [0.0]])
+        >>> X = np.linspace(-1, 1, 5)[:, None]
+        >>> post = pn.Posterior(net, pn.Mix(1), pn.TraceClassPrior(1.5, 1.0, 1.0), pn.Gaussian(1.0), X, X[:, 0])
+        >>> draws = pn.sample(post, chains=2, draws=3, warmup=100, seed=0)
+        >>> module, inputs = draws.to_torch(0, 0), torch.tensor(X, dtype=torch.float32)
+        >>> call = lambda parameters: torch.func.functional_call(module, parameters, (inputs,))
+        >>> torch.vmap(call)(draws.torch_parameters()).shape
+        torch.Size([6, 5, 1])
+        """
+        from patrac_native.model.torch_modules import torch_parameters
+
+        self._require_draws()
+        return torch_parameters(self.network, self._flat_theta(), dtype)
 
     def predictive(self, X: npt.ArrayLike, *, offset: npt.ArrayLike | None = None, seed: int = 0) -> npt.NDArray[Any]:
         """Draw targets y at X from the posterior predictive distribution: function draws with the likelihood's noise.

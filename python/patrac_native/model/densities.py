@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,9 @@ from patrac_native.model.kernels import MGrad
 from patrac_native.model.likelihoods import Likelihood
 from patrac_native.model.prior_model import PriorModel
 from patrac_native.validation.checks import FloatArray
+
+if TYPE_CHECKING:
+    import torch
 
 DensityKind = Literal["likelihood", "posterior", "collapsed", "collapsed_posterior"]
 Coordinates = Literal["theta", "whitened", "theta+log_variance", "whitened+log_variance"]
@@ -421,6 +424,42 @@ class PosteriorDensities(PriorModel):
             shape=shape,
             rate=rate,
         )
+
+    def to_torch(
+        self,
+        density: DensityKind = "likelihood",
+        coordinates: Coordinates = "theta",
+        variance: npt.ArrayLike | None = None,
+        *,
+        threads: int | None = 1,
+    ) -> Callable[[torch.Tensor], torch.Tensor]:
+        """Return a log density as a function of torch tensors, for autograd and `torch.func`; docs/bridges/pytorch.md.
+
+        Its gradient is evaluated together with the value where autograd or a transform such as `grad`,
+        `grad_and_value` or `vmap(grad)` records it, and `vmap` makes one native call of all points. A second derivative
+        raises RuntimeError.
+
+        Parameters
+        ----------
+        density, coordinates, variance
+            As for `density`.
+        threads : int or None
+            Native threads that share the points of a call; None means the number of processors that this process may
+            use. Default 1: starting a thread takes longer than a small network.
+
+        Returns
+        -------
+        callable
+            From a tensor of shape (..., D) on the CPU, converted to `dtype`, to values of shape (...) and that dtype.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `density`.
+        """
+        from patrac_native.bridges.torch_function import torch_function
+
+        return torch_function(self.density(density, coordinates, variance), thread_count(threads))
 
     @cached_property
     def _likelihood_density(self) -> Density:

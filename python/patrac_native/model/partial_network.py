@@ -306,6 +306,36 @@ class PartialNetwork:
             likelihood_parameters=parameters,
         )
 
+    def parameters_at(self, theta: npt.NDArray[Any]) -> tuple[list[FloatArray], list[FloatArray]]:
+        """Return all parameters of the sampled network at theta, with the nodes in the trained network's own order.
+
+        Parameters
+        ----------
+        theta : ndarray, shape (B, K)
+
+        Returns
+        -------
+        weights, biases : lists of L ndarrays of float64, shapes (B, N_l, N_{l-1}) and (B, N_l)
+            Of Sep, those of the separate network. B is 1 where no entry is Bayesian, as all theta have the same.
+        """
+        weights, biases = [], []
+        first = 0
+        own = [np.argsort(order) for order in self.permutation]
+        for layer, (w, b, wm, bm) in enumerate(
+            zip(self._weights, self._biases, self.weight_masks, self.bias_masks, strict=True), start=1
+        ):
+            parts = []
+            for values, mask in ((w, wm), (b, bm)):
+                count = int(mask.sum())
+                full = np.repeat(values[None], len(theta) if count else 1, axis=0)
+                if count:
+                    full[:, mask] = theta[:, first : first + count]
+                first += count
+                parts.append(full)
+            weights.append(parts[0][:, own[layer]][:, :, own[layer - 1]])
+            biases.append(parts[1][:, own[layer]])
+        return weights, biases
+
     @cached_property
     def _without_rows(self) -> CoreModel:
         """A compiled model without data, which suffices for predictions; its likelihood has no effect on them."""
