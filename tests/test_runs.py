@@ -271,7 +271,7 @@ def test_sample_and_sample_many_take_the_settings_of_a_run() -> None:
 
 
 def test_the_annotations_of_sample_are_those_of_its_signature() -> None:
-    for function, result in ((pn.sample, pn.Draws), (pn.sample_many, list[pn.Draws])):
+    for function, result in ((pn.sample, pn.Draws | pn.TargetDraws), (pn.sample_many, list[pn.Draws])):
         hints = typing.get_type_hints(function)
         assert list(hints) == [*inspect.signature(function).parameters, "return"]
         assert hints["return"] == inspect.signature(function).return_annotation == result
