@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from patrac_native.model.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
+from patrac_native.model.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, StudentT
 from patrac_native.network.activations import ACTIVATIONS
 from patrac_native.network.network import Network
 from patrac_native.training.descent import OPTIMIZERS
@@ -270,6 +270,22 @@ def test_no_penalty_is_allowed() -> None:
     X = np.linspace(-1, 1, 20)[:, None]
     net = train([1, 1], X, X[:, 0], l2=0, validation_fraction=0)
     assert net.history is not None and net.history.settings["l2"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("sampled", "fixed"),
+    [
+        (Gaussian("sampled"), Gaussian(1.0)),
+        (Gaussian("sampled", a=2.0, b=0.1), Gaussian(1.0)),
+        (StudentT(4.0, "sampled"), StudentT(4.0, 1.0)),
+    ],
+)
+def test_a_sampled_variance_is_1_in_the_training(sampled: Likelihood, fixed: Likelihood) -> None:
+    X, y = sine(40)
+    arguments: dict[str, Any] = {"max_epochs": 30, "validation_fraction": 0.5}
+    nets = [short(X, y, likelihood=likelihood, **arguments) for likelihood in (sampled, fixed)]
+    for one, other in zip(nets[0].weights, nets[1].weights, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_no_hidden_layer_reaches_ridge_regression() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from patrac_native.model.likelihoods import Gaussian, Likelihood
+from patrac_native.model.likelihoods import Likelihood
 from patrac_native.network.network import Network
 from patrac_native.tabular.fit_settings import FitSettings
 from patrac_native.training.many import train_many
@@ -92,8 +92,6 @@ def train_networks(
     l2 : float, optional
         Penalty of the training; by default chosen on validation rows.
     """
-    if isinstance(likelihood, Gaussian) and likelihood.is_sampled:
-        likelihood = Gaussian(1.0)
     return train_many(
         layer_sizes,
         X,

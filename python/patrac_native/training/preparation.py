@@ -128,6 +128,8 @@ def prepare_training(
     inputs = check_inputs(X, sizes[0])
     n = len(inputs)
     targets = likelihood.check_targets(y, n, sizes[-1])
+    if likelihood.is_sampled:
+        likelihood = likelihood.at(1.0)
     given = {
         "optimizer": optimizer,
         "learning_rate": learning_rate,

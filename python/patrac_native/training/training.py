@@ -63,7 +63,8 @@ def train(
     y : array_like
         Targets, as the likelihood describes them.
     likelihood : Likelihood, optional
-        The likelihood; default Gaussian(1.0).
+        The likelihood; default Gaussian(1.0). A variance that is sampled is 1 in the training, where a penalty that is
+        chosen on validation rows makes up for it.
     sample_weight : array_like, shape (n,), optional
         Factor of each row's term of the log-likelihood, finite and nonnegative with a positive sum; default ones. The
         means over validation rows have the same weights.
