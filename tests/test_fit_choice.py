@@ -23,7 +23,7 @@ from patrac_native.tabular.candidates import (
 )
 from patrac_native.tabular.evaluation import Evaluation, evaluate_regression
 from patrac_native.tabular.fit_settings import FitSettings
-from patrac_native.tabular.pilots import Trial, best_of
+from patrac_native.tabular.pilots import Trial, best_of, describe_choice
 from patrac_native.tabular.predict import load_preprocessing
 from patrac_native.tabular.preprocessing import Preprocessor
 
@@ -116,9 +116,10 @@ def test_a_convincing_first_candidate_is_the_only_one_tried() -> None:
     assert not convincing(2.1, np.arange(400) < 330)
 
 
-def trial(nlpd: list[float], prior: str) -> Trial:
+def trial(nlpd: list[float], prior: str, covered: float = 0.9) -> Trial:
     rows = np.asarray(nlpd)
-    scores = Evaluation({}, {"nlpd": rows}, calibrate("validation", rows))
+    inside = np.arange(len(rows)) < covered * len(rows)
+    scores = Evaluation({}, {"nlpd": rows}, calibrate("validation", rows, inside=inside))
     draws: Any = None  # not used by the choice
     return Trial(Candidate(pn.Full(), prior, 1, 4, 500), 10_000, scores, draws)
 
@@ -134,6 +135,26 @@ def test_another_than_the_default_must_be_better_by_a_standard_error() -> None:
     better = trial(list(much), "trace-class")
     assert best_of([first, better]) is better
     assert better.gain_over(first) == pytest.approx((0.11 * noise.std(ddof=1), 0.1 * noise.std(ddof=1)))
+
+
+def test_an_overconfident_first_candidate_is_not_the_default() -> None:
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=400)
+    noise = rng.normal(size=400)
+    noise -= noise.mean()
+    little, much = (list(rows - gain * noise.std(ddof=1) / 20 + noise) for gain in (0.9, 1.1))
+    # Three standard errors of the coverage of 400 rows are 0.045; the tolerance is 0.05.
+    overconfident = trial(little, "gaussian", covered=0.84)
+    calibrated = trial(list(rows), "trace-class")
+    assert overconfident.is_overconfident and not trial(little, "gaussian", covered=0.96).is_overconfident
+    assert best_of([overconfident, calibrated]) is calibrated
+    assert "Full, gaussian prior cover only 84% of 400" in describe_choice([overconfident, calibrated])
+    # It is chosen where it is better by more than a standard error, or nothing else is calibrated.
+    better = trial(much, "gaussian", covered=0.84)
+    assert best_of([better, calibrated]) is better
+    assert "than of Full, trace-class prior" in describe_choice([better, calibrated])
+    also = trial(list(rows), "trace-class", covered=0.8)
+    assert best_of([overconfident, also]) is overconfident
 
 
 def test_the_chains_of_full_go_on_from_the_pilot_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,6 +67,10 @@ class Calibration:
         """Whether the coverage differs from 0.9 by more than a tolerance and by more than three standard errors."""
         return bool(abs(self.coverage - COVERAGE) > max(tolerance, 3 * self.coverage_se))
 
+    def is_overconfident(self, tolerance: float) -> bool:
+        """Whether the coverage misses 0.9 from below, see `misses_coverage_by`."""
+        return self.coverage < COVERAGE and self.misses_coverage_by(tolerance)
+
 
 def network_nlpd(
     net: Network, likelihood: Likelihood, variance: FloatArray | None, f: FloatArray, y: Targets

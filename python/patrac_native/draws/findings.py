@@ -227,8 +227,7 @@ def predicts_well(e: Evidence) -> bool:
     c = e.calibration
     if c is None or c.rows < CALIBRATION_ROWS:
         return False
-    overconfident = c.coverage < COVERAGE and c.misses_coverage_by(COVERAGE_LOOK)
-    return c.nlpd <= c.nlpd_network and not overconfident
+    return c.nlpd <= c.nlpd_network and not c.is_overconfident(COVERAGE_LOOK)
 
 
 def calibration_findings(e: Evidence) -> list[Finding]:
@@ -248,7 +247,7 @@ def calibration_findings(e: Evidence) -> list[Finding]:
             if narrow
             else 'sample the noise variance, Gaussian("sampled"), or let it depend on the inputs.'
         )
-        grade = DO_NOT_USE if narrow and c.misses_coverage_by(COVERAGE_BAD) else LOOK
+        grade = DO_NOT_USE if c.is_overconfident(COVERAGE_BAD) else LOOK
         findings.append(Finding(grade, what, remedy))
     if c.is_worse_than_network:
         what = f"the posterior predicts worse than its trained network alone ({_scores(c)})."
