@@ -116,6 +116,8 @@ std::int64_t output_normals() const;
 bool is_mixture() const;
 GaussianTerms terms() const;
 const double* prior_variance(const double*) const;
+void place(const float*, State<float, Nothing>&);
+const float* theta_of(const State<float, Nothing>&) const;
 double complete(const State<float, Nothing>&, const float*, float*);
 void sum_of_squares(const State<float, Nothing>&, const float*, double*);
 void set_variance(State<float, Nothing>&, const std::vector<double>&, bool);

@@ -142,12 +142,14 @@ void bind_model_of(py::module_& m, const char* name) {
             "sample",
             [](const Model<T>& model, const RunConfig& config, const Array<T>& init,
                const Array<double>& prior_variance, py::object progress,
-               const std::optional<Array<double>>& step_factor) {
+               const std::optional<Array<double>>& step_factor, const RotationArgument& rotation) {
                 const auto run = [&model](auto&&... args) { return model.sample(args...); };
-                return run_chains<T>(run, model.dim(), config, init, prior_variance, std::move(progress), step_factor);
+                return run_chains<T>(run, model.dim(), config, init, prior_variance, std::move(progress), step_factor,
+                                     /*theta_stays=*/false,
+                                     rotation_of(rotation, config.collapse ? model.hidden_dim() : model.dim()));
             },
             py::arg("config"), py::arg("init").noconvert(), py::arg("prior_variance").noconvert(), py::arg("progress"),
-            py::arg("step_factor").noconvert() = py::none());
+            py::arg("step_factor").noconvert() = py::none(), py::arg("rotation") = RotationArgument{});
 }
 
 template <class T>

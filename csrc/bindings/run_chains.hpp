@@ -6,7 +6,9 @@
 #include <exception>
 #include <functional>
 #include <optional>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "bindings/arrays.hpp"
 #include "patrac.hpp"
@@ -41,11 +43,30 @@ private:
     std::exception_ptr error_;
 };
 
+// Blocks (first, A, B) of a rotation.
+using RotationArgument = std::vector<std::tuple<py::ssize_t, Array<double>, Array<double>>>;
+
+// The blocks of a rotation of `dim` coordinates; the arrays outlive them.
+inline std::vector<RotationBlock> rotation_of(const RotationArgument& given, py::ssize_t dim) {
+    std::vector<RotationBlock> blocks;
+    py::ssize_t next = 0;
+    for (const auto& [first, row_axes, column_axes] : given) {
+        require(row_axes.ndim() == 2 && column_axes.ndim() == 2 && row_axes.shape(0) == row_axes.shape(1) &&
+                    column_axes.shape(0) == column_axes.shape(1) && first == next,
+                "rotation: square factors of adjoining blocks");
+        blocks.push_back({first, row_axes.shape(0), column_axes.shape(0), row_axes.data(), column_axes.data()});
+        next += row_axes.shape(0) * column_axes.shape(0);
+    }
+    require(blocks.empty() || next == dim, "rotation: as many coordinates as the chain has");
+    return blocks;
+}
+
 // run(config, buffers, monitor) is called without the GIL. Where `theta_stays` on a device, the result is without it.
 template <class T, class Run>
 py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Array<T>& init,
                     const Array<double>& prior_variance, py::object progress,
-                    const std::optional<Array<double>>& step_factor = {}, bool theta_stays = false) {
+                    const std::optional<Array<double>>& step_factor = {}, bool theta_stays = false,
+                    std::vector<RotationBlock> rotation = {}) {
     const py::ssize_t draws = config.draws, phases = std::ssize(config.warmup);
     require(init.ndim() == 2 && init.shape(1) == dim && prior_variance.size() >= dim, "init or prior_variance shape");
     require(!step_factor || step_factor->size() == prior_variance.size(), "step_factor shape");
@@ -73,6 +94,7 @@ py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Arr
     buffers.init = init.data();
     buffers.prior_variance = prior_variance.data();
     if (step_factor) buffers.step_factor = step_factor->data();
+    buffers.rotation = std::move(rotation);
     buffers.theta = theta_stays ? nullptr : theta.mutable_data();
     buffers.log_likelihood = log_likelihood.mutable_data();
     buffers.log_prior = log_prior.mutable_data();

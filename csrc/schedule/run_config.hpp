@@ -36,6 +36,14 @@ struct SampledScales {
     bool sampled() const { return !group.empty(); }
 };
 
+// A block of an orthogonal map of the chain's whitened coordinates: those from `first` on, a matrix X (rows, columns),
+// row by row, stand for the parameters A X B'. Blocks are disjoint and cover all coordinates.
+struct RotationBlock {
+    std::int64_t first = 0, rows = 0, columns = 0;
+    const double* row_axes = nullptr;     // A, (rows, rows), orthogonal
+    const double* column_axes = nullptr;  // B, (columns, columns), orthogonal
+};
+
 struct RunConfig {
     KernelKind kernel = KernelKind::pcnl;
     bool collapse = false;     // integrate the output weights out (Gaussian)
@@ -60,6 +68,7 @@ struct RunBuffers {
     const T* init = nullptr;                   // (chains, K)
     const double* prior_variance = nullptr;    // (K,)
     const double* step_factor = nullptr;       // (K,): of each coordinate's step size, or null for ones
+    std::vector<RotationBlock> rotation;       // of the coordinates in which chains step; empty for theta itself
     T* theta = nullptr;                        // (chains, draws, K), or null where a device keeps them
     double* log_likelihood = nullptr;          // (chains, draws)
     double* log_prior = nullptr;               // (chains, draws), normalised

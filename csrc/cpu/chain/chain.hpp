@@ -49,7 +49,7 @@ public:
           drawn_variance_(variance_.size()),
           squares_(variance_.size()) {
         std::copy_n(buffers.init + index * target_.full_dim(), target_.full_dim(), full_theta_.data());
-        std::copy_n(full_theta_.data(), target_.dim(), current().theta.data());
+        target_.place(full_theta_.data(), current());
         transition_.set_persistence(schedule_.persistence());
         transition_.set_step_size(schedule_.step_size());
         // As draw 0, so that a chain is a function of its starting point: those of the steps count from 1.
@@ -181,7 +181,7 @@ private:
         else
             full_log_likelihood_ = current().log_likelihood;
         const GaussianTerms each{target_.terms().terms / static_cast<double>(variance_.size())};
-        const T* const theta = target_.output_normals() > 0 ? full_theta_.data() : current().theta.data();
+        const T* const theta = target_.output_normals() > 0 ? full_theta_.data() : target_.theta_of(current());
         const bool is_mixture = target_.is_mixture();
         if (is_mixture)
             find_mixture_squares(theta);

@@ -75,6 +75,9 @@ public:
         return kept;
     }
 
+    void place(const T* theta, State<T, Kept>& state) const { std::copy_n(theta, dim(), state.theta.data()); }
+    const T* theta_of(const State<T, Kept>& state) const { return state.theta.data(); }
+
     void evaluate(State<T, Kept>& state, bool gradient) {
         std::copy_n(state.theta.data(), dim(), theta_.data());
         std::fill_n(theta_.data() + dim(), output_normals(), T(0));

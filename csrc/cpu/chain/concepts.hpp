@@ -17,6 +17,8 @@ namespace patrac::PATRAC_LEVEL {
 //   side_by_side              number of chains that one thread should step in turn
 //   evaluate(state, gradient) l and, if asked, g of state.theta
 //   make_kept()               room for what it keeps
+//   place(theta, state)       the starting point of a chain from a draw, (full_dim,)
+//   theta_of(state)           theta at a state, (dim,); the chain's coordinates may be others
 //   dim(), full_dim()         of the chain and of a kept draw
 //   output_normals()          standard normals that complete() takes
 //   terms()                   of a Gaussian likelihood
@@ -38,6 +40,8 @@ concept Target =
         { X::side_by_side } -> std::convertible_to<std::int64_t>;
         { X::follows_prior } -> std::convertible_to<bool>;
         { target.evaluate(state, gradient) } -> std::same_as<void>;
+        { target.place(w, state) } -> std::same_as<void>;
+        { given.theta_of(state) } -> std::same_as<const T*>;
         { given.make_kept() } -> std::same_as<typename X::Kept>;
         { given.dim() } -> std::same_as<std::int64_t>;
         { given.full_dim() } -> std::same_as<std::int64_t>;

@@ -36,6 +36,9 @@ public:
     const double* prior_variance(const double* given) const { return given; }
     void set_prior_variance(State<T, Kept>&, const double*, bool) const {}  // l and g at theta hold none of them
 
+    void place(const T* theta, State<T, Kept>& state) const { std::copy_n(theta, dim_, state.theta.data()); }
+    const T* theta_of(const State<T, Kept>& state) const { return state.theta.data(); }
+
     double complete(const State<T, Kept>& state, const T*, T* theta) const {
         std::copy_n(state.theta.data(), dim_, theta);
         return state.log_likelihood;

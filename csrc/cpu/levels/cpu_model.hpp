@@ -11,6 +11,7 @@
 
 #include "cpu/chain/chain.hpp"
 #include "cpu/chain/collapsed.hpp"
+#include "cpu/chain/rotated.hpp"
 #include "cpu/chain/target.hpp"
 #include "cpu/levels/model.hpp"
 #include "cpu/tiles/evaluator.hpp"
@@ -145,9 +146,11 @@ public:
             const CollapsePlan collapse =
                 collapse_plan(buffers.prior_variance, variance, config.variance.rate.size() > 1);
             const auto target = [&] { return collapsed_target(collapse, each); };
+            if (!buffers.rotation.empty()) return run_rotated(target, config, buffers, monitor);
             return run_transition<T, CrankNicolson<T>>(target, config, buffers, monitor);
         }
         const auto target = [&] { return TileTarget<T>(plan_, data_, terms_, config.variance.initial, each); };
+        if (!buffers.rotation.empty()) return run_rotated(target, config, buffers, monitor);
         return run_targets(target, config, buffers, monitor);
     }
 
@@ -183,6 +186,19 @@ private:
         double weight = 0.0;
         for (std::int64_t r = 0; r < data.n_rows; ++r) weight += data.row_weights[r];
         return {likelihood, weight};
+    }
+
+    // Chains in the rotated coordinates of make_target()'s targets.
+    template <class MakeTarget>
+    static bool run_rotated(const MakeTarget& make_target, const RunConfig& config, const RunBuffers<T>& buffers,
+                            const Monitor& monitor) {
+        if (std::isnan(shrink_of(config.kernel, 1.0, 1.0)))
+            throw std::invalid_argument(
+                "kernel: only kernels of the Crank-Nicolson family step in rotated coordinates");
+        const auto rotated = [&] {
+            return RotatedTarget<T, decltype(make_target())>(make_target(), buffers.rotation, buffers.prior_variance);
+        };
+        return run_transition<T, CrankNicolson<T>>(rotated, config, buffers, monitor);
     }
 
     CollapsePlan collapse_plan(const double* prior_variance, const std::vector<double>& variance,

@@ -144,6 +144,7 @@ class _Model(Generic[T]):
         prior_variance: _Float64,
         progress: Callable[[int, int, float], None] | None,
         step_factor: _Float64 | None = None,
+        rotation: Sequence[tuple[int, _Float64, _Float64]] = (),
     ) -> dict[str, Any]: ...
 
 class Model32(_Model[np.float32]): ...

@@ -93,6 +93,14 @@ def check_kernel(kernel: Kernel, facts: ModelFacts) -> None:
             f"kernel={own} rotates the first layer's weights, and in this posterior {facts.rotation_obstacle}; use "
             'metric="prior".'
         )
+    if kernel.metric == "curvature":
+        obstacle = facts.curvature_obstacle
+        if facts.is_last_layer_gaussian:
+            obstacle = "the likelihood is quadratic, which Exact() or O(K^2) steps use"
+        if obstacle is not None:
+            raise ValueError(
+                f'kernel={own} rotates each layer\'s weights, and in this posterior {obstacle}; use metric="prior".'
+            )
     if not kernel.collapse:
         return
     if not facts.likelihood.is_quadratic:

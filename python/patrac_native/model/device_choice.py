@@ -107,7 +107,7 @@ def _choose(device: str, facts: ModelFacts, kernel: Kernel, keep: bool) -> Devic
 
 def _only_on_cpu(facts: ModelFacts, kernel: Kernel) -> str | None:
     """Return why only the CPU supports a run, in words; None if a device supports it too."""
-    if not kernel.runs_on_devices:
+    if not kernel.runs_on_devices or kernel.metric == "curvature":
         return f"{short_name(kernel.to_dict())} runs only there"
     if facts.sampled_variances is not None and not facts.likelihood.is_quadratic:
         return "a sampled scale of Student-t noise runs only there"
@@ -124,5 +124,10 @@ def _check_kernel(device: str, kernel: Kernel) -> None:
         *first, last = [f"{known.__name__}()" for known in KERNELS.values() if known.runs_on_devices]
         raise ValueError(
             f'device="{device}" runs {", ".join(first)} and {last}; got {short_name(kernel.to_dict())}. Use one of '
+            'them, or device="cpu".'
+        )
+    if kernel.metric == "curvature":
+        raise ValueError(
+            f'device="{device}" runs the metrics "prior" and "inputs"; got {short_name(kernel.to_dict())}. Use one of '
             'them, or device="cpu".'
         )

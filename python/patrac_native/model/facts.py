@@ -47,6 +47,8 @@ class ModelFacts:
         The inputs, if they were given on a device; else None.
     rotation_obstacle : str or None
         Why the first layer's weights cannot be rotated under their prior, in words; None if they can.
+    curvature_obstacle : str or None
+        Why there are no axes of the curvature, in words; None if there are.
     input_spread : float or None
         The largest second moment of the inputs along a principal axis over the mean of all axes; None if the first
         layer cannot be rotated, or if the copy of the inputs that a rotation needs is not wanted: they are on a device,
@@ -66,5 +68,6 @@ class ModelFacts:
     samples_scales: bool
     inputs_on_device: InputsOnDevice | None
     rotation_obstacle: str | None
+    curvature_obstacle: str | None
     input_spread: float | None
     device_obstacle: str | None = None

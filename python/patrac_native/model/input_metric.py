@@ -12,6 +12,7 @@ import numpy.typing as npt
 from patrac_native.engine.inputs import Inputs
 from patrac_native.engine.models import CompiledModels
 from patrac_native.model.kernels import Kernel, MGrad
+from patrac_native.model.metric import Metric
 from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.validation.checks import FloatArray
 
@@ -101,7 +102,7 @@ class PrincipalAxes:
         return factors
 
 
-class InputMetric:
+class InputMetric(Metric):
     """A posterior with its first layer along the principal axes of the inputs: the same density, rotated.
 
     The weights w into a node and inputs x enter as w'x = (R'w)'(R'x), and R'w has the prior of w: equal variances are
@@ -157,6 +158,11 @@ class InputMetric:
         if kernel.name == MGrad.name:
             factor *= np.sqrt(network.prior_variance / network.prior_variance.mean())
         return factor
+
+    def unit_steps(self, kernel: Kernel) -> FloatArray:
+        """Return the prior variances over `step_factor`."""
+        unit: FloatArray = self._network.prior_variance / self.step_factor(kernel)
+        return unit
 
     def rotated(self, theta: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return theta (B, K) with the first layer's weights along the axes, as a new array."""

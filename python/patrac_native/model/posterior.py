@@ -14,14 +14,16 @@ from patrac_native.engine.models import CompiledModels
 from patrac_native.model.architectures import Architecture
 from patrac_native.model.choice import check_kernel
 from patrac_native.model.compiled_likelihood import check_range, fixed_likelihood, with_noise_prior
+from patrac_native.model.curvature_metric import CurvatureMetric, curvature_obstacle
 from patrac_native.model.densities import PosteriorDensities
 from patrac_native.model.describe import describe_posterior
 from patrac_native.model.facts import ModelFacts
 from patrac_native.model.fit_quality import FitQuality, fit_quality
 from patrac_native.model.input_metric import MAX_ROTATED_BYTES, InputMetric, PrincipalAxes, rotation_obstacle
-from patrac_native.model.kernels import Exact
+from patrac_native.model.kernels import Exact, Kernel
 from patrac_native.model.last_layer import ExactPosterior, WhitenedQuadratic, whiten
 from patrac_native.model.likelihoods import LIKELIHOODS, Likelihood
+from patrac_native.model.metric import Metric
 from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.model.priors import Prior
 from patrac_native.model.priors.scales import ScaleGroups
@@ -287,6 +289,7 @@ class Posterior(PosteriorDensities, SampledDensity):
             samples_scales=self.network.scales is not None,
             inputs_on_device=self.inputs.on_device,
             rotation_obstacle=rotation_obstacle(self.network),
+            curvature_obstacle=curvature_obstacle(self.network),
             input_spread=self._input_spread(),
         )
 
@@ -303,6 +306,19 @@ class Posterior(PosteriorDensities, SampledDensity):
     def input_metric(self) -> InputMetric:
         """The model along the principal axes of its inputs, for kernels with metric="inputs"."""
         return InputMetric(self.network, self.compiled, PrincipalAxes.of(self.X, self.row_weights))
+
+    @cached_property
+    def curvature_metric(self) -> CurvatureMetric:
+        """The axes of the curvature at the trained network, for kernels with metric="curvature"."""
+        return CurvatureMetric(
+            self.network, self.reference_likelihood, self.compiled, self.X, self.row_weights, self.offset
+        )
+
+    def metric_of(self, kernel: Kernel) -> Metric | None:
+        """Return what the kernel's metric supplies to a run; None if the chains step in theta, all alike."""
+        if kernel.metric == "inputs":
+            return self.input_metric
+        return self.curvature_metric if kernel.metric == "curvature" else None
 
     @cached_property
     def fit_quality(self) -> FitQuality:

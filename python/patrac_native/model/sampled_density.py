@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from patrac_native.model.facts import ModelFacts
 from patrac_native.model.fit_quality import FitQuality
-from patrac_native.model.input_metric import InputMetric
 from patrac_native.model.kernels import Kernel
 from patrac_native.model.last_layer import WhitenedQuadratic
+from patrac_native.model.metric import Metric
 from patrac_native.model.priors.scales import ScaleGroups
 from patrac_native.validation.checks import FloatArray
 
@@ -125,10 +125,9 @@ class SampledDensity(ABC):
         """The quality of the trained network's fit; None without a network."""
         return None
 
-    @property
-    def input_metric(self) -> InputMetric:
-        """The model along the principal axes of its inputs, for kernels that `facts` allow to use it."""
-        raise NotImplementedError
+    def metric_of(self, kernel: Kernel) -> Metric | None:
+        """Return what the kernel's metric supplies to a run; None if the chains step in theta, all alike."""
+        return None
 
     def cautions(self) -> list[str]:
         """Return warnings about the density itself that a run should begin with."""

@@ -166,6 +166,7 @@ class Target(SampledDensity):
             samples_scales=False,
             inputs_on_device=None,
             rotation_obstacle="there are none: the log-likelihood is a function",
+            curvature_obstacle="there are none: the log-likelihood is a function",
             input_spread=None,
             device_obstacle="the log-likelihood is a function of the host",
         )

@@ -124,7 +124,10 @@ def _run(run: PreparedRun, report: Report | None) -> dict[str, Any]:
     post, config, start = run.post, run.config, run.start
     form = post.quadratic
     if form is None:
-        return dict(run.compiled.host.sample(config, run.chain_start, post.prior_variance, report, run.step_factor))
+        rotation = {"rotation": list(run.rotation)} if run.rotation else {}
+        return dict(
+            run.compiled.host.sample(config, run.chain_start, post.prior_variance, report, run.step_factor, **rotation)
+        )
     assert isinstance(post, Posterior)  # other densities have no quadratic form
     native: Any = _core.sample_quadratic32 if post.dtype == np.float32 else _core.sample_quadratic64
     common = {

@@ -15,8 +15,8 @@ from patrac_native.engine.threads import thread_count
 from patrac_native.model.choice import check_kernel, choose_kernel
 from patrac_native.model.device_choice import DeviceChoice, choose_device
 from patrac_native.model.fit_quality import FitQuality
-from patrac_native.model.input_metric import InputMetric
 from patrac_native.model.kernels import PCNL, Kernel
+from patrac_native.model.metric import Metric, RotationBlock
 from patrac_native.model.sampled_density import HostModels, NoiseLaw, SampledDensity
 from patrac_native.sampling.settings import RunSettings
 from patrac_native.sampling.starting_points import starting_points
@@ -54,8 +54,8 @@ class PreparedRun:
         Number of steps from one draw of the sampled noise variances to the next; None if none is sampled.
     notes : tuple of str
         Warnings that are known before the run.
-    metric : InputMetric or None
-        What rotates the first layer, if the kernel's metric is "inputs"; else None.
+    metric : Metric or None
+        The coordinates in which chains step, and their step sizes; None if the kernel's metric is "prior".
     """
 
     post: SampledDensity
@@ -71,7 +71,7 @@ class PreparedRun:
     fit: FitQuality | None
     variance_every: int | None
     notes: tuple[str, ...]
-    metric: InputMetric | None
+    metric: Metric | None
 
     @property
     def compiled(self) -> HostModels:
@@ -89,10 +89,14 @@ class PreparedRun:
         return None if self.metric is None else self.metric.step_factor(self.kernel)
 
     @property
+    def rotation(self) -> tuple[RotationBlock, ...]:
+        """Rotation of the whitened parameters in which chains step; empty if there is none."""
+        return () if self.metric is None else self.metric.rotation(self.kernel)
+
+    @property
     def unit_steps(self) -> FloatArray:
         """Step sizes at which mGrad's step of each coordinate is that of its prior, shape (K,)."""
-        factor = self.step_factor
-        return self.post.prior_variance if factor is None else self.post.prior_variance / factor
+        return self.post.prior_variance if self.metric is None else self.metric.unit_steps(self.kernel)
 
     @property
     def steps(self) -> int:
@@ -164,7 +168,7 @@ def prepare_run(post: SampledDensity, settings: RunSettings) -> PreparedRun:
         raise TypeError(f"post must be a Posterior or a Target; got {type(post).__name__}.")
     kernel, reason = _resolve_kernel(settings, post)
     choice = choose_device(settings.device, post.facts, kernel, keep=settings.keep_on_device)
-    metric = post.input_metric if kernel.metric == "inputs" else None
+    metric = post.metric_of(kernel)
     if metric is not None and settings.keep_on_device:
         raise ValueError(
             f"keep_on_device=True keeps theta as the chains have it, and {kernel} rotates it; use "

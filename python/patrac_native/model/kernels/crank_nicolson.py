@@ -9,7 +9,7 @@ from typing import ClassVar
 from patrac_native.model.kernels.base import GradientFreeKernel, Kernel
 from patrac_native.validation.checks import check_nonnegative, check_positive
 
-METRICS = ("prior", "inputs")
+METRICS = ("prior", "inputs", "curvature")
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class _GradientKernel(Kernel, abstract=True):
         if self.adapt not in ("warmup", "always"):
             raise ValueError(f'adapt of {owner} must be "warmup" or "always"; got {self.adapt!r}.')
         if self.metric not in METRICS:
-            raise ValueError(f'metric of {owner} must be "prior" or "inputs"; got {self.metric!r}.')
+            raise ValueError(f'metric of {owner} must be "prior", "inputs" or "curvature"; got {self.metric!r}.')
 
     @property
     def adapt_always(self) -> bool:
@@ -97,12 +97,15 @@ class PCNL(_GradientKernel):
     adapt : {"warmup", "always"}
         When the step size is adapted; default "warmup". "always" is the paper's setting, which keeps adapting to
         acceptance rates in (0.4, 0.9) while sampling; the posterior is then not exactly invariant, and `sample` warns.
-    metric : {"prior", "inputs"}
+    metric : {"prior", "inputs", "curvature"}
         What the step sizes of coordinates follow. With the default "prior" they are equal in units of the prior. With
         "inputs" the weights of the first layer move along the principal axes of the inputs, in larger steps along the
         axes on which the inputs vary less (docs/method.md, section 6). That pays where the second moment along one axis
         is several times the mean of all: correlated inputs, or a mean far from zero. It needs several inputs, whose
         weights into a node are all Bayesian or all fixed, and refuses draws that stay on a device.
+        With "curvature" the weights of each layer move along the axes of its Kronecker-factored information at the
+        trained network, in steps that are the smaller the stiffer an axis is. That pays where noise is low or the
+        network deep and narrow; it runs on the CPU, and refuses `Sep` and masks that are no block of a layer.
 
     Raises
     ------
@@ -154,7 +157,7 @@ class MGrad(_GradientKernel):
         it, and so does not undo its own steps: in the networks tried, 0.9 halved the number of steps for an effective
         draw of f (docs/tried.md). The acceptance threshold then persists too, and the default warm-up targets an
         acceptance probability of 0.85 instead of 0.55.
-    metric : {"prior", "inputs"}
+    metric : {"prior", "inputs", "curvature"}
         What the step sizes of coordinates follow. With the default "prior" they are equal for all parameters. "inputs"
         is as for `PCNL`, and the step size of every parameter has in addition the square root of its prior variance.
 

@@ -157,6 +157,25 @@ class Likelihood(Complete, abstract=True):
         ndarray of float64, shape (..., n)
         """
 
+    @abstractmethod
+    def information_root(self, f: FloatArray) -> FloatArray:
+        """Return a root B of the Fisher information B B' of the outputs of each row.
+
+        Parameters
+        ----------
+        f : ndarray, shape (n, m)
+            Outputs of the network, with offset.
+
+        Returns
+        -------
+        ndarray of float64, shape (n, m, r)
+
+        Raises
+        ------
+        ValueError
+            If the variance is sampled.
+        """
+
     def row_weights(self, sample_weight: npt.ArrayLike | None, n: int) -> FloatArray:
         """Return the factor of each row's term of the log-likelihood.
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.model.likelihoods.base import Likelihood, Targets
+from patrac_native.model.likelihoods.information import diagonal_root
 from patrac_native.model.likelihoods.targets import ENCODE_LABELS, matrix_targets
 from patrac_native.validation.checks import FloatArray
 
@@ -41,6 +42,11 @@ class Bernoulli(Likelihood):
         # y f - log(1 + e^f) would cancel for y = 1 and large f; this form does not.
         rows: FloatArray = -np.logaddexp(0.0, (1 - 2 * y) * outputs).sum(axis=-1)
         return rows
+
+    def information_root(self, f: FloatArray) -> FloatArray:
+        """Return diag of the root of p (1 - p), shape (n, m, m)."""
+        p = self.probabilities(f)
+        return diagonal_root(np.sqrt(p * (1.0 - p)))
 
     def constant_log_likelihood(
         self, y: Targets, row_weights: FloatArray | None = None, offset: FloatArray | None = None

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.model.likelihoods.base import Targets
+from patrac_native.model.likelihoods.information import diagonal_root
 from patrac_native.model.likelihoods.numbers import plain_numbers, positive_numbers
 from patrac_native.model.likelihoods.real import Noise
 from patrac_native.model.likelihoods.sampled_noise import SampledNoiseLikelihood
@@ -138,6 +139,10 @@ class Gaussian(SampledNoiseLikelihood):
         terms = (y - outputs) ** 2 / variance + np.log(2 * np.pi * variance)
         rows: FloatArray = -0.5 * terms.sum(axis=-1)
         return rows
+
+    def information_root(self, f: FloatArray) -> FloatArray:
+        """Return diag(1 / standard deviation), shape (n, m, m)."""
+        return diagonal_root(np.broadcast_to(self.variance_vector(f.shape[1]) ** -0.5, f.shape))
 
     def constant_log_likelihood(
         self, y: Targets, row_weights: FloatArray | None = None, offset: FloatArray | None = None

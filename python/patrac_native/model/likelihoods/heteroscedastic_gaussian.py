@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from patrac_native.model.likelihoods.base import Targets
 from patrac_native.model.likelihoods.gaussian import Gaussian
+from patrac_native.model.likelihoods.information import diagonal_root
 from patrac_native.model.likelihoods.real import Noise, RealLikelihood
 from patrac_native.validation.checks import FloatArray, check_nonnegative
 
@@ -88,6 +89,11 @@ class HeteroscedasticGaussian(RealLikelihood):
         squares = ((y - mean) * np.exp(-0.5 * log_variance)) ** 2
         rows: FloatArray = -0.5 * (squares + log_variance + _LOG_2_PI).sum(axis=-1)
         return rows
+
+    def information_root(self, f: FloatArray) -> FloatArray:
+        """Return diag of exp(-s / 2) for the means and 1 / sqrt(2) for the log variances s, shape (n, m, m)."""
+        _, s = self._split(f)
+        return diagonal_root(np.concatenate([np.exp(-0.5 * s), np.full(s.shape, 0.5**0.5)], axis=1))
 
     def initial_outputs(self, y: Targets, row_weights: FloatArray, offset: FloatArray | None = None) -> FloatArray:
         """Return mean and log-variance of each target of y (n, t), the best constant outputs, shape (2t,)."""

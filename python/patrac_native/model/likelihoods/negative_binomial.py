@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from patrac_native.model.likelihoods.base import Targets
 from patrac_native.model.likelihoods.count import CountLikelihood, draw_poisson
+from patrac_native.model.likelihoods.information import diagonal_root
 from patrac_native.validation.checks import FloatArray, as_real_array, check_positive
 
 if TYPE_CHECKING:
@@ -98,6 +99,11 @@ class NegativeBinomial(CountLikelihood):
         outputs = np.asarray(f, dtype=np.float64)
         dispersion = self.dispersion_vector(outputs.shape[-1])
         return outputs + np.log(dispersion), 1.0 / dispersion
+
+    def information_root(self, f: FloatArray) -> FloatArray:
+        """Return diag of the root of mu / (1 + dispersion mu), shape (n, m, m)."""
+        dispersion = self.dispersion_vector(f.shape[1])
+        return diagonal_root(1.0 / np.sqrt(np.exp(-f) + dispersion))
 
     def row_constants(self, y: Targets) -> FloatArray:
         """Return log(Gamma(y + r) / (Gamma(r) y!)), of the shape of y (n, m)."""

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from patrac_native.model.likelihoods.base import Targets
 from patrac_native.model.likelihoods.count import CountLikelihood, draw_poisson
+from patrac_native.model.likelihoods.information import diagonal_root
 from patrac_native.validation.checks import FloatArray
 
 if TYPE_CHECKING:
@@ -39,6 +40,10 @@ class Poisson(CountLikelihood):
         t = outputs + self.shift(y)
         rows: FloatArray = (y * t - np.maximum(y, 1) * np.exp(t) + y + self.row_constants(y)).sum(axis=-1)
         return rows
+
+    def information_root(self, f: FloatArray) -> FloatArray:
+        """Return diag of the root of the mean, shape (n, m, m)."""
+        return diagonal_root(np.exp(0.5 * f))
 
     def row_constants(self, y: Targets) -> FloatArray:
         """Return y log y - y - log y!, the log probability of y at its own rate, of the shape of y."""

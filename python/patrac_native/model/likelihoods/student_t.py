@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.model.likelihoods.base import Targets
+from patrac_native.model.likelihoods.information import diagonal_root
 from patrac_native.model.likelihoods.numbers import plain_numbers, positive_numbers
 from patrac_native.model.likelihoods.real import Noise
 from patrac_native.model.likelihoods.sampled_noise import SampledNoiseLikelihood
@@ -171,6 +172,11 @@ class StudentT(SampledNoiseLikelihood):
         squares = ((y - outputs) / self.scale_vector(m)) ** 2
         rows: FloatArray = self._constant(m) - 0.5 * (self.df + 1) * np.log1p(squares / self.df).sum(axis=-1)
         return rows
+
+    def information_root(self, f: FloatArray) -> FloatArray:
+        """Return diag of the root of (df + 1) / ((df + 3) scale^2), shape (n, m, m)."""
+        information = (self.df + 1) / (self.df + 3) / self.variance_vector(f.shape[1])
+        return diagonal_root(np.broadcast_to(np.sqrt(information), f.shape))
 
     def constant_log_likelihood(
         self, y: Targets, row_weights: FloatArray | None = None, offset: FloatArray | None = None

@@ -1,0 +1,282 @@
+"""metric="curvature": each layer along the axes of its Kronecker-factored information, each with its own step size."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import noise_reference
+import patrac_native as pn
+import problems
+import reference
+from patrac_native.engine import _core
+from patrac_native.model.curvature_metric import MAX_WIDTH, POWER
+from patrac_native.model.kernels import kernel_from_dict
+from patrac_native.model.likelihoods import LIKELIHOODS, Likelihood
+from problems import Problem
+
+FloatArray = npt.NDArray[np.float64]
+# Those whose Bayesian weights of each layer are a block of rows and columns of a network that is not zero.
+FACTORED = ("full", "mix", "mix_by_layer")
+
+
+def problem_of(architecture: str = "full", likelihood: str = "gaussian", rows: int = 15, **more: Any) -> Problem:
+    """A network 3-5-4-3 in float64."""
+    rng = problems.rng_of("curvature metric", architecture, likelihood, rows)
+    return problems.problem(
+        rng, (3, 5, 4, 3), rows, architecture_name=architecture, likelihood=likelihood, dtype="float64", **more
+    )
+
+
+def posterior(architecture: Any = None, prior: Any = None, likelihood: Any = None, n: int = 30) -> pn.Posterior:
+    """A posterior of a network 3-6-5-1."""
+    rng = np.random.default_rng(1)
+    net = problems.random_network(rng, (3, 6, 5, 1))
+    X = rng.normal(size=(n, 3))
+    return pn.Posterior(
+        net, architecture or pn.Full(), prior or problems.PRIOR, likelihood or pn.Gaussian(0.5), X,
+        rng.normal(size=n), dtype="float64",
+    )  # fmt: skip
+
+
+def matrix(post: pn.Posterior, kernel: pn.Kernel) -> FloatArray:
+    """R with whitened theta = R x, from the definition: of each block, A X B'."""
+    metric = post.metric_of(kernel)
+    assert metric is not None
+    R = np.zeros((post.dim, post.dim))
+    for first, A, B in metric.rotation(kernel):
+        size = len(A) * len(B)
+        R[first : first + size, first : first + size] = np.kron(A, B)
+    return R
+
+
+# The axes
+
+
+@pytest.mark.parametrize("name", sorted(LIKELIHOODS))
+def test_the_root_of_the_information_is_that_of_the_score(name: str) -> None:
+    """E[s s'] = B B' for the score s of draws from the likelihood, within five Monte Carlo standard errors."""
+    rng = np.random.default_rng(3)
+    m, draws = 2 * problems.outputs_per_target(name), 200_000
+    likelihood: Likelihood = problems.random_data(name, rng, 1, 1, m // problems.outputs_per_target(name)).likelihood
+    f = np.broadcast_to(rng.uniform(-0.7, 0.7, m), (draws, m))
+    y = likelihood.sample(f, rng)
+    step = 1e-5
+    score = np.stack(
+        [
+            (likelihood.log_likelihood_rows(f + e, y) - likelihood.log_likelihood_rows(f - e, y)) / (2 * step)
+            for e in step * np.eye(m)
+        ],
+        axis=1,
+    )
+    products = score[:, :, None] * score[:, None, :]
+    root = likelihood.information_root(f[:1])
+    error = products.std(axis=0) / math.sqrt(draws)
+    assert (np.abs(products.mean(axis=0) - root[0] @ root[0].T) <= 5 * error + 1e-9).all()
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "categorical", "bernoulli"])
+@pytest.mark.parametrize("architecture", FACTORED)
+def test_the_information_of_a_single_row_is_exact(architecture: str, likelihood: str) -> None:
+    """With one row the Kronecker product is the Gauss-Newton matrix of each block: J'BB'J, by finite differences."""
+    problem = problem_of(architecture, likelihood, rows=1)
+    post = problem.post
+    kernel = pn.MGrad(metric="curvature")
+    theta, step = np.asarray(post.theta_map), 1e-5
+    X = np.asarray(post.X)
+    J = np.stack(
+        [(post.network.predict(theta + e, X)[0] - post.network.predict(theta - e, X)[0]) / (2 * step)
+         for e in step * np.eye(post.dim)],
+        axis=1,
+    ).astype(float)  # fmt: skip
+    root = post.reference_likelihood.information_root(post.network.predict(theta, X).astype(float))[0]
+    whitened = math.sqrt(float(post.row_weights[0])) * (root.T @ J) * np.sqrt(np.asarray(post.prior_variance))
+    R = matrix(post, kernel)
+    np.testing.assert_allclose(R.T @ R, np.eye(post.dim), atol=1e-12)
+    along = whitened @ R
+    information = (np.asarray(post.metric_of(kernel).step_factor(kernel)) ** (-1 / POWER)) - 1.0  # type: ignore[union-attr]
+    # Differences of f have an error of eps / step times its size, squared slopes twice that.
+    np.testing.assert_allclose((along**2).sum(axis=0), information, rtol=1e-6, atol=1e-7 * information.max())
+    for first, A, B in post.metric_of(kernel).rotation(kernel):  # type: ignore[union-attr]
+        block = slice(first, first + len(A) * len(B))
+        product = along[:, block].T @ along[:, block]
+        np.testing.assert_allclose(product, np.diag(np.diag(product)), atol=1e-6 * information.max())
+
+
+def test_rows_and_their_weights_add_up() -> None:
+    """A row of weight 2 counts as two rows; rows that are left out of the sum are made up for."""
+    rng = np.random.default_rng(2)
+    net = problems.random_network(rng, (2, 4, 1))
+    X, y = rng.normal(size=(6, 2)), rng.normal(size=6)
+    kernel = pn.MGrad(metric="curvature")
+
+    def factor(X: Any, y: Any, **more: Any) -> FloatArray:
+        post = pn.Posterior(net, pn.Full(), problems.PRIOR, pn.Gaussian(0.5), X, y, dtype="float64", **more)
+        metric = post.metric_of(kernel)
+        assert metric is not None
+        return metric.step_factor(kernel)
+
+    twice = factor(np.concatenate([X, X]), np.concatenate([y, y]))
+    np.testing.assert_allclose(factor(X, y, sample_weight=np.full(6, 2.0)), twice, rtol=1e-9)
+    many = 1500  # 9,000 rows, of which every third is summed
+    np.testing.assert_allclose(
+        factor(np.repeat(X, many, axis=0), np.repeat(y, many)),
+        factor(X, y, sample_weight=np.full(6, float(many))),
+        rtol=1e-9,
+    )
+    assert (twice < factor(X, y)).any()
+
+
+# The transition
+
+
+@pytest.mark.parametrize("kernel", [pn.PCNL(0.05, metric="curvature"), pn.MGrad(0.1, metric="curvature")], ids=str)
+@pytest.mark.parametrize("architecture", FACTORED)
+def test_native_steps_are_the_reference_steps(architecture: str, kernel: Any) -> None:
+    """30 steps, rejections included, of a kernel in x = R'C^(-1/2) theta; tolerances as in tests/test_sampling.py."""
+    problem, seed, steps = problem_of(architecture), 7, 30
+    post = problem.post
+    metric = post.metric_of(kernel)
+    assert metric is not None
+    to_theta = np.sqrt(np.asarray(post.prior_variance))[:, None] * matrix(post, kernel)
+    C, step_size = np.ones(post.dim), kernel.delta * metric.step_factor(kernel)
+    if kernel.name == "pcnl":
+        step_size = np.minimum(step_size, 2.0)
+    density = reference.mgrad_log_density if kernel.name == "mgrad" else reference.pcnl_log_density
+    start = np.stack([problem.theta, problem.theta + 0.1])
+    draws = pn.sample(post, kernel, chains=2, draws=steps, warmup=None, init=start, seed=seed)
+    for chain in range(2):
+        u = np.linalg.solve(to_theta, start[chain])
+        for step in range(steps):
+            w = _core.standard_normals64(
+                seed=seed, chain=chain, step=step, purpose=_core.Purpose.proposal, steps=1, count=len(u),
+                level=post.level,
+            )[0]  # fmt: skip
+            g = to_theta.T @ problem.reference_gradient(to_theta @ u)
+            if kernel.name == "mgrad":
+                v = reference.mgrad_proposal(u, g, C, w, step_size)
+            else:
+                s = 2 * step_size / (2 + step_size)
+                v = u + s * (g - u) + np.sqrt(s * (2 - s)) * w
+            back = to_theta.T @ problem.reference_gradient(to_theta @ v)
+            log_ratio = problem.reference_value(to_theta @ v) + reference.log_normal(v, np.zeros_like(v), C)
+            log_ratio -= problem.reference_value(to_theta @ u) + reference.log_normal(u, np.zeros_like(u), C)
+            log_ratio += density(u, v, back, C, step_size) - density(v, u, g, C, step_size)
+            accepted = math.log(noise_reference.acceptance_uniform(seed, chain, step)) < log_ratio
+            u = v if accepted else u
+            assert draws.stats["acceptance_rate"][chain, step] == accepted
+            np.testing.assert_allclose(draws.theta[chain, step], to_theta @ u, rtol=0, atol=1e-9)
+    assert 0 < draws.stats["acceptance_rate"].mean() < 1, "both outcomes must have been seen"
+
+
+@pytest.mark.parametrize("collapse", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("hidden", [(9, 7), (40,), (1, 3)])
+def test_draws_are_in_the_posteriors_own_coordinates(hidden: tuple[int, ...], dtype: str, collapse: bool) -> None:
+    """A chain that does not move keeps its start; the recorded log-likelihood is that of the recorded theta."""
+    rng = np.random.default_rng(4)
+    net = problems.random_network(rng, (5, *hidden, 2))
+    X = rng.normal(size=(40, 5))
+    post = pn.Posterior(net, pn.Full(), problems.PRIOR, pn.Gaussian(0.5), X, rng.normal(size=(40, 2)), dtype=dtype)
+    start = np.asarray(post.theta_map)[None] + 0.3
+    still = pn.MGrad(1e-30, metric="curvature", collapse=collapse)
+    found = pn.sample(post, still, chains=1, draws=2, warmup=None, init=start, seed=1).theta[0, -1]
+    part = slice(0, post.hidden_dim if collapse else post.dim)
+    # Two products of at most 40 terms there and back.
+    error = 1e3 * np.finfo(dtype).eps * np.abs(start).max()
+    np.testing.assert_allclose(found[part], start[0, part], rtol=0, atol=error)
+    kernel = pn.MGrad(metric="curvature", collapse=collapse, persistence=0.9)
+    draws = pn.sample(post, kernel, chains=2, draws=20, warmup=2000, seed=1)
+    values = post.log_likelihood(draws.theta.reshape(-1, post.dim))
+    np.testing.assert_allclose(
+        draws.stats["log_likelihood"].ravel(), values, rtol=1e-10 if dtype == "float64" else 2e-4
+    )
+    assert (draws.theta[:, :, part].std(axis=1) > 0).all()
+
+
+@pytest.mark.parametrize("collapse", [False, True])
+def test_sampled_scales_and_variances_follow(collapse: bool) -> None:
+    """With sampled scales and noise, f has the mean and spread that the metric of the prior gives."""
+    post = posterior(prior=pn.GaussianPrior(scales="sampled"), likelihood=pn.Gaussian("sampled"))
+    found = []
+    for metric in ("prior", "curvature"):
+        kernel = pn.MGrad(collapse=collapse, metric=metric)
+        draws = pn.sample(post, kernel, chains=8, draws=400, thin=5, warmup=2000, seed=2, progress=False)
+        f = draws.predict(np.asarray(post.X)[:4])[..., 0].astype(float)
+        noise, scales = np.log(draws.stats["variance"])[..., None], np.log(draws.stats["prior_scales"])
+        watched = np.concatenate([f, noise, scales], axis=2)
+        found.append((watched.mean(axis=1), watched.std(axis=1)))
+    for prior, curvature in zip(*found, strict=True):
+        error = np.hypot(prior.std(axis=0, ddof=1), curvature.std(axis=0, ddof=1)) / np.sqrt(8)
+        assert (np.abs(prior.mean(axis=0) - curvature.mean(axis=0)) < 5 * error).all()
+
+
+@pytest.mark.parametrize("likelihood", [pn.StudentT(4.0, "sampled"), pn.StudentT(4.0, 0.5)], ids=str)
+def test_other_noise_has_the_moments_of_the_prior_metric(likelihood: Likelihood) -> None:
+    """A sampled scale of Student's t is drawn from residuals at theta, not at the rotated coordinates."""
+    post, found = posterior(likelihood=likelihood), []
+    for metric in ("prior", "curvature"):
+        draws = pn.sample(
+            post, pn.MGrad(metric=metric), chains=8, draws=400, thin=5, warmup=2000, seed=3, progress=False
+        )
+        f = draws.predict(np.asarray(post.X)[:4])[..., 0].astype(float)
+        if likelihood.is_sampled:
+            f = np.concatenate([f, np.log(draws.stats["variance"])[..., None]], axis=2)
+        found.append(f.mean(axis=1))
+    error = np.hypot(*(means.std(axis=0, ddof=1) for means in found)) / np.sqrt(8)
+    assert (np.abs(found[0].mean(axis=0) - found[1].mean(axis=0)) < 5 * error).all()
+
+
+# Who may use it
+
+
+def test_it_is_stored_and_named() -> None:
+    draws = pn.sample(posterior(), pn.MGrad(metric="curvature", collapse=True), chains=1, draws=3, warmup=50, seed=1)
+    assert kernel_from_dict(draws.settings["kernel"]).metric == "curvature"
+
+
+def scattered() -> pn.Architecture:
+    masks = [np.zeros(shape, dtype=bool) for shape in ((6, 3), (5, 6), (1, 5))]
+    masks[0][0, 1] = masks[0][1, 0] = masks[1][0, 0] = True
+    return pn.Custom(masks, [np.ones(n, dtype=bool) for n in (6, 5, 1)])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: posterior(pn.Sep(2)), "a separate network is zero"),
+        (lambda: posterior(scattered()), "the Bayesian weights of layer 1 are no block"),
+        (lambda: posterior(pn.Out(3)), "the likelihood is quadratic"),
+        (
+            lambda: posterior(prior=pn.GaussianPrior(scales=pn.SampledScales(by_input=True))),
+            "the weights out of each input have a sampled scale of their own",
+        ),
+    ],
+)
+def test_posteriors_without_axes_are_refused(make: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=rf"metric='curvature'\) rotates.*{message}.*use metric=\"prior\""):
+        pn.sample(make(), pn.MGrad(0.1, metric="curvature"), draws=1, warmup=None)
+
+
+def test_wide_layers_are_refused() -> None:
+    rng = np.random.default_rng(0)
+    net = problems.random_network(rng, (MAX_WIDTH + 1, 2, 1))
+    X = rng.normal(size=(5, MAX_WIDTH + 1))
+    post = pn.Posterior(net, pn.Full(), problems.PRIOR, pn.Gaussian(0.5), X, np.zeros(5))
+    with pytest.raises(ValueError, match=f"layer 1 has more than {MAX_WIDTH} nodes or inputs"):
+        pn.sample(post, pn.MGrad(0.1, metric="curvature"), draws=1, warmup=None)
+
+
+def test_it_runs_on_the_cpu(device: str) -> None:
+    with pytest.raises(ValueError, match=r'runs the metrics "prior" and "inputs"; got MGrad\(.*metric=.curvature'):
+        pn.sample(posterior(), pn.MGrad(0.1, metric="curvature"), draws=1, warmup=None, device=device)
+
+
+def test_a_target_has_no_axes() -> None:
+    target = pn.Target(lambda x: (-0.5 * float(x @ x), -x), np.ones(2))
+    with pytest.raises(ValueError, match="there are none: the log-likelihood is a function"):
+        pn.sample(target, pn.MGrad(0.1, metric="curvature"), draws=1, warmup=None)
