@@ -12,10 +12,10 @@
 
 namespace patrac::PATRAC_LEVEL {
 
-// out (columns,) = sum_j coefficient[j step] matrix[j], whose rows are `stride` apart and end in zeros, as out does.
+// out (columns,) = sum_j coefficient[j] matrix[j], whose rows are `stride` apart and end in zeros, as out does.
 template <class T>
-void combine_rows(const T* coefficient, std::int64_t step, const AlignedArray<T>& matrix, std::int64_t count,
-                  std::int64_t stride, T* out) {
+void combine_rows(const T* coefficient, const AlignedArray<T>& matrix, std::int64_t count, std::int64_t stride,
+                  T* out) {
     using V = Vec<T>;
     constexpr std::int64_t lanes = lanes_v<V>, at_once = 4;
     std::int64_t first = 0;
@@ -23,7 +23,7 @@ void combine_rows(const T* coefficient, std::int64_t step, const AlignedArray<T>
     for (; first + at_once * lanes <= stride; first += at_once * lanes) {
         V sum[at_once] = {};
         for (std::int64_t j = 0; j < count; ++j) {
-            const V c = broadcast<V>(coefficient[j * step]);
+            const V c = broadcast<V>(coefficient[j]);
             const T* const row = matrix.data() + j * stride + first;
             for (std::int64_t k = 0; k < at_once; ++k) sum[k] = fma(c, load<V>(row + k * lanes), sum[k]);
         }
@@ -32,7 +32,7 @@ void combine_rows(const T* coefficient, std::int64_t step, const AlignedArray<T>
     for (; first < stride; first += lanes) {
         V sum = {};
         for (std::int64_t j = 0; j < count; ++j)
-            sum = fma(broadcast<V>(coefficient[j * step]), load<V>(matrix.data() + j * stride + first), sum);
+            sum = fma(broadcast<V>(coefficient[j]), load<V>(matrix.data() + j * stride + first), sum);
         store<V>(out + first, sum);
     }
 }
@@ -42,13 +42,14 @@ template <class T>
 class BlockRotation {
 public:
     explicit BlockRotation(const std::vector<RotationBlock>& blocks) {
-        std::int64_t largest = 0;
+        std::int64_t largest = 0, longest = 0;
         for (const RotationBlock& block : blocks) {
             parts_.emplace_back(block);
+            longest = std::max(longest, parts_.back().stride);
             largest = std::max(largest, block.rows * parts_.back().stride);
         }
         half_ = AlignedArray<T>(largest);
-        row_ = AlignedArray<T>(largest);
+        row_ = AlignedArray<T>(longest);
     }
 
     // z = R x; x and z (dim,) may be one array.
@@ -86,10 +87,10 @@ private:
         for (const Part& part : parts_) {
             const AlignedArray<T>& of_rows = part.*row_factor;
             for (std::int64_t i = 0; i < part.rows; ++i)
-                combine_rows(from + part.first + i * part.columns, 1, part.*column_factor, part.columns, part.stride,
+                combine_rows(from + part.first + i * part.columns, part.*column_factor, part.columns, part.stride,
                              half_.data() + i * part.stride);
             for (std::int64_t i = 0; i < part.rows; ++i) {
-                combine_rows(of_rows.data() + i * part.rows, 1, half_, part.rows, part.stride, row_.data());
+                combine_rows(of_rows.data() + i * part.rows, half_, part.rows, part.stride, row_.data());
                 std::copy_n(row_.data(), part.columns, to + part.first + i * part.columns);
             }
         }
