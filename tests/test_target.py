@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+import torch
 
 import patrac_native as pn
 import problems
@@ -279,9 +280,16 @@ def test_an_exception_ends_the_run_and_is_raised(call: int, batched: bool) -> No
     [
         (1.0, False, TypeError, "must return a value and a gradient; it returned float"),
         ((1.0, np.zeros(3), 0), False, TypeError, "must return a value and a gradient; it returned tuple"),
-        ((1.0, np.zeros(2)), False, ValueError, r"gradient of shape \(3,\); got \(2,\)"),
-        ((1.0, "abc"), False, TypeError, "must return numbers as its gradient; got str"),
-        (("abc", np.zeros(3)), False, ValueError, "could not convert string to float"),
+        ((1.0, np.zeros(2)), False, ValueError, r"must return a gradient of shape \(3,\); got \(2,\)"),
+        ((1.0, "abc"), False, TypeError, "must return a gradient of real numbers; got str"),
+        ((1.0, ["1", "2", "3"]), False, TypeError, "a gradient of real numbers; got list of dtype <U1"),
+        ((1.0, np.zeros(3) + 1j), False, TypeError, "a gradient of real numbers; got ndarray of dtype complex128"),
+        ((1.0, [[1.0], [1.0, 2.0]]), False, TypeError, r"a gradient of real numbers; got list \(ValueError: .*shape"),
+        (("1.5", np.zeros(3)), False, TypeError, "must return a value of real numbers; got str of dtype <U3"),
+        ((None, np.zeros(3)), False, TypeError, "a value of real numbers; got NoneType"),
+        ((1j, np.zeros(3)), False, TypeError, "a value of real numbers; got complex"),
+        ((np.zeros(1), np.zeros(3)), False, ValueError, r"must return a value of shape \(\); got \(1,\)"),
+        ((np.zeros(2) + 1j, np.zeros((2, 3))), True, TypeError, "values of real numbers; got ndarray of dtype complex"),
         ((np.zeros(3), np.zeros((2, 3))), True, ValueError, r"values of shape \(2,\); got \(3,\)"),
         ((np.zeros(2), np.zeros(3)), True, ValueError, r"gradients of shape \(2, 3\); got \(3,\)"),
     ],
@@ -289,6 +297,15 @@ def test_an_exception_ends_the_run_and_is_raised(call: int, batched: bool) -> No
 def test_results_of_another_shape(result: Any, batched: bool, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         pn.sample(pn.Target(lambda theta: result, VARIANCE, batched=batched), chains=2, draws=10, seed=1)
+
+
+def test_other_forms_of_numbers() -> None:
+    """Whatever NumPy reads as real numbers, and tensors of torch that still require a gradient."""
+    tensor = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    for value, gradient in ((2, [1, 1, 1]), (np.float32(2), np.ones(3, bool)), (tensor.sum() - 1, tensor)):
+        target = pn.Target(lambda theta, result=(value, gradient): result, VARIANCE)
+        found, slope = target.log_likelihood_and_grad(np.zeros(3))
+        assert found == 2.0 and slope.tolist() == [1.0, 1.0, 1.0]
 
 
 def test_an_error_code_of_a_c_function(library: ctypes.CDLL) -> None:
@@ -347,6 +364,9 @@ def test_predictions_summary_and_files(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds draws of a target, not draws"):
         pn.Draws.load(tmp_path / "draws.npz")
     np.testing.assert_array_equal(draws.thinned(2).predict(X), expected[:, 1::2])
+    uneven = pn.Target(quadratic, VARIANCE, predict=lambda theta, x: np.zeros(1 + int(theta[0] > 0)))
+    with pytest.raises(TypeError, match=r"predict of the Target must be a rectangular array.*"):
+        pn.sample(uneven, chains=1, draws=50, seed=2).predict(X)
     assert repr(draws.head(7)) == "TargetDraws(K=3, chains=4, draws=7, thin=3, seed=2)"
 
 

@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "bindings/arrays.hpp"
@@ -23,10 +25,8 @@ public:
     static int one(std::size_t n, const double* x, double* grad, double* logp, void* context) {
         return static_cast<PythonDensity*>(context)->guarded([&](const py::object& function) {
             const auto [value, gradient] = call(function, {static_cast<py::ssize_t>(n)}, x);
-            const py::float_ number = py::reinterpret_steal<py::float_>(PyNumber_Float(value.ptr()));
-            if (!number) throw py::error_already_set();
-            *logp = number;
-            copy(gradient, {static_cast<py::ssize_t>(n)}, "gradient", grad);
+            copy(value, {}, "a value", logp);
+            copy(gradient, {static_cast<py::ssize_t>(n)}, "a gradient", grad);
         });
     }
 
@@ -70,16 +70,35 @@ private:
     }
 
     static void copy(const py::object& given, const Shape& shape, const char* name, double* out) {
-        const auto array = py::array_t<double, py::array::c_style | py::array::forcecast>::ensure(given);
-        if (!array)
-            throw py::type_error(std::string("log_likelihood_and_grad must return numbers as its ") + name + "; got " +
-                                 std::string(py::str(py::type::handle_of(given).attr("__name__"))) + ".");
-        const Shape found(array.shape(), array.shape() + array.ndim());
+        if (shape.empty() && PyFloat_Check(given.ptr())) {
+            *out = PyFloat_AS_DOUBLE(given.ptr());
+            return;
+        }
+        const std::string must = std::string("log_likelihood_and_grad must return ") + name;
+        const std::string type(py::str(py::type::handle_of(given).attr("__name__")));
+        const py::array numbers = as_array(given, must + " of real numbers; got " + type);
+        if (std::string_view("biuf").find(numbers.dtype().kind()) == std::string_view::npos)
+            throw py::type_error(must + " of real numbers; got " + type + " of dtype " +
+                                 std::string(py::str(numbers.dtype())) + ".");
+        const Shape found(numbers.shape(), numbers.shape() + numbers.ndim());
         if (found != shape)
-            throw py::value_error(std::string("log_likelihood_and_grad must return ") + name + " of shape " +
-                                  std::string(py::str(py::tuple(py::cast(shape)))) + "; got " +
+            throw py::value_error(must + " of shape " + std::string(py::str(py::tuple(py::cast(shape)))) + "; got " +
                                   std::string(py::str(py::tuple(py::cast(found)))) + ".");
+        const auto array = py::array_t<double, py::array::c_style | py::array::forcecast>::ensure(numbers);
+        if (!array) throw std::bad_alloc();
         std::copy_n(array.data(), array.size(), out);
+    }
+
+    // Not array_t::ensure(), which drops imaginary parts, reads numbers from text and hides why an object is no array.
+    static py::array as_array(const py::object& given, const std::string& refusal) {
+        if (py::isinstance<py::array>(given)) return given;
+        try {
+            const bool is_tensor = py::hasattr(given, "detach") && py::hasattr(given, "cpu");  // may require a gradient
+            return py::module_::import("numpy").attr("asarray")(is_tensor ? given.attr("detach")().attr("cpu")()
+                                                                          : given);
+        } catch (const py::error_already_set& error) {
+            throw py::type_error(refusal + " (" + error.what() + ").");
+        }
     }
 
     py::object function_;
