@@ -1,17 +1,13 @@
-"""The log densities of a posterior with their gradients: of arrays, and for other libraries."""
+"""The log densities of a posterior with their gradients, as functions of arrays and as `Density` objects."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.bridges.c_interface import CDensity
-from patrac_native.bridges.jax_function import jax_function
-from patrac_native.bridges.nutpie_model import nutpie_model
 from patrac_native.engine.density import Density, DensitySpec, SampledNoise
 from patrac_native.engine.models import CompiledModels
 from patrac_native.engine.threads import thread_count
@@ -23,24 +19,21 @@ from patrac_native.model.likelihoods import Likelihood
 from patrac_native.model.prior_model import PriorModel
 from patrac_native.validation.checks import FloatArray
 
-if TYPE_CHECKING:
-    import torch
-
 DensityKind = Literal["likelihood", "posterior", "collapsed", "collapsed_posterior"]
 Coordinates = Literal["theta", "whitened", "theta+log_variance", "whitened+log_variance"]
 DENSITIES = ("likelihood", "posterior", "collapsed", "collapsed_posterior")
 COORDINATES = ("theta", "whitened", "theta+log_variance", "whitened+log_variance")
 
 
-def _check_choice(value: str, known: tuple[str, ...], name: str) -> str:
-    """Return `value`; raise ValueError if it is not one of the known names."""
+def check_choice(value: str, known: tuple[str, ...], name: str) -> str:
+    """Return `value`; raise ValueError, which names the argument, if it is not one of the known ones."""
     if value not in known:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}; got {value!r}.")
     return value
 
 
 class PosteriorDensities(PriorModel):
-    """Base class of `Posterior` with its log densities.
+    """Base class of `PosteriorBridges` with the log densities of a posterior.
 
     Attributes
     ----------
@@ -254,8 +247,8 @@ class PosteriorDensities(PriorModel):
         >>> bool(np.isclose(posterior.value(np.ones(4)), post.log_likelihood(np.ones(4)) + post.log_prior(np.ones(4))))
         True
         """
-        _check_choice(density, DENSITIES, "density")
-        place, _, tail = _check_choice(coordinates, COORDINATES, "coordinates").partition("+")
+        check_choice(density, DENSITIES, "density")
+        place, _, tail = check_choice(coordinates, COORDINATES, "coordinates").partition("+")
         collapsed, whitened, log_variance = density.startswith("collapsed"), place == "whitened", bool(tail)
         needs_prior = whitened or density != "likelihood"
         if needs_prior and self.scale_names:
@@ -279,113 +272,6 @@ class PosteriorDensities(PriorModel):
             noise=self._noise(variance, log_variance=log_variance, by_output=collapsed),
         )
         return Density(self.compiled.host, spec)
-
-    def to_jax(
-        self,
-        density: DensityKind = "likelihood",
-        coordinates: Coordinates = "theta",
-        variance: npt.ArrayLike | None = None,
-        *,
-        threads: int | None = 1,
-    ) -> Callable[[Any], Any]:
-        """Return a log density as a function of JAX, for `jit`, `grad`, `vmap` and `lax.scan` on the CPU.
-
-        The function runs compiled, without Python; `grad` and `value_and_grad` evaluate value and gradient together,
-        and `vmap` makes one call of all points. It has a reverse-mode derivative, once. See docs/bridges/jax.md.
-
-        Parameters
-        ----------
-        density, coordinates, variance
-            As for `density`.
-        threads : int or None
-            Native threads that share the points of a batched call; None means the number of processors that this
-            process may use. Default 1: starting a thread takes longer than a small network.
-
-        Returns
-        -------
-        callable
-            From an array of shape (..., D), converted to `dtype`, to values of shape (...) and that dtype.
-
-        Raises
-        ------
-        ImportError
-            If jax is not installed or not supported (extra "jax").
-        TypeError, ValueError
-            As `density`. A posterior of dtype float64 needs JAX's 64-bit mode when the function is called.
-        """
-        return jax_function(self.density(density, coordinates, variance), thread_count(threads))
-
-    def c_api(
-        self,
-        density: DensityKind = "likelihood",
-        coordinates: Coordinates = "theta",
-        variance: npt.ArrayLike | None = None,
-        *,
-        threads: int | None = 1,
-    ) -> CDensity:
-        """Return a log density as C functions, for extension modules, numba, Julia and R; see docs/bridges/c.md.
-
-        Parameters
-        ----------
-        density, coordinates, variance, threads
-            As for `to_jax`.
-
-        Returns
-        -------
-        CDensity
-            With the capsules `function`, `batched` and `context`, and their addresses.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `density`.
-        """
-        return CDensity(self.density(density, coordinates, variance), thread_count(threads))
-
-    def to_nutpie(
-        self,
-        density: Literal["posterior", "collapsed_posterior"] = "posterior",
-        coordinates: Coordinates = "whitened",
-        variance: npt.ArrayLike | None = None,
-    ) -> Any:
-        """Return a model for `nutpie.sample`, whose chains run in threads of their own; see docs/bridges/nutpie.md.
-
-        Chains start around the trained values, a tenth of the prior's standard deviation away. The variables of the
-        result are theta, or theta_h, and, with "+log_variance", variance.
-
-        Parameters
-        ----------
-        density : {"posterior", "collapsed_posterior"}
-            Default "posterior".
-        coordinates : str
-            As for `density`; default "whitened".
-        variance : array_like, optional
-            As for `density`.
-
-        Returns
-        -------
-        nutpie.compiled_pyfunc.PyFuncModel
-
-        Raises
-        ------
-        ImportError
-            If nutpie is not installed (extra "nutpie").
-        TypeError, ValueError
-            As `density`; or if the density is not a posterior.
-        """
-        _check_choice(density, ("posterior", "collapsed_posterior"), "density")
-        native = self.density(density, coordinates, variance)
-        return nutpie_model(native, *self._start(native.spec))
-
-    def _start(self, spec: DensitySpec) -> tuple[FloatArray, FloatArray]:
-        """Return the trained values in the coordinates of a posterior, and a tenth of the prior's deviations, (D,)."""
-        dim = self.hidden_dim if spec.kind == "collapsed_posterior" else self.dim
-        deviation = np.sqrt(self.prior_variance[:dim])
-        unit = deviation if spec.whitened else np.ones(dim)
-        logarithms = np.log(self.starting_variances) if spec.log_variance else np.empty(0)
-        start = np.concatenate([self.theta_map[:dim] / unit, logarithms])
-        spread = np.concatenate([0.1 * deviation / unit, np.full(len(logarithms), 0.1)])
-        return start, spread
 
     def _noise(
         self, variance: npt.ArrayLike | None, *, log_variance: bool, by_output: bool = False
@@ -424,42 +310,6 @@ class PosteriorDensities(PriorModel):
             shape=shape,
             rate=rate,
         )
-
-    def to_torch(
-        self,
-        density: DensityKind = "likelihood",
-        coordinates: Coordinates = "theta",
-        variance: npt.ArrayLike | None = None,
-        *,
-        threads: int | None = 1,
-    ) -> Callable[[torch.Tensor], torch.Tensor]:
-        """Return a log density as a function of torch tensors, for autograd and `torch.func`; docs/bridges/pytorch.md.
-
-        Its gradient is evaluated together with the value where autograd or a transform such as `grad`,
-        `grad_and_value` or `vmap(grad)` records it, and `vmap` makes one native call of all points. A second derivative
-        raises RuntimeError.
-
-        Parameters
-        ----------
-        density, coordinates, variance
-            As for `density`.
-        threads : int or None
-            Native threads that share the points of a call; None means the number of processors that this process may
-            use. Default 1: starting a thread takes longer than a small network.
-
-        Returns
-        -------
-        callable
-            From a tensor of shape (..., D) on the CPU, converted to `dtype`, to values of shape (...) and that dtype.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `density`.
-        """
-        from patrac_native.bridges.torch_function import torch_function
-
-        return torch_function(self.density(density, coordinates, variance), thread_count(threads))
 
     @cached_property
     def _likelihood_density(self) -> Density:

@@ -15,7 +15,6 @@ from patrac_native.model.architectures import Architecture
 from patrac_native.model.choice import check_kernel
 from patrac_native.model.compiled_likelihood import check_range, fixed_likelihood, with_noise_prior
 from patrac_native.model.curvature_metric import CurvatureMetric, curvature_obstacle
-from patrac_native.model.densities import PosteriorDensities
 from patrac_native.model.describe import describe_posterior
 from patrac_native.model.facts import ModelFacts
 from patrac_native.model.fit_quality import FitQuality, fit_quality
@@ -25,6 +24,7 @@ from patrac_native.model.last_layer import ExactPosterior, WhitenedQuadratic, wh
 from patrac_native.model.likelihoods import LIKELIHOODS, Likelihood
 from patrac_native.model.metric import Metric
 from patrac_native.model.partial_network import PartialNetwork
+from patrac_native.model.posterior_bridges import PosteriorBridges
 from patrac_native.model.priors import Prior
 from patrac_native.model.priors.scales import ScaleGroups
 from patrac_native.model.sampled_density import NoiseLaw, SampledDensity
@@ -33,7 +33,7 @@ from patrac_native.network.network import Network
 from patrac_native.validation.checks import FloatArray, cast_checked
 
 
-class Posterior(PosteriorDensities, SampledDensity):
+class Posterior(PosteriorBridges, SampledDensity):
     """Posterior of the Bayesian parameters theta, with density proportional to exp(l(theta)) N(theta; 0, C).
 
     The constructor ranks the nodes of the network, rescales the prior, and evaluates everything that does not depend
