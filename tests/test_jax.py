@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -178,7 +180,7 @@ def test_the_density_is_freed_with_its_last_program() -> None:
         compile_and_forget()
     before = peak()
     size = problem(n=100_000).compiled.host.cached_bytes / 2**20
-    for _ in range(8):
+    for _ in range(6):
         compile_and_forget()
     assert size > 5
     assert peak() - before < 4 * size
@@ -212,6 +214,45 @@ def test_the_number_of_coordinates_is_checked() -> None:
     post = problem()
     with pytest.raises(ValueError, match=f"x must have {post.dim} entries on its last axis; got shape \\(2,\\)"):
         post.to_jax()(np.zeros(2))
+
+
+def test_second_derivatives_are_refused_by_name() -> None:
+    post = problem()
+    function, point = post.to_jax(), points_of(post)[0]
+    for second in (
+        jax.jacrev(jax.grad(function)),
+        jax.hessian(function),
+        jax.jit(jax.grad(lambda x: jax.grad(function)(x)[0])),
+    ):
+        with pytest.raises(TypeError, match="to_jax: the log density has first derivatives only"):
+            second(point)
+
+
+def test_complex_points_are_refused() -> None:
+    """A conversion would drop the imaginary parts."""
+    post = problem()
+    for function in (post.to_jax(), jax.jit(post.to_jax())):
+        with pytest.raises(TypeError, match="x must be real; got complex128"):
+            function(points_of(post)[0] + 1j)
+
+
+def test_several_threads_register_the_handlers_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first calls of to_jax may come from several threads at the same time."""
+    from patrac_native.bridges import jax_function
+
+    names: list[str] = []
+
+    def register(name: str, *_: Any, **__: Any) -> None:
+        time.sleep(0.01)  # other threads look for the name meanwhile
+        names.append(name)
+
+    monkeypatch.setattr(jax_function, "_registered", {})
+    monkeypatch.setattr(jax.ffi, "register_ffi_type", register)
+    monkeypatch.setattr(jax.ffi, "register_ffi_target", register)
+    density = problem().density()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda _: jax_function.jax_function(density, 1), range(4)))
+    assert len(names) == len(set(names)) == 3
 
 
 def test_a_missing_jax_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

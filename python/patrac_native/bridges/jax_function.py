@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,20 +53,22 @@ def check_interface(include_dir: str, supported: tuple[int, int]) -> None:
 
 
 _registered: dict[str, tuple[str, str]] = {}
+_registering = threading.Lock()
 
 
 def _register(jax: Any, density: NativeDensity) -> tuple[str, str]:
     """Register the handlers of the density's compiled type once; return the names of value, and value and gradient."""
     core = type(density.core)
-    if core.__name__ not in _registered:
-        if not _registered:
-            check_interface(jax.ffi.include_dir(), density.xla_interface)
-            jax.ffi.register_ffi_type("patrac_density", density.xla_state(), platform="cpu")
-        names = (f"patrac_value_{core.__name__}", f"patrac_value_and_grad_{core.__name__}")
-        for name, with_gradient in zip(names, (False, True), strict=True):
-            stages = {"instantiate": core.xla_instantiate(), "execute": core.xla_handler(with_gradient)}
-            jax.ffi.register_ffi_target(name, stages, platform="cpu")
-        _registered[core.__name__] = names
+    with _registering:  # XLA refuses a second registration of a name
+        if core.__name__ not in _registered:
+            if not _registered:
+                check_interface(jax.ffi.include_dir(), density.xla_interface)
+                jax.ffi.register_ffi_type("patrac_density", density.xla_state(), platform="cpu")
+            names = (f"patrac_value_{core.__name__}", f"patrac_value_and_grad_{core.__name__}")
+            for name, with_gradient in zip(names, (False, True), strict=True):
+                stages = {"instantiate": core.xla_instantiate(), "execute": core.xla_handler(with_gradient)}
+                jax.ffi.register_ffi_target(name, stages, platform="cpu")
+            _registered[core.__name__] = names
     return _registered[core.__name__]
 
 
@@ -100,9 +103,18 @@ def jax_function(density: NativeDensity, threads: int) -> Callable[[Any], Any]:
         return foreign(x, density=published.number, threads=np.int64(threads))
 
     value_of = jax.custom_vjp(lambda x: call(x, False))
+    value_and_gradient = jax.custom_jvp(lambda x: call(x, True))
+
+    def refuse(primals: Any, tangents: Any) -> Any:
+        raise TypeError(
+            "to_jax: the log density has first derivatives only; a Hessian or a derivative of the gradient needs "
+            "another method, such as finite differences of the gradient."
+        )
+
+    value_and_gradient.defjvp(refuse)
 
     def forward(x: Any) -> tuple[Any, Any]:
-        value, gradient = call(x, True)
+        value, gradient = value_and_gradient(x)
         return value, gradient
 
     def reverse(gradient: Any, cotangent: Any) -> tuple[Any]:
@@ -117,6 +129,8 @@ def jax_function(density: NativeDensity, threads: int) -> Callable[[Any], Any]:
                 'the posterior has dtype float64, which JAX has off: jax.config.update("jax_enable_x64", True), or '
                 'make the posterior with dtype="float32".'
             )
+        if jax.numpy.iscomplexobj(x):
+            raise TypeError(f"x must be real; got {jax.numpy.result_type(x)}.")
         points = jax.numpy.asarray(x, dtype=dtype)
         if points.ndim < 1 or points.shape[-1] != dim:
             raise ValueError(f"x must have {dim} entries on its last axis; got shape {points.shape}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import torch
@@ -25,6 +25,14 @@ class TorchDensity(Protocol):
     core: Any
     dim: int
     dtype: np.dtype[Any]
+
+
+def _refuse() -> NoReturn:
+    """Raise the error of derivatives that there are not."""
+    raise RuntimeError(
+        "to_torch: the log density has first derivatives only, in reverse mode; a Hessian or a derivative of the "
+        "gradient needs another method, such as finite differences of the gradient."
+    )
 
 
 def _apply(function: Any, *arguments: Any) -> Any:
@@ -61,6 +69,10 @@ class _LogDensity(torch.autograd.Function):
         return cotangents[0].unsqueeze(-1) * _apply(_Once, gradient, points), None, None, None
 
     @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        _refuse()
+
+    @staticmethod
     def vmap(info: Any, in_dims: Any, points: Any, density: TorchDensity, threads: int, with_gradient: bool) -> Any:
         # Only here is it visible that a transform outside vmap records the points.
         with_gradient = with_gradient or (torch.is_grad_enabled() and points.requires_grad)
@@ -84,10 +96,11 @@ class _Once(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
-        raise RuntimeError(
-            "to_torch: the log density has first derivatives only; a Hessian or a derivative of the gradient needs "
-            "another method, such as finite differences of the gradient."
-        )
+        _refuse()
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        _refuse()
 
 
 def torch_function(density: TorchDensity, threads: int) -> Callable[[torch.Tensor], torch.Tensor]:
