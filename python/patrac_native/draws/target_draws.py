@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from patrac_native.draws.chain_draws import ChainDraws, Stats, stats_of_file
 from patrac_native.draws.summary import Summary, summarise
+from patrac_native.validation.checks import as_real_array
 
 
 class TargetDraws(ChainDraws):
@@ -62,8 +63,11 @@ class TargetDraws(ChainDraws):
 
         Raises
         ------
+        TypeError
+            If the function does not return real numbers, or not of one shape for every theta.
         ValueError
-            If the target was given no `predict`, or the draws come from a file, or there are no draws.
+            If the target was given no `predict`, the draws come from a file, there are no draws, or the function
+            returns an array of another number of axes.
         """
         if self._predict is None:
             raise ValueError(
@@ -71,7 +75,8 @@ class TargetDraws(ChainDraws):
             )
         self._require_draws()
         flat = self._flat_theta()
-        values = np.asarray(self._predict(flat, X) if self.is_batched else [self._predict(one, X) for one in flat])
+        predicted = self._predict(flat, X) if self.is_batched else [self._predict(one, X) for one in flat]
+        values = as_real_array(predicted, "predict of the Target", "Return arrays of one shape for every theta.")
         if values.ndim not in (2, 3) or len(values) != len(flat):
             shape = "(B, n) or (B, n, m)" if self.is_batched else "(n,) or (n, m)"
             found = values.shape if self.is_batched else values.shape[1:]

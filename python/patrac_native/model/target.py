@@ -211,7 +211,7 @@ class Target(SampledDensity):
         if values.ndim not in (1, 2) or values.shape[-1] != self.dim:
             raise ValueError(f"theta must have shape (K,) or (B, K) with K = {self.dim}; got {values.shape}.")
         batch = np.ascontiguousarray(values.reshape(-1, self.dim), dtype=np.float64)
-        check_finite(batch, "theta")
+        check_finite(batch, "theta", "Rows count the points, columns the entries of theta.")
         value, gradient = self._compiled.evaluate(batch)
         return (float(value[0]), gradient[0]) if values.ndim == 1 else (value, gradient)
 
