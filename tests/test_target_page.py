@@ -46,7 +46,7 @@ def test_the_draws_are_of_the_posterior(page: dict[str, Any]) -> None:
         mode += np.linalg.solve(precision, X.T @ (y - p) - mode)
     rng = np.random.default_rng(2)
     scale = np.linalg.cholesky(np.linalg.inv(precision))
-    df, n = 10.0, 40_000
+    df, n = 10.0, 10_000
     normals = rng.standard_normal((n, 25))
     spread = df / rng.chisquare(df, n)
     theta = mode + np.sqrt(spread)[:, None] * (normals @ scale.T)
