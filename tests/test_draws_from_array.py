@@ -81,6 +81,9 @@ def test_sampled_variances_belong_to_their_draws(likelihood: pn.Likelihood) -> N
     ):
         with pytest.raises(ValueError, match=words):
             pn.Draws.from_array(post, own.theta, sampler="another", variance=bad)
+    # Of one chain the message names both shapes.
+    with pytest.raises(ValueError, match=r"variance must have shape \(5,.*\) or \(1, 5,.*\), .*; got \(4,"):
+        pn.Draws.from_array(post, own.theta[0, :5], sampler="another", variance=own.stats["variance"][0, :4])
 
 
 def test_sampled_scales_of_the_prior_belong_to_their_draws() -> None:

@@ -147,7 +147,10 @@ def test_sampled_variances() -> None:
         post.to_torch(variance=0.3)(points).numpy(), post.log_likelihood(points.numpy(), variance=0.3)
     )
     with_logarithm = torch.cat([points, torch.zeros(2, 1, dtype=torch.float64)], dim=1)
-    assert post.to_torch("posterior", "theta+log_variance")(with_logarithm).shape == (2,)
+    np.testing.assert_array_equal(
+        post.to_torch("posterior", "theta+log_variance")(with_logarithm).numpy(),
+        post.density("posterior", "theta+log_variance").value(with_logarithm.numpy()),
+    )
 
 
 def test_second_derivatives_are_refused_rather_than_zero() -> None:

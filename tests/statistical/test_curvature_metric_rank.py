@@ -108,5 +108,4 @@ def test_the_right_twin_passes() -> None:
 @pytest.mark.parametrize("fault", [STRETCHED, UNROTATED_GRADIENT])
 def test_broken_twins_are_rejected(fault: str) -> None:
     found = ranks(problem("float64"), twin(fault), replicates=REPLICATES, n_states=N_STATES, seed=65)
-    print(p_values(found, N_STATES))
     assert p_values(found, N_STATES).min() < LEVEL

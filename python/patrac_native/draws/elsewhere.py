@@ -93,13 +93,14 @@ def densities(
 
 def _sampled(given: npt.ArrayLike | None, shape: tuple[int, ...], name: str, what: str) -> FloatArray:
     """Return draws of sampled variances with the axes of theta's chains and draws."""
+    wanted = f"{shape[1:]} or {shape}" if shape[0] == 1 else f"{shape}"
     if given is None:
-        raise ValueError(f"{name} must be given, because this posterior samples {what}: draws of shape {shape}.")
+        raise ValueError(f"{name} must be given, because this posterior samples {what}: draws of shape {wanted}.")
     values = as_real_array(given, name)
     if shape[0] == 1 and values.shape == shape[1:]:
         values = values[None]
     if values.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, with chains and draws as theta; got {values.shape}.")
+        raise ValueError(f"{name} must have shape {wanted}, with chains and draws as theta; got {values.shape}.")
     if not (np.isfinite(values) & (values > 0)).all():
         raise ValueError(f"{name} must be positive and finite; the smallest value is {values.min():g}.")
     return values
