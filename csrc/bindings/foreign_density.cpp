@@ -69,10 +69,18 @@ private:
         return {pair[0], pair[1]};
     }
 
+    // Writes numbers of the given shape, or raises an error that begins with what the function must return.
     static void copy(const py::object& given, const Shape& shape, const char* name, double* out) {
         if (shape.empty() && PyFloat_Check(given.ptr())) {
             *out = PyFloat_AS_DOUBLE(given.ptr());
             return;
+        }
+        if (py::isinstance<Array<double>>(given)) {  // the usual result needs no conversion and no words
+            const auto array = py::reinterpret_borrow<Array<double>>(given);
+            if (shape_of(array) == shape) {
+                std::copy_n(array.data(), array.size(), out);
+                return;
+            }
         }
         const std::string must = std::string("log_likelihood_and_grad must return ") + name;
         const std::string type(py::str(py::type::handle_of(given).attr("__name__")));
@@ -80,7 +88,7 @@ private:
         if (std::string_view("biuf").find(numbers.dtype().kind()) == std::string_view::npos)
             throw py::type_error(must + " of real numbers; got " + type + " of dtype " +
                                  std::string(py::str(numbers.dtype())) + ".");
-        const Shape found(numbers.shape(), numbers.shape() + numbers.ndim());
+        const Shape found = shape_of(numbers);
         if (found != shape)
             throw py::value_error(must + " of shape " + std::string(py::str(py::tuple(py::cast(shape)))) + "; got " +
                                   std::string(py::str(py::tuple(py::cast(found)))) + ".");
@@ -88,6 +96,8 @@ private:
         if (!array) throw std::bad_alloc();
         std::copy_n(array.data(), array.size(), out);
     }
+
+    static Shape shape_of(const py::array& array) { return {array.shape(), array.shape() + array.ndim()}; }
 
     // Not array_t::ensure(), which drops imaginary parts, reads numbers from text and hides why an object is no array.
     static py::array as_array(const py::object& given, const std::string& refusal) {
