@@ -253,7 +253,7 @@ def scattered() -> pn.Architecture:
         (lambda: posterior(pn.Out(3)), "the likelihood is quadratic"),
         (
             lambda: posterior(prior=pn.GaussianPrior(scales=pn.SampledScales(by_input=True))),
-            "the weights out of each input have a sampled scale of their own",
+            "the weights of layer 1 have several sampled scales",
         ),
     ],
 )

@@ -8,16 +8,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from rank_test import QUANTITIES, Problem, native_blocks, native_chain, p_values, ranks
-from test_rank import PRIOR, small_network
+from rank_test import native_blocks, native_chain, p_values, ranks
+from test_input_metric_rank import LEVEL, N_STATES, REPLICATES, THIN, correlated
 from twins import mgrad_h, mgrad_move
 
 import patrac_native as pn
 
 Array = npt.NDArray[Any]
 
-THIN, N_STATES, REPLICATES = 20, 8, 400
-LEVEL = 1e-4 / len(QUANTITIES)
+# Power, measured once: the smallest p-values of the broken twins were 9e-46 and 1e-34.
 DELTA = 0.1
 STRETCHED = "axes a quarter too long, so that the prior is not kept"
 UNROTATED_GRADIENT = "the gradient's share of the reverse density without the rotation"
@@ -27,14 +26,6 @@ KERNELS: dict[str, pn.Kernel] = {
     "mgrad": pn.MGrad(DELTA, metric="curvature"),
     "collapsed mgrad": pn.MGrad(DELTA, metric="curvature", collapse=True),
 }
-
-
-def problem(dtype: str) -> Problem:
-    """All parameters of 3-3-1, 10 rows."""
-    rng = np.random.default_rng(4)
-    X = rng.uniform(-2, 2, (10, 1)) + 0.7 * rng.normal(size=(10, 3))
-    net, point = small_network([3, 3, 1], 4, 0.7), np.array([[0.7, 0.5, 0.6]])
-    return Problem(net, pn.Full(), PRIOR, pn.Gaussian(0.2), X, point, dtype)
 
 
 def twin(fault: str | None = None) -> Any:
@@ -78,7 +69,7 @@ def twin(fault: str | None = None) -> Any:
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_compiled_kernels_pass(kernel: str, dtype: str) -> None:
     chain = native_chain(KERNELS[kernel], THIN)
-    found = ranks(problem(dtype), chain, replicates=REPLICATES, n_states=N_STATES, seed=61)
+    found = ranks(correlated(dtype), chain, replicates=REPLICATES, n_states=N_STATES, seed=61)
     assert (p_values(found, N_STATES) > LEVEL).all()
 
 
@@ -86,13 +77,13 @@ def test_compiled_kernels_pass(kernel: str, dtype: str) -> None:
 @pytest.mark.parametrize("collapse", [False, True])
 def test_persistent_steps_pass(collapse: bool) -> None:
     kernel = pn.MGrad(DELTA, metric="curvature", collapse=collapse, persistence=0.9)
-    found = ranks(problem("float64"), native_blocks(kernel, THIN), replicates=REPLICATES, n_states=N_STATES, seed=62)
+    found = ranks(correlated("float64"), native_blocks(kernel, THIN), replicates=REPLICATES, n_states=N_STATES, seed=62)
     assert (p_values(found, N_STATES) > LEVEL).all()
 
 
 @pytest.mark.slow
 def test_steps_with_sampled_scales_pass() -> None:
-    sampled = replace(problem("float64"), prior=pn.GaussianPrior(scales="sampled"))
+    sampled = replace(correlated("float64"), prior=pn.GaussianPrior(scales="sampled"))
     chain = native_chain(pn.MGrad(DELTA, metric="curvature"), THIN)
     found = ranks(sampled, chain, replicates=REPLICATES, n_states=N_STATES, seed=63)
     assert (p_values(found, N_STATES) > LEVEL).all()
@@ -100,12 +91,12 @@ def test_steps_with_sampled_scales_pass() -> None:
 
 @pytest.mark.slow
 def test_the_right_twin_passes() -> None:
-    found = ranks(problem("float64"), twin(), replicates=REPLICATES, n_states=N_STATES, seed=64)
+    found = ranks(correlated("float64"), twin(), replicates=REPLICATES, n_states=N_STATES, seed=64)
     assert (p_values(found, N_STATES) > LEVEL).all()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", [STRETCHED, UNROTATED_GRADIENT])
 def test_broken_twins_are_rejected(fault: str) -> None:
-    found = ranks(problem("float64"), twin(fault), replicates=REPLICATES, n_states=N_STATES, seed=65)
+    found = ranks(correlated("float64"), twin(fault), replicates=REPLICATES, n_states=N_STATES, seed=65)
     assert p_values(found, N_STATES).min() < LEVEL

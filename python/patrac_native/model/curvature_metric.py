@@ -31,13 +31,14 @@ def curvature_obstacle(network: PartialNetwork) -> str | None:
     """Return why there are no axes of the curvature, in words; None if there are."""
     if network.separate:
         return "a separate network is zero where the chains start, and has no curvature there"
-    if network.scales is not None and any("from input" in name for name in network.scales.names):
-        return "the weights out of each input have a sampled scale of their own"
     for layer, (weights, width) in enumerate(zip(network.weight_masks, network.layer_sizes, strict=False), start=1):
         if not np.array_equal(weights, np.outer(weights.any(axis=1), weights.any(axis=0))):
             return f"the Bayesian weights of layer {layer} are no block of rows and columns"
         if weights.any() and max(width, len(weights)) > MAX_WIDTH:
             return f"layer {layer} has more than {MAX_WIDTH} nodes or inputs"
+        of_weights = (network.parameters["layer"] == layer) & (network.parameters["column"] >= 0)
+        if network.scales is not None and len(np.unique(network.scales.group[of_weights])) > 1:
+            return f"the weights of layer {layer} have several sampled scales"
     return None
 
 
