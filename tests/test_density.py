@@ -129,6 +129,57 @@ def test_collapsed_densities_at_a_given_variance(name: str) -> None:
     np.testing.assert_allclose(gradient, slope, rtol=0, atol=1e4 * EPS * np.abs(slope).max())
 
 
+def law_of_output_weights(post: pn.Posterior, hidden: npt.NDArray[Any], **variance: Any) -> tuple[Any, Any]:
+    """Mean and covariance of the output weights given theta_h, from gradients of the quadratic log-likelihood."""
+    at = np.concatenate([np.zeros((1, post.dim - len(hidden))), np.eye(post.dim - len(hidden))])
+    points = np.concatenate([np.tile(hidden, (len(at), 1)), at], axis=1)
+    slopes = post.log_likelihood_and_grad(points, **variance)[1][:, len(hidden) :]
+    precision = slopes[0] - slopes[1:] + np.diag(1 / post.prior_variance[len(hidden) :])
+    return np.linalg.solve(precision, slopes[0]), np.linalg.inv(precision)
+
+
+@pytest.mark.parametrize("coordinates", ["theta", "whitened"])
+@pytest.mark.parametrize("name", ["fixed", "gaussian", "gaussian_by_output"])
+def test_completed_points_have_the_law_of_the_output_weights(name: str, coordinates: Any) -> None:
+    """It is linear in the normals: at zeros the mean, at unit vectors a root of the covariance."""
+    if name == "fixed":
+        post = problems.problem(problems.rng_of("complete"), (3, 6, 5, 2), 30, architecture_name="mix").post
+        fixed: dict[str, Any] = {}
+    else:
+        post = sampled_problem(name)
+        fixed = {"variance": np.linspace(0.5, 0.9, len(post.starting_variances)).squeeze()}
+    density = post.density("collapsed", coordinates, **fixed)
+    point = problems.rng_of("complete", name).normal(size=post.hidden_dim)
+    hidden, drawn = density.theta(point), post.dim - post.hidden_dim
+    mean, covariance = law_of_output_weights(post, hidden, **fixed)
+    normals = np.concatenate([np.zeros((1, drawn)), np.eye(drawn)])
+    theta = density.core.complete(np.tile(point, (len(normals), 1)), normals, 1)
+    np.testing.assert_array_equal(theta[:, : post.hidden_dim], np.tile(hidden, (len(normals), 1)))
+    # The inverse of a well-conditioned matrix of sums over 30 or 50 rows.
+    weights = theta[:, post.hidden_dim :]
+    np.testing.assert_allclose(weights[0], mean, rtol=0, atol=1e5 * EPS * np.abs(mean).max())
+    root = weights[1:] - weights[0]
+    np.testing.assert_allclose(root.T @ root, covariance, rtol=0, atol=1e5 * EPS * np.abs(covariance).max())
+
+    found = density.complete(np.tile(point, (3, 4, 1)), seed=5, threads=2)
+    drawn_normals = np.random.default_rng(5).standard_normal((12, drawn))
+    np.testing.assert_array_equal(
+        found.reshape(12, -1), density.core.complete(np.tile(point, (12, 1)), drawn_normals, 1)
+    )
+    assert density.complete(point).shape == (post.dim,)
+
+
+def test_only_collapsed_densities_are_completed() -> None:
+    post = sampled_problem("gaussian")
+    with pytest.raises(ValueError, match=r"density='posterior' integrates no output weights out: its theta\(points\)"):
+        post.density("posterior", variance=0.5).complete(np.zeros(post.dim))
+    collapsed = post.density("collapsed", variance=0.5)
+    with pytest.raises(ValueError, match=f"points must have {post.hidden_dim} entries on their last axis"):
+        collapsed.complete(np.zeros(post.dim))
+    with pytest.raises(ValueError, match="points must be finite"):
+        collapsed.complete(np.full(post.hidden_dim, np.nan))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", SAMPLED)
 def test_a_given_variance_is_that_of_log_likelihood(name: str, dtype: str) -> None:

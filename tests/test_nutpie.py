@@ -65,7 +65,14 @@ def test_collapsed_model() -> None:
     trace = nutpie.sample(
         post.to_nutpie("collapsed_posterior"), draws=20, tune=50, chains=1, seed=2, progress_bar=False
     )
-    assert trace.posterior["theta"].shape == (1, 20, post.hidden_dim)
+    theta = trace.posterior["theta"].values
+    assert theta.shape == (1, 20, post.dim)
+    again = nutpie.sample(
+        post.to_nutpie("collapsed_posterior"), draws=20, tune=50, chains=1, seed=2, progress_bar=False
+    )
+    np.testing.assert_array_equal(again.posterior["theta"].values, theta)
+    assert pn.Draws.from_array(post, theta, sampler="nutpie").predict(X).shape == (1, 20, 30, 1)
+    assert len(np.unique(theta[0, :, -1])) == 20
 
 
 def test_evaluations_release_the_interpreter() -> None:

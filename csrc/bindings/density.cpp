@@ -71,6 +71,26 @@ void bind_density_of(py::module_& m, const char* name) {
              py::arg("prior_variance"), py::arg("variance"), py::arg("reference"), py::arg("terms"), py::arg("shape"),
              py::arg("rate"))
         .def_property_readonly("dim", &Density<T>::dim)
+        .def_property_readonly("is_collapsed", &Density<T>::collapses)
+        .def_property_readonly("full_dim", &Density<T>::full_dim)
+        .def(
+            "complete",
+            [](const Density<T>& density, const Array<T>& points, const Array<T>& normals, std::int64_t threads) {
+                const std::int64_t full = density.full_dim();
+                require(density.collapses(), "density");
+                require(points.ndim() == 2 && points.shape(1) == density.dim(), "points shape");
+                require(normals.ndim() == 2 && normals.shape(0) == points.shape(0) &&
+                            normals.shape(1) == full - density.dim(),
+                        "normals shape");
+                Array<T> theta({points.shape(0), full});
+                T* const out = theta.mutable_data();
+                {
+                    const py::gil_scoped_release release;
+                    density.complete(points.data(), points.shape(0), normals.data(), out, threads);
+                }
+                return theta;
+            },
+            py::arg("points").noconvert(), py::arg("normals").noconvert(), py::arg("threads"))
         .def(
             "value",
             [](const Density<T>& density, const Array<T>& points, std::int64_t threads,

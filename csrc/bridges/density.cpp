@@ -89,6 +89,25 @@ bool Density<T>::holds(const double* point) const {
 }
 
 template <class T>
+void Density<T>::complete(const T* points, std::int64_t batch, const T* normals, T* theta, std::int64_t threads) const {
+    const std::int64_t full = full_dim(), drawn = full - theta_dim_;
+    parallel_for(batch, threads, [&](std::int64_t b, std::int64_t) {
+        const auto lease = workspace();
+        Workspace& work = *lease;
+        work.collapsed->complete(theta_of(points + b * dim_, work), normals + b * drawn, theta + b * full);
+    });
+}
+
+// theta, or theta_h, at a point: the point itself, or in the workspace.
+template <class T>
+const T* Density<T>::theta_of(const T* point, Workspace& work) const {
+    if (!spec_.whitened) return point;
+    for (std::size_t i = 0; i < work.theta.size(); ++i)
+        work.theta[i] = static_cast<T>(static_cast<double>(point[i]) * deviation_[i]);
+    return work.theta.data();
+}
+
+template <class T>
 double Density<T>::evaluate_one(const T* point, T* gradient, std::int64_t threads, const double* variance,
                                 Workspace& work) const {
     const T* const log_variance = point + theta_dim_;
@@ -104,13 +123,7 @@ double Density<T>::evaluate_one(const T* point, T* gradient, std::int64_t thread
                                    : spec_.variance[c];
         if (!std::isfinite(own) || own <= 0.0) return fail(-std::numeric_limits<double>::infinity());
     }
-    const T* theta = point;
-    if (spec_.whitened) {
-        for (std::size_t i = 0; i < work.theta.size(); ++i)
-            work.theta[i] = static_cast<T>(static_cast<double>(point[i]) * deviation_[i]);
-        theta = work.theta.data();
-    }
-
+    const T* const theta = theta_of(point, work);
     const bool with_slope = gradient && spec_.log_variance;
     double value = work.collapsed ? work.collapsed->evaluate(theta, gradient)
                                   : log_likelihood(theta, gradient, threads, with_slope, work);

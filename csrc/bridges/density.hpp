@@ -66,6 +66,8 @@ public:
 
     std::int64_t dim() const override { return dim_; }  // D: K or K_h, plus q with the logarithms of the variances
     std::int64_t n_variances() const { return static_cast<std::int64_t>(spec_.variance.size()); }
+    std::int64_t full_dim() const { return model_->dim(); }  // K
+    bool collapses() const { return is_collapsed(spec_.kind); }
 
     // points (batch, D) -> values (batch,) and, unless null, gradient (batch, D). `variance` (batch, q): those of each
     // point in place of the specification's, unless null. `threads` share the points, or the rows of a single point.
@@ -76,6 +78,10 @@ public:
     void evaluate_wide(const double* points, std::int64_t batch, double* values, double* gradient,
                        std::int64_t threads) const override;
     bool holds(const double* point) const override;
+
+    // Of a collapsed density: finite points (batch, K_h) -> theta (batch, K), whose output weights are drawn from their
+    // law given theta_h by standard normals (batch, K - K_h).
+    void complete(const T* points, std::int64_t batch, const T* normals, T* theta, std::int64_t threads) const;
 
 private:
     struct Workspace {
@@ -88,6 +94,7 @@ private:
     };
 
     typename WorkspacePool<Workspace>::Lease workspace() const;
+    const T* theta_of(const T* point, Workspace& work) const;
     double evaluate_one(const T* point, T* gradient, std::int64_t threads, const double* variance,
                         Workspace& work) const;
     double log_likelihood(const T* theta, T* gradient, std::int64_t threads, bool with_slope, Workspace& work) const;

@@ -176,6 +176,11 @@ private:
             return state_.log_likelihood;
         }
 
+        void complete(const T* theta_hidden, const T* normals, T* theta) override {
+            evaluate(theta_hidden, nullptr);
+            target_.complete(state_, normals, theta);
+        }
+
     private:
         CollapsePlan plan_;
         CollapsedTarget<T> target_;

@@ -19,6 +19,8 @@ public:
 
     // Its value at theta_h (hidden_dim,) and, unless null, its gradient (hidden_dim,).
     virtual double evaluate(const T* theta_hidden, T* gradient) = 0;
+    // theta (K,): theta_h, and output weights drawn from their law given it by standard normals (K - hidden_dim,).
+    virtual void complete(const T* theta_hidden, const T* normals, T* theta) = 0;
 };
 
 template <class T>

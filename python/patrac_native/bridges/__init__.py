@@ -1,4 +1,5 @@
-"""Densities in the forms that other libraries take: JAX, the C interface and nutpie.
+"""What other libraries take: densities for JAX, C, nutpie and PyTorch, and trees of arrays for ArviZ.
 
-Functions of a `NativeDensity`, which `Posterior` calls; nothing here imports the model.
+Functions of a `NativeDensity`, which `Posterior` calls, and of arrays with named axes, which draws call; nothing here
+imports the model.
 """

@@ -14,7 +14,7 @@ def import_extra(module: str, extra: str, method: str) -> Any:
     module : str
         Name of the module, such as "nutpie.compiled_pyfunc".
     extra : str
-        The extra of patrac_native that installs it, which is also the name of the library.
+        The extra of patrac_native that installs it.
     method : str
         What needs it, for the error message.
 
@@ -27,11 +27,12 @@ def import_extra(module: str, extra: str, method: str) -> Any:
     ImportError
         If the library is not installed.
     """
+    library = module.split(".")[0]
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] != extra:
+        if error.name is None or error.name.split(".")[0] != library:
             raise  # the library is there, and something that it needs is not
         raise ImportError(
-            f"{method} needs {extra}, which is not installed: pip install 'patrac_native[{extra}]'"
+            f"{method} needs {library}, which is not installed: pip install 'patrac_native[{extra}]'"
         ) from error

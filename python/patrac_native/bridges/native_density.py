@@ -15,7 +15,7 @@ class NativeDensity(Protocol):
     ----------
     core : object
         The compiled density: `value_and_grad(points, threads)` of a batch (B, D), `publish()`, `withdraw(number)`,
-        `xla_handler(with_gradient)` and `xla_instantiate()`.
+        `xla_handler(with_gradient)` and `xla_instantiate()`, and `is_collapsed`.
     dim : int
         D.
     dtype : dtype
@@ -37,6 +37,9 @@ class NativeDensity(Protocol):
 
     def theta(self, points: npt.ArrayLike) -> npt.NDArray[Any]:
         """Return theta at points (..., D)."""
+
+    def complete(self, points: npt.ArrayLike, seed: int | np.random.Generator = 0) -> npt.NDArray[Any]:
+        """Return theta at points (..., D) of a collapsed density, with output weights drawn from their law."""
 
     def variance(self, points: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Return the noise variances at points (..., D); the last axis is empty if they are not coordinates."""

@@ -46,13 +46,16 @@ def nutpie_model(density: NativeDensity, start: FloatArray, spread: FloatArray) 
 
         return evaluate
 
-    def make_expand(*_: Any) -> Callable[..., dict[str, npt.NDArray[Any]]]:
-        return lambda x, **_: {name: of_point(np.asarray(x)) for name, of_point in variables.items()}
+    def variables_at(point: FloatArray, rng: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
+        theta = density.complete(point, rng) if density.core.is_collapsed else density.theta(point)
+        variance = density.variance(point)
+        return {"theta": theta, "variance": variance} if variance.size else {"theta": theta}
 
-    variables: dict[str, Callable[[Any], npt.NDArray[Any]]] = {"theta": density.theta}
-    if density.variance(start).size:
-        variables["variance"] = density.variance
-    examples = [of_point(start) for of_point in variables.values()]
+    def make_expand(*seeds: int) -> Callable[..., dict[str, npt.NDArray[Any]]]:
+        rng = np.random.default_rng(seeds)  # of a chain
+        return lambda x, **_: variables_at(np.asarray(x), rng)
+
+    examples = variables_at(start, np.random.default_rng(0))
 
     def make_start(seed: int) -> FloatArray:
         return start + spread * np.random.default_rng(seed).normal(size=density.dim)
@@ -62,7 +65,7 @@ def nutpie_model(density: NativeDensity, start: FloatArray, spread: FloatArray) 
         make_logp_fn=make_evaluate,
         make_expand_fn=make_expand,
         make_initial_point_fn=make_start,
-        expanded_dtypes=[example.dtype for example in examples],
-        expanded_shapes=[example.shape for example in examples],
-        expanded_names=list(variables),
+        expanded_dtypes=[example.dtype for example in examples.values()],
+        expanded_shapes=[example.shape for example in examples.values()],
+        expanded_names=list(examples),
     )

@@ -34,7 +34,7 @@ def build_info() -> dict[str, str]:
         "SIMD level in use": _core.default_simd_level() + (" (PATRAC_SIMD)" if os.environ.get("PATRAC_SIMD") else ""),
         "CUDA": _cuda(),
     }
-    for name in ("numpy", "scipy", "torch", "arviz-stats", "matplotlib"):
+    for name in ("numpy", "scipy", "torch", "arviz-stats", "matplotlib", "xarray"):
         try:
             info[name] = version(name)
         except PackageNotFoundError:

@@ -183,7 +183,9 @@ class Density:
         return _core.xla_state()
 
     def theta(self, points: npt.ArrayLike) -> npt.NDArray[Any]:
-        """Return theta, or its part below the output layer if the density is collapsed, at points of these coordinates.
+        """Return theta at points of these coordinates, or its part below the output layer if the density is collapsed.
+
+        `complete` draws the rest.
 
         Parameters
         ----------
@@ -205,6 +207,45 @@ class Density:
         deviation = np.sqrt(self.spec.prior_variance[: self._theta_dim])
         scaled: npt.NDArray[Any] = (array.astype(np.float64) * deviation).astype(self.dtype)
         return scaled
+
+    def complete(
+        self, points: npt.ArrayLike, seed: int | np.random.Generator = 0, *, threads: int | None = 1
+    ) -> npt.NDArray[Any]:
+        """Return theta with the output weights drawn from their exact law given the part below the output layer.
+
+        If the points are draws from a collapsed posterior, the result is draws from the posterior of all parameters,
+        for `Draws.from_array`. Given theta_h and y the output weights are Gaussian: Bayesian linear regression on the
+        activations of the last hidden layer.
+
+        Parameters
+        ----------
+        points : array_like, shape (..., D)
+            Finite points of a density in which the output weights are integrated out.
+        seed : int or numpy Generator
+            Of the draws; default 0.
+        threads : int or None
+            Number of native threads, which share the points; None means the number of processors that this process may
+            use. Default 1.
+
+        Returns
+        -------
+        ndarray of `dtype`, shape (..., K)
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is not as described, or no weights are integrated out.
+        """
+        if not self.core.is_collapsed:
+            raise ValueError(
+                f"density={self.spec.kind!r} integrates no output weights out: its theta(points) is complete."
+            )
+        array = self._numbers(points)
+        batch, _ = self._check(array.reshape(-1, self.dim))
+        missing = self.core.full_dim - self.dim
+        normals = np.random.default_rng(seed).standard_normal((len(batch), missing)).astype(self.dtype)
+        theta: npt.NDArray[Any] = self.core.complete(batch, normals, thread_count(threads))
+        return theta.reshape(*array.shape[:-1], -1)
 
     def variance(self, points: npt.ArrayLike) -> FloatArray:
         """Return the noise variances at points whose last coordinates are their logarithms.
@@ -229,7 +270,7 @@ class Density:
 
     def _numbers(self, points: npt.ArrayLike) -> npt.NDArray[Any]:
         """Return points as an array of numbers whose last axis has D entries."""
-        known = isinstance(points, np.ndarray) and points.dtype == self.dtype
+        known = type(points) is np.ndarray and points.dtype == self.dtype
         array: npt.NDArray[Any] = np.asarray(points) if known else as_real_array(points, "points")
         if array.ndim == 0 or array.shape[-1] != self.dim:
             raise ValueError(f"points must have {self.dim} entries on their last axis; got shape {array.shape}.")

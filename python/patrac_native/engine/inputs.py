@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 from patrac_native.engine import _core
 from patrac_native.engine.device_inputs import InputsOnDevice, import_device_inputs
 from patrac_native.validation.checks import check_inputs_keeping_dtype
+from patrac_native.validation.columns import in_order
 
 
 class Inputs:
@@ -27,6 +29,8 @@ class Inputs:
         The engine's dtype; no input may exceed its range.
     copy : bool
         Whether to keep a copy of X rather than X itself.
+    columns : sequence of d str, optional
+        Names of the columns of the training, by which those of a data frame are matched.
 
     Attributes
     ----------
@@ -43,7 +47,17 @@ class Inputs:
         If the shape is not (n, d), n is 0, or an entry is not finite or, on a device, exceeds the range of `dtype`.
     """
 
-    def __init__(self, X: Any, n_inputs: int, *, n_layers: int, dtype: np.dtype[Any], copy: bool) -> None:
+    def __init__(
+        self,
+        X: Any,
+        n_inputs: int,
+        *,
+        n_layers: int,
+        dtype: np.dtype[Any],
+        copy: bool,
+        columns: Sequence[str] | None = None,
+    ) -> None:
+        X = in_order(X, columns)
         self.in_place = not copy
         self.on_device: InputsOnDevice | None = import_device_inputs(
             X, n_inputs, n_layers=n_layers, dtype=dtype, copy=copy

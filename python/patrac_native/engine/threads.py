@@ -6,6 +6,9 @@ import os
 
 from patrac_native.validation.checks import check_count
 
+# More than any processor has: larger numbers mean this one.
+MAX_THREADS = 4096
+
 
 def thread_count(threads: int | None) -> int:
     """Return the given number of threads, or the number of processors that this process may use.
@@ -18,6 +21,7 @@ def thread_count(threads: int | None) -> int:
     Returns
     -------
     int
+        At most `MAX_THREADS`.
 
     Raises
     ------
@@ -29,4 +33,4 @@ def thread_count(threads: int | None) -> int:
     if threads is None:
         affinity = getattr(os, "sched_getaffinity", None)
         threads = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return check_count(threads, "threads")
+    return min(check_count(threads, "threads"), MAX_THREADS)

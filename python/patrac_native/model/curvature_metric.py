@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.engine.models import CompiledModels
+from patrac_native.model.jacobian import forward_with_slopes
 from patrac_native.model.kernels import Kernel
 from patrac_native.model.likelihoods import Likelihood
 from patrac_native.model.metric import Metric, RotationBlock
 from patrac_native.model.partial_network import PartialNetwork
-from patrac_native.network.activations import ACTIVATIONS
 from patrac_native.validation.checks import FloatArray
 
 # The information is summed over at most this many rows, evenly spaced, and scaled to all. It only sets step sizes.
@@ -23,8 +23,6 @@ INFORMATION_ROWS = 4_000
 POWER = 0.5
 # The axes of a layer of N nodes take N^3 operations, and each step a product with them.
 MAX_WIDTH = 512
-# Half the distance of the two points from which an activation's slope is found, in float64.
-_SLOPE_STEP = 1e-5
 
 
 def curvature_obstacle(network: PartialNetwork) -> str | None:
@@ -125,7 +123,7 @@ class CurvatureMetric(Metric):
     def layers(self) -> list[LayerCurvature]:
         """The axes of each layer that has Bayesian parameters, from the first."""
         network = self._network
-        activations, slopes = self._forward()
+        activations, slopes = forward_with_slopes(network.ranked, self._inputs)
         f = activations.pop()
         # The derivatives of the root of the information's product with the outputs: (n, r, nodes).
         sensitivity = np.swapaxes(self._likelihood.information_root(f + self._offset), 1, 2)
@@ -181,19 +179,6 @@ class CurvatureMetric(Metric):
         weights = np.repeat(self._row_weights, sensitivity.shape[1])
         summed: FloatArray = (flat * weights[:, None]).T @ flat
         return summed
-
-    def _forward(self) -> tuple[list[FloatArray], list[FloatArray]]:
-        """Return what each layer reads and the outputs, and the slopes of each hidden layer's activations."""
-        net = self._network.ranked
-        apply = ACTIVATIONS[net.activation].apply
-        read, slopes = [self._inputs], []
-        for layer, (weights, biases) in enumerate(zip(net.weights, net.biases, strict=True), start=1):
-            z = read[-1] @ weights.T + biases
-            if layer < len(net.weights):
-                slopes.append((apply(z + _SLOPE_STEP) - apply(z - _SLOPE_STEP)) / (2 * _SLOPE_STEP))
-                z = apply(z)
-            read.append(z)
-        return read, slopes
 
     @cached_property
     def _typical_scales(self) -> FloatArray:
