@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from patrac_native.model.choice import choose_kernel
 from patrac_native.model.device_choice import choose_device
-from patrac_native.model.facts import ModelFacts
+from patrac_native.model.facts import LikelihoodFacts, ModelFacts
 from patrac_native.model.kernels import short_name
 from patrac_native.model.partial_network import PartialNetwork
 
@@ -18,6 +18,26 @@ _NOISE_PRIORS = {
     "training": "variances sampled; their prior rests on the trained network's residuals on the rows of this "
     "posterior, for lack of others, and may be too low",
 }
+
+
+def overview(
+    network: PartialNetwork, likelihood: LikelihoodFacts, noise_prior_source: str | None = None
+) -> list[tuple[str, str]]:
+    """Return labels and values that say what the network, its Bayesian parameters, their prior and the noise are."""
+    total = network.net.n_parameters
+    sampled = (
+        f"{network.dim} parameters of a separate network {list(network.layer_sizes)}, beside {total} fixed ones"
+        if network.separate
+        else f"{network.dim} of {total} parameters ({network.dim / total:.1%})"
+    )
+    rescaled = f", variances rescaled by {network.rescaling:.4g}" if network.prior.is_rescaled else ""
+    rows = [
+        ("network", f"{list(network.net.layer_sizes)} {network.net.activation} network"),
+        ("likelihood", repr(likelihood)),
+        ("Bayesian", sampled),
+        ("prior", network.prior.describe() + rescaled),
+    ]
+    return rows if noise_prior_source is None else [*rows, ("noise", _NOISE_PRIORS[noise_prior_source])]
 
 
 def describe_posterior(
@@ -41,22 +61,9 @@ def describe_posterior(
     str
         Lines separated by newlines.
     """
-    total = network.net.n_parameters
-    share = facts.dim / total
-    sampled = (
-        f"{facts.dim} parameters of a separate network {list(network.layer_sizes)}, beside {total} fixed ones"
-        if network.separate
-        else f"{facts.dim} of {total} parameters ({share:.1%})"
-    )
-    lines = [
-        f"{facts.architecture} posterior of a {list(network.net.layer_sizes)} {network.net.activation} network, "
-        f"n = {n_rows}, {facts.likelihood!r}",
-        f"Bayesian: {sampled}",
-        f"prior: {network.prior.describe()}"
-        + (f", variances rescaled by {network.rescaling:.4g}" if network.prior.is_rescaled else ""),
-    ]
-    if facts.noise_prior_source is not None:
-        lines.append(f"noise: {_NOISE_PRIORS[facts.noise_prior_source]}")
+    (_, title), *rows = overview(network, facts.likelihood, facts.noise_prior_source)
+    lines = [f"{facts.architecture} posterior of a {title}, n = {n_rows}, {facts.likelihood!r}"]
+    lines += [f"{label}: {text}" for label, text in rows if label != "likelihood"]
     for index, layer in enumerate(plan, start=1):
         read = layer["varying_sources"] + layer["constant_sources"]
         fixed = layer["nodes"] - layer["varying"]
@@ -71,7 +78,8 @@ def describe_posterior(
             text += f"; {fixed} nodes are constants of the data and were evaluated once"
         lines.append(text)
         if not network.separate and index < len(network.layer_sizes) - 1:
-            lines.append(_named_nodes(network, index))
+            found = named_nodes(network, index)
+            lines += [f"  Bayesian nodes, in rank order, by your numbering from 0: {found}"] if found else []
     device_inputs = facts.inputs_on_device
     if device_inputs is None:
         lines.append(f"engine: {network.dtype.name}, level {network.level}, {cached}")
@@ -88,14 +96,14 @@ def describe_posterior(
     kernel, reason = choose_kernel(facts)
     lines.append(f'device="auto" means {choose_device("auto", facts, kernel)}')
     lines.append(f'kernel="auto" means {short_name(kernel.to_dict())}: {reason}')
-    return "\n".join(line for line in lines if line)
+    return "\n".join(lines)
 
 
-def _named_nodes(network: PartialNetwork, layer: int) -> str:
-    """Return a line with the user's own indices of the nodes whose incoming weights or bias are Bayesian."""
+def named_nodes(network: PartialNetwork, layer: int) -> str:
+    """Return the user's own indices of the nodes whose incoming weights or bias are Bayesian; empty for none."""
     rows = sorted({int(row) for row in network.parameters["row"][network.parameters["layer"] == layer]})
     if not rows:
         return ""
     own = [int(network.permutation[layer][row]) for row in rows]
     shown = ", ".join(str(node) for node in own[:12]) + (", ..." if len(own) > 12 else "")
-    return f"  Bayesian nodes, in rank order, by your numbering from 0: {shown}"
+    return shown

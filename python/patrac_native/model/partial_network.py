@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -37,7 +37,7 @@ _VALUES_AT_A_TIME = 2**20
 
 def _as_floats(theta: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
     """Return theta itself if it is a float32 or float64 array, else convert it to float64."""
-    if isinstance(theta, np.ndarray) and theta.dtype in (np.float32, np.float64):
+    if type(theta) is np.ndarray and theta.dtype in (np.float32, np.float64):
         return theta
     return as_real_array(theta, name)
 
@@ -65,9 +65,13 @@ class PartialNetwork:
         The dtype of theta and of all arithmetic inside the engine; default "float32".
     level : str, optional
         Instruction-set level; by default the environment variable PATRAC_SIMD or the processor's level.
+    input_names : sequence of str, optional
+        Names of the columns of the posterior's X, which count if the network has none.
 
     Attributes
     ----------
+    input_names : tuple of d str, or None
+        Names by which the columns of data frames are matched: the network's or, if it has none, those given.
     dim : int
         K, the number of Bayesian parameters.
     theta_map : ndarray of float64, shape (K,)
@@ -102,6 +106,7 @@ class PartialNetwork:
         *,
         dtype: str = "float32",
         level: str | None = None,
+        input_names: Sequence[str] | None = None,
     ) -> None:
         for argument, value, kind, wanted in (
             ("net", net, Network, "a Network, such as train or Network.from_torch returns"),
@@ -115,6 +120,9 @@ class PartialNetwork:
         if dtype_name not in DTYPES:
             raise ValueError(f"dtype must be one of {', '.join(DTYPES)}; got {dtype!r}.")
         self.net = net
+        # Names of another number of columns belong to an X that the posterior refuses.
+        own = input_names if input_names is not None and len(input_names) == net.layer_sizes[0] else None
+        self.input_names = net.input_names or (None if own is None else tuple(own))
         self.architecture = architecture
         self.prior = prior
         self.dtype = np.dtype(dtype_name)
@@ -364,7 +372,8 @@ class PartialNetwork:
             If an argument is not as described, or a value exceeds the range of `dtype`.
         """
         batch, single = self.check_theta(theta)
-        inputs = cast_checked(check_inputs_keeping_dtype(X, self.n_inputs), self.dtype, "X")
+        checked = check_inputs_keeping_dtype(X, self.n_inputs, columns=self.input_names)
+        inputs = cast_checked(checked, self.dtype, "X")
         model: Any = self._without_rows
         f: npt.NDArray[Any] = model.predict(batch, inputs, thread_count(threads))
         return f[0] if single else f
@@ -398,12 +407,13 @@ class PartialNetwork:
 
     def to_dict(self) -> dict[str, Any]:
         """Return architecture, prior, dtype and level as JSON-able values; the network is stored separately."""
-        return {
+        content = {
             "architecture": self.architecture.to_dict(),
             "prior": self.prior.to_dict(),
             "dtype": self.dtype.name,
             "level": self.level,
         }
+        return content if self.input_names is None else {**content, "input_names": list(self.input_names)}
 
     @classmethod
     def from_dict(cls, net: Network, content: Mapping[str, Any]) -> PartialNetwork:
@@ -415,4 +425,5 @@ class PartialNetwork:
             prior_from_dict(content["prior"]),
             dtype=content["dtype"],
             level=level,
+            input_names=content.get("input_names"),
         )

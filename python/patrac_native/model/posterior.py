@@ -15,7 +15,7 @@ from patrac_native.model.architectures import Architecture
 from patrac_native.model.choice import check_kernel
 from patrac_native.model.compiled_likelihood import check_range, fixed_likelihood, with_noise_prior
 from patrac_native.model.curvature_metric import CurvatureMetric, curvature_obstacle
-from patrac_native.model.describe import describe_posterior
+from patrac_native.model.describe import describe_posterior, named_nodes, overview
 from patrac_native.model.facts import ModelFacts
 from patrac_native.model.fit_quality import FitQuality, fit_quality
 from patrac_native.model.input_metric import MAX_ROTATED_BYTES, InputMetric, PrincipalAxes, rotation_obstacle
@@ -30,7 +30,9 @@ from patrac_native.model.priors.scales import ScaleGroups
 from patrac_native.model.sampled_density import NoiseLaw, SampledDensity
 from patrac_native.model.variance_draws import variance_every
 from patrac_native.network.network import Network
+from patrac_native.notebook.table import html_table
 from patrac_native.validation.checks import FloatArray, cast_checked
+from patrac_native.validation.columns import column_names
 
 
 class Posterior(PosteriorBridges, SampledDensity):
@@ -54,7 +56,8 @@ class Posterior(PosteriorBridges, SampledDensity):
         Finite inputs, n >= 1. Arrays of dtype uint8, float32 and float64 keep their dtype. An array of one of these
         dtypes on a CUDA device, from any library with DLPack or `__cuda_array_interface__`, is checked on the device
         and stays there for runs with device="cuda" or "auto"; computations on the host (evaluation, runs on the CPU)
-        copy it to the host at the first use.
+        copy it to the host at the first use. The columns of a data frame are matched by name with those on which the
+        network was trained; if these are not known, the frame's names become those of the posterior and its draws.
     y : array_like
         Targets, as the likelihood describes them: numbers of shape (n,) or (n, t), labels 0..m-1 of shape (n,), or
         zeros and ones or counts of shape (n,) or (n, m).
@@ -134,13 +137,14 @@ class Posterior(PosteriorBridges, SampledDensity):
                 f"{type(likelihood).__name__}. "
                 "Arguments come in the order net, architecture, prior, likelihood, X, y."
             )
-        self.network = PartialNetwork(net, architecture, prior, dtype=dtype, level=level)
+        self.network = PartialNetwork(net, architecture, prior, dtype=dtype, level=level, input_names=column_names(X))
         self.inputs = Inputs(
             X,
             self.network.n_inputs,
             n_layers=len(self.network.layer_sizes) - 1,
             dtype=self.network.dtype,
             copy=copy,
+            columns=self.network.input_names,
         )
         self.y = likelihood.check_targets(y, self.n_rows, self.network.n_outputs)
         self.y.flags.writeable = False
@@ -358,6 +362,16 @@ class Posterior(PosteriorBridges, SampledDensity):
             level=self.level,
             output=self.parameters["row"].astype(np.int32) if by_output else None,
         )
+
+    def _repr_html_(self) -> str:
+        """Return a table of the model for notebooks; `describe` also says how it is evaluated and sampled."""
+        rows = [("data", f"{self.n_rows} rows"), *overview(self.network, self.likelihood, self.noise_prior_source)]
+        if not self.network.separate:
+            for layer in range(1, len(self.network.layer_sizes) - 1):
+                nodes = named_nodes(self.network, layer)
+                if nodes:
+                    rows.append((f"Bayesian nodes of layer {layer}", f"{nodes} (in rank order, from 0)"))
+        return html_table(repr(self), rows)
 
     def __repr__(self) -> str:
         return (

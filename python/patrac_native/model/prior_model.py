@@ -14,6 +14,23 @@ from patrac_native.network.network import Network
 from patrac_native.validation.checks import FloatArray, check_count, check_seed
 
 
+def prior_states(network: PartialNetwork, draws: int, seed: int) -> tuple[npt.NDArray[Any], FloatArray | None]:
+    """Draw theta (draws, K) from the prior, after its sampled scales (draws, G), which are None if they are fixed.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `draws` or `seed` is not an integer in its range.
+    """
+    theta = network.sample_prior(check_count(draws, "draws"), seed=check_seed(seed))
+    groups = network.scales
+    if groups is None:
+        return theta, None
+    scales = groups.draw(np.random.Generator(np.random.Philox(seed)), draws)
+    theta *= np.sqrt(groups.factors(scales)).astype(network.dtype)
+    return theta, scales
+
+
 class PriorModel:
     """Base class of `Posterior` with everything that needs no data.
 
@@ -118,12 +135,7 @@ class PriorModel:
         TypeError, ValueError
             If `draws` or `seed` is not an integer in its range.
         """
-        theta = self.network.sample_prior(check_count(draws, "draws"), seed=check_seed(seed))
-        groups = self.network.scales
-        if groups is not None:
-            scales = groups.draw(np.random.Generator(np.random.Philox(seed)), draws)
-            theta *= np.sqrt(groups.factors(scales)).astype(self.dtype)
-        return theta
+        return prior_states(self.network, draws, seed)[0]
 
     def prior_predict(
         self, X: npt.ArrayLike, draws: int, *, offset: npt.ArrayLike | None = None, seed: int = 0

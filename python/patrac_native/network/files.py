@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from patrac_native.network.output import check_replaceable, replacing
 
 FORMAT_VERSION = 1
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -37,38 +38,17 @@ def save_arrays(
     ------
     FileExistsError
         If the file exists and overwrite is False.
-    FileNotFoundError
-        If the folder does not exist.
-    IsADirectoryError
-        If the path is a folder.
     OSError
-        If the file cannot be written; for a full disk the message gives the number of bytes needed.
+        As `check_replaceable`, or if the file cannot be written; for a full disk the message gives the number of bytes
+        needed.
     """
     target = os.fspath(path)
-    folder = os.path.dirname(target) or "."
-    if not os.path.isdir(folder):
-        raise FileNotFoundError(f"{target} cannot be written: there is no folder {folder}; make it first.")
-    if os.path.isdir(target):
-        raise IsADirectoryError(f"{target} is a folder; give the path of a file.")
+    check_replaceable(target)
     if not overwrite and os.path.exists(target):
         raise FileExistsError(f"{target} exists; choose another path or pass overwrite=True.")
     content = {"format": FORMAT_VERSION, "kind": kind, "arrays": sorted(arrays), **header}
-    # The file is written under another name and then renamed, so that a full disk cannot leave an incomplete file.
-    partial = f"{target}.{secrets.token_hex(4)}.partial"
-    try:
-        with open(partial, "xb") as stream:
-            np.savez(stream, allow_pickle=False, header=np.array(json.dumps(content)), **arrays)
-        os.replace(partial, target)
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
-            size = sum(array.nbytes for array in arrays.values())
-            raise OSError(
-                errno.ENOSPC, f"no room on the disk for {size} bytes; free some or choose another path", target
-            ) from error
-        raise
-    finally:
-        if os.path.exists(partial):
-            os.remove(partial)
+    with replacing(target, size=sum(array.nbytes for array in arrays.values()), binary=True) as stream:
+        np.savez(stream, allow_pickle=False, header=np.array(json.dumps(content)), **arrays)
 
 
 def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
@@ -101,6 +81,7 @@ def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any]
 def load_any_arrays(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """Read a file of any kind; return the kind, and header and arrays as `load_arrays`."""
     target = os.fspath(path)
+    _check_regular(target)
     with open(target, "rb") as stream:
         try:
             with np.load(stream, allow_pickle=False) as content:
@@ -115,12 +96,31 @@ def load_any_arrays(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], 
         except Exception as error:  # for a damaged archive zipfile and NumPy raise about ten kinds of exceptions
             # NumPy's message advises to allow pickle, which would be wrong advice here.
             reason = "it is no .npz archive" if "pickle" in str(error) else error
-            raise ValueError(
-                f"{target} is damaged or was not written by patrac_native ({reason}); restore a copy or make it anew."
-            ) from error
+            raise ValueError(_damaged(target, reason)) from error
     if version != FORMAT_VERSION:
         raise ValueError(
             f"{target} has file format {version!r}, but this version of patrac_native reads {FORMAT_VERSION}; "
             "read it with the version that wrote it."
         )
     return str(found), header, arrays
+
+
+@contextmanager
+def rebuilding(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn errors of a block that rebuilds an object from header and arrays into a ValueError that names the file."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        reason = f"its header lacks {error}" if isinstance(error, KeyError) else error
+        raise ValueError(_damaged(os.fspath(path), reason)) from error
+
+
+def _damaged(path: str, reason: object) -> str:
+    """Return the message on a file that cannot be used."""
+    return f"{path} is damaged or was not written by patrac_native ({reason}); restore a copy or make it anew."
+
+
+def _check_regular(path: str) -> None:
+    """Raise ValueError if a path is a pipe or a device, whose reading could wait for ever."""
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise ValueError(f"{path} is a pipe or a device; these files are read from regular files, so write it to one.")

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.network.activations import ACTIVATIONS, check_activation
-from patrac_native.network.files import load_arrays, save_arrays
+from patrac_native.network.files import load_arrays, rebuilding, save_arrays
 from patrac_native.network.torch_exchange import build_module, read_module
 from patrac_native.validation.checks import FloatArray, as_real_array, check_inputs
 
@@ -95,6 +95,8 @@ class Network:
         One of `ACTIVATIONS`; default "tanh".
     history : TrainingHistory, optional
         Record of the training; set by `train`.
+    input_names : sequence of d str, optional
+        Names of the inputs; set by `train` where X is a data frame with named columns.
 
     Attributes
     ----------
@@ -102,6 +104,8 @@ class Network:
         Read-only copies of the parameters.
     activation : str
     history : TrainingHistory or None
+    input_names : tuple of str, or None
+        Where they are known, the columns of data frames are matched by name, and those of arrays by position.
 
     Raises
     ------
@@ -128,6 +132,7 @@ class Network:
         activation: str = "tanh",
         *,
         history: TrainingHistory | None = None,
+        input_names: Sequence[str] | None = None,
     ) -> None:
         if len(weights) == 0:
             raise ValueError("weights is empty; a network needs at least one layer (one matrix of shape (m, d)).")
@@ -151,6 +156,12 @@ class Network:
                 )
         self.activation = check_activation(activation)
         self.history = history
+        if input_names is not None and len(input_names) != self.weights[0].shape[1]:
+            raise ValueError(
+                f"input_names must hold one name for each of the {self.weights[0].shape[1]} inputs; got "
+                f"{len(input_names)}."
+            )
+        self.input_names = None if input_names is None else tuple(map(str, input_names))
 
     @property
     def layer_sizes(self) -> tuple[int, ...]:
@@ -173,7 +184,7 @@ class Network:
         Parameters
         ----------
         X : array_like, shape (n, d)
-            Inputs, n >= 1, finite.
+            Inputs, n >= 1, finite; the columns of a data frame in any order, if `input_names` are known.
 
         Returns
         -------
@@ -187,7 +198,7 @@ class Network:
         ValueError
             If X has another shape, no rows, or an entry that is NaN or infinite.
         """
-        values = check_inputs(X, self.layer_sizes[0])
+        values = check_inputs(X, self.layer_sizes[0], columns=self.input_names)
         for layer, (w, b) in enumerate(zip(self.weights, self.biases, strict=True)):
             if layer > 0:
                 values = ACTIVATIONS[self.activation].apply(values)
@@ -232,6 +243,7 @@ class Network:
             [b[orders[layer + 1]] for layer, b in enumerate(self.biases)],
             self.activation,
             history=self.history,
+            input_names=self.input_names,
         )
 
     @classmethod
@@ -253,10 +265,11 @@ class Network:
         Raises
         ------
         TypeError
-            If `module` is not a torch module, has no Linear layer, or has unsupported layers; the message lists all of
-            these by index and class.
+            If `module` is not a torch module, has no Linear layer, has unsupported layers (the message lists all of
+            these by index and class), or a module in it has a hook or a forward method of its own.
         ValueError
-            If the layers are not in the order above, activations are mixed, or a parameter is not finite.
+            If the layers are not in the order above, activations are mixed, or a parameter is not finite or holds no
+            numbers yet (meta device, lazy modules).
         """
         return cls(*read_module(module))
 
@@ -281,7 +294,10 @@ class Network:
         for layer, (w, b) in enumerate(zip(self.weights, self.biases, strict=True)):
             arrays[f"weights_{layer}"], arrays[f"biases_{layer}"] = w, b
         history = None if self.history is None else self.history.to_dict()
-        return {"layers": self.n_layers, "activation": self.activation, "history": history}, arrays
+        header = {"layers": self.n_layers, "activation": self.activation, "history": history}
+        if self.input_names is not None:
+            header["input_names"] = list(self.input_names)
+        return header, arrays
 
     @classmethod
     def from_arrays(cls, header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Network:
@@ -292,6 +308,7 @@ class Network:
             [arrays[f"biases_{layer}"] for layer in range(header["layers"])],
             header["activation"],
             history=history,
+            input_names=header.get("input_names"),
         )
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -332,7 +349,9 @@ class Network:
         ValueError
             If the file is damaged, was not written by `save`, or has another version of the format.
         """
-        return cls.from_arrays(*load_arrays(path, "a network"))
+        content = load_arrays(path, "a network")
+        with rebuilding(path):
+            return cls.from_arrays(*content)
 
     def __repr__(self) -> str:
         return (

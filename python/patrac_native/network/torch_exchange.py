@@ -20,6 +20,13 @@ _SUPPORTED = (
 )
 
 
+# What to do with a network of other layers.
+_HEAD = (
+    "For a network of other layers, train a head on its features: a Network on trunk(X), where trunk is the module "
+    "without its last Linear layers (docs/trunk.md)."
+)
+
+
 def read_module(module: torch.nn.Module) -> tuple[list[FloatArray], list[FloatArray], str]:
     """Return (weights, biases, activation) of a Linear or a Sequential; see `Network.from_torch`.
 
@@ -38,11 +45,11 @@ def read_module(module: torch.nn.Module) -> tuple[list[FloatArray], list[FloatAr
         elif kind:
             steps.append((index, kind, layer))
     if unsupported:
-        raise TypeError(f"from_torch cannot take these layers: {'; '.join(unsupported)}. {_SUPPORTED}")
+        raise TypeError(f"from_torch cannot take these layers: {'; '.join(unsupported)}. {_SUPPORTED} {_HEAD}")
 
     kinds = [kind for _, kind, _ in steps]
     if "linear" not in kinds:
-        raise TypeError(f"from_torch found no Linear layer in {type(module).__name__}. {_SUPPORTED}")
+        raise TypeError(f"from_torch found no Linear layer in {type(module).__name__}. {_SUPPORTED} {_HEAD}")
     if kinds[-1] != "linear":
         raise ValueError(
             f"from_torch: layer {steps[-1][0]} ({_describe(steps[-1][2])}) follows the last Linear layer. Leave it "
@@ -61,6 +68,9 @@ def read_module(module: torch.nn.Module) -> tuple[list[FloatArray], list[FloatAr
             f"from_torch: the layers mix activations ({', '.join(activations)}); a Network has one kind. "
             "Retrain with one."
         )
+    for index, kind, layer in steps:
+        if kind == "linear":
+            _check_materialised(index, layer)
     linear: list[Any] = [layer for _, kind, layer in steps if kind == "linear"]
     weights = [_to_numpy(layer.weight) for layer in linear]
     biases = [np.zeros(layer.out_features) if layer.bias is None else _to_numpy(layer.bias) for layer in linear]
@@ -91,12 +101,50 @@ def _leaves(module: torch.nn.Module, prefix: str) -> Iterator[tuple[str, torch.n
     """Yield (index, layer) in order; layers of a nested Sequential have indices such as "2.0"."""
     from torch import nn
 
+    if not isinstance(module, nn.modules.lazy.LazyModuleMixin):  # these initialise themselves by a hook
+        _check_unaltered(prefix or "0", module)
     if isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward:
         # Iteration yields a layer that is used twice both times; named_children would skip the second.
         for position, child in enumerate(module):
             yield from _leaves(child, f"{prefix}.{position}" if prefix else str(position))
     else:
         yield prefix, module
+
+
+def _check_unaltered(index: str, module: Any) -> None:
+    """Raise TypeError if a module computes something else than its class does, by a hook or a replaced forward."""
+    altered = [
+        what
+        for what, found in (
+            ("a forward hook", module._forward_hooks),
+            ("a forward pre-hook", module._forward_pre_hooks),
+            ("a forward method of its own", "forward" in vars(module)),
+        )
+        if found
+    ]
+    if altered:
+        raise TypeError(
+            f"from_torch: module {index} ({type(module).__name__}) has {' and '.join(altered)}, which a Network would "
+            "leave out. Remove it first (handle.remove(), del module.forward, and for hooks of torch.nn.utils "
+            "remove_weight_norm, remove_spectral_norm or prune.remove)."
+        )
+
+
+def _check_materialised(index: str, layer: Any) -> None:
+    """Raise ValueError if the parameters of a layer hold no numbers: on the meta device, or of a lazy module."""
+    from torch.nn.parameter import is_lazy
+
+    what = f"from_torch: layer {index} ({type(layer).__name__})"
+    for parameter in (layer.weight, layer.bias):
+        if parameter is None:
+            continue
+        if is_lazy(parameter):
+            raise ValueError(f"{what} is not initialised yet; call the module once on a row of inputs, and train it.")
+        if parameter.is_meta:
+            raise ValueError(
+                f"{what} is on the meta device and holds no numbers; load them first: "
+                'module.to_empty(device="cpu"), then module.load_state_dict(...).'
+            )
 
 
 def _kind(layer: torch.nn.Module, *, first: bool) -> str | None:

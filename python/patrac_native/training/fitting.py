@@ -11,6 +11,7 @@ import numpy as np
 
 from patrac_native.model.likelihoods import RealLikelihood
 from patrac_native.network.network import Network, StopReason, TrainingHistory
+from patrac_native.notebook.progress import progress_bar
 from patrac_native.training.descent import Descent, torch_threads
 from patrac_native.training.preparation import PreparedTraining
 from patrac_native.training.validation import Validation, mean_squares
@@ -86,7 +87,9 @@ def fit_network(
         validation_mse=_validation_mse(training, net),
     )
     notes = list(_notes(stopped, best, losses, data_loss, constant_loss, validation))
-    return Network(net.weights, net.biases, problem.activation, history=history), notes
+    return Network(
+        net.weights, net.biases, problem.activation, history=history, input_names=training.input_names
+    ), notes
 
 
 def _validation_mse(training: PreparedTraining, net: Network) -> FloatArray | None:
@@ -101,12 +104,12 @@ def _descend(
     descent: Descent, patience: int, max_epochs: int | None, show: bool, is_interrupted: Callable[[], bool]
 ) -> tuple[list[float], _Best, StopReason]:
     """Run epochs until a stopping rule applies; return the losses, the best parameters and the rule."""
-    from tqdm import tqdm
-
     losses: list[float] = []
     best: _Best | None = None
     stopped: StopReason = "max_epochs"
-    bar = tqdm(total=max_epochs, desc="training", unit=" epochs", disable=not show, leave=False, mininterval=0.2)
+    bar = progress_bar(
+        total=max_epochs, desc="training", unit=" epochs", disable=not show, leave=False, mininterval=0.2
+    )
     try:
         while max_epochs is None or len(losses) < max_epochs:
             if is_interrupted():

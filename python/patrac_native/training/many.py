@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
@@ -16,11 +15,13 @@ import numpy.typing as npt
 
 from patrac_native.engine.threads import thread_count
 from patrac_native.network.network import Network
+from patrac_native.notebook.progress import progress_bar, shows_progress
 from patrac_native.training.fitting import fit_network
 from patrac_native.training.folds import validation_folds
-from patrac_native.training.preparation import PreparedTraining, prepare_training
+from patrac_native.training.preparation import PreparedTraining, n_parameters, prepare_training
 from patrac_native.training.validation import cross_validate
-from patrac_native.validation.checks import FloatArray, check_count, check_positive
+from patrac_native.validation.checks import FloatArray, check_count, check_layer_sizes, check_positive
+from patrac_native.validation.memory import check_memory
 
 
 def train_many(
@@ -61,7 +62,7 @@ def train_many(
         Number of networks that are trained at the same time, at least 1; by default the number of processors that this
         process may use. Each network is trained by one thread.
     progress : bool, optional
-        Whether to show a progress bar; by default only if standard error is a terminal.
+        Whether to show a progress bar; by default in terminals and notebooks only.
     **arguments
         Other keywords of `train`.
 
@@ -96,7 +97,12 @@ def train_many(
     if fraction > 1:
         raise ValueError(f"epoch_fraction must be above 0 and at most 1; got {fraction:g}.")
     _check_rows(rows)
-    show = sys.stderr.isatty() if progress is None else bool(progress)
+    check_memory(
+        count * n_parameters(check_layer_sizes(layer_sizes)) * np.dtype(np.float64).itemsize,
+        f"networks={count}: the parameters of the networks",
+        "Train fewer.",
+    )
+    show = shows_progress(progress)
     try:
         training = prepare_training(layer_sizes, X, y, seed=seed, show=show, **arguments)
     except TypeError as error:
@@ -162,14 +168,12 @@ def _multiplicity(weights: FloatArray, rows: str | float, rng: np.random.Generat
 
 def _fit_all(trainings: Sequence[PreparedTraining], workers: int, show: bool) -> list[tuple[Network, list[str]]]:
     """Train the networks, `workers` of them at a time; return each with its warnings."""
-    from tqdm import tqdm
-
     stop = threading.Event()
 
     def fit(training: PreparedTraining) -> tuple[Network, list[str]]:
         return fit_network(training, is_interrupted=stop.is_set)
 
-    bar = tqdm(total=len(trainings), desc="training", unit=" networks", disable=not show, leave=False)
+    bar = progress_bar(total=len(trainings), desc="training", unit=" networks", disable=not show, leave=False)
     # Torch releases the GIL in its operations. Each network has one thread, so its arithmetic is that of any other
     # number of workers.
     with _one_torch_thread(), bar, ThreadPoolExecutor(workers) as pool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,6 +25,8 @@ from patrac_native.validation.checks import (
     check_positive,
     check_seed,
 )
+from patrac_native.validation.columns import column_names
+from patrac_native.validation.memory import check_memory
 
 if TYPE_CHECKING:
     import torch
@@ -76,6 +79,8 @@ class PreparedTraining:
         Wall-clock time of the choice.
     notes : tuple of str
         Warnings for the user.
+    input_names : tuple of str, or None
+        Names of the columns of X, if it is a data frame.
     """
 
     problem: Problem
@@ -86,6 +91,7 @@ class PreparedTraining:
     recorded: dict[str, Any]
     seconds: float
     notes: tuple[str, ...]
+    input_names: tuple[str, ...] | None = None
 
 
 def prepare_training(
@@ -121,6 +127,13 @@ def prepare_training(
     check_activation(activation)
     if dtype not in ("float32", "float64"):
         raise ValueError(f"dtype must be 'float32' or 'float64'; got {dtype!r}.")
+    parameters = n_parameters(sizes)
+    check_memory(
+        # Parameters, gradient and two moments of Adam, in the arithmetic's dtype.
+        4 * parameters * np.dtype(dtype).itemsize,
+        f"layer_sizes={list(sizes)}: the training of {parameters:,} parameters",
+        "Take narrower layers.",
+    )
     likelihood = Gaussian(1.0) if likelihood is None else likelihood
     if not isinstance(likelihood, Likelihood):
         got = repr(likelihood) if isinstance(likelihood, str | type) else type(likelihood).__name__
@@ -193,7 +206,13 @@ def prepare_training(
         recorded,
         seconds=time.perf_counter() - started,
         notes=notes,
+        input_names=column_names(X),
     )
+
+
+def n_parameters(sizes: Sequence[int]) -> int:
+    """Return the number of weights and biases of a network of the given widths."""
+    return sum((wide + 1) * width for wide, width in pairwise(sizes))
 
 
 def _used_rows(problem: Problem) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
@@ -11,6 +10,7 @@ import numpy.typing as npt
 
 from patrac_native.model.likelihoods import Likelihood
 from patrac_native.network.network import Network
+from patrac_native.notebook.progress import shows_progress
 from patrac_native.training.fitting import fit_network
 from patrac_native.training.preparation import prepare_training
 
@@ -59,7 +59,8 @@ def train(
     layer_sizes : sequence of int
         Widths (d, hidden layers, m), such as [1, 50, 50, 1].
     X : array_like, shape (n, d)
-        Inputs, finite, n >= 1; preferably standardised.
+        Inputs, finite, n >= 1; preferably standardised. The names of the columns of a data frame are kept: what is
+        made of the network then matches the columns of other data frames by name.
     y : array_like
         Targets, as the likelihood describes them.
     likelihood : Likelihood, optional
@@ -99,7 +100,7 @@ def train(
     dtype : {"float32", "float64"}
         The dtype of the arithmetic; default "float32". The network holds float64 in either case.
     progress : bool, optional
-        Whether to show a progress bar; by default only if standard error is a terminal.
+        Whether to show a progress bar; by default in terminals and notebooks only.
     preset : {"default", "paper"}, optional
         Defaults of optimizer, learning_rate, l2, patience, max_epochs and validation_fraction. "paper" is Adam with
         learning rate 1e-6, l2 = 1 and patience 20 on all rows (the paper's section 4.1).
@@ -125,7 +126,7 @@ def train(
         non-finite, or if Ctrl-C ended the final training; the best parameters so far are returned in each case. Also
         if there are fewer than 10 rows, which are too few for validation by default.
     """
-    show = sys.stderr.isatty() if progress is None else bool(progress)
+    show = shows_progress(progress)
     training = prepare_training(
         layer_sizes,
         X,

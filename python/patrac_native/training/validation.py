@@ -12,6 +12,7 @@ import numpy as np
 
 from patrac_native.model.likelihoods import RealLikelihood
 from patrac_native.network.network import Network
+from patrac_native.notebook.progress import progress_bar
 from patrac_native.training.descent import Descent, Problem, all_finite, is_elementwise, torch_threads
 from patrac_native.training.folds import IndexArray
 from patrac_native.validation.checks import FloatArray
@@ -107,10 +108,9 @@ def choose_training(
     ValueError
         If the loss is not finite at the initial parameters.
     """
-    from tqdm import tqdm
-
     trials: list[tuple[float, float]] = []
-    with torch_threads(problem.work), tqdm(desc="validation", unit=" epochs", disable=not show, leave=False) as bar:
+    shown = progress_bar(desc="validation", unit=" epochs", disable=not show, leave=False)
+    with torch_threads(problem.work), shown as bar:
         if l2 is None:
             compared = folds if problem.n_rows < _CROSS_SEARCHED_ROWS else folds[:1]
             limit = _SEARCH_EPOCHS if max_epochs is None else min(_SEARCH_EPOCHS, max_epochs)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.validation.columns import in_order
 from patrac_native.validation.dlpack import HOST, place_of
 
 FloatArray = npt.NDArray[np.float64]
@@ -38,12 +39,15 @@ def as_real_array(value: Any, name: str, advice: str = "Encode it as numbers fir
     ------
     TypeError
         If the entries are not real numbers (strings, objects, complex numbers) or the rows are of unequal length.
+    ValueError
+        If entries are masked.
     """
     return np.require(_as_numbers(value, name, advice), dtype=np.float64, requirements="C")
 
 
 def _as_numbers(value: Any, name: str, advice: str) -> npt.NDArray[Any]:
     """Return `value` as an array of real numbers, dtype and memory order kept; raises as `as_real_array` does."""
+    refuse_masked(value, name)
     if hasattr(value, "detach") and hasattr(value, "cpu"):  # a torch tensor; NumPy rejects one that requires grad
         value = value.detach().cpu()
     try:
@@ -58,6 +62,21 @@ def _as_numbers(value: Any, name: str, advice: str) -> npt.NDArray[Any]:
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{name} must hold real numbers; got dtype {array.dtype}. {advice}")
     return array
+
+
+def refuse_masked(value: Any, name: str) -> None:
+    """Raise ValueError if an array, or an array in a list, has masked entries, whose hidden values NumPy would use."""
+    parts = value if isinstance(value, list | tuple) else (value,)
+    for part in parts:
+        if not isinstance(part, np.ma.MaskedArray):
+            continue
+        masked = np.ma.getmaskarray(part)
+        if masked.any():
+            where = ", ".join(str(index) for index in np.argwhere(masked)[0])
+            raise ValueError(
+                f"{name} must not have masked entries; got {int(masked.sum())}, the first at [{where}]. Remove those "
+                "rows, or fill them in with .filled()."
+            )
 
 
 def _as_array(value: Any) -> npt.NDArray[Any]:
@@ -148,7 +167,7 @@ def cast_checked(array: npt.NDArray[Any], dtype: np.dtype[Any], name: str) -> np
     return values
 
 
-def check_inputs(X: npt.ArrayLike, d: int, name: str = "X") -> FloatArray:
+def check_inputs(X: npt.ArrayLike, d: int, name: str = "X", *, columns: Sequence[str] | None = None) -> FloatArray:
     """Validate network inputs.
 
     Parameters
@@ -159,6 +178,8 @@ def check_inputs(X: npt.ArrayLike, d: int, name: str = "X") -> FloatArray:
         Number of inputs of the network.
     name : str
         The argument's name, for the error message.
+    columns : sequence of d str, optional
+        Names of the columns of the training, by which those of a data frame are matched.
 
     Returns
     -------
@@ -170,20 +191,24 @@ def check_inputs(X: npt.ArrayLike, d: int, name: str = "X") -> FloatArray:
     TypeError
         If X does not hold real numbers.
     ValueError
-        If the shape is not (n, d), n is 0, or an entry is NaN or infinite (the message names column and row).
+        If the shape is not (n, d), n is 0, an entry is NaN, infinite (the message names column and row) or masked, or a
+        data frame lacks one of `columns` or has others.
     """
-    return np.require(check_inputs_keeping_dtype(X, d, name), dtype=np.float64, requirements="C")
+    return np.require(check_inputs_keeping_dtype(X, d, name, columns=columns), dtype=np.float64, requirements="C")
 
 
-def check_inputs_keeping_dtype(X: npt.ArrayLike, d: int, name: str = "X") -> npt.NDArray[Any]:
+def check_inputs_keeping_dtype(
+    X: npt.ArrayLike, d: int, name: str = "X", *, columns: Sequence[str] | None = None
+) -> npt.NDArray[Any]:
     """Validate network inputs as `check_inputs` does; uint8, float32 and float64 keep their dtype and memory order."""
+    X = in_order(X, columns, name)
     array = _as_numbers(X, name, "Encode it as numbers first.")
     if array.dtype not in (np.uint8, np.float32, np.float64):
         array = array.astype(np.float64)
     check_matrix_shape(array.shape, d, name)
-    columns = getattr(X, "columns", None)  # the column names of a data frame
+    own = getattr(X, "columns", None)  # the column names of a data frame
     if array.dtype != np.uint8:
-        check_finite(array, name, columns=None if columns is None else list(columns))
+        check_finite(array, name, columns=None if own is None else list(own))
     return array
 
 

@@ -1,0 +1,74 @@
+"""Names of the columns of data frames: kept by what a frame trained, and matched by what predicts from another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def column_names(X: Any, name: str = "X") -> tuple[str, ...] | None:
+    """Return the names of a data frame's columns.
+
+    Parameters
+    ----------
+    X : array_like
+        A data frame of pandas, polars and the like, or anything else.
+    name : str
+        The argument's name, for the error message.
+
+    Returns
+    -------
+    tuple of str, or None
+        None for anything but a data frame, and for a frame whose columns are not named by text, such as one made of an
+        array: these are matched by position.
+
+    Raises
+    ------
+    ValueError
+        If two columns have the same name.
+    """
+    columns = getattr(X, "columns", None)
+    if columns is None:
+        return None
+    names = list(columns)
+    if not names or not all(isinstance(column, str) for column in names):
+        return None
+    if len(set(names)) < len(names):
+        twice = next(column for column in names if names.count(column) > 1)
+        raise ValueError(f"{name} has two columns named {twice!r}; rename one.")
+    return tuple(str(column) for column in names)
+
+
+def in_order(X: Any, wanted: Sequence[str] | None, name: str = "X") -> Any:
+    """Return a data frame with its columns in the order of the training; anything else as it is.
+
+    Parameters
+    ----------
+    X : array_like
+    wanted : sequence of str, or None
+        Names of the columns of the training; None if they are not known.
+    name : str
+        The argument's name, for the error message.
+
+    Raises
+    ------
+    ValueError
+        If a column is missing or was not in the training; the message names all of them.
+    """
+    given = column_names(X, name)
+    if wanted is None or given is None or list(given) == list(wanted):
+        return X
+    missing = [column for column in wanted if column not in given]
+    extra = [column for column in given if column not in wanted]
+    if missing or extra:
+        wrong = [f"lacks {_listed(missing)}"] * bool(missing) + [f"also has {_listed(extra)}"] * bool(extra)
+        raise ValueError(
+            f"{name} must have the columns of the training, {_listed(wanted)}; it {' and '.join(wrong)}. Select these "
+            "columns, or pass an array whose columns are in their order."
+        )
+    return X[list(wanted)]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return names in quotation marks, at most ten of them."""
+    return ", ".join(map(repr, names[:10])) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
