@@ -1,7 +1,8 @@
 """Fixtures that several test files share."""
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,14 @@ def interrupt(monkeypatch: pytest.MonkeyPatch) -> Interrupt:
         return seen
 
     return after
+
+
+@pytest.fixture(autouse=True)
+def close_figures() -> Iterator[None]:
+    """Close figures that a test left open, such as those of a page's script: pyplot keeps them for the next test."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
 
 
 @pytest.fixture(scope="session")

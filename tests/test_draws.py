@@ -232,7 +232,8 @@ def test_summary_holds_the_moments_and_diagnostics_of_the_function_draws() -> No
     inside = ((flat >= lower) & (flat <= upper)).mean(axis=0)
     assert (np.abs(inside - 0.9) <= 2 / 200).all()  # a quantile of 200 draws is off by one draw at each end at most
     assert summary.ess_geyer == diagnostics.ess_geyer(f)
-    assert summary.ess_paper == diagnostics.ess_paper(f, max_lag=10)
+    # The summary transforms at another length, for all lags: a few units of rounding in each of 11 lags.
+    np.testing.assert_allclose(summary.ess_paper, diagnostics.ess_paper(f, max_lag=10), rtol=1e-13)
     assert summary.function.max_rhat == diagnostics.convergence(f).max_rhat
     np.testing.assert_array_equal(summary.acceptance_rate, draws.stats["acceptance_rate"].mean(axis=1))
     text = str(summary)
@@ -280,3 +281,27 @@ def test_the_summary_ends_in_the_verdict() -> None:
     assert lines[-3] == "  verdict: do not use, 2 findings"
     assert lines[-2].startswith("    - do not use: the chains disagree: the largest R-hat of f is ")
     assert lines[-1].startswith("    - look: up to 0.05% of a chain's proposals")
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "categorical"])
+def test_a_summary_by_blocks_of_rows_is_that_of_all_rows(likelihood: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One pass over blocks of two rows: the diagnostics of the whole array, up to the rounding of sums over rows."""
+    rng = problems.rng_of("summary", likelihood)
+    post = problems.problem(rng, (2, 5, 4, 3), 20, architecture_name="mix", likelihood=likelihood).post
+    draws = pn.sample(post, chains=3, draws=25, warmup=100, seed=0)
+    X = post.X[:7]
+    values = draws.predict_proba(X) if likelihood == "categorical" else draws.predict(X)
+    m = values.shape[-1]
+    monkeypatch.setattr("patrac_native.draws.predictions._BLOCK_BYTES", 2 * 3 * 25 * m * 8)
+    assert len(list(draws.predict_blocks(X))) == 4
+    found, whole = draws.summary(X), pn.diagnostics.convergence(values)
+    lower, upper = pn.diagnostics.credible_interval(values, 0.95)
+    for name in ("rhat", "ess_bulk", "ess_tail", "mcse_mean", "mean", "sd"):
+        np.testing.assert_allclose(getattr(found.function, name), getattr(whole, name), rtol=1e-10, err_msg=name)
+    np.testing.assert_array_equal(found.lower, lower)
+    np.testing.assert_array_equal(found.upper, upper)
+    np.testing.assert_allclose(found.sd, values.reshape(-1, 7, m).std(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(found.ess_geyer, pn.diagnostics.ess_geyer(values), rtol=1e-10)
+    np.testing.assert_allclose(found.ess_paper, pn.diagnostics.ess_paper(values, max_lag=2), rtol=1e-10)
+    spread = values.var(axis=1).mean(axis=(1, 2))
+    np.testing.assert_allclose(found.evidence.spread, spread, rtol=1e-12)

@@ -12,7 +12,7 @@ import pytest
 
 import patrac_native as pn
 from patrac_native.diagnostics import leave_one_out, model_weights
-from patrac_native.draws import model_comparison, predictions
+from patrac_native.draws import left_out, predictions
 from patrac_native.draws.draws_mixture import load_predictions
 
 N, GRID = 60, np.linspace(-2, 2, 7)[:, None]
@@ -107,7 +107,7 @@ def test_blocks_of_rows_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         parts = [f for _, f in mixture.predict_blocks(X, rows=rows)]
         np.testing.assert_allclose(np.concatenate(parts, axis=2), whole, rtol=1e-12)
     monkeypatch.setattr(predictions, "_BLOCK_BYTES", 400 * 8 * 7)
-    monkeypatch.setattr(model_comparison, "_LOO_BYTES", 200 * 8 * 11)
+    monkeypatch.setattr(left_out, "_BLOCK_BYTES", 200 * 8 * 11)
     after = mixture.interval(X), mixture.nlpd(X, y), pn.DrawsMixture.weighted(mixture.members, X, y).weights
     for one, other in zip(before, after, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9)
@@ -206,18 +206,18 @@ def test_leave_one_out_agrees_with_leaving_rows_out() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         draws = pn.sample(post, chains=4, draws=5000, seed=1, progress=False)
-    density, unreliable = model_comparison.left_out_density(draws, X, post.y, np.ones(N))
-    assert unreliable == 0
+    loo = draws.loo(X, post.y)
+    assert loo.unreliable == 0
     for row in (0, 10, 20):
         weights = np.ones(N)
         weights[row] = 0.0
         without = posterior(1, sample_weight=weights)
         exact = pn.sample(without, chains=4, draws=5000, seed=2, progress=False)
         # Each is a mean over 20,000 independent draws of densities whose coefficient of variation is below one.
-        assert density[row] == pytest.approx(-exact.nlpd(X[row : row + 1], y[row : row + 1])[0], abs=0.04)
+        assert loo.elpd_rows[row] == pytest.approx(-exact.nlpd(X[row : row + 1], y[row : row + 1])[0], abs=0.04)
         # Of a posterior that does not hold the row, all draws predict it alike.
-        alike, _ = model_comparison.left_out_density(exact, X, post.y, weights)
-        assert alike[row] == pytest.approx(-exact.nlpd(X[row : row + 1], y[row : row + 1])[0], rel=1e-10)
+        alike = exact.loo(X, post.y, row_weights=weights)
+        assert alike.elpd_rows[row] == pytest.approx(-exact.nlpd(X[row : row + 1], y[row : row + 1])[0], rel=1e-10)
 
 
 def test_unreliable_leave_one_out_predictions_are_said() -> None:

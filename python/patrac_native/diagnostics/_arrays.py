@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from patrac_native.validation.checks import refuse_masked
 
 FloatArray = NDArray[np.float64]
 
@@ -17,6 +20,7 @@ SLICE_BYTES = 32 * 1024 * 1024
 
 def numeric(name: str, value: ArrayLike) -> NDArray[Any]:
     """Return `value` as an array of real numbers; raise TypeError or ValueError if it is empty or not finite."""
+    refuse_masked(value, name)
     array = np.asarray(value)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}; convert it to float first")
@@ -123,6 +127,11 @@ def labels(value: ArrayLike, p: NDArray[Any]) -> NDArray[np.intp]:
         row = int(np.flatnonzero(bad)[0])
         raise ValueError(f"y must hold whole labels in 0..{n_classes - 1}, got {array[row]} in row {row}")
     return as_int
+
+
+def processors() -> int:
+    """Return the number of processors that this process may use, for Fourier transforms; results do not change."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def row_slices(n: int, bytes_per_row: int) -> Iterator[slice]:

@@ -8,7 +8,7 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from patrac_native.diagnostics._arrays import FloatArray, chain_draws, row_slices
+from patrac_native.diagnostics._arrays import FloatArray, chain_draws, processors, row_slices
 
 # With three draws the formulas have one lag, N - 2 = 1, with divisor N - k - 1 = 1; a pair of lags needs one more draw.
 _MIN_DRAWS = 4
@@ -95,7 +95,12 @@ def ess_paper(f: ArrayLike, max_lag: int = 1000, *, per_chain: bool = False) -> 
         If `max_lag` is reduced, or the integrated autocorrelation time of a chain is not positive.
     """
     draws = chain_draws("f", f, min_draws=_MIN_DRAWS)
-    rho = _autocorrelation(draws, _capped(max_lag, draws.shape[1]))
+    ess = paper_ess_of(_autocorrelation(draws, _capped(max_lag, draws.shape[1])), draws.shape[1])
+    return ess if per_chain else float(ess.sum())
+
+
+def paper_ess_of(rho: FloatArray, n_draws: int) -> FloatArray:
+    """Return `ess_paper` of each chain from its mean autocorrelation up to the largest lag, (chain, lags)."""
     time = -1.0 + 2.0 * rho.sum(axis=1)
     if (time <= 0).any():
         warnings.warn(
@@ -103,10 +108,10 @@ def ess_paper(f: ArrayLike, max_lag: int = 1000, *, per_chain: bool = False) -> 
             "less than nothing, so the paper's ESS is undefined (nan): the chain is too short for this max_lag; keep "
             "more draws, pass a smaller max_lag or use ess_geyer",
             UserWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-    ess = draws.shape[1] / np.where(time > 0, time, np.nan)
-    return ess if per_chain else float(ess.sum())
+    found: FloatArray = n_draws / np.where(time > 0, time, np.nan)
+    return found
 
 
 @overload
@@ -140,11 +145,14 @@ def ess_geyer(f: ArrayLike, *, per_chain: bool = False) -> float | FloatArray:
         As `autocorrelation`.
     """
     draws = chain_draws("f", f, min_draws=_MIN_DRAWS)
-    n_draws = draws.shape[1]
-    rho = _autocorrelation(draws, n_draws - 2)
-    floor = 1.0 / np.log10(n_draws)
-    ess = np.array([n_draws / max(_geyer_time(chain), floor) if np.isfinite(chain[0]) else np.nan for chain in rho])
+    ess = geyer_ess_of(_autocorrelation(draws, draws.shape[1] - 2), draws.shape[1])
     return ess if per_chain else float(ess.sum())
+
+
+def geyer_ess_of(rho: FloatArray, n_draws: int) -> FloatArray:
+    """Return `ess_geyer` of each chain from its mean autocorrelation at all lags, (chain, n_draws - 1)."""
+    floor = 1.0 / np.log10(n_draws)
+    return np.array([n_draws / max(_geyer_time(chain), floor) if np.isfinite(chain[0]) else np.nan for chain in rho])
 
 
 def _capped(max_lag: int, n_draws: int) -> int:
@@ -172,31 +180,57 @@ def _geyer_time(rho: FloatArray) -> float:
 
 def _autocorrelation(draws: NDArray[Any], max_lag: int) -> FloatArray:
     """Evaluate `autocorrelation`, shape (chain, max_lag + 1), for checked draws and 1 <= max_lag <= N - 2."""
-    from scipy.fft import irfft, next_fast_len, rfft
+    mean = MeanAutocorrelation(draws.shape[0], draws.shape[1], max_lag)
+    mean.add(draws)
+    return mean.result()
 
-    n_chains, n_draws = draws.shape[:2]
-    grid = draws.reshape(n_chains, n_draws, -1)
-    n_points = grid.shape[2]
-    # Zero padding by max_lag keeps the circular correlation equal to the linear one at lags 0..max_lag.
-    length = int(next_fast_len(n_draws + max_lag, real=True))
-    scale = (n_draws - 1.0) / (n_draws - np.arange(max_lag + 1) - 1.0)
-    rho = np.full((n_chains, max_lag + 1), np.nan)
-    for chain in range(n_chains):
-        total, used = np.zeros(max_lag + 1), 0
-        for points in row_slices(n_points, 32 * length):
-            x = np.ascontiguousarray(grid[chain, :, points].T, dtype=np.float64)
-            # Constant points are found by their range, because subtracting the mean can leave rounding errors.
-            x = x[np.ptp(x, axis=1) > 0]
-            if x.shape[0] == 0:
-                continue
-            x -= x.mean(axis=1, keepdims=True)
-            x /= np.abs(x).max(axis=1, keepdims=True)  # leaves rho unchanged and keeps squares from underflowing
-            spectrum = rfft(x, n=length, axis=1)
-            power = spectrum.real**2 + spectrum.imag**2
-            products = irfft(power, n=length, axis=1)[:, : max_lag + 1]
-            total += (products / products[:, :1]).sum(axis=0)
-            used += x.shape[0]
-        if used:
-            rho[chain] = scale * total / used
-            rho[chain, 0] = 1.0
-    return rho
+
+class MeanAutocorrelation:
+    """The autocorrelation of each chain, averaged over grid points that are added in blocks.
+
+    Parameters
+    ----------
+    n_chains, n_draws : int
+    max_lag : int
+        1 <= max_lag <= n_draws - 2.
+    """
+
+    def __init__(self, n_chains: int, n_draws: int, max_lag: int) -> None:
+        from scipy.fft import next_fast_len
+
+        # Zero padding by max_lag keeps the circular correlation equal to the linear one at lags 0..max_lag.
+        self._length = int(next_fast_len(n_draws + max_lag, real=True))
+        self._n_draws = n_draws
+        self._total = np.zeros((n_chains, max_lag + 1))
+        self._used = np.zeros(n_chains, dtype=int)
+
+    def add(self, draws: NDArray[Any]) -> None:
+        """Add the grid points of draws (chain, draw, ...)."""
+        from scipy.fft import irfft, rfft
+
+        grid = draws.reshape(*draws.shape[:2], -1)
+        for points in row_slices(grid.shape[2], 32 * self._length):
+            for chain in range(len(grid)):
+                x = np.ascontiguousarray(grid[chain, :, points].T, dtype=np.float64)
+                # Constant points are found by their range, because subtracting the mean can leave rounding errors.
+                x = x[np.ptp(x, axis=1) > 0]
+                if x.shape[0] == 0:
+                    continue
+                x -= x.mean(axis=1, keepdims=True)
+                x /= np.abs(x).max(axis=1, keepdims=True)  # leaves rho unchanged and keeps squares from underflowing
+                spectrum = rfft(x, n=self._length, axis=1, workers=processors())
+                power = spectrum.real**2
+                power += spectrum.imag**2
+                # By Parseval, the products at lag 0 are the sums of squares; one transform then serves all points.
+                power /= np.einsum("pn,pn->p", x, x)[:, None]
+                self._total[chain] += irfft(power.sum(axis=0), n=self._length)[: self._total.shape[1]]
+                self._used[chain] += x.shape[0]
+
+    def result(self) -> FloatArray:
+        """Return rho (chain, max_lag + 1); NaN for chains that change at no point."""
+        n = self._n_draws
+        scale = (n - 1.0) / (n - np.arange(self._total.shape[1]) - 1.0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            rho: FloatArray = scale * self._total / self._used[:, None]
+        rho[self._used > 0, 0] = 1.0
+        return rho

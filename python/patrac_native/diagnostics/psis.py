@@ -47,13 +47,17 @@ class LeaveOneOut:
     @property
     def is_unreliable(self) -> npt.NDArray[np.bool_]:
         """Whether the `khat` of each row is too large for its estimate to be trusted, shape (n,)."""
-        limit = min(_KHAT, 1 - 1 / np.log10(len(self.weights)))
-        return np.asarray(self.khat > limit)
+        return np.asarray(self.khat > khat_limit(len(self.weights)))
 
     @property
     def unreliable(self) -> int:
         """Number of rows whose estimate is unreliable."""
         return int(self.is_unreliable.sum())
+
+
+def khat_limit(draws: int) -> float:
+    """Return the largest shape of the tail of reliable estimates from a number of draws."""
+    return float(min(_KHAT, 1 - 1 / np.log10(draws)))
 
 
 def leave_one_out(log_likelihood: ArrayLike) -> LeaveOneOut:

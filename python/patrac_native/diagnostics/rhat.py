@@ -1,21 +1,21 @@
-"""Convergence in function space: R-hat, bulk and tail ESS and Monte Carlo standard errors, computed by ArviZ."""
+"""Convergence in function space: R-hat, bulk and tail ESS and Monte Carlo standard errors, as ArviZ defines them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from patrac_native.diagnostics._arrays import FloatArray, chain_draws
+from patrac_native.diagnostics._arrays import FloatArray, chain_draws, processors, row_slices
+from patrac_native.diagnostics.rank_statistics import rank_statistics, split_chains
 
 # ArviZ splits each chain into halves, which requires four draws.
 _MIN_DRAWS = 4
-# Tail ESS is the smaller ESS of the 5% and 95% quantiles (Vehtari et al., Bayesian Analysis 2021, section 4.3).
-_TAIL = (0.05, 0.95)
 
 
 @dataclass(frozen=True)
@@ -82,11 +82,11 @@ class ConvergenceSummary:
 
 
 def convergence(f: ArrayLike, *, quantiles: Sequence[float] = ()) -> ConvergenceSummary:
-    """Evaluate R-hat, bulk and tail ESS and MCSE at each row and output with `arviz_stats`.
+    """Evaluate R-hat, bulk and tail ESS and MCSE at each row and output, as `arviz_stats` does for one quantity.
 
     Function values are identified, network weights are not. So convergence should be checked on a grid of inputs and on
-    the log-likelihood, not on the weights (docs/method.md, section 8). ArviZ takes a few milliseconds for each point
-    and thousand draws, so the grid should have tens to hundreds of inputs rather than a whole data set.
+    the log-likelihood, not on the weights (docs/method.md, section 8). The memory is bounded, whatever the number of
+    points; quantiles take longer than the rest.
 
     Parameters
     ----------
@@ -99,8 +99,8 @@ def convergence(f: ArrayLike, *, quantiles: Sequence[float] = ()) -> Convergence
     Returns
     -------
     ConvergenceSummary
-        ArviZ needs two chains for R-hat and splits each. A single chain is passed to it as two halves, without the
-        middle draw of an odd number; so for one chain R-hat compares quarters, and it is NaN below 8 draws.
+        R-hat needs two chains and splits each. A single chain is first cut into two halves, without the middle draw of
+        an odd number; so for one chain R-hat compares quarters, and it is NaN below 8 draws.
 
     Raises
     ------
@@ -114,53 +114,67 @@ def convergence(f: ArrayLike, *, quantiles: Sequence[float] = ()) -> Convergence
     Vehtari, Gelman, Simpson, Carpenter and Bürkner, Rank-normalization, folding, and localization, Bayesian Analysis
     16(2), 2021.
     """
-    array_stats: Any = import_module("arviz_stats.base").array_stats
-
     draws = chain_draws("f", f, min_draws=_MIN_DRAWS)
     levels = tuple(float(q) for q in quantiles)
     if any(not 0.0 < q < 1.0 for q in levels):
         raise ValueError(f"quantiles must lie strictly between 0 and 1, got {levels}")
     n_chains, n_draws = draws.shape[:2]
     shape = draws.shape[2:]
-    x = draws.reshape(n_chains, n_draws, -1).astype(np.float64)
-    moves = np.ptp(x, axis=(0, 1)) > 0
-    moving = x[:, :, moves]
+    x = draws.reshape(n_chains, n_draws, -1)
+    n_points = x.shape[2]
+    found = {name: np.full(n_points, np.nan) for name in ("rhat", "ess_bulk", "ess_tail", "mcse_mean", "mean", "sd")}
+    at_quantiles = np.full((len(levels), n_points), np.nan)
+    moves = np.zeros(n_points, dtype=bool)
 
-    def at_points(values: NDArray[Any] | None) -> FloatArray:
-        out = np.full(moves.shape, np.nan)
-        if values is not None and moves.any():
-            out[moves] = values
-        return out.reshape(shape)
+    def evaluate(points: slice) -> None:
+        block = np.ascontiguousarray(np.moveaxis(x[:, :, points], 2, 0), dtype=np.float64)
+        found["mean"][points] = block.mean(axis=(1, 2))
+        found["sd"][points] = block.std(axis=(1, 2), ddof=1)
+        moves[points] = np.ptp(block, axis=(1, 2)) > 0
+        rows = np.arange(n_points)[points][moves[points]]
+        if not len(rows):
+            return
+        moving = block[moves[points]]
+        halves = moving if n_chains > 1 else split_chains(moving)
+        statistics = rank_statistics(moving, halves if halves.shape[2] >= _MIN_DRAWS else None)
+        for name, values in vars(statistics).items():
+            found[name][rows] = values
+        for index, level in enumerate(levels):
+            at_quantiles[index, rows] = _mcse_quantile(moving, level)
 
-    def mcse_quantile(level: float) -> FloatArray:
-        return at_points(array_stats.mcse(moving, chain_axis=0, draw_axis=1, method="quantile", prob=level))
-
-    # If chains are constant but differ from each other, the within-chain variance is zero and R-hat is infinite. That
-    # is the right answer, so NumPy's warning is silenced.
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rhat = None
-        halves = moving if n_chains > 1 else _halves(moving)
-        if halves.shape[1] >= _MIN_DRAWS:
-            rhat = array_stats.rhat(halves, chain_axis=0, draw_axis=1, method="rank")
-        return ConvergenceSummary(
-            rhat=at_points(rhat),
-            ess_bulk=at_points(array_stats.ess(moving, chain_axis=0, draw_axis=1, method="bulk")),
-            ess_tail=at_points(array_stats.ess(moving, chain_axis=0, draw_axis=1, method="tail", prob=_TAIL)),
-            mcse_mean=at_points(array_stats.mcse(moving, chain_axis=0, draw_axis=1, method="mean")),
-            mean=x.mean(axis=(0, 1)).reshape(shape),
-            sd=x.std(axis=(0, 1), ddof=1).reshape(shape),
-            mcse_quantiles=np.array([mcse_quantile(q) for q in levels]).reshape((len(levels), *shape)),
-            quantiles=levels,
-            n_chains=n_chains,
-            n_draws=n_draws,
-            n_constant=int((~moves).sum()),
-        )
+    # About a dozen temporary arrays have the size of the draws of a slice, in float64. Sorts and Fourier transforms run
+    # without the interpreter's lock; two threads at most, because each has these arrays.
+    with ThreadPoolExecutor(min(2, processors())) as pool:
+        list(pool.map(evaluate, row_slices(n_points, 12 * n_chains * n_draws * 8)))
+    return ConvergenceSummary(
+        **{name: values.reshape(shape) for name, values in found.items()},
+        mcse_quantiles=at_quantiles.reshape((len(levels), *shape)),
+        quantiles=levels,
+        n_chains=n_chains,
+        n_draws=n_draws,
+        n_constant=int((~moves).sum()),
+    )
 
 
-def _halves(x: FloatArray) -> FloatArray:
-    """Split one chain (1, draw, points) into two chains (2, draw // 2, points)."""
-    half = x.shape[1] // 2
-    return np.concatenate([x[:, :half], x[:, -half:]], axis=0)
+def joined(parts: Sequence[ConvergenceSummary]) -> ConvergenceSummary:
+    """Return the statistics of blocks of grid points, each of shape (rows, ...), as those of all points."""
+    first = parts[0]
+    names = ("rhat", "ess_bulk", "ess_tail", "mcse_mean", "mean", "sd")
+    return ConvergenceSummary(
+        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names},
+        mcse_quantiles=np.concatenate([part.mcse_quantiles for part in parts], axis=1),
+        quantiles=first.quantiles,
+        n_chains=first.n_chains,
+        n_draws=first.n_draws,
+        n_constant=sum(part.n_constant for part in parts),
+    )
+
+
+def _mcse_quantile(x: FloatArray, level: float) -> FloatArray:
+    """Monte Carlo standard error of a quantile of each of p quantities (p, chain, draw)."""
+    array_stats: Any = import_module("arviz_stats.base").array_stats
+    found: FloatArray = array_stats.mcse(np.moveaxis(x, 0, 2), chain_axis=0, draw_axis=1, method="quantile", prob=level)
+    return found
 
 
 def _worst(values: FloatArray, *, largest: bool) -> float:

@@ -98,6 +98,21 @@ def network_nlpd(
     return -likelihood.log_likelihood_rows(f, y)
 
 
+def mean_with_error(values: FloatArray, weights: FloatArray | None = None) -> tuple[float, float]:
+    """Return the mean of values (n,), weighted if weights (n,) are given, and its standard error.
+
+    Under weights n is the effective number (sum w)^2 / sum w^2 of Kish; the error of a single value is infinite.
+    """
+    if weights is None:
+        n = len(values)
+        return float(values.mean()), float(values.std(ddof=1) / math.sqrt(n)) if n > 1 else math.inf
+    shares = weights / weights.sum()
+    count, mean = 1.0 / float(shares @ shares), float(shares @ values)
+    if count <= 1 + 1e-9:
+        return mean, math.inf
+    return mean, math.sqrt(float(shares @ (values - mean) ** 2) / (count - 1))
+
+
 def calibrate(
     kind: str,
     nlpd_rows: FloatArray,
@@ -105,6 +120,7 @@ def calibrate(
     inside: npt.NDArray[np.bool_] | None = None,
     *,
     unreliable: int = 0,
+    weights: FloatArray | None = None,
 ) -> Calibration:
     """Collect the scores of rows.
 
@@ -120,24 +136,25 @@ def calibrate(
         Whether each target is inside its central interval of probability 0.9.
     unreliable : int
         Number of rows whose leave-one-out prediction is unreliable; default 0.
+    weights : ndarray, shape (n,), optional
+        Weights of the rows, positive; default ones. `rows` of the result is then their effective number.
 
     Returns
     -------
     Calibration
     """
-    n = len(nlpd_rows)
+    rows = len(nlpd_rows) if weights is None else round(float(weights.sum() ** 2 / (weights**2).sum()))
     network, error = math.nan, math.nan
     if nlpd_network is not None:
-        network = float(np.mean(nlpd_network))
+        network = _mean(np.asarray(nlpd_network), weights)
         # Of other rows only the mean is known: the rows' own spread stands for that of the difference.
-        differences = nlpd_rows - nlpd_network
-        error = float(differences.std(ddof=1) / math.sqrt(n)) if n > 1 else math.inf
-    return Calibration(
-        kind,
-        n,
-        float(nlpd_rows.mean()),
-        network,
-        error,
-        math.nan if inside is None else float(inside.mean()),
-        unreliable,
-    )
+        error = mean_with_error(nlpd_rows - nlpd_network, weights)[1]
+    covered = math.nan if inside is None else _mean(inside, weights)
+    return Calibration(kind, rows, _mean(nlpd_rows, weights), network, error, covered, unreliable)
+
+
+def _mean(values: npt.NDArray[Any], weights: FloatArray | None) -> float:
+    """Return the mean of a number or of values (n, ...), weighted by rows if weights (n,) are given."""
+    if weights is None or values.ndim == 0:
+        return float(values.mean())
+    return float(np.average(values, axis=0, weights=weights).mean())

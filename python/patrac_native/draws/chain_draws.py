@@ -10,13 +10,18 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.diagnostics import convergence
 from patrac_native.engine.device_array import DeviceArray
 from patrac_native.model.kernels import short_name
-from patrac_native.network.files import load_arrays, save_arrays
+from patrac_native.network.files import load_arrays, rebuilding, save_arrays
+from patrac_native.notebook.table import html_table
 from patrac_native.validation.checks import check_count
 
 # Statistics with one value for each draw; the others have one value for each chain or each warm-up phase of a chain.
 PER_DRAW = ("log_likelihood", "log_prior", "acceptance_rate", "step_size", "variance", "prior_scales")
+
+# R-hat of split chains needs this many draws of each.
+_LEAST_FOR_RHAT = 4
 
 Stats = Mapping[str, npt.NDArray[Any]]
 
@@ -185,9 +190,12 @@ class ChainDraws(ABC):
         FileNotFoundError
             If there is no such file.
         ValueError
-            If the file is damaged, holds something else, or has another version of the format.
+            If the file is damaged, holds something else or numbers that are not finite, or has another version of the
+            format.
         """
-        return cls.from_arrays(*load_arrays(path, cls.file_kind))
+        content = load_arrays(path, cls.file_kind)
+        with rebuilding(path):
+            return cls.from_arrays(*content)
 
     def to_arrays(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return the draws as JSON-able values and arrays by name, as they are written to files."""
@@ -198,6 +206,30 @@ class ChainDraws(ABC):
     @abstractmethod
     def from_arrays(cls, header: Mapping[str, Any], arrays: Stats) -> Self:
         """Rebuild draws from what `to_arrays` returned."""
+
+    def _overview(self) -> list[tuple[str, str]]:
+        """Return labels and values of the table for notebooks."""
+        known = self.settings
+        steps = f"{self.n_chains} chains x {self.n_draws} draws (thin {known['thin']})"
+        if "warmup_steps" in known:
+            steps += f" after {known['warmup_steps']} warm-up steps"
+        rows = [("sampler", self.sampler), ("draws", steps)]
+        if "seed" in known:
+            rows.append(("seed", str(known["seed"])))
+        if "seconds" in known:
+            cut = "" if known.get("completed", True) else ", interrupted"
+            rows.append(("run", f"{known['seconds']:.1f} s on {known.get('device', 'cpu')}{cut}"))
+        if "acceptance_rate" in self.stats and self.n_draws:
+            rates = self.stats["acceptance_rate"].mean(axis=1)
+            rows.append(("acceptance by chain", ", ".join(f"{rate:.2f}" for rate in rates)))
+        if self.n_draws >= _LEAST_FOR_RHAT:
+            found = convergence(self.stats["log_likelihood"])
+            rows.append(("log-likelihood", f"R-hat {found.max_rhat:.3f}, bulk ESS {found.min_ess_bulk:.0f}"))
+        return rows
+
+    def _repr_html_(self) -> str:
+        """Return a table of what the draws are, for notebooks; whether they serve is what `summary` says."""
+        return html_table(repr(self), self._overview())
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for copies and pickles, which hold the draws on the host only."""

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.draws.chain_draws import ChainDraws, Stats, stats_of_file
+from patrac_native.draws.arviz_restore import restore
+from patrac_native.draws.chain_draws import Stats, stats_of_file
 from patrac_native.draws.count_mixture import CountMixture
+from patrac_native.draws.draws_bridges import DrawsBridges
 from patrac_native.draws.elsewhere import check_states, densities
 from patrac_native.draws.mixture import PredictiveMixture
-from patrac_native.draws.predictions import Predictions
+from patrac_native.draws.stored import check_stored
 from patrac_native.draws.summary import Summary, summarise
 from patrac_native.engine.device_array import DeviceArray
 from patrac_native.model.likelihoods import CountLikelihood, Likelihood, RealLikelihood, likelihood_from_dict
 from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.model.posterior import Posterior
 from patrac_native.network.network import Network
-from patrac_native.validation.checks import FloatArray, check_inputs, check_seed
+from patrac_native.validation.checks import FloatArray, check_seed
 
 if TYPE_CHECKING:
-    import torch
+    import xarray
 
 
-class Draws(ChainDraws, Predictions):
+class Draws(DrawsBridges):
     """The draws of a run, as `sample` returns them.
 
     Attributes
@@ -133,6 +135,35 @@ class Draws(ChainDraws, Predictions):
         settings = {"sampler": sampler, "thin": 1, "fit": post.fit_quality.to_dict()}
         return cls(states, stats, post.network, post.likelihood, settings)
 
+    @classmethod
+    def from_datatree(cls, post: Posterior, tree: xarray.DataTree) -> Draws:
+        """Return the draws that `to_datatree` made into a tree, such as one from a netCDF file.
+
+        Parameters
+        ----------
+        post : Posterior
+            The posterior from which the draws came: the same trained network, architecture, prior, likelihood and
+            dtype. The trained network is no part of the tree.
+        tree : xarray.DataTree
+            Chains and draws may have been left out; settings and statistics are those of the whole run.
+
+        Returns
+        -------
+        Draws
+            With theta, statistics and settings equal to those of the original.
+
+        Raises
+        ------
+        TypeError
+            If an argument is of another type.
+        ValueError
+            If the tree was not made by `to_datatree`, lacks a variable or holds draws of another posterior.
+        """
+        if not isinstance(post, Posterior):
+            raise TypeError(f"post must be a Posterior; got {type(post).__name__}.")
+        theta, stats, settings = restore(post.network, post.likelihood, tree)
+        return cls(theta, stats, post.network, post.likelihood, settings)
+
     def _with(self, theta: npt.NDArray[Any], stats: Stats, settings: Mapping[str, Any]) -> Draws:
         """Return draws of the same posterior with other states."""
         return Draws(theta, stats, self.network, self.likelihood, settings)
@@ -174,73 +205,6 @@ class Draws(ChainDraws, Predictions):
         self._require_draws()
         f = self.network.predict(self._flat_theta(), X, threads=threads)
         return f.reshape(self.n_chains, self.n_draws, *f.shape[1:])
-
-    def to_torch(self, chain: int, draw: int, *, dtype: torch.dtype | None = None) -> torch.nn.Module:
-        """Return the network of one draw as a torch module, whose outputs are f.
-
-        Parameters
-        ----------
-        chain, draw : int
-            Which draw; negative numbers count from the end.
-        dtype : torch.dtype, optional
-            Of the parameters; by default that of theta.
-
-        Returns
-        -------
-        torch.nn.Module
-            An `nn.Sequential` of Linear layers and activations with the nodes in the trained network's own order, as
-            `net.to_torch()` returns it. For Sep, a module that adds the separate network to the trained one.
-
-        Raises
-        ------
-        IndexError
-            If there is no such draw.
-        """
-        from patrac_native.model.torch_modules import torch_module
-
-        if not (-self.n_chains <= chain < self.n_chains and -self.n_draws <= draw < self.n_draws):
-            raise IndexError(
-                f"there are {self.n_chains} chains of {self.n_draws} draws; got chain={chain}, draw={draw}."
-            )
-        return cast("torch.nn.Module", torch_module(self.network, self.theta[chain, draw], dtype))
-
-    def torch_parameters(self, *, dtype: torch.dtype | None = None) -> dict[str, torch.Tensor]:
-        """Return the parameters of the modules of all draws, for `torch.func.functional_call` under `torch.vmap`.
-
-        Parameters
-        ----------
-        dtype : torch.dtype, optional
-            As for `to_torch`.
-
-        Returns
-        -------
-        dict of str to tensor, shape (chain * draw, ...)
-            By the names of the parameters of `to_torch(0, 0)`, chain by chain. Parameters without a Bayesian entry are
-            views of one copy.
-
-        Raises
-        ------
-        ValueError
-            If there are no draws.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> import torch
-        >>> import patrac_native as pn
-        >>> net = pn.Network([[[1.0], [2.0]], [[1.0, 1.0]]], [[0.0, 0.5], [0.0]])
-        >>> X = np.linspace(-1, 1, 5)[:, None]
-        >>> post = pn.Posterior(net, pn.Mix(1), pn.TraceClassPrior(1.5, 1.0, 1.0), pn.Gaussian(1.0), X, X[:, 0])
-        >>> draws = pn.sample(post, chains=2, draws=3, warmup=100, seed=0)
-        >>> module, inputs = draws.to_torch(0, 0), torch.tensor(X, dtype=torch.float32)
-        >>> call = lambda parameters: torch.func.functional_call(module, parameters, (inputs,))
-        >>> torch.vmap(call)(draws.torch_parameters()).shape
-        torch.Size([6, 5, 1])
-        """
-        from patrac_native.model.torch_modules import torch_parameters
-
-        self._require_draws()
-        return torch_parameters(self.network, self._flat_theta(), dtype)
 
     def predictive(self, X: npt.ArrayLike, *, offset: npt.ArrayLike | None = None, seed: int = 0) -> npt.NDArray[Any]:
         """Draw targets y at X from the posterior predictive distribution: function draws with the likelihood's noise.
@@ -343,7 +307,7 @@ class Draws(ChainDraws, Predictions):
         TypeError, ValueError
             As `predict`, or if y does not fit X or the likelihood.
         """
-        inputs = check_inputs(X, self.network.n_inputs)
+        inputs = self._inputs(X)
         targets = self.likelihood.check_targets(y, len(inputs), self.network.n_outputs)
         rows = np.empty((self.n_chains, self.n_draws, len(inputs)))
         for block, f in self._predictor_blocks(inputs, offset):
@@ -383,10 +347,11 @@ class Draws(ChainDraws, Predictions):
         TypeError, ValueError
             As `predict`, or if `coverage` is outside (0, 1) or there are fewer than 4 draws.
         """
-        inputs = check_inputs(X, self.network.n_inputs)
+        inputs = self._inputs(X)
         classes = self.likelihood.targets == "class"
+        outputs = (f for _, f in self.output_blocks(inputs))
         summary = summarise(
-            self.predict_proba(inputs) if classes else self.predict_outputs(inputs),
+            (self.likelihood.probabilities(f) for f in outputs) if classes else outputs,
             "class probabilities" if classes else self.likelihood.quantity,
             coverage,
             label=self.network.architecture.label(),
@@ -411,6 +376,7 @@ class Draws(ChainDraws, Predictions):
         """Rebuild draws from what `to_arrays` returned."""
         network = PartialNetwork.from_dict(Network.from_arrays(header["net"], arrays), header["network"])
         stats = stats_of_file(header, arrays)
+        check_stored(arrays["theta"], stats, network.dim, network.dtype)
         likelihood = likelihood_from_dict(_with_pooled(header["likelihood"], stats, network.n_outputs))
         return cls(arrays["theta"], stats, network, likelihood, header["settings"])
 

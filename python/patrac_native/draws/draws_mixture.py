@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +19,8 @@ from patrac_native.draws.mixture_summary import MixtureSummary, summarise_mixtur
 from patrac_native.draws.model_comparison import Comparison, compare
 from patrac_native.draws.predictions import Predictions
 from patrac_native.model.likelihoods import Likelihood
-from patrac_native.network.files import load_any_arrays, load_arrays, save_arrays
-from patrac_native.validation.checks import FloatArray, check_inputs, check_seed
+from patrac_native.network.files import load_any_arrays, load_arrays, rebuilding, save_arrays
+from patrac_native.validation.checks import FloatArray, check_seed
 
 # What files of mixtures hold, in words.
 _KIND = "mixture of draws"
@@ -189,7 +189,7 @@ class DrawsMixture(Predictions):
         TypeError, ValueError
             As `predict`.
         """
-        inputs = check_inputs(X, self.n_inputs)
+        inputs = self._inputs(X)
         chosen = [outputs for _, _, outputs in self._chosen_outputs(inputs, threads)]
         return np.concatenate(chosen).reshape(self.n_chains, self.n_draws, len(inputs), -1)
 
@@ -211,7 +211,7 @@ class DrawsMixture(Predictions):
             Targets of the draws that `predict` returns; for Categorical, class labels of shape (chain, draw, n_new).
         """
         rng = np.random.Generator(np.random.Philox(check_seed(seed)))
-        inputs = check_inputs(X, self.n_inputs)
+        inputs = self._inputs(X)
         parts = []
         for draws, chosen, outputs in self._chosen_outputs(inputs):
             f = self.likelihood.with_offset(outputs, offset)
@@ -232,7 +232,7 @@ class DrawsMixture(Predictions):
         All draws of all members take part, with their weights.
         """
         weights = self.draw_weights.reshape(-1)
-        added = self.likelihood.check_offset(offset, len(check_inputs(X, self.n_inputs)), self.n_outputs)
+        added = self.likelihood.check_offset(offset, len(self._inputs(X)), self.n_outputs)
         for block, inputs in self._input_blocks(X):
             # A block of the mixture fits in one block of each member.
             own = None if added is None else added[block]
@@ -278,12 +278,28 @@ class DrawsMixture(Predictions):
         TypeError, ValueError
             As `Draws.summary`.
         """
-        inputs = check_inputs(X, self.n_inputs)
+        inputs = self._inputs(X)
         members = tuple(draws.summary(inputs, coverage=coverage) for draws in self.members)
         is_class = self.likelihood.targets == "class"
-        values = self.predict_proba(inputs) if is_class else self.predict_outputs(inputs)
-        summary = summarise_mixture(members, self.weights, values, coverage)
+        outputs = (f for _, f in self.output_blocks(inputs))
+        blocks = (self.likelihood.probabilities(f) for f in outputs) if is_class else outputs
+        summary = summarise_mixture(members, self.weights, blocks, coverage)
         return summary if y is None else summary.with_calibration(self.calibration(inputs, y))
+
+    def to_datatree(self, *_: object, **__: object) -> NoReturn:
+        """Refuse: draws of a mixture have weights and belong to several posteriors, which ArviZ has no groups for.
+
+        Raises
+        ------
+        TypeError
+            Always; the message says what to use instead.
+        """
+        raise TypeError(
+            "to_datatree: ArviZ has no groups for weighted draws of several posteriors; give it one member, such as "
+            "mixture.members[0].to_datatree(X, y), or all of them to its function compare."
+        )
+
+    to_inferencedata = to_datatree
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write members and weights to one .npz file (no pickle); the data are not part of it.
@@ -292,18 +308,25 @@ class DrawsMixture(Predictions):
         ------------------
         As `Draws.save`.
         """
+        content, arrays = self.to_arrays()
+        save_arrays(path, _KIND, content, arrays, overwrite=overwrite)
+
+    def to_arrays(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Return members and weights as JSON-able values and arrays by name, as they are written to files."""
         headers, arrays = [], {"weights": self.weights}
         for index, draws in enumerate(self.members):
             header, own = draws.to_arrays()
             headers.append(header)
             arrays |= {f"member{index}_{name}": array for name, array in own.items()}
-        content = {"members": headers, "comparison": None if self.comparison is None else self.comparison.to_dict()}
-        save_arrays(path, _KIND, content, arrays, overwrite=overwrite)
+        comparison = None if self.comparison is None else self.comparison.to_dict()
+        return {"members": headers, "comparison": comparison}, arrays
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> DrawsMixture:
         """Read a mixture written by `save`; parameters and errors as `Draws.load`."""
-        return cls.from_arrays(*load_arrays(path, _KIND))
+        content = load_arrays(path, _KIND)
+        with rebuilding(path):
+            return cls.from_arrays(*content)
 
     @classmethod
     def from_arrays(cls, header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> DrawsMixture:
@@ -346,8 +369,7 @@ def load_predictions(path: str | os.PathLike[str]) -> Draws | DrawsMixture:
         As `Draws.load`.
     """
     kind, header, arrays = load_any_arrays(path)
-    if kind == _KIND:
-        return DrawsMixture.from_arrays(header, arrays)
-    if kind != "draws":
+    if kind not in (_KIND, Draws.file_kind):
         raise ValueError(f"{os.fspath(path)} holds {kind}; give the path of a file with draws.")
-    return Draws.from_arrays(header, arrays)
+    with rebuilding(path):
+        return (DrawsMixture if kind == _KIND else Draws).from_arrays(header, arrays)

@@ -103,7 +103,8 @@ class Evidence:
 
 
 def gather(
-    values: npt.NDArray[Any],
+    shape: tuple[int, int],
+    spread: FloatArray,
     quantity: str,
     function: ConvergenceSummary,
     log_likelihood: float,
@@ -117,12 +118,14 @@ def gather(
 
     Parameters
     ----------
-    values : ndarray, shape (chain, draw, n, m)
-        Draws of the quantity.
+    shape : tuple of int
+        Numbers of chains and of draws of each.
+    spread : ndarray, shape (chain,)
+        See `Evidence`.
     quantity : str
         Name of the quantity.
     function : ConvergenceSummary
-        Convergence of `values`.
+        Convergence of the quantity.
     log_likelihood : float
         R-hat of the log-likelihood.
     architecture : Architecture or None
@@ -139,14 +142,14 @@ def gather(
     return Evidence(
         quantity=quantity,
         architecture=None if architecture is None else type(architecture),
-        n_chains=values.shape[0],
-        n_draws=values.shape[1],
+        n_chains=shape[0],
+        n_draws=shape[1],
         max_rhat=function.max_rhat,
         min_ess_bulk=function.min_ess_bulk,
         max_mcse=function.max_mcse,
         rhat_log_likelihood=log_likelihood,
         log_likelihood=stats["log_likelihood"].mean(axis=1),
-        spread=values.var(axis=1, dtype=np.float64).mean(axis=(1, 2)),
+        spread=spread,
         steps=_recorded_steps(stats, settings) if "kernel" in settings else None,
         sampler=sampler,
         fit=None if fit is None else FitQuality.from_dict(fit),

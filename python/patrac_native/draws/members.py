@@ -37,6 +37,11 @@ def check_members(members: tuple[Draws, ...]) -> None:
                 f"members must have the same inputs and outputs; members[{index}] has {shape[0]} and {shape[1]}, the "
                 f"first {expected[0]} and {expected[1]}."
             )
+        if draws.network.input_names != first.network.input_names:
+            raise ValueError(
+                f"members must have the same inputs in the same order; members[{index}] has "
+                f"{draws.network.input_names}, the first {first.network.input_names}."
+            )
         if _kind(draws.likelihood) != _kind(first.likelihood):
             raise ValueError(
                 f"members must have one kind of likelihood; members[{index}] has {draws.likelihood!r}, the first "

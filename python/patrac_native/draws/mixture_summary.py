@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from patrac_native.draws.calibration import Calibration
 from patrac_native.draws.findings import GOOD, GRADES, Finding, calibration_findings
 from patrac_native.draws.summary import Summary
 from patrac_native.draws.verdict import Verdict
+from patrac_native.notebook.table import html_table
 from patrac_native.validation.checks import FloatArray
 
 # The verdict leaves out members of less weight than this, which hardly contribute to predictions.
@@ -78,23 +79,45 @@ class MixtureSummary:
         facts = f"within the {len(used)} members, R-hat is at most {rhat:.3f} and bulk ESS at least {ess:.0f}"
         return Verdict(findings[0].grade if findings else GOOD, tuple(findings), facts)
 
-    def __str__(self) -> str:
+    def _title(self) -> str:
+        """Return what was run, in a line."""
+        first = self.members[0]
+        return (
+            f"mixture of {len(self.members)} posteriors: {first.label} by {first.sampler}, {first.n_chains} chains x "
+            f"{first.n_draws} draws each"
+        )
+
+    def _rows(self) -> list[tuple[str, str]]:
+        """Return labels and values of the table."""
         width = self.upper - self.lower
         share = float((self.sd_between**2).mean() / max((self.sd**2).mean(), np.finfo(float).tiny))
-        lines = [
-            f"mixture of {len(self.members)} posteriors: {self.members[0].label} by {self.members[0].sampler}, "
-            f"{self.members[0].n_chains} chains x {self.members[0].n_draws} draws each",
-            f"  {self.quantity} at {self.mean.shape[0]} inputs: posterior sd {self.sd.min():.3g} to "
-            f"{self.sd.max():.3g}, {self.coverage:.0%} interval width {width.min():.3g} to {width.max():.3g}",
-            f"  {share:.0%} of the variance of {self.quantity} is between the members",
-        ]
-        for index, (weight, member) in enumerate(zip(self.weights, self.members, strict=True)):
-            lines.append(
-                f"  member {index}: weight {weight:.3f}, max R-hat {member.function.max_rhat:.3f}, min bulk ESS "
-                f"{member.function.min_ess_bulk:.0f}"
+        spread = (
+            f"posterior sd {self.sd.min():.3g} to {self.sd.max():.3g}, {self.coverage:.0%} interval width "
+            f"{width.min():.3g} to {width.max():.3g}\n"
+            f"{share:.0%} of the variance of {self.quantity} is between the members"
+        )
+        of_members = [
+            (
+                f"member {index}",
+                f"weight {weight:.3f}, max R-hat {member.function.max_rhat:.3f}, min bulk ESS "
+                f"{member.function.min_ess_bulk:.0f}",
             )
-        lines.append("  verdict: " + str(self.verdict()).replace("\n", "\n    "))
-        return "\n".join(lines)
+            for index, (weight, member) in enumerate(zip(self.weights, self.members, strict=True))
+        ]
+        return [(f"{self.quantity} at {self.mean.shape[0]} inputs", spread), *of_members]
+
+    def __str__(self) -> str:
+        verdict = str(self.verdict()).replace("\n", "\n    ")
+        rows = [f"  {label}: " + text.replace("\n", "\n  ") for label, text in self._rows()]
+        return "\n".join([self._title(), *rows, f"  verdict: {verdict}"])
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Show the string instead of all arrays in IPython."""
+        printer.text(str(self))
+
+    def _repr_html_(self) -> str:
+        """Return the table for notebooks."""
+        return html_table(self._title(), self._rows(), after=self.verdict()._repr_html_())
 
 
 def _joined(group: Sequence[tuple[int, Finding]], count: int) -> Finding:
@@ -111,7 +134,7 @@ def _joined(group: Sequence[tuple[int, Finding]], count: int) -> Finding:
 
 
 def summarise_mixture(
-    members: tuple[Summary, ...], weights: FloatArray, values: npt.NDArray[Any], coverage: float
+    members: tuple[Summary, ...], weights: FloatArray, blocks: Iterable[npt.NDArray[Any]], coverage: float
 ) -> MixtureSummary:
     """Build the summary of a mixture.
 
@@ -120,8 +143,8 @@ def summarise_mixture(
     members : tuple of Summary
         The summary of each member.
     weights : ndarray, shape (members,)
-    values : ndarray, shape (chain, draw, n, m)
-        Equally weighted draws of the quantity under the mixture.
+    blocks : iterable of ndarray, shape (chain, draw, rows, m)
+        Equally weighted draws of the quantity under the mixture at blocks of inputs.
     coverage : float
         Posterior probability of the central intervals, in (0, 1).
 
@@ -134,7 +157,8 @@ def summarise_mixture(
     mean = (shares * means).sum(axis=0)
     between = (shares * (means - mean) ** 2).sum(axis=0)
     within = (shares * np.stack([member.sd**2 for member in members])).sum(axis=0)
-    lower, upper = credible_interval(values, coverage)
+    intervals = [credible_interval(values, coverage) for values in blocks]
+    lower, upper = (np.concatenate(ends) for ends in zip(*intervals, strict=True))
     return MixtureSummary(
         quantity=members[0].quantity,
         weights=weights,

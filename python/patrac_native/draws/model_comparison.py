@@ -10,15 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native import diagnostics
-from patrac_native.diagnostics.psis import weighted_log_mean
 from patrac_native.diagnostics.weights import WeightMethod
 from patrac_native.draws.draws import Draws
-from patrac_native.validation.checks import FloatArray, as_real_array, check_inputs
+from patrac_native.draws.left_out import check_row_weights
+from patrac_native.validation.checks import FloatArray, check_inputs
 
 # With a larger share of unreliable leave-one-out predictions, weights that rest on them get a warning.
 _UNRELIABLE_SHARE = 0.05
-# Maximum size of the log-likelihoods of one member in a block of rows.
-_LOO_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True)
@@ -68,37 +66,11 @@ def compare(
 ) -> tuple[FloatArray, Comparison]:
     """Return the weights of members (k,) by their leave-one-out predictions; see `DrawsMixture.weighted`."""
     first = members[0]
-    inputs = check_inputs(X, first.network.n_inputs)
+    inputs = check_inputs(X, first.network.n_inputs, columns=first.network.input_names)
     n = len(inputs)
     targets = first.likelihood.check_targets(y, n, first.n_outputs)
-    powers = np.ones(n) if row_weights is None else as_real_array(row_weights, "row_weights")
-    if powers.shape not in {(n,), (len(members), n)} or not (np.isfinite(powers) & (powers >= 0)).all():
-        raise ValueError(
-            f"row_weights must be finite, nonnegative and of shape ({n},) or ({len(members)}, {n}); got shape "
-            f"{powers.shape}."
-        )
-    powers = np.broadcast_to(powers, (len(members), n))
+    powers = check_row_weights(row_weights, n, len(members))
     added = first.likelihood.check_offset(offset, n, first.n_outputs)
-    found = [
-        left_out_density(draws, inputs, targets, power, added) for draws, power in zip(members, powers, strict=True)
-    ]
-    elpd_rows = np.stack([rows for rows, _ in found])
-    elpd = tuple(float(rows.sum()) for rows in elpd_rows)
-    comparison = Comparison(method, elpd, tuple(unreliable for _, unreliable in found), n)
-    return diagnostics.model_weights(elpd_rows, method), comparison
-
-
-def left_out_density(
-    draws: Draws, X: FloatArray, y: npt.NDArray[Any], row_weights: FloatArray, offset: FloatArray | None = None
-) -> tuple[FloatArray, int]:
-    """Return the leave-one-out log predictive density of each row (n,), and the number of unreliable ones."""
-    rows = max(1, _LOO_BYTES // (8 * draws.n_chains * draws.n_draws))
-    density, unreliable = np.empty(len(X)), 0
-    for first in range(0, len(X), rows):
-        block = slice(first, first + rows)
-        values = draws.log_likelihood_rows(X[block], y[block], offset=None if offset is None else offset[block])
-        # The posterior holds the row's log-likelihood times its weight, which is what leaving it out takes away.
-        left_out = diagnostics.leave_one_out(values * row_weights[block])
-        density[block] = weighted_log_mean(values.reshape(-1, values.shape[2]), left_out.weights)
-        unreliable += left_out.unreliable
-    return density, unreliable
+    found = [draws.left_out(inputs, targets, power, added) for draws, power in zip(members, powers, strict=True)]
+    comparison = Comparison(method, tuple(one.elpd for one in found), tuple(one.unreliable for one in found), n)
+    return diagnostics.model_weights(np.stack([one.elpd_rows for one in found]), method), comparison

@@ -58,6 +58,10 @@ class Predictions(ABC):
         """Number d of inputs of the networks."""
         return self.members[0].network.n_inputs
 
+    def _inputs(self, X: npt.ArrayLike) -> FloatArray:
+        """Return X as float64 (n, d), the columns of a data frame in the order of the training; see `check_inputs`."""
+        return check_inputs(X, self.n_inputs, columns=self.members[0].network.input_names)
+
     @property
     @abstractmethod
     def n_chains(self) -> int:
@@ -106,7 +110,8 @@ class Predictions(ABC):
         Parameters
         ----------
         X : array_like, shape (n_new, d)
-            Finite inputs, n_new >= 1.
+            Finite inputs, n_new >= 1; the columns of a data frame in any order, if the training or the posterior had
+            one.
         offset : array_like, shape (n_new,) or (n_new, m), optional
             Of `Poisson` and `NegativeBinomial`: what is added to the outputs of each row, such as the logarithm of its
             exposure; finite. Default zeros, also if the posterior has offsets.
@@ -169,7 +174,7 @@ class Predictions(ABC):
         self, X: npt.ArrayLike, offset: npt.ArrayLike | None, *, rows: int | None = None, threads: int | None = None
     ) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
         """Yield blocks of rows of X, and their outputs plus offset (chain, draw, rows, m)."""
-        inputs = check_inputs(X, self.n_inputs)
+        inputs = self._inputs(X)
         added = self.likelihood.check_offset(offset, len(inputs), self.n_outputs)
         for block, f in self.output_blocks(inputs, rows=rows, threads=threads):
             yield block, self.likelihood.with_offset(f, None if added is None else added[block])
@@ -201,7 +206,7 @@ class Predictions(ABC):
 
     def _input_blocks(self, X: npt.ArrayLike, rows: int | None = None) -> Iterator[tuple[slice, FloatArray]]:
         """Yield blocks of rows of X, by default so small that the outputs of all draws take at most 64 MiB."""
-        inputs = check_inputs(X, self.n_inputs)
+        inputs = self._inputs(X)
         if rows is None:
             itemsize = max(member.theta.itemsize for member in self.members)
             row_bytes = self.n_chains * self.n_draws * self.n_outputs * itemsize
@@ -362,7 +367,7 @@ class Predictions(ABC):
         TypeError, ValueError
             As `log_likelihood_rows`.
         """
-        inputs = check_inputs(X, self.n_inputs)
+        inputs = self._inputs(X)
         likelihood = self.likelihood
         targets = likelihood.check_targets(y, len(inputs), self.n_outputs)
         inside = None
@@ -403,7 +408,7 @@ class Predictions(ABC):
         """
         from scipy.special import logsumexp
 
-        inputs = check_inputs(X, self.n_inputs)
+        inputs = self._inputs(X)
         targets = self.likelihood.check_targets(y, len(inputs), self.n_outputs)
         added = self.likelihood.check_offset(offset, len(inputs), self.n_outputs)
         if nets is None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.diagnostics import ConvergenceSummary, convergence, credible_interval, ess_geyer, ess_paper
+from patrac_native.diagnostics import ConvergenceSummary, Interval, convergence, credible_interval
+from patrac_native.diagnostics.ess import MeanAutocorrelation, geyer_ess_of, paper_ess_of
+from patrac_native.diagnostics.rhat import joined
 from patrac_native.draws.calibration import Calibration
 from patrac_native.draws.evidence import Evidence, gather
 from patrac_native.draws.verdict import Verdict, judge
 from patrac_native.model.architectures import Architecture
+from patrac_native.notebook.table import html_table
 from patrac_native.validation.checks import FloatArray
 
 
@@ -41,17 +44,15 @@ class ScaleSummary:
     coverage: float
     log: ConvergenceSummary
 
-    def lines(self) -> list[str]:
-        """Return the lines of the summary's table."""
+    def row(self) -> tuple[str, str]:
+        """Return label and value of the summary's table, with a line for each variance."""
         width = max(len(name) for name in self.names)
-        return [
-            f"  sampled sigma2 of the prior (max R-hat {self.log.max_rhat:.3f}, min bulk ESS "
-            f"{self.log.min_ess_bulk:.0f}): mean and {self.coverage:.0%} interval",
-            *(
-                f"    {name:<{width}}  {mean:.3g} ({lower:.3g} to {upper:.3g})"
-                for name, mean, lower, upper in zip(self.names, self.mean, self.lower, self.upper, strict=True)
-            ),
+        lines = [f"mean and {self.coverage:.0%} interval"] + [
+            f"{name:<{width}}  {mean:.3g} ({lower:.3g} to {upper:.3g})"
+            for name, mean, lower, upper in zip(self.names, self.mean, self.lower, self.upper, strict=True)
         ]
+        convergence_of_log = f"max R-hat {self.log.max_rhat:.3f}, min bulk ESS {self.log.min_ess_bulk:.0f}"
+        return f"sampled sigma2 of the prior ({convergence_of_log})", "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -124,35 +125,58 @@ class Summary:
         """Return the summary with scores of rows that the draws have not seen, which its verdict then considers."""
         return replace(self, evidence=replace(self.evidence, calibration=calibration))
 
-    def __str__(self) -> str:
-        spread = self.upper - self.lower
-        speed = f"; {self.steps_per_second:,.0f} steps/s" if np.isfinite(self.steps_per_second) else ""
+    def _title(self) -> str:
+        """Return what was run, in a line."""
         duration = f", {self.seconds:.1f} s" if np.isfinite(self.seconds) else ""
+        size = f"{self.n_chains} chains x {self.n_draws} draws (thin {self.thin})"
+        return f"{self.label} by {self.sampler}: {size}{duration}"
+
+    def _rows(self) -> list[tuple[str, str]]:
+        """Return labels and values of the table."""
+        spread = self.upper - self.lower
         if self.acceptance_rate is None:
-            steps = "steps: not recorded"
+            steps = ("steps", "not recorded")
         else:
-            steps = f"acceptance by chain: {', '.join(f'{rate:.2f}' for rate in self.acceptance_rate)}{speed}"
-        lines = [
-            f"{self.label} by {self.sampler}: {self.n_chains} chains x {self.n_draws} draws (thin {self.thin})"
-            f"{duration}",
-            f"  {self.quantity} at {self.mean.shape[0]} {self.points}: posterior sd {self.sd.min():.3g} to "
-            f"{self.sd.max():.3g}, {self.coverage:.0%} interval width {spread.min():.3g} to {spread.max():.3g}",
-            f"  {self.quantity}: max R-hat {self.function.max_rhat:.3f}, min bulk ESS "
-            f"{self.function.min_ess_bulk:.0f}, min tail ESS {self.function.min_ess_tail:.0f}, "
-            f"max MCSE {self.function.max_mcse:.2g}",
-            f"  log-likelihood: R-hat {self.log_likelihood.max_rhat:.3f}, "
-            f"bulk ESS {self.log_likelihood.min_ess_bulk:.0f}",
-            f"  ESS averaged over {self.points}: {self.ess_geyer:.0f} (Geyer), {self.ess_paper:.0f} (the paper's sum "
-            "of lags)",
-            f"  {steps}",
-            *([] if self.prior_scales is None else self.prior_scales.lines()),
-            "  verdict: " + str(self.verdict()).replace("\n", "\n    "),
+            speed = f"; {self.steps_per_second:,.0f} steps/s" if np.isfinite(self.steps_per_second) else ""
+            steps = ("acceptance by chain", ", ".join(f"{rate:.2f}" for rate in self.acceptance_rate) + speed)
+        return [
+            (
+                f"{self.quantity} at {self.mean.shape[0]} {self.points}",
+                f"posterior sd {self.sd.min():.3g} to {self.sd.max():.3g}, {self.coverage:.0%} interval width "
+                f"{spread.min():.3g} to {spread.max():.3g}",
+            ),
+            (
+                self.quantity,
+                f"max R-hat {self.function.max_rhat:.3f}, min bulk ESS {self.function.min_ess_bulk:.0f}, min tail ESS "
+                f"{self.function.min_ess_tail:.0f}, max MCSE {self.function.max_mcse:.2g}",
+            ),
+            (
+                "log-likelihood",
+                f"R-hat {self.log_likelihood.max_rhat:.3f}, bulk ESS {self.log_likelihood.min_ess_bulk:.0f}",
+            ),
+            (
+                f"ESS averaged over {self.points}",
+                f"{self.ess_geyer:.0f} (Geyer), {self.ess_paper:.0f} (the paper's sum of lags)",
+            ),
+            steps,
+            *([] if self.prior_scales is None else [self.prior_scales.row()]),
         ]
-        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        rows = [*self._rows(), ("verdict", str(self.verdict()))]
+        return "\n".join([self._title(), *(f"  {label}: " + text.replace("\n", "\n    ") for label, text in rows)])
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Show the string instead of all arrays in IPython."""
+        printer.text(str(self))
+
+    def _repr_html_(self) -> str:
+        """Return the table for notebooks."""
+        return html_table(self._title(), self._rows(), after=self.verdict()._repr_html_())
 
 
 def summarise(
-    values: npt.NDArray[Any],
+    blocks: Iterable[npt.NDArray[Any]],
     quantity: str,
     coverage: float,
     *,
@@ -169,8 +193,8 @@ def summarise(
 
     Parameters
     ----------
-    values : ndarray, shape (chain, draw, n, m)
-        Draws of the quantity at n inputs.
+    blocks : iterable of ndarray, shape (chain, draw, rows, m)
+        Draws of the quantity at blocks of inputs, of which one at a time is held.
     quantity : str
         Name of the quantity, such as "f".
     coverage : float
@@ -187,7 +211,7 @@ def summarise(
         Name of what made the draws.
     steps_per_second : float
     points : str
-        What the second axis but one of `values` counts, in words; default "inputs".
+        What the second axis but one of the blocks counts, in words; default "inputs".
 
     Returns
     -------
@@ -198,10 +222,15 @@ def summarise(
     ValueError
         If `coverage` is outside (0, 1), or there are fewer than 4 draws.
     """
-    lower, upper = credible_interval(values, coverage)
-    function, log_likelihood = convergence(values), convergence(stats["log_likelihood"])
-    n_chains, n_draws = values.shape[:2]
-    flat = values.reshape(-1, *values.shape[2:]).astype(np.float64)
+    parts = _Parts(coverage)
+    for block in blocks:
+        parts.add(block)
+    function, log_likelihood = joined(parts.convergence), convergence(stats["log_likelihood"])
+    n_chains, n_draws = parts.shape
+    lower, upper = (np.concatenate(ends) for ends in zip(*parts.intervals, strict=True))
+    rho = parts.autocorrelation.result()
+    # Lags above a tenth of the draws are mostly noise, which would dominate the paper's plain sum.
+    lags = max(1, min(1000, n_draws // 10))
     return Summary(
         label=label,
         sampler=sampler,
@@ -209,23 +238,23 @@ def summarise(
         n_chains=n_chains,
         n_draws=n_draws,
         thin=settings["thin"],
-        mean=flat.mean(axis=0),
-        sd=flat.std(axis=0),
+        mean=function.mean,
+        sd=np.concatenate(parts.sd),
         lower=lower,
         upper=upper,
         coverage=coverage,
         function=function,
         log_likelihood=log_likelihood,
-        # Lags above a tenth of the draws are mostly noise, which would dominate the paper's plain sum.
-        ess_paper=ess_paper(values, max_lag=max(1, min(1000, n_draws // 10))),
-        ess_geyer=ess_geyer(values),
+        ess_paper=float(paper_ess_of(rho[:, : lags + 1], n_draws).sum()),
+        ess_geyer=float(geyer_ess_of(rho, n_draws).sum()),
         acceptance_rate=stats["acceptance_rate"].mean(axis=1) if "acceptance_rate" in stats else None,
         step_size=stats["step_size"].mean(axis=1) if "step_size" in stats else None,
         prior_scales=_summarise_scales(stats["prior_scales"], scale_names, coverage) if scale_names else None,
         seconds=settings.get("seconds", math.nan),
         steps_per_second=steps_per_second,
         evidence=gather(
-            values,
+            (n_chains, n_draws),
+            parts.spread,
             quantity,
             function,
             log_likelihood.max_rhat,
@@ -236,6 +265,41 @@ def summarise(
         ),
         points=points,
     )
+
+
+class _Parts:
+    """What a summary keeps of blocks of rows, each seen once."""
+
+    def __init__(self, coverage: float) -> None:
+        self._coverage = coverage
+        self._squares: FloatArray | None = None
+        self._points = 0
+        self.convergence: list[ConvergenceSummary] = []
+        self.intervals: list[Interval] = []
+        self.sd: list[FloatArray] = []
+
+    def add(self, values: npt.NDArray[Any]) -> None:
+        """Add a block, (chain, draw, rows, m)."""
+        chains, draws = values.shape[:2]
+        if not self.convergence:
+            self.shape = (chains, draws)
+            self.autocorrelation = MeanAutocorrelation(chains, draws, max(1, draws - 2))
+            self._squares = np.zeros(chains)
+        self.convergence.append(convergence(values))
+        self.intervals.append(credible_interval(values, self._coverage))
+        total = chains * draws
+        self.sd.append(self.convergence[-1].sd * np.sqrt((total - 1) / total))
+        self.autocorrelation.add(values)
+        assert self._squares is not None
+        for row in range(values.shape[2]):  # a row at a time, for NumPy sums in a copy of float64
+            self._squares += values[:, :, row].var(axis=1, dtype=np.float64).sum(axis=1)
+        self._points += values.shape[2] * values.shape[3]
+
+    @property
+    def spread(self) -> FloatArray:
+        """Variance of each chain over its draws, averaged over rows and outputs, shape (chain,)."""
+        assert self._squares is not None
+        return self._squares / self._points
 
 
 def _summarise_scales(scales: FloatArray, names: tuple[str, ...], coverage: float) -> ScaleSummary:

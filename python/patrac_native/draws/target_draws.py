@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.bridges.datatree import Group, build_datatree
+from patrac_native.draws import arviz_groups
+from patrac_native.draws.arviz_restore import library_attributes, run_attributes
 from patrac_native.draws.chain_draws import ChainDraws, Stats, stats_of_file
+from patrac_native.draws.stored import check_stored
 from patrac_native.draws.summary import Summary, summarise
 from patrac_native.validation.checks import as_real_array
+
+if TYPE_CHECKING:
+    import xarray
 
 
 class TargetDraws(ChainDraws):
@@ -106,7 +113,7 @@ class TargetDraws(ChainDraws):
         self._require_draws()
         values = self.theta[..., None] if X is None else self.predict(X)
         return summarise(
-            values if values.ndim == 4 else values[..., None],
+            [values if values.ndim == 4 else values[..., None]],
             "theta" if X is None else "predictions",
             coverage,
             label=f"Target(K={self.theta.shape[-1]})",
@@ -119,10 +126,44 @@ class TargetDraws(ChainDraws):
             points="entries" if X is None else "inputs",
         )
 
+    def to_datatree(self, *, names: Sequence[object] | None = None) -> xarray.DataTree:
+        """Return the draws as an xarray DataTree for ArviZ; see docs/bridges/arviz.md.
+
+        Parameters
+        ----------
+        names : sequence of K str, optional
+            Labels of the entries of theta; by default indices.
+
+        Returns
+        -------
+        xarray.DataTree
+            The groups posterior, with "theta" (chain, draw, parameter), and sample_stats, as those of
+            `Draws.to_datatree`. The log-likelihood of a target is one number, so there are no other groups.
+
+        Raises
+        ------
+        ImportError
+            If xarray is not installed (extra "arviz").
+        ValueError
+            If `names` are not K different ones, or there are no draws.
+        """
+        self._require_draws()
+        labels = arviz_groups.check_names(names, self.theta.shape[-1], "names", "entry of theta")
+        axes = (*arviz_groups.CHAIN_DRAW, "parameter")
+        coordinates = arviz_groups.chain_coordinates(self.theta.shape[:2]) | {"parameter": (("parameter",), labels)}
+        groups = {
+            "posterior": Group({"theta": (axes, self.theta)}, coordinates),
+            "sample_stats": arviz_groups.sample_stats_group(self.stats),
+        }
+        root = library_attributes() | run_attributes(self.settings, self.sampler)
+        return build_datatree(groups, root, library_attributes(), "to_datatree")
+
     @classmethod
     def from_arrays(cls, header: Mapping[str, Any], arrays: Stats) -> TargetDraws:
         """Rebuild draws from what `to_arrays` returned; they have no `predict`."""
-        return cls(arrays["theta"], stats_of_file(header, arrays), header["settings"])
+        stats = stats_of_file(header, arrays)
+        check_stored(arrays["theta"], stats, None, None)
+        return cls(arrays["theta"], stats, header["settings"])
 
     def __repr__(self) -> str:
         return (

@@ -18,6 +18,7 @@ from patrac_native.draws.findings import (
     nonfinite_findings,
     warmup_findings,
 )
+from patrac_native.notebook.table import html_list
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,15 @@ class Verdict:
         return "\n".join(
             [f"{self.grade}, {len(self.findings)} findings", *(f"- {finding}" for finding in self.findings)]
         )
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Show the string in IPython."""
+        printer.text(str(self))
+
+    def _repr_html_(self) -> str:
+        """Return grade and findings for notebooks."""
+        title = str(self).splitlines()[0]
+        return html_list(f"verdict: {title}", [str(finding) for finding in self.findings if len(self.findings) > 1])
 
     def to_dict(self) -> dict[str, Any]:
         """Return grade and findings as JSON-able values."""

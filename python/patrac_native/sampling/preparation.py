@@ -22,6 +22,7 @@ from patrac_native.sampling.settings import RunSettings
 from patrac_native.sampling.starting_points import starting_points
 from patrac_native.sampling.warmup import SETTLE_STEPS, TARGET_WINDOW, WINDOW, Phase, Warmup, default_warmup
 from patrac_native.validation.checks import FloatArray
+from patrac_native.validation.memory import check_memory
 
 # The band of acceptance rates to which adapt="always" keeps adapting while sampling (the paper's Appendix B).
 ADAPT_ALWAYS_BAND = (0.4, 0.9)
@@ -180,6 +181,12 @@ def prepare_run(post: SampledDensity, settings: RunSettings) -> PreparedRun:
     steps = settings.chains * (schedule.steps + settings.draws * settings.thin)
     if steps >= MAX_STEPS:
         raise ValueError(f"chains, warmup, draws and thin ask for {steps} steps in all; ask for fewer than 2^62.")
+    if not settings.keep_on_device:  # whose memory the device compares itself
+        check_memory(
+            draws_bytes(settings, post),
+            f"chains={settings.chains}, draws={settings.draws}: the draws of {post.dim} parameters",
+            "Lower chains or draws; a larger thin gives the same run fewer draws.",
+        )
     step_size = schedule.step_size if kernel.adapts and schedule.step_size else kernel.starting_step_size
     if step_size > kernel.step_size_max:
         raise ValueError(
@@ -203,6 +210,14 @@ def prepare_run(post: SampledDensity, settings: RunSettings) -> PreparedRun:
         notes=tuple(_notes(kernel, schedule, post)),
         metric=metric,
     )
+
+
+def draws_bytes(settings: RunSettings, post: SampledDensity) -> int:
+    """Return the bytes of the draws of a run: theta and the statistics of each draw, and the starting points."""
+    noise, groups = post.sampled_noise, post.scale_groups
+    statistics = 4 + (0 if noise is None else len(noise.initial)) + (0 if groups is None else len(groups.names))
+    of_draw = post.dim * post.dtype.itemsize + statistics * np.dtype(np.float64).itemsize
+    return settings.chains * (settings.draws * of_draw + post.dim * post.dtype.itemsize)
 
 
 def resolve_seed(seed: int | None) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
@@ -12,6 +11,7 @@ from patrac_native.draws.draws import Draws
 from patrac_native.draws.target_draws import TargetDraws
 from patrac_native.model.posterior import Posterior
 from patrac_native.model.target import Target
+from patrac_native.notebook.progress import progress_bar, shows_progress
 from patrac_native.sampling.cpu_execution import Report
 from patrac_native.sampling.execution import execute
 from patrac_native.sampling.preparation import PreparedRun, prepare_run, resolve_seed
@@ -96,7 +96,8 @@ def sample(post: Posterior | Target, settings: RunSettings) -> Generator[str, No
         posterior invariant. The default "auto" follows from counts of operations: the smallest number with which the
         draws take at most 15% of the operations of the steps. `draws.settings` records it.
     progress : bool, optional
-        Whether to show a bar with acceptance rate and steps per second; by default only if stderr is a terminal.
+        Whether to show one bar for all chains, with acceptance rate and steps per second; by default in terminals and
+        notebooks only.
 
     Returns
     -------
@@ -187,7 +188,9 @@ def run_chains(runs: Sequence[PreparedRun]) -> Generator[str, None, list[Any]]:
     for run in runs:
         yield from run.notes
     started = time.perf_counter()
-    with _ProgressBar(sum(run.steps for run in runs), runs[0].settings.progress) as report:
+    chains = f"{len(runs[0].start)} chain" + ("s" if len(runs[0].start) > 1 else "")
+    of_runs = chains if len(runs) == 1 else f"{len(runs)} x {chains}"
+    with _ProgressBar(sum(run.steps for run in runs), of_runs, runs[0].settings.progress) as report:
         execution = execute(runs, report)
     seconds = time.perf_counter() - started
     all_draws, notes = [], list[str]()
@@ -200,22 +203,32 @@ def run_chains(runs: Sequence[PreparedRun]) -> Generator[str, None, list[Any]]:
 
 
 class _ProgressBar:
-    """A context that shows a tqdm bar and returns its callback, which the core calls some twenty times a second.
+    """A context that shows a bar for chains that run together, and returns its callback.
 
-    The context returns None if no bar is to be shown.
+    The core calls it some twenty times a second. The context returns None if no bar is to be shown.
+
+    Parameters
+    ----------
+    total : int
+        Steps of all chains.
+    chains : str
+        The chains in words, such as "4 chains".
+    progress : bool or None
+        The argument of `sample`.
     """
 
-    def __init__(self, total: int, progress: bool | None) -> None:
-        self._is_shown = sys.stderr.isatty() if progress is None else bool(progress)
+    def __init__(self, total: int, chains: str, progress: bool | None) -> None:
+        self._chains = chains
+        self._is_shown = shows_progress(progress)
         self._total = total
         self._bar: Any = None
 
     def __enter__(self) -> Report | None:
         if not self._is_shown:
             return None
-        from tqdm.auto import tqdm
-
-        self._bar = tqdm(total=self._total, unit="step", unit_scale=True, desc="sampling", mininterval=0.2)
+        self._bar = progress_bar(
+            total=self._total, unit="step", unit_scale=True, desc=f"sampling {self._chains}", mininterval=0.2
+        )
         return self._report
 
     def _report(self, steps_done: int, steps_total: int, acceptance_rate: float) -> None:

@@ -1,0 +1,193 @@
+"""Draws as the groups of ArviZ: which variables each group holds, their axes and labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.bridges.datatree import Group, Named
+from patrac_native.draws.chain_draws import PER_DRAW, Stats
+from patrac_native.model.likelihoods import Likelihood
+from patrac_native.model.partial_network import PartialNetwork
+from patrac_native.model.prior_model import prior_states
+from patrac_native.model.theta_variables import theta_variables
+from patrac_native.validation.checks import FloatArray
+
+CHAIN_DRAW = ("chain", "draw")
+# ArviZ 0.x takes a variable "log_likelihood" of sample_stats for that of single rows.
+RENAMED = {"log_likelihood": "total_log_likelihood"}
+# Statistics that are draws of parameters, and belong to the posterior.
+PARAMETERS = ("variance", "prior_scales")
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labels of the axes of data and of the outer layers: names or, where there are none, indices.
+
+    Attributes
+    ----------
+    inputs : ndarray, shape (d,)
+    outputs : ndarray, shape (m,)
+    targets : ndarray, shape (t,)
+        Of classes, those of the single target.
+    """
+
+    inputs: npt.NDArray[Any]
+    outputs: npt.NDArray[Any]
+    targets: npt.NDArray[Any]
+
+
+def make_labels(
+    network: PartialNetwork,
+    likelihood: Likelihood,
+    input_names: Sequence[object] | None,
+    target_names: Sequence[object] | None,
+) -> Labels:
+    """Return the labels of a network's inputs, outputs and targets; raise ValueError if names are not as many."""
+    n_classes = network.n_outputs if likelihood.targets == "class" else 0
+    n_targets = 1 if n_classes else likelihood.n_targets(network.n_outputs)
+    inputs = check_names(input_names, network.n_inputs, "input_names", "input")
+    if n_classes:
+        return Labels(inputs, check_names(target_names, n_classes, "target_names", "class"), np.arange(1))
+    targets = check_names(target_names, n_targets, "target_names", "target")
+    if target_names is None or network.n_outputs == n_targets:
+        outputs = targets if network.n_outputs == n_targets else np.arange(network.n_outputs)
+    else:  # the first t outputs belong to the targets, and so do the next t
+        outputs = np.array([*targets, *(f"log variance of {name}" for name in targets)])
+    return Labels(inputs, outputs, targets)
+
+
+def check_names(names: Sequence[object] | None, count: int, argument: str, what: str) -> npt.NDArray[Any]:
+    """Return names, or indices if there are none; raise ValueError unless there are `count` different ones."""
+    if names is None:
+        return np.arange(count)
+    words = [str(name) for name in names]
+    if isinstance(names, str) or len(words) != count or len(set(words)) != count:
+        raise ValueError(f"{argument} must hold {count} different names, one for each {what}; got {names!r}.")
+    return np.array(words)
+
+
+def posterior_group(
+    network: PartialNetwork, labels: Labels, theta: npt.NDArray[Any], sampled: Mapping[str, npt.NDArray[Any]]
+) -> Group:
+    """Return the group of parameters.
+
+    Parameters
+    ----------
+    network : PartialNetwork
+    labels : Labels
+    theta : ndarray, shape (chain, draw, K)
+    sampled : mapping
+        variance (chain, draw) or (chain, draw, m), and prior_scales (chain, draw, G), where they are sampled.
+    """
+    layout = theta_variables(network, labels.inputs, labels.outputs)
+    group = Group(coordinates=chain_coordinates(theta.shape[:2]) | layout.coordinates)
+    for variable in layout.variables:
+        group.variables[variable.name] = (*CHAIN_DRAW, *variable.dimensions), variable.of_theta(theta)
+    for name, values in sampled.items():
+        axes = sampled_axes(name, values.ndim)
+        group.variables[name] = axes, values
+        if axes[2:] == ("output",):
+            group.coordinates["output"] = ("output",), labels.outputs
+        elif axes[2:] == ("scale",):
+            group.coordinates["scale"] = ("scale",), np.array(network.scale_names)
+    return group
+
+
+def constant_group(network: PartialNetwork, labels: Labels, X: FloatArray | None, offset: Named | None) -> Group:
+    """Return the group of what is known: the places of theta's nodes and entries and, if there are any, the inputs.
+
+    The places are no coordinates of the posterior, as ArviZ's tables fail on coordinates that label no dimension.
+    """
+    layout = theta_variables(network, labels.inputs, labels.outputs)
+    group = Group(dict(layout.positions))
+    for along, _ in layout.positions.values():
+        group.coordinates.update({name: layout.coordinates[name] for name in along})
+    if X is not None:
+        group.variables["X"] = ("row", "input"), X
+        group.coordinates.update({**row_coordinates(len(X), labels), "input": (("input",), labels.inputs)})
+    if offset is not None:
+        group.variables["offset"] = offset
+    return group
+
+
+def sampled_axes(name: str, ndim: int) -> tuple[str, ...]:
+    """Return the dimensions of sampled noise variances or scales of the prior."""
+    return (*CHAIN_DRAW, "scale" if name == "prior_scales" else "output")[:ndim]
+
+
+def chain_coordinates(shape: Sequence[int]) -> dict[str, Named]:
+    """Return the coordinates of chains and draws."""
+    return {name: ((name,), np.arange(size)) for name, size in zip(CHAIN_DRAW, shape, strict=True)}
+
+
+def sampled_parameters(stats: Stats) -> dict[str, npt.NDArray[Any]]:
+    """Return the statistics that are draws of parameters."""
+    return {name: stats[name] for name in PARAMETERS if name in stats}
+
+
+def sample_stats_group(stats: Stats) -> Group:
+    """Return the group of the statistics that are no parameters, and of the log density lp of theta and data."""
+    shape = stats["log_likelihood"].shape
+    group = Group({"lp": (CHAIN_DRAW, stats["log_likelihood"] + stats["log_prior"])}, chain_coordinates(shape))
+    for name, values in stats.items():
+        if name not in PARAMETERS:
+            group.variables[RENAMED.get(name, name)] = stat_axes(name, values.ndim), values
+    return group
+
+
+def stat_axes(name: str, ndim: int) -> tuple[str, ...]:
+    """Return the dimensions of a statistic."""
+    return CHAIN_DRAW if name in PER_DRAW else ("chain", "phase")[:ndim]
+
+
+def prior_groups(
+    network: PartialNetwork,
+    likelihood: Likelihood,
+    labels: Labels,
+    X: npt.NDArray[Any] | None,
+    offset: npt.NDArray[Any] | None,
+    *,
+    draws: int,
+    seed: int,
+) -> dict[str, Group]:
+    """Return the group of the prior and, with inputs, that of prior predictive draws; both have one chain.
+
+    The draws are those of `Posterior.sample_prior` and `Posterior.prior_predictive` with the same seed.
+    """
+    theta, scales = prior_states(network, draws, seed)
+    sampled: dict[str, npt.NDArray[Any]] = {} if scales is None else {"prior_scales": scales[None]}
+    if likelihood.is_sampled:
+        # Drawn as `Likelihood.sample_prior` draws them, before the noise.
+        shape, rate = likelihood.variance_prior(network.n_outputs)
+        variances = rate / np.random.default_rng(seed).gamma(shape, size=(draws, len(rate)))
+        sampled["variance"] = variances[None, :, 0] if len(rate) == 1 else variances[None]
+    groups = {"prior": posterior_group(network, labels, theta[None], sampled)}
+    if X is not None:
+        f = likelihood.with_offset(network.predict(theta, X), offset)
+        y = likelihood.sample_prior(f, np.random.default_rng(seed))
+        groups["prior_predictive"] = Group(
+            {"y": target_values(y[None], likelihood, labels)}, chain_coordinates((1, draws))
+        )
+        groups["prior_predictive"].coordinates.update(row_coordinates(len(X), labels))
+    return groups
+
+
+def target_values(
+    values: npt.NDArray[Any], likelihood: Likelihood, labels: Labels
+) -> tuple[tuple[str, ...], npt.NDArray[Any]]:
+    """Return targets (..., n) of classes or (..., n, t) with their dimensions; a single target has no axis."""
+    if likelihood.targets != "class":
+        values = values[..., 0] if len(labels.targets) == 1 else values
+    axes = ("row",) if likelihood.targets == "class" or len(labels.targets) == 1 else ("row", "target")
+    return (*CHAIN_DRAW[: 2 * (values.ndim > len(axes))], *axes), values
+
+
+def row_coordinates(n: int, labels: Labels) -> dict[str, Named]:
+    """Return the coordinates of rows and, if there are several, of targets."""
+    rows: dict[str, Named] = {"row": (("row",), np.arange(n))}
+    return rows | ({"target": (("target",), labels.targets)} if len(labels.targets) > 1 else {})

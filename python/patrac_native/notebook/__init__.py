@@ -1,0 +1,1 @@
+"""What notebooks show of this package: small tables in HTML, and progress bars."""

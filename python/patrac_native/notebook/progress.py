@@ -1,0 +1,32 @@
+"""Progress bars in terminals and notebooks."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any
+
+
+def is_notebook() -> bool:
+    """Return whether the code runs in a kernel of Jupyter, whose standard error is no terminal but shows bars."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return shell is not None and "IPKernelApp" in shell.config
+
+
+def shows_progress(progress: bool | None) -> bool:
+    """Return whether to show a bar: as the argument `progress` says or, if it is None, in terminals and notebooks."""
+    return sys.stderr.isatty() or is_notebook() if progress is None else bool(progress)
+
+
+def progress_bar(**arguments: Any) -> Any:
+    """Return a bar of tqdm: in notebooks a widget or, without ipywidgets, a line of text.
+
+    Parameters
+    ----------
+    **arguments
+        Those of `tqdm.tqdm`.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # tqdm warns in notebooks without ipywidgets
+        from tqdm.auto import tqdm
+    return tqdm(**arguments)
