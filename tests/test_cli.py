@@ -56,8 +56,8 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def read_predictions(path: Path) -> pd.DataFrame:
-    """The file's numbers, of six significant digits."""
-    text = pd.read_csv(path, dtype=str)
+    """The file's numbers, of six significant digits, without the marks of `outside`."""
+    text = pd.read_csv(path, dtype=str).drop(columns="outside")
     return text.apply(lambda column: column if column.name == "label" else column.map(float))
 
 
@@ -99,7 +99,7 @@ def test_fit_writes_everything_and_prints_the_scores(tmp_path: Path, capsys: pyt
     assert pn.Draws.load(out / "draws.npz").theta.shape == (2, 20, 77)
     html = (out / "report.html").read_text(encoding="utf-8")
     assert "http:" not in html and "https:" not in html and "<script" not in html
-    assert html.count("data:image/png;base64,") == 5
+    assert html.count("data:image/png;base64,") == 8
     assert "thin=" not in html and html.index("Verdict on the chains") < html.index("<h2")
     assert "`" not in html
 
@@ -314,7 +314,10 @@ def test_a_text_target_with_gaps_is_refused_by_name_and_line(
     frame.to_csv(tmp_path / "t.csv", index=False)
     assert main(["fit", str(tmp_path / "t.csv"), "--target", "grade", *QUICK, "--out", str(tmp_path / "run")]) == 2
     where = "data row 4 (counted from 0; line 6 of the file)"
-    assert f"the target 'grade' has 2 missing values, the first at {where}; remove those" in capsys.readouterr().err
+    assert (
+        f"the target 'grade' has 2 missing values, the first at {where}, also lines 9; remove those"
+        in capsys.readouterr().err
+    )
 
 
 def test_folders_and_tables_too_small_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -367,8 +370,8 @@ def test_alpha_is_taken_or_fitted_and_said(tmp_path: Path, capsys: pytest.Captur
         said = capsys.readouterr()
         prior = read_json(out / "summary.json")["prior"]
         assert f"prior: trace-class, alpha {prior['alpha']:g}" in said.out
-        # A search that ends at its bound is a note in the output, not a warning beside it.
-        assert ("note: alpha is at the bound" in said.out) == (prior["alpha"] in (1.001, 8.0))
+        # A search that ends at its upper bound is a note in the output, not a warning beside it.
+        assert ("note: alpha is at the upper bound" in said.out) == (prior["alpha"] == 8.0)
         assert "alpha" not in said.err
     assert prior["alpha"] == 3.0
 

@@ -116,10 +116,11 @@ def test_a_convincing_first_candidate_is_the_only_one_tried() -> None:
     assert not convincing(2.1, np.arange(400) < 330)
 
 
-def trial(nlpd: list[float], prior: str, covered: float = 0.9) -> Trial:
+def trial(nlpd: list[float], prior: str, covered: float = 0.9, gain: float = 1.0) -> Trial:
+    """Return a trial whose networks alone have an NLPD that is higher by `gain`."""
     rows = np.asarray(nlpd)
     inside = np.arange(len(rows)) < covered * len(rows)
-    scores = Evaluation({}, {"nlpd": rows}, calibrate("validation", rows, inside=inside))
+    scores = Evaluation({}, {"nlpd": rows}, calibrate("validation", rows, rows + gain, inside))
     draws: Any = None  # not used by the choice
     return Trial(Candidate(pn.Full(), prior, 1, 4, 500), 10_000, scores, draws)
 
@@ -135,6 +136,30 @@ def test_another_than_the_default_must_be_better_by_a_standard_error() -> None:
     better = trial(list(much), "trace-class")
     assert best_of([first, better]) is better
     assert better.gain_over(first) == pytest.approx((0.11 * noise.std(ddof=1), 0.1 * noise.std(ddof=1)))
+
+
+def test_a_first_candidate_that_predicts_worse_than_its_networks_is_not_the_default() -> None:
+    rng = np.random.default_rng(4)
+    rows = list(rng.normal(size=400))
+    worse, better = trial(rows, "gaussian", gain=-0.01), trial(rows, "trace-class", gain=0.01)
+    assert worse.is_worse_than_networks and not better.is_worse_than_networks
+    assert best_of([worse, better]) is better
+    mean = np.mean(rows)
+    assert describe_choice([worse, better]) == (
+        f"NLPD of 400 validation rows {mean:.3f} of Full, gaussian prior, higher than of its networks alone, "
+        f"{mean - 0.01:.3f}"
+    )
+    # A candidate that is better by more than a standard error is chosen over the default, whatever its networks do.
+    much = trial(list(np.asarray(rows) - 1), "trace-class", gain=-0.01)
+    assert best_of([worse, better, much]) is much
+    # Overconfidence is worse: longer chains aggravate it.
+    overconfident = trial(rows, "trace-class", covered=0.84)
+    assert best_of([overconfident, worse]) is worse
+    # Where each is overconfident, one that predicts better than its networks is the default.
+    both = trial(rows, "gaussian", covered=0.84, gain=-0.01)
+    assert best_of([both, overconfident]) is overconfident
+    # Where nothing speaks against the first, it is the default.
+    assert best_of([trial(rows, "gaussian"), better]).candidate.prior == "gaussian"
 
 
 def test_an_overconfident_first_candidate_is_not_the_default() -> None:

@@ -71,9 +71,9 @@ def test_messages_give_data_row_and_line_of_the_file(tmp_path: Path) -> None:
     new, _ = read_table(write(tmp_path, "x\nz\n".replace("\n", ",1\n")), header=False)
     with pytest.raises(ValueError, match=r"unknown category 'z' at data row 1 \(counted from 0; line 2 of the file\)"):
         prep.transform(new.set_axis(["b", "y"], axis=1))
-    # Where a field holds a line break, rows and lines part: better none than a wrong one.
+    # A quoted field with a line break makes one row of two lines.
     broken, _ = read_table(write(tmp_path, 'a,b\n1,"x\ny"\n,z\n'), separator=",")
-    with pytest.raises(ValueError, match=r"first at data row 1 \(counted from 0\); remove"):
+    with pytest.raises(ValueError, match=r"first at data row 1 \(counted from 0; line 4 of the file\); remove"):
         Preprocessor.fit(broken, "b", task="classification")
 
 
@@ -93,8 +93,8 @@ def test_missing_values_are_recognised(tmp_path: Path) -> None:
         ("", {}, "is empty"),
         ("a,b\n", {}, "has a header but no rows"),
         ("a\nx\ny\n", {}, "no separator splits the first 3 lines"),
-        ("a,b\n1,2\n1,2,3\n", {}, "comma: 2 to 3"),
-        ("a,b\n1,2\n1,2,3\n", {"separator": "comma"}, "could not be read as rows"),
+        ("a,b\n1,2\n1,2,3\n", {}, "line 3 has 3"),
+        ("a,b\n1,2\n1,2,3\n", {"separator": "comma"}, "1 of 3 rows that do not have the 2 fields"),
         ("a,b\nx,2\n", {"separator": "tab"}, "has one column with the separator"),
         ("a,b\nx,2\n", {"separator": "colon"}, "--sep must be one character or one of semicolon, tab"),
         ("a,a\nx,2\n", {}, "two columns named 'a'"),

@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from command import fit_and_score
-from ensemble import MEMBERS, fit_ensemble
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from patrac_native.diagnostics import accuracy, class_nlpd
+from patrac_native.studies.deep_ensemble import MEMBERS, fit_ensemble
 
 Arrays = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
 

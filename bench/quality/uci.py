@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import torch
 from command import fit_and_score
-from ensemble import fit_ensemble, standardised
-from uci_sets import SETS, Split, load_split
 
 from patrac_native.draws.mixture import PredictiveMixture
 from patrac_native.model.likelihoods import Gaussian
+from patrac_native.studies.deep_ensemble import fit_ensemble, standardised
+from patrac_native.studies.uci_sets import SETS, Split, load_split
 
 COVERAGE = 0.9
 

@@ -7,20 +7,29 @@ from dataclasses import fields
 
 from patrac_native.cli.options import add_table_arguments
 from patrac_native.network.activations import ACTIVATIONS
+from patrac_native.tabular.candidates import RunInterrupted
 from patrac_native.tabular.fit import fit_table
-from patrac_native.tabular.fit_settings import ARCHITECTURES, PRIORS, FitSettings
+from patrac_native.tabular.fit_settings import FitSettings
+from patrac_native.tabular.model_settings import ARCHITECTURES, PRIORS
 from patrac_native.tabular.preprocessing import IMPUTATIONS, TASKS
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `patrac fit`."""
     add = parser.add_argument
-    add("data", metavar="DATA", help="text file of rows and columns: CSV, or separated by whitespace and the like")
+    add(
+        "data",
+        metavar="DATA",
+        help="text file of rows and columns: CSV, or separated by whitespace and the like; - is standard input",
+    )
     add("--target", required=True, metavar="COL", help="column to predict: its name, or its number from 0")
     add("--task", choices=TASKS, help="default: guessed from the target, and said")
-    add_table_arguments(parser)
+    add_table_arguments(
+        parser, default="found", beside="columns that are no inputs and stand beside predictions, such as a key"
+    )
     add("--drop", nargs="+", default=[], metavar="COL", help="columns to leave out")
     add("--categorical", nargs="+", default=[], metavar="COL", help="columns of numbers that are codes: one-hot")
+    add("--date", dest="dates", nargs="+", default=[], metavar="COL", help="columns of dates: days since 1970-01-01")
     add("--impute", choices=IMPUTATIONS, help="fill missing numbers so, and categories by the most frequent")
     add(
         "--architecture",
@@ -63,6 +72,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run `patrac fit` with parsed arguments; return the exit code."""
-    fit_table(FitSettings(**{field.name: getattr(args, field.name) for field in fields(FitSettings)}))
+    """Run `patrac fit` with parsed arguments; return the exit code.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If Ctrl-C ended the run, after the results of the draws so far are written, if there are enough.
+    """
+    # Kernel, device and the like have no option.
+    given = {field.name: getattr(args, field.name) for field in fields(FitSettings) if hasattr(args, field.name)}
+    try:
+        result = fit_table(FitSettings(**given))
+    except RunInterrupted as error:
+        raise KeyboardInterrupt(f"before there was anything to write: {error}") from None
+    if result.interruption:
+        raise KeyboardInterrupt(f"{result.interruption}, which the results in {args.out} rest on")
     return 0

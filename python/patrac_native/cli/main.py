@@ -28,7 +28,7 @@ COMMANDS = {
     "bench": ("patrac_native.cli.bench", "microseconds a step on this machine, beside the floor; under a minute"),
     "info": ("patrac_native.cli.info", "versions, compiler, flags, SIMD level, CUDA"),
 }
-USAGE_ERRORS = (ValueError, TypeError, OSError, RuntimeError)
+USAGE_ERRORS = (ValueError, TypeError, OSError, RuntimeError, MemoryError, ArithmeticError)
 ERROR_CODE = 2
 INTERRUPTED_CODE = 130
 
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     -------
     int
         The exit code: 0 after success, 2 after an error, 130 after Ctrl-C. An error is printed as one line on stderr,
-        after its traceback if `--traceback` is given.
+        after its traceback if `--traceback` is given; several problems of a table are printed as one line each.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -66,10 +66,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except USAGE_ERRORS as error:
         if args.traceback:
             traceback.print_exc()
-        print(f"{words}: error: {_message(error)}", file=sys.stderr)
+        problems = [*getattr(error, "problems", ())]
+        heading = f"{len(problems)} problems:" if problems else _message(error)
+        print("\n  ".join([f"{words}: error: {heading}", *problems]), file=sys.stderr)
         return ERROR_CODE
-    except KeyboardInterrupt:
-        print(f"{words}: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as interrupt:
+        print(f"{words}: {' '.join(['interrupted', str(interrupt)]).strip()}", file=sys.stderr)
         return INTERRUPTED_CODE
 
 

@@ -10,8 +10,17 @@ def add_traceback(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--traceback", action="store_true", help="after an error, print its traceback")
 
 
-def add_table_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that describe the layout of a table, for `fit` and `predict`."""
+def add_table_arguments(parser: argparse.ArgumentParser, *, default: str, beside: str) -> None:
+    """Add the options that describe the layout of a table, for `fit` and `predict`.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+    default : str
+        What the separator is by default.
+    beside : str
+        Help text of --id.
+    """
     parser.add_argument(
         "--header", action=argparse.BooleanOptionalAction, help="whether the first line holds the columns' names"
     )
@@ -19,5 +28,6 @@ def add_table_arguments(parser: argparse.ArgumentParser) -> None:
         "--sep",
         dest="separator",
         metavar="S",
-        help="comma, semicolon, tab, bar, whitespace or one character; default: found",
+        help=f"comma, semicolon, tab, bar, whitespace or one character; default: {default}",
     )
+    parser.add_argument("--id", dest="ids", nargs="+", default=[], metavar="COL", help=beside)

@@ -12,8 +12,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `patrac predict`."""
     add = parser.add_argument
     add("directory", metavar="DIR", help="where `patrac fit` wrote its results")
-    add("data", metavar="NEW", help="text file of new rows, laid out as the fitted one; it may lack the target")
-    add_table_arguments(parser)
+    add(
+        "data",
+        metavar="NEW",
+        help="text file of new rows, laid out as the fitted one; it may lack the target; - is standard input",
+    )
+    add_table_arguments(
+        parser, default="that of the fitted table", beside="further columns of NEW that stand beside the predictions"
+    )
     add("--out", default="predictions.csv", metavar="FILE", help="default ./predictions.csv")
     add("--coverage", type=float, default=0.95, help="of the intervals of y, noise included; default 0.95")
     add("--scores", metavar="FILE", help="score the predictions, where NEW holds the target: printed, and as JSON here")
@@ -27,6 +33,7 @@ def run(args: argparse.Namespace) -> int:
         args.data,
         header=args.header,
         separator=args.separator,
+        ids=args.ids,
         out=args.out,
         coverage=args.coverage,
         scores=args.scores,

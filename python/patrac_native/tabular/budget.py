@@ -65,15 +65,28 @@ def step_operations(post: Posterior, kernel: Kernel) -> float:
     return (of_row + _GRAM * features**2) * post.n_rows + _FACTOR * features**3
 
 
-def steps_within(minutes: float, post: Posterior, chains: int) -> int:
+def run_kernel(post: Posterior, kernel: str | Kernel) -> Kernel:
+    """Return the kernel of a run: the one that is given, or the one that "auto" chooses for the posterior."""
+    return kernel if isinstance(kernel, Kernel) else choose_kernel(post.facts)[0]
+
+
+def steps_within(minutes: float, post: Posterior, chains: int, kernel: str | Kernel = "auto") -> int:
     """Return the number of steps of each chain for which a budget pays on the nominal machine."""
-    kernel, _ = choose_kernel(post.facts)
+    kernel = run_kernel(post, kernel)
     cores = min(_CORES, chains)
     operations = 60.0 * minutes * _SAMPLING_SHARE * cores * _RATE[post.dtype.name] / chains
     return int(operations / step_operations(post, kernel))
 
 
-def schedule_within(minutes: float, post: Posterior, *, chains: int, draws: int, warmup: int | None = None) -> Schedule:
+def schedule_within(
+    minutes: float,
+    post: Posterior,
+    *,
+    chains: int,
+    draws: int,
+    warmup: int | None = None,
+    kernel: str | Kernel = "auto",
+) -> Schedule:
     """Return the lengths of chains for which a budget pays: a quarter is warm-up, the rest is divided among draws.
 
     Parameters
@@ -85,12 +98,14 @@ def schedule_within(minutes: float, post: Posterior, *, chains: int, draws: int,
         Number of chains, and of draws of each.
     warmup : int, optional
         Number of warm-up steps, if it is given.
+    kernel : "auto" or Kernel
+        As for `sample`; default "auto".
 
     Returns
     -------
     Schedule
     """
-    steps = steps_within(minutes, post, chains)
+    steps = steps_within(minutes, post, chains, kernel)
     if warmup is None:
         warmup = max(_WARMUP_MULTIPLE, int(_WARMUP_SHARE * steps) // _WARMUP_MULTIPLE * _WARMUP_MULTIPLE)
     return Schedule(thin=max(1, (steps - warmup) // draws), warmup=warmup)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,6 @@ from patrac_native.diagnostics.psis import LEAST_DRAWS
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.draws_mixture import DrawsMixture
 from patrac_native.model.architectures import Architecture, Full, Mix, Out
-from patrac_native.model.choice import choose_kernel
 from patrac_native.model.likelihoods import Likelihood
 from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.model.posterior import Posterior
@@ -23,8 +22,9 @@ from patrac_native.model.priors import GaussianPrior, Prior, TraceClassPrior
 from patrac_native.network.network import Network
 from patrac_native.sampling.sampler import sample, sample_many
 from patrac_native.sampling.warmup import Warmup
-from patrac_native.tabular.budget import MIN_STEPS, Schedule, schedule_given, schedule_within, steps_within
-from patrac_native.tabular.fit_settings import CHAINS, DRAWS_OF_CHAIN, MINUTES, FitSettings
+from patrac_native.tabular.budget import MIN_STEPS, Schedule, run_kernel, schedule_given, schedule_within, steps_within
+from patrac_native.tabular.model_settings import CHAINS, DRAWS_OF_CHAIN, MINUTES, ModelSettings
+from patrac_native.validation.checks import FloatArray
 
 # The numbers of networks where the architecture is chosen: of Mix, whose frozen nodes no chain changes, and of classes.
 _MIX_NETWORKS, _CLASS_NETWORKS = 4, 5
@@ -32,6 +32,10 @@ _MIX_NETWORKS, _CLASS_NETWORKS = 4, 5
 PILOT_FRACTION, _PILOT_CHAINS, _PILOT_DRAWS = 0.2, 2, 100
 # Mix is tried with the widths divided by 2, 4, ... until each is at most this.
 _MIN_NODES = 5
+
+
+class RunInterrupted(RuntimeError):
+    """Ctrl-C ended a run before it had enough draws to be scored."""
 
 
 @dataclass(frozen=True)
@@ -85,33 +89,51 @@ class Candidate:
         return f"{self.architecture.label()}{of_networks}, {self.prior} prior"
 
     def posteriors(
-        self, nets: Sequence[Network], likelihood: Likelihood, X: npt.NDArray[Any], y: Any, settings: FitSettings
+        self,
+        nets: Sequence[Network],
+        likelihood: Likelihood,
+        X: npt.NDArray[Any],
+        y: Any,
+        settings: ModelSettings,
+        sample_weight: FloatArray | None = None,
     ) -> list[Posterior]:
         """Return the posterior of each network."""
         return [
-            Posterior(net, self.architecture, self._prior(net, settings.alpha), likelihood, X, y, dtype=settings.dtype)
+            Posterior(
+                net,
+                self.architecture,
+                self._prior(net, settings.alpha),
+                likelihood,
+                X,
+                y,
+                sample_weight=sample_weight,
+                dtype=settings.dtype,
+            )
             for net in nets[: self.networks]
         ]
 
-    def schedule(self, post: Posterior, settings: FitSettings, minutes: float) -> Schedule:
+    def schedule(self, post: Posterior, settings: ModelSettings, minutes: float) -> Schedule:
         """Return the lengths of the chains, which the settings give or for which a budget pays."""
         given = None if settings.warmup is None else settings.warmup_of(0)
         warmup = given.steps if isinstance(given, Warmup) else given
-        if choose_kernel(post.facts)[0].is_independent:
+        if run_kernel(post, settings.kernel).is_independent:
             return Schedule(settings.thin or 1, 0)
         if settings.thin is not None:
             default = schedule_given(settings.thin, self.draws)
             return default if warmup is None else replace(default, warmup=warmup)
-        return schedule_within(minutes, post, chains=self.n_chains, draws=self.draws, warmup=warmup)
+        return schedule_within(
+            minutes, post, chains=self.n_chains, draws=self.draws, warmup=warmup, kernel=settings.kernel
+        )
 
     def sample(
         self,
         posts: Sequence[Posterior],
         nets: Sequence[Network],
         schedule: Schedule,
-        settings: FitSettings,
+        settings: ModelSettings,
         *,
         pilot: Draws | DrawsMixture | None = None,
+        say: Callable[[str], None] = print,
     ) -> Draws | DrawsMixture:
         """Sample the posteriors of `posteriors`.
 
@@ -121,10 +143,12 @@ class Candidate:
         nets : sequence of Network
             At least `trained` networks, of which the first belong to the posteriors.
         schedule : Schedule
-        settings : FitSettings
+        settings : ModelSettings
         pilot : Draws or DrawsMixture, optional
             The pilot run: where chains start at networks, the first of them go on from where its chains ended, each of
             which began at a network of its own.
+        say : callable
+            Receives a line if the run was interrupted; default `print`.
 
         Returns
         -------
@@ -133,7 +157,7 @@ class Candidate:
 
         Raises
         ------
-        RuntimeError
+        RunInterrupted
             If the run was interrupted before each chain had enough draws for the scores: 4, or without held-out rows 25
             of each network.
         """
@@ -143,6 +167,9 @@ class Candidate:
             "warmup": settings.warmup_of(schedule.warmup) or Warmup(()),
             "seed": settings.seed,
             "threads": settings.threads,
+            "kernel": settings.kernel,
+            "device": settings.device,
+            "progress": settings.progress,
         }
         if len(posts) == 1:
             init: str | npt.NDArray[Any] = "auto"
@@ -156,29 +183,31 @@ class Candidate:
             found = sample_many(posts, chains=self.chains, **arguments)
         usable = [draws for draws in found if draws.n_draws >= self._least_draws(settings)]
         if not usable:
-            raise RuntimeError(
-                f"the run was interrupted before there were {self._least_draws(settings)} draws of each chain; nothing "
-                "was written."
+            raise RunInterrupted(
+                f"the run was interrupted before there were {self._least_draws(settings)} draws of each chain; "
+                f"{settings.nothing_done}."
             )
         if len(posts) == 1:
             return usable[0]
         if len(usable) < len(posts):
-            print(f"  the run was interrupted: {len(usable)} of {len(posts)} networks have enough draws")
+            say(f"  the run was interrupted: {len(usable)} of {len(posts)} networks have enough draws")
         # After an interrupt, networks may differ in their numbers of draws.
         common = min(draws.n_draws for draws in usable)
         return DrawsMixture([draws.head(common) for draws in usable])
 
-    def check(self, settings: FitSettings) -> None:
+    def check(self, settings: ModelSettings) -> None:
         """Raise ValueError if there are too few draws for the scores."""
         if self.draws < self._least_draws(settings):
+            least = self._least_draws(settings)
             raise ValueError(
-                f"--draws must be at least {self._least_draws(settings)} for {self.chains} chains of each network with "
-                f"--test-fraction 0, whose leave-one-out scores need 25 draws of each network; got {self.draws}."
+                f"{settings.option('draws')} must be at least {least} for {self.chains} chains of "
+                f"each network{settings.why_left_out}, whose leave-one-out scores need 25 draws of each network; got "
+                f"{self.draws}."
             )
 
-    def _least_draws(self, settings: FitSettings) -> int:
+    def _least_draws(self, settings: ModelSettings) -> int:
         """Return the smallest number of draws of a chain that can be scored."""
-        return max(4, math.ceil(LEAST_DRAWS / self.chains)) if settings.test_fraction == 0 else 4
+        return max(4, math.ceil(LEAST_DRAWS / self.chains)) if settings.leaves_one_out else 4
 
     def _starts(self, post: Posterior, nets: Sequence[Network]) -> npt.NDArray[Any]:
         """Return the parameters of a network for each chain; each network is ranked by itself."""
@@ -198,12 +227,12 @@ class Candidate:
             return TraceClassPrior.fit(net, alpha=alpha)
 
 
-def possible_candidates(settings: FitSettings, targets: str) -> list[Candidate]:
+def possible_candidates(settings: ModelSettings, targets: str) -> list[Candidate]:
     """Return the posteriors to choose from, the default first; one if the settings leave no choice.
 
     Parameters
     ----------
-    settings : FitSettings
+    settings : ModelSettings
     targets : str
         Of the likelihood, "class" for a classification.
     """
@@ -229,7 +258,7 @@ def affordable_candidates(
     likelihood: Likelihood,
     X: npt.NDArray[Any],
     y: Any,
-    settings: FitSettings,
+    settings: ModelSettings,
 ) -> tuple[list[Candidate], str]:
     """Return the posteriors for which the budget pays, and in words why if there is one.
 
@@ -241,7 +270,7 @@ def affordable_candidates(
     likelihood : Likelihood
     X, y : ndarray
         The training rows.
-    settings : FitSettings
+    settings : ModelSettings
 
     Returns
     -------
@@ -257,14 +286,16 @@ def affordable_candidates(
 
     def steps_of(candidate: Candidate, minutes: float) -> int:
         post = candidate.posteriors(nets[:1], likelihood, X, y, settings)[0]
-        return steps_within(minutes, post, candidate.n_chains)
+        return steps_within(minutes, post, candidate.n_chains, settings.kernel)
 
     minutes = settings.minutes or MINUTES
     final = minutes * final_share(possible)
     steps = steps_of(possible[0], final)
     if steps >= MIN_STEPS:
         if settings.thin is not None:
-            return [possible[0]], "the default, without a choice, because --thin takes the place of the budget"
+            return [possible[0]], (
+                f"the default, without a choice, because {settings.option('thin')} takes the place of the budget"
+            )
         others = [candidate for candidate in possible[1:] if steps_of(candidate, final) >= MIN_STEPS]
         if others or len(possible) == 1:
             return [possible[0], *others], "" if others else _describe_steps(steps_of(possible[0], minutes), minutes)
@@ -299,7 +330,7 @@ def _pilot_cost(candidate: Candidate) -> float:
 
 
 def _candidate(
-    architecture: Architecture, settings: FitSettings, targets: str, networks: int = 1, prior: str = "auto"
+    architecture: Architecture, settings: ModelSettings, targets: str, networks: int = 1, prior: str = "auto"
 ) -> Candidate:
     """Return the candidate of an architecture, with what the settings give in place of the defaults."""
     networks = networks if settings.networks is None else settings.networks

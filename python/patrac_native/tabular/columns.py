@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -9,16 +10,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.tabular.tables import place
+from patrac_native.tabular.dates import days, looks_like_dates
+from patrac_native.tabular.moments import common_scale, mean_and_scale
+from patrac_native.tabular.number_columns import MARKS
+from patrac_native.tabular.tables import place, places
 from patrac_native.validation.checks import FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# At least so many columns of whole numbers, half of which reach the same largest value, are taken to share a unit.
-_COMMON_COLUMNS = 16
 # A text column with more distinct values than this is taken for an identifier or free text and rejected.
 MAX_CATEGORIES = 100
+# Text that looks like a number of another notation, or like a date.
+_LIKE_NUMBERS = re.compile(r"[-+(]?\s*[^\w\s]?\s*\d[\d.,'/\s]*[^\w\s]?\)?")
+# Below this share of the standard deviation, all values but one could not be told apart in float32.
+_LEAST_SPREAD = 1e-6
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,10 @@ class Column:
         that share a unit (`with_common_scale`); its input is (x - mean) / scale.
     fill : float, str or None
         The value that replaces missing values; None if missing values are an error.
+    low, high : float or None
+        Smallest and largest value of a numeric column in the training rows; None for categories and earlier fits.
+    date : str or None
+        The layout of a column of dates (`dates.date_layout`), whose values are days since 1970-01-01; None for others.
     """
 
     name: str
@@ -42,6 +52,38 @@ class Column:
     mean: float = 0.0
     scale: float = 1.0
     fill: float | str | None = None
+    low: float | None = None
+    high: float | None = None
+    date: str | None = None
+
+    def values(self, series: pd.Series) -> FloatArray:
+        """Return the numbers of a numeric column (n,), NaN where they are missing.
+
+        Raises
+        ------
+        ValueError
+            If an entry is neither missing nor a finite number, or no date of the column's layout.
+        """
+        if self.date is not None:
+            found = days(series, self.date)
+            bad = np.isnan(found) & series.notna().to_numpy()
+            if bad.any():
+                raise ValueError(
+                    f"column {self.name!r} must hold dates of the layout {self.date}, as in the fit; got "
+                    f"{series.iloc[first(bad)]!r} at {places(series, bad)}."
+                )
+            return found
+        return numbers(series, f"column {self.name!r}", missing=True)
+
+    def outside(self, values: FloatArray) -> npt.NDArray[np.bool_] | None:
+        """Return which numbers (n,) are outside the range of the training rows; None if that is not known."""
+        if self.low is None or self.high is None:
+            return None
+        return np.asarray((values < self.low) | (values > self.high), dtype=np.bool_)
+
+    def shown(self, value: float) -> str:
+        """Return a number of the column, or its date, as text."""
+        return f"{value:g}" if self.date is None else str(np.datetime64(int(np.floor(value)), "D"))
 
     @property
     def is_constant(self) -> bool:
@@ -56,38 +98,32 @@ def holds_numbers(series: pd.Series) -> bool:
     return bool(is_numeric_dtype(series) and not is_bool_dtype(series))
 
 
-def fit_numeric(series: pd.Series, train: npt.NDArray[Any], impute: str | None) -> Column:
-    """Compute mean, standard deviation and imputed value of a numeric column from its training rows."""
-    values = numbers(series, f"column {series.name!r}", missing=True)[train]
+def fit_numeric(series: pd.Series, train: npt.NDArray[Any], impute: str | None, date: str | None = None) -> Column:
+    """Compute mean, scale, range and imputed value of a numeric column, or one of dates, from its training rows."""
+    name = str(series.name)
+    everywhere = Column(name, None, date=date).values(series)
+    values = everywhere[train]
     known = values[~np.isnan(values)]
+    check_spread(series, everywhere, train, f"column {name!r}")
     fill = None if impute is None else float(known.mean() if impute == "mean" else np.median(known))
     filled = known if fill is None else np.where(np.isnan(values), fill, values)
-    # Because of rounding, equal numbers can have a standard deviation above zero.
-    scale = 0.0 if np.ptp(known) == 0 else float(filled.std())
-    return Column(str(series.name), None, float(filled.mean()), scale, fill)
+    mean, scale = mean_and_scale(filled)
+    # The imputed mean of equal numbers may differ from them by rounding.
+    scale = 0.0 if np.ptp(known) == 0 else scale
+    return Column(name, None, mean, scale, fill, float(known.min()), float(known.max()), date)
 
 
 def with_common_scale(columns: Sequence[Column], frame: pd.DataFrame, train: npt.NDArray[Any]) -> list[Column]:
-    """Return columns of counts or intensities of one unit, such as pixels, with one scale; others as they are.
+    """Return columns of counts or intensities of one unit, such as pixels, with one scale (`common_scale`); others not.
 
-    Scaled each by itself, pixels that are nearly always 0 would reach tens of standard deviations where they are not.
-    The columns are taken to share a unit if all numeric ones, at least 16, hold whole numbers from 0, at least half of
-    them have the same largest value in the training rows, above 1, and the others reach half of it or are 0 in most
-    rows.
+    Columns of categories stay as they are.
     """
     numeric = [column for column in columns if column.categories is None]
-    if len(numeric) < _COMMON_COLUMNS:
-        return list(columns)
     names = [str(name) for name in frame.columns]
     values = frame.iloc[train, [names.index(column.name) for column in numeric]].to_numpy(dtype=np.float64)
-    known = values[~np.isnan(values)]
-    largest = np.nanmax(values, axis=0)
-    alike = (2 * largest >= largest.max()) | (np.nanmedian(values, axis=0) == 0)
-    if (known < 0).any() or (known % 1).any() or largest.max() <= 1:
+    scale = common_scale(values, [column.scale for column in numeric])
+    if scale is None:
         return list(columns)
-    if 2 * (largest == largest.max()).sum() < len(numeric) or not alike.all():
-        return list(columns)
-    scale = float(np.sqrt(np.mean([column.scale**2 for column in numeric])))
     return [replace(column, scale=scale) if column.categories is None else column for column in columns]
 
 
@@ -103,7 +139,7 @@ def fit_categorical(series: pd.Series, train: npt.NDArray[Any], impute: str | No
     if len(categories) > MAX_CATEGORIES:
         raise ValueError(
             f"column {series.name!r} has {len(categories)} different values, such as {categories[0]!r}, more than the "
-            f"{MAX_CATEGORIES} that are one-hot encoded; drop it (--drop) or group them."
+            f"{MAX_CATEGORIES} that are one-hot encoded; {_other_uses(series)}."
         )
     present = [_category(value) for value in series.iloc[train].dropna().tolist()]
     if len(set(present)) < 2:
@@ -119,11 +155,19 @@ def check_not_numbers(series: pd.Series) -> None:
     known = series.dropna()
     if holds_numbers(series) or pd.api.types.is_bool_dtype(known.infer_objects()):
         return
+    alike = known.astype(str).str.fullmatch(_LIKE_NUMBERS).to_numpy(dtype=bool)
+    if alike.all() and not pd.to_numeric(known, errors="coerce").notna().all():
+        raise ValueError(
+            f"column {series.name!r} holds text that looks like numbers or dates, such as {known.iloc[0]!r} at "
+            f"{place(series, first(series.notna()))}. Write numbers with a decimal point, name dates in --date and "
+            "categories in --categorical, or leave it out with --drop."
+        )
     number = pd.to_numeric(known.astype(str), errors="coerce").notna().to_numpy()
     if not number.all() and 2 * number.sum() > len(known):
-        row = first(series.notna().to_numpy() & pd.to_numeric(series, errors="coerce").isna().to_numpy())
+        bad = series.notna().to_numpy() & pd.to_numeric(series, errors="coerce").isna().to_numpy()
+        row = first(bad)
         raise ValueError(
-            f"column {series.name!r} holds mostly numbers, but {series.iloc[row]!r} at {place(series, row)}; "
+            f"column {series.name!r} holds mostly numbers, but {series.iloc[row]!r} at {places(series, bad)}; "
             f"{int((~number).sum())} such rows in all. Correct them, or name the column in --categorical."
         )
 
@@ -136,28 +180,71 @@ def encode(series: pd.Series, column: Column) -> FloatArray:
     ValueError
         If a value is missing and the fit imputed none, is not a number, or is an unknown category.
     """
-    missing = series.isna().to_numpy()
+    values = column.values(series) if column.categories is None else np.empty(0)
+    missing = series.isna().to_numpy() if column.categories is not None else np.isnan(values)
     if missing.any() and column.fill is None:
         raise ValueError(
             f"column {column.name!r} has {int(missing.sum())} missing values, the first at "
-            f"{place(series, first(missing))}; the fit had none to impute. Remove those rows, or fit with --impute."
+            f"{places(series, missing)}; the fit had none to impute. Remove those rows, or fit with --impute."
         )
     if column.categories is None:
-        values = numbers(series, f"column {column.name!r}", missing=True)
         if column.fill is not None:
             values = np.where(missing, column.fill, values)
         return ((values - column.mean) / column.scale)[:, None]
     labels = [column.fill if gone else _category(value) for value, gone in zip(series.tolist(), missing, strict=True)]
     code = {label: index for index, label in enumerate(column.categories)}
     out = np.zeros((len(labels), len(code)))
-    for row, label in enumerate(labels):
-        if label not in code:
-            raise ValueError(
-                f"column {column.name!r} has the unknown category {label!r} at {place(series, row)}; the "
-                f"fit saw {', '.join(column.categories)}. Correct it, or fit with rows that have it."
-            )
-        out[row, code[str(label)]] = 1.0
+    unknown = np.array([label not in code for label in labels])
+    if unknown.any():
+        found = list(dict.fromkeys(repr(label) for label in labels if label not in code))
+        what = "category" if len(found) == 1 else "categories"
+        raise ValueError(
+            f"column {column.name!r} has the unknown {what} {', '.join(found[:5])}{', ...' if len(found) > 5 else ''} "
+            f"at {places(series, unknown)}; the fit saw {', '.join(column.categories)}. Correct it, or fit with rows "
+            "that have it."
+        )
+    out[np.arange(len(labels)), [code[str(label)] for label in labels]] = 1.0
     return out
+
+
+def _other_uses(series: pd.Series) -> str:
+    """Return what to do with a text column that is no category."""
+    if looks_like_dates(series):
+        return "they are dates: make them numbers (--date), or drop the column (--drop)"
+    return "drop it (--drop), keep it beside the predictions (--id) or group them"
+
+
+def check_spread(series: pd.Series, values: FloatArray, train: npt.NDArray[Any], what: str) -> None:
+    """Raise ValueError if a single value decides mean and scale, so that the others could not be told apart.
+
+    A column of equal numbers but one is taken as it is: that one is its information.
+
+    Parameters
+    ----------
+    series : pandas Series
+    values : ndarray, shape (n,)
+        Its numbers, NaN where they are missing.
+    train : ndarray of int
+        The training rows.
+    what : str
+        Name of the column, for the error message.
+    """
+    known = train[~np.isnan(values[train])]
+    if len(known) < 3:
+        return
+    # Divided by the largest, squares stay within the range of floats.
+    largest = float(np.abs(values[known]).max())
+    if largest == 0:
+        return
+    scaled = values[known] / largest
+    extreme = int(np.argmax(np.abs(scaled - np.median(scaled))))
+    others = np.delete(scaled, extreme)
+    overflows = largest > np.sqrt(np.finfo(np.float64).max / len(known))
+    if overflows or 0 < others.std() < _LEAST_SPREAD * scaled.std():
+        raise ValueError(
+            f"{what} has {values[known[extreme]]:g} at {place(series, int(known[extreme]))}, beside which the other "
+            "values are all alike, so the column would say nothing. Correct or remove that row, or take the logarithm."
+        )
 
 
 def _category(value: Any) -> str:
@@ -170,7 +257,8 @@ def numbers(series: pd.Series, what: str, *, missing: bool = False) -> FloatArra
     import pandas as pd
 
     values: FloatArray = pd.to_numeric(series, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
-    gone = series.isna().to_numpy()
+    # In a column of text, a mark such as "-" is a missing number; a table may hold nothing else in it.
+    gone = (series.isna() | series.astype(str).str.strip().str.lower().isin(MARKS)).to_numpy()
     for bad, problem in (
         (np.isnan(values) & ~gone, "must hold numbers"),
         (np.isinf(values), "must be finite"),
@@ -179,7 +267,7 @@ def numbers(series: pd.Series, what: str, *, missing: bool = False) -> FloatArra
         if bad.any():
             row = first(bad)
             raise ValueError(
-                f"{what} {problem}; got {series.iloc[row]!r} at {place(series, row)}; {int(bad.sum())} such rows in "
+                f"{what} {problem}; got {series.iloc[row]!r} at {places(series, bad)}; {int(bad.sum())} such rows in "
                 "all."
             )
     return values

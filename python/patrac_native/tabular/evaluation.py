@@ -1,9 +1,9 @@
-"""Predictions for the rows of a table, and their scores; rows are processed in slices, which bounds the memory."""
+"""Scores of predictions for the rows of a table, which are processed in slices; this bounds the memory."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,10 +12,11 @@ import numpy.typing as npt
 
 from patrac_native import diagnostics
 from patrac_native.draws.calibration import COVERAGE, Calibration, calibrate
+from patrac_native.draws.count_mixture import CountMixture
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.draws_mixture import DrawsMixture
 from patrac_native.network.network import Network
-from patrac_native.tabular.preprocessing import Preprocessor
+from patrac_native.tabular.fit_data import TargetUnits
 from patrac_native.validation.checks import FloatArray
 
 # Kinds of rows that are scored.
@@ -24,65 +25,6 @@ HELD_OUT, VALIDATION, LEAVE_ONE_OUT = "held out", "validation", "leave one out"
 _LEAST_PROBABILITY = float(np.finfo(np.float64).tiny)
 # Probabilities of the central intervals of y whose coverage is reported.
 COVERAGES = (0.5, 0.8, 0.9, 0.95, 0.99)
-
-
-@dataclass(frozen=True)
-class RegressionPredictions:
-    """Predictions for a slice of rows, in the target's own units, each of shape (rows,).
-
-    `mean` and `sd` are those of y with the noise included, `sd_f` is the standard deviation of the function alone,
-    `lower` and `upper` are the ends of the central interval of y.
-    """
-
-    rows: slice
-    mean: FloatArray
-    sd: FloatArray
-    sd_f: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-
-
-@dataclass(frozen=True)
-class ClassPredictions:
-    """Predictions for a slice of rows: class probabilities (rows, m) and the three entropies of each row (rows,)."""
-
-    rows: slice
-    probability: FloatArray
-    entropy: diagnostics.EntropyDecomposition
-
-
-def predict_regression(
-    draws: Draws | DrawsMixture, preprocessor: Preprocessor, X: FloatArray, coverage: float
-) -> Iterator[RegressionPredictions]:
-    """Yield predictions for slices of the rows of X (n, d).
-
-    The ends of the interval are quantiles of the posterior predictive distribution given the M draws, the mixture
-    1/M sum_i p(y | f_i(x)). They are computed to rounding error and no noise is drawn, so the interval of a row does
-    not depend on other rows.
-
-    Raises
-    ------
-    TypeError
-        If the likelihood is not one of real numbers.
-    """
-    scale = preprocessor.target_scale
-    for rows, mixture in draws.predictive_mixtures(X):
-        lower, upper = mixture.interval(coverage)
-        yield RegressionPredictions(
-            rows,
-            preprocessor.inverse_target(mixture.mean()),
-            mixture.sd() * scale,
-            mixture.sd_f() * scale,
-            preprocessor.inverse_target(lower),
-            preprocessor.inverse_target(upper),
-        )
-
-
-def predict_classes(draws: Draws | DrawsMixture, X: FloatArray) -> Iterator[ClassPredictions]:
-    """Yield predictions for slices of the rows of X (n, d)."""
-    for rows, f in draws.predict_blocks(X):
-        p = draws.likelihood.probabilities(f)
-        yield ClassPredictions(rows, p.mean(axis=(0, 1)), diagnostics.entropy_decomposition(p))
 
 
 @dataclass(frozen=True)
@@ -106,12 +48,14 @@ class Evaluation:
 
 def evaluate_regression(
     draws: Draws | DrawsMixture,
-    preprocessor: Preprocessor,
+    preprocessor: TargetUnits,
     X: FloatArray,
     y: FloatArray,
     *,
     kind: str = HELD_OUT,
     nets: Sequence[Network] | None = None,
+    sample_weight: FloatArray | None = None,
+    details: bool = True,
 ) -> Evaluation:
     """Score regression draws on unseen rows, or by leave-one-out predictions of rows of their own data.
 
@@ -119,17 +63,21 @@ def evaluate_regression(
     ----------
     draws : Draws or DrawsMixture
         The members of a mixture must have equal weights.
-    preprocessor : Preprocessor
+    preprocessor : TargetUnits
     X : ndarray, shape (n, d)
-    y : ndarray, shape (n,)
+    y : ndarray, shape (n,), or (n, t) for t > 1 targets
         Standardised targets.
     kind : {"held out", "validation", "leave one out"}
-        Which rows they are; default "held out". "leave one out": rows from which the draws were made, without row
+        Which rows they are; default "held out". "leave one out": rows from which the draws were made, with the same row
         weights. Each is then predicted by draws that are reweighted as if it had not been among them
         (`diagnostics.leave_one_out`), and RMSE and NLPD of the network are those of its residuals on validation rows,
         taken as normal; None if there were none.
     nets : sequence of Network, optional
         The trained networks that are scored beside the posterior, as an ensemble; by default that of each member.
+    sample_weight : ndarray, shape (n,), optional
+        Weights of the rows, positive; default ones.
+    details : bool
+        Whether to compute all scores, which takes quantiles of each row's distribution; default True.
 
     Returns
     -------
@@ -138,64 +86,137 @@ def evaluate_regression(
         target's units; coverage of y by central intervals; nlpd and nlpd_network (mean over rows, of the standardised
         target, of the posterior and of the trained network) and nlpd_in_units (in the target's units); mean and
         standard deviation of the PIT values. The arrays are y, mean, lower and upper (95% interval), in the target's
-        units, pit, and nlpd of each row. Several networks are scored as an ensemble.
+        units, pit, nlpd and epistemic (share of f in the variance of y) of each row; and weight, if rows have weights.
+        Several networks are scored as an ensemble.
+        Without details there are only the coverage of 90% intervals, both nlpd, and the arrays nlpd and weight.
 
     Raises
     ------
     TypeError
         If the likelihood is not one of real numbers.
     """
-    parts: dict[str, list[FloatArray]] = {name: [] for name in ("mean", "lower", "upper", "pit", "crps", "nlpd")}
-    inside = {coverage: 0 for coverage in COVERAGES}
+    names = ("mean", "lower", "upper", "pit", "crps", "nlpd", "epistemic")
+    parts: dict[str, list[FloatArray]] = {name: [] for name in names}
+    inside: dict[float, list[FloatArray]] = {coverage: [] for coverage in COVERAGES}
     unreliable = 0
-    for rows, mixture in draws.predictive_mixtures(X):
-        observed = y[rows]
-        noisy = draws.predictive(X[rows], seed=rows.start)
+    n_targets = 1 if y.ndim == 1 else y.shape[1]
+    observed_of = y.reshape(len(y), -1)
+    # All targets of a block of rows at a time: their joint density is that of a row.
+    for blocks in zip(*(draws.predictive_mixtures(X, target) for target in range(n_targets)), strict=True):
+        rows, mixtures = blocks[0][0], [mixture for _, mixture in blocks]
+        observed = list(observed_of[rows].T)
+        weights = None
         if kind == LEAVE_ONE_OUT:
-            by_draw = mixture.log_density_by_draw(observed)
-            weights, doubtful = _left_out_weights(draws, by_draw.reshape(draws.n_chains, draws.n_draws, -1))
-            mixture = replace(mixture, weights=weights)
-            noisy = _resampled(noisy, weights, seed=rows.start)
+            by_draw = _joint_density(mixtures, observed)
+            counted = by_draw if sample_weight is None else by_draw * sample_weight[rows]
+            weights, doubtful = _left_out_weights(draws, counted.reshape(draws.n_chains, draws.n_draws, -1))
+            mixtures = [replace(mixture, weights=weights) for mixture in mixtures]
             unreliable += doubtful
-        parts["crps"].append(diagnostics.crps(noisy, observed, per_row=True))
-        parts["nlpd"].append(-mixture.log_density(observed))
-        parts["mean"].append(mixture.mean())
-        parts["pit"].append(mixture.cdf(observed))
+        parts["nlpd"].append(-_log_density(mixtures, observed))
+        parts["pit"].append(_stacked([_pit(mixture, seen) for mixture, seen in zip(mixtures, observed, strict=True)]))
+        if not details:
+            continue
+        noisy = draws.predictive(X[rows], seed=rows.start)
+        if weights is not None:
+            noisy = _resampled(noisy, weights, seed=rows.start)
+        parts["crps"].append(diagnostics.crps(noisy, y[rows], per_row=True))
+        parts["mean"].append(_stacked([mixture.mean() for mixture in mixtures]))
+        parts["epistemic"].append(_stacked([(mixture.sd_f() / mixture.sd()) ** 2 for mixture in mixtures]))
         for coverage in COVERAGES:
-            lower, upper = mixture.interval(coverage)
-            inside[coverage] += int(((lower <= observed) & (observed <= upper)).sum())
+            ends = [mixture.interval(coverage) for mixture in mixtures]
+            lower, upper = (_stacked([end[side] for end in ends]) for side in (0, 1))
+            inside[coverage].append((lower <= y[rows]) & (y[rows] <= upper))
             if coverage == 0.95:
                 parts["lower"].append(lower)
                 parts["upper"].append(upper)
-    whole = {name: np.concatenate(values) for name, values in parts.items()}
-    scale = preprocessor.target_scale
+    whole = {name: np.concatenate(values) for name, values in parts.items() if values}
     tail = 0.5 * (1 - COVERAGE)
-    network_rmse, network_nlpd = _network_scores(draws, X, y, kind, nets or _networks_of(draws))
+    network_rmse, network_nlpd = _network_scores(draws, X, y, kind, nets or _networks_of(draws), sample_weight)
     calibration = calibrate(
         kind,
         whole["nlpd"],
         network_nlpd,
         (tail <= whole["pit"]) & (whole["pit"] <= 1 - tail),
         unreliable=unreliable,
+        weights=sample_weight,
     )
-    scores = {
-        "kind": calibration.kind,
-        "rmse": float(np.sqrt(((whole["mean"] - y) ** 2).mean())) * scale,
-        **({"unreliable_rows": unreliable} if kind == LEAVE_ONE_OUT else {}),
-        "rmse_network": None if network_rmse is None else network_rmse * scale,
-        "coverage": {f"{coverage:g}": count / len(y) for coverage, count in inside.items()},
-        "interval_width": float((whole["upper"] - whole["lower"]).mean()) * scale,
-        "crps": float(whole["crps"].mean()) * scale,
+    weight = {} if sample_weight is None else {"weight": sample_weight}
+    known = {
         "nlpd": calibration.nlpd,
         "nlpd_network": None if network_nlpd is None else calibration.nlpd_network,
-        "nlpd_in_units": calibration.nlpd + float(np.log(scale)),
+    }
+    if not details:
+        brief = {"kind": calibration.kind, "coverage": {f"{COVERAGE:g}": calibration.coverage}, **known}
+        return Evaluation(brief, {"nlpd": whole["nlpd"], **weight}, calibration)
+    scale = preprocessor.target_scale
+
+    def mean(values: npt.NDArray[Any]) -> Any:
+        return np.average(values, axis=0, weights=sample_weight)
+
+    scores = {
+        "kind": calibration.kind,
+        "rmse": _plain(np.sqrt(mean((whole["mean"] - y) ** 2)) * scale),
+        **({"unreliable_rows": unreliable} if kind == LEAVE_ONE_OUT else {}),
+        "rmse_network": None if network_rmse is None else _plain(network_rmse * scale),
+        "coverage": {
+            f"{coverage:g}": float(np.mean(mean(np.concatenate(found)))) for coverage, found in inside.items()
+        },
+        "interval_width": _plain(mean(whole["upper"] - whole["lower"]) * scale),
+        "crps": _plain(mean(whole["crps"]) * scale),
+        **known,
+        "nlpd_in_units": calibration.nlpd + float(np.log(scale).sum()),
         "pit_mean": float(whole["pit"].mean()),
         "pit_sd": float(whole["pit"].std()),
     }
     arrays = {name: preprocessor.inverse_target(whole[name]) for name in ("mean", "lower", "upper")}
     return Evaluation(
-        scores, {"y": preprocessor.inverse_target(y), "pit": whole["pit"], "nlpd": whole["nlpd"], **arrays}, calibration
+        scores,
+        {
+            "y": preprocessor.inverse_target(y),
+            "pit": whole["pit"],
+            "nlpd": whole["nlpd"],
+            "epistemic": whole["epistemic"],
+            **arrays,
+            **weight,
+        },
+        calibration,
     )
+
+
+def _stacked(parts: Sequence[FloatArray]) -> FloatArray:
+    """Return the arrays (n,) of each target as (n,) for one target, else (n, t)."""
+    return parts[0] if len(parts) == 1 else np.stack(parts, axis=-1)
+
+
+def _plain(value: Any) -> Any:
+    """Return a number as float, or those of several targets as a list."""
+    return value.tolist() if np.ndim(value) else float(value)
+
+
+def _pit(mixture: Any, observed: FloatArray) -> FloatArray:
+    """Return the PIT values of targets (n,), those of counts in the middle of their step."""
+    values: FloatArray = mixture.pit(observed) if isinstance(mixture, CountMixture) else mixture.cdf(observed)
+    return values
+
+
+def _joint_density(mixtures: Sequence[Any], observed: Sequence[FloatArray]) -> FloatArray:
+    """Return the log density of all targets of each row in each draw, shape (M, n)."""
+    each = [mixture.log_density_by_draw(seen) for mixture, seen in zip(mixtures, observed, strict=True)]
+    joint: FloatArray = sum(each[1:], start=each[0])
+    return joint
+
+
+def _log_density(mixtures: Sequence[Any], observed: Sequence[FloatArray]) -> FloatArray:
+    """Return the log density of all targets of each row, shape (n,)."""
+    from scipy.special import logsumexp
+
+    if len(mixtures) == 1:
+        only: FloatArray = mixtures[0].log_density(observed[0])
+        return only
+    terms, weights = _joint_density(mixtures, observed), mixtures[0].weights
+    shares = np.full(len(terms), 1.0 / len(terms)) if weights is None else weights
+    density: FloatArray = logsumexp(terms, axis=0, b=shares if shares.ndim == 2 else shares[:, None])
+    return density
 
 
 def _resampled(noisy: npt.NDArray[Any], weights: FloatArray, *, seed: int) -> FloatArray:
@@ -226,17 +247,25 @@ def _left_out_weights(draws: Draws | DrawsMixture, log_likelihood: FloatArray) -
 
 
 def _network_scores(
-    draws: Draws | DrawsMixture, X: FloatArray, y: FloatArray, kind: str, nets: Sequence[Network]
-) -> tuple[float | None, FloatArray | float | None]:
+    draws: Draws | DrawsMixture,
+    X: FloatArray,
+    y: FloatArray,
+    kind: str,
+    nets: Sequence[Network],
+    sample_weight: FloatArray | None,
+) -> tuple[Any, FloatArray | float | None]:
     """Return RMSE and the NLPD of each row, or its mean over validation rows, of the trained networks alone."""
     if kind == LEAVE_ONE_OUT:
         # The networks were trained on these rows, so only their residuals on validation rows say how well they predict.
         known = None if nets[0].history is None else nets[0].history.validation_mse
         if known is None:
             return None, None
-        return math.sqrt(float(known[0])), 0.5 * (math.log(2 * math.pi * float(known[0])) + 1.0)
-    predicted = np.mean([draws.likelihood.predicted(net.predict(X))[:, 0] for net in nets], axis=0)
-    return float(np.sqrt(((predicted - y) ** 2).mean())), draws.network_nlpd(X, y[:, None], nets=nets)
+        nlpd = sum(0.5 * (math.log(2 * math.pi * float(mse)) + 1.0) for mse in known)
+        return (math.sqrt(float(known[0])) if y.ndim == 1 else np.sqrt(known)), nlpd
+    predicted = np.mean([draws.likelihood.predicted(net.predict(X)) for net in nets], axis=0)
+    squares = (predicted - y.reshape(len(y), -1)) ** 2
+    rmse = [math.sqrt(np.average(column, weights=sample_weight)) for column in squares.T]
+    return (rmse[0] if y.ndim == 1 else np.array(rmse)), draws.network_nlpd(X, y.reshape(len(y), -1), nets=nets)
 
 
 def evaluate_classes(
@@ -246,6 +275,8 @@ def evaluate_classes(
     *,
     kind: str = HELD_OUT,
     nets: Sequence[Network] | None = None,
+    sample_weight: FloatArray | None = None,
+    details: bool = True,
 ) -> Evaluation:
     """Score class draws on unseen rows, or by leave-one-out predictions of rows of their own data.
 
@@ -257,8 +288,10 @@ def evaluate_classes(
     y : ndarray of int, shape (n,)
     kind : {"held out", "validation", "leave one out"}
         As for `evaluate_regression`; by leave-one-out predictions there are no scores of the network.
-    nets : sequence of Network, optional
-        As for `evaluate_regression`.
+    nets, sample_weight
+        As for `evaluate_regression`. Scores of which `details` asks for do not depend on the weights.
+    details : bool
+        Whether to compute more scores than nlpd and accuracy; default True.
 
     Returns
     -------
@@ -274,21 +307,23 @@ def evaluate_classes(
     nll, unreliable = 0.0, 0
     for rows, f in draws.predict_blocks(X):
         p = draws.likelihood.probabilities(f)
-        nll += diagnostics.class_nll(f, y[rows], logits=True) * len(y[rows])
         if kind == LEAVE_ONE_OUT:
-            weights, doubtful = _left_out_weights(draws, draws.likelihood.log_likelihood_rows(f, y[rows]))
+            by_draw = draws.likelihood.log_likelihood_rows(f, y[rows])
+            weights, doubtful = _left_out_weights(
+                draws, by_draw if sample_weight is None else by_draw * sample_weight[rows]
+            )
             probability.append(np.einsum("in,inc->nc", weights, p.reshape(-1, *p.shape[2:])))
             unreliable += doubtful
         else:
             probability.append(p.mean(axis=(0, 1)))
-        split.append(np.stack(diagnostics.entropy_decomposition(p), axis=1))
-    mean, entropy = np.concatenate(probability), np.concatenate(split)
-    wrong = mean.argmax(axis=1) != y
+        if details:
+            nll += diagnostics.class_nll(f, y[rows], logits=True) * len(y[rows])
+            split.append(np.stack(diagnostics.entropy_decomposition(p), axis=1))
+    mean = np.concatenate(probability)
     network = None
     if kind != LEAVE_ONE_OUT:
         each_network = [draws.likelihood.probabilities(net.predict(X)) for net in nets or _networks_of(draws)]
         network = np.mean(each_network, axis=0)
-    names = diagnostics.EntropyDecomposition._fields
     each = np.arange(len(y))
     nlpd = -np.log(np.maximum(mean[each, y], _LEAST_PROBABILITY))
     calibration = calibrate(
@@ -296,7 +331,16 @@ def evaluate_classes(
         nlpd,
         None if network is None else -np.log(np.maximum(network[each, y], _LEAST_PROBABILITY)),
         unreliable=unreliable,
+        weights=sample_weight,
     )
+    weight = {} if sample_weight is None else {"weight": sample_weight}
+    if not details:
+        right = float(np.average(mean.argmax(axis=1) == y, weights=sample_weight))
+        brief = {"kind": calibration.kind, "accuracy": right, "nlpd": calibration.nlpd}
+        return Evaluation(brief, {"nlpd": nlpd, **weight}, calibration)
+    entropy = np.concatenate(split)
+    wrong = mean.argmax(axis=1) != y
+    names = diagnostics.EntropyDecomposition._fields
     scores = {
         "kind": calibration.kind,
         "nll": nll / len(y),
@@ -308,7 +352,7 @@ def evaluate_classes(
         if wrong.any()
         else None,
     }
-    arrays = {"y": y, "probability": mean, "entropy": entropy, "nlpd": nlpd}
+    arrays = {"y": y, "probability": mean, "entropy": entropy, "nlpd": nlpd, **weight}
     return Evaluation(scores, arrays, calibration)
 
 

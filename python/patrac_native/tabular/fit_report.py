@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,17 +13,20 @@ import numpy as np
 from patrac_native.diagnostics import ConvergenceSummary
 from patrac_native.draws.mixture_summary import MixtureSummary
 from patrac_native.draws.summary import Summary
-from patrac_native.reports.report import Report, format_number, write_json
+from patrac_native.reports.report import PAGE_WIDTH, Report, format_number, write_json
 from patrac_native.reports.run_sections import (
     CONVERGENCE_CAPTION,
     CONVERGENCE_HEADERS,
     add_run_sections,
     convergence_rows,
 )
+from patrac_native.tabular.descriptions import describe_noise, describe_training, noise_variance
 from patrac_native.tabular.evaluation import COVERAGES
-from patrac_native.tabular.fit_result import FitResult, describe_noise, describe_training, noise_variance
+from patrac_native.tabular.fit_result import FitResult
 from patrac_native.tabular.fit_settings import DRAWS, PREPROCESSING, REPORT, SUMMARY
+from patrac_native.tabular.identity import IDENTITY, fit_identity
 from patrac_native.tabular.pilots import best_of, describe_choice
+from patrac_native.tabular.score_figures import class_figures, regression_figures
 from patrac_native.tabular.tables import TableFormat
 from patrac_native.tabular.tuning import Choice
 from patrac_native.validation.checks import FloatArray
@@ -105,15 +109,46 @@ def _chains_heading(result: FitResult) -> str:
 
 
 def write_results(result: FitResult, table: TableFormat) -> None:
-    """Write report, summary, draws and preprocessing to the folder `settings.out`, replacing existing files."""
-    out = result.settings.out
-    result.draws.save(os.path.join(out, DRAWS), overwrite=True)
-    write_json(
-        os.path.join(out, PREPROCESSING),
-        {"table": table.to_dict(), "preprocessor": result.data.preprocessor.to_dict()},
-    )
+    """Write report, summary, draws and preprocessing to the folder `settings.out`, replacing existing files.
+
+    Raises
+    ------
+    OSError
+        If that fails; the message says to which other folder draws and preprocessing were saved, so that none is lost.
+    """
+    try:
+        _write_to(result, table, result.settings.out)
+    except OSError as error:
+        for folder in (tempfile.gettempdir(), os.path.expanduser("~")):
+            try:
+                kept = tempfile.mkdtemp(prefix="patrac-fit-", dir=folder)
+                _write_fit(result, table, kept)
+            except OSError:
+                continue
+            reason = error.strerror or str(error)
+            raise OSError(
+                error.errno, f"{reason}. The draws are not lost: predict with {kept}", error.filename
+            ) from error
+        raise
+
+
+def _write_to(result: FitResult, table: TableFormat, out: str) -> None:
+    """Write all results to a folder, the draws first."""
+    os.makedirs(out, exist_ok=True)
+    _write_fit(result, table, out)
     write_json(os.path.join(out, SUMMARY), summary_content(result))
     _report(result).write(os.path.join(out, REPORT))
+
+
+def _write_fit(result: FitResult, table: TableFormat, out: str) -> None:
+    """Write draws and preprocessing, what predictions need, with the identity of the fit."""
+    preprocessor = result.data.preprocessor.to_dict()
+    identity = fit_identity(result.draws, preprocessor)
+    for member in result.draws.members:
+        member.settings[IDENTITY] = identity
+    result.draws.save(os.path.join(out, DRAWS), overwrite=True)
+    content = {IDENTITY: identity, "table": table.to_dict(), "preprocessor": preprocessor}
+    write_json(os.path.join(out, PREPROCESSING), content)
 
 
 def summary_content(result: FitResult) -> dict[str, Any]:
@@ -179,7 +214,10 @@ def _report(result: FitResult) -> Report:
     members = result.draws.members
     label = members[0].network.architecture.label()
     report = Report(f"{os.path.basename(settings.data)}: {label} posterior of {preprocessor.target!r}")
-    report.text(f"Verdict on the chains: {_in_options(str(result.summary.verdict()))}")
+    if result.interruption:
+        report.text(f"Interrupted {result.interruption}. Everything below rests on these draws alone.")
+    verdict = result.summary.verdict()
+    report.banner(verdict.grade, f"Verdict on the chains: {_in_options(str(verdict))}")
     held_out = len(result.data.X_test) > 0
     report.heading("Scores on held-out rows" if held_out else "Leave-one-out scores")
     regression = preprocessor.task == "regression"
@@ -200,7 +238,7 @@ def _report(result: FitResult) -> Report:
             else "NLL, NLPD and entropies are in nats; the Brier score runs from 0 to 2."
         ),
     )
-    for figure, caption in (_regression_figures if regression else _class_figures)(result):
+    for figure, caption in (regression_figures if regression else class_figures)(result):
         report.figure(figure, caption)
     _add_trials(report, result)
     summaries = _summaries(result.summary)
@@ -228,43 +266,6 @@ def _report(result: FitResult) -> Report:
     _add_training(report, result)
     _add_data(report, result)
     return report
-
-
-def _regression_figures(result: FitResult) -> list[tuple[Any, str]]:
-    """Return figures and captions for a regression: predictions against observations, and PIT values."""
-    from matplotlib.figure import Figure
-
-    from patrac_native.plots import pit_density, predicted_vs_observed
-
-    arrays = result.evaluation.arrays
-    observed = Figure(figsize=(6.4, 4.6), layout="constrained")
-    predicted_vs_observed(arrays["y"], arrays["mean"], arrays["lower"], arrays["upper"], observed.subplots())
-    pit = Figure(figsize=(6.4, 3.4), layout="constrained")
-    pit_density({result.draws.members[0].network.architecture.label(): arrays["pit"]}, pit.subplots())
-    pit.axes[0].set_xlabel("predictive probability of less than the observed y")
-    return [
-        (
-            observed,
-            "Predicted means with 95% intervals of y against the observations of these rows, in the target's units.",
-        ),
-        (
-            pit,
-            "Density of the PIT values of these rows, the noise included. Flat is calibrated; a hump in the "
-            "middle means intervals too wide, a U too narrow.",
-        ),
-    ]
-
-
-def _class_figures(result: FitResult) -> list[tuple[Any, str]]:
-    """Return figures and captions for a classification: the reliability of the probabilities."""
-    from matplotlib.figure import Figure
-
-    from patrac_native.plots import reliability
-
-    arrays = result.evaluation.arrays
-    figure = Figure(figsize=(5.6, 4.4), layout="constrained")
-    reliability(arrays["probability"][None, None], arrays["y"], figure.subplots())
-    return [(figure, "Reliability of the mean probabilities on these rows.")]
 
 
 def _add_trials(report: Report, result: FitResult) -> None:
@@ -305,17 +306,17 @@ def _add_training(report: Report, result: FitResult) -> None:
     if choice.trials:
         report.table(["l2", "negative log-likelihood a row"], choice.trials, f"Chosen on {choice.validation}.")
     if net.history is not None:
-        figure = Figure(figsize=(6.4, 3.0), layout="constrained")
+        figure = Figure(figsize=(PAGE_WIDTH, 3.4), layout="constrained")
         ax = figure.subplots()
-        ax.plot(net.history.loss, color="#0072B2", linewidth=1.0)
+        loss = net.history.loss
+        ax.plot(loss, color="#0072B2", linewidth=1.0)
         ax.axvline(net.history.best_epoch, color="#666666", linewidth=0.8, linestyle="--")
-        low, high = net.history.loss.min(), np.quantile(net.history.loss, 0.9)
-        if high > low:
-            ax.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
+        # A penalised loss of densities can be negative, where a logarithm has no value.
+        ax.set_yscale("log" if (loss > 0).all() else "symlog")
         ax.set_xlabel("epoch")
         ax.set_ylabel("penalised loss")
         ax.spines[["top", "right"]].set_visible(False)
-        report.figure(figure, "Loss by epoch (its highest tenth is cut off); dashed: the parameters that were kept.")
+        report.figure(figure, "Loss by epoch on a logarithmic axis; dashed: the parameters that were kept.")
 
 
 def _add_data(report: Report, result: FitResult) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from patrac_native.draws.calibration import mean_with_error
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.draws_mixture import DrawsMixture
 from patrac_native.draws.findings import COVERAGE_LOOK
@@ -18,8 +19,8 @@ from patrac_native.network.network import Network
 from patrac_native.tabular.budget import Schedule
 from patrac_native.tabular.candidates import PILOT_FRACTION, Candidate, final_share
 from patrac_native.tabular.evaluation import VALIDATION, Evaluation, evaluate_classes, evaluate_regression
-from patrac_native.tabular.fit_data import FitData
-from patrac_native.tabular.fit_settings import MINUTES, FitSettings
+from patrac_native.tabular.fit_data import FitArrays
+from patrac_native.tabular.model_settings import MINUTES, ModelSettings
 from patrac_native.tabular.tuning import Choice, train_networks
 from patrac_native.training.folds import split_rows
 
@@ -64,10 +65,16 @@ class Trial:
         """Whether its intervals cover too few of the validation rows."""
         return self.evaluation.calibration.is_overconfident(COVERAGE_LOOK)
 
+    @property
+    def is_worse_than_networks(self) -> bool:
+        """Whether it predicts worse than its networks, by however little."""
+        scores = self.evaluation.calibration
+        return scores.nlpd > scores.nlpd_network
+
     def gain_over(self, other: Trial) -> tuple[float, float]:
         """Return by how much the NLPD is lower than another's on the same rows, and the standard error of that."""
-        gain = other.evaluation.arrays["nlpd"] - self.evaluation.arrays["nlpd"]
-        return float(gain.mean()), float(gain.std(ddof=1) / math.sqrt(len(gain)))
+        mine, others = self.evaluation, other.evaluation
+        return mean_with_error(others.arrays["nlpd"] - mine.arrays["nlpd"], mine.arrays.get("weight"))
 
     def to_dict(self) -> dict[str, Any]:
         """Return candidate and scores as JSON-able values."""
@@ -88,14 +95,20 @@ class Trial:
 
 
 def run_pilots(
-    candidates: Sequence[Candidate], net: Network, likelihood: Likelihood, data: FitData, settings: FitSettings
+    candidates: Sequence[Candidate],
+    net: Network,
+    likelihood: Likelihood,
+    data: FitArrays,
+    settings: ModelSettings,
+    *,
+    say: Callable[[str], None] = print,
 ) -> list[Trial]:
     """Run the candidates on four fifths of the training rows and score them on the others.
 
     Each pilot run has as many steps as the candidate's final run would have after pilot runs of all candidates, because
     chains that have not converged predict differently with every number of steps. The first candidate is the only one
     to be tried if it is convincing, which leaves more of the budget for its final run. Networks are trained on the same
-    four fifths. A line for each run is printed.
+    four fifths.
 
     Parameters
     ----------
@@ -103,8 +116,10 @@ def run_pilots(
     net : Network
         The network of all training rows, whose penalty is used.
     likelihood : Likelihood
-    data : FitData
-    settings : FitSettings
+    data : FitArrays
+    settings : ModelSettings
+    say : callable
+        Receives a line for each run; default `print`.
 
     Returns
     -------
@@ -123,7 +138,7 @@ def run_pilots(
         return []
     if len(held) < _MIN_ROWS:
         return []
-    X, y = data.X[rows], data.y[rows]
+    X, y, weight = data.X[rows], data.y[rows], data.weights_of(rows)
     pilots = [candidate.pilot() for candidate in candidates]
     nets = train_networks(
         net.layer_sizes,
@@ -133,33 +148,40 @@ def run_pilots(
         networks=max(pilot.trained for pilot in pilots),
         settings=settings,
         l2=Choice.of(net).l2,
+        sample_weight=weight,
     )
     minutes = (settings.minutes or MINUTES) * final_share(candidates)
     trials = []
     for candidate, pilot in zip(candidates, pilots, strict=True):
         # The number of steps follows from the final run: all rows, all chains.
         schedule = candidate.schedule(
-            candidate.posteriors([net], likelihood, data.X, data.y, settings)[0], settings, minutes
+            candidate.posteriors([net], likelihood, data.X, data.y, settings, data.sample_weight)[0], settings, minutes
         )
         steps = schedule.thin * candidate.draws
         schedule = Schedule(max(1, steps // pilot.draws), schedule.warmup)
         with warnings.catch_warnings():
             # Warnings about a run are about its use; this one is scored.
             warnings.simplefilter("ignore", UserWarning)
-            draws = pilot.sample(pilot.posteriors(nets, likelihood, X, y, settings), nets, schedule, settings)
+            posts = pilot.posteriors(nets, likelihood, X, y, settings, weight)
+            draws = pilot.sample(posts, nets, schedule, settings, say=say)
         if draws.n_draws < pilot.draws or len(draws.members) < pilot.networks:
             # Ctrl-C ended the run, with a warning that is not shown here.
             raise KeyboardInterrupt
         unseen = data.X[held], data.y[held]
-        started = nets[: pilot.trained]
+        scoring: dict[str, Any] = {
+            "kind": VALIDATION,
+            "nets": nets[: pilot.trained],
+            "sample_weight": data.weights_of(held),
+            "details": False,
+        }
         evaluation = (
-            evaluate_classes(draws, *unseen, kind=VALIDATION, nets=started)
+            evaluate_classes(draws, *unseen, **scoring)
             if is_class
-            else evaluate_regression(draws, data.preprocessor, *unseen, kind=VALIDATION, nets=started)
+            else evaluate_regression(draws, data.units, *unseen, **scoring)
         )
         run = draws.members[0].settings
         trials.append(Trial(candidate, run["warmup_steps"] + run["thin"] * draws.n_draws, evaluation, draws))
-        print(f"    {trials[-1]}", flush=True)
+        say(f"    {trials[-1]}")
         if trials[0].is_convincing:
             break
     return trials
@@ -168,8 +190,9 @@ def run_pilots(
 def best_of(trials: Sequence[Trial]) -> Trial:
     """Return the trial with the lowest NLPD among the default and those that are better by more than a standard error.
 
-    The default is the first trial that is not overconfident, or the first of all if each is: a posterior that follows
-    single rows follows them more closely in longer chains, whose intervals cover even less.
+    The default is the first trial that is not overconfident and no worse than its networks. If there is none, it is the
+    first that is not overconfident, then the first that is no worse: a posterior that follows single rows follows them
+    more closely in longer chains, whose intervals cover even less.
     """
     default = _default_of(trials)
     better = [trial for trial in trials if trial is not default and np.subtract(*trial.gain_over(default)) > 0]
@@ -177,7 +200,7 @@ def best_of(trials: Sequence[Trial]) -> Trial:
 
 
 def _default_of(trials: Sequence[Trial]) -> Trial:
-    return next((trial for trial in trials if not trial.is_overconfident), trials[0])
+    return min(trials, key=lambda trial: (trial.is_overconfident, trial.is_worse_than_networks))
 
 
 def describe_choice(trials: Sequence[Trial]) -> str:
@@ -198,6 +221,11 @@ def describe_choice(trials: Sequence[Trial]) -> str:
             f"{default.candidate}"
         )
     if default is not trials[0]:
-        coverage = trials[0].evaluation.calibration.coverage
-        return f"90% intervals of {trials[0].candidate} cover only {coverage:.0%} of {rows} validation rows"
+        first, scores = trials[0].candidate, trials[0].evaluation.calibration
+        if trials[0].is_overconfident:
+            return f"90% intervals of {first} cover only {scores.coverage:.0%} of {rows} validation rows"
+        return (
+            f"NLPD of {rows} validation rows {scores.nlpd:.3f} of {first}, higher than of its networks alone, "
+            f"{scores.nlpd_network:.3f}"
+        )
     return f"the default, than which no other is better on {rows} validation rows by more than a standard error"

@@ -6,17 +6,23 @@ import csv
 import json
 import math
 import os
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.draws_mixture import DrawsMixture, load_predictions
+from patrac_native.network.output import check_folder, check_replaceable, replacing
 from patrac_native.reports.report import write_json
-from patrac_native.tabular.evaluation import evaluate_classes, evaluate_regression, predict_classes, predict_regression
+from patrac_native.tabular.evaluation import evaluate_classes, evaluate_regression
 from patrac_native.tabular.fit_report import score_lines
 from patrac_native.tabular.fit_settings import DRAWS, PREPROCESSING
+from patrac_native.tabular.identity import check_identity, different_fits
 from patrac_native.tabular.preprocessing import Preprocessor, check_target
-from patrac_native.tabular.tables import read_table
+from patrac_native.tabular.ranges import describe_outside, names_of
+from patrac_native.tabular.row_predictions import predict_classes, predict_regression
+from patrac_native.tabular.table_text import check_readable
+from patrac_native.tabular.tables import find_column, read_table
 from patrac_native.validation.checks import FloatArray
 
 if TYPE_CHECKING:
@@ -29,6 +35,7 @@ def predict_table(
     *,
     header: bool | None = None,
     separator: str | None = None,
+    ids: Sequence[str] = (),
     out: str = "predictions.csv",
     coverage: float = 0.95,
     scores: str | None = None,
@@ -41,11 +48,14 @@ def predict_table(
     directory : str
         The folder to which `fit_table` wrote its results.
     data : str
-        Path of a table with the layout of the fitted one; the target's column may be missing.
+        Path of a table with the columns of the fitted one in any order; the target may be missing. "-" is standard
+        input.
     header : bool, optional
         Whether the first line holds the names of the columns; by default as in the fitted table.
     separator : str, optional
         The separator of fields; by default that of the fitted table.
+    ids : sequence of str
+        Columns of the table that are copied beside the predictions, further to those that the fit named; default none.
     out : str
         Path of the CSV file; default "predictions.csv".
     coverage : float
@@ -64,36 +74,48 @@ def predict_table(
     Raises
     ------
     ValueError
-        If `coverage` is outside (0, 1), a file of the fit or the table is invalid, or `scores` is given for a table
-        without the target.
+        If `coverage` is outside (0, 1), a file of the fit or the table is invalid, the files are of different fits,
+        the table has other columns, or `scores` is given for a table without the target.
     OSError
         If a file does not exist, exists and may not be replaced, or cannot be written.
+
+    Warns
+    -----
+    UserWarning
+        If rows are outside the range of the training rows in some column.
     """
     if not 0 < coverage < 1:
         raise ValueError(f"--coverage must be between 0 and 1; got {coverage}.")
-    for option, path in (("--out", out), ("--scores", scores)):
-        if path is None:
-            continue
-        folder = os.path.dirname(path) or "."
-        if not os.path.isdir(folder):
-            raise FileNotFoundError(f"{option} {path!r} is in {folder!r}, which is no folder; make it first.")
-        if os.path.exists(path) and not overwrite:
-            raise FileExistsError(f"{path} exists; pass --overwrite or another {option}.")
+    check_readable(data, "NEW")
+    _check_outputs(data, {"--out": out, "--scores": scores}, overwrite)
     preprocessor, layout = load_preprocessing(directory)
     draws = load_predictions(os.path.join(directory, DRAWS))
-    if os.path.isdir(data):
-        raise IsADirectoryError(f"NEW must be a file of rows and columns; {data!r} is a folder.")
-    if not os.path.isfile(data):
-        raise FileNotFoundError(f"there is no file {data!r}.")
+    check_identity(draws, directory)
+    if draws.n_inputs != preprocessor.n_inputs:
+        raise ValueError(different_fits(directory))
     header = layout["header"] if header is None else header
     frame, table = read_table(data, header=header, separator=separator or layout["separator"])
     if not table.header:
         frame = preprocessor.name_columns(frame)
+    beside = _beside(frame, preprocessor, ids)
     X = preprocessor.transform(frame)
     observed: Any = None if scores is None else _observed(preprocessor, frame)
-    for note in preprocessor.imputed(frame):
+    for note in (*table.notes, *preprocessor.imputed(frame)):
         print(f"note: {note}")
-    count = write_predictions(out, draws, preprocessor, X, coverage)
+    outside = preprocessor.outside(frame)
+    if outside is None:
+        print("note: this fit was made by an earlier version and does not know the range of its training rows")
+    count = write_predictions(
+        out,
+        draws,
+        preprocessor,
+        X,
+        coverage,
+        beside=beside,
+        outside=None if outside is None else names_of(outside, len(X)),
+    )
+    if outside:
+        warnings.warn(describe_outside(outside, frame, preprocessor), UserWarning, stacklevel=2)
     what = f"mean and {100 * coverage:.4g}% intervals of y" if preprocessor.task == "regression" else "probabilities"
     print(f"wrote {out}: {what} of {preprocessor.target!r} for {count} rows")
     if scores is not None:
@@ -106,6 +128,41 @@ def predict_table(
         write_json(scores, {"rows": count, **evaluation.scores})
         print(f"\n{score_lines(f'rows: {count}', evaluation.scores, regression=regression)}\n\nwrote {scores}")
     return count
+
+
+def _check_outputs(data: str, outputs: Mapping[str, str | None], overwrite: bool) -> None:
+    """Raise OSError or ValueError if a file cannot be written, before any work."""
+    given = {option: path for option, path in outputs.items() if path is not None}
+    for option, path in given.items():
+        folder = os.path.dirname(path) or "."
+        if not os.path.isdir(folder):
+            raise FileNotFoundError(f"{option} {path!r} is in {folder!r}, which is no folder; make it first.")
+        check_replaceable(path)
+        if os.path.exists(data) and os.path.realpath(path) == os.path.realpath(data):
+            raise ValueError(f"{option} {path!r} is the table of new rows itself; give another path.")
+        if os.path.exists(path) and not overwrite:
+            raise FileExistsError(f"{path} exists; pass --overwrite or another {option}.")
+        check_folder(folder, option)
+    if len({os.path.realpath(path) for path in given.values()}) < len(given):
+        raise ValueError(f"{' and '.join(given)} are the same file; give different paths.")
+
+
+def _beside(frame: pd.DataFrame, preprocessor: Preprocessor, ids: Sequence[str]) -> dict[str, list[Any]]:
+    """Return the columns that stand beside the predictions; raise ValueError for columns that the fit did not know."""
+    asked = [find_column(frame, column, "--id") for column in ids]
+    unknown = [name for name in map(str, frame.columns) if name not in preprocessor.table_columns and name not in asked]
+    if unknown:
+        lacking = [column.name for column in preprocessor.columns if column.name not in frame.columns]
+        hint = f", and it lacks {', '.join(map(repr, lacking))}" if lacking else ""
+        raise ValueError(
+            f"the table has columns that the fitted one had not: {', '.join(map(repr, unknown))}{hint}. Correct their "
+            "names, leave them out, or keep them beside the predictions with --id."
+        )
+    names = [name for name in preprocessor.ids if name in frame.columns]
+    return {
+        name: frame[name].astype(object).where(frame[name].notna(), "").tolist()
+        for name in dict.fromkeys([*names, *asked])
+    }
 
 
 def _observed(preprocessor: Preprocessor, frame: pd.DataFrame) -> Any:
@@ -141,39 +198,43 @@ def load_preprocessing(directory: str) -> tuple[Preprocessor, dict[str, Any]]:
         with open(path, encoding="utf-8") as stream:
             content = json.load(stream)
         return Preprocessor.from_dict(content["preprocessor"]), dict(content["table"])
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
+    except (UnicodeDecodeError, json.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged ({error!r}); fit again.") from error
 
 
 def write_predictions(
-    path: str, draws: Draws | DrawsMixture, preprocessor: Preprocessor, X: FloatArray, coverage: float
+    path: str,
+    draws: Draws | DrawsMixture,
+    preprocessor: Preprocessor,
+    X: FloatArray,
+    coverage: float,
+    *,
+    beside: Mapping[str, Sequence[Any]] | None = None,
+    outside: Sequence[str] | None = None,
 ) -> int:
     """Write a CSV file of predictions for the rows of X (n, d), and return their number.
 
     For regression the columns are mean, sd, lower and upper of y with the noise, and sd_f without it, in the target's
     units. For classes they are the label with the largest probability, the probability of each class, and the total,
     aleatoric and epistemic entropy in nats. Numbers have six significant digits, or more if the standard deviation is
-    small beside the mean.
+    small beside the mean. The columns `beside` come first; the last one, `outside`, names the inputs that are outside
+    the range of the training rows, and is left out if that is not known.
     """
-    partial = f"{path}.partial"
-    count = 0
-    try:
-        with open(partial, "w", encoding="utf-8", newline="") as stream:
-            writer = csv.writer(stream)
-            if preprocessor.task == "regression":
-                writer.writerow(["mean", "sd", "lower", "upper", "sd_f"])
-                lines = _regression_lines(draws, preprocessor, X, coverage)
-            else:
-                classes = [f"p_{label}" for label in preprocessor.classes]
-                writer.writerow(["label", *classes, "entropy", "aleatoric", "epistemic"])
-                lines = _class_lines(draws, preprocessor, X)
-            for line in lines:
-                writer.writerow(line)
-                count += 1
-        os.replace(partial, path)
-    finally:
-        if os.path.exists(partial):
-            os.remove(partial)
+    columns = {} if beside is None else dict(beside)
+    with replacing(path) as stream:
+        writer = csv.writer(stream)
+        if preprocessor.task == "regression":
+            names = ["mean", "sd", "lower", "upper", "sd_f"]
+            lines = _regression_lines(draws, preprocessor, X, coverage)
+        else:
+            names = ["label", *(f"p_{label}" for label in preprocessor.classes), "entropy", "aleatoric", "epistemic"]
+            lines = _class_lines(draws, preprocessor, X)
+        writer.writerow([*columns, *names, *([] if outside is None else ["outside"])])
+        count = 0
+        for line in lines:
+            last = [] if outside is None else [outside[count]]
+            writer.writerow([*(values[count] for values in columns.values()), *line, *last])
+            count += 1
     return count
 
 

@@ -13,6 +13,7 @@ from patrac_native.tabular.columns import (
     MAX_CATEGORIES,
     Column,
     check_not_numbers,
+    check_spread,
     encode,
     first,
     fit_categorical,
@@ -21,7 +22,9 @@ from patrac_native.tabular.columns import (
     numbers,
     with_common_scale,
 )
-from patrac_native.tabular.tables import place
+from patrac_native.tabular.dates import date_layout
+from patrac_native.tabular.problems import collected
+from patrac_native.tabular.tables import places
 from patrac_native.validation.checks import FloatArray
 
 if TYPE_CHECKING:
@@ -29,7 +32,8 @@ if TYPE_CHECKING:
 
 TASKS = ("regression", "classification")
 IMPUTATIONS = ("mean", "median")
-FORMAT_VERSION = 1
+# Version 2 has the range of each column, columns of dates and identifiers; files of version 1 are read too.
+FORMAT_VERSION, _READ = 2, (1, 2)
 
 
 class Preprocessor:
@@ -53,6 +57,8 @@ class Preprocessor:
         For classification, the label of each of the network's outputs, sorted; labels are numbers, text or Booleans.
     notes : list of str
         Notes for the user on dropped columns and imputed values.
+    ids : list of str
+        Columns that are no inputs and stand beside the predictions.
     """
 
     def __init__(
@@ -66,6 +72,7 @@ class Preprocessor:
         target_scale: float = 1.0,
         classes: Sequence[Any] = (),
         notes: Sequence[str] = (),
+        ids: Sequence[str] = (),
     ) -> None:
         self.task = task
         self.target = target
@@ -75,6 +82,7 @@ class Preprocessor:
         self.target_scale = target_scale
         self.classes = list(classes)
         self.notes = list(notes)
+        self.ids = list(ids)
 
     @classmethod
     def fit(
@@ -87,6 +95,8 @@ class Preprocessor:
         impute: str | None = None,
         drop: Sequence[str] = (),
         categorical: Sequence[str] = (),
+        ids: Sequence[str] = (),
+        dates: Sequence[str] = (),
     ) -> Preprocessor:
         """Determine means, scales, imputed values and categories from a table.
 
@@ -107,6 +117,10 @@ class Preprocessor:
             Columns to leave out; default none.
         categorical : sequence of str
             Numeric columns that hold codes and are one-hot encoded; default none.
+        ids : sequence of str
+            Columns to leave out that stand beside predictions; default none.
+        dates : sequence of str
+            Columns of dates, which become days since 1970-01-01; default none.
 
         Returns
         -------
@@ -116,7 +130,8 @@ class Preprocessor:
         ------
         ValueError
             If values are missing or infinite (the message gives column, number and row), the target is constant, a text
-            column has more than 100 distinct values, or no column can be used.
+            column has more than 100 distinct values, or no column can be used. The problems of all columns are reported
+            together.
         """
         if task not in TASKS:
             raise ValueError(f"task must be one of {', '.join(TASKS)}; got {task!r}.")
@@ -125,39 +140,30 @@ class Preprocessor:
         train = np.arange(len(frame)) if rows is None else np.asarray(rows)
         columns: list[Column] = []
         notes: list[str] = []
-        for name in (str(column) for column in frame.columns):
-            if name == target or name in drop:
-                continue
-            series = frame[name]
-            missing = int(series.isna().sum())
-            if missing and impute is None:
-                raise ValueError(
-                    f"column {name!r} has {missing} missing values, the first at "
-                    f"{place(series, first(series.isna()))}; remove those rows, drop the column (--drop), or impute "
-                    "them (--impute mean or --impute median)."
-                )
-            if missing == len(series) or series.iloc[train].isna().all():
-                raise ValueError(f"column {name!r} has no values in the training rows; drop it (--drop).")
-            if name in categorical or not holds_numbers(series):
-                if name not in categorical:
-                    check_not_numbers(series)
-                column = fit_categorical(series, train, impute)
-            else:
-                column = fit_numeric(series, train, impute)
-            if column.is_constant:
-                value = series.dropna().iloc[0]
-                notes.append(f"column {name!r} is {value} in every training row and was dropped")
-                continue
-            if missing:
-                notes.append(imputation_note(column, missing))
-            columns.append(column)
+        made = cls(task, target, (), [str(name) for name in frame.columns], ids=ids)
+        with collected() as attempt:
+            for name in (str(column) for column in frame.columns):
+                if name == target or name in drop or name in ids:
+                    continue
+                with attempt:
+                    column = _fit_column(frame[name], train, impute, name in categorical, name in dates)
+                    missing = int(frame[name].isna().sum())
+                    if column.is_constant:
+                        value = frame[name].dropna().iloc[0]
+                        notes.append(f"column {name!r} is {value} in every training row and was dropped")
+                        continue
+                    if missing:
+                        notes.append(imputation_note(column, missing))
+                    columns.append(column)
+            with attempt:
+                made._fit_target(frame, train)
         if not columns:
             raise ValueError("no column is left to predict from: every one is the target, dropped or constant.")
-        scaled = with_common_scale(columns, frame, train)
+        # Dates are no numbers of the table, and share no unit with its numbers.
+        scaled = columns if dates else with_common_scale(columns, frame, train)
         if scaled != columns:
             notes.append("the numeric columns share a unit, as pixels do, and were scaled together")
-        made = cls(task, target, scaled, [str(name) for name in frame.columns], notes=notes)
-        made._fit_target(frame, train)
+        made.columns, made.notes = list(scaled), notes
         return made
 
     def _fit_target(self, frame: pd.DataFrame, train: npt.NDArray[Any]) -> None:
@@ -174,7 +180,9 @@ class Preprocessor:
                     "--task regression if it is a number, or group the classes."
                 )
             return
-        values = numbers(series, f"the target {self.target!r}")[train]
+        everywhere = numbers(series, f"the target {self.target!r}")
+        check_spread(series, everywhere, train, f"the target {self.target!r}")
+        values = everywhere[train]
         self.target_mean, self.target_scale = float(values.mean()), float(values.std())
         if self.target_scale == 0:
             raise ValueError(f"the target {self.target!r} is {values[0]:g} in every training row.")
@@ -216,7 +224,7 @@ class Preprocessor:
         ------
         ValueError
             If a column is missing, a value is missing and the fit imputed none, an entry is not a number, or a category
-            did not occur in the fitted table; the message gives column, row (from 0) and value.
+            did not occur in the fitted table; the message gives column, row (from 0) and value, for all columns.
         """
         absent = [column.name for column in self.columns if column.name not in frame.columns]
         if absent:
@@ -224,8 +232,27 @@ class Preprocessor:
                 f"the table lacks the columns {', '.join(map(repr, absent))}; it has "
                 f"{', '.join(map(repr, map(str, frame.columns)))}."
             )
-        parts = [encode(frame[column.name], column) for column in self.columns]
+        parts = []
+        with collected() as attempt:
+            for column in self.columns:
+                with attempt:
+                    parts.append(encode(frame[column.name], column))
         return np.ascontiguousarray(np.concatenate(parts, axis=1), dtype=np.float64)
+
+    def outside(self, frame: pd.DataFrame) -> dict[str, npt.NDArray[np.bool_]] | None:
+        """Return which rows (n,) are outside the range of the training rows, by column; None for earlier fits.
+
+        Only columns of numbers and dates with such rows are listed. Imputed values are inside.
+        """
+        found = {}
+        for column in self.columns:
+            if column.categories is None:
+                out = column.outside(column.values(frame[column.name]))
+                if out is None:
+                    return None
+                if out.any():
+                    found[column.name] = out
+        return found
 
     def imputed(self, frame: pd.DataFrame) -> list[str]:
         """Return a note for each column with missing values: their number and the value that replaces them."""
@@ -245,9 +272,12 @@ class Preprocessor:
             return (numbers(series, f"the target {self.target!r}") - self.target_mean) / self.target_scale
         code = {label: index for index, label in enumerate(self.classes)}
         labels = [_plain_label(value) for value in series.tolist()]
-        for row, label in enumerate(labels):
-            if label not in code:
-                raise ValueError(f"the target {self.target!r} has the unknown class {label!r} at {place(series, row)}.")
+        unknown = np.array([label not in code for label in labels])
+        if unknown.any():
+            label = labels[first(unknown)]
+            raise ValueError(
+                f"the target {self.target!r} has the unknown class {label!r} at {places(series, unknown)}."
+            )
         return np.array([code[label] for label in labels], dtype=np.int64)
 
     def inverse_target(self, values: npt.ArrayLike) -> FloatArray:
@@ -287,6 +317,7 @@ class Preprocessor:
             "target_scale": self.target_scale,
             "classes": self.classes,
             "notes": self.notes,
+            "ids": self.ids,
         }
 
     @classmethod
@@ -298,13 +329,13 @@ class Preprocessor:
         ValueError
             If the content has another version of the format or is incomplete.
         """
-        if content.get("format") != FORMAT_VERSION:
+        if content.get("format") not in _READ:
             raise ValueError(
                 f"the preprocessing has format {content.get('format')!r}, but this version of patrac_native reads "
                 f"{FORMAT_VERSION}; fit again, or use the version that wrote it."
             )
         try:
-            return cls(
+            made = cls(
                 content["task"],
                 content["target"],
                 [Column(**column) for column in content["columns"]],
@@ -313,9 +344,47 @@ class Preprocessor:
                 target_scale=content["target_scale"],
                 classes=content["classes"],
                 notes=content["notes"],
+                ids=content.get("ids", ()),
             )
-        except (KeyError, TypeError) as error:
+            made._check_numbers()
+            return made
+        except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"the preprocessing is damaged ({error!r}); fit again.") from error
+
+    def _check_numbers(self) -> None:
+        """Raise ValueError if a stored mean or scale is no finite number, or a scale is not positive."""
+        stored: dict[str, tuple[Any, ...]] = {"the target": (self.target_mean, self.target_scale, None, None, None)}
+        for column in self.columns:
+            fill = column.fill if column.categories is None else None
+            stored[f"column {column.name!r}"] = (column.mean, column.scale, fill, column.low, column.high)
+        for what, (mean, scale, *others) in stored.items():
+            given = [float(value) for value in (mean, scale, *others) if value is not None]
+            if not np.isfinite(given).all() or not scale > 0:
+                raise ValueError(
+                    f"the preprocessing is damaged: {what} has mean {mean} and scale {scale}, which must be finite and "
+                    "the scale positive; fit again."
+                )
+
+
+def _fit_column(
+    series: pd.Series, train: npt.NDArray[Any], impute: str | None, is_category: bool, is_date: bool
+) -> Column:
+    """Determine the conversion of a column; raise ValueError if it has none."""
+    missing = int(series.isna().sum())
+    if missing and impute is None:
+        raise ValueError(
+            f"column {series.name!r} has {missing} missing values, the first at {places(series, series.isna())}; "
+            "remove those rows, drop the column (--drop), or impute them (--impute mean or --impute median)."
+        )
+    if missing == len(series) or series.iloc[train].isna().all():
+        raise ValueError(f"column {series.name!r} has no values in the training rows; drop it (--drop).")
+    if is_date:
+        return fit_numeric(series, train, impute, date_layout(series))
+    if is_category or not holds_numbers(series):
+        if not is_category:
+            check_not_numbers(series)
+        return fit_categorical(series, train, impute)
+    return fit_numeric(series, train, impute)
 
 
 def imputation_note(column: Column, count: int) -> str:
@@ -330,7 +399,7 @@ def check_target(series: pd.Series) -> None:
     if missing.any():
         raise ValueError(
             f"the target {series.name!r} has {int(missing.sum())} missing values, the first at "
-            f"{place(series, first(missing))}; remove those rows."
+            f"{places(series, missing)}; remove those rows."
         )
 
 

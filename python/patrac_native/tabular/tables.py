@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-import csv
+import io
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.tabular.number_columns import MISSING, read_numbers
+from patrac_native.tabular.problems import collected
+from patrac_native.tabular.table_text import (
+    TableText,
+    check_rectangular,
+    find_separator,
+    named_separator,
+    read_text,
+    split,
+)
+
 if TYPE_CHECKING:
     import pandas as pd
 
-IndexArray = npt.NDArray[np.intp]
-
 # Name of a data frame's index that holds the line numbers of the rows in their file, counted from 1.
 LINES = "line of the file"
-
-# Separators in the order in which they are tried: a file with decimal commas has both semicolons and commas, one with
-# quoted text both commas and spaces.
-_SEPARATORS = {"semicolon": ";", "tab": "\t", "comma": ",", "bar": "|", "whitespace": r"\s+"}
-# Entries that count as missing beside those of pandas: the question mark of many UCI files.
-_MISSING = ["?"]
-# Number of lines from which separator and header are found.
-_SNIFFED_LINES = 200
+# Attribute of a data frame with the names of all columns of the file, by which numbers of columns count.
+_IN_FILE = "columns of the file"
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,14 @@ class TableFormat:
         Whether the first line holds the names of the columns; otherwise they are "0", "1", ...
     decimal : str
         The decimal separator, "." or ",".
+    notes : tuple of str
+        What was left out or converted, for the user; not part of `to_dict`.
     """
 
     separator: str
     header: bool
     decimal: str = "."
+    notes: tuple[str, ...] = field(default=(), compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON-able values."""
@@ -59,7 +65,8 @@ def read_table(
     Parameters
     ----------
     path : path-like
-        A file of UTF-8 text.
+        A file of UTF-8 text, a pipe such as /dev/stdin, or "-" for standard input. It is read once. Blank lines and
+        lines that begin with # are left out.
     header : bool, optional
         Whether the first line holds the names of the columns. By default it must, and a first line that looks like data
         is an error.
@@ -70,8 +77,9 @@ def read_table(
     Returns
     -------
     frame : pandas DataFrame
-        The table. Column names are str; empty fields, NA, NaN, null and "?" are missing. The index holds the line
-        number of each row in the file, unless a quoted field with a line break makes rows and lines differ.
+        The table. Column names are str; empty fields, NA, NaN, null and "?" are missing, and in columns of numbers
+        other usual marks too, such as "-". Amounts such as "$1,200" are numbers. A first column without a
+        name that numbers the rows, as pandas writes it, is left out. The index holds the line of each row in the file.
     format : TableFormat
         The layout that was found; `decimal` is "," if the separator is a semicolon and fields such as 1,5 but none such
         as 1.5 occur.
@@ -81,55 +89,91 @@ def read_table(
     FileNotFoundError
         If there is no such file.
     ValueError
-        If the file is empty, is not UTF-8 text, has rows of unequal length or only one column, two columns have the
-        same name, or the first line looks like data and `header` is None.
+        If the text is empty, is not UTF-8, has rows of unequal length (the message lists their lines) or only one
+        column, two columns have the same name, the first line looks like data and `header` is None, or a column holds
+        amounts in several units.
     """
     import pandas as pd
 
-    target = os.fspath(path)
-    lines = _first_lines(target)
-    found = _named_separator(separator) if separator is not None else _sniff(lines, target)
-    fields = [_split(line, found) for line in lines]
+    text = read_text(path)
+    found = named_separator(separator) if separator is not None else find_separator(text)
+    check_rectangular(text, found)
+    names = split(text.records[0], found)
     if header is None:
-        if _looks_like_data(fields[0]):
+        if _looks_like_data(names):
             raise ValueError(
-                f"the first line of {target} looks like data, not like names ({', '.join(fields[0][:4])}, ...); pass "
+                f"the first line of {text.name} looks like data, not like names ({', '.join(names[:4])}, ...); pass "
                 "--no-header, or --header if these are names."
             )
         header = True
-    if header and len(set(fields[0])) < len(fields[0]):
-        twice = next(name for name in fields[0] if fields[0].count(name) > 1)
-        raise ValueError(f"{target} has two columns named {twice!r}; rename one.")
-    decimal = "," if found == ";" and _has_decimal_commas(fields) else "."
+    if header and len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{text.name} has two columns named {twice!r}; rename one.")
+    if header and len(text.records) == 1:
+        raise ValueError(f"{text.name} has a header but no rows.")
+    if len(names) < 2:
+        raise ValueError(
+            f"{text.name} has one column with the separator {found!r}; a target and at least one input are needed. "
+            "Give the separator with --sep (comma, semicolon, tab, bar, whitespace or one character)."
+        )
+    decimal = (
+        "," if found == ";" and _has_decimal_commas([split(record, found) for record in text.records[:200]]) else "."
+    )
+    frame = _parse(text, found, header, decimal)
+    frame.columns = names if header else [str(name) for name in frame.columns]
+    lines = text.lines[1 if header else 0 :]
+    if len(lines) == len(
+        frame
+    ):  # otherwise pandas reads quotation marks in another way; better no lines than wrong ones
+        frame.index = pd.Index(lines, name=LINES)
+    in_file = [str(name) for name in frame.columns]
+    frame, notes = _convert(frame, decimal, text.comments)
+    frame.attrs[_IN_FILE] = in_file
+    return frame, TableFormat(found, header, decimal, notes)
+
+
+def _parse(text: TableText, separator: str, header: bool, decimal: str) -> pd.DataFrame:
+    """Return the records as a data frame with columns of numbers and of text."""
+    import pandas as pd
+
     try:
-        frame = pd.read_csv(
-            target,
-            sep=found,
+        return pd.read_csv(
+            io.StringIO("\n".join(text.records)),
+            sep=separator,
             header=0 if header else None,
-            na_values=_MISSING,
+            na_values=list(MISSING),
             decimal=decimal,
             skipinitialspace=True,
             index_col=False,
             low_memory=False,
-            encoding="utf-8-sig",
         )
-    except (pd.errors.ParserError, UnicodeDecodeError) as error:
+    except pd.errors.ParserError as error:
         raise ValueError(
-            f"{target} could not be read as rows with the separator {found!r}: {str(error).strip()}. Give every row "
-            "the same number of fields, or another separator with --sep."
+            f"{text.name} could not be read as rows with the separator {separator!r}: {str(error).strip()}. Give every "
+            "row the same number of fields, or another separator with --sep."
         ) from error
-    if frame.empty:
-        raise ValueError(f"{target} has a header but no rows.")
-    if frame.shape[1] < 2:
-        raise ValueError(
-            f"{target} has one column with the separator {found!r}; a target and at least one input are needed. Give "
-            "the separator with --sep (comma, semicolon, tab, bar, whitespace or one character)."
-        )
-    frame.columns = [str(name).strip() for name in frame.columns]
-    numbers = _line_numbers(target)[1 if header else 0 :]
-    if len(numbers) == len(frame):
-        frame.index = pd.Index(numbers, name=LINES)
-    return frame, TableFormat(found, header, decimal)
+
+
+def _convert(frame: pd.DataFrame, decimal: str, comments: int) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """Leave out a column that numbers the rows, and read text that holds numbers; return the frame and notes."""
+    notes = []
+    if comments:
+        notes.append(f"{comments} line{'s that begin' if comments > 1 else ' that begins'} with # left out")
+    first = frame.iloc[:, 0]
+    unnamed = str(frame.columns[0]) in ("", "Unnamed: 0")
+    if unnamed and frame.shape[1] > 2 and first.dtype.kind in "iu" and first.is_unique:
+        notes.append("the first column has no name and numbers the rows, as an index of pandas does; it is left out")
+        frame = frame.iloc[:, 1:].copy()
+    empty = [name for name in frame.columns if not name and frame[name].isna().all()]
+    if empty:
+        notes.append("a column without name and values, which a separator at the end of each line makes, is left out")
+        frame = frame.drop(columns=empty)
+    with collected() as attempt:
+        for position, name in enumerate(frame.columns):
+            with attempt:
+                frame[name], note = read_numbers(frame.iloc[:, position], decimal)
+                notes += [] if note is None else [note]
+    return frame, tuple(notes)
 
 
 def place(series: pd.Series, row: int) -> str:
@@ -150,6 +194,18 @@ def place(series: pd.Series, row: int) -> str:
     return f"{where}; line {series.index[row]} of the file)" if series.index.name == LINES else f"{where})"
 
 
+def places(series: pd.Series, mask: npt.ArrayLike) -> str:
+    """Return the first of several positions as `place` does, and the lines or data rows of up to nine more."""
+    rows = np.flatnonzero(np.asarray(mask))
+    text = place(series, int(rows[0]))
+    if len(rows) == 1:
+        return text
+    in_file = series.index.name == LINES
+    more = [str(series.index[row] if in_file else row) for row in rows[1:10]]
+    rest = f" and {len(rows) - 10} more" if len(rows) > 10 else ""
+    return f"{text}, also {'lines' if in_file else 'rows'} {', '.join(more)}{rest}"
+
+
 def find_column(frame: pd.DataFrame, column: str, argument: str = "--target") -> str:
     """Return the name of a column given by name or by number.
 
@@ -157,81 +213,38 @@ def find_column(frame: pd.DataFrame, column: str, argument: str = "--target") ->
     ----------
     frame : pandas DataFrame
     column : str
-        A name, or a number from 0 (negative numbers count from the end). Names take precedence over numbers.
+        A name, or a number from 0 (negative numbers count from the end) among the columns of the file, those included
+        that `read_table` left out. Names take precedence over numbers.
     argument : str
         The option by which the user gave the column, for the error message.
 
     Returns
     -------
     str
+        With --drop, it may be a column that is left out already.
 
     Raises
     ------
     ValueError
-        If there is no such column; the message lists the columns.
+        If there is no such column, or it was left out; the message lists the columns.
     """
-    names = [str(name) for name in frame.columns]
-    if column in names:
+    kept = [str(name) for name in frame.columns]
+    names: list[str] = frame.attrs.get(_IN_FILE, kept)
+    if column in kept:
         return column
     if re.fullmatch(r"[+-]?\d+", column) and -len(names) <= int(column) < len(names):
-        return names[int(column)]
+        found = names[int(column)]
+        if found in kept or argument == "--drop":
+            return found
+        raise ValueError(
+            f"{argument} {column} is the column {found!r}, which numbers the rows or is empty and was left out; give "
+            "another column, or name it in the first line of the file."
+        )
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
     raise ValueError(
         f"{argument} must be a column's name or its number in 0..{len(names) - 1}; got {column!r}. The columns are: "
         f"{shown}."
     )
-
-
-def _first_lines(path: str) -> list[str]:
-    """Return the lines among the first `_SNIFFED_LINES` that are not blank; raise ValueError if there are none."""
-    try:
-        with open(path, encoding="utf-8-sig") as stream:
-            lines = [line.rstrip("\n") for _, line in zip(range(_SNIFFED_LINES), stream, strict=False) if line.strip()]
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 text ({error}); convert it to a text file first.") from error
-    if not lines:
-        raise ValueError(f"{path} is empty.")
-    return lines
-
-
-def _line_numbers(path: str) -> IndexArray:
-    """Return the numbers of the lines that are not blank, counted from 1."""
-    with open(path, encoding="utf-8-sig") as stream:
-        return np.array([number for number, line in enumerate(stream, start=1) if line.strip()], dtype=np.intp)
-
-
-def _named_separator(separator: str) -> str:
-    """Return a separator given by name or as a character, in the notation of pandas."""
-    if separator in _SEPARATORS:
-        return _SEPARATORS[separator]
-    if separator in (r"\t", r"\s+"):
-        return "\t" if separator == r"\t" else separator
-    if len(separator) != 1:
-        raise ValueError(f"--sep must be one character or one of {', '.join(_SEPARATORS)}; got {separator!r}.")
-    return r"\s+" if separator == " " else separator
-
-
-def _sniff(lines: list[str], path: str) -> str:
-    """Return the first separator that splits every line into the same number of fields, at least two."""
-    for separator in _SEPARATORS.values():
-        counts = {len(_split(line, separator)) for line in lines}
-        if len(counts) == 1 and counts != {1}:
-            return separator
-    counts_by_name = {
-        name: sorted({len(_split(line, separator)) for line in lines}) for name, separator in _SEPARATORS.items()
-    }
-    seen = "; ".join(f"{name}: {min(c)} to {max(c)}" for name, c in counts_by_name.items() if max(c) > 1)
-    raise ValueError(
-        f"no separator splits the first {len(lines)} lines of {path} into equally many fields, at least two "
-        f"({seen or 'none occurs'}). Mend the rows, or give the separator with --sep."
-    )
-
-
-def _split(line: str, separator: str) -> list[str]:
-    """Return the fields of a line."""
-    if separator == r"\s+":
-        return line.split()
-    return [field.strip() for field in next(csv.reader([line], delimiter=separator, skipinitialspace=True))]
 
 
 def _looks_like_data(fields: list[str]) -> bool:

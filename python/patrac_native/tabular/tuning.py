@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from patrac_native.model.likelihoods import Likelihood
 from patrac_native.network.network import Network
-from patrac_native.tabular.fit_settings import FitSettings
+from patrac_native.tabular.model_settings import ModelSettings
 from patrac_native.training.many import train_many
+from patrac_native.validation.checks import FloatArray
 
 # With more rows than this, training uses mini-batches of _BATCH_ROWS rows.
 _FULL_BATCH_ROWS = 5_000
@@ -74,8 +75,9 @@ def train_networks(
     likelihood: Likelihood,
     *,
     networks: int,
-    settings: FitSettings,
+    settings: ModelSettings,
     l2: float | None = None,
+    sample_weight: FloatArray | None = None,
 ) -> list[Network]:
     """Train networks alike from other random weights, which are a function of seed and position.
 
@@ -88,9 +90,11 @@ def train_networks(
         That of the posterior.
     networks : int
         Number of networks, at least 1.
-    settings : FitSettings
+    settings : ModelSettings
     l2 : float, optional
         Penalty of the training; by default chosen on validation rows.
+    sample_weight : ndarray, shape (n,), optional
+        Weight of each row; default ones.
     """
     return train_many(
         layer_sizes,
@@ -98,9 +102,12 @@ def train_networks(
         y,
         networks=networks,
         likelihood=likelihood,
+        sample_weight=sample_weight,
         l2=l2,
+        validation_fraction=settings.validation_fraction,
         activation=settings.activation,
         seed=settings.seed,
         threads=settings.threads,
+        progress=settings.progress,
         **training_settings(len(X), settings.epochs),
     )

@@ -1,0 +1,92 @@
+"""What a fit did and chose, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from patrac_native.draws.draws import Draws
+from patrac_native.draws.draws_mixture import DrawsMixture
+from patrac_native.model.likelihoods import Gaussian
+from patrac_native.model.priors import Prior, TraceClassPrior
+from patrac_native.model.priors.trace_class import ALPHA_BOUNDS
+from patrac_native.network.network import Network
+from patrac_native.tabular.fit_data import TargetUnits
+from patrac_native.tabular.model_settings import ModelSettings
+from patrac_native.tabular.tuning import Choice
+from patrac_native.validation.checks import FloatArray
+
+
+def describe_training(net: Network, units: TargetUnits) -> str:
+    """Return a line on the penalty, the number of epochs and the residuals on the rows by which they were chosen."""
+    choice = Choice.of(net)
+    text = f"l2 {choice.l2:.3g}, {choice.epochs:,} epochs"
+    if not choice.validation:
+        return text
+    text += f"; validated on {choice.validation}"
+    mse = None if net.history is None else net.history.validation_mse
+    if mse is None:
+        return text
+    if len(mse) > 1:
+        return f"{text}, whose residuals have variances {_listed(mse)} of the standardised targets"
+    in_units = float(mse[0]) * units.target_scale**2
+    return (
+        f"{text}, whose residuals have variance {in_units:.4g} in the target's units squared (sd {in_units**0.5:.4g}; "
+        f"{float(mse[0]):.4g} of the standardised target)"
+    )
+
+
+def noise_variance(draws: Draws | DrawsMixture) -> float | None:
+    """Return the noise variance of a standardised target, or the posterior mean of a sampled one; None without."""
+    variances = noise_variances(draws)
+    return None if variances is None else float(variances[0])
+
+
+def noise_variances(draws: Draws | DrawsMixture) -> FloatArray | None:
+    """Return the noise variance of each standardised target, or the posterior means of sampled ones; None without.
+
+    One number stands for all targets that share it.
+    """
+    if "variance" in draws.members[0].stats:
+        means = [np.atleast_1d(member.stats["variance"].mean(axis=(0, 1))) for member in draws.members]
+        return np.asarray(np.mean(means, axis=0))
+    likelihood = draws.likelihood
+    return likelihood.variance_vector(draws.n_outputs) if isinstance(likelihood, Gaussian) else None
+
+
+def describe_noise(draws: Draws | DrawsMixture, units: TargetUnits) -> str:
+    """Return a sentence on the noise variance; an empty text if it is no parameter of the likelihood."""
+    variances = noise_variances(draws)
+    if variances is None:
+        return ""
+    how = "the mean of its draws" if "variance" in draws.members[0].stats else "as asked"
+    if draws.n_outputs > 1:
+        return f"noise variance {_listed(variances)} of the standardised targets, {how}."
+    variance = float(variances[0])
+    in_units = variance * units.target_scale**2
+    return (
+        f"noise variance {in_units:.4g} in the target's units squared (noise sd {in_units**0.5:.4g}; {variance:.4g} of "
+        f"the standardised target), {how}."
+    )
+
+
+def _listed(values: Sequence[float] | FloatArray) -> str:
+    """Return numbers in words."""
+    return ", ".join(f"{float(value):.4g}" for value in values)
+
+
+def describe_prior(prior: Prior, settings: ModelSettings) -> str:
+    """Return the prior in words, with a note if its fitted alpha is at the upper bound of its search.
+
+    At the lower bound, where the weights do not fall off with the rank of their nodes, a slower decay would hardly
+    change a variance; there is no note.
+    """
+    text = prior.describe()
+    if not isinstance(prior, TraceClassPrior) or settings.alpha is not None or prior.alpha != ALPHA_BOUNDS[1]:
+        return text
+    return (
+        f"{text}\n  note: alpha is at the upper bound of its search: parameters of the second node have "
+        f"{2.0**-prior.alpha:.1%} of the prior variance of the first, and the others less; "
+        f"{settings.option('alpha', 2)} gives them {2.0**-2:.0%}"
+    )

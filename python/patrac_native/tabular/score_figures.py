@@ -1,0 +1,119 @@
+"""The figures of a report on scored rows: intervals, calibration and residuals, or reliability and confusion."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from patrac_native.plots import (
+    confusion,
+    coverage_curve,
+    epistemic_share,
+    pit_histogram,
+    predicted_vs_observed,
+    reliability,
+    residuals,
+    roc_and_precision_recall,
+    sorted_intervals,
+)
+from patrac_native.reports.report import PAGE_WIDTH
+from patrac_native.tabular.fit_result import FitResult
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Residuals are plotted against so many inputs, those that correlate most with them in absolute rank.
+_INPUTS = 6
+
+
+def regression_figures(result: FitResult) -> list[tuple[Figure, str]]:
+    """Return figures and captions for a regression."""
+    arrays = result.evaluation.arrays
+    y, mean, lower, upper = (arrays[name] for name in ("y", "mean", "lower", "upper"))
+    intervals = _figure(4.2)
+    wide, square = intervals.subplots(1, 2, width_ratios=(1.7, 1.0))
+    sorted_intervals(y, mean, lower, upper, wide)
+    predicted_vs_observed(y, mean, lower, upper, square)
+    ends = (min(lower.min(), y.min()), max(upper.max(), y.max()))
+    square.set(xlim=ends, ylim=ends, aspect="equal")
+    calibration = _figure(4.4)
+    left, right = calibration.subplots(1, 2)
+    pit_histogram(arrays["pit"], left)
+    coverage_curve(arrays["pit"], right)
+    figures = [
+        (
+            intervals,
+            "95% intervals of y in the order of the prediction, and predicted means with these intervals against the "
+            "observations on equal axes, in the target's units; diamonds: observations outside their interval.",
+        ),
+        (
+            calibration,
+            "PIT values, the noise included, and the coverage of central intervals. Grey: where 95% of calibrated "
+            "predictions lie. A hump in the middle of the histogram means intervals too wide, a U too narrow.",
+        ),
+    ]
+    share = _figure(3.2)
+    epistemic_share(mean, arrays["epistemic"], share.subplots())
+    caption = "Epistemic share: the variance of f over that of y in each row, the part that more data would remove."
+    figures.append((share, caption))
+    return [*figures, *_residual_figures(result, y - mean)]
+
+
+def _residual_figures(result: FitResult, error: Any) -> list[tuple[Figure, str]]:
+    """Return a figure of residuals against the inputs that are most related to them."""
+    X = result.data.arrays.scored(len(error))[0]
+    if len(X) != len(error):
+        return []
+    names = result.data.preprocessor.names
+    ranks = np.argsort(np.argsort(X, axis=0), axis=0) - (len(X) - 1) / 2
+    of_error = np.argsort(np.argsort(error)) - (len(X) - 1) / 2
+    related = np.argsort(-np.abs(ranks.T @ of_error), kind="stable")[:_INPUTS]
+    rows = -(-len(related) // 3)
+    figure = _figure(2.6 * rows)
+    axes = np.atleast_1d(figure.subplots(rows, min(3, len(related)), squeeze=False)).ravel()
+    for ax, index in zip(axes, related, strict=False):
+        residuals(X[:, index], error, np.zeros_like(error), names[index], ax)
+    for ax in axes[len(related) :]:
+        ax.set_visible(False)
+    which = "each input" if len(related) == len(names) else f"the {len(related)} inputs that they are most related to"
+    return [
+        (
+            figure,
+            f"Residuals, in the target's units, against {which} (standardised); line: medians of tenths of the rows, "
+            "which stay near zero where the network follows the data.",
+        )
+    ]
+
+
+def class_figures(result: FitResult) -> list[tuple[Figure, str]]:
+    """Return figures and captions for a classification."""
+    arrays, classes = result.evaluation.arrays, result.data.preprocessor.classes
+    probability, y = arrays["probability"], np.asarray(arrays["y"], dtype=np.intp)
+    both = _figure(4.8)
+    left, right = both.subplots(1, 2)
+    reliability(probability[None, None], y, left)
+    counts = np.zeros((len(classes), len(classes)), dtype=int)
+    np.add.at(counts, (y, probability.argmax(axis=1)), 1)
+    confusion(counts, classes, right)
+    figures = [
+        (
+            both,
+            "Reliability of the mean probabilities on these rows, and the observed classes by the predicted ones "
+            "(numbers of rows; colour: share of the observed class).",
+        )
+    ]
+    if len(classes) == 2 and len(np.unique(y)) == 2:
+        curves = _figure(4.4)
+        roc_and_precision_recall(np.clip(probability[:, 1], 0, 1), y, curves.subplots(1, 2))
+        figures.append(
+            (curves, f"ROC curve, and precision against recall, for the class {classes[1]!r} on these rows.")
+        )
+    return figures
+
+
+def _figure(height: float) -> Figure:
+    """Return an empty figure as wide as the page."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(PAGE_WIDTH, height), layout="constrained")

@@ -1,0 +1,225 @@
+"""Inputs that would give wrong numbers without a word, or a traceback from deep inside: each is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from torch import nn
+from torch.nn.utils import prune
+
+import patrac_native as pn
+from pages import script_of
+from patrac_native import diagnostics, plots
+from patrac_native.validation import memory
+
+PRIOR = pn.TraceClassPrior(1.5, 1.0, 1.0)
+
+
+def network() -> pn.Network:
+    return pn.Network([[[1.0], [2.0]], [[1.0, 1.0]]], [[0.0, 0.5], [0.0]])
+
+
+def posterior() -> pn.Posterior:
+    X = np.linspace(-1, 1, 20)[:, None]
+    return pn.Posterior(network(), pn.Mix(1), PRIOR, pn.Gaussian(1.0), X, X[:, 0])
+
+
+# Masked arrays: NumPy would use the values behind the mask.
+
+MASKED = np.ma.masked_array(np.ones((20, 1)), mask=[[row == 7] for row in range(20)])
+PLAIN = np.linspace(-1, 1, 20)[:, None]
+MASKED_USES: dict[str, tuple[str, Callable[[], Any]]] = {
+    "train X": ("X", lambda: pn.train([1, 2, 1], MASKED, PLAIN)),
+    "train y": ("y", lambda: pn.train([1, 2, 1], PLAIN, MASKED)),
+    "rows of X": ("X", lambda: pn.train([1, 2, 1], list(MASKED), PLAIN)),
+    "posterior X": ("X", lambda: pn.Posterior(network(), pn.Mix(1), PRIOR, pn.Gaussian(1.0), MASKED, PLAIN)),
+    "posterior y": ("y", lambda: pn.Posterior(network(), pn.Mix(1), PRIOR, pn.Gaussian(1.0), PLAIN, MASKED)),
+    "weights": ("sample_weight", lambda: pn.train([1, 2, 1], PLAIN, PLAIN, sample_weight=MASKED[:, 0])),
+    "network": ("X", lambda: network().predict(MASKED)),
+    "theta": ("theta", lambda: posterior().log_likelihood(np.ma.masked_array(np.zeros(4), [1, 0, 0, 0]))),
+    "float32 theta": (
+        "theta",
+        lambda: posterior().log_prior(np.ma.masked_array(np.zeros(4, np.float32), [1, 0, 0, 0])),
+    ),
+    "diagnostics": ("f", lambda: diagnostics.convergence(MASKED.reshape(1, 20, 1))),
+}
+
+
+@pytest.mark.parametrize("use", MASKED_USES)
+def test_masked_entries_are_refused(use: str) -> None:
+    argument, call = MASKED_USES[use]
+    with pytest.raises(ValueError, match=rf"^{argument} must not have masked entries; got 1, the first at \["):
+        call()
+
+
+def test_a_mask_without_entries_is_an_array() -> None:
+    whole = np.ma.masked_array(PLAIN, mask=np.zeros(PLAIN.shape, dtype=bool))
+    np.testing.assert_array_equal(network().predict(whole), network().predict(PLAIN))
+
+
+# Data frames
+
+
+@pytest.fixture(scope="module")
+def frames() -> tuple[pd.DataFrame, pn.Network, pn.Draws]:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"width": rng.normal(size=60), "age": rng.uniform(size=60)})
+    y = X["width"].to_numpy() + 3 * X["age"].to_numpy()
+    net = pn.train([2, 4, 1], X, y, l2=0.1, max_epochs=100, validation_fraction=0)
+    post = pn.Posterior(net, pn.Mix(2), PRIOR, pn.Gaussian(1.0), X[["age", "width"]], y)
+    np.testing.assert_array_equal(post.X, X.to_numpy())
+    return X, net, pn.sample(post, chains=2, draws=10, warmup=100, seed=0)
+
+
+def test_columns_are_matched_by_name(frames: tuple[pd.DataFrame, pn.Network, pn.Draws], tmp_path: Path) -> None:
+    X, net, draws = frames
+    assert net.input_names == ("width", "age")
+    draws.save(tmp_path / "d")
+    net.save(tmp_path / "n")
+    swapped = X[["age", "width"]]
+    mixture = pn.DrawsMixture([draws, draws])
+    for predict in (
+        net.predict,
+        pn.Network.load(tmp_path / "n").predict,
+        net.permuted([np.array([1, 0, 3, 2])]).predict,
+        draws.predict,
+        pn.Draws.load(tmp_path / "d").predict,
+        mixture.predict,
+        lambda X: draws.interval(X).lower,
+        lambda X: draws.summary(X).mean,
+    ):
+        values = predict(X)
+        np.testing.assert_array_equal(predict(swapped), values)
+        np.testing.assert_array_equal(predict(X.to_numpy()), values)
+        # The order matters to these numbers, so that a match by position would show.
+        assert not np.array_equal(predict(swapped.to_numpy()), values)
+
+
+def test_missing_and_extra_columns_are_named(frames: tuple[pd.DataFrame, pn.Network, pn.Draws]) -> None:
+    X, net, draws = frames
+    for predict in (net.predict, draws.predict, draws.summary, pn.DrawsMixture([draws]).predict):
+        with pytest.raises(ValueError, match="X must have the columns of the training, 'width', 'age'; it lacks"):
+            predict(X.rename(columns={"age": "agee"}))
+        with pytest.raises(ValueError, match="it also has 'id'"):
+            predict(X.assign(id=1))
+    with pytest.raises(ValueError, match="X has two columns named 'age'; rename one"):
+        draws.predict(X.set_axis(["age", "age"], axis=1))
+
+
+def test_the_posteriors_frame_names_the_inputs_of_a_network_without_names() -> None:
+    X = pd.DataFrame({"a": [0.0, 1.0, 2.0], "b": [1.0, 0.0, 5.0]})
+    net = pn.Network([[[1.0, -2.0]]], [[0.0]])
+    post = pn.Posterior(net, pn.Full(), pn.GaussianPrior(), pn.Gaussian(1.0), X, [0.0, 1.0, 2.0])
+    draws = pn.sample(post, draws=10, seed=0)
+    np.testing.assert_array_equal(draws.predict(X[["b", "a"]]), draws.predict(X))
+    other = pn.Posterior(net, pn.Full(), pn.GaussianPrior(), pn.Gaussian(1.0), X[["b", "a"]], [0.0, 1.0, 2.0])
+    with pytest.raises(ValueError, match="members must have the same inputs in the same order"):
+        pn.DrawsMixture([draws, pn.sample(other, draws=10, seed=0)])
+
+
+# torch modules that compute something else than their layers say
+
+
+def sequential() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(1, 2), nn.Tanh(), nn.Linear(2, 1))
+
+
+def altered(change: Callable[[nn.Sequential], object]) -> nn.Sequential:
+    module = sequential()
+    change(module)
+    return module
+
+
+def replace_forward(module: nn.Module) -> None:
+    module.forward = lambda x: x  # type: ignore[method-assign]  # as users do
+
+
+ALTERED: dict[str, tuple[nn.Module, str]] = {
+    "hook": (
+        altered(lambda m: m.register_forward_hook(lambda *_: None)),
+        r"module 0 \(Sequential\) has a forward h",
+    ),
+    "pre-hook": (
+        altered(lambda m: m[2].register_forward_pre_hook(lambda *_: None)),
+        r"module 2 \(Linear\) has a forward pre-hook",
+    ),
+    "of an activation": (
+        altered(lambda m: m[1].register_forward_hook(lambda *_: None)),
+        r"module 1 \(Tanh\) has a forward hook",
+    ),
+    "forward": (altered(lambda m: replace_forward(m[0])), r"module 0 \(Linear\) has a forward method of its own"),
+    "pruned": (
+        altered(lambda m: prune.l1_unstructured(m[0], "weight", 1)),
+        r"module 0 .*pre-hook.*prune\.remove",
+    ),
+    "convolution": (
+        nn.Sequential(nn.Conv2d(1, 2, 3), nn.Linear(2, 1)),
+        r"0: Conv2d.*train a head on its features: a Network on trunk\(X\).*docs/trunk\.md",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ALTERED)
+def test_a_module_that_a_network_cannot_follow_is_refused(case: str) -> None:
+    module, message = ALTERED[case]
+    with pytest.raises(TypeError, match=message):
+        pn.Network.from_torch(module)
+
+
+def test_parameters_without_numbers_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"layer 0 \(Linear\) is on the meta device and holds no numbers; load them"):
+        pn.Network.from_torch(nn.Sequential(nn.Linear(1, 2, device="meta"), nn.Tanh(), nn.Linear(2, 1)))
+    with pytest.raises(ValueError, match=r"layer 0 \(LazyLinear\) is not initialised yet; call the module once"):
+        pn.Network.from_torch(nn.Sequential(nn.LazyLinear(2), nn.Tanh(), nn.Linear(2, 1)))
+
+
+def test_the_page_on_trunks_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    exec(compile(script_of("trunk.md", "Conv2d"), "docs/trunk.md", "exec"), names)
+    # The bright row tells the class of nearly every image, which chance would not.
+    top = names["draws"].predict_proba(names["inputs"](names["images"])).mean(axis=(0, 1)).argmax(axis=1)
+    assert (top == names["labels"]).mean() > 0.9
+    assert capsys.readouterr().out.count("[") == 6
+
+
+# Numbers that no machine can hold: the message comes before the memory is taken.
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: pn.sample(posterior(), chains=10**12, draws=10, warmup=10),
+            r"chains=1000000000000, draws=10: the draws of 4 parameters would take 496 TB of memory; this machine has",
+        ),
+        (
+            lambda: pn.sample(posterior(), chains=1, draws=10**15, warmup=10),
+            r"draws=1000000000000000: the draws of 4 parameters would take 48,000 TB",
+        ),
+        (lambda: pn.sample(posterior(), draws=10, thin=10**30), "ask for fewer than 2\\^62"),
+        (lambda: pn.train([1, 10**9, 10**9, 1], PLAIN, PLAIN), r"layer_sizes=.*would take 16,000,000 TB"),
+        (lambda: pn.train_many([1, 2, 1], PLAIN, PLAIN, networks=10**12), r"networks=1000000000000: .*56 TB"),
+    ],
+)
+def test_numbers_beyond_the_machine_name_the_memory(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_the_memory_is_compared_with_that_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The draws of 2 chains take 2 (100 (4 * 4 + 4 * 8) + 4 * 4) bytes: 9,632."""
+    monkeypatch.setattr(memory, "machine_memory", lambda: 9_632)
+    assert pn.sample(posterior(), chains=2, draws=100, warmup=100).n_draws == 100
+    monkeypatch.setattr(memory, "machine_memory", lambda: 9_631)
+    with pytest.raises(ValueError, match=r"would take 9\.632 kB of memory; this machine has 9\.631 kB"):
+        pn.sample(posterior(), chains=2, draws=100, warmup=100)
+
+
+def test_axes_are_checked() -> None:
+    with pytest.raises(TypeError, match=r"ax must be matplotlib Axes, such as .*; got 3"):
+        plots.trace(np.zeros((2, 10)), ax=3)  # type: ignore[arg-type]  # the error under test

@@ -1,0 +1,322 @@
+"""`patrac fit` and `predict` in the first hour: paths, pipes, full disks, marks, messages and exit codes."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import patrac_native as pn
+from patrac_native.cli.main import main
+from patrac_native.network import output
+from patrac_native.tabular.descriptions import describe_prior
+from patrac_native.tabular.fit_settings import FitSettings
+
+QUICK = "--hidden 4 --epochs 40 --l2 1 --chains 2 --draws 20 --thin 2 --warmup 400 --threads 1".split()
+KNOWN = [*QUICK, "--noise-variance", "0.1", "--architecture", "mix", "--k", "2"]
+
+
+def table(n: int = 60) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"name": [f"sample {row}" for row in range(n)], "cement": rng.uniform(100, 500, n)})
+    frame["day"] = pd.date_range("2024-01-01", periods=n).strftime("%Y-%m-%d")
+    frame["cost"] = [f"${1000 + 10 * row:,}" for row in range(n)]
+    frame["strength"] = frame["cement"] / 100 + 0.1 * rng.normal(size=n)
+    return frame
+
+
+FIT = ["--target", "strength", "--id", "name", "--date", "day", *KNOWN]
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("strange")
+    table().to_csv(place / "t.csv")  # with the index of pandas
+    assert main(["fit", str(place / "t.csv"), *FIT, "--out", str(place / "fit")]) == 0
+    return place
+
+
+def predict(fitted: Path, frame: pd.DataFrame, folder: Path, *options: str) -> int:
+    frame.to_csv(folder / "new.csv", index=False)
+    return main(["predict", str(fitted / "fit"), str(folder / "new.csv"), "--out", str(folder / "p.csv"), *options])
+
+
+def test_a_table_as_people_have_it(fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Index, identifier, dates and amounts: what was done is said, and predictions carry the identifier."""
+    assert main(["fit", str(fitted / "t.csv"), *FIT, "--out", str(tmp_path / "fit")]) == 0
+    said = capsys.readouterr().out
+    assert "note: the first column has no name and numbers the rows" in said
+    assert "note: column 'cost': text such as '$1,000' was read as 1000" in said
+    assert "3 inputs" in said
+    new = table().drop(columns="strength").iloc[[5, 3]]
+    assert predict(fitted, new[["cost", "day", "cement", "name"]], tmp_path) == 0
+    found = pd.read_csv(tmp_path / "p.csv")
+    assert list(found.columns) == ["name", "mean", "sd", "lower", "upper", "sd_f", "outside"]
+    assert found["name"].tolist() == ["sample 5", "sample 3"]
+    # Reordered columns give the numbers of the fitted order.
+    assert predict(fitted, new, tmp_path, "--overwrite") == 0
+    assert pd.read_csv(tmp_path / "p.csv").equals(found)
+
+
+def test_rows_outside_the_training_range_are_marked(
+    fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new = table().drop(columns="strength").iloc[:4].copy()
+    new.loc[1, "cement"] = 9e9
+    new.loc[3, "cement"], new.loc[3, "day"] = 1.0, "2030-01-01"
+    assert predict(fitted, new, tmp_path) == 0
+    outside = pd.read_csv(tmp_path / "p.csv", keep_default_na=False)["outside"].tolist()
+    assert outside == ["", "cement", "", "cement; day"]
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1 and lines[0].startswith(
+        "patrac predict: warning: 2 of 4 rows are outside the range of the training rows, where intervals may be too "
+        "narrow; the column `outside` marks them (cement = 9e+09 at data row 1 (counted from 0; line 3 of the file), "
+    )
+    assert "day = 2030-01-01 at" in lines[0] and "training 2024-01-" in lines[0]
+
+
+def test_missing_and_unknown_columns_are_named(
+    fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new = table().drop(columns="strength").rename(columns={"cement": "Cement"})
+    assert predict(fitted, new, tmp_path) == 2
+    err = capsys.readouterr().err
+    assert "columns that the fitted one had not: 'Cement', and it lacks 'cement'. Correct their names" in err
+    assert predict(fitted, table().drop(columns="cement"), tmp_path) == 2
+    assert "the table lacks the columns 'cement'" in capsys.readouterr().err
+    assert not (tmp_path / "p.csv").exists()
+    assert predict(fitted, table().assign(batch=3), tmp_path, "--id", "batch") == 0
+    assert list(pd.read_csv(tmp_path / "p.csv").columns)[:2] == ["name", "batch"]
+
+
+def test_files_of_different_fits_are_refused(fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(fitted / "fit", tmp_path / "fit")
+    other = tmp_path / "other"
+    assert main(["fit", str(fitted / "t.csv"), *FIT, "--seed", "1", "--out", str(other)]) == 0
+    for name in ("draws.npz", "preprocessing.json"):
+        shutil.copy(fitted / "fit" / "draws.npz", tmp_path / "fit" / "draws.npz")
+        shutil.copy(fitted / "fit" / "preprocessing.json", tmp_path / "fit" / "preprocessing.json")
+        assert main(["predict", str(tmp_path / "fit"), str(fitted / "t.csv"), "--out", str(tmp_path / "a.csv")]) == 0
+        (tmp_path / "a.csv").unlink()
+        shutil.copy(other / name, tmp_path / "fit" / name)
+        capsys.readouterr()
+        assert main(["predict", str(tmp_path / "fit"), str(fitted / "t.csv"), "--out", str(tmp_path / "a.csv")]) == 2
+        assert "draws.npz and preprocessing.json in" in (err := capsys.readouterr().err) and "different fits" in err
+    # Draws that were thinned are still those of the fit.
+    shutil.copytree(fitted / "fit", tmp_path / "thin")
+    pn.Draws.load(fitted / "fit" / "draws.npz").thinned(2).save(tmp_path / "thin" / "draws.npz", overwrite=True)
+    assert main(["predict", str(tmp_path / "thin"), str(fitted / "t.csv"), "--out", str(tmp_path / "a.csv")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--drop", "strength"], "--drop names 'strength', which --target names too"),
+        (["--categorical", "strength"], "--categorical names 'strength', which --target names too"),
+        (["--drop", "day"], "--date names 'day', which --drop names too"),
+        (["--task", "classification"], "--noise-variance is the variance of the noise of a regression"),
+        (["--target", "name"], "--id names 'name', which --target names too"),
+        (["--out", ""], "--out must be the path of a folder; got ''"),
+        (["--out", "x" * 300], "--out cannot be written: File name too long"),
+        (["--hidden", "1000000000000", "1000000000000"], "of memory; this machine has"),
+        (["--draws", "1000000000000000"], "--out needs up to"),
+        (["--seed", "1" * 30], "seed must be below 2^64"),
+        (["--thin", "1" * 40], "ask for fewer than 2^62"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_one_line(
+    options: list[str], message: str, fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = [] if "--out" in options else ["--out", str(tmp_path / "run")]
+    assert main(["fit", str(fitted / "t.csv"), *FIT, *out, *options]) == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("patrac fit: warning: ")]
+    assert len(lines) == 1 and message in lines[0]
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_class_target_refuses_a_noise_variance(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    frame = table().drop(columns=["name", "day"]).assign(grade=lambda t: np.where(t["cement"] > 300, "a", "b"))
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    assert main(["fit", str(tmp_path / "t.csv"), "--target", "grade", *KNOWN, "--out", str(tmp_path / "run")]) == 2
+    assert "--noise-variance is the variance of the noise of a regression" in capsys.readouterr().err
+
+
+def test_all_problems_of_a_table_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    frame = table()
+    frame.loc[[2, 9], "cement"] = None
+    frame.loc[4, "day"] = "yesterday"
+    frame.loc[7, "strength"] = None
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    assert main(["fit", str(tmp_path / "t.csv"), *FIT, "--out", str(tmp_path / "run")]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "patrac fit: error: 3 problems:" and len(lines) == 4
+    assert (
+        "column 'cement' has 2 missing values, the first at data row 2 (counted from 0; line 4 of the file), al"
+        in lines[1]
+    )
+    assert "--date 'day'" in lines[2] and "line 9 of the file" in lines[3]
+
+
+def test_all_rows_are_used_without_held_out_ones(
+    fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = [*FIT, "--test-fraction", "0", "--draws", "30"]
+    assert main(["fit", str(fitted / "t.csv"), *options, "--out", str(tmp_path / "run")]) == 0
+    assert "60 training rows, 0 held out" in capsys.readouterr().out
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["rows"] == {"training": 60, "held_out": 0}
+
+
+# Output
+
+
+def test_outputs_that_would_harm_are_refused(fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    new = tmp_path / "new.csv"
+    table().to_csv(new, index=False)
+    before = new.read_bytes()
+    fit = str(fitted / "fit")
+    os.mkfifo(tmp_path / "pipe")
+    for options, message in (
+        (["--out", str(new), "--overwrite"], "is the table of new rows itself"),
+        (["--out", str(tmp_path / "pipe"), "--overwrite"], "is a device or a pipe, which a file cannot replace"),
+        (["--out", "/dev/null", "--overwrite"], "/dev/null is a device or a pipe"),
+        (["--out", str(tmp_path / "s"), "--scores", str(tmp_path / "s")], "--out and --scores are the same file"),
+    ):
+        assert main(["predict", fit, str(new), *options]) == 2
+        assert message in capsys.readouterr().err
+    assert new.read_bytes() == before and not (tmp_path / "s").exists()
+
+
+def full_below(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every rename to a file in `folder` fail as it does where a quota is exhausted."""
+    replace = os.replace
+
+    def failing(source: str, target: str) -> None:
+        if str(target).startswith(str(folder)):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        replace(source, target)
+
+    monkeypatch.setattr(output.os, "replace", failing)
+
+
+def test_a_full_disk_loses_no_draws(
+    fitted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The message names the file and the folder to which draws and preprocessing were saved instead."""
+    out, spare = tmp_path / "run", tmp_path / "spare"
+    spare.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(spare))
+    full_below(out, monkeypatch)
+    assert main(["fit", str(fitted / "t.csv"), *FIT, "--out", str(out)]) == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "no room on the disk for" in last and f"The draws are not lost: predict with {spare}" in last
+    assert last.endswith(f": {out / 'draws.npz'}")
+    assert list(out.iterdir()) == []
+    (kept,) = spare.iterdir()
+    assert main(["predict", str(kept), str(fitted / "t.csv"), "--out", str(tmp_path / "p.csv")]) == 0
+    same = pn.Draws.load(fitted / "fit" / "draws.npz").theta
+    np.testing.assert_array_equal(pn.Draws.load(kept / "draws.npz").theta, same)
+
+
+def test_a_disk_without_room_is_noticed_before_the_training(
+    fitted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(output.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 9, 1))  # type: ignore[attr-defined]
+    assert main(["fit", str(fitted / "t.csv"), *FIT, "--out", str(tmp_path / "run")]) == 2
+    said = capsys.readouterr()
+    assert "--out needs up to 2.097 MB, and its disk has 1 bytes left; free some" in said.err
+    assert "training [" not in said.out
+
+
+def test_a_file_that_may_not_grow_leaves_no_part_behind(fitted: Path, tmp_path: Path) -> None:
+    """With a real limit on the size of files, in a process of its own."""
+    code = (
+        "import resource, sys; from patrac_native.cli.main import main; "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200)); sys.exit(main(sys.argv[1:]))"
+    )
+    arguments = ["predict", str(fitted / "fit"), str(fitted / "t.csv"), "--out", str(tmp_path / "p.csv")]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2 and "no room on the disk for what is to be written; free" in done.stderr
+    assert str(tmp_path / "p.csv") in done.stderr and "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+# Pipes and interrupts, in processes of their own
+
+
+def run_patrac(arguments: list[str], **options: object) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "patrac_native.cli.main", *arguments]
+    return subprocess.run(command, capture_output=True, timeout=120, check=False, **options)  # type: ignore[call-overload,no-any-return]
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdin", "fifo"])
+def test_tables_come_through_pipes(name: str, fitted: Path, tmp_path: Path) -> None:
+    content = (fitted / "t.csv").read_bytes()
+    out = tmp_path / "p.csv"
+    if name == "fifo":
+        os.mkfifo(tmp_path / "fifo")
+        writer = subprocess.Popen(["cp", str(fitted / "t.csv"), str(tmp_path / "fifo")])
+        done = run_patrac(["predict", str(fitted / "fit"), str(tmp_path / "fifo"), "--out", str(out)])
+        assert writer.wait(timeout=20) == 0
+    else:
+        done = run_patrac(["predict", str(fitted / "fit"), name, "--out", str(out)], input=content)
+    assert done.returncode == 0, done.stderr
+    assert len(pd.read_csv(out)) == 60
+
+
+def test_ctrl_c_while_sampling_exits_130_and_the_report_says_so(tmp_path: Path) -> None:
+    table().drop(columns=["name", "day"]).to_csv(tmp_path / "t.csv", index=False)
+    model = [*KNOWN, "--draws", "20000", "--thin", "2000"]
+    command = [
+        sys.executable,
+        "-u",
+        "-m",
+        "patrac_native.cli.main",
+        "fit",
+        str(tmp_path / "t.csv"),
+        "--target",
+        "strength",
+    ]
+    with subprocess.Popen(
+        [*command, *model, "--out", str(tmp_path / "run")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        while "sampling Mix(2)" not in (line := process.stdout.readline()):
+            assert line
+        time.sleep(3.0)  # a draw takes some 20 ms, all of them minutes
+        process.send_signal(signal.SIGINT)
+        code = process.wait(timeout=60)
+        errors = process.stderr.read()
+    assert code == 130 and "Traceback" not in errors
+    assert errors.splitlines()[-1].startswith("patrac fit: interrupted after ")
+    report = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    draws = pn.Draws.load(tmp_path / "run" / "draws.npz")
+    assert f"Interrupted after {draws.n_draws} of 20000 draws of each chain" in report
+    assert 4 <= draws.n_draws < 20000 and not draws.settings["completed"]
+
+
+def test_help_says_what_the_separator_is_by_default(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", "--help"]) == 0
+    assert "default: that of the fitted table" in " ".join(capsys.readouterr().out.split())
+    assert main(["fit", "--help"]) == 0
+    assert "default: found" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(("alpha", "noted"), [(1.001, False), (3.0, False), (8.0, True)])
+def test_the_note_on_alpha_says_what_it_changes(alpha: float, noted: bool) -> None:
+    """Only the upper bound changes variances much: the second node has 2^-8 of those of the first."""
+    settings = FitSettings("t.csv", "y")
+    text = describe_prior(pn.TraceClassPrior(alpha, 1.0, 1.0), settings)
+    note = "the second node have 0.4% of the prior variance of the first, and the others less; --alpha 2 gives them 25%"
+    assert (note in text) == noted and ("note" in text) == noted
+    assert "note" not in describe_prior(pn.TraceClassPrior(alpha, 1.0, 1.0), replace(settings, alpha=alpha))

@@ -1,0 +1,286 @@
+"""Tables as people have them: comments, ragged rows, indices, amounts, dates, marks of missing values, extremes."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from patrac_native.tabular.dates import date_layout, days
+from patrac_native.tabular.number_columns import read_numbers
+from patrac_native.tabular.preprocessing import Preprocessor
+from patrac_native.tabular.problems import Problems
+from patrac_native.tabular.tables import find_column, read_table
+
+
+def read(tmp_path: Path, text: str, **options: Any) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    path = tmp_path / "t.csv"
+    path.write_text(text, encoding="utf-8")
+    frame, table = read_table(path, **options)
+    return frame, table.notes
+
+
+def test_ragged_rows_are_listed_by_line(tmp_path: Path) -> None:
+    rows = ["a,b,c", "# note", "", *["1,2,3"] * 6, "1,2", *["1,2,3"] * 3, "1,2,3,4", '"x,y",2,3']
+    with pytest.raises(
+        ValueError,
+        match=r"t\.csv has 2 of 13 rows that do not have the 3 fields.*',': line 10 has 2, line 14 has 4\. Mend",
+    ):
+        read(tmp_path, "\n".join(rows))
+    with pytest.raises(ValueError, match=r"the first line of .* has 2 fields and every other 3"):
+        read(tmp_path, "a,b\nx,1,2\ny,3,4\n")
+
+
+def test_comments_and_blank_lines_are_left_out_and_lines_still_count(tmp_path: Path) -> None:
+    frame, notes = read(tmp_path, "# made by hand\n# 2024\na,b\n1,2\n\n# half\n3,4\n")
+    assert frame["a"].tolist() == [1, 3] and frame.index.tolist() == [4, 7]
+    assert notes == ("3 lines that begin with # left out",)
+    # A first line that begins with # and has the fields of the rows holds names.
+    frame, _ = read(tmp_path, "#id,b\n7,2\n8,4\n")
+    assert list(frame.columns) == ["#id", "b"]
+    with pytest.raises(ValueError, match="has only comments"):
+        read(tmp_path, "# a\n# b\n")
+
+
+def test_the_index_of_pandas_is_left_out(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": [0.5, 1.5, 2.5], "b": ["x", "y", "z"]}, index=[4, 0, 9])
+    read_back, notes = read(tmp_path, frame.to_csv())
+    assert list(read_back.columns) == ["a", "b"] and "numbers the rows, as an index of pandas does" in notes[0]
+    # Numbers count the columns of the file, so that they mean what they meant without the note.
+    assert [find_column(read_back, number) for number in ("1", "2", "-1")] == ["a", "b", "b"]
+    assert find_column(read_back, "0", "--drop") == ""
+    with pytest.raises(
+        ValueError, match="--target 0 is the column '', which numbers the rows or is empty and was left"
+    ):
+        find_column(read_back, "0")
+    # A first column without a name that holds something else is a column.
+    other, notes = read(
+        tmp_path, pd.DataFrame({"": [0.5, 0.5, 1.0], "a": [1, 2, 3], "b": [4, 5, 6]}).to_csv(index=False)
+    )
+    assert list(other.columns) == ["", "a", "b"] and not notes
+
+
+def test_marks_of_missing_values_count_beside_numbers_only(tmp_path: Path) -> None:
+    frame, notes = read(tmp_path, "a,sign,c\n1.5,+,-\n-,-,2\nn.a.,+,3\n2.5,-,#N/A\n")
+    assert np.array_equal(frame["a"], [1.5, np.nan, np.nan, 2.5], equal_nan=True)
+    assert frame["sign"].tolist() == ["+", "-", "+", "-"]
+    assert np.array_equal(frame["c"], [np.nan, 2, 3, np.nan], equal_nan=True)
+    assert notes[0] == "column 'a': 2 entries '-', 'n.a.' count as missing"
+
+
+@pytest.mark.parametrize(
+    ("entries", "values"),
+    [
+        (["$1,234.50", "$12", "-$3.25", "($7)"], [1234.5, 12, -3.25, -7]),
+        (["1,234", "1,234,567", "12", "3"], [1234, 1234567, 12, 3]),
+        (["45%", "7.5 %", "100%", "-2%"], [45, 7.5, 100, -2]),
+        (["€ 5", "6 €", "7.25 €", "EUR 8"], None),
+        (["USD 5", "6 usd", "7", "8"], [5, 6, 7, 8]),
+        (["1 234", "5 678", "12", "3"], [1234, 5678, 12, 3]),
+        (["12345678901234567890123", "2", "3", "4"], [12345678901234567890123.0, 2, 3, 4]),
+    ],
+)
+def test_amounts_are_numbers(tmp_path: Path, entries: list[str], values: list[float] | None) -> None:
+    text = "price,b\n" + "".join(f'"{entry}",{row}\n' for row, entry in enumerate(entries))
+    if values is None:
+        with pytest.raises(ValueError, match=r"column 'price' holds amounts in several units \(EUR, €\); convert them"):
+            read(tmp_path, text)
+        return
+    frame, _ = read(tmp_path, text)
+    np.testing.assert_allclose(frame["price"], values, rtol=1e-15)
+
+
+def test_amounts_with_decimal_commas(tmp_path: Path) -> None:
+    frame, _ = read(tmp_path, "price;b\n1.234,50 €;1,5\n12 €;2,5\n")
+    assert frame["price"].tolist() == [1234.5, 12.0] and frame["b"].tolist() == [1.5, 2.5]
+
+
+@pytest.mark.parametrize(
+    "entries", [["1,5", "2,25", "7,0"], ["12.05.2024", "13.05.2024", "14.05.2024"], ["1/2", "3/4", "1/4"]]
+)
+def test_text_that_looks_like_numbers_is_refused_by_name(tmp_path: Path, entries: list[str]) -> None:
+    """One-hot categories of numbers would be silent nonsense."""
+    frame, _ = read(tmp_path, "x,y\n" + "".join(f'"{entry}",{row}\n' for row, entry in enumerate(entries)))
+    with pytest.raises(
+        ValueError, match=rf"column 'x' holds text that looks like numbers or dates, such as '{entries[0]}'"
+    ):
+        Preprocessor.fit(frame, "y", task="regression")
+    Preprocessor.fit(frame, "y", task="regression", categorical=["x"])
+
+
+@pytest.mark.parametrize(
+    ("entries", "layout", "first"),
+    [
+        (["2024-03-01", "2024-12-31"], "ISO8601", 19783.0),
+        (["2024-03-01T12:00", "2024-12-31T00:00"], "ISO8601", 19783.5),
+        (["01.03.2024", "31.12.2024"], "%d.%m.%Y", 19783.0),
+        (["03/01/2024", "12/31/2024"], "%m/%d/%Y", 19783.0),
+        (["1 Mar 2024", "31 Dec 2024"], "%d %b %Y", 19783.0),
+    ],
+)
+def test_layouts_of_dates(entries: list[str], layout: str, first: float) -> None:
+    series = pd.Series([*entries, None], name="day")
+    assert date_layout(series) == layout
+    values = days(series, layout)
+    assert values[0] == first and np.isnan(values[-1])
+
+
+def test_dates_of_two_layouts_are_refused() -> None:
+    with pytest.raises(
+        ValueError, match=r"--date 'day': .*'03/01/2024', can be read as %d/%m/%Y and as %m/%d/%Y; write"
+    ):
+        date_layout(pd.Series(["03/01/2024", "04/05/2024"], name="day"))
+    with pytest.raises(ValueError, match="--date 'day': its entries, such as 'soon', are not dates of one layout"):
+        date_layout(pd.Series(["soon", "2024-01-01"], name="day"))
+
+
+def dated() -> pd.DataFrame:
+    day = pd.date_range("2024-01-01", periods=40).strftime("%Y-%m-%d")
+    return pd.DataFrame({"day": day, "x": np.arange(40.0), "y": np.sin(np.arange(40.0))})
+
+
+def test_dates_become_days_and_come_back_from_the_file() -> None:
+    frame = dated()
+    prep = Preprocessor.fit(frame, "y", task="regression", dates=["day"])
+    again = Preprocessor.from_dict(json.loads(json.dumps(prep.to_dict())))
+    X = again.transform(frame)
+    np.testing.assert_allclose(X[:, 0], X[:, 1], atol=1e-12)  # days and x both count rows
+    with pytest.raises(ValueError, match=r"column 'day' must hold dates of the layout ISO8601, as in the fit; got 'x'"):
+        again.transform(frame.assign(day="x"))
+    new = pd.DataFrame({"day": ["2023-12-31", "2024-01-05"], "x": [3.0, 99.0]})
+    outside = again.outside(new)
+    assert outside is not None and {name: rows.tolist() for name, rows in outside.items()} == {
+        "day": [True, False],
+        "x": [False, True],
+    }
+
+
+def test_a_forgotten_date_is_named() -> None:
+    frame = pd.concat([dated()] * 5, ignore_index=True)
+    frame["day"] = pd.date_range("2024-01-01", periods=200).strftime("%Y-%m-%d")
+    with pytest.raises(
+        ValueError, match=r"column 'day' has 200 different values.*they are dates: make them numbers \(--dat"
+    ):
+        Preprocessor.fit(frame, "y", task="regression")
+
+
+@pytest.mark.parametrize("value", [1e300, -1e300, 1e12])
+@pytest.mark.parametrize("column", ["x", "y"])
+def test_a_single_extreme_value_does_not_remove_a_column(value: float, column: str) -> None:
+    """Standardised, the other values would all be equal, or the standard deviation infinite."""
+    frame = dated().drop(columns="day")
+    frame.loc[7, column] = value
+    what = "column 'x'" if column == "x" else "the target 'y'"
+    with pytest.raises(
+        ValueError,
+        match=rf"{what} has {re.escape(format(value, 'g'))} at data row 7 .*beside which the other values are all",
+    ):
+        Preprocessor.fit(frame.rename_axis("row"), "y", task="regression")
+
+
+def test_a_rare_indicator_is_no_extreme_value() -> None:
+    frame = dated().drop(columns="day").assign(rare=[0.0] * 39 + [1.0])
+    assert Preprocessor.fit(frame, "y", task="regression").names == ["x", "rare"]
+
+
+def test_problems_of_all_columns_come_together() -> None:
+    frame = dated().assign(z=1.0, text="a").astype({"text": object})
+    frame.loc[[3, 5, 6], "x"] = np.nan
+    frame.loc[8, "y"] = np.nan
+    frame.loc[2, "text"] = None
+    with pytest.raises(Problems) as caught:
+        Preprocessor.fit(frame, "y", task="regression", drop=["day"])
+    problems = caught.value.problems
+    assert [problem.split(" has ")[0] for problem in problems] == ["column 'x'", "column 'text'", "the target 'y'"]
+    assert "3 missing values, the first at data row 3 (counted from 0), also rows 5, 6" in problems[0]
+    prep = Preprocessor.fit(
+        dated().assign(kind="a", size=2.0).astype({"size": float}), "y", task="regression", drop=["day"]
+    )
+    with pytest.raises(ValueError, match="column 'x' must hold numbers; got 'many'"):
+        prep.transform(dated().assign(x="many"))
+
+
+def test_tables_come_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Input:
+        buffer = io.BytesIO(b"\xef\xbb\xbfa,b\r\n1,2\r\n3,4\r\n")
+
+    monkeypatch.setattr(sys, "stdin", Input)
+    frame, _ = read_table("-")
+    assert frame.to_numpy().tolist() == [[1, 2], [3, 4]] and list(frame.columns) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"PK\x03\x04rest", "a workbook or an archive; save its table as CSV"),
+        (b"\x1f\x8brest", "compressed; read it through a pipe"),
+    ],
+)
+def test_workbooks_and_compressed_files_say_what_to_do(content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / "t").write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        read_table(tmp_path / "t")
+
+
+def test_a_quotation_mark_that_is_never_closed_is_text(tmp_path: Path) -> None:
+    frame, _ = read(tmp_path, 'pipe\tx\n5" wide\t1\n6 wide\t2\n')
+    assert frame["x"].tolist() == [1, 2] and frame.index.tolist() == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda c: c["columns"][0].update(scale=float("nan")),
+            "column 'x' has mean .* and scale nan, which must be fin",
+        ),
+        (lambda c: c["columns"][0].update(mean=float("inf")), "column 'x' has mean inf"),
+        (lambda c: c["columns"][0].update(scale=0.0), "column 'x' has mean .* and scale 0.0"),
+        (lambda c: c.update(target_scale=float("nan")), "the target has mean .* and scale nan"),
+        (lambda c: c["columns"][0].update(weird=1), "is damaged.*weird"),
+        (lambda c: c["columns"][0].update(scale="1"), "is damaged"),
+    ],
+)
+def test_a_stored_scaling_that_is_no_number_is_refused(change: Any, message: str) -> None:
+    content = Preprocessor.fit(dated().drop(columns="day"), "y", task="regression").to_dict()
+    change(content)
+    with pytest.raises(ValueError, match=message):
+        Preprocessor.from_dict(json.loads(json.dumps(content)))
+
+
+def test_preprocessing_of_version_1_is_read_without_ranges() -> None:
+    content = Preprocessor.fit(dated().drop(columns="day"), "y", task="regression").to_dict()
+    content["format"] = 1
+    for column in content["columns"]:
+        for name in ("low", "high", "date"):
+            del column[name]
+    del content["ids"]
+    prep = Preprocessor.from_dict(content)
+    assert prep.outside(dated()) is None and prep.ids == []
+
+
+def test_points_group_digits_where_commas_are_decimal() -> None:
+    found, note = read_numbers(pd.Series(["1.234", "2,5"], name="x"), ",")
+    assert found.tolist() == [1234.0, 2.5] and note is not None
+    untouched, note = read_numbers(pd.Series(["1.5", "2,5"], name="x"), ",")
+    assert untouched.tolist() == ["1.5", "2,5"] and note is None
+
+
+def test_percentages_beside_other_numbers_are_refused() -> None:
+    with pytest.raises(ValueError, match="column 'x' holds percentages and numbers without %, such as '12%'"):
+        read_numbers(pd.Series(["12%", "0.3"], name="x"), ".")
+
+
+def test_dates_with_dashes_may_have_the_month_first() -> None:
+    with pytest.raises(ValueError, match=r"can be read as %d-%m-%Y and as %m-%d-%Y; write them as YYYY-MM-DD"):
+        date_layout(pd.Series(["01-02-2020", "02-03-2020"], name="x"))
+    assert date_layout(pd.Series(["01-13-2020"], name="x")) == "%m-%d-%Y"
+    with pytest.raises(ValueError, match="--date 'x': the column has no entries"):
+        date_layout(pd.Series([None, None], name="x"))
