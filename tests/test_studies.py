@@ -12,6 +12,7 @@ import patrac_native as pn
 from patrac_native.cli.main import main
 from patrac_native.sampling.warmup import paper_warmup
 from patrac_native.studies import abalone, sine
+from patrac_native.studies.baselines import run_laplace, score_network
 from patrac_native.studies.experiment import (
     MAX_KEPT_BYTES,
     Outcome,
@@ -19,7 +20,6 @@ from patrac_native.studies.experiment import (
     SamplingSettings,
     derived_seed,
     run_architecture,
-    score_network,
 )
 from patrac_native.studies.options import StudyOptions
 from patrac_native.studies.problems import abalone_problem, sine_problem
@@ -184,7 +184,9 @@ def test_demo_writes_its_files_and_prints_the_table(tmp_path: Path, capsys: pyte
     assert sorted(path.name for path in out.iterdir()) == ["other.txt", "report.html", "summary.json"]
 
 
-def test_study_sine_writes_one_csv_row_for_each_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_study_sine_writes_every_number_and_compares_with_the_paper(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "study"
     words = ["--replicates", "2", "--steps", "400", "--draws", "100", "--warmup-factor", "1e-3", "--max-epochs", "50"]
     assert main(["study", "sine", "--out", str(out), "--adapt-always", *words]) == 0
@@ -194,15 +196,62 @@ def test_study_sine_writes_one_csv_row_for_each_run(tmp_path: Path, capsys: pyte
     runs = json.loads((out / "summary.json").read_text())["runs"]
     worst = max(record["max_rhat"] for record in runs["Full"])
     assert worst > 1.05 and f"Full {worst:.3f}" in " ".join(printed.split())
-    with open(out / "replicates.csv", newline="") as stream:
+    with open(out / "results.csv", newline="") as stream:
         rows = list(csv.DictReader(stream))
-    # Seven architectures and the trained network in each replicate.
-    assert len(rows) == 16 and {row["replicate"] for row in rows} == {"0", "1"}
+    # Seven architectures, three Laplace approximations and the trained network in each replicate.
+    nll = [row for row in rows if row["metric"] == "nll"]
+    assert len(nll) == 22 and {row["replicate"] for row in rows} == {"0", "1"}
+    assert {row["study"] for row in rows} == {"sine"}
     summary = json.loads((out / "summary.json").read_text())
     assert summary["replicates"] == 2 and not summary["interrupted"]
-    full = [float(row["nll"]) for row in rows if row["architecture"] == "Full"]
+    full = [float(row["value"]) for row in nll if row["model"] == "Full"]
     assert full == [record["nll"] for record in summary["runs"]["Full"]]
+    covered = [float(r["value"]) for r in rows if (r["model"], r["metric"]) == ("Mix(5)", "coverage_0.95")]
+    assert covered == [record["coverage"]["0.95"] for record in summary["runs"]["Mix(5)"]]
+    last_layer = summary["baselines"]["Laplace, last layer"]
+    assert [float(r["value"]) for r in nll if r["model"] == "Laplace, last layer"] == [s["nll"] for s in last_layer]
+    # The difference from the paper, in combined standard errors over 2 and 100 data sets.
+    error = np.hypot(np.std(full, ddof=1) / np.sqrt(2), 31.6 / 10)
+    line = next(line for line in printed.splitlines() if line.startswith("Full") and "571.8 (31.6)" in line)
+    assert line.split()[-1] == f"{(np.mean(full) - 571.8) / error:+.1f}"
     assert (out / "report.html").read_text().count("data:image/png;base64,") == 4
+
+
+def test_laplace_scores_are_those_of_its_draws(problem: Problem) -> None:
+    net = pn.train(
+        (1, 6, 6, 1), problem.X, problem.y, likelihood=problem.likelihood, l2=2.0, validation_fraction=0,
+        max_epochs=200, seed=1, progress=False,
+    )  # fmt: skip
+    last, sampled, linearised = run_laplace(problem, net, 50, seed=3)
+    prior = pn.GaussianPrior(0.5, 0.5)  # of the penalty
+    post = pn.Posterior(net, pn.Full(), prior, problem.likelihood, problem.X, problem.y)
+    f = pn.Laplace(post).sample(50, 3).predict(problem.X_test)
+    assert sampled.nlpd == pn.diagnostics.nlpd(f, problem.y_test, 1.0)
+    f = pn.Laplace(post).linearised(problem.X_test, 50, 3)
+    assert linearised.rmse == pn.diagnostics.rmse(f, np.sin(problem.X_test[:, 0]))
+    covered = pn.diagnostics.coverage(f, np.sin(problem.X_test[:, 0]), tau=(0.01, 0.05, 0.35))
+    assert list(linearised.coverage.values()) == covered.tolist()
+    f = pn.Laplace(pn.Posterior(net, pn.Out(6), prior, problem.likelihood, problem.X, problem.y)).sample(50, 3)
+    # The network is linear in its last layer; draws are rounded to float32.
+    assert last.nll == pytest.approx(pn.diagnostics.nll(f.predict(problem.X_test), problem.y_test, 1.0), rel=1e-4)
+
+
+def test_study_with_the_package_s_own_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = StudyOptions(tmp_path, kernel="auto", steps=400, draws=100)
+    assert options.sampling(sine.SIZE).kernel == "auto" and options.sampling(sine.SIZE).warmup == "auto"
+    assert dataclasses.replace(options, steps=None).sampling(sine.SIZE).steps == sine.SIZE.auto_steps
+    assert dataclasses.replace(options, steps=None, quick=True).sampling(sine.SIZE).steps == sine.SIZE.quick_auto_steps
+    for given in ({"adapt_always": True}, {"warmup_factor": 0.1}):
+        with pytest.raises(ValueError, match=r"needs --kernel pcnl: it changes the paper's kernel or warm-up"):
+            dataclasses.replace(options, **given).sampling(sine.SIZE)
+    words = ["--kernel", "auto", "--replicates", "1", "--steps", "400", "--draws", "100", "--max-epochs", "50"]
+    assert main(["study", "sine", "--out", str(tmp_path / "study"), *words]) == 0
+    printed = capsys.readouterr().out
+    assert "Exact()" in printed and "MGrad(collapse=True, persistence=0.9)" in printed
+    # Draws are independent: they have no step size.
+    assert (
+        next(line for line in printed.splitlines() if line.startswith("Out(45)") and "1.00" in line).split()[4] == "-"
+    )
 
 
 def test_help_of_a_study_gives_the_numbers(capsys: pytest.CaptureFixture[str]) -> None:
@@ -222,6 +271,19 @@ def test_abalone_is_split_and_standardised_by_its_training_rows(tmp_path: Path) 
     # Means of 2923 rounded values; the targets keep their units.
     assert np.abs(problem.X[:, 3:].mean(axis=0)).max() < 2923 * np.finfo(float).eps
     assert problem.y.min() >= 1 and float(problem.y[0]).is_integer()
+
+
+def test_abalone_with_sex_as_one_column_has_the_paper_s_number_of_parameters(tmp_path: Path) -> None:
+    path = abalone_like(tmp_path / "abalone.data")
+    problem, onehot = abalone_problem(path, 2, "coded"), abalone_problem(path, 2)
+    assert problem.layer_sizes == (8, 50, 50, 1)
+    net = pn.Network([np.zeros((50, 8)), np.zeros((50, 50)), np.zeros((1, 50))], [np.zeros(50)] * 2 + [np.zeros(1)])
+    post = pn.Posterior(net, pn.Mix(5), pn.GaussianPrior(), problem.likelihood, problem.X, problem.y)
+    assert post.dim == 81
+    # The seven measurements are the same; the code of a row's sex is the position of its 1 among F, I, M.
+    np.testing.assert_array_equal(problem.X[:, 1:], onehot.X[:, 3:])
+    code = (onehot.X[:, :3] > 0).argmax(axis=1)
+    assert np.corrcoef(code, problem.X[:, 0])[0, 1] == pytest.approx(1.0)
 
 
 def test_study_abalone_runs_on_a_file_of_its_layout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,8 +7,9 @@ from dataclasses import fields
 from pathlib import Path
 
 from patrac_native.cli.options import add_traceback
-from patrac_native.studies import abalone, sine
+from patrac_native.studies import abalone, sine, uci
 from patrac_native.studies.options import PAPER_WARMUP, StudyOptions, StudySize
+from patrac_native.studies.uci_sets import SETS
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -21,8 +22,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     text = "the abalone study of the paper's section 5.2"
     leaf = studies.add_parser("abalone", help=text, description=f"T{text[1:]}.")
     leaf.add_argument("--data", required=True, metavar="PATH", help="the file abalone.data of the UCI repository")
+    leaf.add_argument(
+        "--sex",
+        choices=("onehot", "coded"),
+        default="onehot",
+        help="Sex as three columns, or as one: then Mix(5) has the paper's 81 parameters (default: %(default)s)",
+    )
     _add_study_options(leaf, "abalone", abalone.SIZE)
     leaf.set_defaults(run=_run_abalone, words=leaf.prog)
+    text = "UCI sets: this package's models beside a network, Laplace and ensembles"
+    leaf = studies.add_parser("uci", help=text, description=f"{text}.")
+    _add_uci_options(leaf)
+    leaf.set_defaults(run=_run_uci, words=leaf.prog)
 
 
 def _run_sine(args: argparse.Namespace) -> int:
@@ -33,8 +44,55 @@ def _run_sine(args: argparse.Namespace) -> int:
 
 def _run_abalone(args: argparse.Namespace) -> int:
     """Run `patrac study abalone` with parsed arguments; return the exit code."""
-    abalone.run_abalone(args.data, _options(args))
+    abalone.run_abalone(args.data, _options(args), args.sex)
     return 0
+
+
+def _run_uci(args: argparse.Namespace) -> int:
+    """Run `patrac study uci` with parsed arguments; return the exit code."""
+    uci.run_uci(uci.UciOptions(**{field.name: getattr(args, field.name) for field in fields(uci.UciOptions)}))
+    return 0
+
+
+def _add_uci_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the UCI study."""
+    parser.add_argument(
+        "--data", type=Path, required=True, metavar="DIR", help="the folder that holds a folder for each set"
+    )
+    parser.add_argument("--sets", nargs="+", choices=list(SETS), default=list(SETS), help="default: all")
+    parser.add_argument(
+        "--splits",
+        type=int,
+        default=uci.SPLITS,
+        metavar="N",
+        help="splits of each set, up to 20 (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=None, metavar="M", help="budget of each of patrac fit's models (default: 2)"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("patrac-study-uci"),
+        metavar="DIR",
+        help="folder for report.html, summary.json and results.csv; finished pieces there are not run again "
+        "(default: %(default)s)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="added to the number of the split (default: %(default)s)")
+    parser.add_argument(
+        "--threads", type=int, default=1, help="pieces side by side; a fit uses all processors itself (default: 1)"
+    )
+    _add_scheduler(parser)
+    add_traceback(parser)
+
+
+def _add_scheduler(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--scheduler",
+        default="threads",
+        metavar="WHERE",
+        help="threads, processes or dask://host:port, the scheduler of a Dask cluster (default: %(default)s)",
+    )
 
 
 def _options(args: argparse.Namespace) -> StudyOptions:
@@ -63,10 +121,11 @@ def _add_study_options(parser: argparse.ArgumentParser, name: str, size: StudySi
         type=Path,
         default=Path(f"patrac-study-{name}"),
         metavar="DIR",
-        help="folder for report.html, summary.json and replicates.csv (default: %(default)s)",
+        help="folder for report.html, summary.json and results.csv (default: %(default)s)",
     )
     parser.add_argument("--seed", type=int, default=0, help="of data, training and chains (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=None, help="chains run side by side (default: all processors)")
+    _add_scheduler(parser)
     parser.add_argument(
         "--steps",
         type=int,
@@ -77,6 +136,14 @@ def _add_study_options(parser: argparse.ArgumentParser, name: str, size: StudySi
     parser.add_argument("--draws", type=int, default=500, help="draws used for scores (default: %(default)s)")
     parser.add_argument(
         "--paper-training", action="store_true", help="Adam at 1e-6, patience 20: the paper's; very slow"
+    )
+    parser.add_argument(
+        "--kernel",
+        choices=("pcnl", "auto"),
+        default="pcnl",
+        help="pcnl: the paper's, with its warm-up; auto: the package's choice for each posterior, with "
+        f"{size.auto_steps:,} steps ({size.quick_auto_steps:,} with --quick) after a warm-up that ends by itself "
+        "(default: %(default)s)",
     )
     parser.add_argument(
         "--adapt-always", action="store_true", help="keep adapting the step size while sampling, as the paper does"

@@ -14,7 +14,8 @@ from patrac_native.draws.findings import DO_NOT_USE, ESS_GOOD, GOOD, LOOK, RHAT_
 if TYPE_CHECKING:
     from patrac_native.model.priors import TraceClassPrior
     from patrac_native.network.network import Network
-    from patrac_native.studies.experiment import NetworkScores, Outcome, Problem, Record, SamplingSettings
+    from patrac_native.studies.baselines import NetworkScores
+    from patrac_native.studies.experiment import Outcome, Problem, Record, SamplingSettings
 
 # Full takes nine tenths of the time; this many steps give it a few thousand effective draws in a quarter of a minute.
 STEPS, DRAWS, CHAINS = 100_000, 1_000, 4
@@ -51,12 +52,12 @@ def run_demo(
     from patrac_native.model.architectures import Full, Mix, Out, Sep
     from patrac_native.model.priors import TraceClassPrior
     from patrac_native.reports.report import write_json
+    from patrac_native.studies.baselines import score_network
     from patrac_native.studies.experiment import (
         TAU,
         SamplingSettings,
         derived_seed,
         run_architecture,
-        score_network,
     )
     from patrac_native.studies.problems import sine_problem
     from patrac_native.studies.tables import format_table, record_rows, run_columns, wrapped

@@ -138,17 +138,6 @@ class SamplingSettings:
 
 
 @dataclass(frozen=True)
-class NetworkScores:
-    """Scores of the trained network on the test rows, and its training; `nll`, `nlpd` and `rmse` as in `Record`."""
-
-    nll: float
-    nlpd: float
-    rmse: float
-    training_seconds: float
-    epochs: int
-
-
-@dataclass(frozen=True)
 class Record:
     """The results of one run of one architecture, as tables and summary.json contain them.
 
@@ -307,8 +296,6 @@ def run_architecture(
     f_test = draws.predict(problem.X_test, threads=settings.threads)
     y_draws = draws.likelihood.sample(f_test, np.random.default_rng(seed))
     worst = diagnostics.convergence(draws.predict(problem.grid, threads=settings.threads)).worst()
-    truth = problem.y_test if problem.truth_test is None else problem.truth_test
-    covered = diagnostics.coverage(y_draws if problem.truth_test is None else f_test, truth, tau=TAU)
     seconds = float(kept.settings["seconds"])
     record = Record(
         architecture=architecture.label(),
@@ -320,10 +307,7 @@ def run_architecture(
         steps=settings.steps,
         warmup_steps=kept.settings["warmup_steps"],
         kernel=short_name(kept.settings["kernel"]),
-        nll=diagnostics.nll(f_test, problem.y_test, problem.variance),
-        nlpd=diagnostics.nlpd(f_test, problem.y_test, problem.variance),
-        rmse=diagnostics.rmse(f_test, truth),
-        coverage={f"{1 - tau:g}": float(share) for tau, share in zip(TAU, covered, strict=True)},
+        **score_draws(problem, f_test, y_draws),
         coverage_of="y" if problem.truth_test is None else "f",
         max_rhat=worst["max_rhat"],
         min_ess_bulk=worst["min_ess_bulk"],
@@ -346,18 +330,16 @@ def run_architecture(
     )
 
 
-def score_network(problem: Problem, net: Network) -> NetworkScores:
-    """Score the trained network as a forecast without uncertainty: one chain of one draw."""
-    f = net.predict(problem.X_test)[None, None]
+def score_draws(problem: Problem, f_test: npt.NDArray[Any], y_draws: npt.NDArray[Any]) -> dict[str, Any]:
+    """Return nll, nlpd, rmse and coverage of draws of f at the test rows, and of y with its noise."""
     truth = problem.y_test if problem.truth_test is None else problem.truth_test
-    history = net.history
-    return NetworkScores(
-        nll=diagnostics.nll(f, problem.y_test, problem.variance),
-        nlpd=diagnostics.nlpd(f, problem.y_test, problem.variance),
-        rmse=diagnostics.rmse(f, truth),
-        training_seconds=history.seconds if history else 0.0,
-        epochs=len(history.loss) if history else 0,
-    )
+    covered = diagnostics.coverage(y_draws if problem.truth_test is None else f_test, truth, tau=TAU)
+    return {
+        "nll": diagnostics.nll(f_test, problem.y_test, problem.variance),
+        "nlpd": diagnostics.nlpd(f_test, problem.y_test, problem.variance),
+        "rmse": diagnostics.rmse(f_test, truth),
+        "coverage": {f"{1 - tau:g}": float(share) for tau, share in zip(TAU, covered, strict=True)},
+    }
 
 
 def estimate_seconds(

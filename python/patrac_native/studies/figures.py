@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native import plots
+from patrac_native.studies.baselines import Baseline
 from patrac_native.studies.experiment import TAU, Outcome, Problem, Record
 
 if TYPE_CHECKING:
@@ -134,8 +135,8 @@ def pit_figure(pits: Mapping[str, npt.ArrayLike], *, of: str) -> Figure:
     return fig
 
 
-def coverage_figure(records: Mapping[str, Sequence[Record]]) -> Figure:
-    """Plot the observed coverage over replicates, a box for each architecture (the paper's Figure 3)."""
+def coverage_figure(records: Mapping[str, Sequence[Record | Baseline]]) -> Figure:
+    """Plot the observed coverage over replicates, a box for each model (the paper's Figure 3)."""
     from matplotlib.figure import Figure
 
     levels = [f"{1 - tau:g}" for tau in TAU]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from patrac_native.model.kernels import PCNL
+from patrac_native.model.kernels import PCNL, Kernel
 from patrac_native.sampling.warmup import paper_warmup
 from patrac_native.studies.experiment import SamplingSettings
 
@@ -26,12 +27,16 @@ class StudySize:
         Number of steps of each chain after its warm-up, for the full and for the quick study.
     quick_warmup : float
         Share of the paper's warm-up that the quick study runs.
+    auto_steps, quick_auto_steps : int
+        The same as `steps` and `quick_steps` for `kernel="auto"`.
     """
 
     replicates: int
     steps: int
     quick_steps: int
     quick_warmup: float
+    auto_steps: int
+    quick_auto_steps: int
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,7 @@ class StudyOptions:
     Attributes
     ----------
     out : Path
-        Folder for report.html, summary.json and replicates.csv.
+        Folder for report.html, summary.json and results.csv.
     replicates : int
         Number of independent data sets, at least 1; default 1.
     quick : bool
@@ -49,13 +54,19 @@ class StudyOptions:
     seed : int
         Seed of data, training and chains, >= 0; default 0.
     threads : int, optional
-        Number of chains that run at the same time; by default the number of processors that this process may use.
+        Number of chains that run at the same time on this machine; by default the number of processors that this
+        process may use.
     steps : int, optional
         Number of steps of each chain after its warm-up, a multiple of `draws`; by default that of the `StudySize`.
     draws : int
         Number of draws for the scores; default 500.
     paper_training : bool
         Whether to train networks with the paper's settings, which is very slow; default False.
+    kernel : {"pcnl", "auto"}
+        "pcnl", the default, is the paper's kernel with its warm-up; "auto" is the package's choice for each posterior,
+        with the warm-up that ends by itself.
+    scheduler : str
+        "threads", the default, "processes" or "dask://host:port": where networks are trained and chains run.
     adapt_always : bool
         Whether to adapt the step size while sampling, as the paper does; default False.
     warmup_factor : float, optional
@@ -72,19 +83,40 @@ class StudyOptions:
     steps: int | None = None
     draws: int = 500
     paper_training: bool = False
+    kernel: str = "pcnl"
+    scheduler: str = "threads"
     adapt_always: bool = False
     warmup_factor: float | None = None
     max_epochs: int | None = None
 
     def sampling(self, size: StudySize) -> SamplingSettings:
-        """Return the settings of the chains, which are the paper's except for the lengths of quick chains."""
+        """Return the settings of the chains: the paper's but for the lengths of quick chains, or those of "auto".
+
+        Raises
+        ------
+        ValueError
+            If the kernel is "auto" and an option of the paper's kernel is given.
+        """
+        if self.kernel == "auto":
+            for given, option in ((self.adapt_always, "--adapt-always"), (self.warmup_factor, "--warmup-factor")):
+                if given:
+                    raise ValueError(f"{option} needs --kernel pcnl: it changes the paper's kernel or warm-up.")
+            steps = size.quick_auto_steps if self.quick else size.auto_steps
+            return SamplingSettings(steps=self.steps or steps, draws=self.draws, kernel="auto")
         factor = self.warmup_factor or (size.quick_warmup if self.quick else 1.0)
+        kernel: Kernel = PCNL(adapt="always" if self.adapt_always else "warmup")
         return SamplingSettings(
             steps=self.steps or (size.quick_steps if self.quick else size.steps),
             draws=self.draws,
             warmup=paper_warmup().scaled(factor),
-            kernel=PCNL(adapt="always" if self.adapt_always else "warmup"),
+            kernel=kernel,
         )
+
+    def identity(self, study: str, data: str | None = None) -> dict[str, Any]:
+        """Return what determines a finished piece of the study beside its number, as JSON-able values."""
+        names = ("quick", "seed", "steps", "draws", "paper_training", "kernel", "adapt_always", "warmup_factor")
+        content = {name: getattr(self, name) for name in (*names, "max_epochs")}
+        return {"study": study, "data": data, "version": version("patrac_native"), **content}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the options that were given or have a default."""

@@ -16,6 +16,8 @@ _GRID_POINTS = 21
 # The numbers of rows and the noise variance of the paper's section 5.2.
 ABALONE_TRAIN, ABALONE_TEST, ABALONE_VARIANCE = 2923, 1254, 36.0
 _HIDDEN = (50, 50)
+# Abalone's Sex (female, infant, male) as one number, in alphabetical order.
+_SEX = {"F": 0, "I": 1, "M": 2}
 
 
 def sine_mean(x: FloatArray) -> FloatArray:
@@ -54,11 +56,11 @@ def sine_problem(seed: int, *, n: int = 100, n_test: int = 1000) -> Problem:
     )
 
 
-def abalone_problem(path: str | os.PathLike[str], seed: int) -> Problem:
+def abalone_problem(path: str | os.PathLike[str], seed: int, sex: str = "onehot") -> Problem:
     """Read the abalone data and split its rows at random into 2,923 training and 1,254 test rows, as in the paper.
 
-    Sex becomes three 0/1 columns, so the paper's 8 features give 10 inputs, which are standardised with the training
-    rows. The target, the number of rings, keeps its own units, to which the paper's variance of 36 refers.
+    The inputs are standardised with the training rows. The target, the number of rings, keeps its own units, to which
+    the paper's variance of 36 refers.
 
     Parameters
     ----------
@@ -66,6 +68,10 @@ def abalone_problem(path: str | os.PathLike[str], seed: int) -> Problem:
         The file abalone.data of the UCI repository, without a header, with Sex first and rings last.
     seed : int
         Seed of the split.
+    sex : {"onehot", "coded"}
+        "onehot", the default: Sex becomes three 0/1 columns, and the paper's 8 features 10 inputs. "coded": one column,
+        F, I and M as 0, 1 and 2, so that there are 8 inputs and Mix(5) has the paper's 81 parameters; the paper does
+        not give its code.
 
     Returns
     -------
@@ -88,6 +94,8 @@ def abalone_problem(path: str | os.PathLike[str], seed: int) -> Problem:
             f"--data {os.fspath(path)} has {frame.shape[0]} rows and {frame.shape[1]} columns; abalone.data of the UCI "
             f"repository has {rows} rows and 9 columns, without a header. Give the path of that file."
         )
+    if sex == "coded":
+        frame[frame.columns[0]] = frame[frame.columns[0]].map(_SEX)
     order = np.random.default_rng(seed).permutation(rows)
     train, test = order[:ABALONE_TRAIN], order[ABALONE_TRAIN:]
     target = str(frame.columns[-1])

@@ -1,16 +1,20 @@
-"""The output of a study: tables over replicates, CSV files with a row for each run, summaries, report sections."""
+"""The output of a study: tables over replicates, CSV files, summaries, report sections."""
 
 from __future__ import annotations
 
 import csv
+import math
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from patrac_native.draws.findings import DO_NOT_USE, RHAT_USABLE
 from patrac_native.model.kernels import Kernel
+from patrac_native.studies.baselines import Baseline, NetworkScores
 from patrac_native.studies.experiment import Record
 from patrac_native.studies.replicates import Study
 from patrac_native.studies.tables import Row, format_table, mean_sd, plural
@@ -50,7 +54,7 @@ def study_table(
     columns : mapping of heading to (field of Record, decimals)
         The columns. A field "coverage:0.95" is that entry of `coverage`, in percent.
     network : mapping of heading to a field of NetworkScores, optional
-        If given, the first row is for the trained networks; cells of other headings are empty.
+        If given, the first rows are for the trained networks and the baselines; cells of other headings are empty.
     paper : mapping of heading to (label to text), optional
         Further columns with the paper's results.
 
@@ -68,6 +72,12 @@ def study_table(
             for name, (_, decimals) in columns.items()
         ]
         rows.append(["network", *cells, *(figures.get("network", "") for figures in paper.values())])
+        for label, scores in study.baselines.items():
+            cells = [
+                mean_sd([_value(score, name) for score in scores], decimals) if _has(scores[0], name) else ""
+                for name, decimals in columns.values()
+            ]
+            rows.append([label, *cells, *(figures.get(label, "") for figures in paper.values())])
     for label, records in study.records.items():
         cells = [mean_sd([_value(r, name) for r in records], decimals) for name, decimals in columns.values()]
         rows.append([label, *cells, *(figures.get(label, "") for figures in paper.values())])
@@ -80,22 +90,59 @@ def print_table(title: str, table: tuple[Row, list[Row]]) -> None:
     print(format_table(*table), flush=True)
 
 
-def write_csv(path: str | os.PathLike[str], study: Study) -> None:
-    """Write a CSV file with one row for each replicate and architecture, and one for each trained network."""
-    names = [f.name for f in fields(Record) if f.name not in ("coverage", "architecture")]
-    levels = list(study.first[0].record.coverage)
-    header = ["replicate", "architecture", *names, *(f"coverage_{level}" for level in levels)]
+def differences(study: Study, field: str, paper: Mapping[str, tuple[float, float]], replicates: int) -> dict[str, str]:
+    """Return our means less the paper's in combined standard errors, as text by label.
+
+    Parameters
+    ----------
+    study : Study
+    field : str
+        Of Record.
+    paper : mapping of label to (mean, standard deviation)
+    replicates : int
+        The paper's number of data sets.
+
+    Returns
+    -------
+    dict of str to str
+        Empty with one replicate, whose spread is not known.
+    """
+    found = {}
+    for label, (mean, sd) in paper.items():
+        values = np.array([_value(record, field) for record in study.records.get(label, [])])
+        if len(values) > 1:
+            error = math.hypot(values.std(ddof=1) / math.sqrt(len(values)), sd / math.sqrt(replicates))
+            found[label] = f"{(values.mean() - mean) / error:+.1f}"
+    return found
+
+
+def results(study: Study, name: str) -> list[dict[str, Any]]:
+    """Return every number of a study as rows with the columns study, replicate, model, metric and value."""
+    rows = []
+    models: dict[str, Sequence[NetworkScores | Baseline | Record]] = {
+        "network": study.networks,
+        **study.baselines,
+        **study.records,
+    }
+    for model, scores in models.items():
+        for replicate, one in enumerate(scores):
+            values = asdict(one)
+            coverage = values.pop("coverage", {})
+            values |= {f"coverage_{level}": share for level, share in coverage.items()}
+            rows += [
+                {"study": name, "replicate": replicate, "model": model, "metric": metric, "value": value}
+                for metric, value in values.items()
+                if not isinstance(value, str)
+            ]
+    return rows
+
+
+def write_csv(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write the rows of `results` to a CSV file."""
     with open(path, "w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, header, restval="")
+        writer = csv.DictWriter(stream, ["study", "replicate", "model", "metric", "value"])
         writer.writeheader()
-        for replicate, score in enumerate(study.networks):
-            row: dict[str, Any] = {"replicate": replicate, "architecture": "network"}
-            writer.writerow(row | {name: getattr(score, name) for name in ("nll", "nlpd", "rmse")})
-            for label, records in study.records.items():
-                record = records[replicate]
-                row = {"replicate": replicate, "architecture": label}
-                row |= {name: getattr(record, name) for name in names}
-                writer.writerow(row | {f"coverage_{level}": record.coverage[level] for level in levels})
+        writer.writerows(rows)
 
 
 def study_summary(study: Study, command: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,6 +156,7 @@ def study_summary(study: Study, command: str, options: Mapping[str, Any]) -> dic
         "training": dict(history.settings) if history else {},
         "kernel": study.first[0].record.kernel,
         "networks": [asdict(score) for score in study.networks],
+        "baselines": {label: [asdict(score) for score in scores] for label, scores in study.baselines.items()},
         "runs": {label: [record.to_dict() for record in records] for label, records in study.records.items()},
     }
 
@@ -123,11 +171,14 @@ def settings_text(study: Study) -> str:
     usual = min(thins.values())
     kernels = ", ".join(dict.fromkeys(runs[0].kernel for runs in study.records.values()))
     others = ", ".join(f"{thin}th for {label}" for label, thin in thins.items() if thin != usual)
+    auto = settings.kernel == "auto"
+    warmups = [runs[0].warmup_steps for runs in study.records.values()]
+    warmup = f"{min(warmups):,} to {max(warmups):,}" if auto else f"{record.warmup_steps:,}"
     every = f"every {usual}th step" + (f" ({others})" if others else "")
     return (
         f"{plural(study.replicates, 'replicate')}. Training: Adam, learning rate {training['learning_rate']:g}, l2 "
         f"{training['l2']:g}, patience {training['patience']}, at most {training['max_epochs'] or 'any number of'} "
-        f"epochs (the paper: 1e-6, patience 20). Sampling: {kernels}, one chain, {record.warmup_steps:,} steps of "
+        f"epochs (the paper: 1e-6, patience 20). Sampling: {kernels}, one chain, {warmup} steps of "
         f"warm-up and {record.steps:,} more (the paper: 650,000 and 500,000); the step size {adapt}. "
         f"{record.draws} draws for the scores; ESS from {every}, that of Appendix C with lags to 1000 steps. Seconds: "
         "the sampler's clock, warm-up included, one thread."
@@ -167,16 +218,21 @@ def add_chain_sections(report: Report, study: Study, point: Any, label: str) -> 
 
 
 def finish(study: Study, report: Report, command: str, options: Mapping[str, Any], out: Path) -> None:
-    """Write report.html, summary.json and replicates.csv to a folder, and print their paths."""
+    """Write report.html, summary.json and results.csv to a folder, and print their paths."""
     from patrac_native.reports.report import write_json
 
     report.write(out / "report.html")
     write_json(out / "summary.json", study_summary(study, command, options))
-    write_csv(out / "replicates.csv", study)
-    print(f"\nReport: {out / 'report.html'}; numbers: summary.json and replicates.csv beside it.", flush=True)
+    write_csv(out / "results.csv", results(study, command.split()[-1]))
+    print(f"\nReport: {out / 'report.html'}; numbers: summary.json and results.csv beside it.", flush=True)
 
 
-def _value(record: Record, name: str) -> float:
+def _has(record: Record | Baseline, name: str) -> bool:
+    """Return whether a record has the field of a column."""
+    return hasattr(record, name.partition(":")[0])
+
+
+def _value(record: Record | Baseline, name: str) -> float:
     """Return a field of a record, or an entry of its coverage in percent."""
     field, _, level = name.partition(":")
     value = getattr(record, field)

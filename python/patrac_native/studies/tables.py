@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from patrac_native.studies.experiment import NetworkScores, Record
+from patrac_native.studies.baselines import NetworkScores
+from patrac_native.studies.experiment import Record
 
 Row = list[str]
 
@@ -40,12 +41,16 @@ def number(value: float, digits: int = 3) -> str:
 def mean_sd(values: Sequence[float], decimals: int) -> str:
     """Format mean and standard deviation over replicates as "571.8 (31.6)", or the mean alone if all are equal.
 
+    NaN, such as the step size of independent draws, becomes "-".
+
     Examples
     --------
     >>> mean_sd([1.0, 3.0], 1)
     '2.0 (1.4)'
     """
     array = np.asarray(values, dtype=np.float64)
+    if np.isnan(array).all():
+        return "-"
     mean = f"{array.mean():,.{decimals}f}"
     return mean if array.size < 2 or np.ptp(array) == 0 else f"{mean} ({array.std(ddof=1):,.{decimals}f})"
 

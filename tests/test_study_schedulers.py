@@ -1,0 +1,163 @@
+"""Studies on threads, processes and a Dask cluster, of which a worker dies; and studies that go on."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import patrac_native as pn
+from patrac_native.studies.experiment import Outcome, Problem, Record, SamplingSettings
+from patrac_native.studies.pieces import Pieces
+from patrac_native.studies.problems import sine_problem
+from patrac_native.studies.replicates import Study, run_replicates
+from patrac_native.studies.scheduling import check_scheduler, executor_of
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:TraceClassPrior.fit. alpha ended at the bound"),
+    pytest.mark.filterwarnings("ignore:no phase of the warm-up adapts"),
+]
+TIMES = ("seconds", "steps_per_second", "ess_per_second", "ess_paper_per_second")
+PROBLEM = functools.partial(sine_problem, n=30, n_test=40)
+
+
+def untrained(problem: Problem, seed: int) -> pn.Network:
+    rng = np.random.default_rng(seed)
+    weights = [rng.normal(size=(6, 1)), rng.normal(size=(6, 6)) / 3, rng.normal(size=(1, 6)) / 3]
+    return pn.Network(weights, [0.1 * rng.normal(size=n) for n in (6, 6, 1)])
+
+
+def study(scheduler: str = "threads", steps: int = 400, **options: Any) -> Study:
+    settings = SamplingSettings(steps=steps, draws=100, warmup=400)
+    architectures = (pn.Mix(2), pn.Out(3))
+    options = {"replicates": 2, "seed": 9, "threads": 2, "architectures": architectures} | options
+    return run_replicates(PROBLEM, untrained, settings, scheduler=scheduler, **options)
+
+
+def numbers(found: Study) -> list[dict[str, Any]]:
+    """All records without times."""
+    records = [record.to_dict() for runs in found.records.values() for record in runs]
+    return [{key: value for key, value in record.items() if key not in TIMES} for record in records]
+
+
+def same(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> bool:
+    """Equality of records, in which NaN equals NaN."""
+    return json.dumps(one) == json.dumps(other)
+
+
+def test_processes_have_the_results_of_threads() -> None:
+    threads, processes = study(), study("processes")
+    assert same(numbers(threads), numbers(processes))
+    np.testing.assert_array_equal(threads.first[0].f_test, processes.first[0].f_test)
+
+
+def test_a_study_goes_on_from_its_pieces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    identity = {"study": "test", "steps": 400}
+    whole = study(pieces=Pieces(tmp_path, identity))
+    capsys.readouterr()
+    # One run and one network are lost; everything else is read.
+    (tmp_path / "run-1-Out(3).json").unlink()
+    (tmp_path / "trained-1.json").unlink()
+    before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    again = study(pieces=Pieces(tmp_path, identity))
+    assert "3 of 4 runs were finished before." in capsys.readouterr().out
+    assert same(numbers(whole), numbers(again))
+    changed = {path.name for path in tmp_path.iterdir() if path.stat().st_mtime_ns != before.get(path.name)}
+    assert changed == {"run-1-Out(3).json", "trained-1.json", "trained-1.npz"}
+    # The outcomes of the first replicate come back with their draws.
+    for one, other in zip(whole.first, again.first, strict=True):
+        np.testing.assert_array_equal(one.draws.theta, other.draws.theta)
+        for name in ("f_test", "autocorrelation", "pit_f", "pit_y"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    # More replicates add to them.
+    more = study(pieces=Pieces(tmp_path, identity), replicates=3)
+    assert "4 of 6 runs were finished before." in capsys.readouterr().out
+    assert more.replicates == 3
+    for label, records in whole.records.items():
+        assert same([r.to_dict() for r in more.records[label][:2]], [r.to_dict() for r in again.records[label]])
+        assert len({r.nll for r in more.records[label]}) == 3 and len(records) == 2
+
+
+def test_pieces_of_other_settings_are_refused(tmp_path: Path) -> None:
+    Pieces(tmp_path, {"study": "sine", "steps": 400})
+    Pieces(tmp_path, {"study": "sine", "steps": 400})
+    with pytest.raises(ValueError, match=r"with other settings \(steps: 400 there, 500 here\); give another --out"):
+        Pieces(tmp_path, {"study": "sine", "steps": 500})
+    with pytest.raises(ValueError, match=r"\(data: None there, 'x' here\)"):
+        Pieces(tmp_path, {"study": "sine", "steps": 400, "data": "x"})
+
+
+def interrupted(problem: Problem, seed: int) -> pn.Network:
+    """A network whose training Ctrl-C ended: `train` returns its best parameters so far."""
+    settings: dict[str, Any] = {"validation_fraction": 0, "max_epochs": 2, "progress": False, "seed": seed}
+    net = pn.train((1, 6, 6, 1), problem.X, problem.y, likelihood=problem.likelihood, l2=1.0, **settings)
+    assert net.history is not None
+    object.__setattr__(net.history, "stopped", "interrupted")
+    return net
+
+
+def test_an_interrupted_training_is_no_piece(tmp_path: Path) -> None:
+    settings = SamplingSettings(steps=400, draws=100, warmup=400)
+    with pytest.raises(KeyboardInterrupt):
+        run_replicates(PROBLEM, interrupted, settings, replicates=1, seed=9, pieces=Pieces(tmp_path, {}))
+    assert not list(tmp_path.glob("trained-*"))
+
+
+def dies(*_: Any) -> Outcome | Record:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError
+
+
+def test_a_worker_process_that_dies_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("patrac_native.studies.replicates._run_piece", dies)
+    with pytest.raises(RuntimeError, match=r"a worker process died .* Run the same command again to go on\."):
+        study("processes")
+
+
+@pytest.mark.parametrize("scheduler", ["thread", "dask://", "dask://host", "dask://:8786", "dask://host:x", ""])
+def test_unknown_schedulers_are_refused(scheduler: str) -> None:
+    with pytest.raises(ValueError, match="--scheduler must be threads, processes or dask://host:port; got"):
+        check_scheduler(scheduler)
+
+
+def test_a_missing_dask_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "distributed", None)
+    with (
+        pytest.raises(ImportError, match=r"needs distributed, .* pip install 'patrac_native\[dask\]'"),
+        executor_of("dask://127.0.0.1:1", 1),
+    ):
+        pass
+
+
+def test_a_dask_cluster_of_which_a_worker_is_killed(tmp_path: Path) -> None:
+    """Two worker processes over TCP; one is killed when the first run is finished, and every result arrives."""
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    steps = 40_000  # long enough that runs are under way when the worker dies
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", protocol="tcp://", dashboard_address=None
+    ) as cluster:
+        address = cluster.scheduler_address.removeprefix("tcp://")
+        pid = next(iter(cluster.workers.values())).pid
+        killed: list[int] = []
+
+        def kill() -> None:
+            while not list(tmp_path.glob("run-*.json")):
+                time.sleep(0.01)
+            os.kill(pid, signal.SIGKILL)
+            killed.append(len(list(tmp_path.glob("run-*.json"))))
+
+        thread = threading.Thread(target=kill, daemon=True)
+        thread.start()
+        found = study(f"dask://{address}", steps, replicates=3, pieces=Pieces(tmp_path, {}))
+        thread.join(timeout=60)
+    assert killed[0] < 6, "the worker died after the last run"
+    assert found.replicates == 3 and not found.interrupted
+    assert same(numbers(found), numbers(study(steps=steps, replicates=3)))
