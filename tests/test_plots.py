@@ -297,13 +297,89 @@ def test_reliability_shows_the_bins_of_the_ece(ax: Axes) -> None:
     plots.reliability(p, y, ax, n_bins=8)
     bins = dg.calibration_bins(p, y, 8)
     used = bins.n_rows > 0
-    diagonal, observed = ax.get_lines()
+    diagonal, observed, few = ax.get_lines()
     assert np.asarray(diagonal.get_xdata()).tolist() == np.asarray(diagonal.get_ydata()).tolist() == [0, 1]
-    np.testing.assert_array_equal(observed.get_xdata(), bins.confidence[used])
-    np.testing.assert_array_equal(observed.get_ydata(), bins.accuracy[used])
+    for line, rows in ((observed, used & (bins.n_rows >= 10)), (few, used & (bins.n_rows < 10))):
+        np.testing.assert_array_equal(line.get_xdata(), bins.confidence[rows])
+        np.testing.assert_array_equal(line.get_ydata(), bins.accuracy[rows])
+    assert few.get_color() == "#666666" and "fewer than 10 rows" in legend_texts(ax)
     heights = [patch.get_height() for patch in ax.patches]  # type: ignore[attr-defined]  # bars are Rectangles
     np.testing.assert_array_equal(heights, bins.n_rows / 200)
     assert f"observed (ECE {dg.ece(p, y, 8):.3f})" in legend_texts(ax)
+
+
+def test_the_share_interval_is_wilsons() -> None:
+    """Its ends p solve (share - p)^2 = z^2 p (1 - p) / n."""
+    from patrac_native.plots.calibration import _share_interval
+
+    for share, n in ((0.3, 20), (0.9, 11), (0.0, 5), (1.0, 7)):
+        for end in _share_interval(share, n):
+            assert (share - end) ** 2 == pytest.approx(1.959964**2 * end * (1 - end) / n, rel=1e-9, abs=1e-12)
+
+
+def test_pit_histogram_and_coverage_count_rows(ax: Axes) -> None:
+    from scipy.stats import binom
+
+    pit = np.array([0.05, 0.15, 0.16, 0.5, 0.95, 1.0, 0.45, 0.55])
+    plots.pit_histogram(pit, ax, n_bins=5)
+    bars = [patch.get_height() for patch in ax.patches if patch.get_width() < 0.5]  # type: ignore[attr-defined]
+    assert bars == [3, 0, 3, 0, 2]
+    low, high = binom.interval(0.95, 8, 0.2)
+    assert [ax.patches[-1].get_y(), ax.patches[-1].get_height()] == [low, high - low]  # type: ignore[attr-defined]
+    ax.clear()
+    plots.coverage_curve(pit, ax)
+    nominal, observed = (np.asarray(values) for values in ax.get_lines()[1].get_data())
+    for level, share in zip(nominal, observed, strict=True):
+        assert share == np.mean(2 * np.abs(pit - 0.5) <= level)
+    for plot in (plots.pit_histogram, plots.coverage_curve):
+        with pytest.raises(ValueError, match=r"pit must lie in \[0, 1\], got 0 to 2"):
+            plot([0.0, 2.0], ax)
+
+
+def test_sorted_intervals_and_residuals(ax: Axes) -> None:
+    mean = np.array([3.0, 1.0, 2.0])
+    y = np.array([3.1, 9.0, 2.0])
+    plots.sorted_intervals(y, mean, mean - 1, mean + 1, ax)
+    assert np.asarray(ax.get_lines()[0].get_ydata()).tolist() == [1, 2, 3]
+    inside, outside = (np.asarray(part.get_offsets()).tolist() for part in ax.collections[1:])
+    assert inside == [[1, 2], [2, 3.1]] and outside == [[0, 9]]
+    ax.clear()
+    plots.residuals([1.0, 2.0, 3.0], y, mean, "width", ax)
+    np.testing.assert_allclose(np.asarray(ax.collections[0].get_offsets())[:, 1], y - mean)
+    with pytest.raises(ValueError, match="must have one length"):
+        plots.residuals([1.0], y, mean, "width", ax)
+
+
+def test_the_epistemic_share_of_each_row(ax: Axes) -> None:
+    plots.epistemic_share([1.0, 2.0], [0.25, 0.75], ax)
+    assert np.asarray(ax.collections[0].get_offsets()).tolist() == [[1, 0.25], [2, 0.75]]
+    assert "mean 50.0%" in legend_texts(ax)
+    with pytest.raises(ValueError, match=r"share must lie in \[0, 1\]"):
+        plots.epistemic_share([1.0], [1.5], ax)
+
+
+def test_confusion_shows_counts(ax: Axes) -> None:
+    plots.confusion([[3, 1], [0, 4]], ["a", "b"], ax)
+    assert [text.get_text() for text in ax.texts] == ["3", "1", "0", "4"]
+    np.testing.assert_allclose(ax.images[0].get_array(), [[0.75, 0.25], [0, 1]])
+    with pytest.raises(ValueError, match=r"counts must have shape \(3, 3\)"):
+        plots.confusion([[3, 1], [0, 4]], ["a", "b", "c"], ax)
+
+
+def test_roc_and_precision_recall_are_those_of_pairs() -> None:
+    """The area is the share of pairs in which the row of class 1 has the larger probability, ties counted half."""
+    rng = np.random.default_rng(3)
+    score, y = rng.integers(0, 8, 60) / 8, rng.integers(0, 2, 60)
+    left, right = plots.roc_and_precision_recall(score, y, Figure().subplots(1, 2))
+    gap = score[y == 1][:, None] - score[y == 0]
+    assert f"area {((gap > 0) + 0.5 * (gap == 0)).mean():.3f}" in legend_texts(left)
+    recall, precision = (np.asarray(values) for values in right.get_lines()[0].get_data())
+    for level in np.unique(score):
+        accepted = score >= level
+        found = np.flatnonzero(np.isclose(recall, y[accepted].sum() / y.sum()))
+        assert np.isclose(precision[found], y[accepted].mean()).any()
+    with pytest.raises(ValueError, match="both must occur"):
+        plots.roc_and_precision_recall(score, np.ones(60), Figure().subplots(1, 2))
 
 
 def test_predicted_vs_observed_marks_the_misses(ax: Axes) -> None:

@@ -210,7 +210,7 @@ def test_run_sections_hold_table_traces_autocorrelation_and_words() -> None:
     summary = add_run_sections(report, draws, X, description=post.describe(), point=5, point_label="-1")
     html = report.html()
     page = assert_self_contained(html)
-    assert sum(tag == "img" for tag, _ in page.tags) == 2
+    assert sum(tag == "img" for tag, _ in page.tags) == 3  # traces, chains apart, autocorrelation
     assert "Mix(2): chains" in page.text
     assert f"{summary.function.max_rhat:.3f}" in page.text
     assert "2 x 60 (2)" in page.text
@@ -237,7 +237,7 @@ def test_run_sections_trace_probabilities_of_classes(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr("patrac_native.plots.trace", record)
     summary = add_run_sections(Report("run"), draws, X, classes=["red", "green", "blue"])
-    row = int(summary.sd.max(axis=1).argmax())
+    row = int(summary.function.rhat.max(axis=1).argmax())
     likeliest = int(summary.mean[row].argmax())
     label = f"P({['red', 'green', 'blue'][likeliest]} | row {row})"
     assert list(drawn)[:2] == ["log-likelihood", "log prior"] and list(drawn)[3] == label

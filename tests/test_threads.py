@@ -87,4 +87,5 @@ def test_any_number_of_threads_may_be_asked_for() -> None:
     inputs = post.X[:100]
     wanted = post.network.predict(post.theta_map, inputs, threads=1)
     np.testing.assert_array_equal(post.network.predict(post.theta_map, inputs, threads=2**61), wanted)
+    np.testing.assert_array_equal(post.network.predict(post.theta_map, inputs, threads=10**30), wanted)
     assert post.log_likelihood(post.theta_map, threads=2**61) == post.log_likelihood(post.theta_map, threads=1)

@@ -15,10 +15,14 @@ Train a network, rank its hidden nodes, make the top ones Bayesian under a trace
 """
 
 from importlib.metadata import version as _version
+from importlib.util import find_spec as _find_spec
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
 from patrac_native import diagnostics, plots
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.draws_mixture import DrawsMixture
+from patrac_native.draws.laplace import Laplace
 from patrac_native.draws.mixture_summary import MixtureSummary
 from patrac_native.draws.summary import Summary
 from patrac_native.draws.target_draws import TargetDraws
@@ -26,6 +30,7 @@ from patrac_native.engine.build_info import build_info
 from patrac_native.engine.device import device_status
 from patrac_native.engine.device_array import DeviceArray
 from patrac_native.model.architectures import Architecture, Custom, Full, Mix, Out, Sep
+from patrac_native.model.data_parallel import DataParallel
 from patrac_native.model.kernels import PCN, PCNL, EllipticalSlice, Exact, Kernel, MGrad
 from patrac_native.model.last_layer import ExactPosterior
 from patrac_native.model.likelihoods import (
@@ -50,6 +55,9 @@ from patrac_native.sampling.warmup import Phase, Warmup, default_warmup, paper_w
 from patrac_native.training.many import train_many
 from patrac_native.training.training import train
 
+if _TYPE_CHECKING:
+    from patrac_native.estimators import PatracClassifier, PatracRegressor
+
 check_registries()
 __version__ = _version("patrac_native")
 
@@ -60,6 +68,7 @@ __all__ = [
     "Bernoulli",
     "Categorical",
     "Custom",
+    "DataParallel",
     "DeviceArray",
     "Draws",
     "DrawsMixture",
@@ -71,6 +80,7 @@ __all__ = [
     "GaussianPrior",
     "HeteroscedasticGaussian",
     "Kernel",
+    "Laplace",
     "Likelihood",
     "MGrad",
     "Mix",
@@ -104,6 +114,21 @@ __all__ = [
     "train",
     "train_many",
 ]
+# The estimators are imported at their first use, because scikit-learn is optional.
+if _find_spec("sklearn") is not None:
+    __all__ += ["PatracClassifier", "PatracRegressor"]
+
+
+def __getattr__(name: str) -> _Any:
+    """Import an estimator; raise ImportError without scikit-learn, and AttributeError for any other name."""
+    if name not in ("PatracClassifier", "PatracRegressor"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from patrac_native.bridges.extras import import_extra
+
+    import_extra("sklearn", "sklearn", f"pn.{name}")
+    from patrac_native import estimators
+
+    return getattr(estimators, name)
 
 
 def __dir__() -> list[str]:

@@ -11,14 +11,30 @@ from __future__ import annotations
 from patrac_native.plots.bands import posterior_bands, predicted_vs_observed
 from patrac_native.plots.calibration import coverage_boxplot, pit_density, reliability
 from patrac_native.plots.chains import autocorrelation_plot, trace, trace_panel
+from patrac_native.plots.scores import (
+    confusion,
+    coverage_curve,
+    epistemic_share,
+    pit_histogram,
+    residuals,
+    roc_and_precision_recall,
+    sorted_intervals,
+)
 
 __all__ = [
     "autocorrelation_plot",
+    "confusion",
     "coverage_boxplot",
+    "coverage_curve",
+    "epistemic_share",
     "pit_density",
+    "pit_histogram",
     "posterior_bands",
     "predicted_vs_observed",
     "reliability",
+    "residuals",
+    "roc_and_precision_recall",
+    "sorted_intervals",
     "trace",
     "trace_panel",
 ]

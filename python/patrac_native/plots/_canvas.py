@@ -20,8 +20,12 @@ COLUMN = (4.6, 3.4)
 
 
 def axes_or_new(ax: Axes | None, figsize: tuple[float, float] = COLUMN) -> Axes:
-    """Return `ax`, or the axes of a new pyplot figure if it is None."""
+    """Return `ax`, or the axes of a new pyplot figure if it is None; raise TypeError if it is neither."""
     if ax is not None:
+        from matplotlib.axes import Axes
+
+        if not isinstance(ax, Axes):
+            raise TypeError(f"ax must be matplotlib Axes, such as plt.subplots()[1], or None; got {ax!r}.")
         return ax
     import matplotlib.pyplot as plt
 

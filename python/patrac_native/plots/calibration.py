@@ -20,6 +20,8 @@ _MIN_BOX = 5
 # The minimum bandwidth of a PIT density. Without it the bandwidth is zero if many values are equal, such as the zeros
 # of an overconfident model.
 _MIN_BANDWIDTH = 0.015
+# The accuracy of fewer rows than this says little, and is greyed.
+_FEW_ROWS = 10
 
 
 def coverage_boxplot(
@@ -74,10 +76,13 @@ def coverage_boxplot(
     width = 0.8 / len(observed)
     handles: list[Any] = []
     for index, (name, array) in enumerate(observed.items()):
-        colour = canvas.CYCLE[index % len(canvas.CYCLE)]
+        turn, place = divmod(index, len(canvas.CYCLE))
+        # Where colours begin anew, points and hatching tell the models apart.
+        colour, marker, hatch = canvas.CYCLE[place], "oDs"[turn % 3], ("", "//", "xx")[turn % 3]
         at = np.arange(levels.size) - 0.4 + (index + 0.5) * width
         if array.shape[0] < _MIN_BOX:
-            ax.scatter(np.tile(at, array.shape[0]), array[:, group].ravel(), s=22, color=colour, linewidths=0, zorder=2)
+            points = np.tile(at, array.shape[0]), array[:, group].ravel()
+            ax.scatter(*points, s=22, color=colour, marker=marker, linewidths=0, zorder=2)
         else:
             ax.boxplot(
                 array[:, group],
@@ -85,13 +90,13 @@ def coverage_boxplot(
                 widths=0.8 * width,
                 patch_artist=True,
                 manage_ticks=False,
-                boxprops={"facecolor": colour, "alpha": 0.75, "linewidth": 0.7},
+                boxprops={"facecolor": colour, "alpha": 0.75, "linewidth": 0.7, "hatch": hatch},
                 medianprops={"color": "black", "linewidth": 1.1},
                 whiskerprops={"linewidth": 0.7},
                 capprops={"linewidth": 0.7},
                 flierprops={"marker": ".", "markersize": 3, "markeredgecolor": colour},
             )
-        handles.append(Patch(facecolor=colour, alpha=0.75, label=name))
+        handles.append(Patch(facecolor=colour, alpha=0.75, hatch=hatch, label=name))
     targets = 1.0 - levels[group]
     places = np.arange(levels.size)
     ax.hlines(targets, places - 0.47, places + 0.47, color="black", linewidth=1.6, zorder=3)
@@ -155,6 +160,8 @@ def pit_density(pits: Mapping[str, ArrayLike], ax: Axes | None = None, *, legend
 def reliability(p: ArrayLike, y: ArrayLike, ax: Axes | None = None, *, n_bins: int = 15, legend: bool = True) -> Axes:
     """Plot the accuracy of the top label against its confidence, with the diagonal and the share of rows in each bin.
 
+    Lines at the points are 95% intervals of the accuracy (Wilson); bins of fewer than ten rows are grey.
+
     Parameters
     ----------
     p : array_like, shape (chain, draw, n, C)
@@ -195,22 +202,40 @@ def reliability(p: ArrayLike, y: ArrayLike, ax: Axes | None = None, *, n_bins: i
         label="share of rows",
     )
     ax.plot([0, 1], [0, 1], "--", color="black", linewidth=1.0, zorder=1, label="calibrated")
-    ax.plot(
-        bins.confidence[used],
-        bins.accuracy[used],
-        "o-",
-        color=canvas.VERMILION,
-        linewidth=1.4,
-        markersize=4,
-        zorder=2,
-        label=f"observed (ECE {error:.3f})",
-    )
+    for shown, colour, text in (
+        (used & (bins.n_rows >= _FEW_ROWS), canvas.VERMILION, f"observed (ECE {error:.3f})"),
+        (used & (bins.n_rows < _FEW_ROWS), canvas.GREY, f"fewer than {_FEW_ROWS} rows"),
+    ):
+        if not shown.any():
+            continue
+        ends = np.array([_share_interval(a, n) for a, n in zip(bins.accuracy[shown], bins.n_rows[shown], strict=True)])
+        ax.errorbar(
+            bins.confidence[shown],
+            bins.accuracy[shown],
+            yerr=np.abs(ends - bins.accuracy[shown][:, None]).T,
+            fmt="o" if colour == canvas.GREY else "o-",
+            color=colour,
+            elinewidth=0.9,
+            linewidth=1.4,
+            markersize=4,
+            zorder=2,
+            label=text,
+        )
     canvas.tidy(ax, "confidence of the top label", "accuracy")
     ax.set_xlim(0.0, 1.0)
     ax.set_ylim(0.0, 1.02)
     if legend:
         canvas.legend_below(ax, ncols=3)
     return ax
+
+
+def _share_interval(share: float, n: int) -> tuple[float, float]:
+    """Return the 95% interval of a share of n rows by Wilson's formula, which is inside [0, 1]."""
+    z = 1.959964
+    centre, spread = share + z**2 / (2 * n), z * np.sqrt(share * (1 - share) / n + (z / (2 * n)) ** 2)
+    # At a share of 0 or 1, rounding may put an end on the wrong side of it.
+    low, high = (centre - spread) / (1 + z**2 / n), (centre + spread) / (1 + z**2 / n)
+    return float(min(low, share)), float(max(high, share))
 
 
 def _within_unit(name: str, array: FloatArray) -> FloatArray:

@@ -16,12 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from patrac_native.network.output import replacing
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Pixels per inch of the stored PNG and of its size on the page. The PNG is twice as fine, for high-resolution screens.
 _PNG_DPI = 180
 _PAGE_DPI = 90
+# Width of a figure in inches that fills the page.
+PAGE_WIDTH = 10.5
+# The colour of each grade of a verdict.
+_COLOURS = {"good": "green", "look": "amber", "do not use": "red"}
 
 
 class Report:
@@ -49,6 +55,24 @@ class Report:
     def text(self, text: str) -> None:
         """Add a paragraph; line breaks are kept, and there is no other markup."""
         self._parts.append({"kind": "text", "text": text})
+
+    def banner(self, grade: str, text: str) -> None:
+        """Add a coloured box with a verdict, which also says its colour.
+
+        Parameters
+        ----------
+        grade : {"good", "look", "do not use"}
+        text : str
+            Line breaks are kept.
+
+        Raises
+        ------
+        ValueError
+            If the grade is another.
+        """
+        if grade not in _COLOURS:
+            raise ValueError(f"grade must be one of {', '.join(_COLOURS)}; got {grade!r}.")
+        self._parts.append({"kind": "banner", "colour": _COLOURS[grade], "grade": grade, "text": text})
 
     def heading(self, text: str, level: int = 2) -> None:
         """Add a heading of level 2, which the table of contents lists, or 3.
@@ -208,13 +232,6 @@ def _plain(value: Any, where: str) -> Any:
 
 
 def _write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write to another file and rename it, so that a full disk cannot leave an incomplete file."""
-    target = os.fspath(path)
-    partial = f"{target}.partial"
-    try:
-        with open(partial, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.replace(partial, target)
-    finally:
-        if os.path.exists(partial):
-            os.remove(partial)
+    """Write a text file, which takes the place of an existing one only when it is complete."""
+    with replacing(path, size=len(text)) as stream:
+        stream.write(text)

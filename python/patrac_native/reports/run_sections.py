@@ -11,7 +11,10 @@ import numpy.typing as npt
 from patrac_native.diagnostics import autocorrelation
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.summary import Summary
-from patrac_native.reports.report import Report
+from patrac_native.reports.report import PAGE_WIDTH, Report
+
+# Chains are shown apart if there are at most so many.
+_APART = 8
 
 CONVERGENCE_HEADERS = (
     "model",
@@ -83,9 +86,9 @@ def add_run_sections(
     name : str, optional
         Name of the run; by default the architecture's label.
     point : int, optional
-        Row of X for the trace of f; by default the first. With classes, the trace is that of the probability of the
-        class that is most likely in this row, because a common shift of the logits changes no probability; the default
-        is then the row in which the probabilities vary most, because they are constant if the class is certain.
+        Row of X for the trace of f; by default the one with the largest R-hat. With classes, the trace is that of the
+        probability of the class that is most likely in this row, because a common shift of the logits changes no
+        probability.
     point_label : str, optional
         Name of that input in the trace; by default "row <point>".
     classes : sequence, optional
@@ -106,8 +109,10 @@ def add_run_sections(
     by_class = draws.likelihood.targets == "class"
     f = draws.predict_proba(inputs) if by_class else draws.predict_outputs(inputs)
     what = summary.quantity
+    worst = point is None
     if point is None:
-        point = int(summary.sd.max(axis=1).argmax()) if by_class else 0
+        rhat = np.nan_to_num(summary.function.rhat, nan=0.0, posinf=np.inf)
+        point = int((rhat if rhat.any() else summary.sd).max(axis=1).argmax())
     where = point_label or f"row {point}"
     if by_class:
         likeliest = int(f[:, :, point].mean(axis=(0, 1)).argmax())
@@ -127,8 +132,12 @@ def add_run_sections(
         f"{name}: traces of the kept draws, one colour for each chain. Judge by the log-likelihood and by "
         f"{'the class probability' if by_class else 'f'}: single weights are not identified (several settings of them "
         "make the same function), so a weight may wander or differ between chains in a good run."
-        f"{' The row is the one where the probabilities vary most.' if by_class and not point_label else ''}",
+        f"{' The row is the one where the chains agree least (largest R-hat).' if worst else ''}",
     )
+    if 1 < draws.n_chains <= _APART:
+        report.figure(
+            _chains_apart(traced, label), f"{name}: the same trace with the chains apart, {label}, on one scale."
+        )
     max_lag = min(1000, max(1, draws.n_draws // 3))
     if draws.n_draws >= 4:
         report.figure(
@@ -167,12 +176,28 @@ def _trace_figure(draws: Draws, values: npt.NDArray[Any], label: str) -> Any:
         ("first entry of theta" if weight is None else "first output weight", draws.theta[:, :, weight or 0]),
         (label, values),
     )
-    fig = Figure(figsize=(8.6, 4.8), layout="constrained")
+    fig = Figure(figsize=(PAGE_WIDTH, 5.2), layout="constrained")
     axes = fig.subplots(2, 2, sharex=True).ravel()
     for ax, (name, series) in zip(axes, panels, strict=True):
         trace(series, label=name, legend=False, ax=ax)
     for ax in axes[:2]:
         ax.set_xlabel("")
+    return fig
+
+
+def _chains_apart(values: npt.NDArray[Any], label: str) -> Any:
+    """Plot the trace of each chain in axes of its own, one above the other."""
+    from matplotlib.figure import Figure
+
+    from patrac_native.plots import trace
+
+    fig = Figure(figsize=(PAGE_WIDTH, 0.6 + 0.9 * len(values)), layout="constrained")
+    axes = fig.subplots(len(values), 1, sharex=True, sharey=True, squeeze=False).ravel()
+    for chain, (ax, series) in enumerate(zip(axes, values, strict=True)):
+        trace(series[None], label=f"chain {chain + 1}", legend=False, ax=ax)
+        if chain < len(values) - 1:
+            ax.set_xlabel("")
+    fig.suptitle(label, fontsize="medium")
     return fig
 
 
@@ -182,7 +207,7 @@ def _autocorrelation_figure(f: npt.NDArray[Any], max_lag: int, what: str) -> Any
 
     from patrac_native.plots import autocorrelation_plot
 
-    fig = Figure(figsize=(6.0, 3.2), layout="constrained")
+    fig = Figure(figsize=(PAGE_WIDTH, 3.4), layout="constrained")
     ax = autocorrelation_plot(autocorrelation(f, max_lag), fig.subplots(), max_lag=max_lag)
     ax.set_ylabel("autocorrelation" if what != "f" else "autocorrelation of f")
     return fig

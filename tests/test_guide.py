@@ -1,0 +1,78 @@
+"""docs/guide.md runs when it is pasted from top to bottom: one namespace, with shorter runs and trainings."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import patrac_native as pn
+from pages import DOCS
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of runs that are too short
+def test_the_guide_runs_from_top_to_bottom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Numbers of draws are the page's own, so that the shapes in its comments can be compared."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+
+    def shorter(function: Any, **instead: Any) -> Any:
+        return lambda *arguments, **keywords: function(*arguments, **{**keywords, **instead})
+
+    for name in ("sample", "sample_many"):
+        monkeypatch.setattr(pn, name, shorter(getattr(pn, name), thin=1, warmup=400))
+    for name in ("train", "train_many"):
+        monkeypatch.setattr(pn, name, shorter(getattr(pn, name), l2=1.0, max_epochs=40))
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```python\n(.*?)^```$", (DOCS / "guide.md").read_text(encoding="utf-8"), re.M | re.S)
+    assert len(blocks) > 12
+    names: dict[str, Any] = {}
+    for number, block in enumerate(blocks):
+        exec(compile(block, f"docs/guide.md, block {number}", "exec"), names)
+    said = capsys.readouterr().out
+    shapes = re.findall(r"^print\(.*\.shape\) +# (\(.*\))$", "\n".join(blocks), re.MULTILINE)
+    assert len(shapes) >= 2 and all(shape in said for shape in shapes)
+    assert np.isfinite(names["mean"]).all()
+
+
+def test_the_readmes_script_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """README's first Python block, with a shorter run."""
+    blocks = re.findall(
+        r"^```python\n(.*?)^```$", (DOCS.parent / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    sample = pn.sample
+    monkeypatch.setattr(pn, "sample", lambda post, **keywords: sample(post, **{**keywords, "thin": 1}))
+    names: dict[str, Any] = {}
+    exec(compile(blocks[0], "README.md", "exec"), names)
+    assert names["f"].shape == (4, 1000, 50, 1) and "verdict" in capsys.readouterr().out
+
+
+SOURCES = {
+    "choosing-a-kernel.md": ("| `Full()` | 60 | 930 | 2,060 | 38 | 48 | 52 (31-68) | 34 (27-55) |", "85 (69-114)"),
+    "performance.md": (
+        "| `Mix(5)` | ESS/s, times plain | 1,017, 6.5 | **1,354, 8.7** | 156 |",
+        "| `Full` | ESS/s, times plain | 46.7, 1.1 | **198, 4.8** | 41.3 |",
+        "lower than the ensemble's on seven of the eight sets",
+        "| wine | 0.941 | **0.928** |",
+        "| mean | 0.978, 0.083 | 0.978, 0.080 | 0.978, 0.082 |",
+    ),
+}
+
+
+@pytest.mark.parametrize("page", SOURCES)
+def test_the_readmes_figures_stand_in_their_sources(page: str) -> None:
+    """A figure that is measured again must change in README too, such as 34, 85, 1,354, 198, 0.928 and 0.082."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    readme = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    assert f"docs/{page}" in readme and all(source in text for source in SOURCES[page])
+
+
+def test_the_picture_is_small() -> None:
+    picture = DOCS / "pictures" / "sine.png"
+    assert picture.stat().st_size < 60_000 and "docs/pictures/sine.png" in (DOCS.parent / "README.md").read_text()
