@@ -15,7 +15,10 @@ from patrac_native.reports.report import Report
 from patrac_native.reports.run_sections import CONVERGENCE_HEADERS, add_run_sections
 from problems import ARCHITECTURES, LIKELIHOODS
 
-STEPS = {"acceptance_rate", "step_size", "nonfinite", "warmup_acceptance_rate", "warmup_step_size", "warmup_nonfinite"}
+STEPS = {
+    *("acceptance_rate", "step_size", "nonfinite", "gradients"),
+    *("warmup_acceptance_rate", "warmup_step_size", "warmup_nonfinite"),
+}
 
 
 def run(post: pn.Posterior, **arguments: Any) -> pn.Draws:

@@ -25,6 +25,8 @@ DIGITS = 16
 DEFAULTS: dict[str, Any] = {"chains": 2, "draws": 12, "thin": 3, "seed": 7, "threads": 1, "device": "cpu"}
 # Digests of their own; the other statistics share one.
 APART = ("log_likelihood", "step_size", "variance")
+# Without a digest: a number of steps times a constant of the kernel.
+COUNTED = ("gradients",)
 
 
 def levels(case: Case) -> list[str]:
@@ -68,7 +70,7 @@ def digests(case: Case, level: str) -> dict[str, str]:
     """
     everything = run(case, level)
     stats = [draws.stats for draws in everything]
-    others = sorted(set(stats[0]) - set(APART))
+    others = sorted(set(stats[0]) - {*APART, *COUNTED})
     X = np.linspace(-1.0, 1.0, 5 * case.problems[0].sizes[0]).reshape(5, -1)
     found = {"theta": digest(draws.theta for draws in everything)}
     found |= {name: digest(of[name] for of in stats) for name in APART if name in stats[0]}

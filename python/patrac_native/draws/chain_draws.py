@@ -122,9 +122,9 @@ class ChainDraws(ABC):
         if check_count(every, "every") > self.n_draws:
             raise ValueError(f"every must be at most the number of draws, {self.n_draws}; got {every}.")
         keep = slice(every - 1, None, every)
-        stats = {name: values[:, keep] if name in PER_DRAW else values for name, values in self.stats.items()}
+        whole = self.n_draws // every * every
+        stats = self._stats_of(keep, whole)
         if "acceptance_rate" in stats:
-            whole = self.n_draws // every * every
             rate = self.stats["acceptance_rate"][:, :whole].reshape(self.n_chains, -1, every)
             stats["acceptance_rate"] = rate.mean(axis=-1)
         settings = {**self.settings, "thin": self.settings["thin"] * every}
@@ -150,8 +150,14 @@ class ChainDraws(ABC):
         """
         if check_count(draws, "draws") > self.n_draws:
             raise ValueError(f"draws must be at most the number of draws, {self.n_draws}; got {draws}.")
-        stats = {name: values[:, :draws] if name in PER_DRAW else values for name, values in self.stats.items()}
-        return self._with(self.theta[:, :draws], stats, self.settings)
+        return self._with(self.theta[:, :draws], self._stats_of(slice(draws), draws), self.settings)
+
+    def _stats_of(self, keep: slice, covered: int) -> dict[str, npt.NDArray[Any]]:
+        """Return the statistics of the draws `keep`, which cost the steps of the first `covered` draws."""
+        stats = {name: values[:, keep] if name in PER_DRAW else values for name, values in self.stats.items()}
+        if "gradients" in stats and self.n_draws:
+            stats["gradients"] = stats["gradients"] // self.n_draws * covered
+        return stats
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write everything but the data to one .npz file (no pickle), which `load` reads.

@@ -46,7 +46,8 @@ class Draws(DrawsBridges):
         them. Of shape (chain, phase): warmup_acceptance_rate, and warmup_step_size at the end of the phase. Of shape
         (chain,): nonfinite and warmup_nonfinite, the numbers of
         proposals of sampling and of the warm-up that were rejected because their log-likelihood or gradient was not
-        finite.
+        finite; and gradients, the number of gradients that the steps of the draws evaluated, those of the warm-up and
+        of draws of variances left out.
     network : PartialNetwork
         Trained network, architecture and prior.
     likelihood : Likelihood

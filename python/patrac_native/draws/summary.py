@@ -88,6 +88,8 @@ class Summary:
         The sampled variances of the prior; None if they are fixed.
     seconds, steps_per_second : float
         Wall-clock time of the run and its speed, warm-up included; NaN if not known.
+    gradients : int or None
+        Number of gradients of all chains after the warm-up; None for draws of another sampler and of old files.
     evidence : Evidence
         The numbers that determine the verdict.
     points : str
@@ -114,6 +116,7 @@ class Summary:
     prior_scales: ScaleSummary | None
     seconds: float
     steps_per_second: float
+    gradients: int | None
     evidence: Evidence
     points: str = "inputs"
 
@@ -159,8 +162,18 @@ class Summary:
                 f"{self.ess_geyer:.0f} (Geyer), {self.ess_paper:.0f} (the paper's sum of lags)",
             ),
             steps,
+            *self._efficiency(),
             *([] if self.prior_scales is None else [self.prior_scales.row()]),
         ]
+
+    def _efficiency(self) -> list[tuple[str, str]]:
+        """Return the row with effective draws per gradient and per second, as far as they are known."""
+        parts = []
+        if self.gradients:
+            parts.append(f"{1000 * self.ess_geyer / self.gradients:.3g} per 1,000 gradients after the warm-up")
+        if np.isfinite(self.steps_per_second):
+            parts.append(f"{self.ess_geyer / self.seconds:.3g} per second of the whole run")
+        return [("effective draws (Geyer)", ", ".join(parts))] if parts and np.isfinite(self.ess_geyer) else []
 
     def __str__(self) -> str:
         rows = [*self._rows(), ("verdict", str(self.verdict()))]
@@ -252,6 +265,7 @@ def summarise(
         prior_scales=_summarise_scales(stats["prior_scales"], scale_names, coverage) if scale_names else None,
         seconds=settings.get("seconds", math.nan),
         steps_per_second=steps_per_second,
+        gradients=int(stats["gradients"].sum()) if "gradients" in stats else None,
         evidence=gather(
             (n_chains, n_draws),
             parts.spread,

@@ -29,7 +29,8 @@ class TargetDraws(ChainDraws):
         The kept states.
     stats : dict of str to ndarray
         As of `Draws`: log_likelihood, log_prior, acceptance_rate and step_size of shape (chain, draw);
-        warmup_acceptance_rate and warmup_step_size (chain, phase); nonfinite and warmup_nonfinite (chain,).
+        warmup_acceptance_rate and warmup_step_size (chain, phase); nonfinite, warmup_nonfinite and
+        gradients (chain,).
     settings : dict
         As of `Draws`.
     """

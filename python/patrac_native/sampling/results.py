@@ -57,6 +57,8 @@ def build_draws(
         stats["prior_scales"] = stats["prior_scales"] * run.post.scale_groups.centres
     for name in ("warmup_acceptance_rate", "warmup_step_size", "nonfinite", "warmup_nonfinite"):
         stats[name] = result[name]
+    gradients = kept * run.settings.thin * run.kernel.gradients_per_step
+    stats["gradients"] = np.full(len(run.start), gradients, np.int64)
     settings = {
         "kernel": run.kernel.to_dict(),
         "kernel_reason": run.kernel_reason,

@@ -27,6 +27,8 @@ class Kernel(Complete, abstract=True):
         eigenbasis of a quadratic log-likelihood.
     is_slow : bool
         Whether `kernel="auto"` makes more progress in a step; the verdict then recommends it if chains mix badly.
+    gradients_per_step : int
+        Number of gradients of the log-likelihood that a step evaluates, which counts the cost of a chain.
     step_size_name : str or None
         The argument that gives the step size, such as "delta"; None for a kernel without a step size, whose acceptance
         rate the verdict does not check either.
@@ -41,6 +43,7 @@ class Kernel(Complete, abstract=True):
     is_independent: ClassVar[bool]
     is_rotation_invariant: ClassVar[bool]
     is_slow: ClassVar[bool]
+    gradients_per_step: ClassVar[int]
     step_size_name: ClassVar[str | None]
     step_size_max: ClassVar[float]
     default_step_size: ClassVar[float | None]
@@ -95,6 +98,8 @@ class Kernel(Complete, abstract=True):
 @dataclass(frozen=True)
 class GradientFreeKernel(Kernel, abstract=True):
     """Base class of the kernels that evaluate no gradient."""
+
+    gradients_per_step: ClassVar[int] = 0
 
     @property
     def persistence(self) -> float:

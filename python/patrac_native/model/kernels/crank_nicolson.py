@@ -62,6 +62,7 @@ class _GradientKernel(Kernel, abstract=True):
     metric: str = field(default="prior", kw_only=True)
     runs_on_devices: ClassVar[bool] = True
     is_independent: ClassVar[bool] = False
+    gradients_per_step: ClassVar[int] = 1
     step_size_name: ClassVar[str | None] = "delta"
 
     def __post_init__(self) -> None:
