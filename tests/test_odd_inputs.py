@@ -111,6 +111,20 @@ def test_missing_and_extra_columns_are_named(frames: tuple[pd.DataFrame, pn.Netw
         draws.predict(X.set_axis(["age", "age"], axis=1))
 
 
+def test_columns_of_which_some_are_not_named_by_text_are_refused(
+    frames: tuple[pd.DataFrame, pn.Network, pn.Draws],
+) -> None:
+    """Neither their names nor their positions can be what is meant; frames of numbers alone have positions."""
+    X, net, draws = frames
+    mixed = X.set_axis([0, "age"], axis=1)
+    for predict in (net.predict, draws.predict):
+        with pytest.raises(TypeError, match=r"X must have columns that are all named by text, or none.*got 0, 'age'"):
+            predict(mixed)
+        np.testing.assert_array_equal(predict(X.set_axis([0, 1], axis=1)), predict(X.to_numpy()))
+    with pytest.raises(TypeError, match="all named by text"):
+        pn.train([2, 1], mixed, np.arange(len(X)), max_epochs=1)
+
+
 def test_the_posteriors_frame_names_the_inputs_of_a_network_without_names() -> None:
     X = pd.DataFrame({"a": [0.0, 1.0, 2.0], "b": [1.0, 0.0, 5.0]})
     net = pn.Network([[[1.0, -2.0]]], [[0.0]])

@@ -115,6 +115,20 @@ def test_intervals_quantiles_and_moments_are_those_of_one_distribution(fitted: p
         fitted.predict_quantiles(X, 5)
 
 
+def test_a_sample_evaluates_each_row_once(fitted: pn.PatracRegressor, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, _ = rows()
+    evaluated: list[int] = []
+    whole = pn.Draws.predict_outputs
+
+    def counted(draws: pn.Draws, inputs: Any, **options: Any) -> Any:
+        evaluated.append(len(inputs))
+        return whole(draws, inputs, **options)
+
+    monkeypatch.setattr(pn.Draws, "predict_outputs", counted)
+    fitted.sample_y(X, 5)
+    assert sum(evaluated) == len(X)
+
+
 def test_string_labels_and_data_frames(labelled: tuple[pn.PatracClassifier, pd.DataFrame]) -> None:
     clf, table = labelled
     X = table[["a", "b", "c"]]

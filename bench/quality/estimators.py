@@ -10,7 +10,8 @@ intervals  90% intervals of `PatracRegressor` at its defaults on held-out rows o
 search     GridSearchCV over `k` on diabetes and on digits.
 times      time of a fit of all rows of diabetes at the defaults, and of abalone with minutes=0.8, with their verdicts.
 
-Results but times do not depend on the load of the machine. Widths are in the target's units.
+Results but times do not depend on the load of the machine. Widths are in the target's units. Each finished split is
+written to `--out` at once, and a later run with the same file goes on from there.
 """
 
 from __future__ import annotations
@@ -93,12 +94,17 @@ def conformal(X: Array, y: Array, X_test: Array, model: pn.PatracRegressor, seed
     return predicted(X_test), float(residuals[min(rank, len(residuals)) - 1])
 
 
-def intervals(data: Path, splits: int, names: list[str], save: Callable[[Any], None]) -> list[dict[str, Any]]:
-    """Fit each split of each set; return coverage and width of both kinds of intervals."""
-    results: list[dict[str, Any]] = []
+def intervals(
+    data: Path, splits: range, names: list[str], kept: list[dict[str, Any]], save: Callable[[Any], None]
+) -> list[dict[str, Any]]:
+    """Fit each split of each set that is not kept; return coverage and width of both kinds of intervals."""
+    results = list(kept)
+    done = {(one["set"], one["split"]) for one in kept}
     # Splits first, so that an interrupted run has as many of each set.
-    for split in range(splits):
+    for split in splits:
         for name in names:
+            if (name, split) in done:
+                continue
             X, X_test, y, y_test = split_of(name, split, data)
             clock, cpu = time.perf_counter(), time.process_time()
             reg = fitted(pn.PatracRegressor(random_state=split), X, y)
@@ -204,16 +210,21 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder that holds abalone/ and uci/")
     parser.add_argument("--parts", nargs="+", choices=("intervals", "search", "times"), help="default all")
     parser.add_argument("--sets", nargs="+", choices=_NAMES, default=list(_NAMES), help="of the intervals; default all")
+    parser.add_argument("--first-split", type=int, default=0, help="of each set; default 0")
     parser.add_argument("--splits", type=int, default=10, help="number of splits of each set; default 10")
     parser.add_argument("--out", type=Path, help="JSON file of all results")
     options = parser.parse_args()
     parts = options.parts or ["times", "search", "intervals"]
     content: dict[str, Any] = {}
+    if options.out and options.out.exists():
+        content = json.loads(options.out.read_text())
 
     def save(part: str, results: Any) -> None:
         content[part] = results
         if options.out:
-            options.out.write_text(json.dumps(content, indent=1))
+            partial = options.out.with_name(f"{options.out.name}.part")
+            partial.write_text(json.dumps(content, indent=1))
+            os.replace(partial, options.out)
 
     for part in parts:
         if part == "times":
@@ -221,7 +232,9 @@ def main() -> None:
         elif part == "search":
             save(part, search())
         else:
-            save(part, intervals(options.data, options.splits, options.sets, lambda found: save("intervals", found)))
+            splits = range(options.first_split, options.first_split + options.splits)
+            kept = content.get("intervals", [])
+            intervals(options.data, splits, options.sets, kept, lambda found: save("intervals", found))
 
 
 if __name__ == "__main__":

@@ -233,7 +233,7 @@ class DrawsMixture(Predictions):
         """
         weights = self.draw_weights.reshape(-1)
         added = self.likelihood.check_offset(offset, len(self._inputs(X)), self.n_outputs)
-        for block, inputs in self._input_blocks(X):
+        for block, inputs in self.input_blocks(X):
             # A block of the mixture fits in one block of each member.
             own = None if added is None else added[block]
             parts = [next(draws.predictive_mixtures(inputs, output, offset=own))[1] for draws in self.members]

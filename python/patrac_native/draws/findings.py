@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from patrac_native.draws.calibration import COVERAGE, Calibration
 from patrac_native.draws.evidence import Evidence, StepRecord
+from patrac_native.draws.remedies import Remedies
 from patrac_native.model.fit_quality import FitQuality
 
 # The grades from best to worst; the grade of a verdict is that of its worst finding.
@@ -59,7 +60,7 @@ class Finding:
     what : str
         The problem, with the numbers that show it.
     remedy : str
-        What to do about it, as arguments of this package.
+        What to do about it, in the arguments of whoever made the run, see `Remedies`.
     """
 
     grade: str
@@ -86,7 +87,7 @@ def _convergence_grade(e: Evidence) -> str:
     return GOOD if e.min_ess_bulk >= ESS_GOOD else LOOK
 
 
-def move_findings(e: Evidence) -> list[Finding]:
+def move_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
     """Check for chains that do not move, and for step sizes that are far too large or far too small."""
     steps = e.steps
     # Without a step size every step changes the state, or draws are independent.
@@ -103,7 +104,7 @@ def move_findings(e: Evidence) -> list[Finding]:
     bad = (steps.longest_still >= STILL_BAD * length) & still | narrow
     findings = []
     if stuck.any():
-        words = _stuck_words(e, steps, stuck, still)
+        words = _stuck_words(e, steps, stuck, still, remedies)
         findings.append(Finding(DO_NOT_USE if bad[stuck].any() else LOOK, *words))
     if too_large.any():
         grade = DO_NOT_USE if bad[too_large].any() else max(LOOK, _convergence_grade(e), key=GRADES.index)
@@ -111,19 +112,19 @@ def move_findings(e: Evidence) -> list[Finding]:
             f"{_chains(too_large)} almost no proposal ({_rates(steps, too_large)}): the step size is far too large, "
             "and the draws repeat a few states."
         )
-        findings.append(Finding(grade, what, _step_remedy(e, steps, "a far smaller one")))
+        findings.append(Finding(grade, what, _step_remedy(e, steps, "a far smaller one", remedies)))
     # Accepting almost every proposal is no problem if the chain mixes, as it does with a flat likelihood.
     if too_small.any() and _convergence_grade(e) != GOOD:
         what = (
             f"{_chains(too_small)} nearly every proposal ({_rates(steps, too_small)}): the step size is far too small, "
             "and the steps lead nowhere."
         )
-        findings.append(Finding(_convergence_grade(e), what, _step_remedy(e, steps, "a far larger one")))
+        findings.append(Finding(_convergence_grade(e), what, _step_remedy(e, steps, "a far larger one", remedies)))
     return findings
 
 
 def _stuck_words(
-    e: Evidence, steps: StepRecord, stuck: npt.NDArray[np.bool_], still: npt.NDArray[np.bool_]
+    e: Evidence, steps: StepRecord, stuck: npt.NDArray[np.bool_], still: npt.NDArray[np.bool_], remedies: Remedies
 ) -> tuple[str, str]:
     """Return problem and remedy for stuck chains."""
     who, others = _chains(stuck, "is stuck", "are stuck"), ~stuck
@@ -139,19 +140,19 @@ def _stuck_words(
             f"; log-likelihood {e.log_likelihood[stuck].min():.4g} there, {np.median(e.log_likelihood[others]):.4g} in "
             "the other chains"
         )
-    return f"{what}.", f"{_better_start(e)}; a smaller step size lets a chain leave a bad start."
+    return f"{what}.", f"{_better_start(e, remedies)}; a smaller step size lets a chain leave a bad start."
 
 
-def _step_remedy(e: Evidence, steps: StepRecord, other: str) -> str:
+def _step_remedy(e: Evidence, steps: StepRecord, other: str, remedies: Remedies) -> str:
     """Return the remedy for a step size, which depends on whether the user or the warm-up chose it."""
     name, given = type(steps.kernel).__name__, steps.kernel.step_size
     if given is not None:
         return f"leave the step size to the warm-up, {name}(), or give {other} than {name}({given:g})."
     standardise = "scale theta" if e.architecture is None else "standardise X and y"
-    return f"adapt the step size for longer, {_longer_warmup(steps)}; if that does not help, {standardise}."
+    return f"adapt the step size for longer, {remedies.longer_warmup(steps)}; if that does not help, {standardise}."
 
 
-def nonfinite_findings(e: Evidence) -> list[Finding]:
+def nonfinite_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
     """Check for proposals whose log-likelihood or gradient is not finite."""
     share = 0.0 if e.steps is None else float(e.steps.nonfinite.max())
     if share == 0:
@@ -163,23 +164,23 @@ def nonfinite_findings(e: Evidence) -> list[Finding]:
     remedy = (
         "find where the function is not finite, or give a prior that keeps theta away from there."
         if e.architecture is None
-        else 'scale X and y to unit variance, or compute with Posterior(..., dtype="float64").'
+        else f"scale X and y to unit variance, or compute with {remedies.double_precision}."
     )
     return [Finding(DO_NOT_USE if share > NONFINITE_BAD else LOOK, what, remedy)]
 
 
-def convergence_findings(e: Evidence, causes: Sequence[Finding]) -> list[Finding]:
+def convergence_findings(e: Evidence, causes: Sequence[Finding], remedies: Remedies) -> list[Finding]:
     """Check R-hat and effective sample size of the summarised quantity and of the log-likelihood."""
     exact, findings = e.is_independent, []
     first = "see the finding on step size or stuck chains; " if causes else ""
     longer = min(100, max(2, math.ceil(ESS_GOOD / max(e.min_ess_bulk, 1.0)))) if e.min_ess_bulk > 0 else 100
-    run_longer = _longer_run(e, longer)
+    run_longer = remedies.longer_run(e, longer)
     kernel = ', or kernel="auto", whose steps go further' if e.steps is not None and e.steps.kernel.is_slow else ""
     ess = f"the smallest bulk ESS of {e.quantity} is {_number(e.min_ess_bulk)}"
     if not exact and e.max_rhat > RHAT_USABLE:
         parts = "the chains disagree" if e.n_chains > 1 else "the parts of the chain disagree"
         what = f"{parts}: the largest R-hat of {e.quantity} is {_number(e.max_rhat, 3)}, {ess}."
-        remedy = f"{first}{run_longer}, after a longer warm-up{_argument(e)}{kernel}."
+        remedy = f"{first}{remedies.longer_run(e, longer, warmup=True)}{kernel}."
         grade = DO_NOT_USE
         if predicts_well(e):
             grade = LOOK
@@ -190,8 +191,8 @@ def convergence_findings(e: Evidence, causes: Sequence[Finding]) -> list[Finding
         if all(cause.grade != DO_NOT_USE for cause in causes):
             what = f"R-hat cannot be judged: too few draws, or {e.quantity} never changes{_here(e)}."
             draws = max(1000, 2 * e.n_draws)
-            more = f"draws={draws}" if e.steps is not None else f"{draws} of each chain"
-            remedy = f"take more draws, {more}{', or look at other inputs' if e.architecture else ''}."
+            elsewhere = ", or look at other inputs" if e.architecture else ""
+            remedy = f"take more draws, {remedies.more_draws(e, draws)}{elsewhere}."
             findings.append(Finding(LOOK, what, remedy))
     elif _convergence_grade(e) == LOOK:
         rhat = f"the largest R-hat of {e.quantity} is {_number(e.max_rhat, 3)} (up to {RHAT_GOOD} is good), "
@@ -202,7 +203,7 @@ def convergence_findings(e: Evidence, causes: Sequence[Finding]) -> list[Finding
         findings.append(Finding(LOOK, what, f"{first}{run_longer}{kernel}."))
     if e.n_chains == 1 and not exact:
         what = "there is one chain: R-hat compares its parts, and cannot show whether other starts lead elsewhere."
-        findings.append(Finding(LOOK, what, "run several, chains=4." if e.steps is not None else "run several."))
+        findings.append(Finding(LOOK, what, f"{remedies.more_chains(e)}."))
     if not exact and e.rhat_log_likelihood > RHAT_USABLE >= e.max_rhat:
         what = (
             f"R-hat of the log-likelihood is {_number(e.rhat_log_likelihood, 3)}, though {e.quantity} agrees{_here(e)}."
@@ -268,7 +269,7 @@ def _scores(c: Calibration | None) -> str:
     return f"NLPD of {c.rows:,} {_KINDS[c.kind]} {c.nlpd:.3f}{network}{coverage}{unreliable}"
 
 
-def warmup_findings(e: Evidence) -> list[Finding]:
+def warmup_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
     """Check for a warm-up that did not reach stable chains, and for adaptation while sampling."""
     findings: list[Finding] = []
     if e.steps is None:
@@ -278,14 +279,14 @@ def warmup_findings(e: Evidence) -> list[Finding]:
             "step size and log-likelihood were not yet stable when the warm-up ended, after "
             f"{e.steps.warmup_steps:,} steps."
         )
-        findings.append(Finding(LOOK, what, f"warm up longer, {_longer_warmup(e.steps)}."))
+        findings.append(Finding(LOOK, what, f"warm up longer, {remedies.longer_warmup(e.steps)}."))
     if e.steps.kernel.adapt_always:
         what = "the step size adapted while sampling, so the chain does not leave the posterior exactly invariant."
         findings.append(Finding(LOOK, what, 'for inference, adapt="warmup".'))
     return findings
 
 
-def fit_findings(e: Evidence) -> list[Finding]:
+def fit_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
     """Check the fit of the trained network and of the draws against a constant, and against each other.
 
     If y contains no signal, the log-likelihood of draws lies near that of a constant, on either side by chance: the sum
@@ -321,7 +322,7 @@ def fit_findings(e: Evidence) -> list[Finding]:
     if network_fits:
         what = f"the draws fit the training data no better than a constant, though the trained network does {numbers}."
         remedy = (
-            f"{_better_start(e)}; if the draws stay there, prior or noise variance do not suit: "
+            f"{_better_start(e, remedies)}; if the draws stay there, prior or noise variance do not suit: "
             "TraceClassPrior.fit(net), post.prior_predict(X, 200)."
         )
         return [Finding(DO_NOT_USE if draws_far else LOOK, what, remedy)]
@@ -337,34 +338,15 @@ def _fit_numbers(fit: FitQuality, of_draws: float) -> str:
     return f"(log-likelihood a row: network {network:.4g}, draws {draws:.4g}, constant {constant:.4g})"
 
 
-def _better_start(e: Evidence) -> str:
+def _better_start(e: Evidence, remedies: Remedies) -> str:
     """Return the remedy for chains that started far from the posterior or stayed there."""
     if e.architecture is None:
-        return f"give starting points where the density is high, init=..., and warm up longer{_argument(e)}"
-    if e.steps is None:
+        start = "give starting points where the density is high, init=..., and "
+    elif e.steps is None:
         start = "" if e.architecture.is_separate else "start every chain at post.theta_map and "
     else:
         start = "" if e.steps.init == "map" or e.architecture.is_separate else 'start every chain at init="map" and '
-    return f"{start}warm up longer{_argument(e)}"
-
-
-def _argument(e: Evidence) -> str:
-    """Return the argument of a longer warm-up, if it is one of this package."""
-    return "" if e.steps is None else f", {_longer_warmup(e.steps)}"
-
-
-def _longer_warmup(steps: StepRecord) -> str:
-    """Return a warm-up of twice the number of steps, at least 20,000."""
-    return f"warmup={max(20_000, 2 * steps.warmup_steps)}"
-
-
-def _longer_run(e: Evidence, factor: int) -> str:
-    """Return the advice to run `factor` times as long."""
-    if e.steps is None:
-        return f"run {e.sampler} longer, {factor * e.n_draws} draws of each chain or as many steps between them"
-    return (
-        f"run longer, draws={factor * e.n_draws}" if e.is_independent else f"run longer, thin={factor * e.steps.thin}"
-    )
+    return f"{start}warm up longer{remedies.warmup_argument(e)}"
 
 
 def _chains(chosen: npt.NDArray[np.bool_], one: str = "accepts", several: str = "accept") -> str:

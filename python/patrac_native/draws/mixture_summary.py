@@ -13,6 +13,7 @@ import numpy.typing as npt
 from patrac_native.diagnostics import credible_interval
 from patrac_native.draws.calibration import Calibration
 from patrac_native.draws.findings import GOOD, GRADES, Finding, calibration_findings
+from patrac_native.draws.remedies import Remedies
 from patrac_native.draws.summary import Summary
 from patrac_native.draws.verdict import Verdict
 from patrac_native.notebook.table import html_table
@@ -54,6 +55,10 @@ class MixtureSummary:
     def with_calibration(self, calibration: Calibration) -> MixtureSummary:
         """Return the summary with scores of the mixture on unseen rows, which its verdict then considers."""
         return replace(self, members=tuple(member.with_calibration(calibration) for member in self.members))
+
+    def with_remedies(self, remedies: Remedies) -> MixtureSummary:
+        """Return the summary with the words of another caller for the remedies of its verdict."""
+        return replace(self, members=tuple(member.with_remedies(remedies) for member in self.members))
 
     def verdict(self) -> Verdict:
         """Return the verdict on the mixture, that of its worst member, with every finding and its remedy.

@@ -201,10 +201,10 @@ class Predictions(ABC):
         TypeError, ValueError
             As `predict_blocks`.
         """
-        for block, inputs in self._input_blocks(X, rows):
+        for block, inputs in self.input_blocks(X, rows):
             yield block, self.predict_outputs(inputs, threads=threads)
 
-    def _input_blocks(self, X: npt.ArrayLike, rows: int | None = None) -> Iterator[tuple[slice, FloatArray]]:
+    def input_blocks(self, X: npt.ArrayLike, rows: int | None = None) -> Iterator[tuple[slice, FloatArray]]:
         """Yield blocks of rows of X, by default so small that the outputs of all draws take at most 64 MiB."""
         inputs = self._inputs(X)
         if rows is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from patrac_native.diagnostics.ess import MeanAutocorrelation, geyer_ess_of, pap
 from patrac_native.diagnostics.rhat import joined
 from patrac_native.draws.calibration import Calibration
 from patrac_native.draws.evidence import Evidence, gather
+from patrac_native.draws.remedies import Remedies
 from patrac_native.draws.verdict import Verdict, judge
 from patrac_native.model.architectures import Architecture
 from patrac_native.notebook.table import html_table
@@ -94,6 +95,8 @@ class Summary:
         The numbers that determine the verdict.
     points : str
         What the quantity is summarised at: "inputs", or "entries" of theta.
+    remedies : Remedies
+        The words of the verdict's remedies.
     """
 
     label: str
@@ -119,14 +122,19 @@ class Summary:
     gradients: int | None
     evidence: Evidence
     points: str = "inputs"
+    remedies: Remedies = field(default_factory=Remedies)
 
     def verdict(self) -> Verdict:
         """Return the verdict on the run, "good", "look" or "do not use", with every reason and its remedy."""
-        return judge(self.evidence)
+        return judge(self.evidence, self.remedies)
 
     def with_calibration(self, calibration: Calibration) -> Summary:
         """Return the summary with scores of rows that the draws have not seen, which its verdict then considers."""
         return replace(self, evidence=replace(self.evidence, calibration=calibration))
+
+    def with_remedies(self, remedies: Remedies) -> Summary:
+        """Return the summary with the words of another caller for the remedies of its verdict."""
+        return replace(self, remedies=remedies)
 
     def _title(self) -> str:
         """Return what was run, in a line."""

@@ -18,6 +18,7 @@ from patrac_native.draws.findings import (
     nonfinite_findings,
     warmup_findings,
 )
+from patrac_native.draws.remedies import Remedies
 from patrac_native.notebook.table import html_list
 
 
@@ -65,26 +66,29 @@ class Verdict:
         return {"grade": self.grade, "findings": findings}
 
 
-def judge(evidence: Evidence) -> Verdict:
+def judge(evidence: Evidence, remedies: Remedies | None = None) -> Verdict:
     """Derive the verdict on a run from its numbers.
 
     Parameters
     ----------
     evidence : Evidence
+    remedies : Remedies, optional
+        The words of the remedies; by default they are arguments of `sample` and `Posterior`.
 
     Returns
     -------
     Verdict
         Its grade is that of the worst finding. Among findings of one grade, causes precede their symptoms.
     """
-    causes = move_findings(evidence)
+    remedies = Remedies() if remedies is None else remedies
+    causes = move_findings(evidence, remedies)
     findings = [
         *causes,
-        *nonfinite_findings(evidence),
-        *fit_findings(evidence),
+        *nonfinite_findings(evidence, remedies),
+        *fit_findings(evidence, remedies),
         *calibration_findings(evidence),
-        *convergence_findings(evidence, causes),
-        *warmup_findings(evidence),
+        *convergence_findings(evidence, causes, remedies),
+        *warmup_findings(evidence, remedies),
     ]
     findings.sort(key=lambda finding: -GRADES.index(finding.grade))
     return Verdict(findings[0].grade if findings else GOOD, tuple(findings), facts_of(evidence))

@@ -113,14 +113,25 @@ class PatracEstimator(BaseEstimator):  # type: ignore[misc]
             raise TypeError(f"standardize must be True or False; got {self.standardize!r}.")
         return settings_of(self.get_params(deep=False))
 
-    def _weights_of(self, sample_weight: npt.ArrayLike | None, X: FloatArray) -> FloatArray | None:
-        """Return the weights of the rows (n,), or None if all are one; raise ValueError if they are invalid."""
+    def _weighted_rows(
+        self, X: FloatArray, y: npt.NDArray[Any], sample_weight: npt.ArrayLike | None
+    ) -> tuple[FloatArray, npt.NDArray[Any], FloatArray | None]:
+        """Return the rows of positive weight and their weights (n,), None if all weights are one.
+
+        Raises
+        ------
+        ValueError
+            If the weights are invalid, or all are zero.
+        """
         if sample_weight is None:
-            return None
+            return X, y, None
         weights = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
         if not weights.any():
             raise ValueError("sample_weight is zero for every row; give at least one row a positive weight.")
-        return None if (weights == 1).all() else weights
+        if (weights == 1).all():
+            return X, y, None
+        used = np.flatnonzero(weights)
+        return X[used], y[used], weights[used]
 
     def _feature_names(self) -> list[str]:
         """Return the names of the columns of X, which are their numbers if X had none."""
@@ -140,7 +151,7 @@ class PatracEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Fit rows whose targets are standardised, set the attributes of a fitted estimator, and warn.
 
-        Rows of weight zero must have been left out.
+        The rows are those that `_weighted_rows` returns.
         """
         names = self._feature_names()
         self.input_scaling_ = InputScaling.fit(X, weights, names, standardize=bool(self.standardize))
@@ -161,7 +172,7 @@ class PatracEstimator(BaseEstimator):  # type: ignore[misc]
         self.draws_ = fit.draws
         self.posteriors_ = list(fit.posteriors)
         self.n_iter_ = Choice.of(fit.draws.members[0].network.net).epochs
-        self.report_ = FitReport.of(fit, lines, settings)
+        self.report_ = FitReport.of(fit, lines)
         if self.verbose:
             print(self.report_.results(), flush=True)
         _warn_again(caught)

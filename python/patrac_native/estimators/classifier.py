@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -153,13 +153,9 @@ class PatracClassifier(ClassifierMixin, PatracEstimator):  # type: ignore[misc]
             raise TypeError(f"likelihood must be Categorical() or Categorical(scale); got {likelihood!r}.")
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(y)
-        weights = self._weights_of(sample_weight, cast(FloatArray, X))
         self.classes_, labels = np.unique(np.asarray(y), return_inverse=True)
-        rows = np.asarray(X), labels.reshape(-1).astype(np.int64), weights
-        if weights is not None and not weights.all():
-            used = np.flatnonzero(weights)
-            rows = rows[0][used], rows[1][used], weights[used]
-        counts = np.bincount(rows[1], minlength=len(self.classes_))
+        inputs, labels, weights = self._weighted_rows(np.asarray(X), labels.reshape(-1).astype(np.int64), sample_weight)
+        counts = np.bincount(labels, minlength=len(self.classes_))
         if (counts > 0).sum() < 2:
             only = self.classes_.tolist()[counts.argmax()]
             raise ValueError(
@@ -167,9 +163,9 @@ class PatracClassifier(ClassifierMixin, PatracEstimator):  # type: ignore[misc]
             )
         shown = ", ".join(f"{label} ({count})" for label, count in zip(self.classes_[:20], counts, strict=False))
         self._fit_rows(
-            rows[0],
-            rows[1],
-            rows[2],
+            inputs,
+            labels,
+            weights,
             likelihood,
             len(self.classes_),
             TargetScaling(np.zeros(1), np.ones(1)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -158,22 +158,18 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         """
         settings = self._settings()
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
-        weights = self._weights_of(sample_weight, cast(FloatArray, X))
         targets = np.asarray(y, dtype=np.float64)
         self._y_has_columns = targets.ndim == 2
-        rows = np.asarray(X), targets.reshape(len(targets), -1), weights
-        if weights is not None and not weights.all():
-            used = np.flatnonzero(weights)
-            rows = rows[0][used], rows[1][used], weights[used]
+        inputs, targets, weights = self._weighted_rows(np.asarray(X), targets.reshape(len(targets), -1), sample_weight)
         likelihood = Gaussian("sampled") if self.likelihood is None else self.likelihood
         _check_kind(likelihood)
-        self.n_outputs_ = rows[1].shape[1]
+        self.n_outputs_ = targets.shape[1]
         is_count = likelihood.targets == "count"
-        self.target_scaling_ = TargetScaling.fit(rows[1], rows[2], standardize=bool(self.standardize) and not is_count)
+        self.target_scaling_ = TargetScaling.fit(targets, weights, standardize=bool(self.standardize) and not is_count)
         self._fit_rows(
-            rows[0],
-            self.target_scaling_.transform(rows[1]),
-            rows[2],
+            inputs,
+            self.target_scaling_.transform(targets),
+            weights,
             in_units_of_network(likelihood, self.target_scaling_.scale),
             likelihood.outputs_per_target * self.n_outputs_,
             self.target_scaling_,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,11 +9,6 @@ from typing import Any
 from patrac_native.draws.findings import DO_NOT_USE, RHAT_USABLE, Finding
 from patrac_native.draws.verdict import Verdict
 from patrac_native.tabular.array_fit import ArrayFit
-from patrac_native.tabular.model_settings import ModelSettings
-
-# Remedies of a run that lasts too short: the argument of `sample`, and the advice on the warm-up, whose length follows
-# from the budget.
-_THIN, _WARMUP = re.compile(r"\bthin=(\d+)"), re.compile(r", after a longer warm-up, warmup=\d+")
 
 
 @dataclass(frozen=True)
@@ -46,26 +40,13 @@ class FitReport:
     seconds: dict[str, float]
 
     @classmethod
-    def of(cls, fit: ArrayFit, lines: Sequence[str], settings: ModelSettings) -> FitReport:
+    def of(cls, fit: ArrayFit, lines: Sequence[str]) -> FitReport:
         """Collect the report on a fit."""
         summary = fit.summary
         members = summary.members if hasattr(summary, "members") else (summary,)
         evidence = [member.evidence for member in members]
         converged = all(one.is_independent or one.max_rhat <= RHAT_USABLE for one in evidence)
-        thin = int(fit.draws.members[0].settings["thin"])
-        found = summary.verdict()
-        findings = tuple(
-            Finding(finding.grade, finding.what, _in_parameters(finding.remedy, settings, thin))
-            for finding in found.findings
-        )
-        return cls(
-            tuple(lines),
-            Verdict(found.grade, findings, found.facts),
-            converged,
-            _in_parameters(str(summary), settings, thin),
-            fit.evaluation.scores,
-            fit.seconds,
-        )
+        return cls(tuple(lines), summary.verdict(), converged, str(summary), fit.evaluation.scores, fit.seconds)
 
     @property
     def needs_warning(self) -> bool:
@@ -97,19 +78,6 @@ class FitReport:
                 "verdict": Verdict(verdict["grade"], findings, verdict["facts"]),
             }
         )
-
-
-def _in_parameters(text: str, settings: ModelSettings, thin: int) -> str:
-    """Replace arguments of `sample` and `Posterior` in a text by parameters of the estimator."""
-    text = text.replace('Posterior(..., dtype="float64")', 'dtype="float64"')
-    if settings.minutes is None:
-        return text
-    budget = settings.minutes
-
-    def minutes(found: re.Match[str]) -> str:
-        return f"minutes={budget * int(found[1]) / thin:.2g}"
-
-    return _THIN.sub(minutes, _WARMUP.sub("", text))
 
 
 def _shown(value: Any) -> str:

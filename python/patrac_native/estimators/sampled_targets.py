@@ -32,11 +32,11 @@ def sampled_targets(
     total = draws.n_chains * draws.n_draws
     order = np.concatenate([rng.permutation(total) for _ in range(math.ceil(count / total))])[:count]
     blocks = []
-    for rows, _ in draws.predict_blocks(inputs):
+    for _, block in draws.input_blocks(inputs):
         parts = []
         # A draw that is used again has noise of its own.
         for start in range(0, count, total):
-            noisy = draws.predictive(inputs[rows], seed=int(rng.randint(np.iinfo(np.int32).max)))
+            noisy = draws.predictive(block, seed=int(rng.randint(np.iinfo(np.int32).max)))
             flat = noisy.reshape(total, noisy.shape[2], -1)
             parts.append(flat[order[start : start + total]])
         blocks.append(np.concatenate(parts))

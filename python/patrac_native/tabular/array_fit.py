@@ -31,6 +31,7 @@ from patrac_native.tabular.evaluation import (
 from patrac_native.tabular.fit_data import FitArrays, spread_rows
 from patrac_native.tabular.model_settings import MINUTES, ModelSettings
 from patrac_native.tabular.pilots import Trial, best_of, describe_choice, run_pilots
+from patrac_native.tabular.remedies import FitRemedies
 from patrac_native.tabular.tuning import train_networks
 from patrac_native.validation.checks import FloatArray
 
@@ -168,7 +169,7 @@ def fit_arrays(
     grid = scored[spread_rows(len(scored), _GRID_ROWS)]
     # Scores of validation rows are better evidence for the verdict than leave-one-out predictions.
     judged = evaluation if validated is None else validated.evaluation
-    summary = draws.summary(grid).with_calibration(judged.calibration)
+    summary = draws.summary(grid).with_calibration(judged.calibration).with_remedies(FitRemedies(settings))
     seconds["evaluation"] = time.perf_counter() - clock
     return ArrayFit(posts, draws, candidate, reason, trials, evaluation, summary, grid, seconds)
 

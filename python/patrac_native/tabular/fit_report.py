@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -87,14 +86,7 @@ def printed(result: FitResult) -> str:
     kind = "held-out rows" if len(result.data.X_test) else "leave-one-out predictions of rows"
     rows = len(result.evaluation.arrays["y"])
     table = score_lines(f"{kind}: {rows}", result.evaluation.scores, regression=regression)
-    return f"{table}\n\n{_chains_heading(result)}\n{_in_options(str(result.summary))}"
-
-
-def _in_options(text: str) -> str:
-    """Replace arguments of `sample` in a text by options of the command."""
-    return re.sub(r"\b(thin|draws|chains|warmup)=(\d+)", r"--\1 \2", text).replace(
-        'Posterior(..., dtype="float64")', "--dtype float64"
-    )
+    return f"{table}\n\n{_chains_heading(result)}\n{result.summary}"
 
 
 def _chains_heading(result: FitResult) -> str:
@@ -217,7 +209,7 @@ def _report(result: FitResult) -> Report:
     if result.interruption:
         report.text(f"Interrupted {result.interruption}. Everything below rests on these draws alone.")
     verdict = result.summary.verdict()
-    report.banner(verdict.grade, f"Verdict on the chains: {_in_options(str(verdict))}")
+    report.banner(verdict.grade, f"Verdict on the chains: {verdict}")
     held_out = len(result.data.X_test) > 0
     report.heading("Scores on held-out rows" if held_out else "Leave-one-out scores")
     regression = preprocessor.task == "regression"

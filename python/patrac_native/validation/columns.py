@@ -19,11 +19,13 @@ def column_names(X: Any, name: str = "X") -> tuple[str, ...] | None:
     Returns
     -------
     tuple of str, or None
-        None for anything but a data frame, and for a frame whose columns are not named by text, such as one made of an
-        array: these are matched by position.
+        None for anything but a data frame, and for a frame none of whose columns is named by text, such as one made of
+        an array: these are matched by position.
 
     Raises
     ------
+    TypeError
+        If some columns are named by text and others are not, so that neither names nor positions are meant.
     ValueError
         If two columns have the same name.
     """
@@ -31,8 +33,14 @@ def column_names(X: Any, name: str = "X") -> tuple[str, ...] | None:
     if columns is None:
         return None
     names = list(columns)
-    if not names or not all(isinstance(column, str) for column in names):
+    others = [column for column in names if not isinstance(column, str)]
+    if len(others) == len(names):
         return None
+    if others:
+        raise TypeError(
+            f"{name} must have columns that are all named by text, or none of them; got {_listed(names)}. Rename them, "
+            "such as by X.columns = X.columns.astype(str)."
+        )
     if len(set(names)) < len(names):
         twice = next(column for column in names if names.count(column) > 1)
         raise ValueError(f"{name} has two columns named {twice!r}; rename one.")
@@ -52,8 +60,8 @@ def in_order(X: Any, wanted: Sequence[str] | None, name: str = "X") -> Any:
 
     Raises
     ------
-    ValueError
-        If a column is missing or was not in the training; the message names all of them.
+    TypeError, ValueError
+        As `column_names`; ValueError if a column is missing or was not in the training; the message names all of them.
     """
     given = column_names(X, name)
     if wanted is None or given is None or list(given) == list(wanted):
@@ -69,6 +77,6 @@ def in_order(X: Any, wanted: Sequence[str] | None, name: str = "X") -> Any:
     return X[list(wanted)]
 
 
-def _listed(names: Sequence[str]) -> str:
+def _listed(names: Sequence[object]) -> str:
     """Return names in quotation marks, at most ten of them."""
     return ", ".join(map(repr, names[:10])) + (f" and {len(names) - 10} more" if len(names) > 10 else "")

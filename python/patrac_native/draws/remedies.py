@@ -1,0 +1,48 @@
+"""What to do about a finding, in the arguments of whoever made the run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from patrac_native.draws.evidence import Evidence, StepRecord
+
+
+@dataclass(frozen=True)
+class Remedies:
+    """Advice as arguments of `sample` and `Posterior`; a subclass names those of another caller."""
+
+    def option(self, name: str, value: Any) -> str:
+        """Return how the caller of the run gives an argument of `sample`."""
+        return f"{name}={value!r}"
+
+    @property
+    def double_precision(self) -> str:
+        """How to compute in double precision."""
+        return 'Posterior(..., dtype="float64")'
+
+    def longer_run(self, e: Evidence, factor: int, *, warmup: bool = False) -> str:
+        """Return the advice to run `factor` times as long, with a longer warm-up if so asked."""
+        if e.steps is None:
+            run = f"run {e.sampler} longer, {factor * e.n_draws} draws of each chain or as many steps between them"
+        elif e.is_independent:
+            run = f"run longer, {self.option('draws', factor * e.n_draws)}"
+        else:
+            run = f"run longer, {self.option('thin', factor * e.steps.thin)}"
+        return f"{run}, after a longer warm-up{self.warmup_argument(e)}" if warmup else run
+
+    def more_draws(self, e: Evidence, draws: int) -> str:
+        """Return the number of draws to take."""
+        return f"{draws} of each chain" if e.steps is None else self.option("draws", draws)
+
+    def longer_warmup(self, steps: StepRecord) -> str:
+        """Return a warm-up of twice the number of steps, at least 20,000."""
+        return self.option("warmup", max(20_000, 2 * steps.warmup_steps))
+
+    def warmup_argument(self, e: Evidence) -> str:
+        """Return the argument of a longer warm-up after a comma, if it is one of this package."""
+        return "" if e.steps is None else f", {self.longer_warmup(e.steps)}"
+
+    def more_chains(self, e: Evidence) -> str:
+        """Return the advice to run several chains."""
+        return "run several" if e.steps is None else f"run several, {self.option('chains', 4)}"
