@@ -23,6 +23,8 @@ FloatArray = npt.NDArray[Any]
 DATA = Path(os.environ.get("PATRAC_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 DIGITS_TRAIN, DIGITS_GRID, DIGITS_HIDDEN, DIGITS_LARGEST = 1200, 60, 32, 16.0
 EPOCHS = 1000
+# Added to the seed of the sine problem for rows that were held out.
+HELD_OUT_SEED = 10_000
 
 
 class MinRatios(NamedTuple):
@@ -44,13 +46,15 @@ PAPER_RATE = {"Full": 3.8, "Mix(5)": 4.1, "Sep(5)": 14.6, "Out(45)": 13.4}
 
 @dataclass(frozen=True)
 class Data:
-    """A trained network with its data, and the inputs and quantities that are watched."""
+    """A trained network with its data, the inputs and quantities that are watched, and rows that were held out."""
 
     net: pn.Network
     prior: pn.TraceClassPrior
     likelihood: pn.Likelihood
     X: FloatArray
     y: FloatArray
+    X_test: FloatArray
+    y_test: FloatArray
     grid: FloatArray
     watch: Callable[[FloatArray], dict[str, FloatArray]]
 
@@ -77,15 +81,16 @@ def classes(f: FloatArray) -> dict[str, FloatArray]:
 
 def sine(seed: int) -> Data:
     """Return the paper's sine problem: 100 rows, 1-50-50-1; seed 0 has the data of `cases.sine_problem`."""
-    problem = sine_problem(seed, n_test=0)
-    return _trained(problem.layer_sizes, problem.X, problem.y, problem.grid, pn.Gaussian(1.0), l2=1.0)
+    problem, held_out = sine_problem(seed, n_test=0), sine_problem(HELD_OUT_SEED + seed, n_test=0)
+    rows = Rows(problem.X, problem.y, held_out.X, held_out.y, problem.grid)
+    return trained(problem.layer_sizes, rows, pn.Gaussian(1.0), l2=1.0)
 
 
 def abalone(seed: int) -> Data:
     """Return the paper's abalone problem, 2,923 rows, 10-50-50-1, trained as in the study; the seed splits the rows."""
     problem = abalone_problem(DATA / "abalone" / "abalone.data", seed)
-    likelihood = pn.Gaussian(problem.variance)
-    return _trained(problem.layer_sizes, problem.X, problem.y, problem.grid, likelihood, ABALONE_L2, ABALONE_EPOCHS)
+    rows = Rows(problem.X, problem.y, problem.X_test, problem.y_test, problem.grid)
+    return trained(problem.layer_sizes, rows, pn.Gaussian(problem.variance), ABALONE_L2, ABALONE_EPOCHS)
 
 
 def digits(seed: int) -> Data:
@@ -97,27 +102,36 @@ def digits(seed: int) -> Data:
     X, y = X[order] / DIGITS_LARGEST, y[order]
     sizes = (X.shape[1], DIGITS_HIDDEN, DIGITS_HIDDEN, 10)
     grid = X[DIGITS_TRAIN : DIGITS_TRAIN + DIGITS_GRID]
-    return _trained(sizes, X[:DIGITS_TRAIN], y[:DIGITS_TRAIN], grid, pn.Categorical(), l2=1.0, watch=classes)
+    rows = Rows(X[:DIGITS_TRAIN], y[:DIGITS_TRAIN], X[DIGITS_TRAIN:], y[DIGITS_TRAIN:], grid)
+    return trained(sizes, rows, pn.Categorical(), l2=1.0, watch=classes)
 
 
-def _trained(
+class Rows(NamedTuple):
+    """The rows of a problem: trained on, held out, and watched."""
+
+    X: FloatArray
+    y: FloatArray
+    X_test: FloatArray
+    y_test: FloatArray
+    grid: FloatArray
+
+
+def trained(
     sizes: tuple[int, ...],
-    X: FloatArray,
-    y: FloatArray,
-    grid: FloatArray,
+    rows: Rows,
     likelihood: pn.Likelihood,
     l2: float,
     epochs: int = EPOCHS,
     watch: Callable[[FloatArray], dict[str, FloatArray]] = outputs,
+    validation_fraction: float = 0.0,
 ) -> Data:
     """Train the network and fit the prior to it."""
+    arguments: dict[str, Any] = {"validation_fraction": validation_fraction, "max_epochs": epochs, "progress": False}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the last epoch is not the best, or alpha is at its bound: both are fine here
-        net = pn.train(
-            sizes, X, y, likelihood=likelihood, l2=l2, validation_fraction=0, max_epochs=epochs, progress=False
-        )
+        net = pn.train(sizes, rows.X, rows.y, likelihood=likelihood, l2=l2, **arguments)
         prior = pn.TraceClassPrior.fit(net)
-    return Data(net, prior, likelihood, X, y, grid, watch)
+    return Data(net, prior, likelihood, *rows, watch)
 
 
 class Problem(NamedTuple):

@@ -1,0 +1,73 @@
+"""The posteriors of real problems, each with a trained network, rows held out and inputs at which f is watched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from ess_problems import DATA, Data, Rows, abalone, digits, sine, trained
+
+import patrac_native as pn
+from patrac_native.studies.uci_models import Rows as Standardised
+from patrac_native.studies.uci_sets import Split, load_split
+
+AIRFOIL_TRAIN = 1202  # of 1,503 rows, four fifths
+EPOCHS, VALIDATION = 2000, 0.2
+# Held-out rows that are scored, and rows of them at which f is watched.
+SCORED, WATCHED = 100, 50
+
+
+def airfoil(seed: int) -> Data:
+    """Return airfoil self-noise, 5-16-16-16-16-1, with sampled noise; the seed splits the rows."""
+    table = np.loadtxt(DATA / "airfoil" / "airfoil.csv", delimiter=",", skiprows=1)
+    table = table[np.random.default_rng(seed).permutation(len(table))]
+    (X, X_test), (y, y_test) = (np.split(part, [AIRFOIL_TRAIN]) for part in (table[:, :-1], table[:, -1]))
+    return _standardised(Split(X, y, X_test, y_test), (16, 16, 16, 16), l2=0.1)
+
+
+def concrete(seed: int) -> Data:
+    """Return concrete strength, 8-50-1, with sampled noise; the seed is the number of the standard split."""
+    return _standardised(load_split(DATA / "uci", "concrete", seed), (50,), l2=0.3)
+
+
+def yacht(seed: int) -> Data:
+    """Return yacht hydrodynamics, 6-50-1, with sampled noise; the seed is the number of the standard split."""
+    return _standardised(load_split(DATA / "uci", "yacht", seed), (50,), l2=0.3)
+
+
+def _standardised(split: Split, hidden: tuple[int, ...], l2: float) -> Data:
+    """Train on standardised rows, with validation rows on which the prior of the noise rests."""
+    found = Standardised.of(split)
+    rows = Rows(found.X, found.y, found.X_test, found.y_test, found.X_test[:WATCHED])
+    sizes = (found.X.shape[1], *hidden, 1)
+    return trained(sizes, rows, pn.Gaussian("sampled"), l2, EPOCHS, validation_fraction=VALIDATION)
+
+
+class Problem(NamedTuple):
+    """A data set and an architecture."""
+
+    data: Callable[[int], Data]
+    architecture: str
+
+
+PROBLEMS = {
+    "sine-full": Problem(sine, "Full"),
+    "sine-mix5": Problem(sine, "Mix(5)"),
+    "abalone-full": Problem(abalone, "Full"),
+    "abalone-mix5": Problem(abalone, "Mix(5)"),
+    "digits-mix5": Problem(digits, "Mix(5)"),
+    "digits-full": Problem(digits, "Full"),
+    "airfoil-full": Problem(airfoil, "Full"),
+    "concrete-full": Problem(concrete, "Full"),
+    "yacht-full": Problem(yacht, "Full"),
+}
+
+
+@cache
+def data_of(load: Callable[[int], Data], seed: int) -> Data:
+    """Return the data of a problem, whose network is trained once for all architectures."""
+    found = load(seed)
+    return replace(found, X_test=found.X_test[:SCORED], y_test=found.y_test[:SCORED])
