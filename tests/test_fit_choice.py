@@ -13,7 +13,7 @@ import pytest
 import patrac_native as pn
 from patrac_native.cli.main import main
 from patrac_native.draws.calibration import calibrate
-from patrac_native.tabular.budget import Schedule
+from patrac_native.tabular.budget import Schedule, chain_minutes, training_seconds
 from patrac_native.tabular.candidates import (
     Candidate,
     affordable_candidates,
@@ -23,6 +23,7 @@ from patrac_native.tabular.candidates import (
 )
 from patrac_native.tabular.evaluation import Evaluation, evaluate_regression
 from patrac_native.tabular.fit_settings import FitSettings
+from patrac_native.tabular.model_settings import MINUTES
 from patrac_native.tabular.pilots import Trial, best_of, describe_choice
 from patrac_native.tabular.predict import load_preprocessing
 from patrac_native.tabular.preprocessing import Preprocessor
@@ -46,7 +47,8 @@ def affordable(rows: int, hidden: tuple[int, ...], **given: Any) -> tuple[list[C
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(rows, 10)), rng.normal(size=rows)
     possible = possible_candidates(chosen, likelihood.targets)
-    return affordable_candidates(possible, [network(10, *hidden, 1)], likelihood, X, y, chosen)
+    minutes = chain_minutes(chosen.minutes or MINUTES, training=5.0)
+    return affordable_candidates(possible, [network(10, *hidden, 1)], likelihood, X, y, chosen, minutes)
 
 
 def test_candidates_of_a_regression() -> None:
@@ -87,6 +89,35 @@ def test_a_budget_that_does_not_pay_for_full_leaves_the_largest_mix() -> None:
     assert nodes[1] < nodes[0]
     (only,), _ = affordable(300, (50, 50), thin=10)
     assert only.architecture == pn.Full()
+
+
+def test_training_and_scores_are_part_of_the_budget() -> None:
+    """Chains get three quarters, less if training takes more than the rest; of the first 0.1 minutes in any case."""
+    assert chain_minutes(2.0, training=28.0) == pytest.approx(1.5) and chain_minutes(2.0, 0.0) == pytest.approx(1.5)
+    assert chain_minutes(2.0, training=58.0) == pytest.approx(1.0)
+    assert chain_minutes(2.0, training=500.0) == pytest.approx(0.075)
+    assert chain_minutes(0.1, training=4.0) == pytest.approx(0.075)
+    assert chain_minutes(0.01, training=4.0) == pytest.approx(0.0075)
+
+
+def test_the_time_of_a_training_follows_from_its_epochs() -> None:
+    """No clock: the same networks cost the same; more rows, epochs and validation cost more."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    y = X[:, 0] + 0.1 * rng.normal(size=60)
+    options: dict[str, Any] = {"networks": 2, "l2": 0.1, "patience": 1000, "seed": 0}
+    plain, longer = (
+        pn.train_many([2, 4, 1], X, y, validation_fraction=0, max_epochs=epochs, **options) for epochs in (20, 40)
+    )
+    cost = training_seconds(plain, 60, 60)
+    assert 0 < cost < training_seconds(plain, 120, 120) < training_seconds(plain, 120, 30)
+    assert training_seconds(longer, 60, 60) == pytest.approx(2 * cost)
+    validated = pn.train_many([2, 4, 1], X, y, max_epochs=20, **options)
+    history = validated[0].history
+    assert history is not None and history.settings["validation"]["network_epochs"] == 5 * 20
+    # Both networks at a time, after 100 epochs of the five networks of the validation.
+    epochs = sum(len(net.history.loss) for net in validated if net.history is not None) / 2
+    assert training_seconds(validated, 60, 60) == pytest.approx(cost * (100 + epochs) / 20)
 
 
 def test_the_choice_and_the_final_run_share_the_budget() -> None:

@@ -57,8 +57,9 @@ class PatracClassifier(ClassifierMixin, PatracEstimator):  # type: ignore[misc]
     likelihood : Likelihood, optional
         `Categorical()`, the default, or `Categorical(scale)`.
     minutes : float
-        Budget of the fit on a nominal machine of two cores, > 0; default 0.1. It determines the number of steps through
-        the number of operations of a step and never through a clock, so that a seed gives the same draws everywhere.
+        Budget of the fit on a nominal machine of two cores, > 0; default 0.1. Beyond 0.1 it includes the training. It
+        determines the number of steps through the number of operations of a step and never through a clock, so that a
+        seed gives the same draws everywhere.
     chains : int, optional
         Number of chains of each network's posterior, >= 1; default 4 for one network, 2 for several.
     draws : int, optional

@@ -60,8 +60,9 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         Of the targets, in the units of y: `Gaussian`, `StudentT` or `HeteroscedasticGaussian`, or of counts `Poisson`
         or `NegativeBinomial`. Default `Gaussian("sampled")`, whose noise variances are sampled, one for each target.
     minutes : float
-        Budget of the fit on a nominal machine of two cores, > 0; default 0.1. It determines the number of steps through
-        the number of operations of a step and never through a clock, so that a seed gives the same draws everywhere.
+        Budget of the fit on a nominal machine of two cores, > 0; default 0.1. Beyond 0.1 it includes the training. It
+        determines the number of steps through the number of operations of a step and never through a clock, so that a
+        seed gives the same draws everywhere.
     chains : int, optional
         Number of chains of each network's posterior, >= 1; default 4 for one network, 2 for several.
     draws : int, optional

@@ -19,6 +19,7 @@ from patrac_native.model.likelihoods import Gaussian, Likelihood
 from patrac_native.model.posterior import Posterior
 from patrac_native.network.network import Network
 from patrac_native.sampling.warmup import Warmup
+from patrac_native.tabular.budget import chain_minutes, training_seconds
 from patrac_native.tabular.candidates import Candidate, affordable_candidates, possible_candidates, share_left
 from patrac_native.tabular.descriptions import describe_noise, describe_prior, describe_training
 from patrac_native.tabular.evaluation import (
@@ -32,7 +33,7 @@ from patrac_native.tabular.fit_data import FitArrays, spread_rows
 from patrac_native.tabular.model_settings import MINUTES, ModelSettings
 from patrac_native.tabular.pilots import Trial, best_of, describe_choice, run_pilots
 from patrac_native.tabular.remedies import FitRemedies
-from patrac_native.tabular.tuning import train_networks
+from patrac_native.tabular.tuning import train_networks, training_settings
 from patrac_native.validation.checks import FloatArray
 
 # Maximum number of rows at which convergence is checked, and for which leave-one-out predictions are made.
@@ -133,14 +134,16 @@ def fit_arrays(
         raise KeyboardInterrupt  # `train` returns its best parameters so far, which are not what was asked for
     _check_noise_is_known(nets[0], likelihood, data, settings)
     say(f"  {describe_training(nets[0], data.units)}")
-    candidates, reason = affordable_candidates(possible, nets, likelihood, X, y, settings)
+    batch_rows = training_settings(len(X)).get("batch_size", len(X))
+    minutes = chain_minutes(settings.minutes or MINUTES, training_seconds(nets, len(X), batch_rows))
+    candidates, reason = affordable_candidates(possible, nets, likelihood, X, y, settings, minutes)
     seconds["training"] = time.perf_counter() - clock
 
     clock = time.perf_counter()
     trials = []
     if len(candidates) > 1:
         say(f"choosing among {len(candidates)} posteriors by short runs, scored on validation rows ...")
-        trials = run_pilots(candidates, nets[0], likelihood, data, settings, say=say)
+        trials = run_pilots(candidates, nets[0], likelihood, data, settings, minutes, say=say)
         reason = describe_choice(trials)
     best = best_of(trials) if trials else None
     candidate = candidates[0] if best is None else best.candidate
@@ -149,7 +152,7 @@ def fit_arrays(
 
     posts = candidate.posteriors(nets, likelihood, X, y, settings, weight)
     say(f"  prior: {describe_prior(posts[0].network.prior, settings)}")
-    minutes = (settings.minutes or MINUTES) * share_left(candidates, len(trials))
+    minutes *= share_left(candidates, len(trials))
     draws = _sample(candidate, posts, nets, minutes, settings, None if best is None else best.draws, say)
     say(f"  {describe_noise(draws, data.units)}".rstrip())
     seconds["sampling"] = draws.members[0].settings["seconds"]

@@ -6,20 +6,30 @@ or less than the budget.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from patrac_native.model.choice import choose_kernel
 from patrac_native.model.kernels import Kernel
 from patrac_native.model.posterior import Posterior
+from patrac_native.network.network import Network
 
 # The nominal machine: two cores, each of which executes this many multiply-adds in a second. Measured for one chain of
 # Full and Mix on 277 to 7,000 rows and networks of one and two hidden layers of 50 nodes, 4e10 is within 30% on a 2023
 # x86-64 core with 256-bit vectors. float64 takes twice as long.
 _CORES, _RATE = 2, {"float32": 4.0e10, "float64": 2.0e10}
-# The share of the budget that the chains get; training and evaluation take the rest.
-_SAMPLING_SHARE = 0.75
+# The share of the budget that the chains get if training and scoring take no more than the rest, and the number of
+# minutes of a budget of which they get that share in any case: a shorter budget would all go to the training.
+_SAMPLING_SHARE, _LEAST_MINUTES = 0.75, 0.1
+# Nominal seconds of the scores; and of an update of a network in training, the part that does not depend on its size
+# and the part for each parameter and row of the batch. Fitted to the processor time of the trainings of yacht and
+# concrete, halved because the chains took twice their nominal time on the same machine.
+_SCORING_SECONDS = 2.0
+_UPDATE_SECONDS, _PARAMETER_ROW_SECONDS = 1.4e-4, 3.5e-10
 # Multiply-adds that take as long as an activation with its derivative, as an entry of the Gram matrix of a row's
 # features with its part of the gradient, and as the factorisation of that matrix for each cube of its size.
 _ACTIVATION, _GRAM, _FACTOR = 30.0, 3.0, 6.0
@@ -70,11 +80,47 @@ def run_kernel(post: Posterior, kernel: str | Kernel) -> Kernel:
     return kernel if isinstance(kernel, Kernel) else choose_kernel(post.facts)[0]
 
 
+def training_seconds(nets: Sequence[Network], rows: int, batch_rows: int) -> float:
+    """Return the time that the training of networks took on the nominal machine.
+
+    Parameters
+    ----------
+    nets : sequence of Network
+        Trained alike, several at a time, after the penalty and the number of epochs had been chosen by networks that
+        were trained one after the other.
+    rows, batch_rows : int
+        Numbers of training rows, and of rows of a batch.
+    """
+    epochs = 0.0
+    for net in nets:
+        assert net.history is not None
+        epochs += len(net.history.loss) / min(_CORES, len(nets))
+    assert nets[0].history is not None
+    validation = nets[0].history.settings["validation"]
+    epochs += 0 if validation is None else validation["network_epochs"]
+    parameters = sum((wide + 1) * width for wide, width in pairwise(nets[0].layer_sizes))
+    return epochs * (math.ceil(rows / batch_rows) * _UPDATE_SECONDS + parameters * rows * _PARAMETER_ROW_SECONDS)
+
+
+def chain_minutes(minutes: float, training: float) -> float:
+    """Return what a budget leaves for the chains.
+
+    Parameters
+    ----------
+    minutes : float
+        The budget of the whole fit.
+    training : float
+        Nominal seconds that the training took, see `training_seconds`.
+    """
+    rest = minutes - (training + _SCORING_SECONDS) / 60.0
+    return max(_SAMPLING_SHARE * min(minutes, _LEAST_MINUTES), min(_SAMPLING_SHARE * minutes, rest))
+
+
 def steps_within(minutes: float, post: Posterior, chains: int, kernel: str | Kernel = "auto") -> int:
-    """Return the number of steps of each chain for which a budget pays on the nominal machine."""
+    """Return the number of steps of each chain that take so many minutes on the nominal machine."""
     kernel = run_kernel(post, kernel)
     cores = min(_CORES, chains)
-    operations = 60.0 * minutes * _SAMPLING_SHARE * cores * _RATE[post.dtype.name] / chains
+    operations = 60.0 * minutes * cores * _RATE[post.dtype.name] / chains
     return int(operations / step_operations(post, kernel))
 
 
@@ -87,12 +133,12 @@ def schedule_within(
     warmup: int | None = None,
     kernel: str | Kernel = "auto",
 ) -> Schedule:
-    """Return the lengths of chains for which a budget pays: a quarter is warm-up, the rest is divided among draws.
+    """Return the lengths of chains that take so many minutes: a quarter is warm-up, the rest is divided among draws.
 
     Parameters
     ----------
     minutes : float
-        The budget of the whole fit on two cores, > 0.
+        The time of the chains on two cores, > 0.
     post : Posterior
     chains, draws : int
         Number of chains, and of draws of each.

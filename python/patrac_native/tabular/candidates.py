@@ -113,7 +113,7 @@ class Candidate:
         ]
 
     def schedule(self, post: Posterior, settings: ModelSettings, minutes: float) -> Schedule:
-        """Return the lengths of the chains, which the settings give or for which a budget pays."""
+        """Return the lengths of the chains, which the settings give or which take so many minutes."""
         given = None if settings.warmup is None else settings.warmup_of(0)
         warmup = given.steps if isinstance(given, Warmup) else given
         if run_kernel(post, settings.kernel).is_independent:
@@ -259,6 +259,7 @@ def affordable_candidates(
     X: npt.NDArray[Any],
     y: Any,
     settings: ModelSettings,
+    minutes: float,
 ) -> tuple[list[Candidate], str]:
     """Return the posteriors for which the budget pays, and in words why if there is one.
 
@@ -271,6 +272,8 @@ def affordable_candidates(
     X, y : ndarray
         The training rows.
     settings : ModelSettings
+    minutes : float
+        What the budget leaves for the chains, those of the choice included.
 
     Returns
     -------
@@ -288,7 +291,7 @@ def affordable_candidates(
         post = candidate.posteriors(nets[:1], likelihood, X, y, settings)[0]
         return steps_within(minutes, post, candidate.n_chains, settings.kernel)
 
-    minutes = settings.minutes or MINUTES
+    budget = settings.minutes or MINUTES
     final = minutes * final_share(possible)
     steps = steps_of(possible[0], final)
     if steps >= MIN_STEPS:
@@ -298,7 +301,7 @@ def affordable_candidates(
             )
         others = [candidate for candidate in possible[1:] if steps_of(candidate, final) >= MIN_STEPS]
         if others or len(possible) == 1:
-            return [possible[0], *others], "" if others else _describe_steps(steps_of(possible[0], minutes), minutes)
+            return [possible[0], *others], "" if others else _describe_steps(steps_of(possible[0], minutes), budget)
         steps = _two_digits(steps_of(possible[0], minutes))
         return [possible[0]], f"the only one that the budget pays for: about {steps:,} steps a chain"
     candidate = possible[0]
@@ -308,7 +311,7 @@ def affordable_candidates(
             steps = steps_of(candidate, minutes)
             if steps >= MIN_STEPS:
                 break
-    return [candidate], _describe_steps(steps, minutes)
+    return [candidate], _describe_steps(steps, budget)
 
 
 def final_share(candidates: Sequence[Candidate]) -> float:

@@ -56,8 +56,9 @@ class ModelSettings:
     draws : int, optional
         Number of draws of each chain, >= 4; default 500 for one network, 250 for several.
     minutes : float, optional
-        Budget of the fit on a nominal machine of two cores, > 0; default 2. It determines the number of steps through
-        the number of operations of a step and never through a clock, so that a seed gives the same draws everywhere.
+        Budget of the fit on a nominal machine of two cores, > 0; default 2. Beyond 0.1 it includes the training. It
+        determines the number of steps through the number of operations of a step and never through a clock, so that a
+        seed gives the same draws everywhere.
     thin : int, optional
         Number of steps for each draw, >= 1, in place of `minutes`.
     warmup : str, int or Warmup, optional

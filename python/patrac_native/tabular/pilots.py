@@ -20,7 +20,7 @@ from patrac_native.tabular.budget import Schedule
 from patrac_native.tabular.candidates import PILOT_FRACTION, Candidate, final_share
 from patrac_native.tabular.evaluation import VALIDATION, Evaluation, evaluate_classes, evaluate_regression
 from patrac_native.tabular.fit_data import FitArrays
-from patrac_native.tabular.model_settings import MINUTES, ModelSettings
+from patrac_native.tabular.model_settings import ModelSettings
 from patrac_native.tabular.tuning import Choice, train_networks
 from patrac_native.training.folds import split_rows
 
@@ -100,6 +100,7 @@ def run_pilots(
     likelihood: Likelihood,
     data: FitArrays,
     settings: ModelSettings,
+    minutes: float,
     *,
     say: Callable[[str], None] = print,
 ) -> list[Trial]:
@@ -118,6 +119,8 @@ def run_pilots(
     likelihood : Likelihood
     data : FitArrays
     settings : ModelSettings
+    minutes : float
+        What the budget leaves for these runs and the final one.
     say : callable
         Receives a line for each run; default `print`.
 
@@ -150,7 +153,7 @@ def run_pilots(
         l2=Choice.of(net).l2,
         sample_weight=weight,
     )
-    minutes = (settings.minutes or MINUTES) * final_share(candidates)
+    minutes *= final_share(candidates)
     trials = []
     for candidate, pilot in zip(candidates, pilots, strict=True):
         # The number of steps follows from the final run: all rows, all chains.

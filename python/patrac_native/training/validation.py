@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,6 +52,8 @@ class Validation:
         Number of networks trained, each of which leaves out other rows.
     trials : tuple of (l2, validation loss)
         The penalties tried; empty if the penalty was given.
+    network_epochs : int
+        Number of epochs of all networks that the choice trained.
     """
 
     l2: float
@@ -61,9 +63,10 @@ class Validation:
     rows: int
     folds: int
     trials: tuple[tuple[float, float], ...] = ()
+    network_epochs: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return l2, epochs, loss, rows, folds and trials as JSON-able values."""
+        """Return l2, epochs, loss, rows, folds, trials and network_epochs as JSON-able values."""
         return {
             "l2": self.l2,
             "epochs": self.epochs,
@@ -71,6 +74,7 @@ class Validation:
             "rows": self.rows,
             "folds": self.folds,
             "trials": [list(trial) for trial in self.trials],
+            "network_epochs": self.network_epochs,
         }
 
 
@@ -109,22 +113,24 @@ def choose_training(
         If the loss is not finite at the initial parameters.
     """
     trials: list[tuple[float, float]] = []
+    searched = 0
     shown = progress_bar(desc="validation", unit=" epochs", disable=not show, leave=False)
     with torch_threads(problem.work), shown as bar:
         if l2 is None:
             compared = folds if problem.n_rows < _CROSS_SEARCHED_ROWS else folds[:1]
             limit = _SEARCH_EPOCHS if max_epochs is None else min(_SEARCH_EPOCHS, max_epochs)
-            trials = search_penalties(
-                lambda penalty: (
-                    cross_validate(
-                        problem, penalty, compared, max_epochs=limit, patience=min(patience, _SEARCH_PATIENCE), bar=bar
-                    ).loss
-                ),
-                largest=_MAX_PENALTY * _loss_scale(problem),
-            )
+            shorter: dict[str, Any] = {"max_epochs": limit, "patience": min(patience, _SEARCH_PATIENCE), "bar": bar}
+
+            def loss_at(penalty: float) -> float:
+                nonlocal searched
+                tried = cross_validate(problem, penalty, compared, **shorter)
+                searched += tried.network_epochs
+                return tried.loss
+
+            trials = search_penalties(loss_at, largest=_MAX_PENALTY * _loss_scale(problem))
             l2 = best_penalty(trials)
         found = cross_validate(problem, l2, folds, max_epochs=max_epochs, patience=patience, bar=bar)
-    return Validation(l2, found.epochs, found.loss, found.mse, found.rows, found.folds, tuple(trials))
+    return replace(found, trials=tuple(trials), network_epochs=searched + found.network_epochs)
 
 
 def search_penalties(loss_at: Callable[[float], float], *, largest: float = _MAX_PENALTY) -> list[tuple[float, float]]:
@@ -194,9 +200,10 @@ def cross_validate(
     lowest = torch.full((len(folds),), math.inf, dtype=problem.real)
     current = torch.full((len(folds),), math.inf, dtype=problem.real)
     theta: torch.Tensor | None = None
-    best, best_epoch, best_theta = math.inf, 0, None
+    best, best_epoch, best_theta, trained = math.inf, 0, None, 0
     for epoch in itertools.count() if max_epochs is None else range(max_epochs):
         parts = [descent.epoch() for descent in descents]
+        trained += 1
         start, loss, nll = (torch.cat(part) if len(parts) > 1 else part[0] for part in zip(*parts, strict=True))
         lower = loss < lowest  # False for NaN
         lowest = torch.where(lower, loss, lowest)
@@ -221,7 +228,8 @@ def cross_validate(
     if isinstance(problem.likelihood, RealLikelihood):
         each = [mean_squares(problem, problem.network(one), rows) for one, rows in zip(best_theta, held, strict=True)]
         mse = np.average(each, axis=0, weights=held.sum(axis=1))
-    return Validation(l2, best_epoch + 1, best, mse, sum(len(rows) for rows in folds), len(folds))
+    left_out = sum(len(rows) for rows in folds)
+    return Validation(l2, best_epoch + 1, best, mse, left_out, len(folds), network_epochs=trained * len(folds))
 
 
 def mean_squares(problem: Problem, net: Network, weights: FloatArray) -> FloatArray:
