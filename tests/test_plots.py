@@ -71,7 +71,9 @@ def all_plots(ax: Axes | None) -> Iterator[Axes]:
     p, y = class_case()
     rng = np.random.default_rng(3)
     chains = rng.standard_normal((3, 50))
-    yield plots.posterior_bands(x, f, truth=np.sin(x), data=(x[:5], np.sin(x[:5])), map_fit=np.sin(x), ax=ax)
+    yield plots.posterior_bands(
+        x, f, truth=np.sin(x), data=(x[:5], np.sin(x[:5])), map_fit=np.sin(x), y_interval=(x - 2, x + 2), ax=ax
+    )
     yield plots.coverage_boxplot(
         {"Full": rng.uniform(size=(20, 3)), "Sep": rng.uniform(size=3)}, [0.01, 0.05, 0.35], ax
     )
@@ -154,6 +156,17 @@ def test_posterior_bands_draws_what_figure_2_has(ax: Axes) -> None:
     assert legend_texts(ax) == ["40 draws", "95% interval", "network", "true mean", "data"]
 
 
+def test_the_interval_of_new_observations_is_a_band_behind_all_lines(ax: Axes) -> None:
+    x, f = function_case()
+    plots.posterior_bands(x, f, y_interval=(x - 2, x[:, None] + 2), ax=ax)
+    (band,) = ax.collections
+    corners = np.asarray(band.get_paths()[0].vertices)
+    for at in x:
+        assert {at - 2, at + 2} <= set(corners[corners[:, 0] == at, 1])
+    assert all(band.get_zorder() < line.get_zorder() for line in ax.get_lines())
+    assert "interval of y" in legend_texts(ax)
+
+
 def test_posterior_bands_options_and_messages(ax: Axes) -> None:
     x, f = function_case()
     both = np.concatenate([f, f + 10], axis=3)
@@ -165,6 +178,7 @@ def test_posterior_bands_options_and_messages(ax: Axes) -> None:
         ({"x": x[:9]}, r"x has 9 rows but f has 30"),
         ({"f": f[0]}, r"f must have shape \(chain, draw, n, m\)"),
         ({"truth": x[:3]}, "truth must have 30 rows, got 3"),
+        ({"y_interval": (x, x[:2])}, r"y_interval\[1\] must have 30 rows, got 2"),
         ({"data": (x, x[:2])}, r"data\[1\] must have 30 rows, got 2"),
         ({"output": 1}, r"output must be in 0..0, got 1"),
         ({"n_draws": -1}, "n_draws must not be negative"),

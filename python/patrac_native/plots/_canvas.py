@@ -10,8 +10,9 @@ if TYPE_CHECKING:
 ORANGE, SKY, GREEN, BLUE, VERMILION, PINK = "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7"
 PURPLE, GREY = "#5B2A86", "#666666"
 
-#: Colours for a sequence of chains or models: those of Okabe and Ito, ordered so that neighbours differ clearly.
-CYCLE = (BLUE, ORANGE, GREEN, PINK, SKY, VERMILION, PURPLE, GREY)
+#: Colours for a sequence of chains or models: those of Okabe and Ito, ordered so that neighbours differ clearly. The
+#: first four differ in lightness too (46, 71, 58 and 28 of 100).
+CYCLE = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, PINK, GREY)
 #: Line styles that distinguish models of the same colour.
 STYLES = ("-", "--", "-.", ":")
 
@@ -31,6 +32,11 @@ def axes_or_new(ax: Axes | None, figsize: tuple[float, float] = COLUMN) -> Axes:
 
     _, new = plt.subplots(figsize=figsize, layout="constrained")
     return new
+
+
+def line_of_chain(chain: int) -> dict[str, Any]:
+    """Return colour and style of a chain's line: the first four, then two each of one style, differ in lightness."""
+    return {"color": CYCLE[chain % len(CYCLE)], "linestyle": STYLES[max(0, chain // 2 - 1) % len(STYLES)]}
 
 
 def tidy(ax: Axes, xlabel: str, ylabel: str) -> None:

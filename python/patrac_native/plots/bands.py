@@ -22,6 +22,7 @@ def posterior_bands(
     truth: ArrayLike | None = None,
     data: tuple[ArrayLike, ArrayLike] | None = None,
     map_fit: ArrayLike | None = None,
+    y_interval: tuple[ArrayLike, ArrayLike] | None = None,
     n_draws: int = 100,
     coverage: float = 0.95,
     output: int = 0,
@@ -31,8 +32,8 @@ def posterior_bands(
     """Plot sampled functions of a single input with their pointwise quantiles (the paper's Figure 2).
 
     Orange lines are `n_draws` draws, evenly spaced over all chains. Dashed purple lines are the ends of the central
-    interval of all draws, the dotted green line is the true mean, the blue line the trained network, and dots are the
-    training data.
+    interval of all draws, the dotted green line is the true mean, the blue line the trained network, dots are the
+    training data, and a light band holds new observations.
 
     Parameters
     ----------
@@ -44,6 +45,9 @@ def posterior_bands(
         The true f, and the prediction of the trained network, at `x`; by default they are not plotted.
     data : pair (x_data, y_data) of array_like, optional
         Training data, each of shape (n_data,) or (n_data, 1); by default they are not plotted.
+    y_interval : pair (lower, upper) of array_like, optional
+        Ends of the intervals of new observations at `x`, each of shape (n,) or (n, 1), such as `draws.interval(x)`; by
+        default they are not plotted.
     n_draws : int, default 100
         Maximum number of functions to plot, >= 0.
     coverage : float in (0, 1), default 0.95
@@ -87,6 +91,9 @@ def posterior_bands(
     lines = ax.plot(grid, pooled[chosen].T, color=canvas.ORANGE, linewidth=0.6, alpha=0.35, zorder=1)
     if lines:
         lines[0].set_label(f"{len(lines)} draws")
+    if y_interval is not None:
+        low, high = (_at(f"y_interval[{end}]", value, n)[order] for end, value in enumerate(y_interval))
+        ax.fill_between(grid, low, high, color=canvas.SKY, alpha=0.2, linewidth=0, zorder=0, label="interval of y")
     percent = 100 * coverage
     ax.plot(grid, lower[:, 0], "--", color=canvas.PURPLE, linewidth=1.5, zorder=4, label=f"{percent:g}% interval")
     ax.plot(grid, upper[:, 0], "--", color=canvas.PURPLE, linewidth=1.5, zorder=4)

@@ -62,11 +62,10 @@ def trace(
         raise ValueError(f"warmup must be in 0..{n_draws}, the draws of a chain, got {warmup}")
     ax = canvas.axes_or_new(ax, (4.6, 2.6))
     # Several chains overlap: with thin, slightly translucent lines the lower ones remain visible.
-    alpha = 0.9 if n_chains == 1 else 0.7
+    alpha = 0.9 if n_chains == 1 else 0.8
     for chain in range(n_chains):
         at, shown = _envelope(series[chain])
-        colour = canvas.CYCLE[chain % len(canvas.CYCLE)]
-        ax.plot(at, shown, color=colour, linewidth=0.6, alpha=alpha, label=f"chain {chain + 1}")
+        ax.plot(at, shown, **canvas.line_of_chain(chain), linewidth=0.6, alpha=alpha, label=f"chain {chain + 1}")
     handles: list[Any] = list(ax.get_lines()[-n_chains:]) if 1 < n_chains <= len(canvas.CYCLE) else []
     if warmup:
         shade = ax.axvspan(0, warmup, color=canvas.GREY, alpha=0.15, linewidth=0, zorder=0, label="warm-up")
@@ -177,9 +176,8 @@ def autocorrelation_plot(
     handles: list[Any] = []
     for chain in range(n_chains):
         if np.isfinite(series[chain]).all():
-            colour = canvas.CYCLE[chain % len(canvas.CYCLE)]
-            style = canvas.STYLES[chain // len(canvas.CYCLE) % len(canvas.STYLES)]
-            handles += ax.plot(series[chain], style, color=colour, linewidth=1.2, label=f"chain {chain + 1}", zorder=2)
+            line = canvas.line_of_chain(chain)
+            handles += ax.plot(series[chain], **line, linewidth=1.2, label=f"chain {chain + 1}", zorder=2)
     canvas.tidy(ax, "lag (kept draws)", "autocorrelation of f")
     ax.margins(x=0.01)
     if legend and 1 < n_chains <= len(canvas.CYCLE) and handles:

@@ -207,7 +207,8 @@ def _write_report(
     report.heading("What the posteriors look like")
     report.figure(
         figures.bands_figure(problem, outcomes, sine_mean),
-        "Orange: 100 functions drawn from each posterior. Dashed purple: pointwise 95% interval of f. Dotted green: "
+        "Orange: 100 functions drawn from each posterior. Dashed purple: pointwise 95% interval of f. Light blue: "
+        "that of new observations. Dotted green: "
         "the true sine. Blue: the trained network. Dots: the data. A good band is wide where data leave f open, and "
         "holds the green curve nearly everywhere. (The paper's Figure 2.)",
     )

@@ -46,6 +46,7 @@ def bands_figure(problem: Problem, outcomes: Sequence[Outcome], truth: Any = Non
             truth=None if truth is None else truth(x),
             data=(problem.X[:, 0], problem.y),
             map_fit=outcome.draws.network.net.predict(x[:, None]),
+            y_interval=outcome.draws.interval(x[:, None]),
             legend=False,
             ax=ax,
         )

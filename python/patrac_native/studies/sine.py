@@ -148,7 +148,8 @@ def run_sine(options: StudyOptions) -> None:
     report.heading("Posteriors of the first data set (Figure 2)")
     report.figure(
         figures.bands_figure(study.first_problem, study.first, sine_mean),
-        "Orange: 100 draws of f. Dashed purple: pointwise 95% interval. Dotted green: sin(x). Blue: the network.",
+        "Orange: 100 draws of f. Dashed purple: pointwise 95% interval. Light blue: that of new observations. "
+        "Dotted green: sin(x). Blue: the network.",
     )
     add_chain_sections(report, study, [-2.0], "-2")
     finish(study, report, "study sine", options.to_dict(), options.out)
