@@ -7,7 +7,8 @@ from dataclasses import fields
 from pathlib import Path
 
 from patrac_native.cli.options import add_traceback
-from patrac_native.studies import abalone, sine, uci
+from patrac_native.studies import abalone, cifar10, sine, uci
+from patrac_native.studies.cifar10_models import MODELS
 from patrac_native.studies.options import PAPER_WARMUP, StudyOptions, StudySize
 from patrac_native.studies.uci_sets import SETS
 
@@ -30,6 +31,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     _add_study_options(leaf, "abalone", abalone.SIZE)
     leaf.set_defaults(run=_run_abalone, words=leaf.prog)
+    text = "the CIFAR-10 study of the paper's section 5.1"
+    leaf = studies.add_parser("cifar10", help=text, description=f"T{text[1:]}.")
+    _add_cifar10_options(leaf)
+    leaf.set_defaults(run=_run_cifar10, words=leaf.prog)
     text = "UCI sets: this package's models beside a network, Laplace and ensembles"
     leaf = studies.add_parser("uci", help=text, description=f"{text}.")
     _add_uci_options(leaf)
@@ -45,6 +50,14 @@ def _run_sine(args: argparse.Namespace) -> int:
 def _run_abalone(args: argparse.Namespace) -> int:
     """Run `patrac study abalone` with parsed arguments; return the exit code."""
     abalone.run_abalone(args.data, _options(args), args.sex)
+    return 0
+
+
+def _run_cifar10(args: argparse.Namespace) -> int:
+    """Run `patrac study cifar10` with parsed arguments; return the exit code."""
+    cifar10.run_cifar10(
+        cifar10.CifarOptions(**{field.name: getattr(args, field.name) for field in fields(cifar10.CifarOptions)})
+    )
     return 0
 
 
@@ -70,20 +83,75 @@ def _add_uci_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--minutes", type=float, default=None, metavar="M", help="budget of each of patrac fit's models (default: 2)"
     )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("patrac-study-uci"),
-        metavar="DIR",
-        help="folder for report.html, summary.json and results.csv; finished pieces there are not run again "
-        "(default: %(default)s)",
-    )
+    _add_out(parser, "uci")
     parser.add_argument("--seed", type=int, default=0, help="added to the number of the split (default: %(default)s)")
     parser.add_argument(
         "--threads", type=int, default=1, help="pieces side by side; a fit uses all processors itself (default: 1)"
     )
     _add_scheduler(parser)
     add_traceback(parser)
+
+
+def _add_cifar10_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the CIFAR-10 study."""
+    parser.add_argument(
+        "--data",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="the folder of the binary batches (.bin or .bin.xz), or cifar-10-binary.tar.gz",
+    )
+    parser.add_argument("--rows", type=int, default=None, metavar="N", help="training images (default: all)")
+    parser.add_argument(
+        "--models",
+        nargs="+",
+        choices=list(MODELS),
+        default=list(MODELS),
+        metavar="MODEL",
+        help="default: all of " + "; ".join(MODELS),
+    )
+    parser.add_argument(
+        "--hidden",
+        nargs="+",
+        type=int,
+        default=list(cifar10.HIDDEN),
+        help="widths of the hidden layers (default: 50 50)",
+    )
+    parser.add_argument(
+        "--steps",
+        type=int,
+        default=None,
+        help="steps of each chain after warm-up, a multiple of --draws (default: 2,000 for Full, 10,000 for Sep and "
+        "Mix, 50,000 for Out)",
+    )
+    parser.add_argument("--draws", type=int, default=500, help="draws used for scores (default: %(default)s)")
+    parser.add_argument(
+        "--kernel",
+        choices=("auto", "pcnl"),
+        default="auto",
+        help="auto: the package's choice for each posterior; pcnl: the paper's (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), default="cpu", help="where the chains run (default: %(default)s)"
+    )
+    _add_out(parser, "cifar10")
+    parser.add_argument("--seed", type=int, default=0, help="of training and chains (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=1, help="chains run side by side (default: %(default)s)")
+    _add_scheduler(parser)
+    # Hidden option, for short tests.
+    parser.add_argument("--max-epochs", type=int, default=None, help=argparse.SUPPRESS)
+    add_traceback(parser)
+
+
+def _add_out(parser: argparse.ArgumentParser, name: str) -> None:
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path(f"patrac-study-{name}"),
+        metavar="DIR",
+        help="folder for report.html, summary.json and results.csv; finished pieces there are not run again "
+        "(default: %(default)s)",
+    )
 
 
 def _add_scheduler(parser: argparse.ArgumentParser) -> None:
@@ -116,13 +184,7 @@ def _add_study_options(parser: argparse.ArgumentParser, name: str, size: StudySi
         f"{PAPER_WARMUP * size.quick_warmup:,.0f} of warm-up in place of {PAPER_WARMUP:,}; "
         "shows the pattern, but chains may not settle",
     )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path(f"patrac-study-{name}"),
-        metavar="DIR",
-        help="folder for report.html, summary.json and results.csv (default: %(default)s)",
-    )
+    _add_out(parser, name)
     parser.add_argument("--seed", type=int, default=0, help="of data, training and chains (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=None, help="chains run side by side (default: all processors)")
     _add_scheduler(parser)
