@@ -19,7 +19,8 @@ from patrac_native.reports.report import Report
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 QUICK = "--hidden 4 --epochs 40 --l2 1 --chains 2 --draws 20 --thin 2 --warmup 400 --threads 1".split()
 # What only the test adds to a page: a policy that allows nothing to be fetched, a record of errors and of violations of
-# the policy, and a report to the outer page of the widest content beside the width of the view.
+# the policy, and a report to the outer page of the widest content beside the width of the view, and of the width of the
+# narrowest large figure.
 CATCH = """<meta http-equiv="Content-Security-Policy"
  content="default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
 <script>const errors = [], fetched = []; console.error = m => errors.push(m);
@@ -27,7 +28,8 @@ window.addEventListener('error', e => errors.push(e.message));
 document.addEventListener('securitypolicyviolation', e => fetched.push(e.blockedURI));</script>"""
 PROBE = """<script>window.addEventListener('load', () => setTimeout(() => {
   const root = document.documentElement;
-  const found = [root.scrollWidth, root.clientWidth, fetched.length, errors.length, ...fetched, ...errors];
+  const drawn = Math.min(...[...document.querySelectorAll('img.wide')].map(image => image.clientWidth), 9999);
+  const found = [root.scrollWidth, root.clientWidth, drawn, fetched.length, errors.length, ...fetched, ...errors];
   parent.document.body.textContent = 'PROBE ' + found.join(' ');
 }, 50));</script>"""
 
@@ -51,8 +53,8 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
-def probe(page: Path, width: int, folder: Path) -> tuple[int, int, int, int, str]:
-    """Return content width, view width, numbers of blocked requests and of errors, and both.
+def probe(page: Path, width: int, folder: Path) -> tuple[int, int, int, int, int, str]:
+    """Return widths of content, view and the narrowest large figure, numbers of blocked requests and errors, and both.
 
     The page is shown in a frame, because a window of Chromium is at least 500 pixels wide.
     """
@@ -66,17 +68,19 @@ def probe(page: Path, width: int, folder: Path) -> tuple[int, int, int, int, str
     command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1600,1000"]
     command += [f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=4000", "--dump-dom", outer.as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    found = re.search(r"PROBE (\d+) (\d+) (\d+) (\d+) ?([^<]*)", done.stdout)
+    found = re.search(r"PROBE (\d+) (\d+) (\d+) (\d+) (\d+) ?([^<]*)", done.stdout)
     assert found is not None, done.stdout[-500:]
-    return (*(int(group) for group in found.groups()[:4]), found[5])  # type: ignore[return-value]  # four numbers
+    return (*(int(group) for group in found.groups()[:5]), found[6])  # type: ignore[return-value]  # five numbers
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed (apt-get install chromium)")
 @pytest.mark.parametrize("name", ["numbers", "classes"])
 @pytest.mark.parametrize("width", [400, 800, 1400])
 def test_nothing_overflows_fails_or_is_fetched(name: str, width: int, reports: dict[str, Path], tmp_path: Path) -> None:
-    content, view, fetched, failed, errors = probe(reports[name], width, tmp_path)
+    content, view, drawn, fetched, failed, errors = probe(reports[name], width, tmp_path)
     assert 0.95 * width <= view <= width and content <= view and fetched == 0 and failed == 0, errors
+    # A figure of 945 pixels that is drawn at two thirds of its size has letters of 8 pixels; narrower ones scroll.
+    assert 630 <= drawn < 9999
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed (apt-get install chromium)")
@@ -86,7 +90,7 @@ def test_the_probe_finds_an_overflow_and_a_request(tmp_path: Path) -> None:
     body = '<div style="width:3000px">x</div><img src="https://example.org/none.png"><script>f()</script>'
     bad = f"<html><head></head><body>{body}</body></html>"
     (folder / "report.html").write_text(bad)
-    content, view, fetched, failed, _ = probe(folder / "report.html", 800, tmp_path)
+    content, view, _, fetched, failed, _ = probe(folder / "report.html", 800, tmp_path)
     assert content > view and fetched == 1 and failed >= 1
 
 
