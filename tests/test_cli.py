@@ -84,6 +84,9 @@ def test_fit_writes_everything_and_prints_the_scores(tmp_path: Path, capsys: pyt
         "--thin ",
     ):
         assert part in printed
+    last = printed.splitlines()[-1]
+    assert last.startswith(("verdict: look; reached: ", "verdict: do not use; reached: ")) and "R-hat" in last
+    assert last.endswith("(aims: R-hat 1.01, ESS 400)")
     assert sorted(path.name for path in out.iterdir()) == [
         "draws.npz",
         "preprocessing.json",

@@ -13,7 +13,7 @@ import numpy as np
 from patrac_native.model.likelihoods import Categorical, Gaussian, Likelihood
 from patrac_native.tabular.array_fit import fit_arrays
 from patrac_native.tabular.fit_data import FitData
-from patrac_native.tabular.fit_report import printed, write_results
+from patrac_native.tabular.fit_report import printed, reached, write_results
 from patrac_native.tabular.fit_result import FitResult
 from patrac_native.tabular.fit_settings import DRAWS, PREPROCESSING, REPORT, SUMMARY, FitSettings
 from patrac_native.tabular.preprocessing import Preprocessor, guess_task
@@ -71,6 +71,7 @@ def fit_table(settings: FitSettings) -> FitResult:
     print(printed(result))
     write_results(result, table)
     print(f"\nwrote {', '.join(os.path.join(settings.out, name) for name in (REPORT, SUMMARY, DRAWS, PREPROCESSING))}")
+    print(reached(result))
     return result
 
 

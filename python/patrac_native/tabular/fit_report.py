@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from patrac_native.diagnostics import ConvergenceSummary
+from patrac_native.draws.findings import ESS_GOOD, RHAT_GOOD
 from patrac_native.draws.mixture_summary import MixtureSummary
 from patrac_native.draws.summary import Summary
 from patrac_native.reports.report import PAGE_WIDTH, Report, format_number, write_json
@@ -87,6 +88,12 @@ def printed(result: FitResult) -> str:
     rows = len(result.evaluation.arrays["y"])
     table = score_lines(f"{kind}: {rows}", result.evaluation.scores, regression=regression)
     return f"{table}\n\n{_chains_heading(result)}\n{result.summary}"
+
+
+def reached(result: FitResult) -> str:
+    """Return the last line of a fit: its verdict, and convergence beside what a good one needs."""
+    verdict = result.summary.verdict()
+    return f"verdict: {verdict.grade}; reached: {verdict.facts} (aims: R-hat {RHAT_GOOD}, ESS {ESS_GOOD})"
 
 
 def _chains_heading(result: FitResult) -> str:
