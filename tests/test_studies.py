@@ -24,12 +24,14 @@ from patrac_native.studies.experiment import (
 from patrac_native.studies.options import StudyOptions
 from patrac_native.studies.problems import abalone_problem, sine_problem
 from patrac_native.studies.replicates import run_replicates
+from patrac_native.studies.sampled_noise import SampledNoise
 from patrac_native.studies.tables import format_table, mean_sd, number
 
 # Chains and training this short deserve these warnings; the tests are about what is done with the results.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:TraceClassPrior.fit. alpha ended at the bound"),
     pytest.mark.filterwarnings("ignore:train. the fit is poor"),
+    pytest.mark.filterwarnings("ignore:the prior of the noise variance"),
     pytest.mark.filterwarnings("ignore:the step size adapts while sampling"),
     pytest.mark.filterwarnings("ignore:no phase of the warm-up adapts"),
 ]
@@ -291,10 +293,25 @@ def test_study_abalone_runs_on_a_file_of_its_layout(tmp_path: Path, capsys: pyte
     words = ["--data", str(data), "--out", str(out), "--steps", "100", "--draws", "50", "--warmup-factor", "1e-4"]
     assert main(["study", "abalone", *words, "--max-epochs", "3"]) == 0
     printed = capsys.readouterr().out
-    assert "10 in all for the paper's 8 features" in printed and "Sampling 7 architectures on 1 data set" in printed
+    assert "10 in all for the paper's 8 features" in printed and "Sampling 14 architectures on 1 data set" in printed
     summary = json.loads((out / "summary.json").read_text())
     assert summary["runs"]["Full"][0]["coverage_of"] == "y"
-    assert (out / "report.html").read_text().count("data:image/png;base64,") == 5
+    assert "Mix(5), sampled noise" in summary["runs"] and "Mix(5), sampled noise" in printed
+    assert (out / "report.html").read_text().count("data:image/png;base64,") == 7
+
+
+def test_sampled_noise_is_scored_with_the_variance_of_each_draw(problem: Problem, outcome: Outcome) -> None:
+    net, prior = small_network(problem), pn.TraceClassPrior(1.5, 2.0, 0.5)
+    sampled = run_architecture(problem, net, prior, SampledNoise(pn.Mix(2)), SETTINGS, seed=5)
+    variance = sampled.draws.stats["variance"]
+    assert variance.shape[:2] == (2, 100) and np.ptp(variance) > 0
+    f = sampled.draws.predict(problem.X_test)[..., 0].astype(np.float64)
+    squares = (problem.y_test - f) ** 2
+    by_draw = 0.5 * squares.sum(axis=-1) / variance.reshape(2, 100)
+    assert sampled.record.nll == pytest.approx(by_draw.mean(), rel=1e-12)
+    density = np.exp(-0.5 * squares / variance.reshape(2, 100, 1)) / np.sqrt(2 * np.pi * variance.reshape(2, 100, 1))
+    assert sampled.record.nlpd == pytest.approx(-np.log(density.mean(axis=(0, 1))).mean(), rel=1e-9)
+    assert sampled.record.architecture == "Mix(2), sampled noise" and sampled.record.dim == outcome.record.dim
 
 
 def test_study_abalone_refuses_another_file_before_making_a_folder(tmp_path: Path) -> None:

@@ -121,8 +121,8 @@ def _add_cifar10_options(parser: argparse.ArgumentParser) -> None:
         "--steps",
         type=int,
         default=None,
-        help="steps of each chain after warm-up, a multiple of --draws (default: 2,000 for Full, 10,000 for Sep and "
-        "Mix, 50,000 for Out)",
+        help="steps of each chain after warm-up, a multiple of --draws (default: 2,000 for Full, Sep and Mix, "
+        "20,000 for Out)",
     )
     parser.add_argument("--draws", type=int, default=500, help="draws used for scores (default: %(default)s)")
     parser.add_argument(

@@ -38,9 +38,11 @@ def run_abalone(data: str, options: StudyOptions, sex: str = "onehot") -> None:
     """
     from patrac_native.reports.report import Report
     from patrac_native.studies import figures
+    from patrac_native.studies.experiment import ARCHITECTURES
     from patrac_native.studies.pieces import Pieces
     from patrac_native.studies.problems import abalone_problem
     from patrac_native.studies.replicates import run_replicates
+    from patrac_native.studies.sampled_noise import SampledNoise
     from patrac_native.studies.scheduling import check_scheduler
     from patrac_native.studies.study_output import (
         CHAINS,
@@ -67,6 +69,7 @@ def run_abalone(data: str, options: StudyOptions, sex: str = "onehot") -> None:
         replicates=options.replicates,
         seed=options.seed,
         threads=options.threads,
+        architectures=(*ARCHITECTURES, *map(SampledNoise, ARCHITECTURES)),
         laplace=True,
         scheduler=options.scheduler,
         pieces=Pieces(
@@ -104,17 +107,20 @@ def run_abalone(data: str, options: StudyOptions, sex: str = "onehot") -> None:
     report.heading("Scores")
     report.table(
         *scores,
-        caption="NLL: sum over test rows of (y - f)^2 / 72, mean over draws; NLPD: mean negative log predictive "
+        caption="NLL: sum over test rows of (y - f)^2 / 72, mean over draws (sampled noise: over twice the variance of "
+        "the draw in place of 72); NLPD: mean negative log predictive "
         "density; RMSE in rings; in 99/95/65%: percent of test rows whose rings lie in that interval of y.",
     )
     report.heading("Predictions (Figure 5)")
     row = _typical_row(study.first_problem)
+    fixed, sampled = study.first[: len(ARCHITECTURES)], study.first[len(ARCHITECTURES) :]
     report.figure(
-        density_figure(study.first_problem, study.first, row),
+        density_figure(study.first_problem, fixed, row),
         "One test row. Red: its rings. Blue: the trained network. Left: posterior density of f. Right: posterior "
         "predictive density of y, noise of variance 36 included.",
     )
-    pits = {outcome.record.architecture: outcome for outcome in study.first}
+    report.figure(density_figure(study.first_problem, sampled, row), "The same with sampled noise.")
+    pits = {outcome.record.architecture: outcome for outcome in fixed}
     report.figure(
         figures.pit_figure({name: outcome.pit_f for name, outcome in pits.items()}, of="f"),
         "The paper's statistic: the share of draws of f below each observation. The noise is not in f, so heaps at "
@@ -124,6 +130,11 @@ def run_abalone(data: str, options: StudyOptions, sex: str = "onehot") -> None:
         figures.pit_figure({name: outcome.pit_y for name, outcome in pits.items()}, of="y, with noise,"),
         "The same with the noise: flat is right, a hump means intervals too wide. With a variance of 36 where the "
         "residuals have about 4.5 it is a hump.",
+    )
+    pits = {outcome.record.architecture: outcome for outcome in sampled}
+    report.figure(
+        figures.pit_figure({name: outcome.pit_y for name, outcome in pits.items()}, of="y, with noise,"),
+        "The same with sampled noise.",
     )
     report.heading("Mixing and time")
     report.table(*mixing)
@@ -138,7 +149,8 @@ _INPUTS = {
 }
 _NOTES = (
     "Inputs: {inputs}, standardised. Target: rings, in their own units, because the variance of 36 is printed without "
-    "a scale; the residuals have a variance near 4.5, so intervals of y are far wider than they need be. L2 penalty "
+    "a scale; the residuals have a variance near 4.5, so intervals of y are far wider than they need be. Rows with "
+    "sampled noise sample the variance with the parameters. L2 penalty "
     f"0.01; training stops after {EPOCHS} epochs, before it overfits, in place of the paper's learning rate of 1e-6."
 )
 
@@ -168,14 +180,18 @@ def density_figure(problem: Problem, outcomes: Sequence[Outcome], row: int) -> F
     everything = np.concatenate(list(draws.values()))
     observed = float(problem.y_test[row])
     network = float(outcomes[0].draws.network.net.predict(problem.X_test[row : row + 1])[0, 0])
-    noise = float(np.sqrt(problem.variance))
-    for ax, spread, name in ((left, 0.0, "f"), (right, noise, "y")):
+    noises = {
+        o.record.architecture: np.sqrt(o.draws.stats.get("variance", problem.likelihood.variance_vector(1)))
+        for o in outcomes
+    }
+    widest = max(float(np.max(noise)) for noise in noises.values())
+    for ax, spread, name in ((left, 0.0, "f"), (right, widest, "y")):
         # The range covers all draws of f; for y, the central part of the mixture.
         low = min(everything.min(), observed, network) - 0.5 - 2.5 * spread
         high = max(everything.max(), observed, network) + 0.5 + 2.5 * spread
         at = np.linspace(low, high, _DENSITY_POINTS)
         for index, (label, f) in enumerate(draws.items()):
-            density = norm.pdf(at[:, None], f, noise).mean(axis=1) if spread else gaussian_kde(f)(at)
+            density = norm.pdf(at[:, None], f, noises[label].ravel()).mean(axis=1) if spread else gaussian_kde(f)(at)
             colour, style = canvas.CYCLE[index % len(canvas.CYCLE)], canvas.STYLES[index % len(canvas.STYLES)]
             ax.plot(at, density, style, color=colour, linewidth=1.5, label=label)
         ax.axvline(observed, color="red", linewidth=1.4, label="rings")

@@ -49,13 +49,21 @@ class Baseline:
 
 
 def score_network(problem: Problem, net: Network) -> NetworkScores:
-    """Score the trained network as a forecast without uncertainty: one chain of one draw."""
+    """Score the trained network as a forecast without uncertainty: one chain of one draw.
+
+    If the variance of the problem is not known, it is the mean squared residual of validation rows.
+    """
     f = net.predict(problem.X_test)[None, None]
     truth = problem.y_test if problem.truth_test is None else problem.truth_test
     history = net.history
+    variance = problem.variance
+    if variance is None:
+        if history is None or history.validation_mse is None:
+            raise ValueError("a problem of unknown variance needs a network that was trained with validation rows")
+        variance = float(np.mean(history.validation_mse))
     return NetworkScores(
-        nll=diagnostics.nll(f, problem.y_test, problem.variance),
-        nlpd=diagnostics.nlpd(f, problem.y_test, problem.variance),
+        nll=diagnostics.nll(f, problem.y_test, variance),
+        nlpd=diagnostics.nlpd(f, problem.y_test, variance),
         rmse=diagnostics.rmse(f, truth),
         training_seconds=history.seconds if history else 0.0,
         epochs=len(history.loss) if history else 0,
@@ -68,6 +76,7 @@ def run_laplace(problem: Problem, net: Network, draws: int, *, seed: int) -> lis
     Parameters
     ----------
     problem : Problem
+        Of known variance.
     net : Network
         Trained with a penalty.
     draws : int
@@ -81,7 +90,7 @@ def run_laplace(problem: Problem, net: Network, draws: int, *, seed: int) -> lis
         Of the last layer, where network and linearised network are the same; of all weights, predicting with the
         network at each draw; and of all weights, predicting with the network that is linear around the trained one.
     """
-    assert net.history is not None
+    assert net.history is not None and problem.variance is not None
     variance = 1 / float(net.history.settings["l2"])
     found = []
     for label, architecture, linearised in (
@@ -97,6 +106,7 @@ def run_laplace(problem: Problem, net: Network, draws: int, *, seed: int) -> lis
             if linearised
             else laplace.sample(draws, seed).predict(problem.X_test, threads=1)
         )
-        scores = score_draws(problem, f_test, problem.likelihood.sample(f_test, np.random.default_rng(seed)))
+        y_draws = problem.likelihood.sample(f_test, np.random.default_rng(seed))
+        scores = score_draws(problem, f_test, y_draws, problem.variance)
         found.append(Baseline(label, **scores, seconds=time.perf_counter() - started))
     return found

@@ -63,14 +63,14 @@ MODELS = {
     model.label: model
     for model in (
         Model(Full(), 2_000),
-        Model(Sep(4), 10_000),
-        Model(Sep(10), 10_000),
-        Model(Mix(4), 10_000),
-        Model(Mix(10), 10_000),
-        Model(Out(24), 50_000),
-        Model(Out(90), 50_000),
-        Model(Mix(10), 10_000, scale=None),
-        Model(Out(90), 50_000, scale=None),
+        Model(Sep(4), 2_000),
+        Model(Sep(10), 2_000),
+        Model(Mix(4), 2_000),
+        Model(Mix(10), 2_000),
+        Model(Out(24), 20_000),
+        Model(Out(90), 20_000),
+        Model(Mix(10), 2_000, scale=None),
+        Model(Out(90), 20_000, scale=None),
     )
 }
 NETWORK = "network"

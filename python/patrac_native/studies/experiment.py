@@ -20,6 +20,7 @@ from patrac_native.model.priors import Prior
 from patrac_native.network.network import Network
 from patrac_native.sampling.sampler import sample
 from patrac_native.sampling.warmup import Warmup
+from patrac_native.studies.sampled_noise import Candidate, with_noise
 from patrac_native.validation.checks import FloatArray, check_count
 
 # The architectures of the paper's tables, the slowest first: if their chains run at the same time, the longest one
@@ -49,8 +50,8 @@ class Problem:
         Test rows.
     grid : ndarray, shape (g, d)
         Inputs at which mixing and convergence of f are measured.
-    variance : float
-        Variance of the noise, in squared units of y.
+    variance : float, optional
+        Variance of the noise, in squared units of y; None if it is not known, and sampled.
     truth_test : ndarray, shape (n_test,), optional
         The true f at the test inputs, if it is known.
     """
@@ -62,13 +63,13 @@ class Problem:
     X_test: FloatArray
     y_test: FloatArray
     grid: FloatArray
-    variance: float
+    variance: float | None
     truth_test: FloatArray | None = None
 
     @property
     def likelihood(self) -> Gaussian:
-        """The Gaussian likelihood with the problem's variance."""
-        return Gaussian(self.variance)
+        """The Gaussian likelihood with the problem's variance, or with one that is sampled."""
+        return Gaussian("sampled" if self.variance is None else self.variance)
 
 
 @dataclass(frozen=True)
@@ -240,7 +241,7 @@ def run_architecture(
     problem: Problem,
     net: Network,
     prior: Prior,
-    architecture: Architecture,
+    candidate: Candidate,
     settings: SamplingSettings,
     *,
     seed: int,
@@ -254,7 +255,7 @@ def run_architecture(
         The trained network.
     prior : Prior
         Usually `TraceClassPrior.fit(net)`.
-    architecture : Architecture
+    candidate : Architecture or SampledNoise
     settings : SamplingSettings
     seed : int
         Seed of the chains and of the predictive noise, which determines the outcome except for its times.
@@ -268,7 +269,8 @@ def run_architecture(
     KeyboardInterrupt
         If the run was interrupted.
     """
-    post = Posterior(net, architecture, prior, problem.likelihood, problem.X, problem.y)
+    architecture, likelihood = with_noise(candidate, problem.likelihood)
+    post = Posterior(net, architecture, prior, likelihood, problem.X, problem.y)
     ess_thin = settings.ess_thin(post.dim, post.dtype.itemsize)
     kept = sample(
         post,
@@ -294,11 +296,13 @@ def run_architecture(
 
     draws = kept.thinned(settings.thin // ess_thin)
     f_test = draws.predict(problem.X_test, threads=settings.threads)
-    y_draws = draws.likelihood.sample(f_test, np.random.default_rng(seed))
+    rng, sampled = np.random.default_rng(seed), likelihood.is_sampled
+    variance = draws.stats["variance"] if sampled else likelihood.variance_vector(1)
+    y_draws = likelihood.sample_at(f_test, rng, variance) if sampled else likelihood.sample(f_test, rng)
     worst = diagnostics.convergence(draws.predict(problem.grid, threads=settings.threads)).worst()
     seconds = float(kept.settings["seconds"])
     record = Record(
-        architecture=architecture.label(),
+        architecture=candidate.label(),
         dim=post.dim,
         chains=settings.chains,
         draws=settings.draws,
@@ -307,7 +311,7 @@ def run_architecture(
         steps=settings.steps,
         warmup_steps=kept.settings["warmup_steps"],
         kernel=short_name(kept.settings["kernel"]),
-        **score_draws(problem, f_test, y_draws),
+        **score_draws(problem, f_test, y_draws, variance),
         coverage_of="y" if problem.truth_test is None else "f",
         max_rhat=worst["max_rhat"],
         min_ess_bulk=worst["min_ess_bulk"],
@@ -330,13 +334,18 @@ def run_architecture(
     )
 
 
-def score_draws(problem: Problem, f_test: npt.NDArray[Any], y_draws: npt.NDArray[Any]) -> dict[str, Any]:
-    """Return nll, nlpd, rmse and coverage of draws of f at the test rows, and of y with its noise."""
+def score_draws(
+    problem: Problem, f_test: npt.NDArray[Any], y_draws: npt.NDArray[Any], variance: npt.ArrayLike
+) -> dict[str, Any]:
+    """Return nll, nlpd, rmse and coverage of draws of f at the test rows, and of y with its noise.
+
+    `variance` is that of the noise, or one for each draw.
+    """
     truth = problem.y_test if problem.truth_test is None else problem.truth_test
     covered = diagnostics.coverage(y_draws if problem.truth_test is None else f_test, truth, tau=TAU)
     return {
-        "nll": diagnostics.nll(f_test, problem.y_test, problem.variance),
-        "nlpd": diagnostics.nlpd(f_test, problem.y_test, problem.variance),
+        "nll": diagnostics.nll(f_test, problem.y_test, variance),
+        "nlpd": diagnostics.nlpd(f_test, problem.y_test, variance),
         "rmse": diagnostics.rmse(f_test, truth),
         "coverage": {f"{1 - tau:g}": float(share) for tau, share in zip(TAU, covered, strict=True)},
     }
@@ -346,15 +355,16 @@ def estimate_seconds(
     problem: Problem,
     net: Network,
     prior: Prior,
-    architectures: Sequence[Architecture],
+    candidates: Sequence[Candidate],
     settings: SamplingSettings,
 ) -> float:
-    """Estimate the seconds that one thread takes to sample every architecture, from a few hundred timed steps."""
+    """Estimate the seconds that one thread takes to sample every candidate, from a few hundred timed steps."""
     warmup = settings.warmup
     extra = warmup.steps if isinstance(warmup, Warmup) else warmup if isinstance(warmup, int) else 20_000
     total = 0.0
-    for architecture in architectures:
-        post = Posterior(net, architecture, prior, problem.likelihood, problem.X, problem.y)
+    for candidate in candidates:
+        architecture, likelihood = with_noise(candidate, problem.likelihood)
+        post = Posterior(net, architecture, prior, likelihood, problem.X, problem.y)
         steps = 100
         while True:
             started = time.perf_counter()

@@ -9,7 +9,6 @@ from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
 from dataclasses import dataclass
 
 from patrac_native.engine.threads import thread_count
-from patrac_native.model.architectures import Architecture
 from patrac_native.model.priors import TraceClassPrior
 from patrac_native.network.network import Network
 from patrac_native.notebook.progress import progress_bar, shows_progress
@@ -25,6 +24,7 @@ from patrac_native.studies.experiment import (
     run_architecture,
 )
 from patrac_native.studies.pieces import Pieces, Trained
+from patrac_native.studies.sampled_noise import Candidate
 from patrac_native.studies.scheduling import executor_of
 from patrac_native.studies.tables import mean_sd, plural
 
@@ -76,7 +76,7 @@ def run_replicates(
     replicates: int,
     seed: int,
     threads: int | None = None,
-    architectures: Sequence[Architecture] = ARCHITECTURES,
+    architectures: Sequence[Candidate] = ARCHITECTURES,
     laplace: bool = False,
     scheduler: str = "threads",
     pieces: Pieces | None = None,
@@ -98,7 +98,7 @@ def run_replicates(
         Seed of the study, which determines its records except for times, for any scheduler and number of threads.
     threads : int, optional
         Number of threads or processes; by default the number of processors that this process may use.
-    architectures : sequence of Architecture
+    architectures : sequence of Architecture or SampledNoise
         By default those of the paper's tables.
     laplace : bool
         Whether to score Laplace approximations too; default False.
@@ -287,7 +287,7 @@ def _train_piece(
 
 
 def _run_piece(
-    problem: Problem, net: Network, architecture: Architecture, settings: SamplingSettings, seed: int, with_draws: bool
+    problem: Problem, net: Network, architecture: Candidate, settings: SamplingSettings, seed: int, with_draws: bool
 ) -> Outcome | Record:
     """Sample one architecture of one replicate."""
     outcome = run_architecture(problem, net, TraceClassPrior.fit(net), architecture, settings, seed=seed)
