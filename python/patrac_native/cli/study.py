@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from patrac_native.cli.options import add_traceback
-from patrac_native.studies import abalone, cifar10, sine, uci
+from patrac_native.studies import abalone, cifar10, k_study, sine, uci
 from patrac_native.studies.cifar10_models import MODELS
 from patrac_native.studies.options import PAPER_WARMUP, StudyOptions, StudySize
 from patrac_native.studies.uci_sets import SETS
@@ -35,6 +35,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     leaf = studies.add_parser("cifar10", help=text, description=f"T{text[1:]}.")
     _add_cifar10_options(leaf)
     leaf.set_defaults(run=_run_cifar10, words=leaf.prog)
+    text = "how much k, the number of Bayesian nodes of each layer, matters"
+    leaf = studies.add_parser("k", help=text, description=f"H{text[1:]}: Mix(k) and Sep(k) from k = 1 to all nodes.")
+    leaf.add_argument(
+        "--sets",
+        nargs="+",
+        choices=[k_study.SINE, *SETS],
+        default=[k_study.SINE],
+        help="the sine problem and UCI sets (default: sine)",
+    )
+    leaf.add_argument("--data", type=Path, default=None, metavar="DIR", help="the folder of the UCI sets")
+    _add_study_options(leaf, "k", k_study.SIZE)
+    leaf.set_defaults(run=_run_k, words=leaf.prog, kernel="auto")
     text = "UCI sets: this package's models beside a network, Laplace and ensembles"
     leaf = studies.add_parser("uci", help=text, description=f"{text}.")
     _add_uci_options(leaf)
@@ -58,6 +70,12 @@ def _run_cifar10(args: argparse.Namespace) -> int:
     cifar10.run_cifar10(
         cifar10.CifarOptions(**{field.name: getattr(args, field.name) for field in fields(cifar10.CifarOptions)})
     )
+    return 0
+
+
+def _run_k(args: argparse.Namespace) -> int:
+    """Run `patrac study k` with parsed arguments; return the exit code."""
+    k_study.run_k(_options(args), args.sets, args.data)
     return 0
 
 

@@ -1,8 +1,9 @@
-"""The data of the studies: the paper's sine problem, which is simulated, and abalone, which is read from a file."""
+"""The data of the studies: the paper's sine problem, which is simulated, abalone and UCI sets, which are read."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import numpy as np
 
@@ -111,4 +112,46 @@ def abalone_problem(path: str | os.PathLike[str], seed: int, sex: str = "onehot"
         y_test=y[test],
         grid=X[test[:_GRID_POINTS]],
         variance=ABALONE_VARIANCE,
+    )
+
+
+def uci_problem(data: Path, name: str, seed: int) -> Problem:
+    """Read a UCI set and split its rows at random, 90% for training; inputs and target are standardised by those.
+
+    Parameters
+    ----------
+    data : Path
+        The folder that holds a folder for each set.
+    name : str
+        Name of the set.
+    seed : int
+        Seed of the split.
+
+    Returns
+    -------
+    Problem
+        Of unknown noise variance.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such set.
+    """
+    from patrac_native.studies.uci_models import Rows
+    from patrac_native.studies.uci_sets import Split, load_split
+
+    whole = load_split(data, name, 0)
+    X, y = np.concatenate([whole.X, whole.X_test]), np.concatenate([whole.y, whole.y_test])
+    order = np.random.default_rng(seed).permutation(len(y))
+    train, test = order[: len(whole.y)], order[len(whole.y) :]
+    rows = Rows.of(Split(X[train], y[train], X[test], y[test]))
+    return Problem(
+        name=name,
+        layer_sizes=(rows.X.shape[1], *_HIDDEN, 1),
+        X=rows.X,
+        y=rows.y,
+        X_test=rows.X_test,
+        y_test=rows.y_test,
+        grid=rows.X_test[:_GRID_POINTS],
+        variance=None,
     )

@@ -80,7 +80,7 @@ def run_sine(options: StudyOptions) -> None:
     sampling = options.sampling(SIZE)
     study = run_replicates(
         sine_problem,
-        functools.partial(_train, options=options),
+        functools.partial(train_network, options=options),
         sampling,
         replicates=options.replicates,
         seed=options.seed,
@@ -155,7 +155,7 @@ def run_sine(options: StudyOptions) -> None:
     finish(study, report, "study sine", options.to_dict(), options.out)
 
 
-def _train(problem: Problem, seed: int, options: StudyOptions) -> Network:
+def train_network(problem: Problem, seed: int, options: StudyOptions) -> Network:
     """Train on all rows with l2 = 1, by default or with the paper's preset."""
     from patrac_native.training.training import train
 
