@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from patrac_native.engine import _core
-from patrac_native.sampling import sampler as sampling
+from patrac_native.sampling import progress as bars
 
 # Blocks of one and of four host threads emulate those of a GPU; a real GPU is used too if there is one.
 DEVICES = ("emulated:1", "emulated:4", "cuda")
@@ -45,7 +45,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch) -> Interrupt:
             if len(seen) == calls:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr(sampling._ProgressBar, "_report", report)
+        monkeypatch.setattr(bars._ProgressBar, "_report", report)
         return seen
 
     return after

@@ -12,7 +12,7 @@ import pytest
 import patrac_native as pn
 import problems
 from conftest import Interrupt
-from patrac_native.sampling import sampler as sampling
+from patrac_native.sampling import progress as bars
 from test_runs import overflowing
 
 # Step sizes at which about half of the moves are accepted on `posterior`.
@@ -224,7 +224,7 @@ def test_ctrl_c_in_warmup_returns_no_draws(device: str, interrupt: Interrupt) ->
 
 def test_progress_counts_the_steps_of_all_chains(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, int, float]] = []
-    monkeypatch.setattr(sampling._ProgressBar, "_report", lambda _, *progress: seen.append(progress))
+    monkeypatch.setattr(bars._ProgressBar, "_report", lambda _, *progress: seen.append(progress))
     run(posterior(), KERNELS["pcnl"], device, draws=100, thin=3, warmup=WARMUPS["ends by itself"], progress=True)
     done = [steps for steps, _, _ in seen]
     assert done == sorted(done) and done[0] > 0

@@ -147,16 +147,17 @@ def test_bars_show_in_terminals_and_notebooks(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_bar_names_the_chains_that_it_counts(problem: problems.Problem, capsys: pytest.CaptureFixture[str]) -> None:
-    """One bar for all chains of a call, which ends at the steps of all of them, without a warning."""
+    """One bar for the chains of each posterior, which ends at the steps of all of them, without a warning."""
     run: dict[str, Any] = {"chains": 2, "draws": 50, "thin": 4, "warmup": 100, "seed": 1, "progress": True}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         pn.sample(problem.post, pn.PCN(0.2), **run)
-        assert "sampling 2 chains: 100%" in capsys.readouterr().err
+        assert "sampling, 2 chains: 100%" in capsys.readouterr().err
         pn.sample(problem.post, pn.PCN(0.2), **(run | {"chains": 1}))
-        assert "sampling 1 chain: 100%" in capsys.readouterr().err
+        assert "sampling, 1 chain: 100%" in capsys.readouterr().err
         pn.sample_many([problem.post, problem.post, problem.post], kernel=pn.PCN(0.2), **run)
-        assert "sampling 3 x 2 chains: 100%" in capsys.readouterr().err
+        err = capsys.readouterr().err
+        assert all(f"sampling, posterior {number} of 3, 2 chains: 100%" in err for number in (1, 2, 3))
 
 
 def test_a_disabled_bar_is_silent(capsys: pytest.CaptureFixture[str]) -> None:

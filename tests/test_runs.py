@@ -15,6 +15,7 @@ import pytest
 
 import patrac_native as pn
 import problems
+from patrac_native.sampling import progress as bars
 from patrac_native.sampling import sampler as sampling
 from patrac_native.sampling.settings import RunSettings
 
@@ -215,9 +216,8 @@ def test_ctrl_c_ends_posteriors_side_by_side_and_keeps_their_draws(interrupt: An
     assert len(draws) == len(raised) == 2  # those that had begun
     assert not any(one.settings["completed"] for one in draws)
     assert all(one.n_draws < 1000 and np.isfinite(one.theta).all() for one in draws)
-    # The bar counts the steps of all posteriors, also of those that have not begun.
-    assert reports[-1][1] == 5 * 1000 * 100_000
-    assert reports[-1][0] >= reports[0][0]
+    # Each posterior that has begun has a bar of its own.
+    assert {total for _, total, _ in reports} == {1000 * 100_000}
 
 
 def test_a_signal_ends_posteriors_side_by_side() -> None:
@@ -235,7 +235,7 @@ def test_an_exception_of_the_progress_callback_ends_the_run_and_is_the_callers(m
     def broken(*_: object) -> None:
         raise Boom("from the callback")
 
-    monkeypatch.setattr(sampling._ProgressBar, "_report", broken)
+    monkeypatch.setattr(bars._ProgressBar, "_report", broken)
     with pytest.raises(Boom, match="from the callback"):
         pn.sample(small(), pn.PCNL(0.1), chains=2, draws=1, thin=10**9, warmup=None, progress=True)
     with pytest.raises(Boom, match="from the callback"):
@@ -247,6 +247,37 @@ def test_progress_writes_a_bar_with_the_acceptance_rate_to_stderr(capfd: pytest.
     out, err = capfd.readouterr()
     assert out == ""
     assert "sampling" in err and "acceptance=" in err and "step" in err
+
+
+def test_more_posteriors_than_bars_share_one_that_counts_all(capfd: pytest.CaptureFixture[str]) -> None:
+    run: dict[str, Any] = {"draws": 2, "thin": 20_000, "warmup": None, "seed": 1, "progress": True}
+    for threads in (1, 2):
+        pn.sample_many(several(9), pn.PCNL(0.1), threads=threads, **run)
+        err = capfd.readouterr().err
+        assert "sampling, 9 x 1 chain: 100%" in err and "360k/360k" in err and "posterior" not in err
+
+
+def test_the_bar_says_when_the_warmup_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 2 chains with 3,000 steps of warm-up and 2,000 of sampling, and one whose warm-up was shorter than planned."""
+    said: list[tuple[str, int]] = []
+
+    class Bar:
+        total, n = 0, 0
+
+        def set_description(self, text: str, refresh: bool) -> None:
+            said.append((text, self.total))
+
+        def set_postfix(self, **_: object) -> None: ...
+
+        def update(self, steps: int) -> None:
+            self.n += steps
+
+    monkeypatch.setattr(bars, "progress_bar", lambda **_: Bar())
+    bar = bars._ProgressBar(10_000, 4_000, "2 chains")
+    for done, total in ((5_990, 10_000), (6_000, 10_000), (1_000, 5_000), (5_000, 5_000)):
+        bar._report(done, total, 0.5)
+    assert said == [("warm-up, 2 chains", 10_000), ("sampling, 2 chains", 10_000)] + 2 * [("sampling, 2 chains", 5_000)]
+    assert bar._bar.n == 5_000
 
 
 @pytest.mark.parametrize("progress", [False, None])

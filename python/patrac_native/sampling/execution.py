@@ -14,8 +14,9 @@ from patrac_native.engine.device_array import DeviceArray
 from patrac_native.engine.models import CompiledModels, join_on_device
 from patrac_native.model.device_choice import DeviceChoice
 from patrac_native.model.kernels import Kernel
-from patrac_native.sampling.cpu_execution import Report, run_in_turn, run_side_by_side
+from patrac_native.sampling.cpu_execution import run_in_turn, run_side_by_side
 from patrac_native.sampling.preparation import PreparedRun, joint_config
+from patrac_native.sampling.progress import ProgressBars, Report
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Execution:
     results: list[dict[str, Any]]
 
 
-def execute(runs: Sequence[PreparedRun], report: Report | None = None) -> Execution:
+def execute(runs: Sequence[PreparedRun], bars: ProgressBars) -> Execution:
     """Execute runs: on the CPU, as many at a time as there are threads for their chains, or in one launch on a device.
 
     With `device="auto"`, runs that a device cannot hold together are executed on the CPU instead, unless their draws
@@ -44,8 +45,8 @@ def execute(runs: Sequence[PreparedRun], report: Report | None = None) -> Execut
     ----------
     runs : sequence of PreparedRun
         At least one; all with the same settings except for the seed.
-    report : callable, optional
-        Progress callback, see `Report`.
+    bars : ProgressBars
+        Gives the progress callbacks.
 
     Returns
     -------
@@ -68,9 +69,9 @@ def execute(runs: Sequence[PreparedRun], report: Report | None = None) -> Execut
                 raise
             choice = DeviceChoice("cpu", f"{choice.device} does not run it: {error}")
         else:
-            return Execution(choice, _run_together(runs, model, report))
+            return Execution(choice, _run_together(runs, model, bars.of_all()))
     workers = min(len(runs), max(1, runs[0].threads // len(runs[0].start)))
-    return Execution(choice, run_in_turn(runs, report) if workers == 1 else run_side_by_side(runs, workers, report))
+    return Execution(choice, run_in_turn(runs, bars) if workers == 1 else run_side_by_side(runs, workers, bars))
 
 
 def _common_choice(runs: Sequence[PreparedRun]) -> DeviceChoice:

@@ -11,10 +11,9 @@ from patrac_native.draws.draws import Draws
 from patrac_native.draws.target_draws import TargetDraws
 from patrac_native.model.posterior import Posterior
 from patrac_native.model.target import Target
-from patrac_native.notebook.progress import progress_bar, shows_progress
-from patrac_native.sampling.cpu_execution import Report
 from patrac_native.sampling.execution import execute
 from patrac_native.sampling.preparation import PreparedRun, prepare_run, resolve_seed
+from patrac_native.sampling.progress import ProgressBars
 from patrac_native.sampling.results import build_draws
 from patrac_native.sampling.settings import ManyRunSettings, RunSettings, with_settings
 
@@ -96,8 +95,9 @@ def sample(post: Posterior | Target, settings: RunSettings) -> Generator[str, No
         posterior invariant. The default "auto" follows from counts of operations: the smallest number with which the
         draws take at most 15% of the operations of the steps. `draws.settings` records it.
     progress : bool, optional
-        Whether to show one bar for all chains, with acceptance rate and steps per second; by default in terminals and
-        notebooks only.
+        Whether to show a bar for the chains, with their stage, acceptance rate and steps per second; by default in
+        terminals and notebooks only. `sample_many` shows one for each posterior on the CPU, or one for more than eight
+        posteriors and on a device.
 
     Returns
     -------
@@ -188,10 +188,8 @@ def run_chains(runs: Sequence[PreparedRun]) -> Generator[str, None, list[Any]]:
     for run in runs:
         yield from run.notes
     started = time.perf_counter()
-    chains = f"{len(runs[0].start)} chain" + ("s" if len(runs[0].start) > 1 else "")
-    of_runs = chains if len(runs) == 1 else f"{len(runs)} x {chains}"
-    with _ProgressBar(sum(run.steps for run in runs), of_runs, runs[0].settings.progress) as report:
-        execution = execute(runs, report)
+    with ProgressBars(runs) as bars:
+        execution = execute(runs, bars)
     seconds = time.perf_counter() - started
     all_draws, notes = [], list[str]()
     for run, result in zip(runs, execution.results, strict=False):
@@ -200,42 +198,3 @@ def run_chains(runs: Sequence[PreparedRun]) -> Generator[str, None, list[Any]]:
         notes += remarks
     yield from notes
     return all_draws
-
-
-class _ProgressBar:
-    """A context that shows a bar for chains that run together, and returns its callback.
-
-    The core calls it some twenty times a second. The context returns None if no bar is to be shown.
-
-    Parameters
-    ----------
-    total : int
-        Steps of all chains.
-    chains : str
-        The chains in words, such as "4 chains".
-    progress : bool or None
-        The argument of `sample`.
-    """
-
-    def __init__(self, total: int, chains: str, progress: bool | None) -> None:
-        self._chains = chains
-        self._is_shown = shows_progress(progress)
-        self._total = total
-        self._bar: Any = None
-
-    def __enter__(self) -> Report | None:
-        if not self._is_shown:
-            return None
-        self._bar = progress_bar(
-            total=self._total, unit="step", unit_scale=True, desc=f"sampling {self._chains}", mininterval=0.2
-        )
-        return self._report
-
-    def _report(self, steps_done: int, steps_total: int, acceptance_rate: float) -> None:
-        self._bar.total = steps_total  # decreases when the warm-up ends early
-        self._bar.set_postfix(acceptance=f"{acceptance_rate:.2f}", refresh=False)
-        self._bar.update(steps_done - self._bar.n)
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
