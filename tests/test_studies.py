@@ -219,6 +219,22 @@ def test_study_sine_writes_every_number_and_compares_with_the_paper(
     assert (out / "report.html").read_text().count("data:image/png;base64,") == 4
 
 
+def test_quantiles_of_the_paper(problem: Problem, outcome: Outcome, tmp_path: Path) -> None:
+    options = StudyOptions(tmp_path, quantiles="paper")
+    assert options.sampling(sine.SIZE).quantiles == "inverted_cdf"
+    assert options.identity("sine") != StudyOptions(tmp_path).identity("sine")
+    settings = dataclasses.replace(SETTINGS, quantiles="inverted_cdf")
+    prior = pn.TraceClassPrior(1.5, 2.0, 0.5)
+    paper = run_architecture(problem, small_network(problem), prior, pn.Mix(2), settings, seed=5)
+    # The largest q below which at most a share b of the draws lies, for the draws of the other outcome.
+    f = np.sort(outcome.f_test[..., 0].reshape(-1, 60), axis=0)
+    truth = np.sin(problem.X_test[:, 0])
+    for tau, share in zip((0.01, 0.05, 0.35), paper.record.coverage.values(), strict=True):
+        low, high = (f[int(np.ceil(b * 200 - 1e-9)) - 1] for b in (tau / 2, 1 - tau / 2))
+        assert share == ((low <= truth) & (truth <= high)).mean()
+    assert paper.record.nll == outcome.record.nll
+
+
 def test_laplace_scores_are_those_of_its_draws(problem: Problem) -> None:
     net = pn.train(
         (1, 6, 6, 1), problem.X, problem.y, likelihood=problem.likelihood, l2=2.0, validation_fraction=0,
@@ -241,7 +257,11 @@ def test_laplace_scores_are_those_of_its_draws(problem: Problem) -> None:
 def test_study_with_the_package_s_own_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = StudyOptions(tmp_path, kernel="auto", steps=400, draws=100)
     assert options.sampling(sine.SIZE).kernel == "auto" and options.sampling(sine.SIZE).warmup == "auto"
-    assert dataclasses.replace(options, steps=None).sampling(sine.SIZE).steps == sine.SIZE.auto_steps
+    whole = dataclasses.replace(options, steps=None, draws=500).sampling(sine.SIZE)
+    # Each model has the steps of its own; a multiple of the draws, which the settings check.
+    assert [whole.of_model(name).steps for name in ("Full", "Mix(5)", "Sep(9)")] == [130_000, 40_000, 100_000]
+    assert set(sine.SIZE.auto_steps_by_model) == set(sine.PAPER_NLL)
+    assert options.sampling(sine.SIZE).of_model("Full").steps == 400
     assert dataclasses.replace(options, steps=None, quick=True).sampling(sine.SIZE).steps == sine.SIZE.quick_auto_steps
     for given in ({"adapt_always": True}, {"warmup_factor": 0.1}):
         with pytest.raises(ValueError, match=r"needs --kernel pcnl: it changes the paper's kernel or warm-up"):

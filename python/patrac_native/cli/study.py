@@ -215,6 +215,12 @@ def _add_study_options(parser: argparse.ArgumentParser, name: str, size: StudySi
     )
     parser.add_argument("--draws", type=int, default=500, help="draws used for scores (default: %(default)s)")
     parser.add_argument(
+        "--quantiles",
+        choices=("weibull", "paper"),
+        default="weibull",
+        help="ends of intervals: weibull, or paper, the estimator of its section 4.2 (default: %(default)s)",
+    )
+    parser.add_argument(
         "--paper-training", action="store_true", help="Adam at 1e-6, patience 20: the paper's; very slow"
     )
     parser.add_argument(

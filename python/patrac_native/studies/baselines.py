@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from patrac_native import diagnostics
+from patrac_native.diagnostics.regression import QuantileMethod
 from patrac_native.draws.laplace import Laplace
 from patrac_native.model.architectures import Full, Out
 from patrac_native.model.posterior import Posterior
@@ -70,7 +71,9 @@ def score_network(problem: Problem, net: Network) -> NetworkScores:
     )
 
 
-def run_laplace(problem: Problem, net: Network, draws: int, *, seed: int) -> list[Baseline]:
+def run_laplace(
+    problem: Problem, net: Network, draws: int, *, seed: int, quantiles: QuantileMethod = "weibull"
+) -> list[Baseline]:
     """Score Laplace approximations around the trained network, under the prior of its penalty, N(0, 1 / l2).
 
     Parameters
@@ -83,6 +86,8 @@ def run_laplace(problem: Problem, net: Network, draws: int, *, seed: int) -> lis
         Number of draws.
     seed : int
         Of the draws and of the predictive noise.
+    quantiles : str
+        As in `SamplingSettings`.
 
     Returns
     -------
@@ -107,6 +112,6 @@ def run_laplace(problem: Problem, net: Network, draws: int, *, seed: int) -> lis
             else laplace.sample(draws, seed).predict(problem.X_test, threads=1)
         )
         y_draws = problem.likelihood.sample(f_test, np.random.default_rng(seed))
-        scores = score_draws(problem, f_test, y_draws, problem.variance)
+        scores = score_draws(problem, f_test, y_draws, problem.variance, quantiles)
         found.append(Baseline(label, **scores, seconds=time.perf_counter() - started))
     return found

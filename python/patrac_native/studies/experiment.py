@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from patrac_native import diagnostics
+from patrac_native.diagnostics.regression import QuantileMethod
 from patrac_native.draws.draws import Draws
 from patrac_native.model.architectures import Architecture, Full, Mix, Out, Sep
 from patrac_native.model.kernels import PCNL, Kernel, short_name
@@ -92,6 +92,10 @@ class SamplingSettings:
         Number of native threads, which run chains at the same time; default 1.
     progress : bool, optional
         As in `sample`; default False.
+    quantiles : str
+        Estimator of the ends of intervals, as in `coverage`; default "weibull".
+    steps_by_model : mapping of str to int
+        Numbers of steps, by label, that differ from `steps`; default none.
 
     Raises
     ------
@@ -106,6 +110,8 @@ class SamplingSettings:
     kernel: Kernel | str = field(default_factory=PCNL)
     threads: int = 1
     progress: bool | None = False
+    quantiles: QuantileMethod = "weibull"
+    steps_by_model: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("steps", "draws", "chains", "threads"):
@@ -117,6 +123,10 @@ class SamplingSettings:
     def thin(self) -> int:
         """Number of steps for each scored draw."""
         return self.steps // self.draws
+
+    def of_model(self, label: str) -> SamplingSettings:
+        """Return the settings of one model, with its own number of steps."""
+        return replace(self, steps=self.steps_by_model.get(label, self.steps), steps_by_model={})
 
     def ess_thin(self, dim: int, itemsize: int = 4) -> int:
         """Return the thinning for the ESS: a divisor of `thin` for which theta takes at most MAX_KEPT_BYTES.
@@ -311,7 +321,7 @@ def run_architecture(
         steps=settings.steps,
         warmup_steps=kept.settings["warmup_steps"],
         kernel=short_name(kept.settings["kernel"]),
-        **score_draws(problem, f_test, y_draws, variance),
+        **score_draws(problem, f_test, y_draws, variance, settings.quantiles),
         coverage_of="y" if problem.truth_test is None else "f",
         max_rhat=worst["max_rhat"],
         min_ess_bulk=worst["min_ess_bulk"],
@@ -335,47 +345,24 @@ def run_architecture(
 
 
 def score_draws(
-    problem: Problem, f_test: npt.NDArray[Any], y_draws: npt.NDArray[Any], variance: npt.ArrayLike
+    problem: Problem,
+    f_test: npt.NDArray[Any],
+    y_draws: npt.NDArray[Any],
+    variance: npt.ArrayLike,
+    quantiles: QuantileMethod = "weibull",
 ) -> dict[str, Any]:
     """Return nll, nlpd, rmse and coverage of draws of f at the test rows, and of y with its noise.
 
-    `variance` is that of the noise, or one for each draw.
+    `variance` is that of the noise, or one for each draw; `quantiles` as in `SamplingSettings`.
     """
     truth = problem.y_test if problem.truth_test is None else problem.truth_test
-    covered = diagnostics.coverage(y_draws if problem.truth_test is None else f_test, truth, tau=TAU)
+    covered = diagnostics.coverage(y_draws if problem.truth_test is None else f_test, truth, tau=TAU, method=quantiles)
     return {
         "nll": diagnostics.nll(f_test, problem.y_test, variance),
         "nlpd": diagnostics.nlpd(f_test, problem.y_test, variance),
         "rmse": diagnostics.rmse(f_test, truth),
         "coverage": {f"{1 - tau:g}": float(share) for tau, share in zip(TAU, covered, strict=True)},
     }
-
-
-def estimate_seconds(
-    problem: Problem,
-    net: Network,
-    prior: Prior,
-    candidates: Sequence[Candidate],
-    settings: SamplingSettings,
-) -> float:
-    """Estimate the seconds that one thread takes to sample every candidate, from a few hundred timed steps."""
-    warmup = settings.warmup
-    extra = warmup.steps if isinstance(warmup, Warmup) else warmup if isinstance(warmup, int) else 20_000
-    total = 0.0
-    for candidate in candidates:
-        architecture, likelihood = with_noise(candidate, problem.likelihood)
-        post = Posterior(net, architecture, prior, likelihood, problem.X, problem.y)
-        steps = 100
-        while True:
-            started = time.perf_counter()
-            sample(post, PCNL(1e-4), chains=1, draws=1, thin=steps, warmup=None, seed=0, threads=1, progress=False)
-            seconds = time.perf_counter() - started
-            # The time of short runs is mostly that of their start, so the number of steps is increased.
-            if seconds > 0.05:
-                break
-            steps *= 4
-        total += settings.chains * (extra + settings.steps) * seconds / steps
-    return total
 
 
 def derived_seed(seed: int, *path: int) -> int:

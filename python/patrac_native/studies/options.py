@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from patrac_native.diagnostics.regression import QuantileMethod
 from patrac_native.model.kernels import PCNL, Kernel
 from patrac_native.sampling.warmup import paper_warmup
 from patrac_native.studies.experiment import SamplingSettings
 
 # Number of steps of the paper's warm-up; a quick study runs a share of them.
 PAPER_WARMUP = 650_000
+_QUANTILES: dict[str, QuantileMethod] = {"weibull": "weibull", "paper": "inverted_cdf"}
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,8 @@ class StudySize:
         Share of the paper's warm-up that the quick study runs.
     auto_steps, quick_auto_steps : int
         The same as `steps` and `quick_steps` for `kernel="auto"`.
+    auto_steps_by_model : mapping of str to int
+        Numbers of steps, by label, in place of `auto_steps`.
     """
 
     replicates: int
@@ -37,6 +42,7 @@ class StudySize:
     quick_warmup: float
     auto_steps: int
     quick_auto_steps: int
+    auto_steps_by_model: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,9 @@ class StudyOptions:
     kernel : {"pcnl", "auto"}
         "pcnl", the default, is the paper's kernel with its warm-up; "auto" is the package's choice for each posterior,
         with the warm-up that ends by itself.
+    quantiles : {"weibull", "paper"}
+        How the ends of intervals are estimated: "weibull", the default, at position b (M + 1) of M sorted draws;
+        "paper", the estimator of its section 4.2, at position b M rounded up.
     scheduler : str
         "threads", the default, "processes" or "dask://host:port": where networks are trained and chains run.
     adapt_always : bool
@@ -84,6 +93,7 @@ class StudyOptions:
     draws: int = 500
     paper_training: bool = False
     kernel: str = "pcnl"
+    quantiles: str = "weibull"
     scheduler: str = "threads"
     adapt_always: bool = False
     warmup_factor: float | None = None
@@ -102,7 +112,13 @@ class StudyOptions:
                 if given:
                     raise ValueError(f"{option} needs --kernel pcnl: it changes the paper's kernel or warm-up.")
             steps = size.quick_auto_steps if self.quick else size.auto_steps
-            return SamplingSettings(steps=self.steps or steps, draws=self.draws, kernel="auto")
+            return SamplingSettings(
+                steps=self.steps or steps,
+                draws=self.draws,
+                kernel="auto",
+                quantiles=_QUANTILES[self.quantiles],
+                steps_by_model={} if self.steps or self.quick else size.auto_steps_by_model,
+            )
         factor = self.warmup_factor or (size.quick_warmup if self.quick else 1.0)
         kernel: Kernel = PCNL(adapt="always" if self.adapt_always else "warmup")
         return SamplingSettings(
@@ -110,12 +126,13 @@ class StudyOptions:
             draws=self.draws,
             warmup=paper_warmup().scaled(factor),
             kernel=kernel,
+            quantiles=_QUANTILES[self.quantiles],
         )
 
     def identity(self, study: str, data: str | None = None) -> dict[str, Any]:
         """Return what determines a finished piece of the study beside its number, as JSON-able values."""
         names = ("quick", "seed", "steps", "draws", "paper_training", "kernel", "adapt_always", "warmup_factor")
-        content = {name: getattr(self, name) for name in (*names, "max_epochs")}
+        content = {name: getattr(self, name) for name in (*names, "max_epochs", "quantiles")}
         return {"study": study, "data": data, "version": version("patrac_native"), **content}
 
     def to_dict(self) -> dict[str, Any]:

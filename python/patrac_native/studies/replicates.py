@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import sys
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
 from dataclasses import dataclass
 
 from patrac_native.engine.threads import thread_count
-from patrac_native.model.priors import TraceClassPrior
+from patrac_native.model.kernels import PCNL
+from patrac_native.model.posterior import Posterior
+from patrac_native.model.priors import Prior, TraceClassPrior
 from patrac_native.network.network import Network
 from patrac_native.notebook.progress import progress_bar, shows_progress
+from patrac_native.sampling.sampler import sample
+from patrac_native.sampling.warmup import Warmup
 from patrac_native.studies.baselines import Baseline, NetworkScores, run_laplace, score_network
 from patrac_native.studies.experiment import (
     ARCHITECTURES,
@@ -20,11 +25,10 @@ from patrac_native.studies.experiment import (
     Record,
     SamplingSettings,
     derived_seed,
-    estimate_seconds,
     run_architecture,
 )
 from patrac_native.studies.pieces import Pieces, Trained
-from patrac_native.studies.sampled_noise import Candidate
+from patrac_native.studies.sampled_noise import Candidate, with_noise
 from patrac_native.studies.scheduling import executor_of
 from patrac_native.studies.tables import mean_sd, plural
 
@@ -145,7 +149,7 @@ def run_replicates(
     with executor_of(scheduler, threads) as executor:
         # Networks are trained first, so that they do not slow the chains, whose times are reported.
         trained = _train_all(
-            executor if scheduler != "threads" else None, problems, train_network, seed, settings.draws, laplace, pieces
+            executor if scheduler != "threads" else None, problems, train_network, seed, settings, laplace, pieces
         )
         print(
             f"Trained {plural(replicates, 'network')}: {sum(t.scores.training_seconds for t in trained):.0f} s, "
@@ -163,7 +167,7 @@ def run_replicates(
             print(f"{len(records)} of {len(records) + len(left)} runs were finished before.")
         if left:
             prior = TraceClassPrior.fit(trained[0].network)
-            seconds = estimate_seconds(problems[0], trained[0].network, prior, architectures, settings)
+            seconds = _estimate_seconds(problems[0], trained[0].network, prior, architectures, settings)
             seconds *= len(left) / len(architectures)
             print(
                 f"Sampling {plural(len(architectures), 'architecture')} on {plural(replicates, 'data set')}: about "
@@ -235,7 +239,7 @@ def _train_all(
     problems: Sequence[Problem],
     train_network: Callable[[Problem, int], Network],
     seed: int,
-    draws: int,
+    settings: SamplingSettings,
     laplace: bool,
     pieces: Pieces | None,
 ) -> list[Trained]:
@@ -259,10 +263,10 @@ def _train_all(
             if kept is not None:
                 found[replicate] = kept
             elif executor is not None:
-                jobs[executor.submit(_train_piece, problem, train_network, *seeds, draws, laplace)] = replicate
+                jobs[executor.submit(_train_piece, problem, train_network, *seeds, settings, laplace)] = replicate
                 continue
             else:
-                take(replicate, _train_piece(problem, train_network, *seeds, draws, laplace))
+                take(replicate, _train_piece(problem, train_network, *seeds, settings, laplace))
             bar.update()
         for job in as_completed(list(jobs)):
             take(jobs.pop(job), job.result())
@@ -275,14 +279,16 @@ def _train_piece(
     train_network: Callable[[Problem, int], Network],
     seed: int,
     laplace_seed: int,
-    draws: int,
+    settings: SamplingSettings,
     laplace: bool,
 ) -> Trained:
     """Train the network of a replicate, and score it and its Laplace approximations."""
     net = train_network(problem, seed)
     if net.history is not None and net.history.stopped == "interrupted":
         raise KeyboardInterrupt  # `train` returns its best parameters so far, which are no finished piece
-    baselines = run_laplace(problem, net, draws, seed=laplace_seed) if laplace else []
+    baselines = []
+    if laplace:
+        baselines = run_laplace(problem, net, settings.draws, seed=laplace_seed, quantiles=settings.quantiles)
     return Trained(net, score_network(problem, net), baselines)
 
 
@@ -290,8 +296,38 @@ def _run_piece(
     problem: Problem, net: Network, architecture: Candidate, settings: SamplingSettings, seed: int, with_draws: bool
 ) -> Outcome | Record:
     """Sample one architecture of one replicate."""
-    outcome = run_architecture(problem, net, TraceClassPrior.fit(net), architecture, settings, seed=seed)
+    outcome = run_architecture(
+        problem, net, TraceClassPrior.fit(net), architecture, settings.of_model(architecture.label()), seed=seed
+    )
     return outcome if with_draws else outcome.record
+
+
+def _estimate_seconds(
+    problem: Problem,
+    net: Network,
+    prior: Prior,
+    candidates: Sequence[Candidate],
+    settings: SamplingSettings,
+) -> float:
+    """Estimate the seconds that one thread takes to sample every candidate, from a few hundred timed steps."""
+    warmup = settings.warmup
+    extra = warmup.steps if isinstance(warmup, Warmup) else warmup if isinstance(warmup, int) else 20_000
+    total = 0.0
+    for candidate in candidates:
+        architecture, likelihood = with_noise(candidate, problem.likelihood)
+        post = Posterior(net, architecture, prior, likelihood, problem.X, problem.y)
+        steps = 100
+        while True:
+            started = time.perf_counter()
+            sample(post, PCNL(1e-4), chains=1, draws=1, thin=steps, warmup=None, seed=0, threads=1, progress=False)
+            seconds = time.perf_counter() - started
+            # The time of short runs is mostly that of their start, so the number of steps is increased.
+            if seconds > 0.05:
+                break
+            steps *= 4
+        own = settings.of_model(candidate.label())
+        total += own.chains * (extra + own.steps) * seconds / steps
+    return total
 
 
 def _duration(seconds: float) -> str:

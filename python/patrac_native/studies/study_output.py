@@ -165,6 +165,9 @@ def settings_text(study: Study) -> str:
     """Return a paragraph on how networks were trained and posteriors sampled."""
     history: Any = study.first_network.history
     training, settings, record = history.settings, study.settings, study.first[0].record
+    numbers = sorted({runs[0].steps for runs in study.records.values()})
+    steps = " to ".join(f"{number:,}" for number in dict.fromkeys((numbers[0], numbers[-1])))
+    quantiles = "the paper's estimator" if settings.quantiles == "inverted_cdf" else "Weibull's position"
     always = isinstance(settings.kernel, Kernel) and settings.kernel.adapt_always
     adapt = "keeps adapting, as in the paper" if always else "then stays"
     thins = {label: runs[0].ess_thin for label, runs in study.records.items()}
@@ -179,8 +182,9 @@ def settings_text(study: Study) -> str:
         f"{plural(study.replicates, 'replicate')}. Training: Adam, learning rate {training['learning_rate']:g}, l2 "
         f"{training['l2']:g}, patience {training['patience']}, at most {training['max_epochs'] or 'any number of'} "
         f"epochs (the paper: 1e-6, patience 20). Sampling: {kernels}, one chain, {warmup} steps of "
-        f"warm-up and {record.steps:,} more (the paper: 650,000 and 500,000); the step size {adapt}. "
-        f"{record.draws} draws for the scores; ESS from {every}, that of Appendix C with lags to 1000 steps. Seconds: "
+        f"warm-up and {steps} more (the paper: 650,000 and 500,000); the step size {adapt}. "
+        f"{record.draws} draws for the scores; ESS from {every}, that of Appendix C with lags to 1000 steps. Ends of "
+        f"intervals: {quantiles}. Seconds: "
         "the sampler's clock, warm-up included, one thread."
     )
 
@@ -209,7 +213,7 @@ def add_chain_sections(report: Report, study: Study, point: Any, label: str) -> 
     report.heading("Chains of the first replicate")
     report.figure(
         figures.trace_figure(study.first, point, label),
-        f"Traces, a draw every {study.settings.thin} steps. They should look like one band without trends.",
+        f"Traces of {study.settings.draws} draws. They should look like one band without trends.",
     )
     report.figure(
         figures.autocorrelation_figure(study.first),
