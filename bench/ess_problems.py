@@ -93,14 +93,14 @@ def abalone(seed: int) -> Data:
     return trained(problem.layer_sizes, rows, pn.Gaussian(problem.variance), ABALONE_L2, ABALONE_EPOCHS)
 
 
-def digits(seed: int) -> Data:
-    """Return scikit-learn's digits, 1,200 of their rows, 64-32-32-10; the seed selects the rows."""
+def digits(seed: int, hidden: int = DIGITS_HIDDEN) -> Data:
+    """Return scikit-learn's digits, 1,200 of their rows, 64-32-32-10 or of other widths; the seed selects the rows."""
     from sklearn.datasets import load_digits
 
     X, y = load_digits(return_X_y=True)
     order = np.random.default_rng(seed).permutation(len(y))
     X, y = X[order] / DIGITS_LARGEST, y[order]
-    sizes = (X.shape[1], DIGITS_HIDDEN, DIGITS_HIDDEN, 10)
+    sizes = (X.shape[1], hidden, hidden, 10)
     grid = X[DIGITS_TRAIN : DIGITS_TRAIN + DIGITS_GRID]
     rows = Rows(X[:DIGITS_TRAIN], y[:DIGITS_TRAIN], X[DIGITS_TRAIN:], y[DIGITS_TRAIN:], grid)
     return trained(sizes, rows, pn.Categorical(), l2=1.0, watch=classes)

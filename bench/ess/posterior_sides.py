@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -33,8 +33,8 @@ MAMS_ACCEPT, MAMS_STEPS = 0.65, 8.0
 MCLMC_TUNING, MAMS_TUNING = 0.33, 0.6
 # NUTS: draws of the warm-up for each gradient of that of the other sides, and their bounds.
 NUTS_DRAWS_PER_GRADIENT, NUTS_WARMUP = 1 / 64, (100, 500)
-# Kept states of a call of a compiled chain.
-CALL_KEPT = 50
+# Kept states of a call of a compiled chain, of NUTS and of the others, whose transitions take less time.
+NUTS_CALL_KEPT, CALL_KEPT = 10, 50
 
 
 class Stretch(NamedTuple):
@@ -44,6 +44,17 @@ class Stretch(NamedTuple):
     variance: FloatArray | None  # (chain, draw)
     gradients: float
     seconds: float
+
+
+def joined(parts: Sequence[Stretch]) -> Stretch:
+    """Return consecutive stretches of the same chains as one."""
+    variances = [part.variance for part in parts if part.variance is not None]
+    return Stretch(
+        np.concatenate([part.theta for part in parts], axis=1),
+        np.concatenate(variances, axis=1) if variances else None,
+        sum(part.gradients for part in parts),
+        sum(part.seconds for part in parts),
+    )
 
 
 class Side(ABC):
@@ -122,10 +133,12 @@ class Compiled(NamedTuple):
 
     tune : function (z, key) -> state, parameters and the number of gradients so far
     step : function (key, state, parameters) -> state and the number of gradients of a transition
+    kept : number of kept states of a call
     """
 
     tune: Callable[[Any, Any], tuple[Any, Any, Any]]
     step: Callable[[Any, Any, Any], tuple[Any, Any]]
+    kept: int
 
 
 class BlackjaxSide(Side):
@@ -164,15 +177,16 @@ class BlackjaxSide(Side):
         self.warmup_seconds = time.process_time() - started
         self.warmup_gradients = float(np.mean([float(count) for *_, count in tuned]))
         self._states, self._parameters = [state for state, *_ in tuned], [found for _, found, _ in tuned]
-        run = jax.jit(partial(_chain, sampler.step))
+        self._kept = sampler.kept
+        run = jax.jit(partial(_chain, sampler.step, sampler.kept))
         self._run = run.lower(self._states[0], self._parameters[0], keys[0], 1).compile()
 
     def advance(self, kept: int, thin: int) -> Stretch:
-        """Continue each chain in calls of `CALL_KEPT` states."""
+        """Continue each chain in whole calls."""
         chains, gradients, seconds = [], 0.0, 0.0
         for chain, parameters in enumerate(self._parameters):
             parts = []
-            for _ in range(-(-kept // CALL_KEPT)):
+            for _ in range(-(-kept // self._kept)):
                 self._calls += 1
                 key = jax.random.fold_in(jax.random.key(self._seed + 1), self._calls)
                 started = time.process_time()
@@ -195,8 +209,10 @@ class BlackjaxSide(Side):
         return {"tuned": [{name: np.asarray(v).mean().item() for name, v in of.items()} for of in self._parameters]}
 
 
-def _chain(step: Callable[[Any, Any, Any], tuple[Any, Any]], state: Any, parameters: Any, key: Any, thin: Any) -> Any:
-    """Return the state after CALL_KEPT kept ones, and these with their numbers of gradients."""
+def _chain(
+    step: Callable[[Any, Any, Any], tuple[Any, Any]], kept: int, state: Any, parameters: Any, key: Any, thin: Any
+) -> Any:
+    """Return the state after `kept` kept ones, and these with their numbers of gradients."""
 
     def keep(state: Any, key: Any) -> tuple[Any, Any]:
         def one(i: Any, carried: Any) -> Any:
@@ -207,7 +223,7 @@ def _chain(step: Callable[[Any, Any, Any], tuple[Any, Any]], state: Any, paramet
         state, count = jax.lax.fori_loop(0, thin, one, (state, 0))
         return state, (state.position, count)
 
-    return jax.lax.scan(keep, state, jax.random.split(key, CALL_KEPT))
+    return jax.lax.scan(keep, state, jax.random.split(key, kept))
 
 
 def unadjusted(density: Callable[[Any], Any], gradients: float) -> Compiled:
@@ -230,7 +246,7 @@ def unadjusted(density: Callable[[Any], Any], gradients: float) -> Compiled:
     def step(key: Any, state: Any, parameters: Any) -> Any:
         return kernel(key, state, density, **parameters)[0], GRADIENTS_PER_STEP
 
-    return Compiled(tune, step)
+    return Compiled(tune, step, CALL_KEPT)
 
 
 def adjusted(density: Callable[[Any], Any], gradients: float) -> Compiled:
@@ -265,7 +281,7 @@ def adjusted(density: Callable[[Any], Any], gradients: float) -> Compiled:
         )
         return state, GRADIENTS_PER_STEP * info.num_integration_steps
 
-    return Compiled(tune, step)
+    return Compiled(tune, step, CALL_KEPT)
 
 
 def nuts(density: Callable[[Any], Any], gradients: float) -> Compiled:
@@ -282,7 +298,7 @@ def nuts(density: Callable[[Any], Any], gradients: float) -> Compiled:
         state, info = kernel(key, state, density, **parameters)
         return state, info.num_integration_steps
 
-    return Compiled(tune, step)
+    return Compiled(tune, step, NUTS_CALL_KEPT)
 
 
 AUTO, BEFORE = "auto", "auto, metric of the prior"

@@ -8,8 +8,11 @@ processor time. Before efficiencies are printed, means of f are compared with th
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +27,7 @@ import numpy as np
 from ess_problems import Data
 from joint_measures import LongRun, joint_ess, max_rhat, root_mean_square_z, transient
 from posterior_problems import PROBLEMS, data_of
-from posterior_sides import AUTO, BEFORE, BIASED, SIDES, FloatArray, Side, Stretch, make_side
+from posterior_sides import AUTO, BEFORE, BIASED, SIDES, FloatArray, Side, Stretch, joined, make_side
 from tables import Table, print_about, write_json
 
 import patrac_native as pn
@@ -35,11 +38,15 @@ CHAINS = 4
 # Alternating rounds of the sides: the time of a gradient is the median over them.
 ROUNDS = 4
 PILOT_KEPT, MIN_KEPT, MAX_KEPT, MAX_BYTES = 300, 50, 20_000, 2**27
+# The pilot run keeps more than MIN_KEPT states if that takes at most this share of the time of a side.
+PILOT_SHARE = 0.25
 # A kept state for every fifth of the steps of an effective draw; traces have at most so many states of a chain.
 KEPT_PER_DRAW, TRACED = 5, 1000
 # Root mean square of the differences of means of f in standard errors that is too large to be chance; sides are held
 # to it where both have at least so many effective draws and chains agree.
 WRONG, LEAST_ESS, AGREE = 3.0, 100, 1.1
+# bde, with a variance of each row and relu, has another posterior: its predictions are compared on this problem.
+BDE_PROBLEM = "airfoil-full"
 # Gradients of a chain in the warm-up of the samplers of BlackJAX, if none has told it.
 DEFAULT_GRADIENTS = 10_000.0
 
@@ -49,10 +56,13 @@ class Measured:
 
     def __init__(self, post: pn.Posterior, data: Data, side: Side, seconds: float) -> None:
         self.post, self.data, self.side = post, data, side
-        self.pilot = side.advance(PILOT_KEPT, 1)
-        per_draw = PILOT_KEPT * CHAINS / max(joint_ess(self._watched(self.pilot)), 1.0)
+        self.pilot = side.advance(MIN_KEPT, 1)
+        if self.pilot.seconds * PILOT_KEPT / MIN_KEPT < PILOT_SHARE * seconds:
+            self.pilot = joined([self.pilot, side.advance(PILOT_KEPT, 1)])
+        pilot_kept = self.pilot.theta.shape[1]
+        per_draw = pilot_kept * CHAINS / max(joint_ess(self._watched(self.pilot)), 1.0)
         max_kept = max(MIN_KEPT, min(MAX_KEPT, MAX_BYTES // (CHAINS * post.dim * post.dtype.itemsize)))
-        of_chain = max(1.0, seconds / (self.pilot.seconds / PILOT_KEPT))
+        of_chain = max(1.0, seconds / (self.pilot.seconds / pilot_kept))
         self.thin = min(max(1, int(per_draw / KEPT_PER_DRAW)), max(1, int(np.ceil(of_chain / max_kept))))
         self._kept = max(MIN_KEPT, min(max_kept, int(of_chain / self.thin)) // ROUNDS)
         self._rounds: list[Stretch] = []
@@ -63,25 +73,19 @@ class Measured:
 
     def evaluate(self) -> None:
         """Find effective draws and traces from all rounds, and the record for the table."""
-        parts = self._rounds
-        variances = [part.variance for part in parts if part.variance is not None]
-        theta, variance = np.concatenate([part.theta for part in parts], axis=1), None
-        if variances:
-            variance = np.concatenate(variances, axis=1)
-        gradients, seconds = sum(part.gradients for part in parts), sum(part.seconds for part in parts)
-        self.run = Stretch(theta, variance, gradients, seconds)
+        self.run = joined(self._rounds)
         self.f = self._watched(self.run)
         self.traces = [self._traces(stretch) for stretch in (self.pilot, self.run)]
         self.ess = joint_ess(self.f)
-        of_gradient = statistics.median(part.seconds / part.gradients for part in parts)
+        of_gradient = statistics.median(part.seconds / part.gradients for part in self._rounds)
         self.record: dict[str, Any] = {
             "ess": self.ess,
-            "ess_per_1000_gradients": 1000 * self.ess / gradients,
-            "ess_per_second": self.ess / gradients / of_gradient,
+            "ess_per_1000_gradients": 1000 * self.ess / self.run.gradients,
+            "ess_per_second": self.ess / self.run.gradients / of_gradient,
             "microseconds_per_gradient": 1e6 * of_gradient,
             "max_rhat": max_rhat(self.f),
-            "gradients": gradients,
-            "seconds": seconds,
+            "gradients": self.run.gradients,
+            "seconds": self.run.seconds,
             "kept": self.f.shape[1],
             "thin": self.thin,
             "warmup_gradients": self.side.warmup_gradients,
@@ -101,6 +105,15 @@ class Measured:
         draws = pn.Draws.from_array(self.post, run.theta[:, every - 1 :: every], sampler="a side", variance=variance)
         nlpd = -draws.log_likelihood_rows(self.data.X_test, self.data.y_test).mean(axis=-1)
         return {"log_likelihood": draws.stats["log_likelihood"], "nlpd": nlpd}
+
+    def predictive(self) -> dict[str, float]:
+        """Return RMSE and, by the moments of predictions, NLPD of held-out rows, where the noise is sampled."""
+        assert self.run.variance is not None
+        f = self.post.network.predict(self.run.theta.reshape(-1, self.post.dim), self.data.X_test)[..., 0]
+        variance = f.var(axis=0, dtype=np.float64) + self.run.variance.mean()
+        error = self.data.y_test.ravel() - f.mean(axis=0, dtype=np.float64)
+        nlpd = 0.5 * (np.log(2 * np.pi * variance) + error**2 / variance).mean()
+        return {"rmse": float((error**2).mean() ** 0.5), "nlpd": float(nlpd)}
 
     def transient(self, long_run: LongRun) -> float:
         """Return the gradients of a chain until all chains are where they stay; see `joint_measures.transient`."""
@@ -156,7 +169,23 @@ def run_problem(name: str, seed: int, options: argparse.Namespace) -> dict[str, 
         if record["verified"] is False and side not in BIASED:
             raise AssertionError(f"{name}: f of {side} is {record['z']:.1f} standard errors off that of {reference}")
     sides = {side: measured.record for side, measured in found.items()}
-    return {"seed": seed, "dim": post.dim, "rows": len(post.y), "sides": sides, "failed": failed}
+    result = {"seed": seed, "dim": post.dim, "rows": len(post.y), "sides": sides, "failed": failed}
+    if options.bde and name == BDE_PROBLEM:
+        own = first.predictive() | {"seconds": first.side.warmup_seconds + first.pilot.seconds + first.run.seconds}
+        result["predictions"] = {reference: own, "bde": bde_scores(options.bde, data, quick=options.bde_quick)}
+    return result
+
+
+def bde_scores(python: str, data: Data, *, quick: bool) -> dict[str, Any]:
+    """Return the scores of sklearn-contrib-bde on the same rows, run by the Python of an environment that has it."""
+    with tempfile.TemporaryDirectory() as folder:
+        rows = Path(folder) / "rows.npz"
+        np.savez(rows, X=data.X, y=data.y, X_test=data.X_test, y_test=data.y_test)
+        script, hidden = Path(__file__).with_name("bde_members.py"), map(str, data.net.layer_sizes[1:-1])
+        command = [python, str(script), str(rows), *hidden, *["--quick"] * quick]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    scores: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return scores
 
 
 def print_problem(name: str, found: dict[str, Any]) -> None:
@@ -181,6 +210,11 @@ def print_problem(name: str, found: dict[str, Any]) -> None:
                 f"{record['transient_gradients']:.0f}",
                 f"{record['long_run']['nlpd']:.3f}",
             ]
+        )
+    for side, scores in found.get("predictions", {}).items():
+        print(
+            f"{side}: RMSE {scores['rmse']:.4f} and NLPD {scores['nlpd']:.3f} of held-out rows by moments, "
+            f"{scores['seconds']:.0f} s of processor time, compilation included"
         )
     for side, error in found["failed"].items():
         print(f"{side}: {error}")
@@ -209,6 +243,8 @@ def parse() -> argparse.Namespace:
     add("--seeds", nargs="+", type=int, default=[0], metavar="SEED", help="of data and chains; default: 0")
     add("--seconds", type=float, default=20.0, help="processor time of the chains of a side after the warm-up")
     add("--warmup", default="auto", help='steps, or "auto", the default; BlackJAX gets as many gradients')
+    add("--bde", metavar="PYTHON", help=f"of an environment with sklearn-contrib-bde, for {BDE_PROBLEM}; minutes")
+    add("--bde-quick", action="store_true", help="see whether it runs")
     add("--out", type=Path, metavar="FILE", help="write everything here as JSON")
     options = parser.parse_args()
     options.warmup = options.warmup if options.warmup == "auto" else int(options.warmup)
