@@ -129,7 +129,7 @@ def test_study_writes_every_row_and_goes_on_from_its_pieces(
     words = ["study", "cifar10", "--data", str(data), "--out", str(out), "--steps", "100", "--draws", "20"]
     words += ["--hidden", "12", "12", "--max-epochs", "3"]
     assert main([*words, "--models", "Out(10)"]) == 2  # no row of the table
-    some = ["Full", "Sep(10)", "Mix(4)", "Mix(10), full likelihood"]
+    some = ["Full", "Sep(10)", "Mix(4)", "Out(90)", "Mix(10), full likelihood"]
     assert main([*words, "--models", *some[:2]]) == 0
     capsys.readouterr()
     sampled = []
@@ -138,8 +138,8 @@ def test_study_writes_every_row_and_goes_on_from_its_pieces(
         lambda post, *a, **k: sampled.append(post) or pn.sample(post, *a, **k),
     )
     assert main([*words, "--models", *some]) == 0
-    # Two posteriors and the network are there; the others have the likelihoods that their labels say.
-    assert [post.likelihood.scale for post in sampled] == [1000.0, None]
+    # Two posteriors and the network are there; the three others have the likelihoods that their labels say.
+    assert [post.likelihood.scale for post in sampled] == [1000.0, 1000.0, None]
     printed = " ".join(capsys.readouterr().out.split())
     assert "A scale of 1000 on a mean over 40 rows is the likelihood to the power 25" in printed
     assert "on the paper's 50,000 it is 0.02" in printed and "2.0850 (0.0280)" in printed
@@ -149,6 +149,8 @@ def test_study_writes_every_row_and_goes_on_from_its_pieces(
     assert {model for model, _ in found} == {"network", *some} and {row["study"] for row in rows} == {"cifar10"}
     assert all(np.isfinite(value) for value in found.values())
     assert found["Full", "dim"] == 3073 * 12 + 13 * 12 + 13 * 10
+    # Out(90) takes all nodes of a narrower layer, and the page says so.
+    assert found["Out(90)", "dim"] == 13 * 10 and "here Out(90) takes all 12" in printed
     assert found["Mix(4)", "steps"] == 100 and found["Mix(4)", "warmup_steps"] == 50
     assert found["network", "epistemic"] == 0 and found["Full", "epistemic"] > 0
     summary = json.loads((out / "summary.json").read_text())

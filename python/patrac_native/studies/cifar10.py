@@ -223,6 +223,11 @@ def _write(found: Results, n: int, n_test: int, options: CifarOptions) -> None:
         f"training and {n_test:,} test images, bytes divided by 255 and standardised by the training rows; a {sizes} "
         "tanh network (the paper prints none), one chain."
     )
+    if options.hidden[-1] < 90:
+        intro += (
+            f" The paper's Out(90) shows that its last hidden layer had at least 90 nodes; here Out(90) takes all "
+            f"{options.hidden[-1]} (--hidden 100 100 has room for it)."
+        )
     power = (
         f"{power_text(n, SCALE)}; on the paper's 50,000 it is 0.02. The prior then outweighs the data where there are "
         "many weights, and such a posterior predicts worse than the network. Rows named full likelihood have the power "

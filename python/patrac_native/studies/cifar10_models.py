@@ -58,6 +58,15 @@ class Model:
         """Such as "Out(90)" or "Out(90), full likelihood"."""
         return self.architecture.label() + (", full likelihood" if self.scale is None else "")
 
+    def architecture_in(self, last_hidden: int) -> Architecture:
+        """Return the architecture in a network with so many nodes in its last hidden layer.
+
+        The paper's Out(90) needs a wider layer than the default network's 50 nodes; it then takes all of them.
+        """
+        if isinstance(self.architecture, Out) and self.architecture.k > last_hidden:
+            return Out(last_hidden)
+        return self.architecture
+
 
 MODELS = {
     model.label: model
@@ -164,7 +173,12 @@ def run_model(images: Images, net: Network, model: Model, choice: SamplingChoice
         # Warnings about a run are about its use; this one is scored, its R-hat among the numbers.
         warnings.simplefilter("ignore", UserWarning)
         post = Posterior(
-            net, model.architecture, TraceClassPrior.fit(net), Categorical(model.scale), images.X, images.y
+            net,
+            model.architecture_in(net.layer_sizes[-2]),
+            TraceClassPrior.fit(net),
+            Categorical(model.scale),
+            images.X,
+            images.y,
         )
         draws = choice.run(post, steps)
     if not draws.settings["completed"]:

@@ -31,10 +31,12 @@ _FAMILIES = {"Mix": Mix, "Sep": Sep}
 # Panels of the figure: heading, field of Record, whether its axis is logarithmic.
 _PANELS = (
     ("NLPD", "nlpd", False),
-    ("in 95%", "coverage", False),
+    ("% in 95% intervals", "coverage", False),
     ("ESS/s (Geyer)", "ess_per_second", True),
     ("seconds", "seconds", True),
 )
+# Distance of a family's points from the tick of k, in ticks.
+_OFFSET = 0.1
 
 
 def run_k(options: StudyOptions, sets: Sequence[str], data: Path | None = None) -> None:
@@ -154,7 +156,8 @@ def k_figure(study: Study) -> Figure:
                                for one in runs])  # fmt: skip
             error = values.std(axis=1, ddof=1) / math.sqrt(values.shape[1]) if values.shape[1] > 1 else None
             style = canvas.STYLES[index % len(canvas.STYLES)]
-            at = np.arange(1, len(KS) + 1)
+            # Beside each other, so that error bars do not hide one another.
+            at = np.arange(1, len(KS) + 1) + _OFFSET * (2 * index - 1)
             colour = canvas.CYCLE[index]
             ax.errorbar(at, values.mean(axis=1), error, fmt=f"o{style}", color=colour, markersize=4, label=family)
         if field == "nlpd":
@@ -163,6 +166,7 @@ def k_figure(study: Study) -> Figure:
             ax.axhline(95, color="black", linewidth=0.8)
         if logarithmic:
             ax.set_yscale("log")
+        ax.set_xlim(-0.5, len(KS) + 0.5)
         ax.set_xticks(range(len(KS) + 1), ["0", *map(str, KS)])
         canvas.tidy(ax, "k", "")
         ax.set_title(heading, fontsize="medium")
