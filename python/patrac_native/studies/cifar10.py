@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 STUDY = "cifar10"
 # The paper prints no network; this one has the hidden layers of its other studies.
 HIDDEN = (50, 50)
+_PAPER_ROWS = 50_000
 # Table 3: NLL with its standard deviation over draws, and seconds for 500 draws.
 PAPER = {
     "network": ("1.3028", ""),
@@ -228,8 +229,9 @@ def _write(found: Results, n: int, n_test: int, options: CifarOptions) -> None:
             f" The paper's Out(90) shows that its last hidden layer had at least 90 nodes; here Out(90) takes all "
             f"{options.hidden[-1]} (--hidden 100 100 has room for it)."
         )
+    of_paper = "" if n == _PAPER_ROWS else f"; on the paper's {_PAPER_ROWS:,} it is {SCALE / _PAPER_ROWS:g}"
     power = (
-        f"{power_text(n, SCALE)}; on the paper's 50,000 it is 0.02. The prior then outweighs the data where there are "
+        f"{power_text(n, SCALE)}{of_paper}. The prior then outweighs the data where there are "
         "many weights, and such a posterior predicts worse than the network. Rows named full likelihood have the power "
         "1."
     )
