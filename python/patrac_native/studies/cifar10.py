@@ -101,11 +101,15 @@ class CifarOptions:
 
     def identity(self, images: Images) -> dict[str, Any]:
         """Return what determines a finished piece beside its model, as JSON-able values."""
+        from patrac_native.studies.cifar10_models import MODELS
+
         content = hashlib.sha256()
         for part in (images.X, images.y, images.X_test, images.y_test):
             content.update(part.data)
         names = ("hidden", "kernel", "steps", "draws", "device", "seed", "max_epochs")
         values = {name: getattr(self, name) for name in names}
+        if self.steps is None:
+            values["steps"] = {label: model.steps for label, model in MODELS.items()}
         return {"study": STUDY, "data": content.hexdigest()[:8], "version": version("patrac_native"), **values}
 
 
