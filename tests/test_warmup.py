@@ -177,6 +177,25 @@ def test_warmup_of_a_given_length_adapts_for_three_quarters_and_then_stands_stil
     assert (draws.stats["step_size"] == sizes[:, 1:]).all()
 
 
+def test_transient_warmup_has_most_steps_without_the_accept_test() -> None:
+    for kernel in (pn.PCNL(), pn.MGrad(persistence=0.9)):
+        schedule = pn.transient_warmup(kernel, 1_000)
+        first, free, again, settle = schedule.phases
+        assert [phase.steps for phase in schedule.phases] == [50, 650, 225, 75] and schedule.steps == 1_000
+        assert first.target == again.target == kernel.accept_target and again.average
+        assert free.accept_all and free.energy_error == 0.1 and settle == pn.Phase(75)
+        draws = pn.sample(posterior(), kernel, chains=2, draws=4, warmup=schedule, seed=1)
+        rates = draws.stats["warmup_acceptance_rate"]
+        # Moves that are the beginning of an overflow keep the accept test.
+        assert (rates[:, 1] > 0.99).all() and (rates[:, 2] < 0.99).all()
+    assert pn.transient_warmup(pn.MGrad(), 1).steps == 1
+    for kernel in (pn.PCN(), pn.EllipticalSlice(), pn.Exact(), pn.MGrad(0.1)):
+        with pytest.raises(ValueError, match=r"kernel must be MGrad\(\) or PCNL\(\), whose step size"):
+            pn.transient_warmup(kernel, 1_000)
+    with pytest.raises(ValueError, match="steps must be at least 1; got 0"):
+        pn.transient_warmup(pn.MGrad(), 0)
+
+
 def stiff() -> pn.Posterior:
     """A posterior far narrower than its prior: 1-20-1 with 200 rows and noise of 1e-3."""
     rng = np.random.default_rng(7)

@@ -51,7 +51,7 @@ from patrac_native.model.registries import check_registries
 from patrac_native.model.target import Target
 from patrac_native.network.network import Network, TrainingHistory
 from patrac_native.sampling.sampler import sample, sample_many
-from patrac_native.sampling.warmup import Phase, Warmup, default_warmup, paper_warmup
+from patrac_native.sampling.warmup import Phase, Warmup, default_warmup, paper_warmup, transient_warmup
 from patrac_native.training.many import train_many
 from patrac_native.training.training import train
 
@@ -113,6 +113,7 @@ __all__ = [
     "sample_many",
     "train",
     "train_many",
+    "transient_warmup",
 ]
 # The estimators are imported at their first use, because scikit-learn is optional.
 if _find_spec("sklearn") is not None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from patrac_native.model.kernels import PCNL, Kernel
+from patrac_native.model.kernels import PCNL, Kernel, MGrad
 from patrac_native.validation.checks import check_count, check_positive
 
 # Numbers of steps after which the step size is adapted: to a band of acceptance rates, and to a target.
@@ -16,6 +16,9 @@ WINDOW, TARGET_WINDOW = 200, 10
 FIRST_COMPARISON, MAX_ADAPTIVE_STEPS = 1_000, 64_000
 # Steps with the adapted step size between the adaptive phase and the first draw.
 SETTLE_STEPS = 500
+# Of a warm-up with steps without the accept test: the shares of adapting steps before them and of these steps
+# themselves, and the squared log acceptance ratio per dimension that they aim at (docs/tried.md).
+_TRANSIENT_SHARES, TRANSIENT_ERROR = (0.05, 0.65), 0.1
 
 
 @dataclass(frozen=True)
@@ -243,3 +246,51 @@ def default_warmup(kernel: Kernel, steps: int | None = None) -> Warmup:
         return Warmup((Phase(steps),))
     settle = steps // 4
     return Warmup((Phase(steps - settle, target=target, average=True), Phase(settle)))
+
+
+def transient_warmup(kernel: Kernel, steps: int) -> Warmup:
+    """Return a warm-up most of whose steps have no accept test, for chains that start far from the posterior.
+
+    A trained network can lie far from the bulk of its posterior: at low noise, or where the network is deep and narrow,
+    the log-likelihood of chains that start there rises for tens of thousands of steps. Steps without the accept test
+    are several times as large, and chains come in sooner (docs/tried.md). Where chains start in the bulk they bring
+    nothing, and they can carry a chain into a region that it leaves slowly, so no default of `sample` has them.
+
+    Parameters
+    ----------
+    kernel : MGrad or PCNL
+        A kernel with gradients whose step size is adapted.
+    steps : int
+        Number of steps, at least 1: a twentieth adapts, thirteen twentieths follow without the accept test and find
+        their step size by their energy error, three quarters of the others adapt again, and the rest keep the step
+        size.
+
+    Returns
+    -------
+    Warmup
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `steps` is not an integer of at least 1, or `kernel` has no gradient or a step size of its own.
+
+    Examples
+    --------
+    >>> import patrac_native as pn
+    >>> [phase.steps for phase in pn.transient_warmup(pn.MGrad(), 10_000).phases]
+    [500, 6500, 2250, 750]
+    """
+    check_count(steps, "steps")
+    if not (isinstance(kernel, MGrad | PCNL) and kernel.adapts):
+        raise ValueError(f"kernel must be MGrad() or PCNL(), whose step size the warm-up finds; got {kernel}.")
+    target = kernel.accept_target
+    first, free = (int(share * steps) for share in _TRANSIENT_SHARES)
+    settle = (steps - first - free) // 4
+    return Warmup(
+        (
+            Phase(first, target=target),
+            Phase(free, accept_all=True, energy_error=TRANSIENT_ERROR),
+            Phase(steps - first - free - settle, target=target, average=True),
+            Phase(settle),
+        )
+    )
