@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "cpu/chain/cholesky.hpp"
@@ -55,6 +57,9 @@ public:
         wide_moments_ = needs_wide_moments();
         for (const std::int32_t source : collapse.sources)
             if (source < output.n_varying()) n_read_ = std::max<std::int64_t>(n_read_, source + 1);
+        // Where Evaluator uses it too.
+        if (data.n_slabs == 1 && NarrowPass<T>::supports(plan))
+            narrow_ = std::make_unique<NarrowPass<T>>(plan, data, true);
     }
 
     std::int64_t dim() const { return collapse_->hidden_dim; }
@@ -80,6 +85,7 @@ public:
 
     void evaluate(State<T, Kept>& state, bool gradient) {
         std::copy_n(state.theta.data(), dim(), theta_.data());
+        if (narrow_ && (!wide_moments_ || std::is_same_v<T, double>)) return evaluate_narrow(state, gradient);
         std::fill_n(theta_.data() + dim(), output_normals(), T(0));
         team_.sum(
             moments_, [&](TilePass<T>& pass) { pass.set_theta(theta_.data()); },
@@ -152,6 +158,17 @@ public:
     }
 
 private:
+    void evaluate_narrow(State<T, Kept>& state, bool gradient) {
+        narrow_->moments(theta_.data(), moments_.front());
+        const double marginal = condition(moments_.front(), state.kept);
+        if (gradient) find_reverse_weights(state.kept);
+        state.kept.log_likelihood =
+            likelihood_.constant +
+            narrow_->evaluate_collapsed(theta_.data(), likelihood_.parameters.front(),
+                                        gradient ? reverse_weights_.data() : nullptr, state.gradient.data());
+        state.log_likelihood = state.kept.log_likelihood + marginal;
+    }
+
     bool needs_wide_moments() const {
         for (std::size_t g = 0; g < groups_.size(); ++g) {
             const CollapsedGroup& group = collapse_->groups[g];
@@ -280,6 +297,7 @@ private:
     std::vector<Moments> moments_;
     std::vector<Totals> totals_;
     std::vector<GroupWork> groups_;
+    std::unique_ptr<NarrowPass<T>> narrow_;  // in place of the team, unless the moments are wide
 };
 
 }  // namespace patrac::PATRAC_LEVEL

@@ -66,6 +66,7 @@ class NarrowLoop {
 public:
     using V = Vec<T>;
     static constexpr std::int64_t lanes = lanes_v<V>;
+    static constexpr int width = W;
 
     NarrowLoop(std::int64_t n_inputs, std::int64_t n_hidden) : n_inputs_(n_inputs), n_hidden_(n_hidden) {}
 
@@ -73,23 +74,44 @@ public:
     std::int64_t kept() const { return 2 * n_hidden_ * W + 1; }
 
     // The log-likelihood of a tile, without its constant, and, unless `sums` is null, the vectors (K,) whose sums over
-    // lanes are its gradient. kept (n_vectors, kept()) vectors. Layer by layer: within a layer the
-    // processor overlaps several vectors of rows, while one vector through all layers is a chain of dependent
-    // operations longer than its reorder window.
+    // lanes are its gradient. kept (n_vectors, kept()) vectors.
     double evaluate(const NarrowTile<T>& tile, const T* theta, T precision, T* kept, V* sums) const {
+        forward(tile, theta, kept);
+        const double log_likelihood = last_layer(tile, output(theta), precision, last_hidden(kept), sums != nullptr);
+        if (!sums) return log_likelihood;
+        reverse(tile, theta, kept, sums);
+        narrow_outer<T, 1, W, true>(last_hidden(kept) + (n_hidden_ + 1) * W * lanes, this->kept(), last_hidden(kept),
+                                    this->kept() * lanes, lanes, tile.n_vectors, W, sums + hidden_dim(),
+                                    sums + hidden_dim() + W);
+        return log_likelihood;
+    }
+
+    // Parameters below the output layer, whose own are (weights (W,), bias).
+    std::int64_t hidden_dim() const { return W * (n_inputs_ + 1) + (n_hidden_ - 1) * W * (W + 1); }
+    const T* output(const T* theta) const { return theta + hidden_dim(); }
+
+    // Of the first vector of rows: the activations of the last hidden layer, and where reverse() expects dl/d(its
+    // pre-activation).
+    T* last_hidden(T* kept) const { return kept + (n_hidden_ - 1) * W * lanes; }
+    T* last_delta(T* kept) const { return kept + (2 * n_hidden_ - 1) * W * lanes; }
+
+    // The hidden activations. Layer by layer: within a layer the processor overlaps several vectors of rows, while one
+    // vector through all layers is a chain of dependent operations longer than its reorder window.
+    void forward(const NarrowTile<T>& tile, const T* theta, T* kept) const {
         const T* bias = theta + W * n_inputs_;
         first_layer(tile, theta, bias, kept);
         for (std::int64_t l = 1; l < n_hidden_; ++l, kept += W * lanes) {
             next_layer(tile, bias + W, kept);
             bias += W * (W + 1);
         }
-        const T* const output = bias + W;
-        const double log_likelihood = last_layer(tile, output, precision, kept, sums != nullptr);
-        if (!sums) return log_likelihood;
-        for (std::int64_t l = n_hidden_; --l > 0; kept -= W * lanes)
-            reverse_layer(tile, bias - W * W - (n_hidden_ - 1 - l) * W * (W + 1), kept);
+    }
+
+    // From last_delta() down: the vectors (hidden_dim(),) whose sums over lanes are the gradient below the output layer.
+    void reverse(const NarrowTile<T>& tile, const T* theta, T* kept, V* sums) const {
+        const T* weight = output(theta) - W * (W + 1);
+        for (std::int64_t l = n_hidden_; --l > 0; weight -= W * (W + 1))
+            reverse_layer(tile, weight, kept + l * W * lanes);
         gradient(tile, kept, sums);
-        return log_likelihood;
     }
 
 private:
@@ -163,7 +185,7 @@ private:
         }
     }
 
-    // Layer by layer from what was kept.
+    // Of the hidden layers, layer by layer from what was kept.
     void gradient(const NarrowTile<T>& tile, const T* kept, V* sums) const {
         const std::int64_t step = this->kept(), n_vectors = tile.n_vectors;
         const T* value = kept;
@@ -179,8 +201,6 @@ private:
             delta += W * lanes;
             narrow_square<T, W>(delta, value, step, n_vectors, weights, bias);
         }
-        narrow_outer<T, 1, W, true>(delta + W * lanes, step, value, step * lanes, lanes, n_vectors, W, bias + W,
-                                    bias + 2 * W);
     }
 
     std::int64_t n_inputs_, n_hidden_;

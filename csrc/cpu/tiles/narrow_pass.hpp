@@ -5,9 +5,12 @@
 // What runs is defined in narrow_pass-inl.hpp.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
+#include "cpu/tiles/narrow_loop.hpp"
 #include "cpu/tiles/packed.hpp"
+#include "cpu/tiles/totals.hpp"
 #include "shared/activation.hpp"
 
 namespace patrac::PATRAC_LEVEL {
@@ -37,34 +40,59 @@ public:
         return plan.dim == dim;
     }
 
-    // plan and data outlive the pass.
-    NarrowPass(const Plan& plan, const PackedData<T>& data)
+    // plan and data outlive the pass. `collapsed`: for moments() and evaluate_collapsed(), in place of evaluate().
+    NarrowPass(const Plan& plan, const PackedData<T>& data, bool collapsed = false)
         : plan_(plan),
           data_(data),
           zeros_(data.layout.stride),
-          kept_((2 * (std::ssize(plan.layers) - 1) * plan.layers.front().n_rows() + 1) * data.layout.stride),
-          sums_((plan.dim + lanes - 1) / lanes * lanes * lanes),
-          total_((plan.dim + lanes - 1) / lanes * lanes) {}
+          kept_size_((2 * (std::ssize(plan.layers) - 1) * width() + 1) * data.layout.stride),
+          keeps_all_(collapsed && data.n_tiles * kept_size_ * std::int64_t{sizeof(T)} <= max_kept_bytes),
+          kept_((keeps_all_ ? data.n_tiles : 1) * kept_size_),
+          sums_(whole_vectors(std::max(plan.dim, n_moments())) * lanes),
+          total_(whole_vectors(std::max(plan.dim, n_moments()))) {}
 
     // l without its constant, and g (K,) unless null.
     double evaluate(const T* theta, T precision, T* gradient);
 
+    // As TilePass's over all tiles, at theta's hidden parameters.
+    void moments(const T* theta, Moments& moments);
+    // After moments() at the same hidden parameters, as TilePass's over all tiles: l without its constant at theta,
+    // which holds the conditional mean as its output weights, and the gradient (K_h,) unless reverse_weights is null.
+    double evaluate_collapsed(const T* theta, T precision, const T* reverse_weights, T* gradient);
+
 private:
     static constexpr std::int64_t lanes = lanes_v<V>;
+    // Activations of all tiles are kept from moments() to evaluate_collapsed() where they leave half of a second-level
+    // cache of 512 KiB to the rest.
+    static constexpr std::int64_t max_kept_bytes = 256 * 1024;
 
-    template <int W>
-    PATRAC_FN double evaluate_width(const T* theta, T precision, T* gradient);
+    static constexpr std::int64_t whole_vectors(std::int64_t count) { return (count + lanes - 1) / lanes * lanes; }
+    std::int64_t width() const { return plan_.layers.front().n_rows(); }
+    std::int64_t n_moments() const { return (width() + 1) * (width() + 4) / 2; }
+
+    // f(loop) with the loop of the plan's width.
+    template <int W = widest_narrow, class F>
+    PATRAC_FN auto at_width(const F& f) const;
     template <class Loop>
     double evaluate_tiles(const Loop& loop, const T* theta, T precision, T* gradient);
-    // Sums of a tile are in T, sums over tiles in float64.
-    PATRAC_FN void add_sums(bool first, const V* sums);
+    template <class Loop>
+    void moments_of_tiles(const Loop& loop, const T* theta, Moments& moments);
+    template <class Loop>
+    double evaluate_collapsed_tiles(const Loop& loop, const T* theta, T precision, const T* reverse_weights,
+                                    T* gradient);
+    PATRAC_FN NarrowTile<T> tile(std::int64_t t) const;
+    PATRAC_FN T* kept(std::int64_t t) { return kept_.data() + (keeps_all_ ? t * kept_size_ : 0); }
+    // The first `count` sums. Those of a tile are in T, sums over tiles in float64.
+    PATRAC_FN void add_sums(bool first, std::int64_t count);
 
     const Plan& plan_;
     const PackedData<T>& data_;
     AlignedArray<T> zeros_;
+    std::int64_t kept_size_;      // of a tile
+    bool keeps_all_;              // whether each tile has a place of its own in kept_
     AlignedArray<T> kept_;        // see NarrowLoop::evaluate
-    AlignedArray<T> sums_;        // (K up to whole vectors,) vectors, zero beyond K
-    AlignedArray<double> total_;  // (K up to whole vectors,)
+    AlignedArray<T> sums_;        // up to whole vectors: the vectors whose sums over lanes are wanted, zero beyond
+    AlignedArray<double> total_;  // the sums over tiles
 };
 
 }  // namespace patrac::PATRAC_LEVEL
