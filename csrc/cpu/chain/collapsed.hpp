@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cpu/chain/cholesky.hpp"
+#include "cpu/chain/narrow_conditional.hpp"
 #include "cpu/chain/state.hpp"
 #include "cpu/tiles/evaluator.hpp"
 #include "model/collapse.hpp"
@@ -158,10 +159,29 @@ public:
     }
 
 private:
+    // P features or fewer.
+    template <int P = widest_narrow + 1>
+    double condition_narrow(Kept& kept, bool gradient) {
+        const CollapsedGroup& group = collapse_->groups.front();
+        if constexpr (P > 2)
+            if (group.size() < P) return condition_narrow<P - 1>(kept, gradient);
+        const double precision = 1.0 / variance_of(group);
+        const double* const deviation = groups_.front().deviation.data();
+        double* const alpha = kept.alpha.data();
+        const NarrowConditional<P> law(moments_.front(), deviation, precision, kept.factor.front(), alpha);
+        for (int i = 0; i < P; ++i) theta_[dim() + i] = static_cast<T>(deviation[i] * alpha[i]);
+        for (int i = 0; i + 1 < P && gradient; ++i) {
+            T* const row = reverse_weights_.data() + i * (1 + P);
+            const double scale = -precision * deviation[i];
+            row[0] = theta_[dim() + i];
+            for (int k = 0; k < P; ++k) row[1 + k] = static_cast<T>(scale * deviation[k] * law.inverse[i][k]);
+        }
+        return law.marginal;
+    }
+
     void evaluate_narrow(State<T, Kept>& state, bool gradient) {
         narrow_->moments(theta_.data(), moments_.front());
-        const double marginal = condition(moments_.front(), state.kept);
-        if (gradient) find_reverse_weights(state.kept);
+        const double marginal = condition_narrow(state.kept, gradient);
         state.kept.log_likelihood =
             likelihood_.constant +
             narrow_->evaluate_collapsed(theta_.data(), likelihood_.parameters.front(),
