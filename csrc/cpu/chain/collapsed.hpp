@@ -183,9 +183,9 @@ private:
         narrow_->moments(theta_.data(), moments_.front());
         const double marginal = condition_narrow(state.kept, gradient);
         state.kept.log_likelihood =
-            likelihood_.constant +
-            narrow_->evaluate_collapsed(theta_.data(), likelihood_.parameters.front(),
-                                        gradient ? reverse_weights_.data() : nullptr, state.gradient.data());
+            likelihood_.constant + narrow_->evaluate_collapsed(theta_.data(), likelihood_.parameters.front(),
+                                                               gradient ? reverse_weights_.data() : nullptr,
+                                                               state.gradient.data());
         state.log_likelihood = state.kept.log_likelihood + marginal;
     }
 

@@ -29,8 +29,8 @@ constexpr int narrow_moment_rows(int width, int first) {
     return count;
 }
 
-// The vectors whose sums over lanes are the moments of a tile, row by row, from row `First` on. Vector k of activation j
-// is at value + k * step + j * lanes.
+// The vectors whose sums over lanes are the moments of a tile, row by row, from row `First` on. Vector k of activation
+// j is at value + k * step + j * lanes.
 template <class T, int W, int First = 0>
 PATRAC_FN void narrow_moments(const NarrowTile<T>& tile, const T* value, std::int64_t step, Vec<T>* sums) {
     using V = Vec<T>;
@@ -60,10 +60,10 @@ PATRAC_FN void narrow_moments(const NarrowTile<T>& tile, const T* value, std::in
     if constexpr (First + count <= W) narrow_moments<T, W, First + count>(tile, value, step, sums);
 }
 
-// The log-likelihood of a tile at the output weights (W,) and bias, without its constant, and, unless `reverse` is null,
-// dl/d(pre-activation) of the last hidden layer, to `delta`: `reverse` (W, W + 2) holds for each activation its output
-// weight, then what the features add to the slope, see TilePass::evaluate_collapsed. Activations and slopes are `step`
-// apart from one vector of rows to the next.
+// The log-likelihood of a tile at the output weights (W,) and bias, without its constant, and, unless `reverse` is
+// null, dl/d(pre-activation) of the last hidden layer, to `delta`: `reverse` (W, W + 2) holds for each activation its
+// output weight, then what the features add to the slope, see TilePass::evaluate_collapsed. Activations and slopes are
+// `step` apart from one vector of rows to the next.
 template <class T, int W, class Zeta>
 double narrow_collapsed(const NarrowTile<T>& tile, const T* output, const T* reverse, T precision, const T* value,
                         T* delta, std::int64_t step) {
@@ -84,8 +84,9 @@ double narrow_collapsed(const NarrowTile<T>& tile, const T* output, const T* rev
         if (!reverse) continue;
         unrolled<W>([&](int i) __attribute__((always_inline)) {
             const T* const row = reverse + i * (W + 2);
-            V sum = fma(broadcast<V>(row[0]), slope, broadcast<V>(row[W + 1]));
+            V sum = broadcast<V>(row[W + 1]);
             unrolled<W>([&](int j) __attribute__((always_inline)) { sum = fma(broadcast<V>(row[1 + j]), a[j], sum); });
+            sum = fma(broadcast<V>(row[0]), slope, sum);  // last, since it waits for f
             store<V>(delta + i * lanes, weight * sum * Zeta::derivative(a[i]));
         });
     }

@@ -106,7 +106,8 @@ public:
         }
     }
 
-    // From last_delta() down: the vectors (hidden_dim(),) whose sums over lanes are the gradient below the output layer.
+    // From last_delta() down: the vectors (hidden_dim(),) whose sums over lanes are the gradient below the output
+    // layer.
     void reverse(const NarrowTile<T>& tile, const T* theta, T* kept, V* sums) const {
         const T* weight = output(theta) - W * (W + 1);
         for (std::int64_t l = n_hidden_; --l > 0; weight -= W * (W + 1))

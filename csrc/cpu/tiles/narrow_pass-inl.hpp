@@ -81,8 +81,9 @@ template <class Loop>
         const NarrowTile<T> of_tile = tile(t);
         T* const kept = this->kept(t);
         if (!keeps_all_ && data_.n_tiles > 1) loop.forward(of_tile, theta, kept);
-        log_likelihood += narrow_collapsed<T, Loop::width, Tanh>(of_tile, loop.output(theta), reverse_weights, precision,
-                                                                 loop.last_hidden(kept), loop.last_delta(kept), step);
+        log_likelihood +=
+            narrow_collapsed<T, Loop::width, Tanh>(of_tile, loop.output(theta), reverse_weights, precision,
+                                                   loop.last_hidden(kept), loop.last_delta(kept), step);
         if (!reverse_weights) continue;
         loop.reverse(of_tile, theta, kept, reinterpret_cast<V*>(sums_.data()));
         add_sums(t == 0, loop.hidden_dim());
@@ -112,9 +113,8 @@ template <class T>
 template <class T>
 [[gnu::noinline]] double NarrowPass<T>::evaluate_collapsed(const T* theta, T precision, const T* reverse_weights,
                                                            T* gradient) {
-    return at_width([&](const auto& loop) {
-        return evaluate_collapsed_tiles(loop, theta, precision, reverse_weights, gradient);
-    });
+    return at_width(
+        [&](const auto& loop) { return evaluate_collapsed_tiles(loop, theta, precision, reverse_weights, gradient); });
 }
 
 }  // namespace patrac::PATRAC_LEVEL
