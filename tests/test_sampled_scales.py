@@ -36,13 +36,16 @@ GAUSSIAN = pn.GaussianPrior(1.5, (0.3, 0.5, 0.2), fan_in=True, scales=pn.Sampled
 
 
 class Case:
-    """Data and network on 2-5-4-2 with sample weights, and posteriors with sampled or fixed scales."""
+    """Data and network on 2-5-4-2 with sample weights, and posteriors with sampled or fixed scales.
+
+    The architecture "narrow" is Full on 2-4-4-1, whose evaluations have loops of known width.
+    """
 
     def __init__(self, name: str, architecture: str, n: int = 14, prior: pn.Prior = TRACE_CLASS) -> None:
         rng = problems.rng_of("sampled scales", name, architecture, n)
-        self.net = problems.random_network(rng, (2, 5, 4, 2))
-        self.architecture = problems.architecture(architecture, rng, self.net)
-        self.X, self.y = rng.normal(size=(n, 2)), rng.normal(size=(n, 2))
+        self.net = problems.random_network(rng, (2, 4, 4, 1) if architecture == "narrow" else (2, 5, 4, 2))
+        self.architecture = problems.architecture("full" if architecture == "narrow" else architecture, rng, self.net)
+        self.X, self.y = rng.normal(size=(n, 2)), rng.normal(size=(n, self.net.layer_sizes[-1]))
         self.weight = rng.uniform(0.3, 2.0, n)
         self.prior = prior
         self.partial = reference.partial(self.net, self.architecture)
@@ -138,7 +141,7 @@ class Replay:
     [
         (kernel, architecture)
         for kernel in ("pcn", "pcnl", "mgrad", "collapsed pcnl", "collapsed mgrad")
-        for architecture in ("full", "mix", "sep", "custom", "out")
+        for architecture in ("full", "mix", "sep", "custom", "out", "narrow")
         if not (architecture == "out" and kernel.startswith("collapsed"))
     ],
 )
