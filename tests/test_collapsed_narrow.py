@@ -110,8 +110,8 @@ def test_the_general_passes_give_the_same(n_hidden: int, level: str, monkeypatch
             assert abs(l_own - l_other) <= 2 * rounding(problem) * value_tolerance(problem)
             atol = 20 * rounding(problem) * relative_rounding(problem) * np.abs(g_other).max()
             np.testing.assert_allclose(g_own, g_other, rtol=0, atol=atol)
-            differs += l_own != l_other
-    assert differs > 5
+            differs += not np.array_equal([l_own, *g_own], [l_other, *g_other])
+    assert differs > 0
 
 
 @pytest.mark.parametrize("level", _core.testing.levels())

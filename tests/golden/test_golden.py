@@ -53,3 +53,4 @@ def test_draws_are_unchanged(name: str, level: str) -> None:
 def test_every_case_is_stored() -> None:
     assert set(STORED["cases"]) == set(CASES)
     assert len(CASES) >= 60
+    assert {name for name, of in STORED["cases"].items() if not of} == set(STORED["taken_out"])
