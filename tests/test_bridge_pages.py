@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
+import sys
+import sysconfig
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,17 +56,70 @@ def test_scripts_run(
     missing = [name for name in needs if not is_installed(name)]
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)}")
-    for source in blocks(page, "c"):
-        compiler = shutil.which("cc")
-        if compiler is None:
-            pytest.skip("no C compiler")
-        (tmp_path / "ascent.c").write_text(source)
-        options = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-I", include_dir()]
-        subprocess.run([compiler, *options, "-o", "libascent.so", "ascent.c"], cwd=tmp_path, check=True, timeout=60)
+    if page == "c":
+        compile_c("ascent", tmp_path, "-shared", "-fPIC", "-o", "libascent.so")
     monkeypatch.chdir(tmp_path)
     script = compile(blocks(page, "python")[number], f"{page}.md", "exec")
     exec(script, {"__name__": "__main__"})
     assert capsys.readouterr().out.strip()
+
+
+def compile_c(name: str, folder: Path, *options: str) -> None:
+    """Compile the C block of the page on C whose first line names this file, without warnings."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    (source,) = [block for block in blocks("c", "c") if block.startswith(f"/* {name}.c:")]
+    (folder / f"{name}.c").write_text(source)
+    command = [compiler, "-std=c99", "-Wall", "-Wextra", "-Werror", "-I", include_dir(), f"{name}.c", *options]
+    subprocess.run(command, cwd=folder, check=True, timeout=60)
+
+
+def from_another_process(command: list[str], folder: Path) -> float:
+    """Run a program that loads this Python as a library; return the log density that it prints."""
+    # Python looks for its packages beside the first python3 of the path.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=os.environ | {"PATH": path, "PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (printed,) = re.findall(r"^status 0, log density (\S+)$", done.stdout, re.M)
+    return float(printed)
+
+
+@pytest.mark.parametrize("language", ["c", "r"])
+def test_other_processes_reach_what_python_reaches(
+    language: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same 200 steps of the same sampler, started by a C program through dlopen and by R: to the bit."""
+    program = shutil.which("Rscript")
+    if language == "r":
+        asked = [str(program), "-e", "library(reticulate)"]
+        if program is None or subprocess.run(asked, capture_output=True, check=False, timeout=60).returncode:
+            pytest.skip("R with reticulate is not installed")
+    library = Path(sysconfig.get_config_var("LIBDIR") or "") / str(sysconfig.get_config_var("LDLIBRARY"))
+    if library.suffix == ".a" or not library.is_file():
+        pytest.skip("this Python is not built as a shared library")
+    compile_c("ascent", tmp_path, "-shared", "-fPIC", "-o", "libascent.so")
+    script = blocks("c", "python")[0]
+    (tmp_path / "model.py").write_text(script)
+    if language == "c":
+        compile_c("host", tmp_path, "-o", "host", "-ldl")
+        command = ["./host", str(library), "./libascent.so"]
+    else:
+        (tmp_path / "script.R").write_text(blocks("c", "r")[0])
+        command = [str(program), "script.R"]
+        monkeypatch.setenv("RETICULATE_PYTHON", sys.executable)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(compile(script, "c.md", "exec"), names)
+    assert from_another_process(command, tmp_path) == names["value"].value
 
 
 def test_every_page_has_a_test() -> None:

@@ -7,7 +7,10 @@ import gc
 import re
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,7 @@ import pytest
 
 import patrac_native as pn
 import problems
-from patrac_native.bridges.c_interface import CDensity
+from patrac_native.bridges.c_interface import CDensity, include_dir
 
 DOUBLES = ctypes.POINTER(ctypes.c_double)
 SINGLE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_size_t, DOUBLES, DOUBLES, DOUBLES, ctypes.c_void_p)
@@ -25,16 +28,19 @@ BATCHED = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_size_t, ctypes.c_size_t, DOUBLES, DOUBLES, DOUBLES, ctypes.c_void_p
 )  # fmt: skip
 
+Array = npt.NDArray[np.float64]
+Evaluated = tuple[Array, Array]
+
 
 def problem(dtype: str = "float64") -> pn.Posterior:
     return problems.problem(problems.rng_of("c"), (3, 6, 5, 2), 30, architecture_name="mix", dtype=dtype).post
 
 
-def pointer(array: npt.NDArray[np.float64]) -> Any:
+def pointer(array: Array) -> Any:
     return array.ctypes.data_as(DOUBLES)
 
 
-def call(density: CDensity, x: npt.NDArray[np.float64]) -> tuple[int, float, npt.NDArray[np.float64]]:
+def call(density: CDensity, x: Array) -> tuple[int, float, Array]:
     """Call the function of one point; return its status, value and gradient."""
     value, gradient = np.full(1, 7.0), np.full(x.size, 7.0)
     function = SINGLE(density.function_address)
@@ -42,7 +48,7 @@ def call(density: CDensity, x: npt.NDArray[np.float64]) -> tuple[int, float, npt
     return status, value[0], gradient
 
 
-def call_batched(density: CDensity, x: npt.NDArray[np.float64]) -> tuple[int, Any, Any]:
+def call_batched(density: CDensity, x: Array) -> tuple[int, Any, Any]:
     """Call the batched function; return its status, values and gradients."""
     values, gradients = np.full(len(x), 7.0), np.full(x.shape, 7.0)
     function = BATCHED(density.batched_address)
@@ -50,24 +56,91 @@ def call_batched(density: CDensity, x: npt.NDArray[np.float64]) -> tuple[int, An
     return status, values, gradients
 
 
+def by_ctypes(density: CDensity, x: Array) -> Evaluated:
+    """Values (batch,) and gradients (batch, n) by calls of single points through ctypes."""
+    found = [call(density, point) for point in x]
+    assert [status for status, _, _ in found] == [0] * len(x)
+    return np.array([value for _, value, _ in found]), np.stack([gradient for _, _, gradient in found])
+
+
+def by_batches(density: CDensity, x: Array) -> Evaluated:
+    """The same by one call of the batched function."""
+    status, values, gradients = call_batched(density, x)
+    assert status == 0
+    return values, gradients
+
+
+@cache
+def compiled() -> ctypes.CDLL:
+    """Return the functions of density_calls.c."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / "calls.so"
+        options = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-I", include_dir()]
+        source = Path(__file__).with_name("density_calls.c")
+        subprocess.run([compiler, *options, str(source), "-o", str(library)], check=True, timeout=60)
+        return ctypes.CDLL(str(library))
+
+
+def by_c(density: CDensity, x: Array, *, batched: bool = False) -> Evaluated:
+    """The same by compiled C."""
+    function = compiled().call_together if batched else compiled().call_singly
+    function.argtypes = [ctypes.c_void_p] * 2 + [ctypes.c_size_t] * 2 + [DOUBLES] * 3
+    values, gradients = np.full(len(x), 7.0), np.full(x.shape, 7.0)
+    address = density.batched_address if batched else density.function_address
+    arrays = pointer(x), pointer(gradients), pointer(values)
+    assert function(address, density.context_address, *x.shape, *arrays) == 0
+    return values, gradients
+
+
+def by_numba(density: CDensity, x: Array) -> Evaluated:
+    """The same by a compiled function of numba, which has the address in its machine code."""
+    numba = pytest.importorskip("numba", reason="numba is not installed")
+    pointers = [ctypes.c_void_p] * 4
+    function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_size_t, *pointers)(density.function_address)
+    context = density.context_address
+
+    @numba.njit  # type: ignore[untyped-decorator, unused-ignore]
+    def evaluate(x: Any, values: Any, gradients: Any) -> Any:
+        status = 0
+        for point in range(len(x)):
+            grad, logp = gradients[point].ctypes.data, values[point:].ctypes.data
+            status |= function(x.shape[1], x[point].ctypes.data, grad, logp, context)
+        return status
+
+    values, gradients = np.full(len(x), 7.0), np.full(x.shape, 7.0)
+    assert evaluate(x, values, gradients) == 0
+    return values, gradients
+
+
+CALLERS: dict[str, Callable[[CDensity, Array], Evaluated]] = {
+    "ctypes": by_ctypes,
+    "ctypes, batched": by_batches,
+    "C": by_c,
+    "C, batched": partial(by_c, batched=True),
+    "numba": by_numba,
+}
+
+
+@pytest.mark.parametrize("caller", CALLERS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("likelihood", problems.LIKELIHOODS)
 @pytest.mark.parametrize("architecture", problems.ARCHITECTURES)
-def test_values_and_gradients_are_those_of_the_posterior(architecture: str, likelihood: str, dtype: str) -> None:
+def test_values_and_gradients_are_those_of_the_posterior(
+    architecture: str, likelihood: str, dtype: str, caller: str
+) -> None:
     rng = problems.rng_of("c", architecture, likelihood)
     post = problems.problem(
         rng, (3, 6, 5, 2), 30, architecture_name=architecture, likelihood=likelihood, dtype=dtype
     ).post
     points = post.theta_map + 0.3 * rng.normal(size=(3, post.dim))
     wanted, slopes = post.log_likelihood_and_grad(points.astype(dtype))
-    for threads in (1, 2):
-        status, values, gradients = call_batched(post.c_api(threads=threads), points)
-        assert status == 0
+    for threads in (1, 2) if "batched" in caller else (1,):
+        values, gradients = CALLERS[caller](post.c_api(threads=threads), points)
         np.testing.assert_array_equal(values, wanted)
         np.testing.assert_array_equal(gradients, slopes)
-    status, value, gradient = call(post.c_api(), points[0])
-    assert (status, value) == (0, np.asarray(wanted)[0])
-    np.testing.assert_array_equal(gradient, slopes[0])
 
 
 def test_other_densities() -> None:
@@ -150,25 +223,6 @@ def test_the_context_keeps_the_posterior_alive() -> None:
     del post
     gc.collect()
     assert call(density, x)[:2] == (0, value)
-
-
-def test_numba_calls_it() -> None:
-    numba = pytest.importorskip("numba", reason="numba is not installed")
-    post = problem()
-    density, x = post.c_api(), problems.rng_of("numba").normal(size=post.dim)
-    pointers = [ctypes.c_void_p] * 4
-    function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_size_t, *pointers)(density.function_address)
-    context = density.context_address
-
-    @numba.njit  # type: ignore[untyped-decorator, unused-ignore]
-    def evaluate(x: Any, value: Any, gradient: Any) -> Any:
-        return function(x.size, x.ctypes.data, gradient.ctypes.data, value.ctypes.data, context)
-
-    value, gradient = np.zeros(1), np.zeros(post.dim)
-    assert evaluate(x, value, gradient) == 0
-    wanted, slope = post.log_likelihood_and_grad(x)
-    assert value[0] == wanted
-    np.testing.assert_array_equal(gradient, slope)
 
 
 @pytest.mark.parametrize("language", ["c", "c++"])
