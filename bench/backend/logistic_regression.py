@@ -1,6 +1,6 @@
 """Bayesian logistic regression of the German credit data's size: pn.Target against BlackJAX's NUTS, on one core.
 
-Run with `python bench/backend/logistic_regression.py [--repeats 3] [--out FILE.json]`; needs numba, jax and blackjax.
+Run with `python bench/backend/logistic_regression.py [--repeats 3] [--json FILE]`; needs numba, jax and blackjax.
 Both sample one posterior in one process pinned to one core: 4 chains from draws of the prior, one after the other, each
 with its own warm-up. Compilation is left out of the times of both. The answer is verified first: posterior means must
 agree within Monte Carlo errors. ESS is the smallest rank-normalised bulk ESS over the 25 coefficients.
@@ -9,21 +9,22 @@ agree within Monte Carlo errors. ESS is the smallest rank-normalised bulk ESS ov
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import re
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
-if hasattr(os, "sched_setaffinity"):
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import one_core  # noqa: F401 - pins the process, before anything below starts threads
+
+# isort: split
 import blackjax
 import jax
 import jax.numpy as jnp
 import numpy as np
+from tables import print_about, write_json
 
 import patrac_native as pn
 
@@ -96,8 +97,9 @@ def main() -> None:
     """Verify, time and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--json", type=Path, metavar="FILE")
     arguments = parser.parse_args()
+    print_about()
     target, X, y = page_target()
 
     runs: dict[str, list[dict[str, float]]] = {}
@@ -143,8 +145,7 @@ def main() -> None:
             f"{median['ess_per_1000_gradients']:5.0f} ESS per 1,000 gradients of "
             f"{median['microseconds_per_gradient']:.0f} us"
         )
-    if arguments.out:
-        arguments.out.write_text(json.dumps({"medians": medians, "runs": runs}, indent=1))
+    write_json(arguments.json, {name: {"medians": medians[name], "runs": runs[name]} for name in runs})
 
 
 if __name__ == "__main__":

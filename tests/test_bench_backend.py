@@ -1,0 +1,60 @@
+"""bench/backend: each benchmark runs and writes its results as JSON, and pytest-benchmark is not switched off."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def written(command: list[str], path: Path) -> Any:
+    """Run Python with these arguments in the repository; return the JSON file that it wrote."""
+    done = subprocess.run(
+        [sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=False, timeout=600
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(path.read_text())
+
+
+def test_pytest_benchmark_times(tmp_path: Path) -> None:
+    """An option in pyproject.toml that distributes tests would switch the timing off, and `stats` would be None."""
+    pytest.importorskip("pytest_benchmark", reason="pytest-benchmark is not installed")
+    source = "def test_sum(benchmark):\n    benchmark(sum, range(9))\n    assert benchmark.stats['median'] > 0\n"
+    (tmp_path / "test_small.py").write_text(source)
+    out = tmp_path / "out.json"
+    options = ["-c", str(ROOT / "pyproject.toml"), "-p", "no:cacheprovider", f"--benchmark-json={out}"]
+    found = written(["-m", "pytest", *options, str(tmp_path / "test_small.py")], out)
+    assert found["benchmarks"][0]["stats"]["rounds"] > 0
+
+
+@pytest.mark.slow
+def test_nuts_under_pytest_benchmark(tmp_path: Path) -> None:
+    for name in ("blackjax", "pytest_benchmark"):
+        pytest.importorskip(name, reason=f"{name} is not installed")
+    out = tmp_path / "out.json"
+    chosen = "bench/backend/bench_nuts.py::test_nuts[Sep(5)-native]"
+    found = written(["-m", "pytest", "-p", "no:cacheprovider", chosen, f"--benchmark-json={out}"], out)
+    (one,) = found["benchmarks"]
+    assert one["extra_info"]["ess_per_second"] > 0 and one["stats"]["rounds"] == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("script", "needs"), [("nutpie_chains", ("nutpie",)), ("logistic_regression", ("numba", "blackjax"))]
+)
+def test_scripts_write_their_results(script: str, needs: tuple[str, ...], tmp_path: Path) -> None:
+    for name in needs:
+        pytest.importorskip(name, reason=f"{name} is not installed")
+    out = tmp_path / "out.json"
+    found = written([f"bench/backend/{script}.py", "--repeats", "1", "--json", str(out)], out)
+    if script == "nutpie_chains":
+        assert found["evaluation_seconds"] > 0 and len(found["ratios"]) == 1
+    else:
+        assert found["cases"]["pn.Target, kernel auto"]["medians"]["max_rhat"] < 1.05
+        assert len(found["cases"]) == 4
