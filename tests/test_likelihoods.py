@@ -22,6 +22,7 @@ from patrac_native.model.likelihoods import (
     Likelihood,
     NegativeBinomial,
     Poisson,
+    RealLikelihood,
     StudentT,
     likelihood_from_dict,
 )
@@ -365,3 +366,35 @@ def test_confident_classes_leave_no_subnormal_numbers(dtype: str, device: str) -
         value, gradient = post.compiled.on_device(device).log_likelihood_and_grad(theta)
     assert float(value[0]) == 0.0
     np.testing.assert_array_equal(gradient, np.zeros((1, 6)))
+
+
+@pytest.mark.parametrize(
+    "likelihood", [one for one in CASES if isinstance(one, RealLikelihood)], ids=lambda likelihood: repr(likelihood)
+)
+def test_scaled_targets_have_the_density_of_the_change_of_variables(likelihood: RealLikelihood) -> None:
+    """log p(y | f) = log p'(y / s | f / s) - sum log s, with log variances of outputs lower by 2 log s."""
+    t = likelihood.n_targets(M)
+    scale = np.array([0.25, 3.0, 700.0, 1.5])[:t]
+    y, f = targets_for(likelihood), np.random.default_rng(1).normal(size=(N, M))
+    outputs = np.concatenate([f[:, :t] / scale, f[:, t:] - 2 * np.log(scale)[: M - t]], axis=1)
+    scaled = likelihood.for_scaled_targets(scale).log_likelihood_rows(outputs, y / scale) - np.log(scale).sum()
+    np.testing.assert_allclose(scaled, likelihood.log_likelihood_rows(f, y), rtol=1e-13)
+
+
+def test_the_prior_of_sampled_noise_of_scaled_targets() -> None:
+    """An inverse-gamma variance divided by s^2 is inverse-gamma with the rate divided by s^2."""
+    scale = np.array([0.5, 10.0])
+    for kind in (lambda **prior: Gaussian("sampled", **prior), lambda **prior: StudentT(4.0, "sampled", **prior)):
+        assert kind().for_scaled_targets(scale) == kind()  # the rate is still to be chosen
+        assert kind(a=3.0, b=2.0).for_scaled_targets(scale) == kind(a=3.0, b=[8.0, 0.02])
+        assert kind(a=3.0, b=[2.0, 5.0]).for_scaled_targets(scale) == kind(a=3.0, b=[8.0, 0.05])
+        assert kind(b=2.0).for_scaled_targets(scale[:1]) == kind(b=8.0)
+        with pytest.raises(ValueError, match="b has 3 entries, but the network has 2 outputs"):
+            kind(b=[1.0, 1.0, 1.0]).for_scaled_targets(scale)
+    pooled = Gaussian("sampled", b=2.0, pooled=True)
+    assert pooled.for_scaled_targets(np.array([0.5, 0.5])) == Gaussian("sampled", b=8.0, pooled=True)
+    with pytest.raises(ValueError, match=r"one variance for targets .* scales, from 0\.5 to 10: leave pooled out"):
+        pooled.for_scaled_targets(scale)
+    for fixed in (Gaussian([1.0, 2.0, 3.0]), StudentT(4.0, [1.0, 2.0, 3.0])):
+        with pytest.raises(ValueError, match="has 3 entries, but the network has 2 outputs"):
+            fixed.for_scaled_targets(scale)

@@ -229,6 +229,9 @@ def test_other_likelihoods() -> None:
     lower, upper = poisson.predict_interval(X, 0.9)
     assert (lower % 1 == 0).all() and ((lower <= counts) & (counts <= upper)).mean() > 0.8
     assert (poisson.predict(X) > 0).all()
+    two = np.column_stack([y, 1000 * y])
+    with pytest.raises(ValueError, match="one variance for targets that are standardised by different scales"):
+        pn.PatracRegressor(likelihood=pn.Gaussian("sampled", pooled=True), **FULL).fit(X, two)
     with pytest.raises(TypeError, match=r"likelihood must be one of numbers.*PatracClassifier"):
         pn.PatracRegressor(likelihood=pn.Categorical(), **FULL).fit(X, y)
     with pytest.raises(TypeError, match=r"likelihood must be Categorical\(\)"):

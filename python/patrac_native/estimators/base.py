@@ -142,6 +142,7 @@ class PatracEstimator(BaseEstimator):  # type: ignore[misc]
         self,
         X: FloatArray,
         y: Any,
+        *,
         weights: FloatArray | None,
         likelihood: Likelihood,
         n_outputs: int,

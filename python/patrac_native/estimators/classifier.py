@@ -166,12 +166,12 @@ class PatracClassifier(ClassifierMixin, PatracEstimator):  # type: ignore[misc]
         self._fit_rows(
             inputs,
             labels,
-            weights,
-            likelihood,
-            len(self.classes_),
-            TargetScaling(np.zeros(1), np.ones(1)),
-            f"y: {len(self.classes_)} classes, {shown}{', ...' * (len(self.classes_) > 20)}",
-            settings,
+            weights=weights,
+            likelihood=likelihood,
+            n_outputs=len(self.classes_),
+            units=TargetScaling(np.zeros(1), np.ones(1)),
+            about_y=f"y: {len(self.classes_)} classes, {shown}{', ...' * (len(self.classes_) > 20)}",
+            settings=settings,
         )
         return self
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +16,7 @@ from patrac_native.estimators.base import PatracEstimator
 from patrac_native.estimators.sampled_targets import sampled_targets
 from patrac_native.estimators.scaling import TargetScaling
 from patrac_native.estimators.uncertainty import Uncertainty
-from patrac_native.model.likelihoods import Gaussian, Likelihood, StudentT
+from patrac_native.model.likelihoods import Gaussian, Likelihood, RealLikelihood
 from patrac_native.validation.checks import FloatArray
 
 
@@ -165,17 +165,19 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         likelihood = Gaussian("sampled") if self.likelihood is None else self.likelihood
         _check_kind(likelihood)
         self.n_outputs_ = targets.shape[1]
-        is_count = likelihood.targets == "count"
-        self.target_scaling_ = TargetScaling.fit(targets, weights, standardize=bool(self.standardize) and not is_count)
+        standardize = bool(self.standardize) and isinstance(likelihood, RealLikelihood)
+        self.target_scaling_ = TargetScaling.fit(targets, weights, standardize=standardize)
+        if isinstance(likelihood, RealLikelihood):
+            likelihood = likelihood.for_scaled_targets(self.target_scaling_.scale)
         self._fit_rows(
             inputs,
             self.target_scaling_.transform(targets),
-            weights,
-            in_units_of_network(likelihood, self.target_scaling_.scale),
-            likelihood.outputs_per_target * self.n_outputs_,
-            self.target_scaling_,
-            self.target_scaling_.describe(),
-            settings,
+            weights=weights,
+            likelihood=likelihood,
+            n_outputs=likelihood.outputs_per_target * self.n_outputs_,
+            units=self.target_scaling_,
+            about_y=self.target_scaling_.describe(),
+            settings=settings,
         )
         return self
 
@@ -195,11 +197,10 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
             Only if `return_std`.
         """
         if not return_std:
-            return self._each(X, lambda mixture: mixture.mean())
-        both = self._each(X, lambda mixture: np.stack([mixture.mean(), mixture.sd()], axis=-1), scaled=False)
-        mean, std = both[..., 0], both[..., 1]
-        scale = self.target_scaling_.scale if self._y_has_columns else self.target_scaling_.scale[0]
-        return self._in_units(mean), std * scale
+            mean = self._each(X, lambda mixture: mixture.mean())
+            return self.target_scaling_.inverse_target(mean)
+        both = self._each(X, lambda mixture: np.stack([mixture.mean(), mixture.sd()], axis=-1))
+        return self.target_scaling_.inverse_target(both[..., 0]), both[..., 1] * self.target_scaling_.target_scale
 
     def predict_interval(self, X: npt.ArrayLike, coverage: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Predict central intervals of new targets, noise included.
@@ -223,8 +224,8 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         """
         if not 0 < coverage < 1:
             raise ValueError(f"coverage must be between 0 and 1; got {coverage}.")
-        ends = self._each(X, lambda mixture: np.stack(mixture.interval(coverage), axis=-1), scaled=False)
-        return self._in_units(ends[..., 0]), self._in_units(ends[..., 1])
+        ends = self._each(X, lambda mixture: np.stack(mixture.interval(coverage), axis=-1))
+        return self.target_scaling_.inverse_target(ends[..., 0]), self.target_scaling_.inverse_target(ends[..., 1])
 
     def predict_quantiles(self, X: npt.ArrayLike, quantiles: Sequence[float] = (0.05, 0.5, 0.95)) -> FloatArray:
         """Predict quantiles of new targets, noise included.
@@ -247,10 +248,8 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         wanted = np.atleast_1d(np.asarray(quantiles, dtype=np.float64))
         if wanted.ndim != 1 or not len(wanted) or not ((wanted > 0) & (wanted < 1)).all():
             raise ValueError(f"quantiles must be one or several numbers between 0 and 1; got {quantiles!r}.")
-        found = self._each(
-            X, lambda mixture: np.stack([mixture.quantile(float(one)) for one in wanted], axis=-1), scaled=False
-        )
-        return np.stack([self._in_units(found[..., index]) for index in range(len(wanted))], axis=-1)
+        found = self._each(X, lambda mixture: np.stack([mixture.quantile(float(one)) for one in wanted], axis=-1))
+        return np.stack([self.target_scaling_.inverse_target(one) for one in np.moveaxis(found, -1, 0)], axis=-1)
 
     def sample_y(
         self, X: npt.ArrayLike, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0
@@ -274,7 +273,7 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         inputs = self._inputs(X)
         samples = sampled_targets(self.draws_, inputs, n_samples, random_state)
         values = samples if self._y_has_columns else samples[:, 0]
-        return np.stack([self._in_units(values[..., index]) for index in range(values.shape[-1])], axis=-1)
+        return np.stack([self.target_scaling_.inverse_target(one) for one in np.moveaxis(values, -1, 0)], axis=-1)
 
     def predict_uncertainty(self, X: npt.ArrayLike) -> Uncertainty:
         """Split the variance of new targets into noise and what the parameters leave open.
@@ -289,15 +288,14 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
             Variances in the units of y squared: total, aleatoric (the mean noise variance) and epistemic (the variance
             of the function over draws), each of shape (n,), or (n, t) if y had columns.
         """
-        parts = self._each(X, lambda mixture: np.stack([mixture.sd() ** 2, mixture.sd_f() ** 2], axis=-1), scaled=False)
-        scale = self.target_scaling_.scale if self._y_has_columns else self.target_scaling_.scale[0]
-        total, epistemic = (parts[..., index] * scale**2 for index in (0, 1))
+        parts = self._each(X, lambda mixture: np.stack([mixture.sd() ** 2, mixture.sd_f() ** 2], axis=-1))
+        total, epistemic = (parts[..., index] * self.target_scaling_.target_scale**2 for index in (0, 1))
         return Uncertainty(total, total - epistemic, epistemic)
 
-    def _each(self, X: npt.ArrayLike, value_of: Any, *, scaled: bool = True) -> FloatArray:
+    def _each(self, X: npt.ArrayLike, value_of: Callable[[PredictiveMixture | CountMixture], FloatArray]) -> FloatArray:
         """Return a value (n, ...) of each row's predictive distribution, or (n, t, ...) if y had columns.
 
-        With `scaled` it is converted to the units of y.
+        It is that of the network's targets, which are standardised.
         """
         inputs = self._inputs(X)
         by_target = []
@@ -305,15 +303,7 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
             blocks: Iterator[tuple[slice, PredictiveMixture | CountMixture]]
             blocks = self.draws_.predictive_mixtures(inputs, target)
             by_target.append(np.concatenate([value_of(mixture) for _, mixture in blocks]))
-        values = np.stack(by_target, axis=1) if self._y_has_columns else by_target[0]
-        return self._in_units(values) if scaled else values
-
-    def _in_units(self, values: FloatArray) -> FloatArray:
-        """Convert targets of the network, (n,) or (n, t), to the units of y."""
-        scaling = self.target_scaling_
-        if self._y_has_columns:
-            return np.asarray(values * scaling.scale + scaling.mean)
-        return np.asarray(values * scaling.scale[0] + scaling.mean[0])
+        return np.stack(by_target, axis=1) if self._y_has_columns else by_target[0]
 
 
 def _check_kind(likelihood: Any) -> None:
@@ -322,27 +312,3 @@ def _check_kind(likelihood: Any) -> None:
         raise TypeError(f"likelihood must be a Likelihood, such as Gaussian('sampled'); got {likelihood!r}.")
     if likelihood.targets not in ("real", "count"):
         raise TypeError(f"likelihood must be one of numbers; got {likelihood!r}. For labels use PatracClassifier.")
-
-
-def in_units_of_network(likelihood: Likelihood, scale: FloatArray) -> Likelihood:
-    """Return a likelihood in the units of y for the network's targets, which are y divided by `scale` (t,)."""
-    if (scale == 1).all():
-        return likelihood
-    one = len(scale) == 1
-    if isinstance(likelihood, Gaussian):
-        if likelihood.is_sampled:
-            rate = None if likelihood.b is None else _divided(likelihood.b, scale**2, one)
-            return Gaussian("sampled", a=likelihood.a, b=rate, pooled=likelihood.pooled)
-        return Gaussian(_divided(likelihood.variance, scale**2, one))
-    if isinstance(likelihood, StudentT):
-        if likelihood.is_sampled:
-            rate = None if likelihood.b is None else _divided(likelihood.b, scale**2, one)
-            return StudentT(likelihood.df, "sampled", a=likelihood.a, b=rate)
-        return StudentT(likelihood.df, _divided(likelihood.scale, scale, one))
-    return likelihood
-
-
-def _divided(values: Any, divisor: FloatArray, one: bool) -> Any:
-    """Return one number or one for each target, divided by one for each target; a number if there is one target."""
-    divided = np.asarray(values, dtype=np.float64) / divisor
-    return divided.item() if one else divided

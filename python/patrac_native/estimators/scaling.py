@@ -119,7 +119,7 @@ class TargetScaling:
         return np.ascontiguousarray(values[:, 0] if len(self.scale) == 1 else values)
 
     def inverse_target(self, values: npt.ArrayLike) -> FloatArray:
-        """Convert targets of the network, (n,) or (n, t), to the units of y."""
+        """Convert targets of the network, (n,) or (n, 1) of one target or (n, t), to the units of y."""
         mean = self.mean[0] if len(self.scale) == 1 else self.mean
         return np.asarray(np.asarray(values, dtype=np.float64) * self.target_scale + mean)
 

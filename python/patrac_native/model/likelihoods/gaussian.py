@@ -118,6 +118,13 @@ class Gaussian(SampledNoiseLikelihood):
             )
         return np.full(m, variance)
 
+    def for_scaled_targets(self, scale: FloatArray) -> Gaussian:
+        """Return the likelihood of the targets y / scale, where this one is that of y."""
+        if self.is_sampled:
+            return self._with_scaled_rates(scale)
+        variances = self.variance_vector(len(scale)) / scale**2
+        return self.at(variances.item() if len(variances) == 1 else variances)
+
     def _known_variance(self) -> float | FloatArray:
         """Return the fixed variance; raise ValueError if it is sampled."""
         if isinstance(self.variance, str):
@@ -128,8 +135,8 @@ class Gaussian(SampledNoiseLikelihood):
         """Return y as finite float64 (n, m); (n,) is accepted for one output. Raises as `Likelihood.check_targets`."""
         if not self.is_sampled:
             self.variance_vector(m)
-        elif isinstance(self.b, np.ndarray) and self.b.shape != (m,):
-            raise ValueError(f"b has {len(self.b)} entries, but the network has {m} outputs; give one number or {m}.")
+        else:
+            self._check_rates(m)
         return super().check_targets(y, n, m)
 
     def log_likelihood_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:

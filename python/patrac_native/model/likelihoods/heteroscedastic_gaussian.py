@@ -122,6 +122,10 @@ class HeteroscedasticGaussian(RealLikelihood):
         """Return one exponential for each target."""
         return {"exp": self.n_targets(n_outputs)}
 
+    def for_scaled_targets(self, scale: FloatArray) -> HeteroscedasticGaussian:
+        """Return the likelihood itself: the network learns the noise."""
+        return self
+
     def noise(self, output: int = 0) -> Noise:
         """Return standard normal noise, whose scale `located_noise` takes from the outputs."""
         return Gaussian(1.0).noise(output)

@@ -55,6 +55,21 @@ class RealLikelihood(Likelihood, abstract=True):
         raise TypeError(f"a {self.name} likelihood has no class probabilities; use Categorical or Bernoulli.")
 
     @abstractmethod
+    def for_scaled_targets(self, scale: FloatArray) -> RealLikelihood:
+        """Return the likelihood of the targets y / scale, where this one is that of y.
+
+        Parameters
+        ----------
+        scale : ndarray, shape (t,)
+            Positive, one for each target.
+
+        Raises
+        ------
+        ValueError
+            If the noise has parameters for another number of targets, or one for several targets of different scales.
+        """
+
+    @abstractmethod
     def noise(self, output: int = 0) -> Noise:
         """Return the noise of one output, counted from 0, of a likelihood without sampled parameters."""
 

@@ -40,6 +40,32 @@ class SampledNoiseLikelihood(RealLikelihood, abstract=True):
             raise ValueError(f"{self!r} has no prior yet; a Posterior chooses b, or give a and b.")
         return self.a, np.full(1 if self.pooled or m == 1 else m, self.b)
 
+    def _check_rates(self, m: int) -> None:
+        """Raise ValueError if there are rates b for another number of outputs than m."""
+        if isinstance(self.b, np.ndarray) and self.b.shape != (m,):
+            raise ValueError(f"b has {len(self.b)} entries, but the network has {m} outputs; give one number or {m}.")
+
+    def _with_scaled_rates(self, scale: FloatArray) -> Self:
+        """Return the likelihood with the rates of the prior for targets y / scale, scale (t,), in place of those for y.
+
+        Raises
+        ------
+        ValueError
+            As `for_scaled_targets`.
+        """
+        self._check_rates(len(scale))
+        if self.pooled and (scale != scale[0]).any():
+            raise ValueError(
+                f"{self!r} has one variance for targets that are standardised by different scales, from "
+                f"{scale.min():.4g} to {scale.max():.4g}: leave pooled out, or do not standardise the targets."
+            )
+        if self.b is None:
+            return self
+        rates = self.b / scale**2
+        scaled = copy.copy(self)
+        scaled.b = float(rates[0]) if self.pooled or len(rates) == 1 else rates
+        return scaled
+
     def with_prior_guess(self, guess: npt.ArrayLike) -> Self:
         """Return the likelihood with b chosen by a guess of the variances, shape (m,): a times half of them."""
         if not self.lacks_prior or self.a is None:

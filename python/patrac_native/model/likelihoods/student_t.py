@@ -151,6 +151,13 @@ class StudentT(SampledNoiseLikelihood):
             )
         return np.full(m, self.scale)
 
+    def for_scaled_targets(self, scale: FloatArray) -> StudentT:
+        """Return the likelihood of the targets y / scale, where this one is that of y."""
+        if self.is_sampled:
+            return self._with_scaled_rates(scale)
+        scales = self.scale_vector(len(scale)) / scale
+        return StudentT(self.df, scales.item() if len(scales) == 1 else scales)
+
     def _constant(self, m: int) -> float:
         """Return the log density of all m outputs at r = 0."""
         df = self.df
@@ -161,8 +168,8 @@ class StudentT(SampledNoiseLikelihood):
         """Return y as finite float64 (n, m); (n,) is accepted for one output. Raises as `Likelihood.check_targets`."""
         if not self.is_sampled:
             self.scale_vector(m)
-        elif isinstance(self.b, np.ndarray) and self.b.shape != (m,):
-            raise ValueError(f"b has {len(self.b)} entries, but the network has {m} outputs; give one number or {m}.")
+        else:
+            self._check_rates(m)
         return super().check_targets(y, n, m)
 
     def log_likelihood_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:
