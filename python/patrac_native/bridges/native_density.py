@@ -8,25 +8,36 @@ import numpy as np
 import numpy.typing as npt
 
 
-class NativeDensity(Protocol):
-    """A compiled log density of points (D,) with its gradient, such as `Posterior.density` returns.
+class EvaluatedDensity(Protocol):
+    """What a bridge that evaluates a log density of points (D,) needs of it.
 
     Attributes
     ----------
     core : object
-        The compiled density: `value_and_grad(points, threads)` of a batch (B, D), `publish()`, `withdraw(number)`,
-        `xla_handler(with_gradient)` and `xla_instantiate()`, and `is_collapsed`.
+        The compiled density: `value(points, threads)` and `value_and_grad(points, threads)` of a batch (B, D).
     dim : int
         D.
     dtype : dtype
         float32 or float64.
-    xla_interface : (int, int)
-        The version of XLA's C interface for which the handlers are compiled.
     """
 
     core: Any
     dim: int
     dtype: np.dtype[Any]
+
+
+class NativeDensity(EvaluatedDensity, Protocol):
+    """A compiled log density with the forms that other libraries call, such as `Posterior.density` returns.
+
+    Attributes
+    ----------
+    core : object
+        Besides, with `publish()`, `withdraw(number)`, `xla_handler(with_gradient)`, `xla_instantiate()` and
+        `is_collapsed`.
+    xla_interface : (int, int)
+        The version of XLA's C interface for which the handlers are compiled.
+    """
+
     xla_interface: tuple[int, int]
 
     def c_capsules(self, threads: int) -> tuple[Any, Any, Any]:

@@ -3,28 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
 
-
-class TorchDensity(Protocol):
-    """A compiled log density of points (D,) with its gradient, such as `Posterior.density` returns.
-
-    Attributes
-    ----------
-    core : object
-        With `value(points, threads)` and `value_and_grad(points, threads)` of a batch (B, D).
-    dim : int
-        D.
-    dtype : dtype
-        float32 or float64.
-    """
-
-    core: Any
-    dim: int
-    dtype: np.dtype[Any]
+from patrac_native.bridges.native_density import EvaluatedDensity
 
 
 def _refuse() -> NoReturn:
@@ -44,7 +28,7 @@ class _LogDensity(torch.autograd.Function):
     """Values (...) of points (..., D), and if `with_gradient`, the gradient, which the backward pass uses."""
 
     @staticmethod
-    def forward(points: Any, density: TorchDensity, threads: int, with_gradient: bool) -> Any:
+    def forward(points: Any, density: EvaluatedDensity, threads: int, with_gradient: bool) -> Any:
         batch = np.ascontiguousarray(points.detach().reshape(-1, density.dim).numpy())
         if not with_gradient:
             values = density.core.value(batch, threads)
@@ -73,7 +57,7 @@ class _LogDensity(torch.autograd.Function):
         _refuse()
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, points: Any, density: TorchDensity, threads: int, with_gradient: bool) -> Any:
+    def vmap(info: Any, in_dims: Any, points: Any, density: EvaluatedDensity, threads: int, with_gradient: bool) -> Any:
         # Only here is it visible that a transform outside vmap records the points.
         with_gradient = with_gradient or (torch.is_grad_enabled() and points.requires_grad)
         moved = points.movedim(in_dims[0], 0)
@@ -103,12 +87,12 @@ class _Once(torch.autograd.Function):
         _refuse()
 
 
-def torch_function(density: TorchDensity, threads: int) -> Callable[[torch.Tensor], torch.Tensor]:
+def torch_function(density: EvaluatedDensity, threads: int) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return a log density as a function of torch tensors.
 
     Parameters
     ----------
-    density : TorchDensity
+    density : EvaluatedDensity
     threads : int
         Native threads that share the points of a call.
 
