@@ -17,8 +17,13 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def lint(folder: Path) -> subprocess.CompletedProcess[str]:
     """Check the package in `folder`/python against `folder`/pyproject.toml."""
+    # An editable install finds the package of the repository before that of PYTHONPATH.
+    code = (
+        "import sys; sys.meta_path = [one for one in sys.meta_path if 'editable' not in type(one).__module__]; "
+        "from importlinter.cli import lint_imports_command as run; run()"
+    )
     return subprocess.run(
-        [sys.executable, "-c", "from importlinter.cli import lint_imports_command as run; run()", "--no-cache"],
+        [sys.executable, "-c", code, "--no-cache"],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(folder / "python")},
         capture_output=True,
