@@ -51,6 +51,8 @@ def test_chains_that_disagree_can_predict_well() -> None:
     verdict = judge(replace(apart, calibration=GOOD))
     assert verdict.grade == "look"
     assert "Predictions of y can be used, as scores show (NLPD of 400 held-out rows 1.000" in str(verdict)
+    of_classes = judge(replace(apart, calibration=GOOD, quantity="class probabilities"))
+    assert "bands of f cannot" in str(verdict) and "bands of class probabilities cannot" in str(of_classes)
     for bad in (replace(GOOD, nlpd=1.3), replace(GOOD, coverage=0.8), replace(GOOD, nlpd_network=np.nan)):
         assert judge(replace(apart, calibration=bad)).grade == "do not use"
     wide = judge(replace(apart, calibration=replace(GOOD, coverage=0.97)))

@@ -14,6 +14,7 @@ import pytest
 import patrac_native as pn
 from patrac_native.cli.main import main
 from patrac_native.draws.calibration import calibrate
+from patrac_native.reports.report import Report
 from patrac_native.tabular.budget import Schedule, chain_minutes, training_seconds
 from patrac_native.tabular.candidates import (
     Candidate,
@@ -24,6 +25,7 @@ from patrac_native.tabular.candidates import (
 )
 from patrac_native.tabular.evaluation import Evaluation, evaluate_regression
 from patrac_native.tabular.fit_data import FitArrays
+from patrac_native.tabular.fit_report import _add_trials
 from patrac_native.tabular.fit_settings import FitSettings
 from patrac_native.tabular.model_settings import MINUTES
 from patrac_native.tabular.pilots import Trial, best_of, describe_choice, run_pilots
@@ -236,6 +238,16 @@ def test_another_than_the_default_must_be_better_by_a_standard_error() -> None:
     assert better.gain_over(first) == pytest.approx((0.11 * noise.std(ddof=1), 0.1 * noise.std(ddof=1)))
 
 
+@pytest.mark.parametrize(("task", "covers"), [("regression", True), ("classification", False)])
+def test_the_table_of_trials_has_coverage_where_there_are_intervals(task: str, covers: bool) -> None:
+    report = Report("t")
+    rows = list(np.random.default_rng(4).normal(size=40))
+    data = SimpleNamespace(preprocessor=SimpleNamespace(task=task))
+    _add_trials(report, SimpleNamespace(data=data, trials=[trial(rows, "gaussian"), trial(rows, "trace-class")]))
+    assert ("coverage of 90% intervals" in report.html()) == covers
+    assert "NLPD of its networks alone" in report.html()
+
+
 def test_a_first_candidate_that_predicts_worse_than_its_networks_is_not_the_default() -> None:
     rng = np.random.default_rng(4)
     rows = list(rng.normal(size=400))
@@ -244,7 +256,7 @@ def test_a_first_candidate_that_predicts_worse_than_its_networks_is_not_the_defa
     assert best_of([worse, better]) is better
     mean = np.mean(rows)
     assert describe_choice([worse, better]) == (
-        f"NLPD of 400 validation rows {mean:.3f} of Full, gaussian prior, higher than of its networks alone, "
+        f"NLPD of Full, gaussian prior on 400 validation rows, {mean:.3f}, is higher than that of its networks alone, "
         f"{mean - 0.01:.3f}"
     )
     # A candidate that is better by more than a standard error is chosen over the default, whatever its networks do.

@@ -15,6 +15,7 @@ import pytest
 
 from patrac_native.cli.main import main
 from patrac_native.reports.report import Report
+from patrac_native.tabular.preprocessing import Preprocessor
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 QUICK = "--hidden 4 --epochs 40 --l2 1 --chains 2 --draws 20 --thin 2 --warmup 400 --threads 1".split()
@@ -39,7 +40,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A regression with a long name and a classification of two classes."""
     place = tmp_path_factory.mktemp("reports")
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame({f"a_measurement_with_a_long_name_{j}": rng.normal(size=80) for j in range(5)})
+    frame = pd.DataFrame({f"a_measurement_with_a_long_name_{j}": rng.normal(size=80) for j in range(8)})
     frame["strength"] = frame.iloc[:, 0] + 0.1 * rng.normal(size=80)
     frame.to_csv(place / "numbers.csv", index=False)
     frame.assign(strength=np.where(frame["strength"] > 0, "strong", "weak")).to_csv(place / "classes.csv", index=False)
@@ -118,6 +119,36 @@ def test_every_figure_has_a_description_and_nothing_is_external(
             value = attributes.get(attribute)
             assert value is None or value.startswith(("data:", "#")), (tag, value)
         assert tag not in ("script", "link", "iframe")
+
+
+def test_reports_are_worded_for_their_task(reports: dict[str, Path]) -> None:
+    """Residuals stand against each of eight inputs; R-hat is one word; a sentence begins with a capital."""
+    numbers = reports["numbers"].read_text(encoding="utf-8")
+    assert "Residuals against each input, in the units of the table" in numbers
+    assert re.search(r"\. Noise variance [\d.e-]+ in the target&#39;s units squared", numbers)
+    assert "bands are not to be used, and predictions only if scores" in numbers
+    assert numbers.count('<span class="short">R-hat</span></th>') == 1
+
+
+def test_residuals_stand_against_inputs_in_the_units_of_the_table() -> None:
+    frame = pd.DataFrame({"a": [1.0, 2.0, 4.0], "kind": ["u", "v", "u"], "y": [0.0, 1.0, 2.0]})
+    frame.insert(2, "day", ["2024-01-01", "2024-01-03", "2024-01-02"])
+    made = Preprocessor.fit(frame, "y", task="regression", dates=["day"])
+    day = (np.datetime64("2024-01-01") - np.datetime64("1970-01-01")).astype(int)
+    expected = [[1, 1, 0, day], [2, 0, 1, day + 2], [4, 1, 0, day + 1]]
+    np.testing.assert_allclose(made.in_units(made.transform(frame)), expected, rtol=1e-14)
+
+
+def test_letters_that_a_font_lacks_are_said_once() -> None:
+    from matplotlib.figure import Figure
+
+    fig = Figure()
+    fig.subplots().set_xlabel("\N{CJK UNIFIED IDEOGRAPH-65E5}\N{CJK UNIFIED IDEOGRAPH-672C}")
+    report = Report("t")
+    with pytest.warns(UserWarning) as caught:
+        report.figure(fig, "letters of another script")
+    assert len(caught) == 1
+    assert str(caught[0].message).startswith("figures show a box for '\u65e5', '\u672c', which")
 
 
 @pytest.mark.parametrize(("grade", "colour"), [("good", "green"), ("look", "amber"), ("do not use", "red")])

@@ -184,7 +184,8 @@ def convergence_findings(e: Evidence, causes: Sequence[Finding], remedies: Remed
         grade = DO_NOT_USE
         if predicts_well(e):
             grade = LOOK
-            what += f" Predictions of y can be used, as scores show ({_scores(e.calibration)}); bands of f cannot."
+            what += f" Predictions of y can be used, as scores show ({_scores(e.calibration)}); "
+            what += f"bands of {e.quantity} cannot."
         findings.append(Finding(grade, what, remedy))
     elif math.isnan(e.min_ess_bulk) or (math.isnan(e.max_rhat) and not exact):
         # The causes include chains that never moved.

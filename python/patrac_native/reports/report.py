@@ -7,8 +7,11 @@ import io
 import json
 import math
 import os
+import re
 import sys
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from importlib.metadata import version
 from importlib.resources import files
@@ -119,9 +122,15 @@ class Report:
         fig : matplotlib Figure
         caption : str
             Caption below the figure; also its description for screen readers.
+
+        Warns
+        -----
+        UserWarning
+            If no font of the figure has some letters, such as Chinese ones in the names of columns.
         """
         stream = io.BytesIO()
-        fig.savefig(stream, format="png", dpi=_PNG_DPI, facecolor="white", metadata={"Software": None})
+        with _one_warning_of_missing_letters():
+            fig.savefig(stream, format="png", dpi=_PNG_DPI, facecolor="white", metadata={"Software": None})
         # pyplot keeps its figures in memory until they are closed.
         if "matplotlib.pyplot" in sys.modules:
             sys.modules["matplotlib.pyplot"].close(fig)
@@ -197,6 +206,28 @@ def format_number(cell: Any) -> str:
         # Powers of ten are hard to compare in a column: numbers from 10,000 on are rounded and have separators.
         return f"{value:,.0f}" if 1e4 <= abs(value) < 1e12 else f"{value:.4g}"
     return str(cell)
+
+
+@contextmanager
+def _one_warning_of_missing_letters() -> Iterator[None]:
+    """Replace matplotlib's warning for each letter that its font lacks by one that says what the figure shows."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    missing = []
+    for warning in caught:
+        found = re.match(r"Glyph (\d+) .* missing from font", str(warning.message))
+        if found is None:
+            warnings.warn(warning.message, warning.category, stacklevel=3)
+        elif (letter := chr(int(found[1]))) not in missing:
+            missing.append(letter)
+    if missing:
+        warnings.warn(
+            f"figures show a box for {', '.join(map(repr, missing[:10]))}{', ...' if len(missing) > 10 else ''}, which "
+            "matplotlib's font lacks; the text of the report has the names in full",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _looks_numeric(text: str) -> bool:

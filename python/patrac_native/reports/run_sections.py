@@ -32,8 +32,8 @@ CONVERGENCE_HEADERS = (
 CONVERGENCE_CAPTION = (
     "Convergence of f (for classes: of the class probabilities) at a set of inputs, and of the log-likelihood of the "
     "training data. R-hat (rank-normalised, split) compares the chains: 1.01 or less is what one wants for reported "
-    "quantiles, 1.05 or less serves for means; above that, do not use the draws. ESS is the number of independent "
-    "draws that the draws are worth; 400 or more is good."
+    "quantiles, 1.05 or less serves for means; above that, bands are not to be used, and predictions only if scores "
+    "show that they are good. ESS is the number of independent draws that the draws are worth; 400 or more is good."
 )
 
 

@@ -276,10 +276,11 @@ def _add_trials(report: Report, result: FitResult) -> None:
     rows = []
     for trial in result.trials:
         scores = trial.evaluation.calibration
-        coverage = None if is_class else f"{scores.coverage:.1%}"
-        rows.append([str(trial.candidate), trial.steps, scores.nlpd, scores.nlpd_network, coverage])
+        coverage = [] if is_class else [f"{scores.coverage:.1%}"]
+        rows.append([str(trial.candidate), trial.steps, scores.nlpd, scores.nlpd_network, *coverage])
     report.table(
-        ["posterior", "steps of a chain", "NLPD", "NLPD of its networks alone", "coverage of 90% intervals"],
+        ["posterior", "steps of a chain", "NLPD", "NLPD of its networks alone"]
+        + ([] if is_class else ["coverage of 90% intervals"]),
         rows,
         f"Runs on the other training rows, scored on {result.trials[0].evaluation.calibration.rows} validation rows. "
         f"Chosen: {best_of(result.trials).candidate}; {describe_choice(result.trials)}.",
@@ -301,7 +302,8 @@ def _add_training(report: Report, result: FitResult) -> None:
             f"{history.stopped}; negative log-likelihood {history.data_loss:,.1f}, of the best constant predictor "
             f"{history.constant_loss:,.1f}."
         )
-    report.text(f"{text} {describe_noise(result.draws, result.data.preprocessor)}".strip())
+    noise = describe_noise(result.draws, result.data.preprocessor)
+    report.text(f"{text} {noise[:1].upper()}{noise[1:]}".strip())
     if choice.trials:
         report.table(["l2", "negative log-likelihood a row"], choice.trials, f"Chosen on {choice.validation}.")
     if net.history is not None:

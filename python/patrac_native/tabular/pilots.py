@@ -255,7 +255,7 @@ def describe_choice(trials: Sequence[Trial]) -> str:
         if trials[0].is_overconfident:
             return f"90% intervals of {first} cover only {scores.coverage:.0%} of {rows} validation rows"
         return (
-            f"NLPD of {rows} validation rows {scores.nlpd:.3f} of {first}, higher than of its networks alone, "
+            f"NLPD of {first} on {rows} validation rows, {scores.nlpd:.3f}, is higher than that of its networks alone, "
             f"{scores.nlpd_network:.3f}"
         )
     return f"the default, than which no other is better on {rows} validation rows by more than a standard error"

@@ -239,6 +239,15 @@ class Preprocessor:
                     parts.append(encode(frame[column.name], column))
         return np.ascontiguousarray(np.concatenate(parts, axis=1), dtype=np.float64)
 
+    def in_units(self, X: FloatArray) -> FloatArray:
+        """Convert inputs (n, d) to the units of their columns; dates are days since 1970-01-01, categories 0 or 1."""
+        means, scales = [], []
+        for column in self.columns:
+            count = 1 if column.categories is None else len(column.categories)
+            means += [column.mean] * count
+            scales += [column.scale] * count
+        return X * np.array(scales) + np.array(means)
+
     def outside(self, frame: pd.DataFrame) -> dict[str, npt.NDArray[np.bool_]] | None:
         """Return which rows (n,) are outside the range of the training rows, by column; None for earlier fits.
 

@@ -23,8 +23,8 @@ from patrac_native.tabular.fit_result import FitResult
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Residuals are plotted against so many inputs, those that correlate most with them in absolute rank.
-_INPUTS = 6
+# Residuals are plotted against at most so many inputs, those that correlate most with them in absolute rank.
+_INPUTS = 12
 
 
 def regression_figures(result: FitResult) -> list[tuple[Figure, str]]:
@@ -65,7 +65,8 @@ def _residual_figures(result: FitResult, error: Any) -> list[tuple[Figure, str]]
     X = result.data.arrays.scored(len(error))[0]
     if len(X) != len(error):
         return []
-    names = result.data.preprocessor.names
+    preprocessor = result.data.preprocessor
+    names, values = preprocessor.names, preprocessor.in_units(X)
     ranks = np.argsort(np.argsort(X, axis=0), axis=0) - (len(X) - 1) / 2
     of_error = np.argsort(np.argsort(error)) - (len(X) - 1) / 2
     related = np.argsort(-np.abs(ranks.T @ of_error), kind="stable")[:_INPUTS]
@@ -73,15 +74,15 @@ def _residual_figures(result: FitResult, error: Any) -> list[tuple[Figure, str]]
     figure = _figure(2.6 * rows)
     axes = np.atleast_1d(figure.subplots(rows, min(3, len(related)), squeeze=False)).ravel()
     for ax, index in zip(axes, related, strict=False):
-        residuals(X[:, index], error, np.zeros_like(error), names[index], ax)
+        residuals(values[:, index], error, np.zeros_like(error), names[index], ax)
     for ax in axes[len(related) :]:
         ax.set_visible(False)
     which = "each input" if len(related) == len(names) else f"the {len(related)} inputs that they are most related to"
     return [
         (
             figure,
-            f"Residuals, in the target's units, against {which} (standardised); line: medians of tenths of the rows, "
-            "which stay near zero where the network follows the data.",
+            f"Residuals against {which}, in the units of the table; line: medians of tenths of the rows, which stay "
+            "near zero where the network follows the data.",
         )
     ]
 
