@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 from torch import nn
 from torch.nn.utils import prune
 
@@ -232,6 +233,35 @@ def test_the_memory_is_compared_with_that_of_the_machine(monkeypatch: pytest.Mon
     monkeypatch.setattr(memory, "machine_memory", lambda: 9_631)
     with pytest.raises(ValueError, match=r"would take 9\.632 kB of memory; this machine has 9\.631 kB"):
         pn.sample(posterior(), chains=2, draws=100, warmup=100)
+
+
+# What is no array or no path
+
+
+@pytest.mark.parametrize(
+    ("X", "error", "message"),
+    [
+        (sparse.csr_matrix(PLAIN), TypeError, r"^X must be an array; got a sparse csr_matrix\. Convert it: \.toarray"),
+        (None, TypeError, r"^X must be an array of numbers; got None"),
+        ([[10**400]] * 20, TypeError, r"^X must hold real numbers; got dtype object \(int too large"),
+        (
+            pd.DataFrame({"a": pd.array([1, None] * 10, dtype="Int64"), "b": ["u"] * 20})[["a"]].astype(object),
+            ValueError,
+            r"^X has missing values \(pandas\.NA\)\. Remove or impute",
+        ),
+    ],
+)
+def test_what_is_no_array_of_numbers_is_refused(X: Any, error: type[Exception], message: str) -> None:
+    for call in (lambda: pn.train([1, 2, 1], X, PLAIN), lambda: network().predict(X)):
+        with pytest.raises(error, match=message):
+            call()
+
+
+@pytest.mark.parametrize(("path", "error"), [(None, TypeError), (3, TypeError), ("", ValueError)])
+def test_what_is_no_path_is_refused(path: Any, error: type[Exception]) -> None:
+    for call in (network().save, pn.Network.load, pn.Draws.load):
+        with pytest.raises(error, match=r"^path "):
+            call(path)
 
 
 def test_axes_are_checked() -> None:

@@ -307,7 +307,7 @@ def test_a_fit_prints_only_when_asked(capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        ({"minutes": 0}, ValueError, r"^minutes must be positive; got 0"),
+        ({"minutes": 0}, ValueError, r"^minutes must be positive and finite; got 0"),
         ({"max_iter": 0}, ValueError, r"^max_iter must be at least 1; got 0"),
         ({"hidden_layer_sizes": ()}, ValueError, r"^hidden_layer_sizes must hold positive widths"),
         ({"hidden_layer_sizes": "50"}, TypeError, r"^hidden_layer_sizes must be an integer, or one for each"),

@@ -86,6 +86,15 @@ def test_rows_outside_the_training_range_are_marked(
     assert "day = 2030-01-01 at" in lines[0] and "training 2024-01-" in lines[0]
 
 
+def test_identifiers_keep_their_zeros(fitted: Path, tmp_path: Path) -> None:
+    new = (
+        table().drop(columns="strength").head(2).assign(name=["007", "10000000000000000000000001"], more=["01", "NA"])
+    )
+    assert predict(fitted, new, tmp_path, "--id", "more") == 0
+    lines = (tmp_path / "p.csv").read_text().splitlines()
+    assert lines[1].startswith("007,01,") and lines[2].startswith("10000000000000000000000001,NA,")
+
+
 def test_missing_and_unknown_columns_are_named(
     fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -131,7 +140,7 @@ def test_files_of_different_fits_are_refused(fitted: Path, tmp_path: Path, capsy
         (["--out", "x" * 300], "--out cannot be written: File name too long"),
         (["--hidden", "1000000000000", "1000000000000"], "of memory; this machine has"),
         (["--draws", "1000000000000000"], "--out needs up to"),
-        (["--seed", "1" * 30], "seed must be below 2^64"),
+        (["--seed", "1" * 30], "--seed must be below 2^64"),
         (["--thin", "1" * 40], "ask for fewer than 2^62"),
     ],
 )
@@ -177,6 +186,35 @@ def test_all_rows_are_used_without_held_out_ones(
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["rows"] == {"training": 60, "held_out": 0}
 
 
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        ({"strength": [f"s{row}" for row in range(60)]}, [], "the target 'strength' has 60 classes in 60 rows, too m"),
+        ({}, ["--task", "classification"], "has 60 classes in 60 rows, too many to learn; use --task regression"),
+        ({}, ["--test-fraction", "0.99"], "--test-fraction 0.99 of 60 rows leaves 1 to train on; give a table"),
+        ({}, ["--test-fraction", "0.9"], "6 training rows are too few to estimate the noise on a fifth of them; give"),
+    ],
+)
+def test_too_few_rows_are_said_before_the_training(
+    change: dict[str, list[str]], options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table().drop(columns=["name", "day"]).assign(**change).to_csv(tmp_path / "t.csv", index=False)
+    arguments = ["--target", "strength", *options, "--out", str(tmp_path / "run")]
+    assert main(["fit", str(tmp_path / "t.csv"), *arguments]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+
+
+def test_warnings_of_the_training_name_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    frame = table().drop(columns=["name", "day"]).assign(strength=np.random.default_rng(5).normal(size=60))
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    arguments = ["--target", "strength", *KNOWN, "--l2", "1000", "--epochs", "1", "--out", str(tmp_path / "run")]
+    assert main(["fit", str(tmp_path / "t.csv"), *arguments]) == 0
+    err = capsys.readouterr().err
+    assert "the fit is poor" in err and "Raise --epochs, or lower --l2, if X should tell y." in err
+    assert "max_epochs" not in err and "learning_rate" not in err and "train:" not in err
+
+
 # Output
 
 
@@ -191,6 +229,9 @@ def test_outputs_that_would_harm_are_refused(fitted: Path, tmp_path: Path, capsy
         (["--out", str(tmp_path / "pipe"), "--overwrite"], "is a device or a pipe, which a file cannot replace"),
         (["--out", "/dev/null", "--overwrite"], "/dev/null is a device or a pipe"),
         (["--out", str(tmp_path / "s"), "--scores", str(tmp_path / "s")], "--out and --scores are the same file"),
+        (["--out", str(fitted / "fit" / "draws.npz"), "--overwrite"], "is a file of the fit itself; give another"),
+        (["--scores", str(fitted / "fit" / "summary.json"), "--overwrite"], "--scores"),
+        (["--out", "-"], "--out must be the path of a file; got '-'"),
     ):
         assert main(["predict", fit, str(new), *options]) == 2
         assert message in capsys.readouterr().err

@@ -15,7 +15,7 @@ import pytest
 
 from patrac_native.tabular.dates import date_layout, days
 from patrac_native.tabular.number_columns import read_numbers
-from patrac_native.tabular.preprocessing import Preprocessor
+from patrac_native.tabular.preprocessing import Preprocessor, guess_task
 from patrac_native.tabular.problems import Problems
 from patrac_native.tabular.tables import find_column, read_table
 
@@ -284,3 +284,66 @@ def test_dates_with_dashes_may_have_the_month_first() -> None:
     assert date_layout(pd.Series(["01-13-2020"], name="x")) == "%m-%d-%Y"
     with pytest.raises(ValueError, match="--date 'x': the column has no entries"):
         date_layout(pd.Series([None, None], name="x"))
+
+
+# Columns whose entries are identifiers, and numbers beyond what floats tell apart
+
+
+def test_columns_are_kept_as_they_stand_on_request(tmp_path: Path) -> None:
+    """Leading zeros, digits beyond 64 bits and amounts of several currencies stay text in columns that are no input."""
+    text = "key,price,a\n007,$1,1\n10000000000000000000000001,\u20ac2,2\nNA,,3\n"
+    frame, _ = read(tmp_path, text, verbatim=["key", "1", "absent"])
+    assert frame["key"].tolist() == ["007", "10000000000000000000000001", "NA"]
+    assert frame["price"].tolist() == ["$1", "\u20ac2", ""] and frame["a"].tolist() == [1, 2, 3]
+    with pytest.raises(ValueError, match="column 'price' holds amounts in several units"):
+        read(tmp_path, text)
+
+
+@pytest.mark.parametrize("start", [2**53, 2**60, 10**25])
+def test_whole_numbers_that_floats_do_not_tell_apart_are_refused(start: int, tmp_path: Path) -> None:
+    rows = "".join(f"{start + row},{row % 7}\n" for row in range(30))
+    frame, _ = read(tmp_path, f"n,y\n{rows}")
+    message = rf"column 'n' holds whole numbers such as {start}, some of which are equal as floating-point.*--id"
+    with pytest.raises(ValueError, match=message):
+        Preprocessor.fit(frame, "y", task="regression")
+    with pytest.raises(ValueError, match=rf"the target 'n' holds whole numbers such as {start}.*--target"):
+        Preprocessor.fit(frame, "n", task="regression")
+
+
+def test_large_numbers_that_floats_tell_apart_are_numbers(tmp_path: Path) -> None:
+    """Nanoseconds since 1970 of days, and multiples of 10^22, lose nothing that tells them apart."""
+    days_apart = [1_700_000_000 * 10**9 + row * 86_400 * 10**9 for row in range(30)]
+    rows = "".join(f"{value},{(row + 1) * 10**22},{row % 7}\n" for row, value in enumerate(days_apart))
+    frame, _ = read(tmp_path, f"n,m,y\n{rows}")
+    assert Preprocessor.fit(frame, "y", task="regression").names == ["n", "m"]
+
+
+def test_text_that_differs_in_nearly_every_row_is_refused() -> None:
+    """40 dates or names would be 40 inputs of one row each, from which nothing can be learned."""
+    frame = pd.DataFrame({"x": np.arange(40.0), "name": [f"p{row}" for row in range(40)], "y": np.arange(40.0)})
+    message = "column 'name' has a text in 40 of 40 rows that no other row has, such as 'p0'.*--id.*--categorical takes"
+    with pytest.raises(ValueError, match=message):
+        Preprocessor.fit(frame, "y", task="regression")
+    assert Preprocessor.fit(frame, "y", task="regression", categorical=["name"]).n_inputs == 41
+    dates = frame.assign(name=pd.date_range("2024-01-01", periods=40).strftime("%Y-%m-%d"))
+    with pytest.raises(ValueError, match=r"such as '2024-01-01'.*they are dates: make them numbers \(--date\)"):
+        Preprocessor.fit(dates, "y", task="regression")
+    shared = frame.assign(name=[f"p{row // 2}" for row in range(40)])
+    assert Preprocessor.fit(shared, "y", task="regression").n_inputs == 21
+
+
+def test_columns_without_a_name_and_infinity_are_said_plainly(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"has 2 columns without a name; name them .* or give another separator"):
+        read(tmp_path, "a||b||y\n1||2||3\n", separator="bar")
+    frame = pd.DataFrame({"x": [1.0, np.inf, 2.0], "y": [1.0, 2.0, 3.0]})
+    with pytest.raises(ValueError, match=r"column 'x' must be finite; got inf at data row 1"):
+        Preprocessor.fit(frame, "y", task="regression")
+
+
+def test_whole_numbers_may_be_labels() -> None:
+    assert guess_task(pd.Series([1, 2, 3])) == (
+        "regression",
+        "it holds numbers, 3 different ones; --task classification if they are labels",
+    )
+    assert guess_task(pd.Series([0.5, 1, 2]))[1] == "it holds numbers, 3 different ones"
+    assert guess_task(pd.Series(range(11)))[1] == "it holds numbers, 11 different ones"

@@ -153,7 +153,7 @@ def test_bad_options_are_refused_before_any_work(tmp_path: Path) -> None:
     options: dict[str, Any] = {"data": tmp_path / "data", "out": tmp_path / "out", "sets": ["yacht"]}
     with pytest.raises(ValueError, match="--splits must be from 1 to 20, the number of standard splits; got 21"):
         run_uci(UciOptions(**options, splits=21))
-    with pytest.raises(ValueError, match="minutes must be positive; got -1"):
+    with pytest.raises(ValueError, match="minutes must be positive and finite; got -1"):
         run_uci(UciOptions(**options, splits=1, minutes=-1))
     with pytest.raises(FileNotFoundError, match=r"--data: there is no folder .*energy; give the folder that holds"):
         run_uci(UciOptions(tmp_path / "data", tmp_path / "out", ["energy"], splits=1))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.network.output import check_replaceable, replacing
+from patrac_native.network.output import check_replaceable, path_of, replacing
 
 FORMAT_VERSION = 1
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -42,7 +42,7 @@ def save_arrays(
         As `check_replaceable`, or if the file cannot be written; for a full disk the message gives the number of bytes
         needed.
     """
-    target = os.fspath(path)
+    target = path_of(path)
     check_replaceable(target)
     if not overwrite and os.path.exists(target):
         raise FileExistsError(f"{target} exists; choose another path or pass overwrite=True.")
@@ -80,7 +80,7 @@ def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any]
 
 def load_any_arrays(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """Read a file of any kind; return the kind, and header and arrays as `load_arrays`."""
-    target = os.fspath(path)
+    target = path_of(path)
     _check_regular(target)
     with open(target, "rb") as stream:
         try:

@@ -26,7 +26,7 @@ def check_replaceable(path: str | os.PathLike[str]) -> None:
     path : path-like
         Path of a file, which need not exist.
     """
-    target = os.fspath(path)
+    target = path_of(path)
     folder = os.path.dirname(target) or "."
     if not os.path.isdir(folder):
         raise FileNotFoundError(f"{target} cannot be written: there is no folder {folder}; make it first.")
@@ -34,6 +34,22 @@ def check_replaceable(path: str | os.PathLike[str]) -> None:
         raise IsADirectoryError(f"{target} is a folder; give the path of a file.")
     if os.path.exists(target) and not stat.S_ISREG(os.stat(target).st_mode):
         raise FileExistsError(f"{target} is a device or a pipe, which a file cannot replace; give the path of a file.")
+
+
+def path_of(path: str | os.PathLike[str]) -> str:
+    """Return the path of a file as text.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no text or path object, or empty.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path must be the path of a file, as text or a path object; got {path!r}.")
+    target = os.fspath(path)
+    if not target:
+        raise ValueError("path is empty; give the path of a file.")
+    return target
 
 
 def check_folder(path: str, argument: str) -> None:

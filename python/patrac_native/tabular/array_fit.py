@@ -34,6 +34,7 @@ from patrac_native.tabular.model_settings import MINUTES, ModelSettings
 from patrac_native.tabular.pilots import Trial, best_of, describe_choice, run_pilots
 from patrac_native.tabular.remedies import FitRemedies
 from patrac_native.tabular.tuning import train_networks, training_settings
+from patrac_native.training.folds import FEWEST_ROWS
 from patrac_native.validation.checks import FloatArray
 
 # Maximum number of rows at which convergence is checked, and for which leave-one-out predictions are made.
@@ -115,6 +116,7 @@ def fit_arrays(
     seconds: dict[str, float] = {}
     clock = time.perf_counter()
     X, y, weight = data.X, data.y, data.sample_weight
+    _check_rows_for_noise(likelihood, data, settings)
     sizes = [X.shape[1], *settings.hidden, data.n_outputs]
     say(f"training {sizes} {settings.activation} ...")
     possible = possible_candidates(settings, likelihood.targets)
@@ -213,10 +215,24 @@ def _validation_of(chosen: Candidate, trials: Sequence[Trial]) -> Trial | None:
 def _check_noise_is_known(net: Network, likelihood: Likelihood, data: FitArrays, settings: ModelSettings) -> None:
     """Raise ValueError if a sampled noise variance has no validation residuals for its prior, unless so asked."""
     assert net.history is not None
-    if settings.validation_fraction == 0 or not isinstance(likelihood, Gaussian) or not likelihood.is_sampled:
-        return
-    if net.history.validation_mse is None:
-        raise ValueError(
-            f"{len(data.X)} training rows are too few to estimate the noise on a fifth of them; give "
-            f"{settings.noise_option}, or more rows."
-        )
+    if _samples_noise(likelihood, settings) and net.history.validation_mse is None:
+        raise _too_few_for_noise(len(data.X), settings)
+
+
+def _check_rows_for_noise(likelihood: Likelihood, data: FitArrays, settings: ModelSettings) -> None:
+    """Raise ValueError before the training if there are so few rows that none will be left out of it."""
+    if settings.validation_fraction is None and _samples_noise(likelihood, settings) and len(data.X) < FEWEST_ROWS:
+        raise _too_few_for_noise(len(data.X), settings)
+
+
+def _samples_noise(likelihood: Likelihood, settings: ModelSettings) -> bool:
+    """Return whether a noise variance is sampled under a prior that rests on validation residuals."""
+    return settings.validation_fraction != 0 and isinstance(likelihood, Gaussian) and likelihood.is_sampled
+
+
+def _too_few_for_noise(rows: int, settings: ModelSettings) -> ValueError:
+    """Return the error of a fit whose noise cannot be estimated."""
+    return ValueError(
+        f"{rows} training row{'s are' if rows > 1 else ' is'} too few to estimate the noise on a fifth of them; give "
+        f"{settings.noise_option}, or more rows."
+    )

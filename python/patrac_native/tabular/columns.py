@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 # A text column with more distinct values than this is taken for an identifier or free text and rejected.
 MAX_CATEGORIES = 100
+# So many categories of one row each are taken in a small table, whose rows are nearly all different.
+_FEW_CATEGORIES = 20
 # Text that looks like a number of another notation, or like a date.
 _LIKE_NUMBERS = re.compile(r"[-+(]?\s*[^\w\s]?\s*\d[\d.,'/\s]*[^\w\s]?\)?")
 # Below this share of the standard deviation, all values but one could not be told apart in float32.
@@ -127,19 +130,37 @@ def with_common_scale(columns: Sequence[Column], frame: pd.DataFrame, train: npt
     return [replace(column, scale=scale) if column.categories is None else column for column in columns]
 
 
-def fit_categorical(series: pd.Series, train: npt.NDArray[Any], impute: str | None) -> Column:
+def fit_categorical(series: pd.Series, train: npt.NDArray[Any], impute: str | None, *, asked: bool = False) -> Column:
     """Find the categories of a column in all rows, and the imputed category in its training rows.
+
+    Parameters
+    ----------
+    series : pandas Series
+    train : ndarray of int
+        The training rows.
+    impute : str, optional
+        Whether missing values are imputed.
+    asked : bool
+        Whether the user says that they are categories, however rare; default False.
 
     Raises
     ------
     ValueError
-        If there are more than `MAX_CATEGORIES` categories.
+        If there are more than `MAX_CATEGORIES` categories, or most rows have a category of their own.
     """
-    categories = sorted({_category(value) for value in series.dropna().tolist()})
+    counts = Counter(_category(value) for value in series.dropna().tolist())
+    categories = sorted(counts)
     if len(categories) > MAX_CATEGORIES:
         raise ValueError(
             f"column {series.name!r} has {len(categories)} different values, such as {categories[0]!r}, more than the "
             f"{MAX_CATEGORIES} that are one-hot encoded; {_other_uses(series)}."
+        )
+    alone = sum(count == 1 for count in counts.values())
+    if not asked and alone > max(_FEW_CATEGORIES, len(series) // 2):
+        raise ValueError(
+            f"column {series.name!r} has a text in {alone} of {len(series)} rows that no other row has, such as "
+            f"{categories[0]!r}, from which nothing can be learned; {_other_uses(series)}. --categorical takes it as "
+            "it is."
         )
     present = [_category(value) for value in series.iloc[train].dropna().tolist()]
     if len(set(present)) < 2:
@@ -169,6 +190,28 @@ def check_not_numbers(series: pd.Series) -> None:
         raise ValueError(
             f"column {series.name!r} holds mostly numbers, but {series.iloc[row]!r} at {places(series, bad)}; "
             f"{int((~number).sum())} such rows in all. Correct them, or name the column in --categorical."
+        )
+
+
+def check_told_apart(series: pd.Series, what: str, instead: str) -> None:
+    """Raise ValueError if whole numbers are so large that floats make some of them equal.
+
+    Parameters
+    ----------
+    series : pandas Series
+    what : str
+        Name of the column, for the error message.
+    instead : str
+        What to do if the numbers are identifiers.
+    """
+    known = series.dropna()
+    whole = known.dtype.kind in "iu" or (
+        not holds_numbers(series) and len(known) > 0 and known.astype(str).str.fullmatch(r"[+-]?\d{16,}").all()
+    )
+    if whole and known.astype(np.float64).nunique() < known.nunique():
+        raise ValueError(
+            f"{what} holds whole numbers such as {known.iloc[0]}, some of which are equal as floating-point numbers; "
+            f"if they are identifiers, {instead}, else subtract a common number."
         )
 
 
@@ -265,12 +308,16 @@ def numbers(series: pd.Series, what: str, *, missing: bool = False) -> FloatArra
         (gone & (not missing), "must not be missing"),
     ):
         if bad.any():
-            row = first(bad)
+            value = _plain(series.iloc[first(bad)])
             raise ValueError(
-                f"{what} {problem}; got {series.iloc[row]!r} at {places(series, bad)}; {int(bad.sum())} such rows in "
-                "all."
+                f"{what} {problem}; got {value!r} at {places(series, bad)}; {int(bad.sum())} such rows in all."
             )
     return values
+
+
+def _plain(value: Any) -> Any:
+    """Return a number of NumPy as one of Python, whose text is the number alone."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def first(mask: Any) -> int:

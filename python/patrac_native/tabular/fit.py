@@ -48,7 +48,12 @@ def fit_table(settings: FitSettings) -> FitResult:
     settings.check()
     clock = time.perf_counter()
 
-    frame, table = read_table(settings.data, header=settings.header, separator=settings.separator)
+    frame, table = read_table(
+        settings.data,
+        header=settings.header,
+        separator=settings.separator,
+        verbatim=[*settings.ids, *settings.drop],
+    )
     data = _prepare(frame, table.notes, settings)
     settings.check_room(data.X.shape[1], data.preprocessor.n_outputs)
     seconds = time.perf_counter() - clock
@@ -88,10 +93,21 @@ def _prepare(frame: pd.DataFrame, notes: Sequence[str], settings: FitSettings) -
     try:
         *held, rows = split_rows(len(frame), shares, seed=settings.seed, labels=labels)
     except ValueError as error:
+        classes = 0 if labels is None else len(set(labels.tolist()))
+        if 2 * classes > len(frame) > 2:
+            raise ValueError(
+                f"the target {target!r} has {classes} classes in {len(frame)} rows, too many to learn; use --task "
+                "regression if it is a number, or group the classes."
+            ) from error
         raise ValueError(
             f"--test-fraction {settings.test_fraction:g} of {len(frame)} rows leaves none to hold out or none to train "
             "on; give a table of more rows, or another --test-fraction."
         ) from error
+    if len(rows) < 2:
+        raise ValueError(
+            f"--test-fraction {settings.test_fraction:g} of {len(frame)} rows leaves {len(rows)} to train on; give a "
+            "table of more rows, or a smaller --test-fraction."
+        )
     test = held[0] if held else rows[:0]
     preprocessor = Preprocessor.fit(
         frame,

@@ -101,7 +101,7 @@ class FitSettings(ModelSettings):
         if not 0 <= self.test_fraction < 1:
             raise ValueError(f"--test-fraction must be at least 0 and below 1; got {self.test_fraction}.")
         if self.noise_variance is not None and not 0 < self.noise_variance < float("inf"):
-            raise ValueError(f"--noise-variance must be positive; got {self.noise_variance}.")
+            raise ValueError(f"--noise-variance must be positive and finite; got {self.noise_variance}.")
         if self.task is not None:
             self.check_task(self.task)
         self.check_model()

@@ -128,7 +128,7 @@ class ModelSettings:
         """
         if self.minutes is not None:
             if not 0 < self.minutes < float("inf"):
-                raise ValueError(f"{self.option('minutes')} must be positive; got {self.minutes}.")
+                raise ValueError(f"{self.option('minutes')} must be positive and finite; got {self.minutes}.")
             if self.thin is not None:
                 raise ValueError(
                     f"{self.option('minutes')} and {self.option('thin')} both set the number of steps; give one of "
@@ -139,10 +139,12 @@ class ModelSettings:
             value = getattr(self, name)
             if value is not None and value < minimum:
                 raise ValueError(f"{self.option(name)} must be at least {minimum}; got {value}.")
+        if self.seed >= 2**64:
+            raise ValueError(f"{self.option('seed')} must be below 2^64; got {self.seed}.")
         if min(self.hidden, default=0) < 1:
             raise ValueError(f"{self.option('hidden')} must hold positive widths; got {self.hidden}.")
         if self.l2 is not None and not 0 <= self.l2 < float("inf"):
-            raise ValueError(f"{self.option('l2')} must be at least 0; got {self.l2}.")
+            raise ValueError(f"{self.option('l2')} must be at least 0 and finite; got {self.l2}.")
         if self.prior not in PRIORS:
             raise ValueError(f"{self.option('prior')} must be one of {', '.join(PRIORS)}; got {self.prior!r}.")
         if self.prior == "gaussian" and self.alpha is not None:
@@ -151,7 +153,7 @@ class ModelSettings:
                 f"{self.option('prior', 'gaussian')}."
             )
         if self.alpha is not None and not 1 < self.alpha < float("inf"):
-            raise ValueError(f"{self.option('alpha')} must be greater than 1; got {self.alpha}.")
+            raise ValueError(f"{self.option('alpha')} must be greater than 1 and finite; got {self.alpha}.")
         self.bayesian()
         self.warmup_of(0)
 

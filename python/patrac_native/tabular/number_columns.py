@@ -14,6 +14,8 @@ MISSING = ("?",)
 MARKS = frozenset({"-", "--", "---", ".", "..", "*", "**", "\N{EN DASH}", "\N{EM DASH}", "n.a.", "none", "missing"})
 MARKS |= {"unknown", "nil", "(null)", "not available", "#ref!", "#div/0!", "#value!", "#num!", "#name?"}
 
+# Beyond it, floats do not represent every whole number.
+_EXACT = 2.0**53
 _CURRENCIES = "$\N{EURO SIGN}\N{POUND SIGN}\N{YEN SIGN}\N{INDIAN RUPEE SIGN}"
 _UNIT = f"[{re.escape(_CURRENCIES)}%]|USD|EUR|GBP|CHF|JPY"
 # A sign or an opening bracket, a unit before or after, and digits alone or in groups of three.
@@ -58,6 +60,8 @@ def read_numbers(series: pd.Series, decimal: str) -> tuple[pd.Series, str | None
         return series, None
     plain = pd.to_numeric(_with_points(values) if decimal == "," else values, errors="coerce")
     if plain.notna().all():
+        if _loses_digits(values, plain):
+            return series, None
         if not marks.any():
             return _placed(series, plain), None  # such as integers beyond 64 bits
         return _placed(
@@ -79,6 +83,12 @@ def read_numbers(series: pd.Series, decimal: str) -> tuple[pd.Series, str | None
     parsed = pd.Series([number for number, _ in found], index=values.index, dtype=float)  # type: ignore[misc]  # likewise
     example = values.iloc[0]
     return _placed(series, parsed), f"column {series.name!r}: text such as {example!r} was read as {parsed.iloc[0]:g}"
+
+
+def _loses_digits(values: pd.Series, plain: pd.Series) -> bool:
+    """Return whether numbers of text are whole ones of which floats make some equal, such as long identifiers."""
+    whole = values.str.fullmatch(r"[+-]?\d+")
+    return bool(whole.all()) and plain.nunique() < values.nunique() and float(plain.abs().max()) > _EXACT
 
 
 def _with_points(values: pd.Series) -> pd.Series:

@@ -16,7 +16,7 @@ from patrac_native.network.output import check_folder, check_replaceable, replac
 from patrac_native.reports.report import write_json
 from patrac_native.tabular.evaluation import evaluate_classes, evaluate_regression
 from patrac_native.tabular.fit_report import score_lines
-from patrac_native.tabular.fit_settings import DRAWS, PREPROCESSING
+from patrac_native.tabular.fit_settings import DRAWS, PREPROCESSING, REPORT, SUMMARY
 from patrac_native.tabular.identity import check_identity, different_fits
 from patrac_native.tabular.preprocessing import Preprocessor, check_target
 from patrac_native.tabular.ranges import describe_outside, names_of
@@ -87,14 +87,20 @@ def predict_table(
     if not 0 < coverage < 1:
         raise ValueError(f"--coverage must be between 0 and 1; got {coverage}.")
     check_readable(data, "NEW")
-    _check_outputs(data, {"--out": out, "--scores": scores}, overwrite)
+    _check_outputs(data, directory, {"--out": out, "--scores": scores}, overwrite)
     preprocessor, layout = load_preprocessing(directory)
     draws = load_predictions(os.path.join(directory, DRAWS))
     check_identity(draws, directory)
     if draws.n_inputs != preprocessor.n_inputs:
         raise ValueError(different_fits(directory))
     header = layout["header"] if header is None else header
-    frame, table = read_table(data, header=header, separator=separator or layout["separator"])
+    frame, table = read_table(
+        data,
+        header=header,
+        separator=separator or layout["separator"],
+        # Without a header, the position of a column depends on whether the target is there.
+        verbatim=[*ids, *(preprocessor.unused if header else ())],
+    )
     if not table.header:
         frame = preprocessor.name_columns(frame)
     beside = _beside(frame, preprocessor, ids)
@@ -130,10 +136,15 @@ def predict_table(
     return count
 
 
-def _check_outputs(data: str, outputs: Mapping[str, str | None], overwrite: bool) -> None:
-    """Raise OSError or ValueError if a file cannot be written, before any work."""
+def _check_outputs(data: str, directory: str, outputs: Mapping[str, str | None], overwrite: bool) -> None:
+    """Raise OSError or ValueError if a file cannot be written, or is one of the fit, before any work."""
     given = {option: path for option, path in outputs.items() if path is not None}
+    of_fit = {os.path.realpath(os.path.join(directory, name)) for name in (REPORT, SUMMARY, DRAWS, PREPROCESSING)}
     for option, path in given.items():
+        if path in ("", "-") or "\0" in path:
+            raise ValueError(f"{option} must be the path of a file; got {path!r}.")
+        if os.path.realpath(path) in of_fit:
+            raise ValueError(f"{option} {path!r} is a file of the fit itself; give another path.")
         folder = os.path.dirname(path) or "."
         if not os.path.isdir(folder):
             raise FileNotFoundError(f"{option} {path!r} is in {folder!r}, which is no folder; make it first.")

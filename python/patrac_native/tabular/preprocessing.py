@@ -14,6 +14,7 @@ from patrac_native.tabular.columns import (
     Column,
     check_not_numbers,
     check_spread,
+    check_told_apart,
     encode,
     first,
     fit_categorical,
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 TASKS = ("regression", "classification")
 IMPUTATIONS = ("mean", "median")
+# Whole numbers with at most so many different ones may be labels.
+_FEW_LABELS = 10
 # Version 2 has the range of each column, columns of dates and identifiers; files of version 1 are read too.
 FORMAT_VERSION, _READ = 2, (1, 2)
 
@@ -180,6 +183,7 @@ class Preprocessor:
                     "--task regression if it is a number, or group the classes."
                 )
             return
+        check_told_apart(series, f"the target {self.target!r}", "predict another column (--target)")
         everywhere = numbers(series, f"the target {self.target!r}")
         check_spread(series, everywhere, train, f"the target {self.target!r}")
         values = everywhere[train]
@@ -197,6 +201,12 @@ class Preprocessor:
                 [column.name] if column.categories is None else [f"{column.name}={c}" for c in column.categories]
             )
         ]
+
+    @property
+    def unused(self) -> list[str]:
+        """Columns of the fitted table that are neither inputs nor the target: identifiers, dropped or constant."""
+        used = {self.target, *(column.name for column in self.columns)}
+        return [name for name in self.table_columns if name not in used]
 
     @property
     def n_inputs(self) -> int:
@@ -246,7 +256,7 @@ class Preprocessor:
             count = 1 if column.categories is None else len(column.categories)
             means += [column.mean] * count
             scales += [column.scale] * count
-        return X * np.array(scales) + np.array(means)
+        return np.asarray(X * np.array(scales) + np.array(means))
 
     def outside(self, frame: pd.DataFrame) -> dict[str, npt.NDArray[np.bool_]] | None:
         """Return which rows (n,) are outside the range of the training rows, by column; None for earlier fits.
@@ -389,10 +399,12 @@ def _fit_column(
         raise ValueError(f"column {series.name!r} has no values in the training rows; drop it (--drop).")
     if is_date:
         return fit_numeric(series, train, impute, date_layout(series))
+    if not is_category:
+        check_told_apart(series, f"column {series.name!r}", "drop it (--drop) or keep it beside the predictions (--id)")
     if is_category or not holds_numbers(series):
         if not is_category:
             check_not_numbers(series)
-        return fit_categorical(series, train, impute)
+        return fit_categorical(series, train, impute, asked=is_category)
     return fit_numeric(series, train, impute)
 
 
@@ -422,6 +434,8 @@ def guess_task(series: pd.Series) -> tuple[str, str]:
         return "classification", f"it holds {distinct} different labels"
     if distinct == 2:
         return "classification", "it holds two different numbers"
+    if distinct <= _FEW_LABELS and (series.dropna() % 1 == 0).all():
+        return "regression", f"it holds numbers, {distinct} different ones; --task classification if they are labels"
     return "regression", f"it holds numbers, {distinct} different ones"
 
 

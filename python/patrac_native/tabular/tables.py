@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,11 @@ class TableFormat:
 
 
 def read_table(
-    path: str | os.PathLike[str], *, header: bool | None = None, separator: str | None = None
+    path: str | os.PathLike[str],
+    *,
+    header: bool | None = None,
+    separator: str | None = None,
+    verbatim: Sequence[str] = (),
 ) -> tuple[pd.DataFrame, TableFormat]:
     """Read a text file of rows and columns.
 
@@ -73,6 +78,9 @@ def read_table(
     separator : str, optional
         One character, or "comma", "semicolon", "tab", "bar" or "whitespace"; by default it is found from the first
         lines.
+    verbatim : sequence of str
+        Columns that are text as it stands, such as identifiers, whose leading zeros and digits beyond 64 bits count;
+        names or numbers as for `find_column`, and those that the table does not have are ignored. Default none.
 
     Returns
     -------
@@ -108,6 +116,11 @@ def read_table(
         header = True
     if header and len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
+        if not twice:
+            raise ValueError(
+                f"{text.name} has {names.count('')} columns without a name; name them in its first line, or give "
+                "another separator with --sep."
+            )
         raise ValueError(f"{text.name} has two columns named {twice!r}; rename one.")
     if header and len(text.records) == 1:
         raise ValueError(f"{text.name} has a header but no rows.")
@@ -119,29 +132,33 @@ def read_table(
     decimal = (
         "," if found == ";" and _has_decimal_commas([split(record, found) for record in text.records[:200]]) else "."
     )
-    frame = _parse(text, found, header, decimal)
-    frame.columns = names if header else [str(name) for name in frame.columns]
+    columns = names if header else [str(position) for position in range(len(names))]
+    as_it_is = {position for column in verbatim if (position := _position(columns, column)) is not None}
+    frame = _parse(text, found, header, decimal, as_it_is)
+    frame.columns = columns
     lines = text.lines[1 if header else 0 :]
     if len(lines) == len(
         frame
     ):  # otherwise pandas reads quotation marks in another way; better no lines than wrong ones
         frame.index = pd.Index(lines, name=LINES)
     in_file = [str(name) for name in frame.columns]
-    frame, notes = _convert(frame, decimal, text.comments)
+    frame, notes = _convert(frame, decimal, text.comments, {columns[position] for position in as_it_is})
     frame.attrs[_IN_FILE] = in_file
     return frame, TableFormat(found, header, decimal, notes)
 
 
-def _parse(text: TableText, separator: str, header: bool, decimal: str) -> pd.DataFrame:
-    """Return the records as a data frame with columns of numbers and of text."""
+def _parse(text: TableText, separator: str, header: bool, decimal: str, verbatim: Set[int]) -> pd.DataFrame:
+    """Return the records as a data frame with columns of numbers and of text; those at `verbatim` are text."""
     import pandas as pd
 
     try:
-        return pd.read_csv(
+        frame = pd.read_csv(
             io.StringIO("\n".join(text.records)),
             sep=separator,
             header=0 if header else None,
             na_values=list(MISSING),
+            # pandas takes what a converter returns for missing too; with a mark before it, NA is text.
+            converters=dict.fromkeys(verbatim, lambda field: f"={field.strip()}"),
             decimal=decimal,
             skipinitialspace=True,
             index_col=False,
@@ -152,9 +169,14 @@ def _parse(text: TableText, separator: str, header: bool, decimal: str) -> pd.Da
             f"{text.name} could not be read as rows with the separator {separator!r}: {str(error).strip()}. Give every "
             "row the same number of fields, or another separator with --sep."
         ) from error
+    for position in verbatim:
+        frame.isetitem(position, frame.iloc[:, position].str[1:])
+    return frame
 
 
-def _convert(frame: pd.DataFrame, decimal: str, comments: int) -> tuple[pd.DataFrame, tuple[str, ...]]:
+def _convert(
+    frame: pd.DataFrame, decimal: str, comments: int, verbatim: Set[str]
+) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Leave out a column that numbers the rows, and read text that holds numbers; return the frame and notes."""
     notes = []
     if comments:
@@ -170,6 +192,8 @@ def _convert(frame: pd.DataFrame, decimal: str, comments: int) -> tuple[pd.DataF
         frame = frame.drop(columns=empty)
     with collected() as attempt:
         for position, name in enumerate(frame.columns):
+            if name in verbatim:
+                continue
             with attempt:
                 frame[name], note = read_numbers(frame.iloc[:, position], decimal)
                 notes += [] if note is None else [note]
@@ -232,8 +256,8 @@ def find_column(frame: pd.DataFrame, column: str, argument: str = "--target") ->
     names: list[str] = frame.attrs.get(_IN_FILE, kept)
     if column in kept:
         return column
-    if re.fullmatch(r"[+-]?\d+", column) and -len(names) <= int(column) < len(names):
-        found = names[int(column)]
+    if (position := _position(names, column)) is not None:
+        found = names[position]
         if found in kept or argument == "--drop":
             return found
         raise ValueError(
@@ -245,6 +269,15 @@ def find_column(frame: pd.DataFrame, column: str, argument: str = "--target") ->
         f"{argument} must be a column's name or its number in 0..{len(names) - 1}; got {column!r}. The columns are: "
         f"{shown}."
     )
+
+
+def _position(names: Sequence[str], column: str) -> int | None:
+    """Return the position of a column given by name, or by number, which may count from the end; None if none is it."""
+    if column in names:
+        return names.index(column)
+    if re.fullmatch(r"[+-]?\d+", column) and -len(names) <= int(column) < len(names):
+        return int(column) % len(names)
+    return None
 
 
 def _looks_like_data(fields: list[str]) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +14,9 @@ import numpy.typing as npt
 from patrac_native.model.likelihoods import Likelihood
 from patrac_native.network.network import Network
 from patrac_native.tabular.model_settings import ModelSettings
+from patrac_native.training.fitting import POOR_FIT_ADVICE
 from patrac_native.training.many import train_many
+from patrac_native.training.preparation import FEW_ROWS_ADVICE
 from patrac_native.validation.checks import FloatArray
 
 # With more rows than this, training uses mini-batches of _BATCH_ROWS rows.
@@ -95,19 +99,38 @@ def train_networks(
         Penalty of the training; by default chosen on validation rows.
     sample_weight : ndarray, shape (n,), optional
         Weight of each row; default ones.
+
+    Warns
+    -----
+    UserWarning
+        As `train_many`, with advice in the settings of the caller.
     """
-    return train_many(
-        layer_sizes,
-        X,
-        y,
-        networks=networks,
-        likelihood=likelihood,
-        sample_weight=sample_weight,
-        l2=l2,
-        validation_fraction=settings.validation_fraction,
-        activation=settings.activation,
-        seed=settings.seed,
-        threads=settings.threads,
-        progress=settings.progress,
-        **training_settings(len(X), settings.epochs),
-    )
+    with _advice_in(settings):
+        return train_many(
+            layer_sizes,
+            X,
+            y,
+            networks=networks,
+            likelihood=likelihood,
+            sample_weight=sample_weight,
+            l2=l2,
+            validation_fraction=settings.validation_fraction,
+            activation=settings.activation,
+            seed=settings.seed,
+            threads=settings.threads,
+            progress=settings.progress,
+            **training_settings(len(X), settings.epochs),
+        )
+
+
+@contextmanager
+def _advice_in(settings: ModelSettings) -> Iterator[None]:
+    """Replace what the warnings of a block advise in arguments of `train`, of which the caller has other names."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    raised = f"Raise {settings.option('epochs')}, or lower {settings.option('l2')}, if X should tell y."
+    given = f"Give {settings.option('l2')} to set it."
+    for warning in caught:
+        text = str(warning.message).replace(POOR_FIT_ADVICE, raised).replace(FEW_ROWS_ADVICE, given)
+        warnings.warn(text.replace("train: ", "", 1), warning.category, stacklevel=3)

@@ -20,6 +20,9 @@ from patrac_native.validation.checks import FloatArray
 if TYPE_CHECKING:
     import torch
 
+# What `train` advises where a network fits no better than a constant, in its own arguments.
+POOR_FIT_ADVICE = "Standardise X and y, change learning_rate, raise patience or max_epochs, or lower l2."
+
 
 @dataclass
 class _Best:
@@ -74,7 +77,7 @@ def fit_network(
     rows = likelihood.log_likelihood_rows(f, targets)
     data_loss = -float((rows * problem.row_weights).sum())
     weights = problem.row_weights if problem.is_weighted else None
-    constant_loss = -likelihood.constant_log_likelihood(targets, weights, problem.offset)
+    constant_loss = 0.0 - likelihood.constant_log_likelihood(targets, weights, problem.offset)
     history = TrainingHistory(
         np.array(losses),
         best.epoch,
@@ -170,6 +173,5 @@ def _notes(
         )
         yield (
             f"train: the fit is poor: its negative log-likelihood {data_loss:.6g} is no better than "
-            f"{constant_loss:.6g}, that of the best constant predictor{chosen}. Standardise X and y, change "
-            "learning_rate, raise patience or max_epochs, or lower l2."
+            f"{constant_loss:.6g}, that of the best constant predictor{chosen}. {POOR_FIT_ADVICE}"
         )

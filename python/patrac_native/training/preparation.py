@@ -56,6 +56,8 @@ PAPER_TRAINING: Mapping[str, Any] = MappingProxyType(
 PRESETS = {"default": DEFAULT_TRAINING, "paper": PAPER_TRAINING}
 # The penalty if it is neither given nor chosen on validation rows: a standard normal prior on every parameter.
 L2_WITHOUT_VALIDATION = 1.0
+# What `train` says where there are too few rows to validate by, in its own arguments.
+FEW_ROWS_ADVICE = "validation_fraction=0 asks for that."
 
 
 @dataclass(frozen=True)
@@ -225,7 +227,7 @@ def _too_few_rows(n: int, l2: float | None) -> str:
     chosen = f"l2 = {L2_WITHOUT_VALIDATION:g}" if l2 is None else "the given l2"
     return (
         f"train: {n} rows are too few to choose l2 and the number of epochs on validation rows; the network is trained "
-        f"on all rows with {chosen} until their own loss stops falling. validation_fraction=0 asks for that."
+        f"on all rows with {chosen} until their own loss stops falling. {FEW_ROWS_ADVICE}"
     )
 
 

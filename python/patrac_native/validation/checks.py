@@ -48,6 +48,10 @@ def as_real_array(value: Any, name: str, advice: str = "Encode it as numbers fir
 def _as_numbers(value: Any, name: str, advice: str) -> npt.NDArray[Any]:
     """Return `value` as an array of real numbers, dtype and memory order kept; raises as `as_real_array` does."""
     refuse_masked(value, name)
+    if value is None:
+        raise TypeError(f"{name} must be an array of numbers; got None.")
+    if hasattr(value, "toarray") and hasattr(value, "nnz"):
+        raise TypeError(f"{name} must be an array; got a sparse {type(value).__name__}. Convert it: .toarray().")
     if hasattr(value, "detach") and hasattr(value, "cpu"):  # a torch tensor; NumPy rejects one that requires grad
         value = value.detach().cpu()
     try:
@@ -57,7 +61,9 @@ def _as_numbers(value: Any, name: str, advice: str) -> npt.NDArray[Any]:
     if array.dtype.kind == "O":
         try:
             array = array.astype(np.float64)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
+            if "NAType" in str(error):
+                raise ValueError(f"{name} has missing values (pandas.NA). Remove or impute those rows.") from error
             raise TypeError(f"{name} must hold real numbers; got dtype object ({error}). {advice}") from error
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{name} must hold real numbers; got dtype {array.dtype}. {advice}")
