@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy import sparse
 from torch import nn
 from torch.nn.utils import prune
@@ -126,6 +127,23 @@ def test_columns_of_which_some_are_not_named_by_text_are_refused(
         pn.train([2, 1], mixed, np.arange(len(X)), max_epochs=1)
 
 
+def test_laplace_matches_columns_by_name() -> None:
+    X = pd.DataFrame({"a": [0.0, 1.0, 2.0], "b": [1.0, 0.0, 5.0]})
+    post = pn.Posterior(
+        pn.Network([[[1.0, -2.0]]], [[0.0]]), pn.Full(), pn.GaussianPrior(), pn.Gaussian(1.0), X, [0, 1, 2]
+    )
+    laplace, swapped = pn.Laplace(post), X[["b", "a"]]
+    for one, other in zip(laplace.predict(swapped), laplace.predict(X), strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(laplace.linearised(swapped, 5), laplace.linearised(X, 5))
+    assert not np.array_equal(laplace.predict(swapped.to_numpy())[0], laplace.predict(X)[0])
+    for call in (laplace.predict, lambda X: laplace.linearised(X, 5)):
+        with pytest.raises(ValueError, match="it lacks 'b'"):
+            call(X[["a"]])
+    with pytest.raises(ValueError, match="seed must be at least 0; got -1"):
+        laplace.sample(3, seed=-1)
+
+
 def test_the_posteriors_frame_names_the_inputs_of_a_network_without_names() -> None:
     X = pd.DataFrame({"a": [0.0, 1.0, 2.0], "b": [1.0, 0.0, 5.0]})
     net = pn.Network([[[1.0, -2.0]]], [[0.0]])
@@ -193,6 +211,15 @@ def test_parameters_without_numbers_are_refused() -> None:
         pn.Network.from_torch(nn.Sequential(nn.LazyLinear(2), nn.Tanh(), nn.Linear(2, 1)))
 
 
+def test_complex_parameters_are_refused() -> None:
+    """Their imaginary parts would be left out."""
+    module = nn.Sequential(nn.Linear(1, 2), nn.Tanh(), nn.Linear(2, 1)).to(torch.complex64)
+    with pytest.raises(
+        TypeError, match=r"layer 0 \(Linear\) has parameters of dtype torch\.complex64; a Network has real"
+    ):
+        pn.Network.from_torch(module)
+
+
 def test_the_page_on_trunks_runs(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
     exec(compile(script_of("trunk.md", "Conv2d"), "docs/trunk.md", "exec"), names)
@@ -219,6 +246,9 @@ def test_the_page_on_trunks_runs(capsys: pytest.CaptureFixture[str]) -> None:
         (lambda: pn.sample(posterior(), draws=10, thin=10**30), "ask for fewer than 2\\^62"),
         (lambda: pn.train([1, 10**9, 10**9, 1], PLAIN, PLAIN), r"layer_sizes=.*would take 16,000,000 TB"),
         (lambda: pn.train_many([1, 2, 1], PLAIN, PLAIN, networks=10**12), r"networks=1000000000000: .*56 TB"),
+        (lambda: posterior().sample_prior(10**15), r"draws=1000000000000000: the draws of 4 parameters.*16,000 TB"),
+        (lambda: posterior().prior_predict(PLAIN, 10**15), r"draws=1000000000000000: the draws of 4 param.*Take fewer"),
+        (lambda: pn.Laplace(posterior()).sample(10**12), r"draws=1000000000000: the draws of 4 parameters .*96 TB"),
     ],
 )
 def test_numbers_beyond_the_machine_name_the_memory(call: Callable[[], object], message: str) -> None:

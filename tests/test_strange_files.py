@@ -87,9 +87,7 @@ def test_rows_outside_the_training_range_are_marked(
 
 
 def test_identifiers_keep_their_zeros(fitted: Path, tmp_path: Path) -> None:
-    new = (
-        table().drop(columns="strength").head(2).assign(name=["007", "10000000000000000000000001"], more=["01", "NA"])
-    )
+    new = table().drop(columns="strength").head(2).assign(name=["007", "10000000000000000000000001"], more=["01", "NA"])
     assert predict(fitted, new, tmp_path, "--id", "more") == 0
     lines = (tmp_path / "p.csv").read_text().splitlines()
     assert lines[1].startswith("007,01,") and lines[2].startswith("10000000000000000000000001,NA,")

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from patrac_native.draws.draws import Draws
 from patrac_native.model.jacobian import jacobians
 from patrac_native.model.posterior import Posterior
-from patrac_native.validation.checks import FloatArray, check_count, check_inputs
+from patrac_native.validation.checks import FloatArray, check_count, check_inputs, check_seed
+from patrac_native.validation.memory import check_memory
 
 # The curvature is a dense matrix, K^2 numbers, whose factorisation takes K^3 / 3 multiply-adds.
 MAX_DIM = 12_000
@@ -132,6 +133,11 @@ class Laplace:
         -------
         Draws
             One chain of independent draws.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `draws` or `seed` is not an integer in its range, or the machine lacks the memory for the draws.
         """
         return Draws.from_array(self.post, self._draw(draws, seed)[None], sampler="Laplace")
 
@@ -157,12 +163,12 @@ class Laplace:
         Raises
         ------
         ValueError
-            If X does not have the inputs of the network.
+            If X does not have the inputs of the network, or the draws would take more memory than the machine has.
         """
         away = self._draw(draws, seed) - self.mean
         parts = [
             f + np.einsum("bmk,sk->sbm", jacobian, away, optimize=True)
-            for _, f, jacobian in jacobians(self.post.network, check_inputs(X, self.post.network.n_inputs))
+            for _, f, jacobian in jacobians(self.post.network, self._inputs(X))
         ]
         return np.concatenate(parts, axis=1)[None]
 
@@ -188,7 +194,7 @@ class Laplace:
 
         deviation = np.sqrt(self.post.prior_variance)
         means, covariances = [], []
-        for _, f, jacobian in jacobians(self.post.network, check_inputs(X, self.post.network.n_inputs)):
+        for _, f, jacobian in jacobians(self.post.network, self._inputs(X)):
             rows, m, dim = jacobian.shape
             whitened = solve_triangular(self._factor, (jacobian * deviation).reshape(-1, dim).T, lower=True)
             whitened = whitened.T.reshape(rows, m, dim)
@@ -196,11 +202,20 @@ class Laplace:
             covariances.append(whitened @ np.swapaxes(whitened, 1, 2))
         return np.concatenate(means), np.concatenate(covariances)
 
+    def _inputs(self, X: npt.ArrayLike) -> FloatArray:
+        """Return inputs as float64 (n, d), the columns of a data frame in the order of the training."""
+        network = self.post.network
+        return check_inputs(X, network.n_inputs, columns=network.input_names)
+
     def _draw(self, draws: int, seed: int) -> npt.NDArray[Any]:
         """Return draws of theta (draws, K)."""
         from scipy.linalg import solve_triangular
 
-        normals = np.random.default_rng(seed).standard_normal((self.post.dim, check_count(draws, "draws")))
+        count, stream = check_count(draws, "draws"), np.random.default_rng(check_seed(seed))
+        # Normals, their solution and its product with the prior's scales.
+        needed = 3 * count * self.post.dim * np.dtype(np.float64).itemsize
+        check_memory(needed, f"draws={count}: the draws of {self.post.dim} parameters", "Take fewer.")
+        normals = stream.standard_normal((self.post.dim, count))
         z = solve_triangular(self._factor, normals, lower=True, trans="T").T
         theta: FloatArray = self.mean + np.sqrt(self.post.prior_variance) * z
         return theta

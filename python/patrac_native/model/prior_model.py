@@ -12,6 +12,7 @@ from patrac_native.model.likelihoods import Likelihood, Targets
 from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.network.network import Network
 from patrac_native.validation.checks import FloatArray, check_count, check_seed
+from patrac_native.validation.memory import check_memory
 
 
 def prior_states(network: PartialNetwork, draws: int, seed: int) -> tuple[npt.NDArray[Any], FloatArray | None]:
@@ -22,7 +23,10 @@ def prior_states(network: PartialNetwork, draws: int, seed: int) -> tuple[npt.ND
     TypeError, ValueError
         If `draws` or `seed` is not an integer in its range.
     """
-    theta = network.sample_prior(check_count(draws, "draws"), seed=check_seed(seed))
+    count = check_count(draws, "draws")
+    needed = count * network.dim * network.dtype.itemsize
+    check_memory(needed, f"draws={count}: the draws of {network.dim} parameters", "Take fewer.")
+    theta = network.sample_prior(count, seed=check_seed(seed))
     groups = network.scales
     if groups is None:
         return theta, None
@@ -133,7 +137,7 @@ class PriorModel:
         Raises
         ------
         TypeError, ValueError
-            If `draws` or `seed` is not an integer in its range.
+            If `draws` or `seed` is not an integer in its range, or the machine lacks the memory for the draws.
         """
         return prior_states(self.network, draws, seed)[0]
 

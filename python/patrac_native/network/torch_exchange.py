@@ -70,7 +70,7 @@ def read_module(module: torch.nn.Module) -> tuple[list[FloatArray], list[FloatAr
         )
     for index, kind, layer in steps:
         if kind == "linear":
-            _check_materialised(index, layer)
+            _check_numbers(index, layer)
     linear: list[Any] = [layer for _, kind, layer in steps if kind == "linear"]
     weights = [_to_numpy(layer.weight) for layer in linear]
     biases = [np.zeros(layer.out_features) if layer.bias is None else _to_numpy(layer.bias) for layer in linear]
@@ -130,8 +130,8 @@ def _check_unaltered(index: str, module: Any) -> None:
         )
 
 
-def _check_materialised(index: str, layer: Any) -> None:
-    """Raise ValueError if the parameters of a layer hold no numbers: on the meta device, or of a lazy module."""
+def _check_numbers(index: str, layer: Any) -> None:
+    """Raise an error unless the parameters of a layer are real numbers, not lazy, on the meta device or complex."""
     from torch.nn.parameter import is_lazy
 
     what = f"from_torch: layer {index} ({type(layer).__name__})"
@@ -145,6 +145,8 @@ def _check_materialised(index: str, layer: Any) -> None:
                 f"{what} is on the meta device and holds no numbers; load them first: "
                 'module.to_empty(device="cpu"), then module.load_state_dict(...).'
             )
+        if parameter.is_complex():
+            raise TypeError(f"{what} has parameters of dtype {parameter.dtype}; a Network has real ones.")
 
 
 def _kind(layer: torch.nn.Module, *, first: bool) -> str | None:
