@@ -291,6 +291,7 @@ def test_architectures_and_their_default_k(extra: list[str], kind: pn.Architectu
         (["--target", "weight", "--warmup", "long"], "--warmup must be a number of steps or \"paper\"; got 'long'"),
         (["--target", "weight", "--draws", "1"], "--draws must be at least 4; got 1"),
         (["--target", "weight", "--test-fraction", "1.5"], "--test-fraction must be at least 0 and below 1; got 1.5"),
+        (["--target", "weight", "--minutes", "1e30"], "--minutes must be at most 1,000,000; got 1e+30"),
         (["--target", "weight", "--minutes", "0"], "--minutes must be positive and finite; got 0"),
         (["--target", "weight", "--minutes", "1", "--thin", "4"], "--minutes and --thin both set the number of steps"),
         (["--target", "weight", "--alpha", "1"], "--alpha must be greater than 1 and finite; got 1.0"),

@@ -137,7 +137,8 @@ def test_files_of_different_fits_are_refused(fitted: Path, tmp_path: Path, capsy
         (["--out", ""], "--out must be the path of a folder; got ''"),
         (["--out", "x" * 300], "--out cannot be written: File name too long"),
         (["--hidden", "1000000000000", "1000000000000"], "of memory; this machine has"),
-        (["--draws", "1000000000000000"], "--out needs up to"),
+        (["--draws", "1000000000000000"], "or store less than 2 chains of 1000000000000000 draws of "),
+        (["--chains", "1000000000000"], "1000000000000 chains of 20 draws of 1 parameters (--chains, --draws)"),
         (["--seed", "1" * 30], "--seed must be below 2^64"),
         (["--thin", "1" * 40], "ask for fewer than 2^62"),
     ],
@@ -273,7 +274,7 @@ def test_a_disk_without_room_is_noticed_before_the_training(
     monkeypatch.setattr(output.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 9, 1))  # type: ignore[attr-defined]
     assert main(["fit", str(fitted / "t.csv"), *FIT, "--out", str(tmp_path / "run")]) == 2
     said = capsys.readouterr()
-    assert "--out needs up to 2.097 MB, and its disk has 1 bytes left; free some" in said.err
+    assert "--out needs up to 2.097 MB, and its disk has 1 bytes left; free some, choose another folder" in said.err
     assert "training [" not in said.out
 
 

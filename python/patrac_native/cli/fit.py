@@ -28,14 +28,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser, default="found", beside="columns that are no inputs and stand beside predictions, such as a key"
     )
     add("--drop", nargs="+", default=[], metavar="COL", help="columns to leave out")
-    add("--categorical", nargs="+", default=[], metavar="COL", help="columns of numbers that are codes: one-hot")
+    add(
+        "--categorical", nargs="+", default=[], metavar="COL", help="columns of codes, or of text however rare: one-hot"
+    )
     add("--date", dest="dates", nargs="+", default=[], metavar="COL", help="columns of dates: days since 1970-01-01")
     add("--impute", choices=IMPUTATIONS, help="fill missing numbers so, and categories by the most frequent")
     add(
         "--architecture",
         choices=ARCHITECTURES,
         default="auto",
-        help="default auto: full or mix, by short runs scored on validation rows; out for classes",
+        help="default auto: full or mix, for classes full or out, by short runs scored on validation rows",
     )
     add("--k", type=int, nargs="+", metavar="K", help="Bayesian nodes a layer: 5 for mix and sep, up to 45 for out")
     add("--hidden", type=int, nargs="+", default=[50, 50], metavar="N", help="hidden widths; default 50 50")
@@ -63,7 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--draws", type=int, help="kept draws of each chain; default 500, of several networks 250")
     add("--minutes", type=float, help="budget on two cores, by counted operations, not by a clock; default 2")
     add("--thin", type=int, help="steps for each kept draw, in place of --minutes")
-    add("--warmup", metavar="N|paper", help="warm-up steps; default a quarter of the steps")
+    add("--warmup", metavar="N|paper", help="warm-up steps; default a quarter of the steps, with --thin half of them")
     add("--seed", type=int, default=0, help="of split, training and chains; default 0")
     add("--dtype", choices=("float32", "float64"), default="float32", help="of the chains; default float32")
     add("--threads", type=int, help="native threads; default all")

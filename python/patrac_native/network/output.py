@@ -85,8 +85,18 @@ def check_folder(path: str, argument: str) -> None:
                 os.rmdir(folder)
 
 
-def check_room(path: str, needed: int, argument: str) -> None:
-    """Raise OSError if the disk of a folder, which need not exist, has less than `needed` bytes left."""
+def check_room(path: str, needed: int, argument: str, less: str) -> None:
+    """Raise OSError if the disk of a folder, which need not exist, has less than `needed` bytes left.
+
+    Parameters
+    ----------
+    path : str
+    needed : int
+    argument : str
+        What the user calls the folder, for the error message.
+    less : str
+        What takes the room and how to ask for less of it, which ends the message.
+    """
     at = os.path.abspath(path)
     while not os.path.isdir(at):
         at = os.path.dirname(at)
@@ -94,8 +104,8 @@ def check_room(path: str, needed: int, argument: str) -> None:
     if free < needed:
         raise OSError(
             errno.ENOSPC,
-            f"{argument} needs up to {in_units(needed)}, and its disk has {in_units(free)} left; free some or choose "
-            "another folder",
+            f"{argument} needs up to {in_units(needed)}, and its disk has {in_units(free)} left; free some, choose "
+            f"another folder, or {less}",
             path,
         )
 

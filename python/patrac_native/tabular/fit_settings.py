@@ -138,5 +138,10 @@ class FitSettings(ModelSettings):
         chains = (self.networks or 1) * (self.chains or CHAINS[several])
         draws = self.draws or DRAWS_OF_CHAIN[several]
         all_parameters = self.architecture == "full" or (self.architecture == "auto" and self.k is None)
-        of_draw = (parameters if all_parameters else 1) * (4 if self.dtype == "float32" else 8)
-        check_room(self.out, chains * draws * of_draw + _REPORT_BYTES, "--out")
+        stored = parameters if all_parameters else 1
+        of_draw = stored * (4 if self.dtype == "float32" else 8)
+        less = (
+            f"store less than {chains} chains of {draws} draws of {stored} parameters (--chains, --draws"
+            f"{', --hidden' if all_parameters else ''}{', --networks' if several else ''})"
+        )
+        check_room(self.out, chains * draws * of_draw + _REPORT_BYTES, "--out", less)

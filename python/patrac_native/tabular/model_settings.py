@@ -16,6 +16,8 @@ ARCHITECTURES = ("auto", "full", "mix", "out", "sep")
 PRIORS = ("auto", "gaussian", "trace-class")
 # The default of `minutes`, and those of `chains` and `draws` for one network and for several.
 MINUTES = 2.0
+# Two years; with more, the number of steps would not fit a machine integer.
+_MOST_MINUTES = 1_000_000
 CHAINS, DRAWS_OF_CHAIN = (4, 2), (500, 250)
 
 
@@ -129,6 +131,8 @@ class ModelSettings:
         if self.minutes is not None:
             if not 0 < self.minutes < float("inf"):
                 raise ValueError(f"{self.option('minutes')} must be positive and finite; got {self.minutes}.")
+            if self.minutes > _MOST_MINUTES:
+                raise ValueError(f"{self.option('minutes')} must be at most {_MOST_MINUTES:,}; got {self.minutes:g}.")
             if self.thin is not None:
                 raise ValueError(
                     f"{self.option('minutes')} and {self.option('thin')} both set the number of steps; give one of "
