@@ -343,6 +343,29 @@ def test_refused_rows() -> None:
         pn.PatracClassifier(**SMALL).fit(X, np.full(len(X), "a"))
 
 
+def test_masked_entries_and_lone_extremes_are_refused(fitted: pn.PatracRegressor) -> None:
+    """scikit-learn would use the values behind a mask, and one 1e300 would remove its column without a word."""
+    X, y = rows()
+    hidden = np.ma.masked_array(X, X > 60)
+    of_y = np.ma.masked_array(y, y > 36)
+    for call in (lambda: pn.PatracRegressor(**FULL).fit(hidden, y), lambda: fitted.predict(hidden)):
+        with pytest.raises(ValueError, match=r"^X must not have masked entries; got \d+, the first at \["):
+            call()
+    with pytest.raises(ValueError, match=r"^y must not have masked entries"):
+        pn.PatracRegressor(**FULL).fit(X, of_y)
+    with pytest.raises(ValueError, match=r"^X must not have masked entries"):
+        pn.PatracClassifier(**SMALL).fit(hidden, y > 36)
+    with pytest.raises(ValueError, match=r"^sample_weight must not have masked entries"):
+        pn.PatracRegressor(**FULL).fit(X, y, sample_weight=np.ma.masked_array(np.ones(len(y)), y > 36))
+    for extreme in (1e300, 1e12):
+        with pytest.raises(
+            ValueError, match=r"^column 1 of X has 1e\+\d+, beside which the other values are all alike"
+        ):
+            pn.PatracRegressor(**FULL).fit(np.where(np.arange(X.size).reshape(X.shape) == 4, extreme, X), y)
+        with pytest.raises(ValueError, match=r"^y has 1e\+\d+, beside which the other values are all alike"):
+            pn.PatracRegressor(**FULL).fit(X, np.where(np.arange(len(y)) == 3, extreme, y))
+
+
 def test_without_scikit_learn_one_line_names_the_extra() -> None:
     """Importing the package works, and so do the names that do not need it."""
     code = """

@@ -27,7 +27,7 @@ from patrac_native.sampling.warmup import Warmup
 from patrac_native.tabular.array_fit import fit_arrays
 from patrac_native.tabular.fit_data import FitArrays, TargetUnits
 from patrac_native.tabular.tuning import Choice
-from patrac_native.validation.checks import FloatArray
+from patrac_native.validation.checks import FloatArray, refuse_masked
 
 # What files of estimators hold, in words.
 _KIND = "an estimator"
@@ -125,6 +125,7 @@ class PatracEstimator(BaseEstimator):  # type: ignore[misc]
         """
         if sample_weight is None:
             return X, y, None
+        refuse_masked(sample_weight, "sample_weight")
         weights = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
         if not weights.any():
             raise ValueError("sample_weight is zero for every row; give at least one row a positive weight.")
@@ -185,6 +186,7 @@ class PatracEstimator(BaseEstimator):  # type: ignore[misc]
     def _inputs(self, X: npt.ArrayLike) -> FloatArray:
         """Return the inputs of the network for checked rows of X."""
         check_is_fitted(self)
+        refuse_masked(X, "X")
         rows = validate_data(self, X, dtype=np.float64, reset=False)
         return self.input_scaling_.transform(rows)
 

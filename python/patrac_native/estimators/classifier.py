@@ -16,7 +16,7 @@ from patrac_native.estimators.sampled_targets import sampled_targets
 from patrac_native.estimators.scaling import TargetScaling
 from patrac_native.estimators.uncertainty import Uncertainty
 from patrac_native.model.likelihoods import Categorical
-from patrac_native.validation.checks import FloatArray
+from patrac_native.validation.checks import FloatArray, refuse_masked
 
 
 class PatracClassifier(ClassifierMixin, PatracEstimator):  # type: ignore[misc]
@@ -152,6 +152,9 @@ class PatracClassifier(ClassifierMixin, PatracEstimator):  # type: ignore[misc]
         likelihood = Categorical() if self.likelihood is None else self.likelihood
         if not isinstance(likelihood, Categorical):
             raise TypeError(f"likelihood must be Categorical() or Categorical(scale); got {likelihood!r}.")
+        # scikit-learn would use the values behind a mask.
+        refuse_masked(X, "X")
+        refuse_masked(y, "y")
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(y)
         self.classes_, labels = np.unique(np.asarray(y), return_inverse=True)

@@ -17,7 +17,7 @@ from patrac_native.estimators.sampled_targets import sampled_targets
 from patrac_native.estimators.scaling import TargetScaling
 from patrac_native.estimators.uncertainty import Uncertainty
 from patrac_native.model.likelihoods import Gaussian, Likelihood, RealLikelihood
-from patrac_native.validation.checks import FloatArray
+from patrac_native.validation.checks import FloatArray, refuse_masked
 
 
 class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # type: ignore[misc]
@@ -158,6 +158,9 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
             If the draws should not be used for another reason, or as `train` and `sample`.
         """
         settings = self._settings()
+        # scikit-learn would use the values behind a mask.
+        refuse_masked(X, "X")
+        refuse_masked(y, "y")
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
         targets = np.asarray(y, dtype=np.float64)
         self._y_has_columns = targets.ndim == 2

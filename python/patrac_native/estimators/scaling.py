@@ -9,8 +9,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.tabular.moments import common_scale, mean_and_scale
+from patrac_native.tabular.moments import common_scale, lone_extreme, mean_and_scale
 from patrac_native.validation.checks import FloatArray
+
+
+def _check_spread(values: FloatArray, what: str) -> None:
+    """Raise ValueError if a single value decides mean and scale of a column."""
+    extreme = lone_extreme(values)
+    if extreme is not None:
+        raise ValueError(
+            f"{what} has {values[extreme]:g}, beside which the other values are all alike, so that they would say "
+            "nothing. Correct or remove that row, or take the logarithm."
+        )
 
 
 @dataclass(frozen=True)
@@ -36,11 +46,13 @@ class InputScaling:
         Raises
         ------
         ValueError
-            If every column is constant.
+            If every column is constant, or a single value decides the scale of one.
         """
         columns = X.shape[1]
         if not standardize:
             return cls(np.arange(columns), np.zeros(columns), np.ones(columns))
+        for name, column in zip(names, X.T, strict=True):
+            _check_spread(column, f"{name} of X")
         moments = np.array([mean_and_scale(column, weights) for column in X.T])
         kept = np.flatnonzero(moments[:, 1])
         if len(kept) == 0:
@@ -96,8 +108,10 @@ class TargetScaling:
         Raises
         ------
         ValueError
-            If a target is constant.
+            If a target is constant, or a single value decides its scale.
         """
+        for index, column in enumerate(y.T if standardize else ()):
+            _check_spread(column, "y" if y.shape[1] == 1 else f"y[:, {index}]")
         moments = np.array([mean_and_scale(column, weights) for column in y.T])
         constant = np.flatnonzero(moments[:, 1] == 0)
         if len(constant):

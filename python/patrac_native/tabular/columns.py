@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.tabular.dates import days, looks_like_dates
-from patrac_native.tabular.moments import common_scale, mean_and_scale
+from patrac_native.tabular.moments import common_scale, lone_extreme, mean_and_scale
 from patrac_native.tabular.number_columns import MARKS
 from patrac_native.tabular.tables import place, places
 from patrac_native.validation.checks import FloatArray
@@ -26,8 +26,6 @@ MAX_CATEGORIES = 100
 _FEW_CATEGORIES = 20
 # Text that looks like a number of another notation, or like a date.
 _LIKE_NUMBERS = re.compile(r"[-+(]?\s*[^\w\s]?\s*\d[\d.,'/\s]*[^\w\s]?\)?")
-# Below this share of the standard deviation, all values but one could not be told apart in float32.
-_LEAST_SPREAD = 1e-6
 
 
 @dataclass(frozen=True)
@@ -258,9 +256,7 @@ def _other_uses(series: pd.Series) -> str:
 
 
 def check_spread(series: pd.Series, values: FloatArray, train: npt.NDArray[Any], what: str) -> None:
-    """Raise ValueError if a single value decides mean and scale, so that the others could not be told apart.
-
-    A column of equal numbers but one is taken as it is: that one is its information.
+    """Raise ValueError if a single value decides mean and scale (`lone_extreme`).
 
     Parameters
     ----------
@@ -273,17 +269,8 @@ def check_spread(series: pd.Series, values: FloatArray, train: npt.NDArray[Any],
         Name of the column, for the error message.
     """
     known = train[~np.isnan(values[train])]
-    if len(known) < 3:
-        return
-    # Divided by the largest, squares stay within the range of floats.
-    largest = float(np.abs(values[known]).max())
-    if largest == 0:
-        return
-    scaled = values[known] / largest
-    extreme = int(np.argmax(np.abs(scaled - np.median(scaled))))
-    others = np.delete(scaled, extreme)
-    overflows = largest > np.sqrt(np.finfo(np.float64).max / len(known))
-    if overflows or 0 < others.std() < _LEAST_SPREAD * scaled.std():
+    extreme = lone_extreme(values[known])
+    if extreme is not None:
         raise ValueError(
             f"{what} has {values[known[extreme]]:g} at {place(series, int(known[extreme]))}, beside which the other "
             "values are all alike, so the column would say nothing. Correct or remove that row, or take the logarithm."

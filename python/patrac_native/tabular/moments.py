@@ -11,6 +11,8 @@ from patrac_native.validation.checks import FloatArray
 
 # At least so many columns of whole numbers, half of which reach the same largest value, are taken to share a unit.
 _COMMON_COLUMNS = 16
+# Below this share of the standard deviation, all values but one could not be told apart in float32.
+_LEAST_SPREAD = 1e-6
 
 
 def mean_and_scale(values: FloatArray, weights: FloatArray | None = None) -> tuple[float, float]:
@@ -22,6 +24,33 @@ def mean_and_scale(values: FloatArray, weights: FloatArray | None = None) -> tup
     mean = float(np.average(values, weights=weights))
     variance = float(np.average((values - mean) ** 2, weights=weights))
     return mean, 0.0 if np.ptp(values) == 0 else float(np.sqrt(variance))
+
+
+def lone_extreme(values: FloatArray) -> int | None:
+    """Return the index of a single value that decides mean and scale, so that the others could not be told apart.
+
+    A column of equal numbers but one is taken as it is: that one is its information.
+
+    Parameters
+    ----------
+    values : ndarray, shape (n,)
+        Finite numbers.
+
+    Returns
+    -------
+    int or None
+    """
+    if len(values) < 3:
+        return None
+    # Divided by the largest, squares stay within the range of floats.
+    largest = float(np.abs(values).max())
+    if largest == 0:
+        return None
+    scaled = values / largest
+    extreme = int(np.argmax(np.abs(scaled - np.median(scaled))))
+    others = np.delete(scaled, extreme)
+    overflows = largest > np.sqrt(np.finfo(np.float64).max / len(values))
+    return extreme if overflows or 0 < others.std() < _LEAST_SPREAD * scaled.std() else None
 
 
 def common_scale(values: npt.NDArray[Any], scales: npt.ArrayLike) -> float | None:
