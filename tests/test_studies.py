@@ -156,6 +156,26 @@ def test_settings_refuse_steps_that_do_not_divide() -> None:
         SamplingSettings(steps=1001, draws=500)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--steps", "1001"], "--steps must be a multiple of --draws; got 1001 and 500."),
+        (["--steps", "0"], "--steps must be at least 1; got 0."),
+        (["--seed", "-1"], "--seed must be at least 0; got -1."),
+        (["--seed", "9" * 30], "--seed must be below 2^63"),
+        (["--threads", "0"], "--threads must be at least 1; got 0."),
+        (["--draws", "0"], "--draws must be at least 1; got 0."),
+        (["--replicates", "0"], "--replicates must be at least 1; got 0."),
+    ],
+)
+def test_options_out_of_range_leave_no_folder(
+    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder with pieces of the wrong command would refuse the corrected one."""
+    assert main(["study", "sine", "--quick", "--out", str(tmp_path / "run"), *options]) == 2
+    assert message in capsys.readouterr().err and not (tmp_path / "run").exists()
+
+
 def test_tables_align() -> None:
     lines = format_table(["model", "NLL"], [["Full", "571.8"], ["Mix(5)", "5.9"]]).splitlines()
     assert lines == ["model     NLL", "------  -----", "Full    571.8", "Mix(5)    5.9"]

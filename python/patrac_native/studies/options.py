@@ -99,6 +99,23 @@ class StudyOptions:
     warmup_factor: float | None = None
     max_epochs: int | None = None
 
+    def __post_init__(self) -> None:
+        """Check numbers before anything is written, since a folder with pieces refuses other settings.
+
+        Raises
+        ------
+        ValueError
+            If a number is out of its range; the message names its option.
+        """
+        for name, least in {"replicates": 1, "seed": 0, "threads": 1, "steps": 1, "draws": 1, "max_epochs": 1}.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"--{name.replace('_', '-')} must be at least {least}; got {value}.")
+        if self.seed >= 2**63:
+            raise ValueError(f"--seed must be below 2^63; got {self.seed}.")
+        if self.steps is not None and self.steps % self.draws:
+            raise ValueError(f"--steps must be a multiple of --draws; got {self.steps} and {self.draws}.")
+
     def sampling(self, size: StudySize) -> SamplingSettings:
         """Return the settings of the chains: the paper's but for the lengths of quick chains, or those of "auto".
 
