@@ -154,7 +154,7 @@ def fit_arrays(
 
     posts = candidate.posteriors(nets, likelihood, X, y, settings, weight)
     say(f"  prior: {describe_prior(posts[0].network.prior, settings)}")
-    minutes *= share_left(candidates, [trial.candidate for trial in trials])
+    minutes *= share_left(candidates, len(trials))
     draws = _sample(candidate, posts, nets, minutes, settings, None if best is None else best.draws, say)
     say(f"  {describe_noise(draws, data.units)}".rstrip())
     seconds["sampling"] = draws.members[0].settings["seconds"]

@@ -15,14 +15,13 @@ from patrac_native.diagnostics.psis import LEAST_DRAWS
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.draws_mixture import DrawsMixture
 from patrac_native.model.architectures import Architecture, Full, Mix, Out
-from patrac_native.model.kernels import PCNL, MGrad
 from patrac_native.model.likelihoods import Likelihood
 from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.model.posterior import Posterior
 from patrac_native.model.priors import GaussianPrior, Prior, TraceClassPrior
 from patrac_native.network.network import Network
 from patrac_native.sampling.sampler import sample, sample_many
-from patrac_native.sampling.warmup import Warmup, transient_warmup
+from patrac_native.sampling.warmup import Warmup
 from patrac_native.tabular.budget import MIN_STEPS, Schedule, run_kernel, schedule_given, schedule_within, steps_within
 from patrac_native.tabular.model_settings import CHAINS, DRAWS_OF_CHAIN, MINUTES, ModelSettings
 from patrac_native.validation.checks import FloatArray
@@ -51,8 +50,6 @@ class Candidate:
         Number of trained networks, each with a posterior of its own; several predict as an equally weighted mixture.
     chains, draws : int
         Number of chains of each posterior, and of draws of each chain.
-    transient : bool
-        Whether the warm-up is that of `transient_warmup`, whose steps lead farther; default False.
     """
 
     architecture: Architecture
@@ -60,7 +57,6 @@ class Candidate:
     networks: int
     chains: int
     draws: int
-    transient: bool = False
 
     @property
     def n_chains(self) -> int:
@@ -90,8 +86,7 @@ class Candidate:
 
     def __str__(self) -> str:
         of_networks = f" of {self.networks} networks" if self.networks > 1 else ""
-        transient = ", warm-up without the accept test" if self.transient else ""
-        return f"{self.architecture.label()}{of_networks}, {self.prior} prior{transient}"
+        return f"{self.architecture.label()}{of_networks}, {self.prior} prior"
 
     def posteriors(
         self,
@@ -169,7 +164,7 @@ class Candidate:
         arguments: dict[str, Any] = {
             "draws": self.draws,
             "thin": schedule.thin,
-            "warmup": self._warmup(posts[0], schedule, settings),
+            "warmup": settings.warmup_of(schedule.warmup) or Warmup(()),
             "seed": settings.seed,
             "threads": settings.threads,
             "kernel": settings.kernel,
@@ -209,19 +204,6 @@ class Candidate:
                 f"each network{settings.why_left_out}, whose leave-one-out scores need 25 draws of each network; got "
                 f"{self.draws}."
             )
-
-    def _warmup(self, post: Posterior, schedule: Schedule, settings: ModelSettings) -> Warmup | int:
-        """Return the warm-up of the chains: the given one, or of the schedule's length."""
-        if self.transient:
-            return transient_warmup(run_kernel(post, settings.kernel), schedule.warmup)
-        return settings.warmup_of(schedule.warmup) or Warmup(())
-
-    def with_transient(self, post: Posterior, settings: ModelSettings) -> Candidate | None:
-        """Return the candidate with the warm-up of `transient_warmup`; None if warm-up or kernel leave no choice."""
-        kernel = run_kernel(post, settings.kernel)
-        if settings.warmup is not None or not isinstance(kernel, MGrad | PCNL) or not kernel.adapts:
-            return None
-        return replace(self, transient=True)
 
     def _least_draws(self, settings: ModelSettings) -> int:
         """Return the smallest number of draws of a chain that can be scored."""
@@ -340,9 +322,9 @@ def final_share(candidates: Sequence[Candidate]) -> float:
     return 1.0 / (1.0 + sum(_pilot_cost(one) for one in candidates)) if len(candidates) > 1 else 1.0
 
 
-def share_left(candidates: Sequence[Candidate], tried: Sequence[Candidate]) -> float:
-    """Return the share of the budget that is left for the final run after pilot runs of those that were tried."""
-    return 1.0 - final_share(candidates) * sum(_pilot_cost(one) for one in tried)
+def share_left(candidates: Sequence[Candidate], tried: int) -> float:
+    """Return the share of the budget that is left for the final run after pilot runs of the first candidates."""
+    return 1.0 - final_share(candidates) * sum(_pilot_cost(one) for one in candidates[:tried])
 
 
 def _pilot_cost(candidate: Candidate) -> float:

@@ -26,9 +26,6 @@ from patrac_native.training.folds import split_rows
 
 # Fewer validation rows than this say too little about which posterior predicts better.
 _MIN_ROWS = 20
-# The rise of the log-likelihood from which chains count as on their way into the posterior, see `Trial.climb`: it was
-# 2.6 to 3.3 on energy and kin8nm, and -1.1 to 0.6 on yacht, boston and concrete (docs/tried.md).
-_CLIMBS = 2.0
 
 
 @dataclass(frozen=True)
@@ -74,21 +71,6 @@ class Trial:
         scores = self.evaluation.calibration
         return scores.nlpd > scores.nlpd_network
 
-    @property
-    def climb(self) -> float:
-        """The smallest rise of a chain's log-likelihood from the first to the last quarter of its draws.
-
-        In standard deviations within these quarters.
-        """
-        quarter = max(2, self.draws.n_draws // 4)
-        found = []
-        for member in self.draws.members:
-            values = np.asarray(member.stats["log_likelihood"], dtype=np.float64)
-            first, last = values[:, :quarter], values[:, -quarter:]
-            within = np.sqrt(0.5 * (first.var(axis=1, ddof=1) + last.var(axis=1, ddof=1)))
-            found.append((last.mean(axis=1) - first.mean(axis=1)) / np.maximum(within, np.finfo(np.float64).tiny))
-        return float(np.min(np.concatenate(found)))
-
     def gain_over(self, other: Trial) -> tuple[float, float]:
         """Return by how much the NLPD is lower than another's on the same rows, and the standard error of that."""
         mine, others = self.evaluation, other.evaluation
@@ -100,7 +82,6 @@ class Trial:
             "architecture": self.candidate.architecture.to_dict(),
             "prior": self.candidate.prior,
             "networks": self.candidate.networks,
-            "transient": self.candidate.transient,
             "steps": self.steps,
             "rows": self.evaluation.calibration.rows,
             "nlpd": self.nlpd,
@@ -126,10 +107,9 @@ def run_pilots(
     """Run the candidates on four fifths of the training rows and score them on the others.
 
     Each pilot run has as many steps as the candidate's final run would have after pilot runs of all candidates, because
-    chains that have not converged predict differently with every number of steps. If the first candidate is convincing,
-    the others are not tried, which leaves more of the budget for the final run; only where its chains are still on
-    their way into the posterior, it is tried once more with a warm-up that leads there sooner. Networks are trained on
-    the same four fifths.
+    chains that have not converged predict differently with every number of steps. The first candidate is the only one
+    to be tried if it is convincing, which leaves more of the budget for its final run. Networks are trained on the same
+    four fifths.
 
     Parameters
     ----------
@@ -162,24 +142,24 @@ def run_pilots(
     if len(held) < _MIN_ROWS:
         return []
     X, y, weight = data.X[rows], data.y[rows], data.weights_of(rows)
+    pilots = [candidate.pilot() for candidate in candidates]
     nets = train_networks(
         net.layer_sizes,
         X,
         y,
         likelihood,
-        networks=max(candidate.pilot().trained for candidate in candidates),
+        networks=max(pilot.trained for pilot in pilots),
         settings=settings,
         l2=Choice.of(net).l2,
         sample_weight=weight,
     )
     minutes *= final_share(candidates)
-
-    def run(candidate: Candidate) -> Trial:
-        """Run a candidate and score it."""
-        pilot = candidate.pilot()
+    trials = []
+    for candidate, pilot in zip(candidates, pilots, strict=True):
         # The number of steps follows from the final run: all rows, all chains.
-        post = candidate.posteriors([net], likelihood, data.X, data.y, settings, data.sample_weight)[0]
-        schedule = candidate.schedule(post, settings, minutes)
+        schedule = candidate.schedule(
+            candidate.posteriors([net], likelihood, data.X, data.y, settings, data.sample_weight)[0], settings, minutes
+        )
         steps = schedule.thin * candidate.draws
         schedule = Schedule(max(1, steps // pilot.draws), schedule.warmup)
         with warnings.catch_warnings():
@@ -202,19 +182,12 @@ def run_pilots(
             if is_class
             else evaluate_regression(draws, data.units, *unseen, **scoring)
         )
-        made = draws.members[0].settings
-        trial = Trial(candidate, made["warmup_steps"] + made["thin"] * draws.n_draws, evaluation, draws)
-        say(f"    {trial}")
-        return trial
-
-    first = run(candidates[0])
-    if not first.is_convincing:
-        return [first, *map(run, candidates[1:])]
-    if first.climb < _CLIMBS:
-        return [first]
-    post = candidates[0].posteriors([net], likelihood, data.X, data.y, settings, data.sample_weight)[0]
-    faster = candidates[0].with_transient(post, settings)
-    return [first] if faster is None else [first, run(faster)]
+        run = draws.members[0].settings
+        trials.append(Trial(candidate, run["warmup_steps"] + run["thin"] * draws.n_draws, evaluation, draws))
+        say(f"    {trials[-1]}")
+        if trials[0].is_convincing:
+            break
+    return trials
 
 
 def best_of(trials: Sequence[Trial]) -> Trial:
