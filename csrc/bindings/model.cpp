@@ -36,6 +36,11 @@ const double* variance_of_rows(const Model<T>& model, const Array<T>& theta,
 }
 
 template <class T>
+std::int64_t hidden_dim(const Model<T>& model) {
+    return std::ssize(model.hidden_entries());
+}
+
+template <class T>
 void bind_model_of(py::module_& m, const char* name) {
     py::class_<Model<T>, std::shared_ptr<Model<T>>>(m, name)
         .def(py::init([](const ModelSpec& spec, const py::array& inputs, const Array<double>& targets,
@@ -105,12 +110,16 @@ void bind_model_of(py::module_& m, const char* name) {
                 return f;
             },
             py::arg("theta").noconvert(), py::arg("inputs").noconvert(), py::arg("threads"))
-        .def_property_readonly("hidden_dim", &Model<T>::hidden_dim)
+        .def_property_readonly("hidden_entries",
+                               [](const Model<T>& model) {
+                                   const std::vector<std::int64_t>& entries = model.hidden_entries();
+                                   return Array<std::int64_t>(std::ssize(entries), entries.data());
+                               })
         .def(
             "collapsed",
             [](const Model<T>& model, const Array<T>& theta, const Array<double>& prior_variance, bool with_gradient) {
-                require(theta.ndim() == 2 && theta.shape(1) == model.hidden_dim() &&
-                            prior_variance.size() == model.dim() && model.hidden_dim() < model.dim(),
+                require(theta.ndim() == 2 && theta.shape(1) == hidden_dim(model) &&
+                            prior_variance.size() == model.dim() && hidden_dim(model) < model.dim(),
                         "theta or prior_variance shape");
                 Array<double> value(theta.shape(0));
                 Array<T> gradient({with_gradient ? theta.shape(0) : 0, theta.shape(1)});
@@ -128,7 +137,7 @@ void bind_model_of(py::module_& m, const char* name) {
             [](const Model<T>& model, const Array<T>& from, const Array<T>& to, const Array<double>& prior_variance,
                const std::string& kernel, double step_size, bool collapse,
                const std::optional<Array<double>>& step_factor) {
-                const py::ssize_t dim = collapse ? model.hidden_dim() : model.dim();
+                const py::ssize_t dim = collapse ? hidden_dim(model) : model.dim();
                 require(from.size() == dim && to.size() == dim && prior_variance.size() == model.dim(), "theta shape");
                 require(!step_factor || step_factor->size() == model.dim(), "step_factor shape");
                 return model.log_acceptance(from.data(), to.data(), prior_variance.data(),
@@ -146,7 +155,7 @@ void bind_model_of(py::module_& m, const char* name) {
                 const auto run = [&model](auto&&... args) { return model.sample(args...); };
                 return run_chains<T>(run, model.dim(), config, init, prior_variance, std::move(progress), step_factor,
                                      /*theta_stays=*/false,
-                                     rotation_of(rotation, config.collapse ? model.hidden_dim() : model.dim()));
+                                     rotation_of(rotation, config.collapse ? hidden_dim(model) : model.dim()));
             },
             py::arg("config"), py::arg("init").noconvert(), py::arg("prior_variance").noconvert(), py::arg("progress"),
             py::arg("step_factor").noconvert() = py::none(), py::arg("rotation") = RotationArgument{});

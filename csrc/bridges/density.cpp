@@ -25,11 +25,13 @@ template <class T>
 Density<T>::Density(std::shared_ptr<const Model<T>> model, DensitySpec spec)
     : model_(std::move(model)),
       spec_(std::move(spec)),
-      theta_dim_(is_collapsed(spec_.kind) ? model_->hidden_dim() : model_->dim()),
+      theta_dim_(is_collapsed(spec_.kind) ? std::ssize(model_->hidden_entries()) : model_->dim()),
       dim_(theta_dim_ + (spec_.log_variance ? n_variances() : 0)) {
     if (!spec_.prior_variance.empty())
         for (std::int64_t i = 0; i < theta_dim_; ++i) {
-            const double variance = spec_.prior_variance[static_cast<std::size_t>(i)];
+            const std::int64_t entry =
+                is_collapsed(spec_.kind) ? model_->hidden_entries()[static_cast<std::size_t>(i)] : i;
+            const double variance = spec_.prior_variance[static_cast<std::size_t>(entry)];
             deviation_.push_back(std::sqrt(variance));
             precision_.push_back(1.0 / variance);
             // z has the density N(0, I).

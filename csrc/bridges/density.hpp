@@ -12,8 +12,8 @@
 
 namespace patrac {
 
-// Of theta (K,): l, or l plus the normalised log prior. Of theta_h (K_h,), the parameters below the output layer: the
-// log marginal likelihood log p(y | theta_h), or that plus the normalised log prior of theta_h.
+// Of theta (K,): l, or l plus the normalised log prior. Of theta_h (K_h,), see model/collapse.hpp: the log marginal
+// likelihood log p(y | theta_h), or that plus the normalised log prior of theta_h.
 enum class DensityKind : std::uint8_t { likelihood, posterior, collapsed, collapsed_posterior };
 
 inline constexpr Named<DensityKind> density_kinds[] = {
@@ -104,7 +104,7 @@ private:
     std::shared_ptr<const Model<T>> model_;
     DensitySpec spec_;
     std::int64_t theta_dim_, dim_;
-    std::vector<double> deviation_, precision_;  // (K,), C^(1/2) and 1 / C; empty where not needed
+    std::vector<double> deviation_, precision_;  // of theta or theta_h, C^(1/2) and 1 / C; empty where not needed
     double prior_constant_ = 0.0;                // of the log prior of theta
     double variance_constant_ = 0.0;             // of the log prior of the variances
     mutable WorkspacePool<Workspace> pool_;

@@ -25,6 +25,22 @@ double narrow_ratio_of(Activation activation, double weight) {
 
 }  // namespace
 
+std::vector<std::int64_t> hidden_entries(const Plan& plan, std::int64_t n_outputs) {
+    const PlanLayer& output = plan.layers.back();
+    const auto is_drawn = [&](std::int64_t row) { return output.rows[static_cast<std::size_t>(row)] < n_outputs; };
+    std::vector<bool> drawn(static_cast<std::size_t>(plan.dim));
+    for (const Span& span : output.weight_spans)
+        for (std::int64_t i = 0; i < span.length; ++i)
+            drawn[static_cast<std::size_t>(span.theta + i)] = is_drawn((span.packed + i) / output.n_sources());
+    for (const Span& span : output.bias_spans)
+        for (std::int64_t i = 0; i < span.length; ++i)
+            drawn[static_cast<std::size_t>(span.theta + i)] = is_drawn(span.packed + i);
+    std::vector<std::int64_t> hidden;
+    for (std::int64_t i = 0; i < plan.dim; ++i)
+        if (!drawn[static_cast<std::size_t>(i)]) hidden.push_back(i);
+    return hidden;
+}
+
 CollapsePlan CollapsePlan::make(const Plan& plan, const double* prior_variance, const std::vector<double>& variance,
                                 double weight, bool apart) {
     if (std::ssize(variance) != plan.n_outputs)
@@ -34,18 +50,15 @@ CollapsePlan CollapsePlan::make(const Plan& plan, const double* prior_variance, 
     // theta's index of each Bayesian weight by row and source, the bias last; -1 where fixed.
     std::vector<std::int64_t> index(static_cast<std::size_t>(output.n_rows() * (n_sources + 1)), -1);
     CollapsePlan collapse;
-    collapse.hidden_dim = plan.dim;
+    collapse.hidden = hidden_entries(plan, plan.n_outputs);
     for (const Span& span : output.weight_spans)
         for (std::int64_t i = 0; i < span.length; ++i) {
             const std::int64_t row = (span.packed + i) / n_sources, source = (span.packed + i) % n_sources;
             index[static_cast<std::size_t>(row * (n_sources + 1) + source)] = span.theta + i;
-            collapse.hidden_dim = std::min(collapse.hidden_dim, span.theta + i);
         }
     for (const Span& span : output.bias_spans)
-        for (std::int64_t i = 0; i < span.length; ++i) {
+        for (std::int64_t i = 0; i < span.length; ++i)
             index[static_cast<std::size_t>((span.packed + i) * (n_sources + 1) + n_sources)] = span.theta + i;
-            collapse.hidden_dim = std::min(collapse.hidden_dim, span.theta + i);
-        }
 
     const auto at = [&](std::int64_t row, std::int64_t source) {
         return index[static_cast<std::size_t>(row * (n_sources + 1) + source)];

@@ -26,8 +26,12 @@ struct CollapsedGroup {
     std::int64_t size() const { return static_cast<std::int64_t>(features.size()); }
 };
 
+// The positions in theta of theta_h (K_h,), in order: all of theta but the Bayesian weights and biases of the outputs
+// 0 .. n_outputs - 1 of the last layer. Where those are all of its outputs, theta_h is theta[0 .. K_h).
+std::vector<std::int64_t> hidden_entries(const Plan& plan, std::int64_t n_outputs);
+
 struct CollapsePlan {
-    std::int64_t hidden_dim = 0;        // theta[0 .. hidden_dim) lies below the output layer
+    std::vector<std::int64_t> hidden;   // (K_h,), see hidden_entries()
     std::vector<std::int32_t> sources;  // of the output layer that Bayesian weights read; one past the last is the 1
     std::vector<CollapsedGroup> groups;
 
@@ -40,6 +44,9 @@ struct CollapsePlan {
     static CollapsePlan make(const Plan& plan, const double* prior_variance, const std::vector<double>& variance,
                              double weight, bool apart = false);
 
+    std::int64_t hidden_dim() const { return static_cast<std::int64_t>(hidden.size()); }
+    // Whether theta_h is theta[0 .. K_h).
+    bool hidden_is_first() const { return hidden.empty() || hidden.back() == hidden_dim() - 1; }
     std::int64_t n_features() const { return static_cast<std::int64_t>(sources.size()); }
 };
 

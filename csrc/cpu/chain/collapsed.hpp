@@ -56,6 +56,7 @@ public:
                     static_cast<T>(output.weights[static_cast<std::size_t>(c * output.n_sources() + j)]);
         for (const CollapsedGroup& group : collapse.groups) groups_.emplace_back(group);
         wide_moments_ = needs_wide_moments();
+        if (!collapse.hidden_is_first()) hidden_prior_.resize(collapse.hidden.size());
         for (const std::int32_t source : collapse.sources)
             if (source < output.n_varying()) n_read_ = std::max<std::int64_t>(n_read_, source + 1);
         // Where Evaluator uses it too.
@@ -63,12 +64,16 @@ public:
             narrow_ = std::make_unique<NarrowPass<T>>(plan, data, true);
     }
 
-    std::int64_t dim() const { return collapse_->hidden_dim; }
+    std::int64_t dim() const { return collapse_->hidden_dim(); }
     std::int64_t full_dim() const { return plan_->dim; }
-    std::int64_t output_normals() const { return plan_->dim - collapse_->hidden_dim; }
+    std::int64_t output_normals() const { return plan_->dim - dim(); }
     bool is_mixture() const { return false; }
     GaussianTerms terms() const { return {likelihood_.terms}; }
-    const double* prior_variance(const double* given) const { return given; }
+    const double* prior_variance(const double* given) const {
+        if (hidden_prior_.empty()) return given;
+        take_hidden(given, hidden_prior_.data());
+        return hidden_prior_.data();
+    }
 
     Kept make_kept() const {
         Kept kept;
@@ -81,13 +86,15 @@ public:
         return kept;
     }
 
-    void place(const T* theta, State<T, Kept>& state) const { std::copy_n(theta, dim(), state.theta.data()); }
+    void place(const T* theta, State<T, Kept>& state) const { take_hidden(theta, state.theta.data()); }
     const T* theta_of(const State<T, Kept>& state) const { return state.theta.data(); }
 
     void evaluate(State<T, Kept>& state, bool gradient) {
-        std::copy_n(state.theta.data(), dim(), theta_.data());
+        put_hidden(state.theta.data(), theta_.data());
         if (narrow_ && (!wide_moments_ || std::is_same_v<T, double>)) return evaluate_narrow(state, gradient);
-        std::fill_n(theta_.data() + dim(), output_normals(), T(0));
+        for (const CollapsedGroup& group : collapse_->groups)
+            for (const std::vector<std::int64_t>& at : group.theta)
+                for (const std::int64_t entry : at) theta_[entry] = T(0);
         team_.sum(
             moments_, [&](TilePass<T>& pass) { pass.set_theta(theta_.data()); },
             [&](TilePass<T>& pass, std::int64_t first, std::int64_t end, Moments& moments) {
@@ -116,7 +123,7 @@ public:
 
     // Draws the output weights. With d their distance from the mean over S^(1/2), l falls by (d'M d - d'd)/2 - d'alpha.
     double complete(const State<T, Kept>& state, const T* w, T* theta) {
-        std::copy_n(state.theta.data(), dim(), theta);
+        put_hidden(state.theta.data(), theta);
         double log_likelihood = state.kept.log_likelihood;
         const double* alpha = state.kept.alpha.data();
         for (std::size_t g = 0; g < groups_.size(); ++g) {
@@ -159,6 +166,17 @@ public:
     }
 
 private:
+    // theta_h (K_h,) from and to its places in theta (K,).
+    template <class X>
+    void take_hidden(const X* theta, X* hidden) const {
+        if (collapse_->hidden_is_first()) return void(std::copy_n(theta, dim(), hidden));
+        for (std::size_t i = 0; i < collapse_->hidden.size(); ++i) hidden[i] = theta[collapse_->hidden[i]];
+    }
+    void put_hidden(const T* hidden, T* theta) const {
+        if (collapse_->hidden_is_first()) return void(std::copy_n(hidden, dim(), theta));
+        for (std::size_t i = 0; i < collapse_->hidden.size(); ++i) theta[collapse_->hidden[i]] = hidden[i];
+    }
+
     // P features or fewer.
     template <int P = widest_narrow + 1>
     double condition_narrow(Kept& kept, bool gradient) {
@@ -309,9 +327,11 @@ private:
     const CollapsePlan* collapse_;
     LikelihoodTerms<T> likelihood_;
     std::vector<double> variance_;  // (m,) of the noise
-    bool wide_moments_ = false;     // see CollapsedGroup::narrow_ratio
+    mutable std::vector<double>
+        hidden_prior_;           // (K_h,), the prior variances of theta_h; empty where they are the first
+    bool wide_moments_ = false;  // see CollapsedGroup::narrow_ratio
     SlabTeam<T> team_;
-    AlignedArray<T> theta_;            // (K,): theta_h, then the conditional mean
+    AlignedArray<T> theta_;            // (K,): theta_h with the conditional mean as its output weights
     AlignedArray<T> reverse_weights_;  // (n_varying, m + P), see TilePass::evaluate_collapsed
     std::int64_t n_read_ = 0;          // varying sources up to the last that a Bayesian output weight reads
     std::vector<Moments> moments_;

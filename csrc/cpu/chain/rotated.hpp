@@ -112,15 +112,16 @@ public:
     static constexpr std::int64_t side_by_side = Inner::side_by_side;
     static constexpr bool follows_prior = Inner::follows_prior;
 
-    // prior_variance (dim,): C, that of all scales at 1.
+    // prior_variance (full_dim,): C, that of all scales at 1.
     RotatedTarget(Inner target, const std::vector<RotationBlock>& blocks, const double* prior_variance)
         : target_(std::move(target)),
           rotation_(blocks),
           deviation_(target_.dim()),
           scale_(static_cast<std::size_t>(target_.dim())),
-          base_(prior_variance),
           scratch_(target_.dim()) {
-        for (std::int64_t i = 0; i < dim(); ++i) deviation_[i] = static_cast<T>(std::sqrt(prior_variance[i]));
+        const double* const own = target_.prior_variance(prior_variance);
+        base_.assign(own, own + dim());
+        for (std::int64_t i = 0; i < dim(); ++i) deviation_[i] = static_cast<T>(std::sqrt(own[i]));
     }
 
     std::int64_t dim() const { return target_.dim(); }
@@ -129,7 +130,8 @@ public:
     bool is_mixture() const { return target_.is_mixture(); }
     GaussianTerms terms() const { return target_.terms(); }
     const double* prior_variance(const double* given) const {
-        for (std::size_t i = 0; i < scale_.size(); ++i) scale_[i] = given[i] / base_[i];
+        const double* const own = target_.prior_variance(given);
+        for (std::size_t i = 0; i < scale_.size(); ++i) scale_[i] = own[i] / base_[i];
         return scale_.data();
     }
     Kept make_kept() const { return {StateOf<T, Inner>(target_.dim(), target_.make_kept())}; }
@@ -137,7 +139,8 @@ public:
 
     void place(const T* theta, State<T, Kept>& state) {
         target_.place(theta, state.kept.inner);
-        for (std::int64_t i = 0; i < dim(); ++i) scratch_[i] = theta[i] / deviation_[i];
+        const T* const own = target_.theta_of(state.kept.inner);
+        for (std::int64_t i = 0; i < dim(); ++i) scratch_[i] = own[i] / deviation_[i];
         rotation_.undo(scratch_.data(), state.theta.data());
     }
 
@@ -189,7 +192,7 @@ private:
     BlockRotation<T> rotation_;
     AlignedArray<T> deviation_;          // C^(1/2)
     mutable std::vector<double> scale_;  // (dim,), the prior variances of x
-    const double* base_;                 // C, outlives the target
+    std::vector<double> base_;           // (dim,), C
     AlignedArray<T> scratch_;
 };
 

@@ -32,7 +32,7 @@ public:
           packer_(plan_, spec),
           terms_(make_terms(spec.likelihood, data)),
           variance_(spec.likelihood.noise_variance()),
-          hidden_dim_(plan_.dim - reports_.back().bayesian),
+          hidden_(patrac::hidden_entries(plan_, plan_.n_outputs)),
           data_(plan_,
                 TileLayout(plan_, data.n_rows, targets_per_row(spec.likelihood.kind, plan_.n_outputs), lanes_v<Vec<T>>,
                            sizeof(T), PackedData<T>::can_stay(plan_, data)),
@@ -101,9 +101,9 @@ public:
     void evaluate_collapsed(const T* theta, std::int64_t batch, const double* prior_variance, double* log_likelihood,
                             T* gradient) const override {
         Collapsed density(*this, prior_variance, variance_);
+        const std::int64_t dim = std::ssize(hidden_);
         for (std::int64_t b = 0; b < batch; ++b)
-            log_likelihood[b] =
-                density.evaluate(theta + b * hidden_dim_, gradient ? gradient + b * hidden_dim_ : nullptr);
+            log_likelihood[b] = density.evaluate(theta + b * dim, gradient ? gradient + b * dim : nullptr);
     }
 
     std::unique_ptr<CollapsedDensity<T>> collapsed_density(const double* prior_variance,
@@ -112,12 +112,12 @@ public:
             *this, prior_variance, variance ? std::vector<double>(variance, variance + plan_.n_outputs) : variance_);
     }
 
-    std::int64_t hidden_dim() const override { return hidden_dim_; }
+    const std::vector<std::int64_t>& hidden_entries() const override { return hidden_; }
 
     double log_acceptance(const T* from, const T* to, const double* prior_variance, KernelKind kernel, double step_size,
                           bool collapse, const double* step_factor) const override {
-        const auto ratio = [&](auto target) {
-            CrankNicolson<T> move(kernel, prior_variance, target.dim(), 0.0, step_factor);
+        const auto ratio = [&](auto target, const double* factor) {
+            CrankNicolson<T> move(kernel, target.prior_variance(prior_variance), target.dim(), 0.0, factor);
             move.set_step_size(step_size);
             StateOf<T, decltype(target)> u(target.dim(), target.make_kept()), v(target.dim(), target.make_kept());
             for (auto [state, theta] : {std::pair{&u, from}, std::pair{&v, to}}) {
@@ -126,9 +126,10 @@ public:
             }
             return move.log_ratio(u, v);
         };
-        if (!collapse) return ratio(TileTarget<T>(plan_, data_, terms_, {}, 1));
+        if (!collapse) return ratio(TileTarget<T>(plan_, data_, terms_, {}, 1), step_factor);
         const CollapsePlan plan = collapse_plan(prior_variance, variance_);
-        return ratio(collapsed_target(plan, 1));
+        const std::vector<double> factor = hidden_factor(step_factor);
+        return ratio(collapsed_target(plan, 1), step_factor ? factor.data() : nullptr);
     }
 
     bool sample(const RunConfig& config, const RunBuffers<T>& buffers, const Monitor& monitor) const override {
@@ -146,8 +147,11 @@ public:
             const CollapsePlan collapse =
                 collapse_plan(buffers.prior_variance, variance, config.variance.rate.size() > 1);
             const auto target = [&] { return collapsed_target(collapse, each); };
-            if (!buffers.rotation.empty()) return run_rotated(target, config, buffers, monitor);
-            return run_transition<T, CrankNicolson<T>>(target, config, buffers, monitor);
+            const std::vector<double> factor = hidden_factor(buffers.step_factor);
+            RunBuffers<T> hidden_buffers = buffers;
+            if (buffers.step_factor) hidden_buffers.step_factor = factor.data();
+            if (!buffers.rotation.empty()) return run_rotated(target, config, hidden_buffers, monitor);
+            return run_transition<T, CrankNicolson<T>>(target, config, hidden_buffers, monitor);
         }
         const auto target = [&] { return TileTarget<T>(plan_, data_, terms_, config.variance.initial, each); };
         if (!buffers.rotation.empty()) return run_rotated(target, config, buffers, monitor);
@@ -206,6 +210,14 @@ private:
         return run_transition<T, CrankNicolson<T>>(rotated, config, buffers, monitor);
     }
 
+    // The step factors of theta_h from those of theta (K,), which may be null.
+    std::vector<double> hidden_factor(const double* step_factor) const {
+        std::vector<double> factor;
+        for (const std::int64_t entry : hidden_)
+            if (step_factor) factor.push_back(step_factor[entry]);
+        return factor;
+    }
+
     CollapsePlan collapse_plan(const double* prior_variance, const std::vector<double>& variance,
                                bool apart = false) const {
         return CollapsePlan::make(plan_, prior_variance, variance, terms_.terms / static_cast<double>(variance.size()),
@@ -221,8 +233,8 @@ private:
     std::vector<LayerReport> reports_;
     Packer packer_;
     LikelihoodTerms<T> terms_;
-    std::vector<double> variance_;  // (m,) of the noise, Gaussian
-    std::int64_t hidden_dim_;
+    std::vector<double> variance_;      // (m,) of the noise, Gaussian
+    std::vector<std::int64_t> hidden_;  // (K_h,), see hidden_entries()
     PackedData<T> data_;
     mutable WorkspacePool<Evaluator<T>> pool_;
 };

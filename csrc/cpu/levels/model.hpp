@@ -11,15 +11,15 @@
 
 namespace patrac {
 
-// The log marginal likelihood of the parameters below the output layer, with a workspace for one thread.
+// The log marginal likelihood of theta_h, see model/collapse.hpp, with a workspace for one thread.
 template <class T>
 class CollapsedDensity {
 public:
     virtual ~CollapsedDensity() = default;
 
-    // Its value at theta_h (hidden_dim,) and, unless null, its gradient (hidden_dim,).
+    // Its value at theta_h (K_h,) and, unless null, its gradient (K_h,).
     virtual double evaluate(const T* theta_hidden, T* gradient) = 0;
-    // theta (K,): theta_h, and output weights drawn from their law given it by standard normals (K - hidden_dim,).
+    // theta (K,): theta_h, and output weights drawn from their law given it by standard normals (K - K_h,).
     virtual void complete(const T* theta_hidden, const T* normals, T* theta) = 0;
 };
 
@@ -45,18 +45,18 @@ public:
     // f (batch, n, m) at new inputs (n, d).
     virtual void predict(const T* theta, std::int64_t batch, const T* inputs, std::int64_t n_rows, T* f,
                          std::int64_t threads) const = 0;
-    // As evaluate(), for the log marginal likelihood of the parameters below the output layer: theta
-    // (batch, hidden_dim), prior_variance (K,). Gaussian likelihood.
+    // As evaluate(), for the log marginal likelihood of theta_h: theta (batch, K_h), prior_variance (K,). Gaussian
+    // likelihood.
     virtual void evaluate_collapsed(const T* theta, std::int64_t batch, const double* prior_variance,
                                     double* log_likelihood, T* gradient) const = 0;
     // What evaluate_collapsed() evaluates, for many calls. `variance` (m,) of the noise takes the place of the model's
     // own, unless null. The model must outlive it.
     virtual std::unique_ptr<CollapsedDensity<T>> collapsed_density(const double* prior_variance,
                                                                    const double* variance) const = 0;
-    // K less the Bayesian parameters of the output layer.
-    virtual std::int64_t hidden_dim() const = 0;
-    // Log of the acceptance ratio of the move from -> to, both (K,), or (hidden_dim,) if `collapse`, before the minimum
-    // with 0; for tests of a kernel. step_factor (K,) as in RunBuffers, or null.
+    // The positions in theta of theta_h, (K_h,), see model/collapse.hpp.
+    virtual const std::vector<std::int64_t>& hidden_entries() const = 0;
+    // Log of the acceptance ratio of the move from -> to, both (K,), or (K_h,) if `collapse`, before the minimum with
+    // 0; for tests of a kernel. step_factor (K,) as in RunBuffers, or null.
     virtual double log_acceptance(const T* from, const T* to, const double* prior_variance, KernelKind kernel,
                                   double step_size, bool collapse, const double* step_factor) const = 0;
     // Returns false when the monitor ended the run early.

@@ -9,7 +9,7 @@ FlatCollapse FlatCollapse::make(const Plan& plan, const double* prior_variance, 
                                 double weight, bool apart) {
     const CollapsePlan collapse = CollapsePlan::make(plan, prior_variance, variance, weight, apart);
     FlatCollapse flat;
-    flat.hidden_dim = static_cast<int>(collapse.hidden_dim);
+    flat.hidden_dim = static_cast<int>(collapse.hidden_dim());
     flat.n_features = static_cast<int>(collapse.n_features());
     flat.sources.assign(collapse.sources.begin(), collapse.sources.end());
     const auto add = [&flat](const auto& values) {

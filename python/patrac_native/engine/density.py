@@ -119,6 +119,7 @@ class Density:
         self.dtype: np.dtype[Any] = np.dtype(np.float32 if isinstance(model, _core.Model32) else np.float64)
         self.spec = spec
         self._theta_dim = self.dim - (len(noise.variance) if spec.log_variance else 0)
+        self._entries = model.hidden_entries if self.core.is_collapsed else np.arange(self._theta_dim)
 
     def value(self, points: npt.ArrayLike, *, threads: int | None = 1) -> float | FloatArray:
         """Evaluate the log density.
@@ -183,7 +184,7 @@ class Density:
         return _core.xla_state()
 
     def theta(self, points: npt.ArrayLike) -> npt.NDArray[Any]:
-        """Return theta at points of these coordinates, or its part below the output layer if the density is collapsed.
+        """Return theta at points of these coordinates, or theta_h if output weights are integrated out.
 
         `complete` draws the rest.
 
@@ -204,14 +205,14 @@ class Density:
         array = self._numbers(points)[..., : self._theta_dim].astype(self.dtype)
         if not self.spec.whitened:
             return array
-        deviation = np.sqrt(self.spec.prior_variance[: self._theta_dim])
+        deviation = np.sqrt(self.spec.prior_variance[self._entries])
         scaled: npt.NDArray[Any] = (array.astype(np.float64) * deviation).astype(self.dtype)
         return scaled
 
     def complete(
         self, points: npt.ArrayLike, seed: int | np.random.Generator = 0, *, threads: int | None = 1
     ) -> npt.NDArray[Any]:
-        """Return theta with the output weights drawn from their exact law given the part below the output layer.
+        """Return theta with the output weights that are integrated out drawn from their exact law given theta_h.
 
         If the points are draws from a collapsed posterior, the result is draws from the posterior of all parameters,
         for `Draws.from_array`. Given theta_h and y the output weights are Gaussian: Bayesian linear regression on the

@@ -47,7 +47,7 @@ class LayerCurvature:
     Attributes
     ----------
     first : int
-        Position in theta of the first weight; the biases follow the weights.
+        Position of the first weight among the coordinates of the chain; the biases follow the weights.
     row_axes, column_axes : ndarray of float64, shapes (rows, rows) and (columns, columns)
         Orthogonal; of the whitened weights of the layer's Bayesian nodes, row by row.
     information : ndarray of float64, shape (rows, columns)
@@ -71,6 +71,13 @@ class LayerCurvature:
         return [
             block for block, size in ((weights, self.information.size), (biases, len(self.bias_information))) if size
         ]
+
+
+def _information(layers: list[LayerCurvature]) -> FloatArray:
+    """Return the information along the axes of all layers, (K,) or (K_h,)."""
+    return np.concatenate(
+        [values for layer in layers for values in (layer.information.ravel(), layer.bias_information)]
+    )
 
 
 class CurvatureMetric(Metric):
@@ -122,16 +129,28 @@ class CurvatureMetric(Metric):
     @cached_property
     def layers(self) -> list[LayerCurvature]:
         """The axes of each layer that has Bayesian parameters, from the first."""
+        return self._layers(np.arange(self._network.dim))
+
+    @cached_property
+    def collapsed_layers(self) -> list[LayerCurvature]:
+        """The same without the output weights that are integrated out, in coordinates theta_h."""
+        return self._layers(self._compiled.planned.hidden_entries)
+
+    def _layers(self, entries: npt.NDArray[np.int64]) -> list[LayerCurvature]:
+        """Return the axes of the parameters theta[entries], which lack whole nodes of the output layer at most."""
         network = self._network
         activations, slopes = forward_with_slopes(network.ranked, self._inputs)
         f = activations.pop()
         # The derivatives of the root of the information's product with the outputs: (n, r, nodes).
         sensitivity = np.swapaxes(self._likelihood.information_root(f + self._offset), 1, 2)
-        deviation = np.sqrt(network.prior_variance)
+        deviation = np.sqrt(network.prior_variance[entries])
+        left_out = np.delete(network.parameters["row"], entries)
         found: list[LayerCurvature] = []
-        end = network.dim
+        end = len(entries)
         for layer in reversed(range(len(activations))):
-            weights, biases = network.weight_masks[layer], network.bias_masks[layer]
+            weights, biases = network.weight_masks[layer].copy(), network.bias_masks[layer].copy()
+            if layer == len(activations) - 1:
+                weights[left_out], biases[left_out] = False, False
             first = end - int(weights.sum() + biases.sum())
             if first < end:
                 found.append(self._axes_of(weights, biases, first, activations[layer], sensitivity, deviation))
@@ -194,19 +213,18 @@ class CurvatureMetric(Metric):
         return typical
 
     def rotation(self, kernel: Kernel) -> tuple[RotationBlock, ...]:
-        """Return the blocks of the layers in which a chain steps; with `collapse`, all but the output layer."""
-        n_layers = len(self._network.layer_sizes) - 1
-        last = int(np.searchsorted(self._network.parameters["layer"], n_layers))
+        """Return the blocks of the layers in which a chain steps; with `collapse`, of theta_h."""
         return tuple(
-            block for layer in self.layers for block in layer.blocks if not (kernel.collapse and layer.first >= last)
+            block for layer in (self.collapsed_layers if kernel.collapse else self.layers) for block in layer.blocks
         )
 
     def step_factor(self, kernel: Kernel) -> FloatArray:
         """Return (1 / scale + information)^-POWER of each coordinate, shape (K,)."""
-        information = np.concatenate(
-            [values for layer in self.layers for values in (layer.information.ravel(), layer.bias_information)]
-        )
-        factor: FloatArray = (1.0 / self._typical_scales + information) ** -POWER
+        factor: FloatArray = (1.0 / self._typical_scales + _information(self.layers)) ** -POWER
+        if kernel.collapse:
+            entries = self._compiled.planned.hidden_entries
+            scales = self._typical_scales[entries]
+            factor[entries] = (1.0 / scales + _information(self.collapsed_layers)) ** -POWER
         return factor
 
     def unit_steps(self, kernel: Kernel) -> FloatArray:

@@ -56,10 +56,20 @@ class PosteriorDensities(PriorModel):
         """The facts on which the choice of kernel and device depends."""
         raise NotImplementedError
 
+    @cached_property
+    def hidden_entries(self) -> npt.NDArray[np.int64]:
+        """Positions in theta of theta_h, the parameters that are left if output weights are integrated out, (K_h,).
+
+        They are theta[:K_h], the Bayesian parameters below the output layer.
+        """
+        entries: npt.NDArray[np.int64] = self.compiled.planned.hidden_entries
+        entries.flags.writeable = False
+        return entries
+
     @property
     def hidden_dim(self) -> int:
-        """K_h, the number of Bayesian parameters below the output layer, which are theta[:K_h]."""
-        return int(self.compiled.planned.hidden_dim)
+        """K_h, the number of `hidden_entries`."""
+        return len(self.hidden_entries)
 
     def log_likelihood(
         self, theta: npt.ArrayLike, *, variance: npt.ArrayLike | None = None, threads: int | None = None
@@ -152,7 +162,7 @@ class PosteriorDensities(PriorModel):
         Parameters
         ----------
         theta_hidden : array_like, shape (K_h,) or (B, K_h)
-            Bayesian parameters below the output layer, theta[:hidden_dim]; finite.
+            The Bayesian parameters but for the output weights that are integrated out, theta[hidden_entries]; finite.
 
         Returns
         -------
@@ -213,7 +223,7 @@ class PosteriorDensities(PriorModel):
         ----------
         density : {"likelihood", "posterior", "collapsed", "collapsed_posterior"}
             "likelihood", the default: l(theta). "posterior": l(theta) plus the normalised log prior. "collapsed":
-            log p(y | theta_h), the log marginal likelihood of the parameters below the output layer, as
+            log p(y | theta_h), the log marginal likelihood of theta[hidden_entries], as
             `collapsed_log_likelihood` evaluates it. "collapsed_posterior": that plus the normalised log prior of
             theta_h. Samplers need one of the posteriors, unless they add the prior themselves.
         coordinates : {"theta", "whitened", "theta+log_variance", "whitened+log_variance"}

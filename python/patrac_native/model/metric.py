@@ -16,7 +16,7 @@ from patrac_native.validation.complete import Complete
 class RotationBlock(NamedTuple):
     """A block of the whitened parameters, rotated: X (rows, columns), row by row, stands for row_axes X column_axes'.
 
-    `first` is the position of its first entry; both matrices are orthogonal.
+    `first` is the position of its first entry among the coordinates of the chain; both matrices are orthogonal.
     """
 
     first: int
@@ -34,7 +34,7 @@ class Metric(Complete, abstract=True):
 
     @abstractmethod
     def step_factor(self, kernel: Kernel) -> FloatArray:
-        """Return the factor of the step size of each coordinate, shape (K,)."""
+        """Return the factor of the step size of each coordinate, shape (K,), at its place in theta."""
 
     @abstractmethod
     def unit_steps(self, kernel: Kernel) -> FloatArray:

@@ -158,10 +158,10 @@ class PosteriorBridges(PosteriorDensities):
 
     def _start(self, spec: DensitySpec) -> tuple[FloatArray, FloatArray]:
         """Return the trained values in the coordinates of a posterior, and a tenth of the prior's deviations, (D,)."""
-        dim = self.hidden_dim if spec.kind == "collapsed_posterior" else self.dim
-        deviation = np.sqrt(self.prior_variance[:dim])
-        unit = deviation if spec.whitened else np.ones(dim)
+        entries = self.hidden_entries if spec.kind == "collapsed_posterior" else np.arange(self.dim)
+        deviation = np.sqrt(self.prior_variance[entries])
+        unit = deviation if spec.whitened else np.ones(len(entries))
         logarithms = np.log(self.starting_variances) if spec.log_variance else np.empty(0)
-        start = np.concatenate([self.theta_map[:dim] / unit, logarithms])
+        start = np.concatenate([self.theta_map[entries] / unit, logarithms])
         spread = np.concatenate([0.1 * deviation / unit, np.full(len(logarithms), 0.1)])
         return start, spread
