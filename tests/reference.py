@@ -345,20 +345,53 @@ def hidden_dim(partial: Partial) -> int:
     return sum(layer < partial.n_layers for layer, _, _ in partial.locations())
 
 
-def output_design(partial: Partial, theta_hidden: Array, X: Array) -> tuple[Array, Array]:
-    """Return offset o (n m,) and design Phi (n m, K_a) of f = o + Phi a, from f at a = 0 and at the unit vectors."""
-    count = len(partial.locations()) - hidden_dim(partial)
-    at_zero = partial.predict(np.concatenate([theta_hidden, np.zeros(count)]), X).ravel()
-    columns = [partial.predict(np.concatenate([theta_hidden, unit]), X).ravel() - at_zero for unit in np.eye(count)]
-    return at_zero, np.stack(columns, axis=1)
+def drawn_entries(partial: Partial, n_outputs: int) -> list[int]:
+    """Return the positions in theta of the Bayesian weights and biases of the first outputs, `n_outputs` of them."""
+    located = enumerate(partial.locations())
+    return [entry for entry, (layer, row, _) in located if layer == partial.n_layers and row < n_outputs]
+
+
+def joined(partial: Partial, theta_hidden: Array, a: Array, n_outputs: int) -> Array:
+    """Return theta with the weights a of the first outputs and theta_h elsewhere."""
+    drawn = drawn_entries(partial, n_outputs)
+    theta = np.empty(len(partial.locations()), dtype=np.result_type(theta_hidden, a))
+    theta[drawn] = a
+    theta[np.delete(np.arange(len(theta)), drawn)] = theta_hidden
+    return theta
+
+
+def output_design(partial: Partial, theta_hidden: Array, X: Array, n_outputs: int | None = None) -> tuple[Array, Array]:
+    """Return offset o (n m,) and design Phi (n m, K_a) of f = o + Phi a, from f at a = 0 and at the unit vectors.
+
+    f are the first outputs, by default all, and a their weights.
+    """
+    m = partial.sizes[-1] if n_outputs is None else n_outputs
+
+    def outputs(a: Array) -> Array:
+        return np.asarray(partial.predict(joined(partial, theta_hidden, a, m), X)[:, :m].ravel())
+
+    count = len(drawn_entries(partial, m))
+    at_zero = outputs(np.zeros(count))
+    return at_zero, np.stack([outputs(unit) - at_zero for unit in np.eye(count)], axis=1)
+
+
+def row_variances(partial: Partial, theta_hidden: Array, X: Array, t: int) -> Array:
+    """Return e^s (n, t) of a network with the outputs f (n, t) and s (n, t), whose s the weights of f do not enter."""
+    theta = joined(partial, theta_hidden, np.zeros(len(drawn_entries(partial, t))), t)
+    return np.exp(partial.predict(theta, X)[:, t:])
 
 
 def _collapsed_normal(
     partial: Partial, theta_hidden: Array, C: Array, variance: Any, X: Array, y: Array, row_weights: Array
 ) -> tuple[Array, Array, Array, Array]:
-    """Residual y - o (n m,), design, prior variances S of the output weights, covariance of y (n m, n m)."""
-    offset, design = output_design(partial, theta_hidden, X)
-    S = C[hidden_dim(partial) :]
+    """Residual y - o (n m,), design, prior variances S of the output weights, covariance of y (n m, n m).
+
+    `variance` None: that of each row, which the network gives.
+    """
+    if variance is None:
+        variance = row_variances(partial, theta_hidden, X, y.shape[1])
+    offset, design = output_design(partial, theta_hidden, X, y.shape[1])
+    S = C[drawn_entries(partial, y.shape[1])]
     noise = (np.broadcast_to(variance, y.shape) / row_weights[:, None]).ravel()
     return y.ravel() - offset, design, S, design @ np.diag(S) @ design.T + np.diag(noise)
 
@@ -370,14 +403,16 @@ def collapsed_log_likelihood(
 
     Positive row weights. A row's term of l has the normaliser -(w / 2) log(2 pi sigma^2), the density of a normal of
     variance sigma^2 / w has -(1 / 2) log(2 pi sigma^2 / w): the difference is added. Complex for a complex argument.
+    `variance` None: each row has its own, e^s, s the second half of the outputs of the network.
     """
     r, _, _, covariance = _collapsed_normal(partial, theta_hidden, C, variance, X, y, row_weights)
     sign, log_size = np.linalg.slogdet(covariance)
     log_determinant = log_size + 1j * np.angle(sign) if np.iscomplexobj(covariance) else log_size
     value = -0.5 * (r @ np.linalg.solve(covariance, r) + log_determinant + len(r) * math.log(2 * math.pi))
-    for weight in row_weights:
-        for of_output in np.broadcast_to(variance, y.shape[1:]):
-            value += 0.5 * math.log(2 * math.pi * of_output / weight) - 0.5 * weight * math.log(2 * math.pi * of_output)
+    noise = row_variances(partial, theta_hidden, X, y.shape[1]) if variance is None else variance
+    for weight, of_row in zip(row_weights, np.broadcast_to(noise, y.shape), strict=True):
+        for one in of_row:
+            value += 0.5 * np.log(2 * math.pi * one / weight) - 0.5 * weight * np.log(2 * math.pi * one)
     return value
 
 

@@ -143,8 +143,10 @@ def test_values_and_gradients_are_those_of_the_posterior(
         np.testing.assert_array_equal(gradients, slopes)
 
 
-def test_other_densities() -> None:
-    post = problem()
+@pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic_gaussian"])
+def test_other_densities(likelihood: str) -> None:
+    rng = problems.rng_of("c, other densities", likelihood)
+    post = problems.problem(rng, (3, 6, 5, 2), 30, architecture_name="mix", likelihood=likelihood).post
     native = post.density("collapsed_posterior", "whitened")
     point = problems.rng_of("point").normal(size=native.dim)
     status, value, gradient = call(post.c_api("collapsed_posterior", "whitened"), point)

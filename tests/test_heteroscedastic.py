@@ -42,14 +42,13 @@ def test_wrong_numbers_of_outputs_and_targets_are_refused() -> None:
         pn.Posterior(net, pn.Full(), problems.PRIOR, LIKELIHOOD, X, np.ones((5, 4)))
 
 
-def test_the_kernels_that_need_a_quadratic_likelihood_are_refused() -> None:
+def test_exact_draws_are_refused() -> None:
     post = problems.problem(
         problems.rng_of("h"), (2, 4, 1), 9, architecture_name="out", likelihood="heteroscedastic_gaussian"
     ).post
     assert post.quadratic is None
-    for kernel in (pn.MGrad(collapse=True), pn.Exact()):
-        with pytest.raises(ValueError, match="Gaussian"):
-            pn.sample(post, kernel, chains=1, draws=1)
+    with pytest.raises(ValueError, match="Gaussian"):
+        pn.sample(post, pn.Exact(), chains=1, draws=1)
 
 
 @pytest.mark.parametrize("place", ["host", "emulated:2"])

@@ -51,10 +51,12 @@ def test_values_and_gradients_are_those_of_the_posterior(architecture: str, like
     np.testing.assert_array_equal(slope, gradient)
 
 
+@pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic_gaussian"])
 @pytest.mark.parametrize("kind", ["posterior", "collapsed_posterior"])
 @pytest.mark.parametrize("coordinates", ["theta", "whitened"])
-def test_other_densities(kind: Any, coordinates: Any) -> None:
-    post = problem()
+def test_other_densities(kind: Any, coordinates: Any, likelihood: str) -> None:
+    rng = problems.rng_of("jax, other densities", likelihood)
+    post = problems.problem(rng, (3, 6, 5, 2), 30, architecture_name="mix", likelihood=likelihood).post
     native = post.density(kind, coordinates)
     point = problems.rng_of(kind).normal(size=native.dim)
     value, gradient = native.value_and_grad(point)

@@ -13,12 +13,13 @@ CollapsePlan::~CollapsePlan() = default;
 
 namespace {
 
-// See CollapsedGroup::narrow_ratio. On the features of networks trained on three tables (50 nodes, one tile of up
-// to 264 rows) the small eigenvalues of M were wrong by 1e-9 of its largest entry and log|M| by some 1e-9 too, so
-// entries up to max_entry keep both errors below a hundredth. Sums over tiles are in float64 and the errors of tiles
-// are independent: M's grow with the root of the number of tiles, its entries with the number itself.
+// See CollapsedGroup::narrow_ratio and narrow_entry. On the features of networks trained on three tables (50 nodes, one
+// tile of up to 264 rows) the small eigenvalues of M were wrong by 1e-9 of its largest entry and log|M| by some 1e-9
+// too, so entries up to max_entry keep both errors below a hundredth. Sums over tiles are in float64 and the errors of
+// tiles are independent: M's grow with the root of the number of tiles, its entries with the number itself.
+constexpr double max_entry = 524288.0;
 double narrow_ratio_of(Activation activation, double weight) {
-    constexpr double max_entry = 524288.0, tile_rows = 264.0;
+    constexpr double tile_rows = 264.0;
     if (!is_bounded(activation)) return 0.0;
     return max_entry * std::sqrt(std::max(1.0, weight / tile_rows)) / weight;
 }
@@ -43,14 +44,15 @@ std::vector<std::int64_t> hidden_entries(const Plan& plan, std::int64_t n_output
 
 CollapsePlan CollapsePlan::make(const Plan& plan, const double* prior_variance, const std::vector<double>& variance,
                                 double weight, bool apart) {
-    if (std::ssize(variance) != plan.n_outputs)
+    const std::int64_t n_collapsed = std::ssize(variance);
+    if (n_collapsed == 0 || n_collapsed > plan.n_outputs)
         throw std::invalid_argument("collapse: output weights can be integrated out under Gaussian noise alone");
     const PlanLayer& output = plan.layers.back();
     const std::int64_t n_sources = output.n_sources();
     // theta's index of each Bayesian weight by row and source, the bias last; -1 where fixed.
     std::vector<std::int64_t> index(static_cast<std::size_t>(output.n_rows() * (n_sources + 1)), -1);
     CollapsePlan collapse;
-    collapse.hidden = hidden_entries(plan, plan.n_outputs);
+    collapse.hidden = hidden_entries(plan, n_collapsed);
     for (const Span& span : output.weight_spans)
         for (std::int64_t i = 0; i < span.length; ++i) {
             const std::int64_t row = (span.packed + i) / n_sources, source = (span.packed + i) % n_sources;
@@ -61,6 +63,7 @@ CollapsePlan CollapsePlan::make(const Plan& plan, const double* prior_variance, 
             index[static_cast<std::size_t>((span.packed + i) * (n_sources + 1) + n_sources)] = span.theta + i;
 
     const auto at = [&](std::int64_t row, std::int64_t source) {
+        if (output.rows[static_cast<std::size_t>(row)] >= n_collapsed) return std::int64_t{-1};
         return index[static_cast<std::size_t>(row * (n_sources + 1) + source)];
     };
     for (std::int64_t s = 0; s <= n_sources; ++s)
@@ -90,6 +93,7 @@ CollapsePlan CollapsePlan::make(const Plan& plan, const double* prior_variance, 
             ++g;
         if (g == collapse.groups.size()) {
             own.narrow_ratio = narrow_ratio_of(plan.activation, weight);
+            own.narrow_entry = is_bounded(plan.activation) && plan.layers.size() > 1 ? max_entry : 0.0;
             collapse.groups.push_back(std::move(own));
             group_variance.push_back(noise);
         }

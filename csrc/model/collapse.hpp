@@ -22,6 +22,9 @@ struct CollapsedGroup {
     // Rounded features and residuals do no harm: M is then that of features nearby. Whether a sum is in float64 depends
     // on the two variances alone, so the density at a point does not depend on the chain's path.
     double narrow_ratio = 0.0;
+    // The same for noise with a variance of each row: the largest entry of M to which one tile of float32 features may
+    // add in float32, if there is no other.
+    double narrow_entry = 0.0;
 
     std::int64_t size() const { return static_cast<std::int64_t>(features.size()); }
 };
@@ -34,13 +37,17 @@ struct CollapsePlan {
     std::vector<std::int64_t> hidden;   // (K_h,), see hidden_entries()
     std::vector<std::int32_t> sources;  // of the output layer that Bayesian weights read; one past the last is the 1
     std::vector<CollapsedGroup> groups;
+    // Whether the noise of each row and output has a variance of its own, an output of the network; then each output is
+    // a group, and what is divided by a noise variance is a sum weighted with the inverse variances.
+    bool by_row = false;
 
     CollapsePlan() = default;
     CollapsePlan(CollapsePlan&&) noexcept;
     ~CollapsePlan();
 
-    // prior_variance (K,), variance (m,) of the noise, `weight` the sum of the row weights. `apart`: each output is a
-    // group of its own, because their variances will not stay equal.
+    // prior_variance (K,), variance (c,) of the noise of the outputs whose weights are integrated out, which are the
+    // first, `weight` the sum of the row weights. `apart`: each output is a group of its own, because their variances
+    // will not stay equal.
     static CollapsePlan make(const Plan& plan, const double* prior_variance, const std::vector<double>& variance,
                              double weight, bool apart = false);
 

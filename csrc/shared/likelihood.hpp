@@ -79,6 +79,12 @@ constexpr std::int64_t targets_per_row(LikelihoodKind kind, std::int64_t n_outpu
     __builtin_unreachable();
 }
 
+// The first outputs are those whose Bayesian weights can be integrated out, if l is quadratic in any outputs given the
+// others: their number.
+constexpr std::int64_t collapsed_outputs(LikelihoodKind kind, std::int64_t n_outputs) {
+    return traits_of(kind).targets == TargetLayout::by_pair ? n_outputs / 2 : n_outputs;
+}
+
 }  // namespace patrac
 
 // Sources that do not depend on a level see the names alone.

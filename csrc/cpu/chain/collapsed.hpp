@@ -1,4 +1,4 @@
-// A Gaussian model with its Bayesian output weights integrated out (docs/method.md, section 6).
+// A model of Gaussian noise with the Bayesian output weights of its means integrated out (docs/method.md, section 6).
 #pragma once
 
 #include <algorithm>
@@ -18,15 +18,20 @@ namespace patrac::PATRAC_LEVEL {
 
 // The conditional law of the output weights at a point: S^(1/2) (alpha + d), d ~ N(0, M^-1), output by output.
 struct ConditionalWeights {
-    std::vector<BlockedMatrix> factor;  // by group: W, M^-1 = W'W, M = I + S^(1/2) Phi'W Phi S^(1/2) / variance
-    AlignedArray<double> alpha;         // rows of a group's length, in the order of groups and outputs
-    double log_likelihood = 0.0;        // of the full model at the conditional mean S^(1/2) alpha
+    // By group: W, M^-1 = W'W, M = I + S^(1/2) Phi'W Phi S^(1/2) / variance.
+    std::vector<BlockedMatrix> factor;
+    AlignedArray<double> alpha;   // rows of a group's length, in the order of groups and outputs
+    double log_likelihood = 0.0;  // of the full model at the conditional mean S^(1/2) alpha
 };
 
-// The log marginal likelihood of the hidden parameters theta_h (K_h,). With m the conditional mean of the output
+// The log marginal likelihood of theta_h (K_h,), see model/collapse.hpp. With m the conditional mean of the output
 // weights it is l(theta_h, m) - |alpha|^2 / 2 - log|M| / 2, and its gradient that of l at m, less W Phi S^(1/2) M^-1
 // S^(1/2) / variance for the features. The residuals are formed at m: in float32 the other form,
 // y'y - m'Phi'y, cancels.
+//
+// Where each row has a noise variance for each output (CollapsePlan::by_row), another output of the network, W holds
+// its inverse and `variance` is 1. log|M| then has a derivative by the logarithm of that variance too, and theta_h
+// holds the weights behind it, in the same layer as those that are integrated out.
 template <class T>
 class CollapsedTarget {
 public:
@@ -44,19 +49,24 @@ public:
           variance_(variance),
           team_(plan, data, threads, &collapse),
           theta_(plan.dim),
-          reverse_weights_(plan.layers.back().n_varying() * reverse_row()) {
+          reverse_weights_(collapse.by_row ? 0 : plan.layers.back().n_varying() * reverse_row()) {
         for (std::int64_t s = 0; s < team_.n_sums(); ++s) {
-            moments_.emplace_back(plan.n_outputs, collapse.n_features());
+            moments_.emplace_back(plan.n_outputs, collapse.n_features(), collapse.by_row ? plan.n_outputs / 2 : 1);
             totals_.emplace_back(plan);
+        }
+        for (const CollapsedGroup& group : collapse.groups) groups_.emplace_back(group);
+        if (!collapse.hidden_is_first()) hidden_prior_.resize(collapse.hidden.size());
+        find_limits();
+        if (collapse.by_row) {
+            factors_ = AlignedArray<T>(std::ssize(collapse.groups) * collapse.n_features() * collapse.n_features());
+            gradient_ = AlignedArray<T>(plan.dim);
+            return;
         }
         const PlanLayer& output = plan.layers.back();
         for (std::int64_t c = 0; c < output.n_rows(); ++c)
             for (std::int64_t j = 0; j < output.n_varying(); ++j)
                 reverse_weights_[j * reverse_row() + c] =
                     static_cast<T>(output.weights[static_cast<std::size_t>(c * output.n_sources() + j)]);
-        for (const CollapsedGroup& group : collapse.groups) groups_.emplace_back(group);
-        wide_moments_ = needs_wide_moments();
-        if (!collapse.hidden_is_first()) hidden_prior_.resize(collapse.hidden.size());
         for (const std::int32_t source : collapse.sources)
             if (source < output.n_varying()) n_read_ = std::max<std::int64_t>(n_read_, source + 1);
         // Where Evaluator uses it too.
@@ -98,11 +108,12 @@ public:
         team_.sum(
             moments_, [&](TilePass<T>& pass) { pass.set_theta(theta_.data()); },
             [&](TilePass<T>& pass, std::int64_t first, std::int64_t end, Moments& moments) {
-                pass.moments(*data_, first, end, wide_moments_, moments);
+                collapse_->by_row ? pass.moments_by_row(*data_, first, end, limits_.data(), moments)
+                                  : pass.moments(*data_, first, end, wide_moments_, moments);
             },
             [](Moments& total, const Moments& other) { total.add(other); });
         const double marginal = condition(moments_.front(), state.kept);
-        if (gradient) find_reverse_weights(state.kept);
+        if (gradient) collapse_->by_row ? find_factors(state.kept) : find_reverse_weights(state.kept);
 
         const bool hidden_done = data_->n_tiles == 1;
         team_.sum(
@@ -112,11 +123,20 @@ public:
                 hidden_done ? pass.set_output_theta(theta_.data()) : pass.set_theta(theta_.data());
             },
             [&](TilePass<T>& pass, std::int64_t first, std::int64_t end, Totals& totals) {
-                pass.evaluate_collapsed(*data_, likelihood_, first, end, gradient ? reverse_weights_.data() : nullptr,
-                                        n_read_, hidden_done, totals);
+                if (collapse_->by_row)
+                    pass.evaluate_collapsed_by_row(*data_, likelihood_, first, end,
+                                                   gradient ? factors_.data() : nullptr, hidden_done, totals);
+                else
+                    pass.evaluate_collapsed(*data_, likelihood_, first, end,
+                                            gradient ? reverse_weights_.data() : nullptr, n_read_, hidden_done, totals);
             },
             [&](Totals& total, const Totals& other) { total.add(other, gradient); });
-        if (gradient) totals_.front().gather(*plan_, plan_->layers.size() - 1, state.gradient.data());
+        if (gradient && collapse_->by_row) {
+            totals_.front().gather(*plan_, plan_->layers.size(), gradient_.data());
+            take_hidden(gradient_.data(), state.gradient.data());
+        } else if (gradient) {
+            totals_.front().gather(*plan_, plan_->layers.size() - 1, state.gradient.data());
+        }
         state.kept.log_likelihood = likelihood_.constant + totals_.front().log_likelihood;
         state.log_likelihood = state.kept.log_likelihood + marginal;
     }
@@ -153,7 +173,7 @@ public:
     void set_variance(State<T, Kept>& state, const std::vector<double>& variance, bool gradient) {
         likelihood_.set_variance(variance);
         for (std::size_t c = 0; c < variance_.size(); ++c) variance_[c] = variance[variance.size() == 1 ? 0 : c];
-        wide_moments_ = needs_wide_moments();
+        find_limits();
         evaluate(state, gradient);
     }
 
@@ -161,7 +181,7 @@ public:
     void set_prior_variance(State<T, Kept>& state, const double* prior_variance, bool gradient) {
         for (std::size_t g = 0; g < groups_.size(); ++g)
             groups_[g].set_prior_variance(prior_variance, collapse_->groups[g]);
-        wide_moments_ = needs_wide_moments();
+        find_limits();
         evaluate(state, gradient);
     }
 
@@ -207,14 +227,18 @@ private:
         state.log_likelihood = state.kept.log_likelihood + marginal;
     }
 
-    bool needs_wide_moments() const {
+    // Up to where sums may be in float32: see CollapsedGroup::narrow_ratio and narrow_entry.
+    void find_limits() {
+        wide_moments_ = false;
+        limits_.clear();
         for (std::size_t g = 0; g < groups_.size(); ++g) {
             const CollapsedGroup& group = collapse_->groups[g];
             const double* const deviation = groups_[g].deviation.data();
-            const double largest = *std::max_element(deviation, deviation + group.size());
-            if (largest * largest / variance_of(group) > group.narrow_ratio) return true;
+            const double largest = *std::max_element(deviation, deviation + group.size()), prior = largest * largest;
+            wide_moments_ = wide_moments_ || prior / variance_of(group) > group.narrow_ratio;
+            // The errors of tiles are independent.
+            limits_.push_back(group.narrow_entry / (prior * std::sqrt(static_cast<double>(data_->n_tiles))));
         }
-        return false;
     }
 
     // Of reverse_weights_: the outputs, then the features.
@@ -239,8 +263,9 @@ private:
             for (std::int64_t i = 0; i < size; ++i) {
                 double* const row = work.matrix.row(i);
                 const double scale = precision * deviation[i];
-                const double* const gram =
-                    moments.gram.data() + group.features[static_cast<std::size_t>(i)] * n_features;
+                const double* const gram = moments.gram.data() +
+                                           (collapse_->by_row ? group.outputs.front() * n_features * n_features : 0) +
+                                           group.features[static_cast<std::size_t>(i)] * n_features;
                 if (work.contiguous)
                     for (std::int64_t j = i; j < size; ++j) row[j] = scale * deviation[j] * gram[j];
                 else
@@ -302,6 +327,20 @@ private:
         }
     }
 
+    // Writes F = W S^(1/2) of each group to factors_.
+    void find_factors(const Kept& kept) {
+        const std::int64_t n_features = collapse_->n_features();
+        T* factor = factors_.data();
+        for (std::size_t g = 0; g < groups_.size(); ++g) {
+            const CollapsedGroup& group = collapse_->groups[g];
+            for (std::int64_t i = 0; i < group.size(); ++i)
+                for (std::int64_t k = 0; k <= i; ++k)
+                    factor[i * n_features + group.features[static_cast<std::size_t>(k)]] =
+                        static_cast<T>(kept.factor[g].row(i)[k] * groups_[g].deviation[k]);
+            factor += n_features * n_features;
+        }
+    }
+
     // Workspace of one group.
     struct GroupWork {
         BlockedMatrix matrix;            // M, its factor, M^-1
@@ -328,11 +367,14 @@ private:
     LikelihoodTerms<T> likelihood_;
     std::vector<double> variance_;  // (m,) of the noise
     mutable std::vector<double>
-        hidden_prior_;           // (K_h,), the prior variances of theta_h; empty where they are the first
-    bool wide_moments_ = false;  // see CollapsedGroup::narrow_ratio
+        hidden_prior_;            // (K_h,), the prior variances of theta_h; empty where they are the first
+    bool wide_moments_ = false;   // see CollapsedGroup::narrow_ratio
+    std::vector<double> limits_;  // (groups,), see TilePass::moments_by_row
     SlabTeam<T> team_;
     AlignedArray<T> theta_;            // (K,): theta_h with the conditional mean as its output weights
     AlignedArray<T> reverse_weights_;  // (n_varying, m + P), see TilePass::evaluate_collapsed
+    AlignedArray<T> factors_;          // (groups, P, P), see TilePass::evaluate_collapsed_by_row
+    AlignedArray<T> gradient_;         // (K,), by theta
     std::int64_t n_read_ = 0;          // varying sources up to the last that a Bayesian output weight reads
     std::vector<Moments> moments_;
     std::vector<Totals> totals_;

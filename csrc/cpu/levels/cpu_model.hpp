@@ -30,13 +30,15 @@ public:
           plan_(Plan::make(spec.network, spec.companion.has_value())),
           reports_(plan_.report(spec.network)),
           packer_(plan_, spec),
-          terms_(make_terms(spec.likelihood, data)),
+          weight_(sum_of_weights(data)),
+          terms_(spec.likelihood, weight_),
           variance_(spec.likelihood.noise_variance()),
-          hidden_(patrac::hidden_entries(plan_, plan_.n_outputs)),
+          hidden_(patrac::hidden_entries(plan_, collapsed_outputs(terms_.kind, plan_.n_outputs))),
           data_(plan_,
                 TileLayout(plan_, data.n_rows, targets_per_row(spec.likelihood.kind, plan_.n_outputs), lanes_v<Vec<T>>,
                            sizeof(T), PackedData<T>::can_stay(plan_, data)),
                 data.n_rows, lanes_v<Vec<T>>) {
+        if (has_row_variances()) variance_.assign(static_cast<std::size_t>(plan_.n_outputs / 2), 1.0);
         packer_.fill(data, spec.likelihood.kind, data_);
     }
 
@@ -191,11 +193,13 @@ private:
         State<T, ConditionalWeights> state_;
     };
 
-    static LikelihoodTerms<T> make_terms(const Likelihood& likelihood, const DataView<T>& data) {
+    static double sum_of_weights(const DataView<T>& data) {
         double weight = 0.0;
         for (std::int64_t r = 0; r < data.n_rows; ++r) weight += data.row_weights[r];
-        return {likelihood, weight};
+        return weight;
     }
+
+    bool has_row_variances() const { return terms_.kind == LikelihoodKind::heteroscedastic_gaussian; }
 
     // Chains in the rotated coordinates of make_target()'s targets.
     template <class MakeTarget>
@@ -220,8 +224,9 @@ private:
 
     CollapsePlan collapse_plan(const double* prior_variance, const std::vector<double>& variance,
                                bool apart = false) const {
-        return CollapsePlan::make(plan_, prior_variance, variance, terms_.terms / static_cast<double>(variance.size()),
-                                  apart);
+        CollapsePlan plan = CollapsePlan::make(plan_, prior_variance, variance, weight_, apart || has_row_variances());
+        plan.by_row = has_row_variances();
+        return plan;
     }
 
     CollapsedTarget<T> collapsed_target(const CollapsePlan& collapse, std::int64_t threads) const {
@@ -232,8 +237,10 @@ private:
     Plan plan_;
     std::vector<LayerReport> reports_;
     Packer packer_;
+    double weight_;  // the sum of the row weights
     LikelihoodTerms<T> terms_;
-    std::vector<double> variance_;      // (m,) of the noise, Gaussian
+    // (m,) of the noise, Gaussian; of noise with a variance of each row, ones for the means; else empty
+    std::vector<double> variance_;
     std::vector<std::int64_t> hidden_;  // (K_h,), see hidden_entries()
     PackedData<T> data_;
     mutable WorkspacePool<Evaluator<T>> pool_;

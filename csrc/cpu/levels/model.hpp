@@ -46,7 +46,7 @@ public:
     virtual void predict(const T* theta, std::int64_t batch, const T* inputs, std::int64_t n_rows, T* f,
                          std::int64_t threads) const = 0;
     // As evaluate(), for the log marginal likelihood of theta_h: theta (batch, K_h), prior_variance (K,). Gaussian
-    // likelihood.
+    // noise, with a variance of each row or of all.
     virtual void evaluate_collapsed(const T* theta, std::int64_t batch, const double* prior_variance,
                                     double* log_likelihood, T* gradient) const = 0;
     // What evaluate_collapsed() evaluates, for many calls. `variance` (m,) of the noise takes the place of the model's

@@ -54,14 +54,15 @@ struct Activated {
 };
 
 // dl/d(activation), multiplied by the activation's derivative where that is a function of its value.
-template <class T, class Zeta>
+template <class T, class Zeta, class Starts>
 struct ReverseEnds {
     struct Node {
         const T* value;
+        typename Starts::Node from;
 
         template <class W>
-        PATRAC_FN W start(std::int64_t) const {
-            return W{};
+        PATRAC_FN W start(std::int64_t row) const {
+            return from.template at<W>(row);
         }
         template <class W>
         PATRAC_FN W result(std::int64_t row, W sum) const {
@@ -70,21 +71,52 @@ struct ReverseEnds {
     };
     const T* value;
     std::int64_t stride;
+    Starts starts;
 
-    PATRAC_FN Node at(std::int64_t node) const { return {value + node * stride}; }
+    PATRAC_FN Node at(std::int64_t node) const { return {value + node * stride, starts.of(node)}; }
 };
+template <class Starts>
 struct PlainReverseEnds {
     struct Node {
+        typename Starts::Node from;
+
         template <class W>
-        PATRAC_FN W start(std::int64_t) const {
-            return W{};
+        PATRAC_FN W start(std::int64_t row) const {
+            return from.template at<W>(row);
         }
         template <class W>
         PATRAC_FN W result(std::int64_t, W sum) const {
             return sum;
         }
     };
-    PATRAC_FN Node at(std::int64_t) const { return {}; }
+    Starts starts;
+
+    PATRAC_FN Node at(std::int64_t node) const { return {starts.of(node)}; }
+};
+
+// What the sums of a reverse pass start from: zeros, or a row of values for each node.
+struct ZeroStarts {
+    struct Node {
+        template <class W>
+        PATRAC_FN W at(std::int64_t) const {
+            return W{};
+        }
+    };
+    PATRAC_FN Node of(std::int64_t) const { return {}; }
+};
+template <class T>
+struct RowStarts {
+    struct Node {
+        const T* values;
+
+        template <class W>
+        PATRAC_FN W at(std::int64_t row) const {
+            return load<W>(values + row);
+        }
+    };
+    const T* const* rows;
+
+    PATRAC_FN Node of(std::int64_t node) const { return {rows[node]}; }
 };
 
 template <class T>
@@ -97,6 +129,10 @@ TilePass<T>::TilePass(const Plan& plan, const TileLayout& layout, const Collapse
                 wide_outer_.reserve(std::min(n_rows, n_sources), layout.stride);
         }
     if (!collapse) return;
+    if (collapse->by_row) {
+        by_row_ = RowVariances<T>(plan, *collapse, layout.stride, work_.zeros.data());
+        return;
+    }
     weighted_ = AlignedArray<T>(collapse->n_features() * layout.stride);
     for (std::int64_t f = 0; f < collapse->n_features(); ++f)
         weighted_rows_.push_back(weighted_.data() + f * layout.stride);
@@ -164,14 +200,14 @@ void TilePass<T>::weight_features(const PackedData<T>& data) {
                      load<V>(weight + row) * load<V>(work_.features[f] + row));
 }
 
-// The Gram matrix on and above its diagonal, in stripes; a stripe's entries below it are a small part.
+// A Gram matrix (count, count) on and above its diagonal, in stripes; a stripe's entries below it are a small part.
 template <class X, class V>
 void accumulate_upper(const X* const* rows, const X* const* columns, std::int64_t count, std::int64_t tile_rows,
-                      bool first, Moments& moments) {
+                      bool first, double* gram) {
     constexpr std::int64_t stripe = 12;
     for (std::int64_t i = 0; i < count; i += stripe)
         accumulate_outer<X, V>(rows + i, std::min(stripe, count - i), columns + i, count - i, tile_rows,
-                               {moments.gram.data() + i * count + i, count, 1, first});
+                               {gram + i * count + i, count, 1, first});
 }
 
 template <class T>
@@ -181,7 +217,7 @@ void TilePass<T>::moments_of_tile(const PackedData<T>& data, bool first, Moments
     accumulate_outer<T>(output_rows_.data(), work_.plan.n_outputs, work_.features.data(), n_features, work_.n_rows,
                         {moments.cross.data(), n_features, 1, first});
     accumulate_upper<T, OuterVec<T>>(work_.features.data(), weighted_rows_.data(), n_features, work_.n_rows, first,
-                                     moments);
+                                     moments.gram.data());
 }
 
 // Products of float32 values are exact in float64, so the Gram matrix is that of the features up to the rounding of
@@ -212,16 +248,19 @@ template <class T>
     }
     accumulate_outer<double, D>(wide_rows_.data() + n_features, n_outputs, wide_rows_.data(), n_features, work_.n_rows,
                                 {moments.cross.data(), n_features, 1, first});
-    accumulate_upper<double, D>(wide_rows_.data(), wide_rows_.data(), n_features, work_.n_rows, first, moments);
+    accumulate_upper<double, D>(wide_rows_.data(), wide_rows_.data(), n_features, work_.n_rows, first,
+                                moments.gram.data());
 }
 
 template <class T>
-template <class Zeta>
-void TilePass<T>::reverse_into(LayerWork<T>& below, const Contraction<T>& transposed, std::int64_t first) {
+template <class Zeta, class Starts>
+void TilePass<T>::reverse_into(LayerWork<T>& below, const Contraction<T>& transposed, std::int64_t first,
+                               const Starts& starts) {
     if constexpr (Zeta::from_value) {
-        contract(transposed, ReverseEnds<T, Zeta>{below.value.data() + first * work_.stride, work_.stride});
+        contract(transposed,
+                 ReverseEnds<T, Zeta, Starts>{below.value.data() + first * work_.stride, work_.stride, starts});
     } else {
-        contract(transposed, PlainReverseEnds{});
+        contract(transposed, PlainReverseEnds<Starts>{starts});
         for (std::int64_t node = first; node < first + transposed.count; ++node)
             for (std::int64_t row = 0; row < work_.n_vectors * lanes_v<V>; row += lanes_v<V>) {
                 T* const slope = below.value.data() + node * work_.stride + row;
@@ -241,12 +280,12 @@ void TilePass<T>::reverse_collapsed(const T* weights, std::int64_t n_read) {
     const std::int64_t row = work_.plan.n_outputs + n_features;
     Contraction<T> transposed{n_read,          weights,           row, 1, sources, 2, below.value.data(), work_.stride,
                               work_.n_vectors, work_.ends_in_half};
-    if (n_read > 0) reverse_into<Zeta>(below, transposed, 0);
+    if (n_read > 0) reverse_into<Zeta>(below, transposed, 0, ZeroStarts{});
     transposed.count = n_varying - n_read;
     transposed.weights += n_read * row;
     transposed.n_groups = 1;
     transposed.out += n_read * work_.stride;
-    if (transposed.count > 0) reverse_into<Zeta>(below, transposed, n_read);
+    if (transposed.count > 0) reverse_into<Zeta>(below, transposed, n_read, ZeroStarts{});
 }
 
 template <class T>
@@ -274,7 +313,7 @@ void TilePass<T>::reverse(bool first, Totals& totals, std::size_t top) {
         const Contraction<T> transposed{
             layer.n_varying(), work.weights.data(), 1, layer.n_sources(), &delta, 1, below.value.data(), work_.stride,
             work_.n_vectors,   work_.ends_in_half};
-        reverse_into<Zeta>(below, transposed, 0);
+        reverse_into<Zeta>(below, transposed, 0, ZeroStarts{});
     }
 }
 

@@ -11,6 +11,7 @@
 #include "cpu/tiles/last_hidden.hpp"
 #include "cpu/tiles/likelihood.hpp"
 #include "cpu/tiles/packed.hpp"
+#include "cpu/tiles/row_variances.hpp"
 #include "cpu/tiles/tile_workspace.hpp"
 #include "cpu/tiles/totals.hpp"
 #include "cpu/tiles/wide_outer.hpp"
@@ -60,6 +61,16 @@ public:
                             std::int64_t end_tile, const T* reverse_weights, std::int64_t n_read, bool hidden_done,
                             Totals& totals);
 
+    // Of noise whose variance each row has for each output, e^s: as moments() and evaluate_collapsed(), see
+    // cpu/tiles/row_variances-inl.hpp. limits (groups,): the largest root mean square of the rows' W, times the rows,
+    // whose sums may be in T. factors (groups, P, P): F, F'F = S^(1/2) M^-1 S^(1/2), lower triangular in the features
+    // of the group; null: no gradient.
+    void moments_by_row(const PackedData<T>& data, std::int64_t first_tile, std::int64_t end_tile, const double* limits,
+                        Moments& moments);
+    void evaluate_collapsed_by_row(const PackedData<T>& data, const LikelihoodTerms<T>& likelihood,
+                                   std::int64_t first_tile, std::int64_t end_tile, const T* factors, bool hidden_done,
+                                   Totals& totals);
+
     // Adds sum_r weight_r (y_r - f_r)^2 of each output over tiles first_tile .. end_tile - 1 to sums (m,).
     void add_squares(const PackedData<T>& data, std::int64_t first_tile, std::int64_t end_tile, double* sums);
     // y - f of tiles first_tile .. end_tile - 1, each to (m, stride) at its place among those of all tiles.
@@ -82,8 +93,9 @@ private:
     void wide_moments_of_tile(const PackedData<T>& data, bool first, Moments& moments);
     // Turns the activations of a layer, from node `first` on, into dl/d(pre-activation); `transposed` gives
     // dl/d(activation) in their place.
-    template <class Zeta>
-    void reverse_into(LayerWork<T>& below, const Contraction<T>& transposed, std::int64_t first);
+    // `starts` are what the sums start from.
+    template <class Zeta, class Starts>
+    void reverse_into(LayerWork<T>& below, const Contraction<T>& transposed, std::int64_t first, const Starts& starts);
     // dl/d(pre-activation) below a collapsed output layer, whose value holds dl/df at the conditional mean.
     template <class Zeta>
     void reverse_collapsed(const T* weights, std::int64_t n_read);
@@ -94,6 +106,14 @@ private:
     template <class Zeta>
     void reverse(bool first, Totals& totals, std::size_t top);
     void add_gradient(std::size_t l, bool first, Totals& totals);
+    void find_row_roots(const PackedData<T>& data);
+    bool fits_narrow(std::int64_t output, double limit) const;
+    template <class X>
+    void moments_of_output(const PackedData<T>& data, std::int64_t output, bool first, RootedRows<X>& rooted,
+                           Moments& moments);
+    void add_determinant_slopes(const T* factors);
+    void factor_features(const CollapsedGroup& group, const T* factor, const T* root);
+    void add_feature_slopes(const CollapsedGroup& group, const T* factor, const T* root, bool first);
 
     TileWorkspace<T> work_;
     LastHidden<T> last_hidden_;
@@ -103,6 +123,7 @@ private:
     std::vector<const T*> weighted_rows_, output_rows_;
     AlignedArray<double> wide_;  // (P + m, stride): features and residuals times W^(1/2), once they are needed
     std::vector<const double*> wide_rows_;
+    RowVariances<T> by_row_;
 };
 
 }  // namespace patrac::PATRAC_LEVEL

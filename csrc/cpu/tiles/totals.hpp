@@ -42,13 +42,14 @@ struct Totals {
 };
 
 // The moments that a collapsed output layer needs, summed over a range of tiles: Phi'W Phi and Phi'W (y - o), Phi the
-// features, o the outputs without their Bayesian weights, W the row weights.
+// features, o the outputs without their Bayesian weights, W the row weights or, where each row has a noise variance of
+// its own for each output, the row weights over these.
 struct Moments {
-    AlignedArray<double> gram;   // (P, P), on and above the diagonal
+    AlignedArray<double> gram;   // (1 or m, P, P), on and above the diagonal
     AlignedArray<double> cross;  // (m, P)
 
-    Moments(std::int64_t n_outputs, std::int64_t n_features)
-        : gram(n_features * n_features), cross(n_outputs * n_features) {}
+    Moments(std::int64_t n_outputs, std::int64_t n_features, std::int64_t n_grams)
+        : gram(n_grams * n_features * n_features), cross(n_outputs * n_features) {}
 
     void add(const Moments& other) {
         for (std::int64_t i = 0; i < gram.size(); ++i) gram[i] += other.gram[i];

@@ -18,8 +18,8 @@ def choose_kernel(facts: ModelFacts, device: str = "cpu", *, keep: bool = False)
 
     It is `Exact()` if the posterior is that of Bayesian linear regression, the scales of the prior are fixed and the
     chains run on the CPU. Otherwise it is `MGrad(persistence=0.9)`, with `collapse=True` if a Gaussian likelihood
-    allows integrating out Bayesian output weights, and with `metric="inputs"` if the inputs vary along one principal
-    axis much more than along the others.
+    allows integrating out Bayesian output weights (with `HeteroscedasticGaussian` those of the means, on the CPU), and
+    with `metric="inputs"` if the inputs vary along one principal axis much more than along the others.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def choose_kernel(facts: ModelFacts, device: str = "cpu", *, keep: bool = False)
         if device != "cpu":
             return MGrad(persistence=PERSISTENCE), f'{device} runs chains; Exact() is there with device="cpu"'
         return Exact(), "Gaussian likelihood and no Bayesian parameter below the last layer: independent draws"
-    kernel, reason = _gradient_kernel(facts)
+    kernel, reason = _gradient_kernel(facts, may_go_to_device=device != "cpu" or keep)
     spread = facts.input_spread
     if spread is None or spread < MIN_SPREAD or keep:
         return kernel, reason
@@ -53,9 +53,11 @@ def choose_kernel(facts: ModelFacts, device: str = "cpu", *, keep: bool = False)
     )
 
 
-def _gradient_kernel(facts: ModelFacts) -> tuple[MGrad, str]:
+def _gradient_kernel(facts: ModelFacts, *, may_go_to_device: bool) -> tuple[MGrad, str]:
     """Return the kernel for posteriors with Bayesian parameters below the last layer, but for its metric, and why."""
-    if not facts.likelihood.is_quadratic:
+    by_row = not facts.likelihood.is_quadratic
+    on_device = by_row and (may_go_to_device or facts.inputs_on_device is not None)
+    if not facts.likelihood.integrates_outputs or on_device or facts.hidden_dim == 0:
         return MGrad(
             persistence=PERSISTENCE
         ), f"a {facts.likelihood.name} likelihood: gradient steps that know the prior"
@@ -65,8 +67,9 @@ def _gradient_kernel(facts: ModelFacts) -> tuple[MGrad, str]:
         ), "no Bayesian output weight to integrate out: gradient steps that know the prior"
     return (
         MGrad(collapse=True, persistence=PERSISTENCE),
-        f"Gaussian likelihood: gradient steps that keep their direction on {facts.hidden_dim} parameters, the "
-        f"{facts.dim - facts.hidden_dim} of the output layer integrated out",
+        f"{'heteroscedastic ' if by_row else ''}Gaussian likelihood: gradient steps that keep their direction on "
+        f"{facts.hidden_dim} parameters, the {facts.dim - facts.hidden_dim} of the "
+        f"{'means in the output layer' if by_row else 'output layer'} integrated out",
     )
 
 
@@ -103,22 +106,26 @@ def check_kernel(kernel: Kernel, facts: ModelFacts) -> None:
             )
     if not kernel.collapse:
         return
-    if not facts.likelihood.is_quadratic:
+    if not facts.likelihood.integrates_outputs:
         raise ValueError(
-            f"kernel={own} needs a Gaussian likelihood, whose output weights can be integrated out; got "
-            f"{facts.likelihood!r}. Use {type(kernel).__name__}()."
+            f"kernel={own} needs a Gaussian likelihood or HeteroscedasticGaussian(), whose output weights can be "
+            f"integrated out; got {facts.likelihood!r}. Use {type(kernel).__name__}()."
         )
+    by_row = not facts.likelihood.is_quadratic
     if facts.hidden_dim == 0:
         raise ValueError(
-            f"kernel={own} needs Bayesian parameters below the output layer, and {facts.architecture} has none; "
+            f"kernel={own} needs Bayesian parameters "
+            f"{'beside the output weights of the means' if by_row else 'below the output layer'}, and "
+            f"{facts.architecture} has none; "
             + (
                 f"use {short_name(choose_kernel(facts)[0].to_dict())}."
-                if facts.samples_scales
+                if facts.samples_scales or by_row
                 else "use Exact(), which draws the output weights independently."
             )
         )
     if facts.hidden_dim == facts.dim:
         raise ValueError(
-            f"kernel={own} needs Bayesian parameters in the output layer, and {facts.architecture} has none; "
-            f"use {type(kernel).__name__}()."
+            f"kernel={own} needs Bayesian "
+            f"{'output weights of the means' if by_row else 'parameters in the output layer'}, and "
+            f"{facts.architecture} has none; use {type(kernel).__name__}()."
         )

@@ -60,7 +60,9 @@ class PosteriorDensities(PriorModel):
     def hidden_entries(self) -> npt.NDArray[np.int64]:
         """Positions in theta of theta_h, the parameters that are left if output weights are integrated out, (K_h,).
 
-        They are theta[:K_h], the Bayesian parameters below the output layer.
+        With a Gaussian likelihood they are theta[:K_h], the Bayesian parameters below the output layer. With
+        `HeteroscedasticGaussian` the weights and biases of the log-variances belong to them too; theta has these after
+        the weights, or the biases, of the means.
         """
         entries: npt.NDArray[np.int64] = self.compiled.planned.hidden_entries
         entries.flags.writeable = False
@@ -172,8 +174,8 @@ class PosteriorDensities(PriorModel):
         Raises
         ------
         ValueError
-            If the likelihood is not Gaussian with a fixed variance, the scales of the prior are sampled, or there are
-            no Bayesian parameters in the output layer or none below it.
+            If the likelihood is neither Gaussian with a fixed variance nor `HeteroscedasticGaussian`, the scales of the
+            prior are sampled, or there are no output weights to integrate out or no other Bayesian parameters.
         """
         values, _, single = self._collapsed(theta_hidden, with_gradient=False)
         return float(values[0]) if single else values
@@ -244,8 +246,8 @@ class PosteriorDensities(PriorModel):
         ------
         ValueError
             If an argument is not as described; if the density or the coordinates need the prior and its scales are
-            sampled; or if output weights are to be integrated out, and the likelihood is not Gaussian, there are none,
-            or there is nothing below them.
+            sampled; or if output weights are to be integrated out, and the likelihood does not allow it, there are
+            none, or there are no other Bayesian parameters.
 
         Examples
         --------

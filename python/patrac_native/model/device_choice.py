@@ -91,7 +91,7 @@ def _choose(device: str, facts: ModelFacts, kernel: Kernel, keep: bool) -> Devic
         raise RuntimeError(f'device="{device}": {status["reason"]}; use device="auto" or "cpu".')
     if facts.device_obstacle is not None:
         raise ValueError(f'device="{device}" cannot run this: {facts.device_obstacle}. Use device="cpu".')
-    _check_kernel(device, kernel)
+    _check_kernel(device, kernel, facts)
     if facts.sampled_variances is not None and not facts.likelihood.is_quadratic:
         raise ValueError(
             f'device="{device}" samples the variance of Gaussian noise alone; got {facts.likelihood!r}. Fix the scale, '
@@ -109,6 +109,8 @@ def _only_on_cpu(facts: ModelFacts, kernel: Kernel) -> str | None:
     """Return why only the CPU supports a run, in words; None if a device supports it too."""
     if not kernel.runs_on_devices or kernel.metric == "curvature":
         return f"{short_name(kernel.to_dict())} runs only there"
+    if kernel.collapse and not facts.likelihood.is_quadratic:
+        return f"output weights under a {facts.likelihood.name} likelihood are integrated out only there"
     if facts.sampled_variances is not None and not facts.likelihood.is_quadratic:
         return "a sampled scale of Student-t noise runs only there"
     if facts.samples_scales:
@@ -118,13 +120,18 @@ def _only_on_cpu(facts: ModelFacts, kernel: Kernel) -> str | None:
     return None
 
 
-def _check_kernel(device: str, kernel: Kernel) -> None:
-    """Raise ValueError if only the CPU supports the kernel."""
+def _check_kernel(device: str, kernel: Kernel, facts: ModelFacts) -> None:
+    """Raise ValueError if only the CPU supports the kernel, with the likelihood at hand."""
     if not kernel.runs_on_devices:
         *first, last = [f"{known.__name__}()" for known in KERNELS.values() if known.runs_on_devices]
         raise ValueError(
             f'device="{device}" runs {", ".join(first)} and {last}; got {short_name(kernel.to_dict())}. Use one of '
             'them, or device="cpu".'
+        )
+    if kernel.collapse and not facts.likelihood.is_quadratic:
+        raise ValueError(
+            f'device="{device}" integrates output weights out under a Gaussian likelihood alone; got '
+            f'{facts.likelihood!r}. Use {type(kernel).__name__}() without collapse=True, or device="cpu".'
         )
     if kernel.metric == "curvature":
         raise ValueError(

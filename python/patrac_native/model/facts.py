@@ -19,6 +19,10 @@ class LikelihoodFacts(Protocol):
     def is_quadratic(self) -> bool:
         """Whether the log-likelihood is quadratic in the outputs of the network."""
 
+    @property
+    def integrates_outputs(self) -> bool:
+        """Whether output weights can be integrated out."""
+
 
 @dataclass(frozen=True)
 class ModelFacts:
@@ -31,7 +35,7 @@ class ModelFacts:
     architecture : str
         The architecture's label, such as "Mix(5)".
     dim, hidden_dim : int
-        K and K_h, the numbers of Bayesian parameters of the whole network and below the output layer.
+        K and K_h, the numbers of Bayesian parameters, and of those that are left if output weights are integrated out.
     n_layers : int
         Number of layers of weights of the sampled network.
     is_last_layer_gaussian : bool

@@ -27,6 +27,7 @@ class _FunctionFacts:
 
     name: str = "function's"
     is_quadratic: bool = False
+    integrates_outputs: bool = False
 
     def __repr__(self) -> str:
         return "a function"

@@ -50,8 +50,9 @@ def sample(post: Posterior | Target, settings: RunSettings) -> Generator[str, No
     kernel : "auto" or Kernel
         `PCN(beta)`, `PCNL(delta)`, `MGrad(delta)`, `EllipticalSlice()` or `Exact()`. The default "auto" chooses the
         fastest exact kernel for the posterior, which `post.describe()` names: `Exact()` if the posterior supports it,
-        else `MGrad(persistence=0.9)`, with `collapse=True` under a Gaussian likelihood with Bayesian output weights and
-        with `metric="inputs"` if the inputs vary along one principal axis much more than along the others.
+        else `MGrad(persistence=0.9)`, with `collapse=True` under a Gaussian likelihood with Bayesian output weights (on
+        the CPU a heteroscedastic one too) and with `metric="inputs"` if the inputs vary along one principal axis much
+        more than along the others.
     chains : int
         Number of chains, at least 1; default 4.
     draws : int

@@ -71,8 +71,11 @@ def step_operations(post: Posterior, kernel: Kernel) -> float:
     of_row += _ACTIVATION * sum(layer["varying"] for layer in layers[:-1])
     if not kernel.collapse:
         return of_row * post.n_rows
-    features = (post.dim - post.hidden_dim) / post.network.n_outputs
-    return (of_row + _GRAM * features**2) * post.n_rows + _FACTOR * features**3
+    targets = post.likelihood.n_targets(post.network.n_outputs)
+    features = (post.dim - post.hidden_dim) / targets
+    # Where each row has a variance for each target, each target has a Gram matrix.
+    grams = 1 if post.likelihood.is_quadratic else targets
+    return (of_row + grams * _GRAM * features**2) * post.n_rows + grams * _FACTOR * features**3
 
 
 def run_kernel(post: Posterior, kernel: str | Kernel) -> Kernel:

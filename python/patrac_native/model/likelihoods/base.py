@@ -36,8 +36,11 @@ class Likelihood(Complete, abstract=True):
         Kind of the targets: real numbers (n, t); class labels (n,), whose logits are determined up to a common shift;
         zeros and ones (n, t); or counts 0, 1, 2, ... (n, t).
     is_quadratic : bool
-        Whether the log-likelihood is quadratic in the outputs f. The output weights are then conditionally Gaussian
-        and can be integrated out (`collapse=True`), and `Exact()` samples a model with a Bayesian last layer only.
+        Whether the log-likelihood is quadratic in the outputs f. `Exact()` then samples a model with a Bayesian last
+        layer only.
+    integrates_outputs : bool
+        Whether the log-likelihood is quadratic in the first t outputs given the others, if there are any. Their weights
+        are then conditionally Gaussian and can be integrated out (`collapse=True`).
     weight_name : str
         What error messages call the argument from which the row weights come.
     outputs_per_target : int
@@ -51,6 +54,7 @@ class Likelihood(Complete, abstract=True):
     name: ClassVar[str]
     targets: ClassVar[Literal["real", "class", "binary", "count"]]
     is_quadratic: ClassVar[bool]
+    integrates_outputs: ClassVar[bool] = False
     weight_name: ClassVar[str] = "sample_weight"
     outputs_per_target: ClassVar[int] = 1
     takes_offset: ClassVar[bool] = False

@@ -58,6 +58,7 @@ class Gaussian(SampledNoiseLikelihood):
 
     name = "gaussian"
     is_quadratic = True
+    integrates_outputs = True
 
     def __init__(
         self,

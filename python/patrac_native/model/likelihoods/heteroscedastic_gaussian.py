@@ -61,6 +61,7 @@ class HeteroscedasticGaussian(RealLikelihood):
 
     name = "heteroscedastic_gaussian"
     is_quadratic = False
+    integrates_outputs = True
     outputs_per_target = 2
     quantity = "mean and log-variance"
 
