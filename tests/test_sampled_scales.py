@@ -99,11 +99,11 @@ def prior_variance(case: Case, scales: FloatArray) -> FloatArray:
 class Replay:
     """What the replay of a chain of one run needs: its noise, and l and g at a point under a prior covariance."""
 
-    def __init__(self, kernel: str, architecture: str, prior: pn.Prior, steps: int) -> None:
+    def __init__(self, kernel: str, architecture: str, prior: pn.Prior, steps: int, scales_every: int = 1) -> None:
         self.case = Case("replay", architecture, prior=prior)
         self.post, self.kernel, self.seed = self.case.posterior(), KERNELS[kernel], 8
         self.collapse = self.kernel.collapse
-        draws = run(self.post, self.kernel, chains=1, draws=steps, seed=self.seed)
+        draws = run(self.post, self.kernel, chains=1, draws=steps, seed=self.seed, scales_every=scales_every)
         self.dim = self.post.hidden_dim if self.collapse else self.post.dim
         self.theta = draws.theta[0, :, : self.dim]
         self.variance = [prior_variance(self.case, scales) for scales in draws.stats["prior_scales"][0]]
@@ -206,6 +206,58 @@ def test_the_momentum_keeps_its_whitened_coordinates_when_the_scales_change(kern
         else:
             p = -p
     assert moves > 5
+
+
+RESCALE_NORMAL, RESCALE_UNIFORM = 13, 14
+
+
+@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize("architecture", ["full", "mix", "out", "narrow"])
+@pytest.mark.parametrize("kernel", ["pcn", "pcnl", "mgrad"])
+def test_scales_move_together_with_their_parameters(kernel: str, architecture: str, every: int) -> None:
+    """Each step is the kernel's move and then, where scales are due, that of one scale with its parameters, in NumPy.
+
+    l, g and C of the next step are those at the moved point: other ones would give other proposals and decisions.
+    """
+    law, steps = pn.SampledScales(A, interweave=True), 60
+    replay = Replay(kernel, architecture, dataclasses.replace(TRACE_CLASS, scales=law), steps, scales_every=every)
+    groups, delta = replay.post.scale_groups, replay.kernel.step_size or 0.0
+    assert groups is not None
+    moves = rescalings = 0
+    for step in range(1, steps):
+        w, u, C = replay.normals(step), replay.theta[step - 1], replay.variance[step - 1]
+        l_u, g_u = replay.value_and_slope(u, C)
+        v = {
+            "pcn": lambda u, g, C, w: reference.pcn_proposal(u, C, w, delta),
+            "pcnl": lambda u, g, C, w: reference.pcnl_proposal(u, g, C, w, delta),
+            "mgrad": lambda u, g, C, w: reference.mgrad_proposal(u, g, C, w, delta),
+        }[kernel](u, g_u, C, w)
+        l_v, g_v = replay.value_and_slope(v, C)
+        log_ratio = l_v - l_u
+        if kernel == "pcnl":
+            log_ratio = reference.pcnl_rho(l_u, g_u, u, v, C, delta) - reference.pcnl_rho(l_v, g_v, v, u, C, delta)
+        elif kernel == "mgrad":
+            log_ratio += reference.mgrad_h(u, v, g_v, C, delta) - reference.mgrad_h(v, u, g_u, C, delta)
+        moved = math.log(noise_reference.acceptance_uniform(replay.seed, 0, step)) < log_ratio
+        moves += moved
+        at, l_at = (v, l_v) if moved else (u, l_u)
+        draw = step + 1
+        if draw % every == 0:
+            choice, threshold = (
+                ((x[0] << 32 | x[1]) >> 12) * 2.0**-52 + 2.0**-53
+                for x in (noise_reference.words(replay.seed, 0, draw, RESCALE_UNIFORM, block) for block in (0, 1))
+            )
+            log_step = 0.5 * noise_reference.normals(replay.seed, 0, draw, RESCALE_NORMAL, 1, "float64")[0]
+            own = groups.group == int(choice * len(groups.names))
+            scale = (C / replay.post.prior_variance)[own][0]
+            point = np.where(own, np.exp(0.5 * log_step) * at, at)
+            log_ratio = replay.value_and_slope(point, C)[0] - l_at
+            log_ratio -= A * log_step + A * np.expm1(-log_step) / scale
+            if math.log(threshold) < log_ratio:
+                at, rescalings = point, rescalings + 1
+        # One step from a recorded state: rounding of the gradient and the sums of a proposal.
+        np.testing.assert_allclose(replay.theta[step], at, rtol=0, atol=1e-10)
+    assert 0 < moves < steps - 1 and 0 < rescalings < steps // every
 
 
 # Conditional distributions
@@ -489,6 +541,12 @@ def test_kernels_and_devices_that_need_fixed_scales_say_so() -> None:
     assert draws.settings["kernel"]["name"] == "mgrad" and "scales of the prior" in draws.settings["kernel_reason"]
     with pytest.raises(ValueError, match=r"needs Bayesian parameters below.*use MGrad\(persistence=0.9\)"):
         run(out, pn.MGrad(0.1, collapse=True))
+    law = pn.GaussianPrior(scales=pn.SampledScales(interweave=True))
+    joint = Case("refusal", "mix", prior=law).posterior()
+    with pytest.raises(ValueError, match=r"integrates output weights out.*use MGrad\(\), or interweave=False"):
+        run(joint, pn.MGrad(0.1, collapse=True))
+    draws = pn.sample(joint, chains=2, draws=10, warmup=1000, seed=1, progress=False)
+    assert not draws.settings["kernel"]["collapse"] and "move together" in draws.settings["kernel_reason"]
     for device in ("emulated:4",):
         with pytest.raises(ValueError, match='device="emulated:4" runs priors with fixed scales'):
             run(mix, pn.MGrad(0.1), device=device)
@@ -519,6 +577,7 @@ def test_scales_must_be_given_to_log_prior_and_fixed_ones_must_not() -> None:
     [
         (lambda: pn.SampledScales(a=0.0), ValueError, "a of SampledScales must be positive"),
         (lambda: pn.SampledScales(by_input=2), TypeError, "by_input of SampledScales must be True or False; got 2"),
+        (lambda: pn.SampledScales(interweave=1), TypeError, "interweave of SampledScales must be True or False; got 1"),
         (lambda: pn.GaussianPrior(scales="free"), ValueError, "scales must be None .fixed., \"sampled\".*got 'free'"),
         (lambda: pn.GaussianPrior(scales=2), TypeError, 'scales must be None .fixed., "sampled".*got 2'),
         (lambda: pn.GaussianPrior((1.0, -1.0)), ValueError, r"sigma2_w\[1\] must be positive and finite; got -1\.0"),

@@ -207,14 +207,14 @@ void bind_model(py::module_& m) {
              py::arg("every"));
     py::class_<SampledScales>(m, "SampledScales")
         .def(py::init([](const Array<std::int32_t>& group, std::int64_t groups, double shape, double rate,
-                         std::int64_t every) {
-                 SampledScales scales{to_vector(group), groups, shape, rate, every};
+                         std::int64_t every, bool interweave) {
+                 SampledScales scales{to_vector(group), groups, shape, rate, every, interweave};
                  require(scales.sampled() && every > 0, "scales");
                  for (const std::int32_t one : scales.group) require(0 <= one && one < groups, "group");
                  return scales;
              }),
              py::kw_only(), py::arg("group").noconvert(), py::arg("groups"), py::arg("shape"), py::arg("rate"),
-             py::arg("every"));
+             py::arg("every"), py::arg("interweave"));
     py::class_<RunConfig>(m, "RunConfig")
         .def(py::init([](const std::string& kernel, bool collapse, double persistence,
                          const std::optional<SampledVariance>& variance, const std::optional<SampledScales>& scales,

@@ -31,7 +31,8 @@ struct SampledScales {
     std::int64_t groups = 0;          // G
     double shape = 0.0;
     double rate = 0.0;
-    std::int64_t every = 1;  // steps from one draw of them to the next
+    std::int64_t every = 1;   // steps from one draw of them to the next
+    bool interweave = false;  // before each draw, one scale moves together with its parameters
 
     bool sampled() const { return !group.empty(); }
 };

@@ -19,6 +19,8 @@ enum class Purpose : std::uint16_t {
     scale_uniform = 10,    // their accept tests
     mixture_normal = 11,   // candidates of the rows' precisions under Student-t noise, output after output
     mixture_uniform = 12,  // their accept tests
+    rescale_normal = 13,   // the log factor of a scale of the prior that moves with its parameters
+    rescale_uniform = 14,  // which scale, and its accept test
 };
 
 }  // namespace patrac

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import numpy as np
 import pytest
 from rank_test import QUANTITIES, Problem, native_blocks, native_chain, p_values, ranks
 from test_calibration import full, mix, out
@@ -110,3 +111,52 @@ def test_the_right_collapsed_twin_passes() -> None:
 )
 def test_broken_twins_are_rejected(twin: Twin, replicates: int) -> None:
     assert smallest_p(with_scales(full("float64")), twin, replicates=replicates, seed=38) < LEVEL
+
+
+# Scales that move together with their parameters. Steps so small that theta stays leave chains that draw the scales
+# given theta, move one of them with its parameters and forget them, which is reversible as the test asks for.
+
+INTERWOVEN = pn.SampledScales(a=1.0, interweave=True)
+RESTING = {"pcn": pn.PCN(1e-9), "mgrad": pn.MGrad(1e-18)}
+NO_DATA = "moved without the likelihood"
+NO_JACOBIAN = "moved with the prior of the scale, not of its logarithm"
+
+
+@dataclasses.dataclass(frozen=True)
+class RescalingTwin:
+    """Such chains in NumPy, every third state kept; `fault` is None, NO_DATA or NO_JACOBIAN."""
+
+    fault: str | None = None
+
+    def __call__(self, post: pn.Posterior, theta: Any, states: int, rng: np.random.Generator) -> Any:
+        groups, kept, theta = post.network.scales, [], theta.astype(np.float64)
+        assert groups is not None
+        a, own = groups.a, groups.group
+        for _ in range(3 * states):
+            rate = a + 0.5 * np.bincount(own, theta**2 / post.prior_variance)
+            scale = rate / rng.gamma(a + 0.5 * np.bincount(own))
+            g, step = rng.integers(len(scale)), 0.5 * rng.standard_normal()
+            moved = np.where(own == g, np.exp(0.5 * step) * theta, theta)
+            after, before = (float(post.log_likelihood(point, threads=1)) for point in (moved, theta))
+            log_ratio = 0.0 if self.fault == NO_DATA else after - before
+            shape = a + 1 if self.fault == NO_JACOBIAN else a
+            log_ratio -= shape * step + a * np.expm1(-step) / scale[g]
+            theta = moved if np.log(rng.random()) < log_ratio else theta
+            kept.append(theta)
+        return np.asarray(kept[2::3])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["full", "mix", "out"])
+@pytest.mark.parametrize("kernel", RESTING)
+def test_interwoven_scales_pass(kernel: str, name: str) -> None:
+    problem = {"full": full("float64"), "mix": mix("float32"), "out": out("float64")}[name]
+    chain = native_chain(RESTING[kernel], 3)
+    assert smallest_p(with_scales(problem, INTERWOVEN), chain, replicates=600, seed=39) > LEVEL
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", [None, NO_DATA, NO_JACOBIAN])
+def test_twins_of_interwoven_scales(fault: str | None) -> None:
+    p = smallest_p(with_scales(full("float64"), INTERWOVEN), RescalingTwin(fault), replicates=400, seed=40)
+    assert (p > LEVEL) == (fault is None)

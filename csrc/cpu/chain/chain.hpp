@@ -136,6 +136,10 @@ private:
             complete = target_.output_normals() > 0;
         }
         if (config_.scales.sampled() && (step_ + 1) % config_.scales.every == 0) {
+            if (config_.scales.interweave) {
+                move_scale(step_ + 1);
+                complete = false;
+            }
             if (!complete) complete_draw(step_);
             draw_scales(step_ + 1);
             complete = true;
@@ -240,6 +244,30 @@ private:
             ++(schedule_.sampling() ? nonfinite_ : warmup_nonfinite_);
         } else {
             throw std::invalid_argument("prior: a chain in a whitened basis does not sample the scales of its prior");
+        }
+    }
+
+    // Moves a scale of the prior together with its parameters. The momentum of a kernel that keeps one stays, as in
+    // draw_scales().
+    void move_scale(std::int64_t draw) {
+        if constexpr (FollowsPrior<Kernel, T, Sampled> && std::is_same_v<typename Sampled::Kept, Nothing>) {
+            find_log_likelihood();
+            StateOf<T, Sampled>& proposed = states_[1 - at_];
+            NormalStream normal(noise_.keys(), Purpose::rescale_normal, static_cast<std::uint64_t>(draw));
+            UniformStream uniform(noise_.keys(), Purpose::rescale_uniform, static_cast<std::uint64_t>(draw));
+            const double prior_ratio = prior_.propose_rescaling(normal, uniform, current().theta, proposed.theta);
+            target_.evaluate(proposed, transition_.uses_gradient());
+            const double ratio = proposed.log_likelihood - current().log_likelihood + prior_ratio;
+            const bool finite = std::isfinite(ratio) && all_finite(proposed.theta) && is_finite(proposed);
+            if (!finite) ++(schedule_.sampling() ? nonfinite_ : warmup_nonfinite_);
+            const double probability = finite ? std::min(1.0, std::exp(ratio)) : 0.0;
+            const bool moved = uniform.next() < probability;
+            prior_.end_rescaling(moved, probability, !schedule_.sampling());
+            if (!moved) return;
+            at_ ^= 1U;
+            transition_.set_prior_variance(target_.prior_variance(prior_.variance()));
+        } else {
+            throw std::invalid_argument("prior: scales do not move together with weights that are integrated out");
         }
     }
 

@@ -4,6 +4,10 @@
 // a priori scale_g is inverse-gamma. Given theta the scales are then independent of each other and of the data,
 //   scale_g | theta ~ IG(shape + K_g / 2, rate + sum_{i in g} theta_i^2 / (2 C_i)),
 // so a draw leaves l and g at theta as they are; what was computed from the variances changes.
+//
+// With many parameters in a group a scale hardly moves given them, and they hardly move given it. Interweaving (Yu and
+// Meng 2011) adds a move along the other coordinates: given the whitened z = theta / sqrt(scale_g C), a random walk of
+// log scale_g takes the parameters with it, accepted by l and the prior of the scale.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +33,8 @@ public:
           precision_(dim),
           scales_(config.sampled() ? static_cast<std::size_t>(config.groups) : 0, 1.0),
           sums_(scales_.size()),
-          counts_(scales_.size()) {
+          counts_(scales_.size()),
+          walks_(scales_.size()) {
         std::copy_n(variance, dim, variance_.data());
         for (std::int64_t i = 0; i < dim; ++i) {
             precision_[i] = 1.0 / variance_[i];
@@ -76,7 +81,44 @@ public:
         follow_scales();
     }
 
+    // Proposes to multiply the scale of a group drawn at random by exp(e) and its parameters by exp(e / 2), e ~
+    // N(0, deviation^2). Writes the new theta (dim,) to `moved` and returns the log of the acceptance ratio but for
+    // that of l. Takes one value from each stream.
+    template <class T>
+    double propose_rescaling(NormalStream& normal, UniformStream& uniform, const AlignedArray<T>& theta,
+                             AlignedArray<T>& moved) {
+        const auto count = static_cast<double>(scales_.size());
+        rescaled_ = std::min(scales_.size() - 1, static_cast<std::size_t>(uniform.next() * count));
+        const double step = walks_[rescaled_].deviation * normal.next();
+        const double from = scales_[rescaled_], factor = std::exp(0.5 * step);
+        proposed_ = from * std::exp(step);
+        for (std::int64_t i = 0; i < theta.size(); ++i)
+            moved[i] = group_of(i) == rescaled_ ? static_cast<T>(factor * static_cast<double>(theta[i])) : theta[i];
+        // The density of log scale_g; that of z stays.
+        return -config_.shape * step - config_.rate * (1.0 / proposed_ - 1.0 / from);
+    }
+
+    // Ends the move. While `adapting`, its deviation follows the acceptance probability.
+    void end_rescaling(bool accepted, double acceptance_probability, bool adapting) {
+        Walk& walk = walks_[rescaled_];
+        if (adapting) {
+            walk.deviation *= std::exp((acceptance_probability - walk_target) / std::pow(1.0 + walk.tries, walk_decay));
+            ++walk.tries;
+        }
+        if (!accepted) return;
+        scales_[rescaled_] = proposed_;
+        follow_scales();
+    }
+
 private:
+    // The random walk of one log scale: the target is the best acceptance rate in one dimension (Gelman, Roberts and
+    // Gilks 1996), the decay that of a Robbins-Monro sequence.
+    static constexpr double walk_target = 0.44, walk_decay = 0.6;
+    struct Walk {
+        double deviation = 0.5;
+        std::int64_t tries = 0;
+    };
+
     void follow_scales() {
         log_constant_ = base_constant_;
         for (std::size_t g = 0; g < scales_.size(); ++g)
@@ -97,6 +139,9 @@ private:
     double base_constant_ = 0.0, log_constant_ = 0.0;  // of the log density, at scales of 1 and at the present ones
     std::vector<double> scales_, previous_, sums_;     // (G,)
     std::vector<std::int64_t> counts_;                 // (G,), K_g
+    std::vector<Walk> walks_;                          // (G,)
+    std::size_t rescaled_ = 0;                         // the group whose scale is to move
+    double proposed_ = 0.0;                            // its scale after the move
 };
 
 }  // namespace patrac::PATRAC_LEVEL

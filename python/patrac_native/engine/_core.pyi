@@ -73,7 +73,16 @@ class SampledVariance:
     def __init__(self, *, shape: float, rate: _Float64, initial: _Float64, every: int) -> None: ...
 
 class SampledScales:
-    def __init__(self, *, group: npt.NDArray[np.int32], groups: int, shape: float, rate: float, every: int) -> None: ...
+    def __init__(
+        self,
+        *,
+        group: npt.NDArray[np.int32],
+        groups: int,
+        shape: float,
+        rate: float,
+        every: int,
+        interweave: bool,
+    ) -> None: ...
 
 class RunConfig:
     def __init__(

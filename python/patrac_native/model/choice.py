@@ -65,6 +65,10 @@ def _gradient_kernel(facts: ModelFacts, *, may_go_to_device: bool) -> tuple[MGra
         return MGrad(
             persistence=PERSISTENCE
         ), "no Bayesian output weight to integrate out: gradient steps that know the prior"
+    if facts.interweaves:
+        return MGrad(
+            persistence=PERSISTENCE
+        ), "scales of the prior move together with all their parameters, so no output weight is integrated out"
     return (
         MGrad(collapse=True, persistence=PERSISTENCE),
         f"{'heteroscedastic ' if by_row else ''}Gaussian likelihood: gradient steps that keep their direction on "
@@ -106,6 +110,11 @@ def check_kernel(kernel: Kernel, facts: ModelFacts) -> None:
             )
     if not kernel.collapse:
         return
+    if facts.interweaves:
+        raise ValueError(
+            f"kernel={own} integrates output weights out, with which SampledScales(interweave=True) moves their scale; "
+            f"use {type(kernel).__name__}(), or interweave=False."
+        )
     if not facts.likelihood.integrates_outputs:
         raise ValueError(
             f"kernel={own} needs a Gaussian likelihood or HeteroscedasticGaussian(), whose output weights can be "

@@ -47,6 +47,8 @@ class ModelFacts:
         See `Posterior`.
     samples_scales : bool
         Whether the scales of the prior are sampled.
+    interweaves : bool
+        Whether they also move together with their parameters.
     inputs_on_device : InputsOnDevice or None
         The inputs, if they were given on a device; else None.
     rotation_obstacle : str or None
@@ -70,6 +72,7 @@ class ModelFacts:
     sampled_variances: tuple[float, ...] | None
     noise_prior_source: str | None
     samples_scales: bool
+    interweaves: bool
     inputs_on_device: InputsOnDevice | None
     rotation_obstacle: str | None
     curvature_obstacle: str | None

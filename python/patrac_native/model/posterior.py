@@ -291,6 +291,7 @@ class Posterior(PosteriorBridges, SampledDensity):
             sampled_variances=tuple(self.starting_variances.tolist()) if self.variance_is_sampled else None,
             noise_prior_source=self.noise_prior_source,
             samples_scales=self.network.scales is not None,
+            interweaves=self.network.scales is not None and self.network.scales.interweave,
             inputs_on_device=self.inputs.on_device,
             rotation_obstacle=rotation_obstacle(self.network),
             curvature_obstacle=curvature_obstacle(self.network),

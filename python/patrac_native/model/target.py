@@ -165,6 +165,7 @@ class Target(SampledDensity):
             sampled_variances=None,
             noise_prior_source=None,
             samples_scales=False,
+            interweaves=False,
             inputs_on_device=None,
             rotation_obstacle="there are none: the log-likelihood is a function",
             curvature_obstacle="there are none: the log-likelihood is a function",

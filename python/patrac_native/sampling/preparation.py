@@ -275,7 +275,14 @@ def _core_scales(post: SampledDensity, every: int) -> _core.SampledScales | None
     groups = post.scale_groups
     if groups is None:
         return None
-    return _core.SampledScales(group=groups.group, groups=len(groups.names), shape=groups.a, rate=groups.a, every=every)
+    return _core.SampledScales(
+        group=groups.group,
+        groups=len(groups.names),
+        shape=groups.a,
+        rate=groups.a,
+        every=every,
+        interweave=groups.interweave,
+    )
 
 
 def _relaxation(run: PreparedRun) -> float:

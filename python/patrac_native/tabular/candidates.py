@@ -18,7 +18,7 @@ from patrac_native.model.architectures import Architecture, Full, Mix, Out
 from patrac_native.model.likelihoods import Likelihood
 from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.model.posterior import Posterior
-from patrac_native.model.priors import GaussianPrior, Prior, TraceClassPrior
+from patrac_native.model.priors import GaussianPrior, Prior, SampledScales, TraceClassPrior
 from patrac_native.network.network import Network
 from patrac_native.sampling.sampler import sample, sample_many
 from patrac_native.sampling.warmup import Warmup
@@ -102,7 +102,7 @@ class Candidate:
             Posterior(
                 net,
                 self.architecture,
-                self._prior(net, settings.alpha),
+                self._prior(net, settings.alpha, likelihood),
                 likelihood,
                 X,
                 y,
@@ -218,9 +218,10 @@ class Candidate:
         ]
         return np.stack([one.theta_map for one in ranked])
 
-    def _prior(self, net: Network, alpha: float | None) -> Prior:
+    def _prior(self, net: Network, alpha: float | None, likelihood: Likelihood) -> Prior:
         if self.prior == "gaussian":
-            return GaussianPrior(scales="sampled")
+            # Real targets leave the output weights to the kernel, which integrates them out.
+            return GaussianPrior(scales=SampledScales(interweave=likelihood.targets != "real"))
         with warnings.catch_warnings():
             # An alpha at a bound is common and no error; `describe_prior` says so.
             warnings.filterwarnings("ignore", message="TraceClassPrior.fit: alpha ended at")

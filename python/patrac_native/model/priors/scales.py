@@ -32,27 +32,37 @@ class SampledScales:
     by_input : bool
         Whether the weights out of each input have a sigma2 of their own in the first layer, so that inputs without
         relevance are shrunk (automatic relevance determination); default False.
+    interweave : bool
+        Whether, before each draw of all scales given theta, one of them, drawn at random, moves together with its
+        parameters (Yu and Meng 2011); default False. Many parameters leave their scale little room, so that where the
+        data hardly bound it, as for the output weights of separable classes, it is what mixes most slowly.
+        Each move takes one evaluation of the log-likelihood. The posterior is the same. Not with kernels that
+        integrate output weights out; `kernel="auto"` does not then.
 
     Raises
     ------
     ValueError
         If a is not positive and finite.
     TypeError
-        If a is not a number, or by_input not a bool.
+        If a is not a number, or by_input or interweave not a bool.
 
     References
     ----------
     Neal (1996), Bayesian Learning for Neural Networks. Springer.
+    Yu and Meng (2011), To center or not to center: that is not the question. JCGS 20(3), 531-570.
     """
 
     a: float = 2.0
     by_input: bool = False
+    interweave: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "a", check_positive(self.a, "a of SampledScales"))
-        if not isinstance(self.by_input, bool | np.bool_):
-            raise TypeError(f"by_input of SampledScales must be True or False; got {self.by_input!r}.")
-        object.__setattr__(self, "by_input", bool(self.by_input))
+        for name in ("by_input", "interweave"):
+            value = getattr(self, name)
+            if not isinstance(value, bool | np.bool_):
+                raise TypeError(f"{name} of SampledScales must be True or False; got {value!r}.")
+            object.__setattr__(self, name, bool(value))
 
 
 @dataclass(frozen=True)
@@ -69,12 +79,15 @@ class ScaleGroups:
         The prior's own sigma2 of each group, at which `PartialNetwork.prior_variance` stands.
     a : float
         Shape of the inverse-gamma priors; the rates are a * centres.
+    interweave : bool
+        See `SampledScales`.
     """
 
     names: tuple[str, ...]
     group: npt.NDArray[np.int32]
     centres: FloatArray
     a: float
+    interweave: bool
 
     def draw(self, rng: np.random.Generator, draws: int) -> FloatArray:
         """Return draws of sigma2 from its prior, shape (draws, G)."""
@@ -132,7 +145,7 @@ def scale_groups(
             else f"{where} weights" + (f" from input {column_of}" if column_of >= 0 else "")
         )
         centres.append((bias_centres if is_bias else weight_centres)[at - 1])
-    return ScaleGroups(tuple(names), group.reshape(-1).astype(np.int32), np.array(centres), scales.a)
+    return ScaleGroups(tuple(names), group.reshape(-1).astype(np.int32), np.array(centres), scales.a, scales.interweave)
 
 
 def check_scales(scales: Any) -> SampledScales | None:
