@@ -102,8 +102,9 @@ public:
     void end_rescaling(bool accepted, double acceptance_probability, bool adapting) {
         Walk& walk = walks_[rescaled_];
         if (adapting) {
-            walk.deviation *= std::exp((acceptance_probability - walk_target) / std::pow(1.0 + walk.tries, walk_decay));
-            ++walk.tries;
+            const double gain = std::pow(1.0 + static_cast<double>(walk.tries++), -walk_decay);
+            walk.deviation =
+                std::min(widest_walk, walk.deviation * std::exp(gain * (acceptance_probability - walk_target)));
         }
         if (!accepted) return;
         scales_[rescaled_] = proposed_;
@@ -112,8 +113,8 @@ public:
 
 private:
     // The random walk of one log scale: the target is the best acceptance rate in one dimension (Gelman, Roberts and
-    // Gilks 1996), the decay that of a Robbins-Monro sequence.
-    static constexpr double walk_target = 0.44, walk_decay = 0.6;
+    // Gilks 1996), the decay that of a Robbins-Monro sequence. Wider walks would leave the range of the type.
+    static constexpr double walk_target = 0.44, walk_decay = 0.6, widest_walk = 5.0;
     struct Walk {
         double deviation = 0.5;
         std::int64_t tries = 0;
