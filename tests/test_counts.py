@@ -294,6 +294,16 @@ def test_predictions(fitted: pn.Draws) -> None:
     assert (drawn.lower == np.floor(drawn.lower)).all()
     assert (mixture.cdf(drawn.upper[:, 0]) >= 0.95 - 5 * np.sqrt(0.05 * 0.95 / 600)).all()
 
+    # A count at an end counts in part, so that the probability itself is covered.
+    below, upto = mixture.step(y)
+    np.testing.assert_array_equal(upto, mixture.cdf(y))
+    shares = mixture.inside(y, 0.9)
+    assert ((0 <= shares) & (shares <= 1)).all() and (shares <= covered).all()
+    ends = np.clip(np.stack([below, upto]), 0.05, 0.95)
+    np.testing.assert_allclose(shares, (ends[1] - ends[0]) / (upto - below), rtol=1e-12)
+    assert abs(shares.mean() - 0.9) <= 5 * np.sqrt(0.09 / 400) and shares.mean() < covered.mean()
+    assert fitted.calibration(X, y, offset=offset).coverage == pytest.approx(shares.mean(), rel=1e-9)
+
     pit = mixture.pit(y)
     # The mid-PIT has mean 1/2 and a variance below the uniform one's.
     assert abs(pit.mean() - 0.5) <= 5 * np.sqrt(1 / 12 / 400)

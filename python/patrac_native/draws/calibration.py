@@ -34,7 +34,8 @@ class Calibration:
     nlpd_difference_se : float
         Standard error of the mean of the rows' differences nlpd - nlpd_network; NaN if these are not known.
     coverage : float
-        Share of the rows that are inside central intervals of probability 0.9; NaN for classes.
+        Share of the rows that are inside central intervals of probability 0.9, where a count at the end of its interval
+        counts in part; NaN for classes.
     unreliable : int
         Number of left-out rows whose importance weights are unreliable (`diagnostics.LeaveOneOut`).
     """
@@ -117,7 +118,7 @@ def calibrate(
     kind: str,
     nlpd_rows: FloatArray,
     nlpd_network: FloatArray | float | None = None,
-    inside: npt.NDArray[np.bool_] | None = None,
+    inside: FloatArray | npt.NDArray[np.bool_] | None = None,
     *,
     unreliable: int = 0,
     weights: FloatArray | None = None,
@@ -132,8 +133,8 @@ def calibrate(
         Negative log predictive density of each row.
     nlpd_network : ndarray of shape (n,), or float, optional
         That of the trained network for each row, or its mean over other rows that it was not trained on.
-    inside : ndarray of bool, shape (n,) or (n, t), optional
-        Whether each target is inside its central interval of probability 0.9.
+    inside : ndarray, shape (n,) or (n, t), optional
+        Whether each target is inside its central interval of probability 0.9: True or 1, or a share for a count.
     unreliable : int
         Number of rows whose leave-one-out prediction is unreliable; default 0.
     weights : ndarray, shape (n,), optional

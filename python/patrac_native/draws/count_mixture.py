@@ -51,9 +51,13 @@ class CountMixture:
         """Return the standard deviation of the mean count over the draws, shape (n,)."""
         return np.sqrt(self._average((np.exp(self.predictor) - self.mean()) ** 2))
 
+    def noise_variance(self) -> FloatArray:
+        """Return the mean over the draws of the variance of the count given its mean, shape (n,)."""
+        return self._average(self.likelihood.variance(self.predictor[..., None])[..., 0])
+
     def sd(self) -> FloatArray:
         """Return the standard deviation of the count, shape (n,)."""
-        return np.sqrt(self.sd_f() ** 2 + self._average(self.likelihood.variance(self.predictor[..., None])[..., 0]))
+        return np.sqrt(self.sd_f() ** 2 + self.noise_variance())
 
     def cdf(self, y: FloatArray) -> FloatArray:
         """Return the probability of at most y (n,), shape (n,)."""
@@ -65,8 +69,33 @@ class CountMixture:
         The mean of their distribution is that of the uniform one if the predictions are calibrated (Czado, Gneiting &
         Held 2009, Predictive model assessment for count data).
         """
+        return 0.5 * sum(self.step(y), start=np.zeros(()))
+
+    def step(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return P(Y < y) and P(Y <= y), the ends of the step of the distribution function at counts y (n,)."""
         counts = np.asarray(y, dtype=np.float64)
-        return 0.5 * (self.cdf(counts - 1.0) + self.cdf(counts))
+        return self.cdf(counts - 1.0), self.cdf(counts)
+
+    def inside(self, y: FloatArray, coverage: float) -> FloatArray:
+        """Return the share of the step at each count y (n,) that is inside the central interval, shape (n,).
+
+        Intervals of counts end at whole numbers, so they cover more than their probability. The mean of these shares is
+        the probability itself if the predictions are calibrated, because P(Y < y) plus a uniform share of the step is
+        then uniform.
+
+        Parameters
+        ----------
+        y : ndarray, shape (n,)
+        coverage : float
+            Probability of the interval, in (0, 1).
+        """
+        below, upto = self.step(y)
+        tail = 0.5 * (1.0 - coverage)
+        overlap = np.clip(upto, tail, 1.0 - tail) - np.clip(below, tail, 1.0 - tail)
+        width = upto - below
+        # A count beyond the accuracy of the distribution function has no step.
+        within = ((tail <= below) & (below <= 1.0 - tail)).astype(np.float64)
+        return np.where(width > 0, overlap / np.where(width > 0, width, 1.0), within)
 
     def log_density_by_draw(self, y: FloatArray) -> FloatArray:
         """Return the log probability of counts y (n,) in each draw, shape (M, n)."""

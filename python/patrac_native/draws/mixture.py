@@ -62,12 +62,20 @@ class PredictiveMixture:
 
     def sd(self) -> FloatArray:
         """Return the standard deviation of y, shape (n,); infinite where the noise has no variance."""
-        variance = np.broadcast_to(np.asarray(self.noise.variance), self.location.shape)
-        return np.sqrt(self.sd_f() ** 2 + self._average(variance))
+        return np.sqrt(self.sd_f() ** 2 + self.noise_variance())
+
+    def noise_variance(self) -> FloatArray:
+        """Return the mean over the draws of the variance of the noise, shape (n,); infinite where it has none."""
+        return self._average(np.broadcast_to(np.asarray(self.noise.variance), self.location.shape))
 
     def cdf(self, y: FloatArray) -> FloatArray:
         """Return the probability of less than y (n,), shape (n,): the PIT values of observed targets."""
         return self._average(self.noise.cdf((y - self.location) / self.noise.scale))
+
+    def inside(self, y: FloatArray, coverage: float) -> FloatArray:
+        """Return 1 for each y (n,) inside the central interval with a probability of `coverage`, else 0, shape (n,)."""
+        pit, tail = self.cdf(y), 0.5 * (1.0 - coverage)
+        return ((tail <= pit) & (pit <= 1.0 - tail)).astype(np.float64)
 
     def log_density_by_draw(self, y: FloatArray) -> FloatArray:
         """Return the log density of y (n,) in each draw, shape (M, n)."""

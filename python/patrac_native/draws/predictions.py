@@ -360,7 +360,8 @@ class Predictions(ABC):
         Returns
         -------
         Calibration
-            Log density of both, and coverage of 90% intervals of targets that are numbers.
+            Log density of both, and coverage of 90% intervals of targets that are numbers; a count at the end of its
+            interval counts in part (`CountMixture.inside`).
 
         Raises
         ------
@@ -372,8 +373,16 @@ class Predictions(ABC):
         targets = likelihood.check_targets(y, len(inputs), self.n_outputs)
         inside = None
         if likelihood.targets not in ("class", "binary"):
-            lower, upper = self.interval(inputs, COVERAGE, offset=offset)
-            inside = (lower <= targets) & (targets <= upper)
+            by_target = [
+                np.concatenate(
+                    [
+                        mixture.inside(targets[rows, target], COVERAGE)
+                        for rows, mixture in self.predictive_mixtures(inputs, target, offset=offset)
+                    ]
+                )
+                for target in range(targets.shape[1])
+            ]
+            inside = np.stack(by_target, axis=-1)
         return calibrate(
             "held out",
             self.nlpd(inputs, targets, offset=offset),
