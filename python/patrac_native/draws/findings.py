@@ -232,7 +232,7 @@ def predicts_well(e: Evidence) -> bool:
     return c.nlpd <= c.nlpd_network and not c.is_overconfident(COVERAGE_LOOK)
 
 
-def calibration_findings(e: Evidence) -> list[Finding]:
+def calibration_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
     """Check the log density and the coverage of predictions on rows that the draws have not seen."""
     c, findings = e.calibration, []
     if c is None:
@@ -243,20 +243,12 @@ def calibration_findings(e: Evidence) -> list[Finding]:
             f"90% intervals of y cover {c.coverage:.1%} of {c.rows:,} {_KINDS[c.kind]}: predictions are "
             f"{'overconfident' if narrow else 'too wide'}."
         )
-        remedy = (
-            'sample the noise variance, Gaussian("sampled"), and train with validation rows, so that the network does '
-            "not fit the noise; a larger architecture, such as Full(), does not rest on fixed nodes."
-            if narrow
-            else 'sample the noise variance, Gaussian("sampled"), or let it depend on the inputs.'
-        )
+        remedy = remedies.for_narrow_intervals(e) if narrow else remedies.for_wide_intervals()
         grade = DO_NOT_USE if c.is_overconfident(COVERAGE_BAD) else LOOK
         findings.append(Finding(grade, what, remedy))
     if c.is_worse_than_network:
         what = f"the posterior predicts worse than its trained network alone ({_scores(c)})."
-        remedy = (
-            "run longer; if the chains have converged, prior or noise do not suit: sample the noise variance and the "
-            "scales of the prior, or choose another architecture."
-        )
+        remedy = f"run longer; if the chains have converged, {remedies.for_poor_predictions()}"
         findings.append(Finding(LOOK, what, remedy))
     return findings
 

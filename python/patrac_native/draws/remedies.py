@@ -21,6 +21,24 @@ class Remedies:
         """How to compute in double precision."""
         return 'Posterior(..., dtype="float64")'
 
+    def for_narrow_intervals(self, e: Evidence) -> str:
+        """Return what makes intervals of new targets wider where they cover too little."""
+        return (
+            'sample the noise variance, Gaussian("sampled"), and train with validation rows, so that the network does '
+            "not fit the noise; a larger architecture, such as Full(), does not rest on fixed nodes."
+        )
+
+    def for_wide_intervals(self) -> str:
+        """Return what makes intervals of new targets narrower where they cover too much."""
+        return 'sample the noise variance, Gaussian("sampled"), or let it depend on the inputs.'
+
+    def for_poor_predictions(self) -> str:
+        """Return what to do where converged chains predict worse than the trained network."""
+        return (
+            "prior or noise do not suit: sample the noise variance and the scales of the prior, or choose another "
+            "architecture."
+        )
+
     def longer_run(self, e: Evidence, factor: int, *, warmup: bool = False) -> str:
         """Return the advice to run `factor` times as long, with a longer warm-up if so asked."""
         if e.steps is None:

@@ -86,7 +86,7 @@ def judge(evidence: Evidence, remedies: Remedies | None = None) -> Verdict:
         *causes,
         *nonfinite_findings(evidence, remedies),
         *fit_findings(evidence, remedies),
-        *calibration_findings(evidence),
+        *calibration_findings(evidence, remedies),
         *convergence_findings(evidence, causes, remedies),
         *warmup_findings(evidence, remedies),
     ]
