@@ -24,6 +24,7 @@ from patrac_native.tabular.candidates import (
     share_left,
 )
 from patrac_native.tabular.evaluation import Evaluation, evaluate_regression
+from patrac_native.tabular.fit_data import DataRows
 from patrac_native.tabular.fit_report import _add_trials
 from patrac_native.tabular.fit_settings import FitSettings
 from patrac_native.tabular.model_settings import MINUTES
@@ -51,7 +52,7 @@ def affordable(rows: int, hidden: tuple[int, ...], **given: Any) -> tuple[list[C
     X, y = rng.normal(size=(rows, 10)), rng.normal(size=rows)
     possible = possible_candidates(chosen, likelihood.targets)
     minutes = chain_minutes(chosen.minutes or MINUTES, training=5.0)
-    return affordable_candidates(possible, [network(10, *hidden, 1)], likelihood, X, y, chosen, minutes)
+    return affordable_candidates(possible, [network(10, *hidden, 1)], likelihood, DataRows(X, y), chosen, minutes)
 
 
 def test_candidates_of_a_regression() -> None:
@@ -233,7 +234,7 @@ def test_the_chains_of_full_go_on_from_the_pilot_run(monkeypatch: pytest.MonkeyP
     nets = pn.train_many([2, 4, 1], X, y, networks=3, l2=0.1, validation_fraction=0, max_epochs=100)
     candidate = Candidate(pn.Full(), "gaussian", 1, 3, 4)
     chosen = settings(hidden=(4,), seed=3)
-    posts = candidate.posteriors(nets, pn.Gaussian(0.1), X, y, chosen)
+    posts = candidate.posteriors(nets, pn.Gaussian(0.1), DataRows(X, y), chosen)
     starts = []
 
     def record(post: pn.Posterior, **arguments: Any) -> pn.Draws:
@@ -365,7 +366,7 @@ def test_networks_that_chains_start_at_are_the_rival_of_the_posterior() -> None:
     nets = pn.train_many([2, 5, 1], X[:40], y[:40], networks=2, l2=0.1, validation_fraction=0, max_epochs=200)
     candidate = Candidate(pn.Full(), "trace-class", 1, 2, 4)
     chosen = settings(hidden=(5,))
-    posts = candidate.posteriors(nets, pn.Gaussian(0.1), X[:40], y[:40], chosen)
+    posts = candidate.posteriors(nets, pn.Gaussian(0.1), DataRows(X[:40], y[:40]), chosen)
     draws = candidate.sample(posts, nets, Schedule(1, 200), chosen)
     assert isinstance(draws, pn.Draws)
     starts = np.stack([candidate._starts(posts[0], nets)] * 4, axis=1)
@@ -388,7 +389,7 @@ def test_a_given_warmup_is_part_of_the_budget() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(200, 3)), rng.normal(size=200)
     candidate = Candidate(pn.Full(), "trace-class", 1, 4, 500)
-    (post,) = candidate.posteriors([network(3, 20, 1)], pn.Gaussian(0.5), X, y, settings(hidden=(20,)))
+    (post,) = candidate.posteriors([network(3, 20, 1)], pn.Gaussian(0.5), DataRows(X, y), settings(hidden=(20,)))
     default = candidate.schedule(post, settings(), 1.0)
     given = candidate.schedule(post, settings(warmup=str(2 * default.warmup)), 1.0)
     assert given.warmup == 2 * default.warmup
@@ -402,7 +403,7 @@ def test_mixtures_of_interrupted_runs_keep_what_all_have() -> None:
     y = X[:, 0]
     nets = pn.train_many([2, 4, 1], X, y, networks=3, l2=0.1, validation_fraction=0, max_epochs=50)
     candidate = Candidate(pn.Mix(2), "trace-class", 3, 1, 8)
-    posts = candidate.posteriors(nets, pn.Gaussian(0.1), X, y, settings())
+    posts = candidate.posteriors(nets, pn.Gaussian(0.1), DataRows(X, y), settings())
     whole = candidate.sample(posts, nets, Schedule(1, 200), settings())
     assert isinstance(whole, pn.DrawsMixture) and whole.n_draws == 8
     part = whole.members[0].head(5)

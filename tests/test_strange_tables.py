@@ -15,9 +15,10 @@ import pytest
 
 from patrac_native.tabular.dates import date_layout, days
 from patrac_native.tabular.number_columns import read_numbers
-from patrac_native.tabular.preprocessing import Preprocessor, guess_task
+from patrac_native.tabular.preprocessing import Preprocessor
 from patrac_native.tabular.problems import Problems
 from patrac_native.tabular.tables import find_column, read_table
+from patrac_native.tabular.target_column import guess_task
 
 
 def read(tmp_path: Path, text: str, **options: Any) -> tuple[pd.DataFrame, tuple[str, ...]]:

@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from patrac_native.tabular.preprocessing import Preprocessor, guess_task
+from patrac_native.tabular.preprocessing import Preprocessor
 from patrac_native.tabular.tables import TableFormat, find_column, read_table
+from patrac_native.tabular.target_column import guess_task
 from patrac_native.training.folds import split_rows
 
 
@@ -168,7 +169,7 @@ def test_target_standardised_and_back() -> None:
     np.testing.assert_allclose(y, (np.arange(3, 14, 2) - 6.0) / np.sqrt(5.0), rtol=4 * eps)
     np.testing.assert_allclose(prep.inverse_target(y), frame["rings"], rtol=8 * eps)
     assert prep.variance_in_units(0.5) == pytest.approx(2.5, rel=4 * eps)
-    assert prep.n_outputs == 1
+    assert prep.n_targets == 1
 
 
 def test_statistics_come_from_the_training_rows_alone() -> None:
@@ -190,7 +191,7 @@ def test_classes_of_any_kind_are_remembered(labels: list[object]) -> None:
     assert again.classes == sorted(set(labels), key=lambda label: label)  # type: ignore[arg-type,return-value]  # of one kind
     codes = again.transform_target(frame)
     assert [again.classes[code] for code in codes] == labels
-    assert again.n_outputs == len(set(labels))
+    assert again.n_targets == len(set(labels))
 
 
 def test_json_round_trip_transforms_alike() -> None:

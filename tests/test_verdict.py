@@ -370,8 +370,8 @@ def test_remedies_are_settings_of_the_caller() -> None:
             "run longer, thin=80, after a longer warm-up, warmup=100000.",
         ),
     ):
-        assert judge(disagree, FitRemedies(settings)).findings[0].remedy == remedy
-    remedies = FitRemedies(FitSettings(**command))
+        assert judge(disagree, FitRemedies(settings, pn.Gaussian("sampled"))).findings[0].remedy == remedy
+    remedies = FitRemedies(FitSettings(**command), pn.Gaussian("sampled"))
     assert judge(sound(nonfinite=one(0.5, 0.0)), remedies).findings[0].remedy.endswith("with --dtype float64.")
     single = [finding.remedy for finding in judge(sound(n_chains=1), remedies).findings]
     assert "run several, --chains 4." in single

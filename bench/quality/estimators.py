@@ -33,6 +33,7 @@ from sklearn.model_selection import GridSearchCV, train_test_split
 
 import patrac_native as pn
 from patrac_native.studies.uci_sets import SETS, load_split
+from patrac_native.tabular.fit_data import DataRows
 from patrac_native.tabular.model_settings import ModelSettings
 from patrac_native.tabular.tuning import train_networks
 
@@ -78,8 +79,7 @@ def conformal(X: Array, y: Array, X_test: Array, model: pn.PatracRegressor, seed
     settings = ModelSettings(hidden=list(model.hidden_layer_sizes), seed=seed, progress=False)
     nets = train_networks(
         model.draws_.members[0].network.net.layer_sizes,
-        X_scaling.transform(X),
-        y_scaling.transform(y[:, None]),
+        DataRows(X_scaling.transform(X), y_scaling.transform(y[:, None])),
         pn.Gaussian("sampled"),
         networks=len(model.draws_.members),
         settings=settings,

@@ -11,6 +11,7 @@ from patrac_native.tabular.candidates import RunInterrupted
 from patrac_native.tabular.fit import fit_table
 from patrac_native.tabular.fit_settings import FitSettings
 from patrac_native.tabular.model_settings import ARCHITECTURES, PRIORS
+from patrac_native.tabular.noise_settings import DF, LIKELIHOODS
 from patrac_native.tabular.preprocessing import IMPUTATIONS, TASKS
 
 
@@ -44,7 +45,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--activation", choices=list(ACTIVATIONS), default="tanh", help="default tanh")
     add("--l2", type=float, help="penalty of the training; default: chosen on validation rows")
     add("--epochs", type=int, help="largest number of training epochs; default by the number of rows")
-    add("--noise-variance", type=float, metavar="V", help="in the target's units squared; default: sampled")
+    add(
+        "--likelihood",
+        choices=LIKELIHOODS,
+        help="of a target of numbers, default gaussian; student-t for outliers, heteroscedastic for noise that depends "
+        "on the inputs; of counts poisson, or negative-binomial for counts that vary more",
+    )
+    add("--noise-variance", type=float, metavar="V", help="gaussian: in the target's units squared; default: sampled")
+    add("--df", type=float, metavar="DF", help=f"student-t: degrees of freedom, at least 1; default {DF:g}")
+    add(
+        "--dispersion",
+        type=float,
+        metavar="D",
+        help="negative-binomial: the variance is mean + D mean^2; default: estimated on a fifth of the training rows",
+    )
+    add("--exposure", metavar="COL", help="counts: column of the time or population that they are counts of")
     add("--test-fraction", type=float, default=0.3, metavar="F", help="share of rows held out; default 0.3, 0 for none")
     add(
         "--prior",

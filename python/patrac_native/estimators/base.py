@@ -146,14 +146,14 @@ class PatracEstimator(BaseEstimator):  # type: ignore[misc]
         *,
         weights: FloatArray | None,
         likelihood: Likelihood,
-        n_outputs: int,
+        n_targets: int,
         units: TargetUnits,
         about_y: str,
         settings: EstimatorSettings,
     ) -> None:
         """Fit rows whose targets are standardised, set the attributes of a fitted estimator, and warn.
 
-        The rows are those that `_weighted_rows` returns.
+        The rows are those that `_weighted_rows` returns; the likelihood is that of the targets in their units.
         """
         names = self._feature_names()
         self.input_scaling_ = InputScaling.fit(X, weights, names, standardize=bool(self.standardize))
@@ -167,7 +167,7 @@ class PatracEstimator(BaseEstimator):  # type: ignore[misc]
 
         say(self.input_scaling_.describe(names))
         say(about_y)
-        arrays = FitArrays(inputs, y, inputs[:0], y[:0], n_outputs, units, weights)
+        arrays = FitArrays(inputs, y, inputs[:0], y[:0], n_targets, units, weights)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             fit = fit_arrays(arrays, likelihood, settings, details=False, say=say)

@@ -171,7 +171,7 @@ class PatracClassifier(ClassifierMixin, PatracEstimator):  # type: ignore[misc]
             labels,
             weights=weights,
             likelihood=likelihood,
-            n_outputs=len(self.classes_),
+            n_targets=len(self.classes_),
             units=TargetScaling(np.zeros(1), np.ones(1)),
             about_y=f"y: {len(self.classes_)} classes, {shown}{', ...' * (len(self.classes_) > 20)}",
             settings=settings,

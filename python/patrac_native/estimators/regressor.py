@@ -170,14 +170,12 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         self.n_outputs_ = targets.shape[1]
         standardize = bool(self.standardize) and isinstance(likelihood, RealLikelihood)
         self.target_scaling_ = TargetScaling.fit(targets, weights, standardize=standardize)
-        if isinstance(likelihood, RealLikelihood):
-            likelihood = likelihood.for_scaled_targets(self.target_scaling_.scale)
         self._fit_rows(
             inputs,
             self.target_scaling_.transform(targets),
             weights=weights,
             likelihood=likelihood,
-            n_outputs=likelihood.outputs_per_target * self.n_outputs_,
+            n_targets=self.n_outputs_,
             units=self.target_scaling_,
             about_y=self.target_scaling_.describe(),
             settings=settings,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from joblib.parallel import get_active_backend
@@ -24,6 +24,14 @@ _PARAMETERS = {
     "seed": "random_state",
     "threads": "n_jobs",
 }
+# The likelihoods that `patrac fit` names.
+_LIKELIHOODS = {
+    "gaussian": 'Gaussian("sampled")',
+    "student-t": 'StudentT(4, "sampled")',
+    "heteroscedastic": "HeteroscedasticGaussian()",
+    "poisson": "Poisson()",
+    "negative-binomial": "NegativeBinomial(dispersion)",
+}
 # scikit-learn's names of activations.
 _ACTIVATIONS = {"logistic": "sigmoid"}
 
@@ -32,10 +40,15 @@ _ACTIVATIONS = {"logistic": "sigmoid"}
 class EstimatorSettings(ModelSettings):
     """The settings of a fit, whose messages name the parameters of an estimator."""
 
-    noise_option: ClassVar[str] = "a known noise variance, likelihood=Gaussian(variance), or validation_fraction=0"
+    @property
+    def noise_option(self) -> str:
+        """How a known noise variance is given."""
+        return "a known noise variance, likelihood=Gaussian(variance), or validation_fraction=0"
 
     def option(self, name: str, value: Any = None) -> str:
-        """Return the parameter of a setting, with a value if there is one."""
+        """Return the parameter of a setting, with a value if there is one; a likelihood is given as an object."""
+        if name == "likelihood" and value is not None:
+            return f"likelihood={_LIKELIHOODS[value]}"
         return super().option(_PARAMETERS.get(name, name), value)
 
 

@@ -21,7 +21,7 @@ from patrac_native.model.posterior import Posterior
 from patrac_native.model.priors import GaussianPrior
 from patrac_native.studies.uci_sets import Split
 from patrac_native.tabular.array_fit import fit_arrays
-from patrac_native.tabular.fit_data import FitArrays
+from patrac_native.tabular.fit_data import DataRows, FitArrays
 from patrac_native.tabular.model_settings import ModelSettings
 from patrac_native.tabular.moments import mean_and_scale
 from patrac_native.tabular.tuning import Choice, train_networks
@@ -85,10 +85,11 @@ def networks(rows: Rows, settings: ModelSettings) -> dict[str, Scores]:
     clock = time.perf_counter()
     sizes = [rows.X.shape[1], *settings.hidden, 1]
     likelihood = Gaussian("sampled")
-    nets = train_networks(sizes, rows.X, rows.y, likelihood, networks=1, settings=settings)
+    training = DataRows(rows.X, rows.y)
+    nets = train_networks(sizes, training, likelihood, networks=1, settings=settings)
     one = time.perf_counter() - clock
     l2 = max(Choice.of(nets[0]).l2, _LEAST_L2)
-    nets = train_networks(sizes, rows.X, rows.y, likelihood, networks=_MEMBERS, settings=settings, l2=l2)
+    nets = train_networks(sizes, training, likelihood, networks=_MEMBERS, settings=settings, l2=l2)
     all_of_them = time.perf_counter() - clock
     history = nets[0].history
     assert history is not None and history.validation_mse is not None

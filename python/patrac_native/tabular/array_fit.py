@@ -8,32 +8,27 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+import numpy as np
 
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.draws_mixture import DrawsMixture
 from patrac_native.draws.findings import CALIBRATION_ROWS
 from patrac_native.draws.mixture_summary import MixtureSummary
 from patrac_native.draws.summary import Summary
-from patrac_native.model.likelihoods import Gaussian, Likelihood
+from patrac_native.model.likelihoods import Likelihood, RealLikelihood
 from patrac_native.model.posterior import Posterior
 from patrac_native.network.network import Network
 from patrac_native.sampling.warmup import Warmup
-from patrac_native.tabular.budget import chain_minutes, training_seconds
+from patrac_native.tabular.budget import chain_minutes
 from patrac_native.tabular.candidates import Candidate, affordable_candidates, possible_candidates, share_left
 from patrac_native.tabular.descriptions import describe_noise, describe_prior, describe_training
-from patrac_native.tabular.evaluation import (
-    HELD_OUT,
-    LEAVE_ONE_OUT,
-    Evaluation,
-    evaluate_classes,
-    evaluate_regression,
-)
+from patrac_native.tabular.evaluation import HELD_OUT, LEAVE_ONE_OUT, Evaluation, evaluate
 from patrac_native.tabular.fit_data import FitArrays, spread_rows
 from patrac_native.tabular.model_settings import MINUTES, ModelSettings
 from patrac_native.tabular.pilots import Trial, best_of, describe_choice, run_pilots
 from patrac_native.tabular.remedies import FitRemedies
-from patrac_native.tabular.tuning import train_networks, training_settings
+from patrac_native.tabular.tuning import nominal_seconds, train_networks
 from patrac_native.training.folds import FEWEST_ROWS
 from patrac_native.validation.checks import FloatArray
 
@@ -83,6 +78,7 @@ def fit_arrays(
     settings: ModelSettings,
     *,
     details: bool = True,
+    spent: float = 0.0,
     say: Callable[[str], None] = print,
 ) -> ArrayFit:
     """Train networks on rows, choose a posterior, sample it, and score it.
@@ -91,12 +87,14 @@ def fit_arrays(
     ----------
     data : FitArrays
     likelihood : Likelihood
-        Of the standardised targets.
+        Of the targets in their units.
     settings : ModelSettings
         Checked by their `check_model`.
     details : bool
         Whether to compute all scores, see `evaluate_regression`; default True. Without, the scores of the pilot run on
         validation rows take the place of leave-one-out scores, if there are enough rows.
+    spent : float
+        Nominal seconds of earlier training, which count in the budget; default 0.
     say : callable
         Receives the lines that tell what is done and was chosen; default `print`.
 
@@ -115,30 +113,29 @@ def fit_arrays(
     """
     seconds: dict[str, float] = {}
     clock = time.perf_counter()
-    X, y, weight = data.X, data.y, data.sample_weight
+    rows = data.training
+    if isinstance(likelihood, RealLikelihood):
+        likelihood = likelihood.for_scaled_targets(np.atleast_1d(data.units.target_scale))
     _check_rows_for_noise(likelihood, data, settings)
-    sizes = [X.shape[1], *settings.hidden, data.n_outputs]
+    sizes = [data.X.shape[1], *settings.hidden, likelihood.outputs_per_target * data.n_targets]
     say(f"training {sizes} {settings.activation} ...")
     possible = possible_candidates(settings, likelihood.targets)
     for one in possible:
         one.check(settings)
     nets = train_networks(
         sizes,
-        X,
-        y,
+        rows,
         likelihood,
         networks=max(candidate.trained for candidate in possible),
         settings=settings,
         l2=settings.l2,
-        sample_weight=weight,
     )
     if any(net.history is not None and net.history.stopped == "interrupted" for net in nets):
         raise KeyboardInterrupt  # `train` returns its best parameters so far, which are not what was asked for
     _check_noise_is_known(nets[0], likelihood, data, settings)
     say(f"  {describe_training(nets[0], data.units)}")
-    batch_rows = training_settings(len(X)).get("batch_size", len(X))
-    minutes = chain_minutes(settings.minutes or MINUTES, training_seconds(nets, len(X), batch_rows))
-    candidates, reason = affordable_candidates(possible, nets, likelihood, X, y, settings, minutes)
+    minutes = chain_minutes(settings.minutes or MINUTES, spent + nominal_seconds(nets, len(data.X)))
+    candidates, reason = affordable_candidates(possible, nets, likelihood, rows, settings, minutes)
     seconds["training"] = time.perf_counter() - clock
 
     clock = time.perf_counter()
@@ -152,7 +149,7 @@ def fit_arrays(
     say(f"  {candidate}: {reason}")
     seconds["choice"] = time.perf_counter() - clock
 
-    posts = candidate.posteriors(nets, likelihood, X, y, settings, weight)
+    posts = candidate.posteriors(nets, likelihood, rows, settings)
     say(f"  prior: {describe_prior(posts[0].network.prior, settings)}")
     minutes *= share_left(candidates, len(trials))
     draws = _sample(candidate, posts, nets, minutes, settings, None if best is None else best.draws, say)
@@ -160,21 +157,18 @@ def fit_arrays(
     seconds["sampling"] = draws.members[0].settings["seconds"]
 
     clock = time.perf_counter()
-    scored, observed, its_weight = data.scored(_LOO_ROWS)
+    scored = data.scored(_LOO_ROWS)
     kind = HELD_OUT if len(data.X_test) else LEAVE_ONE_OUT
     started = nets[: candidate.trained]
     validated = _validation_of(candidate, trials) if kind == LEAVE_ONE_OUT else None
-    scoring: dict[str, Any] = {"kind": kind, "nets": started, "sample_weight": its_weight, "details": details}
     if validated is not None and not details:
         evaluation = validated.evaluation
-    elif likelihood.targets == "class":
-        evaluation = evaluate_classes(draws, scored, observed, **scoring)
     else:
-        evaluation = evaluate_regression(draws, data.units, scored, observed, **scoring)
-    grid = scored[spread_rows(len(scored), _GRID_ROWS)]
+        evaluation = evaluate(draws, data.units, scored, kind=kind, nets=started, details=details)
+    grid = scored.X[spread_rows(len(scored.X), _GRID_ROWS)]
     # Scores of validation rows are better evidence for the verdict than leave-one-out predictions.
     judged = evaluation if validated is None else validated.evaluation
-    summary = draws.summary(grid).with_calibration(judged.calibration).with_remedies(FitRemedies(settings))
+    summary = draws.summary(grid).with_calibration(judged.calibration).with_remedies(FitRemedies(settings, likelihood))
     seconds["evaluation"] = time.perf_counter() - clock
     return ArrayFit(posts, draws, candidate, reason, trials, evaluation, summary, grid, seconds)
 
@@ -227,7 +221,7 @@ def _check_rows_for_noise(likelihood: Likelihood, data: FitArrays, settings: Mod
 
 def _samples_noise(likelihood: Likelihood, settings: ModelSettings) -> bool:
     """Return whether a noise variance is sampled under a prior that rests on validation residuals."""
-    return settings.validation_fraction != 0 and isinstance(likelihood, Gaussian) and likelihood.is_sampled
+    return settings.validation_fraction != 0 and likelihood.lacks_prior
 
 
 def _too_few_for_noise(rows: int, settings: ModelSettings) -> ValueError:

@@ -23,8 +23,8 @@ from patrac_native.network.network import Network
 from patrac_native.sampling.sampler import sample, sample_many
 from patrac_native.sampling.warmup import Warmup
 from patrac_native.tabular.budget import MIN_STEPS, Schedule, run_kernel, schedule_given, schedule_within, steps_within
+from patrac_native.tabular.fit_data import DataRows
 from patrac_native.tabular.model_settings import CHAINS, DRAWS_OF_CHAIN, MINUTES, ModelSettings
-from patrac_native.validation.checks import FloatArray
 
 # The numbers of networks where the architecture is chosen: of Mix, whose frozen nodes no chain changes, and of classes.
 _MIX_NETWORKS, _CLASS_NETWORKS = 4, 5
@@ -92,10 +92,8 @@ class Candidate:
         self,
         nets: Sequence[Network],
         likelihood: Likelihood,
-        X: npt.NDArray[Any],
-        y: Any,
+        rows: DataRows,
         settings: ModelSettings,
-        sample_weight: FloatArray | None = None,
     ) -> list[Posterior]:
         """Return the posterior of each network."""
         return [
@@ -104,9 +102,10 @@ class Candidate:
                 self.architecture,
                 self._prior(net, settings.alpha, likelihood),
                 likelihood,
-                X,
-                y,
-                sample_weight=sample_weight,
+                rows.X,
+                rows.y,
+                sample_weight=rows.sample_weight,
+                offset=rows.offset,
                 dtype=settings.dtype,
             )
             for net in nets[: self.networks]
@@ -257,8 +256,7 @@ def affordable_candidates(
     possible: Sequence[Candidate],
     nets: Sequence[Network],
     likelihood: Likelihood,
-    X: npt.NDArray[Any],
-    y: Any,
+    rows: DataRows,
     settings: ModelSettings,
     minutes: float,
 ) -> tuple[list[Candidate], str]:
@@ -270,7 +268,7 @@ def affordable_candidates(
         As `possible_candidates` returns them.
     nets : sequence of Network
     likelihood : Likelihood
-    X, y : ndarray
+    rows : DataRows
         The training rows.
     settings : ModelSettings
     minutes : float
@@ -289,7 +287,7 @@ def affordable_candidates(
         return list(possible), "as asked"
 
     def steps_of(candidate: Candidate, minutes: float) -> int:
-        post = candidate.posteriors(nets[:1], likelihood, X, y, settings)[0]
+        post = candidate.posteriors(nets[:1], likelihood, rows, settings)[0]
         return steps_within(minutes, post, candidate.n_chains, settings.kernel)
 
     budget = settings.minutes or MINUTES

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.tabular.dates import days, looks_like_dates
+from patrac_native.tabular.dates import date_layout, days, looks_like_dates
 from patrac_native.tabular.moments import common_scale, lone_extreme, mean_and_scale
 from patrac_native.tabular.number_columns import MARKS
 from patrac_native.tabular.tables import place, places
@@ -112,6 +112,35 @@ def fit_numeric(series: pd.Series, train: npt.NDArray[Any], impute: str | None, 
     # The imputed mean of equal numbers may differ from them by rounding.
     scale = 0.0 if np.ptp(known) == 0 else scale
     return Column(name, None, mean, scale, fill, float(known.min()), float(known.max()), date)
+
+
+def fit_column(
+    series: pd.Series, train: npt.NDArray[Any], impute: str | None, is_category: bool, is_date: bool
+) -> Column:
+    """Determine the conversion of a column; raise ValueError if it has none."""
+    missing = int(series.isna().sum())
+    if missing and impute is None:
+        raise ValueError(
+            f"column {series.name!r} has {missing} missing values, the first at {places(series, series.isna())}; "
+            "remove those rows, drop the column (--drop), or impute them (--impute mean or --impute median)."
+        )
+    if missing == len(series) or series.iloc[train].isna().all():
+        raise ValueError(f"column {series.name!r} has no values in the training rows; drop it (--drop).")
+    if is_date:
+        return fit_numeric(series, train, impute, date_layout(series))
+    if not is_category:
+        check_told_apart(series, f"column {series.name!r}", "drop it (--drop) or keep it beside the predictions (--id)")
+    if is_category or not holds_numbers(series):
+        if not is_category:
+            check_not_numbers(series)
+        return fit_categorical(series, train, impute, asked=is_category)
+    return fit_numeric(series, train, impute)
+
+
+def imputation_note(column: Column, count: int) -> str:
+    """Return a note on how many values of a column were missing, and by which value they were replaced."""
+    fill = f"{column.fill:.6g}" if isinstance(column.fill, float) else repr(column.fill)
+    return f"column {column.name!r}: {count} missing value{'s' if count > 1 else ''} imputed by {fill}"
 
 
 def with_common_scale(columns: Sequence[Column], frame: pd.DataFrame, train: npt.NDArray[Any]) -> list[Column]:

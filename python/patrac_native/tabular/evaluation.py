@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,7 +15,8 @@ from patrac_native.draws.count_mixture import CountMixture
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.draws_mixture import DrawsMixture
 from patrac_native.network.network import Network
-from patrac_native.tabular.fit_data import TargetUnits
+from patrac_native.tabular.fit_data import DataRows, TargetUnits
+from patrac_native.tabular.network_scores import networks_of, unseen_scores, validation_scores
 from patrac_native.validation.checks import FloatArray
 
 # Kinds of rows that are scored.
@@ -46,6 +46,14 @@ class Evaluation:
     calibration: Calibration
 
 
+def evaluate(draws: Draws | DrawsMixture, units: TargetUnits, rows: DataRows, **scoring: Any) -> Evaluation:
+    """Score draws on rows, as `evaluate_classes` or `evaluate_regression` does, which take the other arguments."""
+    scoring["sample_weight"] = rows.sample_weight
+    if draws.likelihood.targets == "class":
+        return evaluate_classes(draws, rows.X, rows.y, **scoring)
+    return evaluate_regression(draws, units, rows.X, rows.y, offset=rows.offset, **scoring)
+
+
 def evaluate_regression(
     draws: Draws | DrawsMixture,
     preprocessor: TargetUnits,
@@ -55,9 +63,10 @@ def evaluate_regression(
     kind: str = HELD_OUT,
     nets: Sequence[Network] | None = None,
     sample_weight: FloatArray | None = None,
+    offset: FloatArray | None = None,
     details: bool = True,
 ) -> Evaluation:
-    """Score regression draws on unseen rows, or by leave-one-out predictions of rows of their own data.
+    """Score draws of numbers or counts on unseen rows, or by leave-one-out predictions of rows of their own data.
 
     Parameters
     ----------
@@ -66,16 +75,18 @@ def evaluate_regression(
     preprocessor : TargetUnits
     X : ndarray, shape (n, d)
     y : ndarray, shape (n,), or (n, t) for t > 1 targets
-        Standardised targets.
+        Standardised targets, or counts.
     kind : {"held out", "validation", "leave one out"}
         Which rows they are; default "held out". "leave one out": rows from which the draws were made, with the same row
         weights. Each is then predicted by draws that are reweighted as if it had not been among them
-        (`diagnostics.leave_one_out`), and RMSE and NLPD of the network are those of its residuals on validation rows,
-        taken as normal; None if there were none.
+        (`diagnostics.leave_one_out`), and RMSE and NLPD of the network are those of validation rows
+        (`validation_scores`).
     nets : sequence of Network, optional
         The trained networks that are scored beside the posterior, as an ensemble; by default that of each member.
     sample_weight : ndarray, shape (n,), optional
         Weights of the rows, positive; default ones.
+    offset : ndarray, shape (n,), optional
+        Logarithm of the exposure of each row of counts; default zeros.
     details : bool
         Whether to compute all scores, which takes quantiles of each row's distribution; default True.
 
@@ -86,23 +97,28 @@ def evaluate_regression(
         target's units; coverage of y by central intervals; nlpd and nlpd_network (mean over rows, of the standardised
         target, of the posterior and of the trained network) and nlpd_in_units (in the target's units); mean and
         standard deviation of the PIT values. The arrays are y, mean, lower and upper (95% interval), in the target's
-        units, pit, nlpd and epistemic (share of f in the variance of y) of each row; and weight, if rows have weights.
-        Several networks are scored as an ensemble.
+        units, pit, nlpd, epistemic (share of f in the variance of y) and noise_sd (in the target's units) of each row;
+        and weight, if rows have weights. Several networks are scored as an ensemble.
+        Counts have PIT values that are uniform within the step of the distribution function at the count, and those at
+        the ends of intervals count in part in the coverage of `calibration` (`CountMixture.inside`); the intervals
+        of the score `coverage` are whole numbers, and cover more.
         Without details there are only the coverage of 90% intervals, both nlpd, and the arrays nlpd and weight.
 
     Raises
     ------
     TypeError
-        If the likelihood is not one of real numbers.
+        If the likelihood is not one of numbers.
     """
-    names = ("mean", "lower", "upper", "pit", "crps", "nlpd", "epistemic")
+    names = ("mean", "lower", "upper", "pit", "crps", "nlpd", "epistemic", "noise_sd", "within")
     parts: dict[str, list[FloatArray]] = {name: [] for name in names}
     inside: dict[float, list[FloatArray]] = {coverage: [] for coverage in COVERAGES}
     unreliable = 0
     n_targets = 1 if y.ndim == 1 else y.shape[1]
     observed_of = y.reshape(len(y), -1)
+    ties = np.random.default_rng(0).uniform(size=observed_of.shape)
     # All targets of a block of rows at a time: their joint density is that of a row.
-    for blocks in zip(*(draws.predictive_mixtures(X, target) for target in range(n_targets)), strict=True):
+    of_targets = (draws.predictive_mixtures(X, target, offset=offset) for target in range(n_targets))
+    for blocks in zip(*of_targets, strict=True):
         rows, mixtures = blocks[0][0], [mixture for _, mixture in blocks]
         observed = list(observed_of[rows].T)
         weights = None
@@ -113,15 +129,20 @@ def evaluate_regression(
             mixtures = [replace(mixture, weights=weights) for mixture in mixtures]
             unreliable += doubtful
         parts["nlpd"].append(-_log_density(mixtures, observed))
-        parts["pit"].append(_stacked([_pit(mixture, seen) for mixture, seen in zip(mixtures, observed, strict=True)]))
+        pairs = list(zip(mixtures, observed, strict=True))
+        parts["within"].append(_stacked([mixture.inside(seen, COVERAGE) for mixture, seen in pairs]))
         if not details:
             continue
-        noisy = draws.predictive(X[rows], seed=rows.start)
+        parts["pit"].append(
+            _stacked([_pit(mixture, seen, tie) for (mixture, seen), tie in zip(pairs, ties[rows].T, strict=True)])
+        )
+        noisy = draws.predictive(X[rows], offset=None if offset is None else offset[rows], seed=rows.start)
         if weights is not None:
             noisy = _resampled(noisy, weights, seed=rows.start)
         parts["crps"].append(diagnostics.crps(noisy, y[rows], per_row=True))
         parts["mean"].append(_stacked([mixture.mean() for mixture in mixtures]))
         parts["epistemic"].append(_stacked([(mixture.sd_f() / mixture.sd()) ** 2 for mixture in mixtures]))
+        parts["noise_sd"].append(_stacked([np.sqrt(mixture.noise_variance()) for mixture in mixtures]))
         for coverage in COVERAGES:
             ends = [mixture.interval(coverage) for mixture in mixtures]
             lower, upper = (_stacked([end[side] for end in ends]) for side in (0, 1))
@@ -130,13 +151,19 @@ def evaluate_regression(
                 parts["lower"].append(lower)
                 parts["upper"].append(upper)
     whole = {name: np.concatenate(values) for name, values in parts.items() if values}
-    tail = 0.5 * (1 - COVERAGE)
-    network_rmse, network_nlpd = _network_scores(draws, X, y, kind, nets or _networks_of(draws), sample_weight)
+    started = nets or networks_of(draws)
+    network_rmse: Any
+    network_nlpd: FloatArray | float | None
+    if kind == LEAVE_ONE_OUT:
+        # The networks were trained on these rows.
+        network_rmse, network_nlpd = validation_scores(started[0], draws.likelihood, n_targets)
+    else:
+        network_rmse, network_nlpd = unseen_scores(draws, X, y, started, sample_weight, offset)
     calibration = calibrate(
         kind,
         whole["nlpd"],
         network_nlpd,
-        (tail <= whole["pit"]) & (whole["pit"] <= 1 - tail),
+        whole["within"],
         unreliable=unreliable,
         weights=sample_weight,
     )
@@ -176,6 +203,7 @@ def evaluate_regression(
             "pit": whole["pit"],
             "nlpd": whole["nlpd"],
             "epistemic": whole["epistemic"],
+            "noise_sd": whole["noise_sd"] * scale,
             **arrays,
             **weight,
         },
@@ -193,9 +221,12 @@ def _plain(value: Any) -> Any:
     return value.tolist() if np.ndim(value) else float(value)
 
 
-def _pit(mixture: Any, observed: FloatArray) -> FloatArray:
-    """Return the PIT values of targets (n,), those of counts in the middle of their step."""
-    values: FloatArray = mixture.pit(observed) if isinstance(mixture, CountMixture) else mixture.cdf(observed)
+def _pit(mixture: Any, observed: FloatArray, ties: FloatArray) -> FloatArray:
+    """Return the PIT values of targets (n,), those of counts at the shares `ties` (n,) of their steps."""
+    if isinstance(mixture, CountMixture):
+        below, upto = mixture.step(observed)
+        return below + ties * (upto - below)
+    values: FloatArray = mixture.cdf(observed)
     return values
 
 
@@ -227,10 +258,6 @@ def _resampled(noisy: npt.NDArray[Any], weights: FloatArray, *, seed: int) -> Fl
     return np.stack(chosen, axis=1).reshape(noisy.shape)
 
 
-def _networks_of(draws: Draws | DrawsMixture) -> list[Network]:
-    return [member.network.net for member in draws.members]
-
-
 def _left_out_weights(draws: Draws | DrawsMixture, log_likelihood: FloatArray) -> tuple[FloatArray, int]:
     """Return the weights (chain * draw, n) of draws for rows that are left out, and the number of unreliable rows.
 
@@ -244,28 +271,6 @@ def _left_out_weights(draws: Draws | DrawsMixture, log_likelihood: FloatArray) -
         unreliable |= left_out.is_unreliable
         first = chains.stop
     return np.concatenate(weights), int(unreliable.sum())
-
-
-def _network_scores(
-    draws: Draws | DrawsMixture,
-    X: FloatArray,
-    y: FloatArray,
-    kind: str,
-    nets: Sequence[Network],
-    sample_weight: FloatArray | None,
-) -> tuple[Any, FloatArray | float | None]:
-    """Return RMSE and the NLPD of each row, or its mean over validation rows, of the trained networks alone."""
-    if kind == LEAVE_ONE_OUT:
-        # The networks were trained on these rows, so only their residuals on validation rows say how well they predict.
-        known = None if nets[0].history is None else nets[0].history.validation_mse
-        if known is None:
-            return None, None
-        nlpd = sum(0.5 * (math.log(2 * math.pi * float(mse)) + 1.0) for mse in known)
-        return (math.sqrt(float(known[0])) if y.ndim == 1 else np.sqrt(known)), nlpd
-    predicted = np.mean([draws.likelihood.predicted(net.predict(X)) for net in nets], axis=0)
-    squares = (predicted - y.reshape(len(y), -1)) ** 2
-    rmse = [math.sqrt(np.average(column, weights=sample_weight)) for column in squares.T]
-    return (rmse[0] if y.ndim == 1 else np.array(rmse)), draws.network_nlpd(X, y.reshape(len(y), -1), nets=nets)
 
 
 def evaluate_classes(
@@ -322,7 +327,7 @@ def evaluate_classes(
     mean = np.concatenate(probability)
     network = None
     if kind != LEAVE_ONE_OUT:
-        each_network = [draws.likelihood.probabilities(net.predict(X)) for net in nets or _networks_of(draws)]
+        each_network = [draws.likelihood.probabilities(net.predict(X)) for net in nets or networks_of(draws)]
         network = np.mean(each_network, axis=0)
     each = np.arange(len(y))
     nlpd = -np.log(np.maximum(mean[each, y], _LEAST_PROBABILITY))

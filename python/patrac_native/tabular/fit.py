@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from patrac_native.model.likelihoods import Categorical, Gaussian, Likelihood
 from patrac_native.tabular.array_fit import fit_arrays
+from patrac_native.tabular.columns import holds_numbers
+from patrac_native.tabular.dispersion import estimate_dispersion
 from patrac_native.tabular.fit_data import FitData
 from patrac_native.tabular.fit_report import printed, reached, write_results
 from patrac_native.tabular.fit_result import FitResult
 from patrac_native.tabular.fit_settings import DRAWS, PREPROCESSING, REPORT, SUMMARY, FitSettings
-from patrac_native.tabular.preprocessing import Preprocessor, guess_task
+from patrac_native.tabular.preprocessing import Preprocessor
 from patrac_native.tabular.roles import Roles
 from patrac_native.tabular.tables import read_table
+from patrac_native.tabular.target_column import guess_task
+from patrac_native.tabular.tuning import nominal_seconds
 from patrac_native.training.folds import split_rows
 
 if TYPE_CHECKING:
@@ -55,9 +58,17 @@ def fit_table(settings: FitSettings) -> FitResult:
         verbatim=[*settings.ids, *settings.drop],
     )
     data = _prepare(frame, table.notes, settings)
-    settings.check_room(data.X.shape[1], data.preprocessor.n_outputs)
+    task, arrays = data.preprocessor.task, data.arrays
+    settings.check_room(arrays.X.shape[1], settings.outputs_per_target * arrays.n_targets)
+    dispersion, spent = None, 0.0
+    if settings.likelihood == "negative-binomial" and settings.dispersion is None:
+        print("estimating the dispersion ...", flush=True)
+        found = estimate_dispersion(arrays, settings)
+        print(f"  {found}", flush=True)
+        dispersion, spent = found.value, nominal_seconds([found.net], len(arrays.X))
     seconds = time.perf_counter() - clock
-    fit = fit_arrays(data.arrays, _likelihood(data, settings), settings, say=partial(print, flush=True))
+    likelihood = settings.likelihood_of(task, dispersion)
+    fit = fit_arrays(arrays, likelihood, settings, spent=spent, say=partial(print, flush=True))
     fit.seconds["training"] += seconds
     result = FitResult(
         settings,
@@ -87,6 +98,8 @@ def _prepare(frame: pd.DataFrame, notes: Sequence[str], settings: FitSettings) -
     task, reason = guess_task(frame[target])
     if settings.task is not None:
         task, reason = settings.task, "as asked"
+    elif settings.likelihood is not None and holds_numbers(frame[target]):
+        task, reason = "regression", f"as {settings.option('likelihood', settings.likelihood)} asks"
     settings.check_task(task)
     labels = frame[target].fillna("").astype(str).to_numpy() if task == "classification" else None
     shares = [settings.test_fraction] if settings.test_fraction else []
@@ -119,8 +132,10 @@ def _prepare(frame: pd.DataFrame, notes: Sequence[str], settings: FitSettings) -
         categorical=roles.categorical,
         ids=roles.ids,
         dates=roles.dates,
+        counts=settings.of_counts,
+        exposure=roles.exposure,
     )
-    X, y = preprocessor.transform(frame), preprocessor.transform_target(frame)
+    X, y, offset = preprocessor.transform(frame), preprocessor.transform_target(frame), preprocessor.offset(frame)
     print(f"{settings.data}: {len(frame)} rows, {frame.shape[1]} columns; target {target!r}: {task} ({reason})")
     if task == "classification":
         counts = np.bincount(y, minlength=len(preprocessor.classes))
@@ -128,13 +143,5 @@ def _prepare(frame: pd.DataFrame, notes: Sequence[str], settings: FitSettings) -
     print(f"  {preprocessor.n_inputs} inputs, {len(rows)} training rows, {len(test)} held out (seed {settings.seed})")
     for note in (*notes, *preprocessor.notes):
         print(f"  note: {note}")
-    return FitData(preprocessor, X[rows], y[rows], X[test], y[test])
-
-
-def _likelihood(data: FitData, settings: FitSettings) -> Likelihood:
-    """Return the likelihood of the posterior."""
-    if data.preprocessor.task == "classification":
-        return Categorical()
-    if settings.noise_variance is None:
-        return Gaussian("sampled")
-    return Gaussian(settings.noise_variance / data.preprocessor.target_scale**2)
+    offsets = (None, None) if offset is None else (offset[rows], offset[test])
+    return FitData(preprocessor, X[rows], y[rows], X[test], y[test], *offsets)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,15 @@ class TargetUnits(Protocol):
         """Convert standardised targets, (n,) or of several (n, t), to the targets' own units."""
 
 
+class DataRows(NamedTuple):
+    """Some rows of `FitArrays`: inputs, targets and, where they are not ones and zeros, weights and offsets."""
+
+    X: FloatArray
+    y: Any
+    sample_weight: FloatArray | None = None
+    offset: FloatArray | None = None
+
+
 @dataclass(frozen=True)
 class FitArrays:
     """Standardised training and held-out rows.
@@ -31,33 +40,42 @@ class FitArrays:
     ----------
     X, X_test : ndarray of float64, shape (n, d)
     y, y_test : ndarray, shape (n,) or (n, t)
-        Standardised float64 targets, or int64 labels.
-    n_outputs : int
-        Number of outputs of the network.
+        Standardised float64 targets, counts, or int64 labels.
+    n_targets : int
+        Number of targets, or of classes.
     units : TargetUnits
         Not used for labels.
     sample_weight : ndarray of float64, shape (n,), optional
         Weight of each training row in everything that is computed from it; by default ones.
+    offset, offset_test : ndarray of float64, shape (n,), optional
+        Logarithm of the exposure of each row of counts; by default zeros.
     """
 
     X: FloatArray
     y: Any
     X_test: FloatArray
     y_test: Any
-    n_outputs: int
+    n_targets: int
     units: TargetUnits
     sample_weight: FloatArray | None = None
+    offset: FloatArray | None = None
+    offset_test: FloatArray | None = None
 
-    def scored(self, max_rows: int) -> tuple[FloatArray, Any, FloatArray | None]:
-        """Return rows that are scored, with weights: the held-out ones or, if there are none, spread training rows."""
+    def scored(self, max_rows: int) -> DataRows:
+        """Return the rows that are scored: the held-out ones or, if there are none, spread training rows."""
         if len(self.X_test):
-            return self.X_test, self.y_test, None
-        rows = spread_rows(len(self.X), max_rows)
-        return self.X[rows], self.y[rows], self.weights_of(rows)
+            return DataRows(self.X_test, self.y_test, None, self.offset_test)
+        return self.rows(spread_rows(len(self.X), max_rows))
 
-    def weights_of(self, rows: npt.NDArray[np.intp]) -> FloatArray | None:
-        """Return the weights of training rows, None if all are one."""
-        return None if self.sample_weight is None else self.sample_weight[rows]
+    @property
+    def training(self) -> DataRows:
+        """All training rows."""
+        return DataRows(self.X, self.y, self.sample_weight, self.offset)
+
+    def rows(self, rows: npt.NDArray[np.intp]) -> DataRows:
+        """Return training rows."""
+        weight, offset = (None if part is None else part[rows] for part in (self.sample_weight, self.offset))
+        return DataRows(self.X[rows], self.y[rows], weight, offset)
 
 
 @dataclass(frozen=True)
@@ -69,7 +87,9 @@ class FitData:
     preprocessor : Preprocessor
     X, X_test : ndarray of float64, shape (n, d)
     y, y_test : ndarray, shape (n,)
-        Standardised float64 targets, or int64 labels.
+        Standardised float64 targets, counts, or int64 labels.
+    offset, offset_test : ndarray of float64, shape (n,), optional
+        Logarithm of the exposure of each row of counts; by default zeros.
     """
 
     preprocessor: Preprocessor
@@ -77,11 +97,22 @@ class FitData:
     y: Any
     X_test: FloatArray
     y_test: Any
+    offset: FloatArray | None = None
+    offset_test: FloatArray | None = None
 
     @property
     def arrays(self) -> FitArrays:
         """The rows without the table."""
-        return FitArrays(self.X, self.y, self.X_test, self.y_test, self.preprocessor.n_outputs, self.preprocessor)
+        return FitArrays(
+            self.X,
+            self.y,
+            self.X_test,
+            self.y_test,
+            self.preprocessor.n_targets,
+            self.preprocessor,
+            offset=self.offset,
+            offset_test=self.offset_test,
+        )
 
 
 def spread_rows(n: int, max_rows: int) -> npt.NDArray[np.intp]:

@@ -20,7 +20,14 @@ from patrac_native.reports.run_sections import (
     add_run_sections,
     convergence_rows,
 )
-from patrac_native.tabular.descriptions import describe_noise, describe_training, noise_variance
+from patrac_native.tabular.descriptions import (
+    describe_function,
+    describe_network_score,
+    describe_noise,
+    describe_training,
+    noise_scales,
+    noise_variance,
+)
 from patrac_native.tabular.evaluation import COVERAGES
 from patrac_native.tabular.fit_result import FitResult
 from patrac_native.tabular.fit_settings import DRAWS, PREPROCESSING, REPORT, SUMMARY
@@ -32,9 +39,12 @@ from patrac_native.tabular.tuning import Choice
 from patrac_native.validation.checks import FloatArray
 
 
-def score_rows(scores: Mapping[str, Any], *, regression: bool) -> list[list[Any]]:
-    """Return table rows (name of the score, of the posterior, of the trained network) for scored rows."""
-    if not regression:
+def score_rows(scores: Mapping[str, Any], targets: str) -> list[list[Any]]:
+    """Return table rows (name of the score, of the posterior, of the trained network) for rows scored by `evaluate`.
+
+    `targets` is "real", "count" or "class".
+    """
+    if targets == "class":
         network = scores["network"] or {}
         rows: list[list[Any]] = [
             ["accuracy", scores["accuracy"], network.get("accuracy")],
@@ -52,10 +62,11 @@ def score_rows(scores: Mapping[str, Any], *, regression: bool) -> list[list[Any]
                 ["entropy, epistemic, of wrong rows (nats)", scores["entropy_of_wrong_rows"]["epistemic"], None]
             )
         return rows
+    of_target = "" if targets == "count" else ", standardised target"
     rows = [
         ["RMSE", scores["rmse"], scores["rmse_network"]],
-        ["NLPD a row, standardised target", scores["nlpd"], scores["nlpd_network"]],
-        ["NLPD a row, target's units", scores["nlpd_in_units"], None],
+        ["NLPD a row" + of_target, scores["nlpd"], scores["nlpd_network"]],
+        *([["NLPD a row, target's units", scores["nlpd_in_units"], None]] if of_target else []),
         ["CRPS", scores["crps"], None],
     ]
     for coverage in COVERAGES:
@@ -68,12 +79,12 @@ def score_rows(scores: Mapping[str, Any], *, regression: bool) -> list[list[Any]
     return rows
 
 
-def score_lines(heading: str, scores: Mapping[str, Any], *, regression: bool) -> str:
+def score_lines(heading: str, scores: Mapping[str, Any], targets: str) -> str:
     """Return the scores as a table for the terminal, under a heading such as "held-out rows: 40"."""
     rows = [[heading, "posterior", "network"]]
     rows += [
         [row[0], format_number(row[1]), "" if row[2] is None else format_number(row[2])]
-        for row in score_rows(scores, regression=regression)
+        for row in score_rows(scores, targets)
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [f"{row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}}".rstrip() for row in rows]
@@ -83,10 +94,9 @@ def score_lines(heading: str, scores: Mapping[str, Any], *, regression: bool) ->
 
 def printed(result: FitResult) -> str:
     """Return the scores and the summary of the chains as text for the terminal."""
-    regression = result.data.preprocessor.task == "regression"
     kind = "held-out rows" if len(result.data.X_test) else "leave-one-out predictions of rows"
     rows = len(result.evaluation.arrays["y"])
-    table = score_lines(f"{kind}: {rows}", result.evaluation.scores, regression=regression)
+    table = score_lines(f"{kind}: {rows}", result.evaluation.scores, result.data.preprocessor.targets)
     return f"{table}\n\n{_chains_heading(result)}\n{result.summary}"
 
 
@@ -98,13 +108,10 @@ def reached(result: FitResult) -> str:
 
 def _chains_heading(result: FitResult) -> str:
     """Return a heading that states the units of the summary of the chains, which differ from those of the scores."""
-    preprocessor = result.data.preprocessor
-    if preprocessor.task == "classification":
-        return f"Chains, judged at {len(result.grid)} of these rows:"
-    return (
-        f"Chains, judged at {len(result.grid)} of these rows. Here f and its widths are of the standardised target\n"
-        f"(times {preprocessor.target_scale:.4g} for the target's units) and without the noise:"
-    )
+    about = describe_function(result.draws.likelihood, result.data.preprocessor)
+    if result.data.preprocessor.exposure is not None:
+        about += ", for an exposure of one"
+    return f"Chains, judged at {len(result.grid)} of these rows{f'. Here {about}' if about else ''}:"
 
 
 def write_results(result: FitResult, table: TableFormat) -> None:
@@ -154,7 +161,7 @@ def summary_content(result: FitResult) -> dict[str, Any]:
     """Return the content of summary.json."""
     preprocessor, summary, first = result.data.preprocessor, result.summary, result.draws.members[0]
     net, summaries = first.network.net, _summaries(summary)
-    choice, variance = Choice.of(net), noise_variance(result.draws)
+    choice, variance, scales = Choice.of(net), noise_variance(result.draws), noise_scales(result.draws)
     return {
         "data": os.path.basename(result.settings.data),
         "task": preprocessor.task,
@@ -171,6 +178,8 @@ def summary_content(result: FitResult) -> dict[str, Any]:
         "epochs": choice.epochs,
         "noise_variance": None if variance is None else preprocessor.variance_in_units(variance),
         "noise_variance_standardised": variance,
+        "noise_scale": None if scales is None else float(scales[0]) * preprocessor.target_scale,
+        "exposure": preprocessor.exposure,
         "validation": [{"l2": l2, "loss": loss} for l2, loss in choice.trials],
         "prior": first.network.prior.to_dict(),
         "trials": [trial.to_dict() for trial in result.trials],
@@ -219,10 +228,9 @@ def _report(result: FitResult) -> Report:
     report.banner(verdict.grade, f"Verdict on the chains: {verdict}")
     held_out = len(result.data.X_test) > 0
     report.heading("Scores on held-out rows" if held_out else "Leave-one-out scores")
-    regression = preprocessor.task == "regression"
     report.table(
         ["score", "posterior", "trained network"],
-        score_rows(result.evaluation.scores, regression=regression),
+        score_rows(result.evaluation.scores, preprocessor.targets),
         (
             f"{len(result.data.X_test)} rows that neither training nor sampling saw. "
             if held_out
@@ -230,14 +238,9 @@ def _report(result: FitResult) -> Report:
             f"if it had not been among them; for {result.evaluation.scores['unreliable_rows']} of them the weights are "
             "unreliable (Pareto-smoothed importance sampling). "
         )
-        + (
-            "RMSE, CRPS and widths are in the target's units; intervals of y hold the noise. The network's own NLPD "
-            "takes the variance of its residuals on validation rows for the noise."
-            if regression
-            else "NLL, NLPD and entropies are in nats; the Brier score runs from 0 to 2."
-        ),
+        + _units_of_scores(result),
     )
-    for figure, caption in (regression_figures if regression else class_figures)(result):
+    for figure, caption in (class_figures if preprocessor.targets == "class" else regression_figures)(result):
         report.figure(figure, caption)
     _add_trials(report, result)
     summaries = _summaries(result.summary)
@@ -265,6 +268,20 @@ def _report(result: FitResult) -> Report:
     _add_training(report, result)
     _add_data(report, result)
     return report
+
+
+def _units_of_scores(result: FitResult) -> str:
+    """Return what the scores are in, and how the network's own NLPD has its noise."""
+    targets = result.data.preprocessor.targets
+    if targets == "class":
+        return "NLL, NLPD and entropies are in nats; the Brier score runs from 0 to 2."
+    intervals = (
+        "RMSE, CRPS and widths are counts; intervals end at whole numbers, so they cover at least what they are named "
+        "by, while the verdict's coverage and the PIT values divide a count at their end."
+        if targets == "count"
+        else "RMSE, CRPS and widths are in the target's units; intervals of y hold the noise."
+    )
+    return f"{intervals} {describe_network_score(result.draws.likelihood)}"
 
 
 def _add_trials(report: Report, result: FitResult) -> None:
@@ -329,7 +346,10 @@ def _add_data(report: Report, result: FitResult) -> None:
         if len(result.data.X_test)
         else f"{len(result.data.X)} training rows, none held out."
     )
-    if preprocessor.task == "regression":
+    if preprocessor.targets == "count":
+        about += " Counts are not standardised: the network's output is the logarithm of their mean"
+        about += "." if preprocessor.exposure is None else f", divided by the exposure {preprocessor.exposure!r}."
+    elif preprocessor.targets == "real":
         about += (
             f" The target is standardised by the training rows' mean {preprocessor.target_mean:.5g} and standard "
             f"deviation {preprocessor.target_scale:.5g}."

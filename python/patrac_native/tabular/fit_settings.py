@@ -9,7 +9,8 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 from patrac_native.network.output import check_folder, check_room
-from patrac_native.tabular.model_settings import CHAINS, DRAWS_OF_CHAIN, ModelSettings
+from patrac_native.tabular.model_settings import CHAINS, DRAWS_OF_CHAIN
+from patrac_native.tabular.noise_settings import NoiseSettings
 from patrac_native.tabular.table_text import check_readable
 
 REPORT, SUMMARY, DRAWS, PREPROCESSING = "report.html", "summary.json", "draws.npz", "preprocessing.json"
@@ -18,8 +19,8 @@ _REPORT_BYTES = 2 * 2**20
 
 
 @dataclass(frozen=True)
-class FitSettings(ModelSettings):
-    """The settings of `fit_table`, beside those of `ModelSettings`; messages name a setting by its option.
+class FitSettings(NoiseSettings):
+    """The settings of `fit_table`, beside those of `NoiseSettings`; messages name a setting by its option.
 
     Attributes
     ----------
@@ -42,9 +43,6 @@ class FitSettings(ModelSettings):
         Columns of dates, which become days; default none.
     impute : {"mean", "median"}, optional
         How missing values are imputed; by default they are an error.
-    noise_variance : float, optional
-        Noise variance in the target's units squared, > 0; by default it is sampled, under a prior that is worth four
-        residuals of validation rows.
     test_fraction : float
         Share of the rows that are held out, in [0, 1); default 0.3. With 0 all rows are used for the fit, which is then
         scored by leave-one-out predictions.
@@ -64,12 +62,10 @@ class FitSettings(ModelSettings):
     ids: Sequence[str] = ()
     dates: Sequence[str] = ()
     impute: str | None = None
-    noise_variance: float | None = None
     test_fraction: float = 0.3
     out: str = "patrac-fit"
     overwrite: bool = False
 
-    noise_option: ClassVar[str] = "--noise-variance"
     nothing_done: ClassVar[str] = "nothing was written"
 
     def option(self, name: str, value: Any = None) -> str:
@@ -100,8 +96,7 @@ class FitSettings(ModelSettings):
         """
         if not 0 <= self.test_fraction < 1:
             raise ValueError(f"--test-fraction must be at least 0 and below 1; got {self.test_fraction}.")
-        if self.noise_variance is not None and not 0 < self.noise_variance < float("inf"):
-            raise ValueError(f"--noise-variance must be positive and finite; got {self.noise_variance}.")
+        self.check_noise()
         if self.task is not None:
             self.check_task(self.task)
         self.check_model()
@@ -114,14 +109,6 @@ class FitSettings(ModelSettings):
             raise FileExistsError(
                 f"{self.out} holds the results of an earlier run ({', '.join(existing)}); pass --overwrite or another "
                 "--out."
-            )
-
-    def check_task(self, task: str) -> None:
-        """Raise ValueError if a setting has no meaning for a task."""
-        if task == "classification" and self.noise_variance is not None:
-            raise ValueError(
-                "--noise-variance is the variance of the noise of a regression, and this is a classification; leave it "
-                "out, or give --task regression."
             )
 
     def check_room(self, n_inputs: int, n_outputs: int) -> None:

@@ -102,13 +102,17 @@ class ModelSettings:
     threads: int | None = None
     progress: bool | None = None
 
-    # What messages say: how a known noise variance is given, and what was lost when a run was interrupted.
-    noise_option: ClassVar[str] = "a likelihood with a fixed variance"
+    # What messages say was lost when a run was interrupted.
     nothing_done: ClassVar[str] = "nothing was fitted"
 
     def option(self, name: str, value: Any = None) -> str:
         """Return how the caller gives a setting, or a setting with a value, for messages."""
         return name if value is None else f"{name}={value!r}"
+
+    @property
+    def noise_option(self) -> str:
+        """How the caller gives a known noise variance, for messages."""
+        return "a likelihood with a fixed variance"
 
     @property
     def leaves_one_out(self) -> bool:

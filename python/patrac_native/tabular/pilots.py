@@ -18,7 +18,7 @@ from patrac_native.model.likelihoods import Likelihood
 from patrac_native.network.network import Network
 from patrac_native.tabular.budget import Schedule
 from patrac_native.tabular.candidates import PILOT_FRACTION, Candidate, final_share
-from patrac_native.tabular.evaluation import VALIDATION, Evaluation, evaluate_classes, evaluate_regression
+from patrac_native.tabular.evaluation import VALIDATION, Evaluation, evaluate
 from patrac_native.tabular.fit_data import FitArrays
 from patrac_native.tabular.model_settings import ModelSettings
 from patrac_native.tabular.tuning import Choice, train_networks
@@ -141,47 +141,34 @@ def run_pilots(
         return []
     if len(held) < _MIN_ROWS:
         return []
-    X, y, weight = data.X[rows], data.y[rows], data.weights_of(rows)
+    training, unseen = data.rows(rows), data.rows(held)
     pilots = [candidate.pilot() for candidate in candidates]
     nets = train_networks(
         net.layer_sizes,
-        X,
-        y,
+        training,
         likelihood,
         networks=max(pilot.trained for pilot in pilots),
         settings=settings,
         l2=Choice.of(net).l2,
-        sample_weight=weight,
     )
     minutes *= final_share(candidates)
     trials = []
     for candidate, pilot in zip(candidates, pilots, strict=True):
         # The number of steps follows from the final run: all rows, all chains.
         schedule = candidate.schedule(
-            candidate.posteriors([net], likelihood, data.X, data.y, settings, data.sample_weight)[0], settings, minutes
+            candidate.posteriors([net], likelihood, data.training, settings)[0], settings, minutes
         )
         steps = schedule.thin * candidate.draws
         schedule = Schedule(max(1, steps // pilot.draws), schedule.warmup)
         with warnings.catch_warnings():
             # Warnings about a run are about its use; this one is scored.
             warnings.simplefilter("ignore", UserWarning)
-            posts = pilot.posteriors(nets, likelihood, X, y, settings, weight)
+            posts = pilot.posteriors(nets, likelihood, training, settings)
             draws = pilot.sample(posts, nets, schedule, settings, say=say)
         if draws.n_draws < pilot.draws or len(draws.members) < pilot.networks:
             # Ctrl-C ended the run, with a warning that is not shown here.
             raise KeyboardInterrupt
-        unseen = data.X[held], data.y[held]
-        scoring: dict[str, Any] = {
-            "kind": VALIDATION,
-            "nets": nets[: pilot.trained],
-            "sample_weight": data.weights_of(held),
-            "details": False,
-        }
-        evaluation = (
-            evaluate_classes(draws, *unseen, **scoring)
-            if is_class
-            else evaluate_regression(draws, data.units, *unseen, **scoring)
-        )
+        evaluation = evaluate(draws, data.units, unseen, kind=VALIDATION, nets=nets[: pilot.trained], details=False)
         run = draws.members[0].settings
         trials.append(Trial(candidate, run["warmup_steps"] + run["thin"] * draws.n_draws, evaluation, draws))
         say(f"    {trials[-1]}")

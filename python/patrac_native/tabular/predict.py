@@ -14,15 +14,17 @@ from patrac_native.draws.draws import Draws
 from patrac_native.draws.draws_mixture import DrawsMixture, load_predictions
 from patrac_native.network.output import check_folder, check_replaceable, replacing
 from patrac_native.reports.report import write_json
-from patrac_native.tabular.evaluation import evaluate_classes, evaluate_regression
+from patrac_native.tabular.evaluation import evaluate
+from patrac_native.tabular.fit_data import DataRows
 from patrac_native.tabular.fit_report import score_lines
 from patrac_native.tabular.fit_settings import DRAWS, PREPROCESSING, REPORT, SUMMARY
 from patrac_native.tabular.identity import check_identity, different_fits
-from patrac_native.tabular.preprocessing import Preprocessor, check_target
+from patrac_native.tabular.preprocessing import Preprocessor
 from patrac_native.tabular.ranges import describe_outside, names_of
 from patrac_native.tabular.row_predictions import predict_classes, predict_regression
 from patrac_native.tabular.table_text import check_readable
 from patrac_native.tabular.tables import find_column, read_table
+from patrac_native.tabular.target_column import check_target
 from patrac_native.validation.checks import FloatArray
 
 if TYPE_CHECKING:
@@ -104,7 +106,7 @@ def predict_table(
     if not table.header:
         frame = preprocessor.name_columns(frame)
     beside = _beside(frame, preprocessor, ids)
-    X = preprocessor.transform(frame)
+    X, offset = preprocessor.transform(frame), preprocessor.offset(frame)
     observed: Any = None if scores is None else _observed(preprocessor, frame)
     for note in (*table.notes, *preprocessor.imputed(frame)):
         print(f"note: {note}")
@@ -117,6 +119,7 @@ def predict_table(
         preprocessor,
         X,
         coverage,
+        offset=offset,
         beside=beside,
         outside=None if outside is None else names_of(outside, len(X)),
     )
@@ -125,14 +128,9 @@ def predict_table(
     what = f"mean and {100 * coverage:.4g}% intervals of y" if preprocessor.task == "regression" else "probabilities"
     print(f"wrote {out}: {what} of {preprocessor.target!r} for {count} rows")
     if scores is not None:
-        regression = preprocessor.task == "regression"
-        evaluation = (
-            evaluate_regression(draws, preprocessor, X, observed)
-            if regression
-            else evaluate_classes(draws, X, observed)
-        )
+        evaluation = evaluate(draws, preprocessor, DataRows(X, observed, offset=offset))
         write_json(scores, {"rows": count, **evaluation.scores})
-        print(f"\n{score_lines(f'rows: {count}', evaluation.scores, regression=regression)}\n\nwrote {scores}")
+        print(f"\n{score_lines(f'rows: {count}', evaluation.scores, preprocessor.targets)}\n\nwrote {scores}")
     return count
 
 
@@ -220,23 +218,25 @@ def write_predictions(
     X: FloatArray,
     coverage: float,
     *,
+    offset: FloatArray | None = None,
     beside: Mapping[str, Sequence[Any]] | None = None,
     outside: Sequence[str] | None = None,
 ) -> int:
     """Write a CSV file of predictions for the rows of X (n, d), and return their number.
 
     For regression the columns are mean, sd, lower and upper of y with the noise, and sd_f without it, in the target's
-    units. For classes they are the label with the largest probability, the probability of each class, and the total,
-    aleatoric and epistemic entropy in nats. Numbers have six significant digits, or more if the standard deviation is
-    small beside the mean. The columns `beside` come first; the last one, `outside`, names the inputs that are outside
-    the range of the training rows, and is left out if that is not known.
+    units; where the noise depends on the row, sd_noise too. The ends of intervals of counts are whole numbers, and
+    `offset` (n,) has the logarithms of their exposures. For classes they are the label with the largest probability,
+    the probability of each class, and the total, aleatoric and epistemic entropy in nats. Numbers have six significant
+    digits, or more if the standard deviation is small beside the mean. The columns `beside` come first; the last one,
+    `outside`, names the inputs that are outside the range of the training rows, and is left out if that is not known.
     """
     columns = {} if beside is None else dict(beside)
     with replacing(path) as stream:
         writer = csv.writer(stream)
         if preprocessor.task == "regression":
-            names = ["mean", "sd", "lower", "upper", "sd_f"]
-            lines = _regression_lines(draws, preprocessor, X, coverage)
+            names = ["mean", "sd", "lower", "upper", "sd_f", *(["sd_noise"] if _has_noise_of_rows(draws) else [])]
+            lines = _regression_lines(draws, preprocessor, X, coverage, offset)
         else:
             names = ["label", *(f"p_{label}" for label in preprocessor.classes), "entropy", "aleatoric", "epistemic"]
             lines = _class_lines(draws, preprocessor, X)
@@ -250,12 +250,20 @@ def write_predictions(
 
 
 def _regression_lines(
-    draws: Draws | DrawsMixture, preprocessor: Preprocessor, X: FloatArray, coverage: float
+    draws: Draws | DrawsMixture, preprocessor: Preprocessor, X: FloatArray, coverage: float, offset: FloatArray | None
 ) -> Iterator[list[Any]]:
-    for block in predict_regression(draws, preprocessor, X, coverage):
-        columns = (block.mean, block.sd, block.lower, block.upper, block.sd_f)
-        for mean, sd, lower, upper, sd_f in zip(*(column.tolist() for column in columns), strict=True):
-            yield [_shown(value, min(sd, sd_f)) for value in (mean, sd, lower, upper, sd_f)]
+    of_rows, of_counts = _has_noise_of_rows(draws), preprocessor.counts
+    for block in predict_regression(draws, preprocessor, X, coverage, offset=offset):
+        columns = (block.mean, block.sd, block.lower, block.upper, block.sd_f, block.sd_noise)
+        for mean, sd, lower, upper, sd_f, sd_noise in zip(*(column.tolist() for column in columns), strict=True):
+            ends = [int(lower), int(upper)] if of_counts else [_shown(end, min(sd, sd_f)) for end in (lower, upper)]
+            noise = [_shown(sd_noise, min(sd, sd_f))] if of_rows else []
+            yield [*(_shown(value, min(sd, sd_f)) for value in (mean, sd)), *ends, _shown(sd_f, min(sd, sd_f)), *noise]
+
+
+def _has_noise_of_rows(draws: Draws | DrawsMixture) -> bool:
+    """Return whether the network predicts the noise of each row."""
+    return draws.likelihood.targets == "real" and draws.likelihood.outputs_per_target > 1
 
 
 def _class_lines(draws: Draws | DrawsMixture, preprocessor: Preprocessor, X: FloatArray) -> Iterator[list[Any]]:

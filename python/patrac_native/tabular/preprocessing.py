@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -12,20 +12,18 @@ import numpy.typing as npt
 from patrac_native.tabular.columns import (
     MAX_CATEGORIES,
     Column,
-    check_not_numbers,
     check_spread,
     check_told_apart,
     encode,
     first,
-    fit_categorical,
-    fit_numeric,
-    holds_numbers,
+    fit_column,
+    imputation_note,
     numbers,
     with_common_scale,
 )
-from patrac_native.tabular.dates import date_layout
 from patrac_native.tabular.problems import collected
 from patrac_native.tabular.tables import places
+from patrac_native.tabular.target_column import check_counts, check_target, exposures, label_order, plain_label
 from patrac_native.validation.checks import FloatArray
 
 if TYPE_CHECKING:
@@ -33,10 +31,9 @@ if TYPE_CHECKING:
 
 TASKS = ("regression", "classification")
 IMPUTATIONS = ("mean", "median")
-# Whole numbers with at most so many different ones may be labels.
-_FEW_LABELS = 10
-# Version 2 has the range of each column, columns of dates and identifiers; files of version 1 are read too.
-FORMAT_VERSION, _READ = 2, (1, 2)
+# Version 2 has the range of each column, columns of dates and identifiers, version 3 counts and their exposure; files
+# of earlier versions are read too.
+FORMAT_VERSION, _READ = 3, (1, 2, 3)
 
 
 class Preprocessor:
@@ -56,12 +53,17 @@ class Preprocessor:
         Names of all columns of the table, including the target and dropped columns.
     target_mean, target_scale : float
         For regression, mean and standard deviation of y in the training rows; the network predicts (y - mean) / scale.
+        Counts stay as they are, with mean 0 and scale 1.
     classes : list
         For classification, the label of each of the network's outputs, sorted; labels are numbers, text or Booleans.
     notes : list of str
         Notes for the user on dropped columns and imputed values.
     ids : list of str
         Columns that are no inputs and stand beside the predictions.
+    counts : bool
+        Whether the target holds counts.
+    exposure : str or None
+        Name of the column of the exposure of the counts, which is no input.
     """
 
     def __init__(
@@ -76,6 +78,8 @@ class Preprocessor:
         classes: Sequence[Any] = (),
         notes: Sequence[str] = (),
         ids: Sequence[str] = (),
+        counts: bool = False,
+        exposure: str | None = None,
     ) -> None:
         self.task = task
         self.target = target
@@ -86,6 +90,8 @@ class Preprocessor:
         self.classes = list(classes)
         self.notes = list(notes)
         self.ids = list(ids)
+        self.counts = counts
+        self.exposure = exposure
 
     @classmethod
     def fit(
@@ -100,6 +106,8 @@ class Preprocessor:
         categorical: Sequence[str] = (),
         ids: Sequence[str] = (),
         dates: Sequence[str] = (),
+        counts: bool = False,
+        exposure: str | None = None,
     ) -> Preprocessor:
         """Determine means, scales, imputed values and categories from a table.
 
@@ -124,6 +132,10 @@ class Preprocessor:
             Columns to leave out that stand beside predictions; default none.
         dates : sequence of str
             Columns of dates, which become days since 1970-01-01; default none.
+        counts : bool
+            Whether the target must hold counts, which are not standardised; default False.
+        exposure : str, optional
+            The column of the exposure of the counts.
 
         Returns
         -------
@@ -132,9 +144,9 @@ class Preprocessor:
         Raises
         ------
         ValueError
-            If values are missing or infinite (the message gives column, number and row), the target is constant, a text
-            column has more than 100 distinct values, or no column can be used. The problems of all columns are reported
-            together.
+            If values are missing or infinite (the message gives column, number and row), the target is constant or no
+            count where counts are asked for, an exposure is not positive, a text column has more than 100 distinct
+            values, or no column can be used. The problems of all columns are reported together.
         """
         if task not in TASKS:
             raise ValueError(f"task must be one of {', '.join(TASKS)}; got {task!r}.")
@@ -143,13 +155,14 @@ class Preprocessor:
         train = np.arange(len(frame)) if rows is None else np.asarray(rows)
         columns: list[Column] = []
         notes: list[str] = []
-        made = cls(task, target, (), [str(name) for name in frame.columns], ids=ids)
+        names = [str(name) for name in frame.columns]
+        made = cls(task, target, (), names, ids=ids, counts=counts, exposure=exposure)
         with collected() as attempt:
-            for name in (str(column) for column in frame.columns):
-                if name == target or name in drop or name in ids:
+            for name in names:
+                if name in (target, exposure, *drop, *ids):
                     continue
                 with attempt:
-                    column = _fit_column(frame[name], train, impute, name in categorical, name in dates)
+                    column = fit_column(frame[name], train, impute, name in categorical, name in dates)
                     missing = int(frame[name].isna().sum())
                     if column.is_constant:
                         value = frame[name].dropna().iloc[0]
@@ -160,6 +173,8 @@ class Preprocessor:
                     columns.append(column)
             with attempt:
                 made._fit_target(frame, train)
+            with attempt:
+                made.offset(frame)
         if not columns:
             raise ValueError("no column is left to predict from: every one is the target, dropped or constant.")
         # Dates are no numbers of the table, and share no unit with its numbers.
@@ -174,7 +189,7 @@ class Preprocessor:
         series = frame[self.target]
         check_target(series)
         if self.task == "classification":
-            self.classes = sorted({_plain_label(value) for value in series.tolist()}, key=_label_order)
+            self.classes = sorted({plain_label(value) for value in series.tolist()}, key=label_order)
             if len(self.classes) < 2:
                 raise ValueError(f"the target {self.target!r} has one class only, {self.classes[0]!r}.")
             if len(self.classes) > MAX_CATEGORIES:
@@ -185,11 +200,15 @@ class Preprocessor:
             return
         check_told_apart(series, f"the target {self.target!r}", "predict another column (--target)")
         everywhere = numbers(series, f"the target {self.target!r}")
+        if self.counts:
+            check_counts(series, everywhere)
         check_spread(series, everywhere, train, f"the target {self.target!r}")
         values = everywhere[train]
-        self.target_mean, self.target_scale = float(values.mean()), float(values.std())
-        if self.target_scale == 0:
+        mean, scale = float(values.mean()), float(values.std())
+        if scale == 0:
             raise ValueError(f"the target {self.target!r} is {values[0]:g} in every training row.")
+        if not self.counts:
+            self.target_mean, self.target_scale = mean, scale
 
     @property
     def names(self) -> list[str]:
@@ -204,9 +223,16 @@ class Preprocessor:
 
     @property
     def unused(self) -> list[str]:
-        """Columns of the fitted table that are neither inputs nor the target: identifiers, dropped or constant."""
-        used = {self.target, *(column.name for column in self.columns)}
+        """Columns of the fitted table that no number is read of: identifiers, dropped or constant."""
+        used = {self.target, self.exposure, *(column.name for column in self.columns)}
         return [name for name in self.table_columns if name not in used]
+
+    @property
+    def targets(self) -> Literal["real", "count", "class"]:
+        """Kind of the targets, as likelihoods name it."""
+        if self.task == "classification":
+            return "class"
+        return "count" if self.counts else "real"
 
     @property
     def n_inputs(self) -> int:
@@ -214,8 +240,8 @@ class Preprocessor:
         return len(self.names)
 
     @property
-    def n_outputs(self) -> int:
-        """m, the number of outputs: 1 for regression, the number of classes for classification."""
+    def n_targets(self) -> int:
+        """1 for a regression, the number of classes for a classification."""
         return 1 if self.task == "regression" else len(self.classes)
 
     def transform(self, frame: pd.DataFrame) -> FloatArray:
@@ -279,18 +305,21 @@ class Preprocessor:
         return [imputation_note(column, count) for column, count in counts if count]
 
     def transform_target(self, frame: pd.DataFrame) -> npt.NDArray[Any]:
-        """Return the targets (n,): standardised float64 numbers, or int64 labels 0..m-1.
+        """Return the targets (n,): standardised float64 numbers, counts as they are, or int64 labels 0..m-1.
 
         Raises
         ------
         ValueError
-            If a value is missing, an entry is not a number, or a class did not occur in the fitted table.
+            If a value is missing, an entry is not a number or no count, or a class did not occur in the fitted table.
         """
         series = frame[self.target]
         if self.task == "regression":
-            return (numbers(series, f"the target {self.target!r}") - self.target_mean) / self.target_scale
+            values = numbers(series, f"the target {self.target!r}")
+            if self.counts:
+                check_counts(series, values)
+            return (values - self.target_mean) / self.target_scale
         code = {label: index for index, label in enumerate(self.classes)}
-        labels = [_plain_label(value) for value in series.tolist()]
+        labels = [plain_label(value) for value in series.tolist()]
         unknown = np.array([label not in code for label in labels])
         if unknown.any():
             label = labels[first(unknown)]
@@ -298,6 +327,20 @@ class Preprocessor:
                 f"the target {self.target!r} has the unknown class {label!r} at {places(series, unknown)}."
             )
         return np.array([code[label] for label in labels], dtype=np.int64)
+
+    def offset(self, frame: pd.DataFrame) -> FloatArray | None:
+        """Return the logarithm of the exposure of each row (n,); None if there is no exposure.
+
+        Raises
+        ------
+        ValueError
+            If the table lacks the exposure, or one is missing or not positive.
+        """
+        if self.exposure is None:
+            return None
+        if self.exposure not in frame.columns:
+            raise ValueError(f"the table lacks the column {self.exposure!r} of the exposure of the counts.")
+        return np.log(exposures(frame[self.exposure]))
 
     def inverse_target(self, values: npt.ArrayLike) -> FloatArray:
         """Convert standardised targets or predictions of any shape to the target's own units."""
@@ -337,6 +380,8 @@ class Preprocessor:
             "classes": self.classes,
             "notes": self.notes,
             "ids": self.ids,
+            "counts": self.counts,
+            "exposure": self.exposure,
         }
 
     @classmethod
@@ -364,6 +409,8 @@ class Preprocessor:
                 classes=content["classes"],
                 notes=content["notes"],
                 ids=content.get("ids", ()),
+                counts=content.get("counts", False),
+                exposure=content.get("exposure"),
             )
             made._check_numbers()
             return made
@@ -383,70 +430,3 @@ class Preprocessor:
                     f"the preprocessing is damaged: {what} has mean {mean} and scale {scale}, which must be finite and "
                     "the scale positive; fit again."
                 )
-
-
-def _fit_column(
-    series: pd.Series, train: npt.NDArray[Any], impute: str | None, is_category: bool, is_date: bool
-) -> Column:
-    """Determine the conversion of a column; raise ValueError if it has none."""
-    missing = int(series.isna().sum())
-    if missing and impute is None:
-        raise ValueError(
-            f"column {series.name!r} has {missing} missing values, the first at {places(series, series.isna())}; "
-            "remove those rows, drop the column (--drop), or impute them (--impute mean or --impute median)."
-        )
-    if missing == len(series) or series.iloc[train].isna().all():
-        raise ValueError(f"column {series.name!r} has no values in the training rows; drop it (--drop).")
-    if is_date:
-        return fit_numeric(series, train, impute, date_layout(series))
-    if not is_category:
-        check_told_apart(series, f"column {series.name!r}", "drop it (--drop) or keep it beside the predictions (--id)")
-    if is_category or not holds_numbers(series):
-        if not is_category:
-            check_not_numbers(series)
-        return fit_categorical(series, train, impute, asked=is_category)
-    return fit_numeric(series, train, impute)
-
-
-def imputation_note(column: Column, count: int) -> str:
-    """Return a note on how many values of a column were missing, and by which value they were replaced."""
-    fill = f"{column.fill:.6g}" if isinstance(column.fill, float) else repr(column.fill)
-    return f"column {column.name!r}: {count} missing value{'s' if count > 1 else ''} imputed by {fill}"
-
-
-def check_target(series: pd.Series) -> None:
-    """Raise ValueError if a target column has missing values; the message gives their number and the first row."""
-    missing = series.isna().to_numpy()
-    if missing.any():
-        raise ValueError(
-            f"the target {series.name!r} has {int(missing.sum())} missing values, the first at "
-            f"{places(series, missing)}; remove those rows."
-        )
-
-
-def guess_task(series: pd.Series) -> tuple[str, str]:
-    """Return the task that the values of a target column suggest, and the reason in words.
-
-    Text, Booleans and numbers with two distinct values suggest classification, other numbers regression.
-    """
-    distinct = int(series.nunique())
-    if not holds_numbers(series):
-        return "classification", f"it holds {distinct} different labels"
-    if distinct == 2:
-        return "classification", "it holds two different numbers"
-    if distinct <= _FEW_LABELS and (series.dropna() % 1 == 0).all():
-        return "regression", f"it holds numbers, {distinct} different ones; --task classification if they are labels"
-    return "regression", f"it holds numbers, {distinct} different ones"
-
-
-def _plain_label(value: Any) -> Any:
-    """Return a class label in a type that JSON supports; whole floats become int, so that 1.0 and 1 are one class."""
-    item = value.item() if isinstance(value, np.generic) else value
-    if isinstance(item, float) and item.is_integer():
-        return int(item)
-    return item if isinstance(item, bool | int | float) else str(item)
-
-
-def _label_order(label: Any) -> tuple[bool, Any]:
-    """Return a sort key that puts numbers before text."""
-    return (True, label) if isinstance(label, str) else (False, label)

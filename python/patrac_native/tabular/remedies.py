@@ -7,6 +7,9 @@ from typing import Any
 
 from patrac_native.draws.evidence import Evidence
 from patrac_native.draws.remedies import Remedies
+from patrac_native.model.architectures import Full
+from patrac_native.model.likelihoods import Gaussian, Likelihood, NegativeBinomial, Poisson
+from patrac_native.model.likelihoods.sampled_noise import SampledNoiseLikelihood
 from patrac_native.tabular.model_settings import MINUTES, ModelSettings
 
 
@@ -17,18 +20,60 @@ class FitRemedies(Remedies):
     Attributes
     ----------
     settings : ModelSettings
+    likelihood : Likelihood
+        That of the fit.
     """
 
     settings: ModelSettings
+    likelihood: Likelihood
 
-    def option(self, name: str, value: Any) -> str:
-        """Return how the caller gives a setting."""
+    def option(self, name: str, value: Any = None) -> str:
+        """Return how the caller gives a setting, with a value if there is one."""
         return self.settings.option(name, value)
 
     @property
     def double_precision(self) -> str:
         """How to compute in double precision."""
         return self.option("dtype", "float64")
+
+    def for_narrow_intervals(self, e: Evidence) -> str:
+        """Return what makes intervals wider: other noise, a larger architecture or several networks, if there are."""
+        advice = [self._wider_noise()]
+        if e.architecture is not Full:
+            advice.append(f"take a larger architecture, {self.option('architecture', 'full')}, without fixed nodes")
+        elif (self.settings.networks or 1) == 1:
+            advice.append(f"predict by several networks, {self.option('networks', 4)}")
+        return "; or ".join(filter(None, advice)) + "." if any(advice) else "take more rows."
+
+    def for_wide_intervals(self) -> str:
+        """Return what makes intervals narrower: other noise."""
+        varying, heavy = (self.option("likelihood", name) for name in ("heteroscedastic", "student-t"))
+        if isinstance(self.likelihood, NegativeBinomial):
+            return f"give a smaller {self.option('dispersion')}, or {self.option('likelihood', 'poisson')}."
+        if isinstance(self.likelihood, Poisson):
+            return f"counts vary less than Poisson's: try {self.option('likelihood', 'gaussian')}."
+        if isinstance(self.likelihood, Gaussian):
+            sampled = "" if self.likelihood.is_sampled else "sample the noise variance; "
+            return f"{sampled}let the noise depend on the inputs, {varying}, or have outliers, {heavy}."
+        return f"try other noise, {heavy if self.likelihood.outputs_per_target > 1 else varying}."
+
+    def for_poor_predictions(self) -> str:
+        """Return which settings to change where converged chains predict worse than the trained network."""
+        names = ["prior", "architecture", *([] if self.likelihood.targets == "class" else ["likelihood"])]
+        *others, last = map(self.option, names)
+        return f"the model does not suit: choose another {', '.join(others)} or {last}."
+
+    def _wider_noise(self) -> str:
+        """Return what lets the noise be larger, or larger in some rows; empty if nothing does."""
+        if isinstance(self.likelihood, Poisson):
+            return f"let counts vary more than Poisson's, {self.option('likelihood', 'negative-binomial')}"
+        if isinstance(self.likelihood, NegativeBinomial):
+            return f"give a larger {self.option('dispersion')}"
+        if isinstance(self.likelihood, Gaussian) and not self.likelihood.is_sampled:
+            return "sample the noise variance in place of giving it"
+        if isinstance(self.likelihood, SampledNoiseLikelihood):
+            return f"let the noise depend on the inputs, {self.option('likelihood', 'heteroscedastic')}"
+        return ""
 
     def longer_run(self, e: Evidence, factor: int, *, warmup: bool = False) -> str:
         """Return the advice to run `factor` times as long; a budget pays for the warm-up too."""

@@ -20,6 +20,7 @@ class Roles:
     ----------
     target : str
     drop, categorical, ids, dates : tuple of str
+    exposure : str or None
     """
 
     target: str
@@ -27,6 +28,7 @@ class Roles:
     categorical: tuple[str, ...]
     ids: tuple[str, ...]
     dates: tuple[str, ...]
+    exposure: str | None
 
     @classmethod
     def of(cls, frame: pd.DataFrame, settings: FitSettings) -> Roles:
@@ -43,6 +45,7 @@ class Roles:
             "--id": settings.ids,
             "--date": settings.dates,
             "--categorical": settings.categorical,
+            "--exposure": [] if settings.exposure is None else [settings.exposure],
         }
         found = {
             option: tuple(find_column(frame, column, option) for column in given) for option, given in options.items()
@@ -53,4 +56,5 @@ class Roles:
                 if name in used:
                     raise ValueError(f"{option} names {name!r}, which {used[name]} names too; name it in one of them.")
                 used[name] = option
-        return cls(target, found["--drop"], found["--categorical"], found["--id"], found["--date"])
+        exposure = next(iter(found["--exposure"]), None)
+        return cls(target, found["--drop"], found["--categorical"], found["--id"], found["--date"], exposure)

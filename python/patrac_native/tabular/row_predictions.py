@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from patrac_native import diagnostics
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.draws_mixture import DrawsMixture
@@ -16,8 +18,8 @@ from patrac_native.validation.checks import FloatArray
 class RegressionPredictions:
     """Predictions for a slice of rows, in the target's own units, each of shape (rows,).
 
-    `mean` and `sd` are those of y with the noise included, `sd_f` is the standard deviation of the function alone,
-    `lower` and `upper` are the ends of the central interval of y.
+    `mean` and `sd` are those of y with the noise included, `sd_f` is the standard deviation of the function alone (of
+    counts, of their mean), `sd_noise` that of the noise, `lower` and `upper` are the ends of the central interval of y.
     """
 
     rows: slice
@@ -26,6 +28,7 @@ class RegressionPredictions:
     sd_f: FloatArray
     lower: FloatArray
     upper: FloatArray
+    sd_noise: FloatArray
 
 
 @dataclass(frozen=True)
@@ -38,9 +41,14 @@ class ClassPredictions:
 
 
 def predict_regression(
-    draws: Draws | DrawsMixture, preprocessor: Preprocessor, X: FloatArray, coverage: float
+    draws: Draws | DrawsMixture,
+    preprocessor: Preprocessor,
+    X: FloatArray,
+    coverage: float,
+    *,
+    offset: FloatArray | None = None,
 ) -> Iterator[RegressionPredictions]:
-    """Yield predictions for slices of the rows of X (n, d).
+    """Yield predictions for slices of the rows of X (n, d), whose exposures have the logarithms `offset` (n,).
 
     The ends of the interval are quantiles of the posterior predictive distribution given the M draws, the mixture
     1/M sum_i p(y | f_i(x)). They are computed to rounding error and no noise is drawn, so the interval of a row does
@@ -49,10 +57,10 @@ def predict_regression(
     Raises
     ------
     TypeError
-        If the likelihood is not one of real numbers.
+        If the likelihood is not one of numbers.
     """
     scale = preprocessor.target_scale
-    for rows, mixture in draws.predictive_mixtures(X):
+    for rows, mixture in draws.predictive_mixtures(X, offset=offset):
         lower, upper = mixture.interval(coverage)
         yield RegressionPredictions(
             rows,
@@ -61,6 +69,7 @@ def predict_regression(
             mixture.sd_f() * scale,
             preprocessor.inverse_target(lower),
             preprocessor.inverse_target(upper),
+            np.sqrt(mixture.noise_variance()) * scale,
         )
 
 

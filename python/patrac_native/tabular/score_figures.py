@@ -19,8 +19,10 @@ from patrac_native.plots import (
 )
 from patrac_native.reports.report import PAGE_WIDTH
 from patrac_native.tabular.fit_result import FitResult
+from patrac_native.validation.checks import FloatArray
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # Residuals are plotted against at most so many inputs, those that correlate most with them in absolute rank.
@@ -54,15 +56,28 @@ def regression_figures(result: FitResult) -> list[tuple[Figure, str]]:
         ),
     ]
     share = _figure(3.2)
-    epistemic_share(mean, arrays["epistemic"], share.subplots())
+    varies = result.draws.likelihood.outputs_per_target > 1
+    axes = np.atleast_1d(share.subplots(1, 2 if varies else 1))
+    epistemic_share(mean, arrays["epistemic"], axes[0])
     caption = "Epistemic share: the variance of f over that of y in each row, the part that more data would remove."
+    if varies:
+        _noise_of_rows(mean, arrays["noise_sd"], axes[1])
+        caption += " Right: the standard deviation of the noise of each row, which the network predicts."
     figures.append((share, caption))
     return [*figures, *_residual_figures(result, y - mean)]
 
 
+def _noise_of_rows(mean: FloatArray, sd: FloatArray, ax: Axes) -> None:
+    """Plot the standard deviation of the noise of each row (n,) against its predicted mean."""
+    ax.scatter(mean, sd, s=9, color="#0072B2", alpha=float(np.clip(150 / mean.size, 0.15, 0.7)), linewidths=0)
+    ax.set(xlabel="predicted mean", ylabel="noise sd")
+    ax.set_ylim(bottom=0.0)
+    ax.spines[["top", "right"]].set_visible(False)
+
+
 def _residual_figures(result: FitResult, error: Any) -> list[tuple[Figure, str]]:
     """Return a figure of residuals against the inputs that are most related to them."""
-    X = result.data.arrays.scored(len(error))[0]
+    X = result.data.arrays.scored(len(error)).X
     if len(X) != len(error):
         return []
     preprocessor = result.data.preprocessor

@@ -9,15 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import numpy.typing as npt
-
 from patrac_native.model.likelihoods import Likelihood
 from patrac_native.network.network import Network
+from patrac_native.tabular.budget import training_seconds
+from patrac_native.tabular.fit_data import DataRows
 from patrac_native.tabular.model_settings import ModelSettings
 from patrac_native.training.fitting import POOR_FIT_ADVICE
 from patrac_native.training.many import train_many
 from patrac_native.training.preparation import FEW_ROWS_ADVICE
-from patrac_native.validation.checks import FloatArray
 
 # With more rows than this, training uses mini-batches of _BATCH_ROWS rows.
 _FULL_BATCH_ROWS = 5_000
@@ -74,21 +73,19 @@ def training_settings(n: int, epochs: int | None = None) -> dict[str, Any]:
 
 def train_networks(
     layer_sizes: Sequence[int],
-    X: npt.NDArray[Any],
-    y: npt.NDArray[Any],
+    rows: DataRows,
     likelihood: Likelihood,
     *,
     networks: int,
     settings: ModelSettings,
     l2: float | None = None,
-    sample_weight: FloatArray | None = None,
 ) -> list[Network]:
     """Train networks alike from other random weights, which are a function of seed and position.
 
     Parameters
     ----------
     layer_sizes : sequence of int
-    X, y : ndarray
+    rows : DataRows
         The training rows.
     likelihood : Likelihood
         That of the posterior.
@@ -97,8 +94,6 @@ def train_networks(
     settings : ModelSettings
     l2 : float, optional
         Penalty of the training; by default chosen on validation rows.
-    sample_weight : ndarray, shape (n,), optional
-        Weight of each row; default ones.
 
     Warns
     -----
@@ -108,19 +103,25 @@ def train_networks(
     with _advice_in(settings):
         return train_many(
             layer_sizes,
-            X,
-            y,
+            rows.X,
+            rows.y,
             networks=networks,
             likelihood=likelihood,
-            sample_weight=sample_weight,
+            sample_weight=rows.sample_weight,
+            offset=rows.offset,
             l2=l2,
             validation_fraction=settings.validation_fraction,
             activation=settings.activation,
             seed=settings.seed,
             threads=settings.threads,
             progress=settings.progress,
-            **training_settings(len(X), settings.epochs),
+            **training_settings(len(rows.X), settings.epochs),
         )
+
+
+def nominal_seconds(nets: Sequence[Network], rows: int) -> float:
+    """Return the time that `train_networks` takes on the nominal machine for networks of so many rows."""
+    return training_seconds(nets, rows, training_settings(rows).get("batch_size", rows))
 
 
 @contextmanager

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
 
 # At this dispersion, the variance of a mean count of a million exceeds the Poisson distribution's by a hundredth.
-_LEAST_DISPERSION = 1e-8
+LEAST_DISPERSION = 1e-8
 # Newton's method for the best constant: the maximum number of steps, each at most one, and the step at which it stops.
 _MAX_STEPS, _TOLERANCE = 200, 1e-10
 
@@ -65,11 +65,11 @@ class NegativeBinomial(CountLikelihood):
                 raise ValueError(f"dispersion must be a number or have shape (m,); got shape {values.shape}.")
             values.flags.writeable = False
             self.dispersion = values
-        bad = ~(np.isfinite(values) & (values >= _LEAST_DISPERSION))
+        bad = ~(np.isfinite(values) & (values >= LEAST_DISPERSION))
         if bad.any():
             output = int(np.argmax(bad))
             raise ValueError(
-                f"dispersion must be at least {_LEAST_DISPERSION:g} and finite; got {values[output]:g} for output "
+                f"dispersion must be at least {LEAST_DISPERSION:g} and finite; got {values[output]:g} for output "
                 f"{output}. Poisson() is the limit of dispersion 0."
             )
 

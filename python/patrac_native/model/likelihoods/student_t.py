@@ -27,7 +27,7 @@ _MAX_STEPS, _TOLERANCE = 1000, 1e-8
 _SCALE_STEPS = 20
 # The normalising constant is a difference of values of log Gamma that grow with df and cancel: its error is about 1e-7
 # for each value at this bound, where the density differs from the Gaussian's by as little, but 0.9 for df = 1e15.
-_MAX_DF = 1e8
+MAX_DF = 1e8
 
 
 class StudentT(SampledNoiseLikelihood):
@@ -86,8 +86,8 @@ class StudentT(SampledNoiseLikelihood):
         self.df = check_positive(df, "df")
         if self.df < 1:
             raise ValueError(f"df must be at least 1; got {self.df}.")
-        if self.df > _MAX_DF:
-            raise ValueError(f"df must be at most {_MAX_DF:g}; got {self.df:g}. Use Gaussian(scale**2), its limit.")
+        if self.df > MAX_DF:
+            raise ValueError(f"df must be at most {MAX_DF:g}; got {self.df:g}. Use Gaussian(scale**2), its limit.")
         self.a: float | None = None
         self.b: float | FloatArray | None = None
         if isinstance(scale, str):
