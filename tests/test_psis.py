@@ -41,3 +41,13 @@ def test_a_row_that_rules_the_posterior_is_unreliable() -> None:
 def test_bad_shapes_are_refused(shape: tuple[int, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         leave_one_out(np.zeros(shape))
+
+
+def test_ties_that_leave_no_tail_are_unreliable() -> None:
+    """Chains that hardly move repeat values; the fit of the tail is then NaN, and the plain ratios are the weights."""
+    values = np.array([-0.6, -0.4, -0.3, -0.2, -0.1, 0.1, 0.2, 0.3, 0.4])
+    repeated = np.repeat(values, [1, 3, 5, 18, 3, 2, 2, 17, 9])
+    found = leave_one_out(repeated.reshape(2, 30, 1))
+    ratios = np.exp(-repeated)
+    np.testing.assert_allclose(found.weights[:, 0], ratios / ratios.sum(), rtol=1e-12)
+    assert found.unreliable == 1 and np.isfinite(found.elpd_rows).all()

@@ -117,9 +117,12 @@ def _smoothed(log_likelihood: FloatArray) -> tuple[FloatArray, float]:
     if np.ptp(log_likelihood) == 0:
         return np.zeros_like(log_likelihood), -np.inf
     array_stats: Any = import_module("arviz_stats.base").array_stats
+    # ArviZ fits no tail to equal values, as chains leave them that stand still; nothing is known about the ratios.
     try:
-        log_weights, khat = array_stats.psislw(log_likelihood)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            log_weights, khat = array_stats.psislw(log_likelihood)
     except ValueError:
-        # ArviZ fits no tail to equal values, as chains leave them that stand still; nothing is known about the ratios.
+        return -log_likelihood, np.inf
+    if not np.isfinite(log_weights).any() or np.isnan(log_weights).any():
         return -log_likelihood, np.inf
     return np.asarray(log_weights, dtype=np.float64), float(khat)
