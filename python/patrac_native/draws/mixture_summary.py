@@ -68,7 +68,7 @@ class MixtureSummary:
         """
         used = [member for member in range(len(self.members)) if self.weights[member] >= _LEAST_WEIGHT]
         # The scores are those of the mixture, and the same in the evidence of each member.
-        shared = calibration_findings(self.members[used[0]].evidence)
+        shared = calibration_findings(self.members[used[0]].evidence, self.members[used[0]].remedies)
         grouped: dict[tuple[str, str], list[tuple[int, Finding]]] = {}
         for member in used:
             for finding in self.members[member].verdict().findings:

@@ -57,7 +57,7 @@ def regression_figures(result: FitResult) -> list[tuple[Figure, str]]:
     ]
     share = _figure(3.2)
     varies = result.draws.likelihood.outputs_per_target > 1
-    axes = np.atleast_1d(share.subplots(1, 2 if varies else 1))
+    axes = share.subplots(1, 2 if varies else 1, squeeze=False)[0]
     epistemic_share(mean, arrays["epistemic"], axes[0])
     caption = "Epistemic share: the variance of f over that of y in each row, the part that more data would remove."
     if varies:
