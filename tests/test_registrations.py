@@ -208,7 +208,7 @@ def test_a_model_refuses_what_its_likelihood_or_kernel_lacks() -> None:
             post.compiled.host.sample(config, post.theta_map[None].astype(post.dtype), post.prior_variance, None)
     last = problems.problem(rng, (2, 4, 3, 1), 9, architecture_name="out").post
     group = np.zeros(last.dim, dtype=np.int32)
-    scales = _core.SampledScales(group=group, groups=1, shape=2.0, rate=2.0, every=1)
+    scales = _core.SampledScales(group=group, groups=1, shape=2.0, rate=2.0, every=1, interweave=False)
     config = _core.RunConfig(kernel="pcnl", collapse=False, variance=None, scales=scales, **step)
     form = last.quadratic
     assert form is not None
