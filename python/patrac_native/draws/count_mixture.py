@@ -69,7 +69,8 @@ class CountMixture:
         The mean of their distribution is that of the uniform one if the predictions are calibrated (Czado, Gneiting &
         Held 2009, Predictive model assessment for count data).
         """
-        return 0.5 * sum(self.step(y), start=np.zeros(()))
+        below, upto = self.step(y)
+        return 0.5 * (below + upto)
 
     def step(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return P(Y < y) and P(Y <= y), the ends of the step of the distribution function at counts y (n,)."""

@@ -219,8 +219,8 @@ class Candidate:
 
     def _prior(self, net: Network, alpha: float | None, likelihood: Likelihood) -> Prior:
         if self.prior == "gaussian":
-            # Real targets leave the output weights to the kernel, which integrates them out.
-            return GaussianPrior(scales=SampledScales(interweave=likelihood.targets != "real"))
+            # Where the kernel integrates output weights out, their scale does not hold the chain back.
+            return GaussianPrior(scales=SampledScales(interweave=not likelihood.integrates_outputs))
         with warnings.catch_warnings():
             # An alpha at a bound is common and no error; `describe_prior` says so.
             warnings.filterwarnings("ignore", message="TraceClassPrior.fit: alpha ended at")

@@ -120,9 +120,10 @@ def describe_function(likelihood: Likelihood, units: TargetUnits) -> str:
         return ""
     if likelihood.targets == "count":
         return "f is the logarithm of the mean count"
-    what = "f has the mean and the log-variance" if likelihood.outputs_per_target > 1 else "f and its widths are"
-    scale = f"times {units.target_scale:.4g} for the target's units"
-    return f"{what} of the standardised target\n({scale}) and without the noise"
+    in_units = f"times {units.target_scale:.4g} for the target's units"
+    if likelihood.outputs_per_target > 1:
+        return f"f is the mean and the log-variance of the standardised target\n(the mean {in_units})"
+    return f"f and its widths are of the standardised target\n({in_units}) and without the noise"
 
 
 def describe_network_score(likelihood: Likelihood) -> str:
