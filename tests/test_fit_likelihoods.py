@@ -98,7 +98,7 @@ def test_each_run_says_its_likelihood(place: Path, runs: dict[str, str]) -> None
     assert "the network predicts" in (place / "heteroscedastic" / "report.html").read_text()
     assert "f is the logarithm of the mean count, for an exposure of one:" in runs["poisson"]
     assert "standardised target" not in runs["poisson"]
-    assert "f has the mean and the log-variance of the standardised target" in runs["heteroscedastic"]
+    assert "f is the mean and the log-variance of the standardised target" in runs["heteroscedastic"]
 
 
 def test_student_t_has_sampled_scales_in_the_targets_units(place: Path, runs: dict[str, str], tmp_path: Path) -> None:
