@@ -1,8 +1,8 @@
 """Two chains of nutpie on the native density beside one: how well its threads run side by side.
 
 `python bench/backend/nutpie_chains.py` alternates runs of one and of two chains whose first chain is the same, and
-prints the wall time of the longest chain per gradient, two chains over one. An evaluation of the density takes some 150
-microseconds. The machine must be idle and have two cores, so this benchmark is pinned to none.
+prints the wall time of the longest chain per gradient, two chains over one. An evaluation of the density takes 200 to
+600 microseconds. The machine must be idle and have two cores, so this benchmark is pinned to none.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import nutpie
 
 import patrac_native as pn
 
-ROWS, DRAWS, TUNE, REPEATS = 4_000, 12, 12, 12
+ROWS, DRAWS, TUNE, REPEATS = 12_000, 12, 12, 12
 # The most that two chains may take of the time of one.
 REQUIRED = 1.2
 
