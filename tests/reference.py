@@ -81,10 +81,14 @@ def prior_variance(prior: pn.Prior, sizes: tuple[int, ...], layer: int, row: int
     n_layers = len(sizes) - 1
     decays = sizes[-1] == 1 if prior.output_decay is None else prior.output_decay
     i = row + 1 if layer < n_layers or decays else 1
+    alpha, sigma2_w, sigma2_b = (
+        value[layer - 1] if isinstance(value, tuple) else value
+        for value in (prior.alpha, prior.sigma2_w, prior.sigma2_b)
+    )
     if column is None:
-        return prior.sigma2_b / i**prior.alpha
+        return sigma2_b / i**alpha
     j = 1 if layer == 1 else column + 1
-    return prior.sigma2_w / (i * j) ** prior.alpha
+    return sigma2_w / (i * j) ** alpha
 
 
 @dataclass

@@ -166,6 +166,71 @@ def test_fit_beats_a_dense_grid(sizes: tuple[int, ...], output_decay: bool | Non
         assert objective(ranked, fit.alpha, fit.sigma2_w / 4, factor * fit.sigma2_b / 4, decay) > reached
 
 
+def test_each_layer_may_have_its_own_decay() -> None:
+    """Each layer is that of a prior with its rate and scales for all layers."""
+    sizes, alphas, sigma2_w, sigma2_b = (3, 5, 4, 2), (1.3, 2.0, 3.5), (2.0, 0.5, 1.0), (1.0, 3.0, 0.25)
+    for decay in (None, True, False):
+        found = TraceClassPrior(alphas, sigma2_w, sigma2_b, decay).variances(sizes)
+        for layer, (alpha, w, b) in enumerate(zip(alphas, sigma2_w, sigma2_b, strict=True)):
+            alike = TraceClassPrior(alpha, w, b, decay).variances(sizes)
+            for part in (0, 1):
+                np.testing.assert_array_equal(found[part][layer], alike[part][layer])
+    prior = TraceClassPrior(alphas, 1.0, 1.0)
+    assert prior.alpha == alphas and "alpha (1.3, 2, 3.5)" in prior.describe()
+    assert prior_from_dict(json.loads(json.dumps(prior.to_dict()))) == prior
+    with pytest.raises(ValueError, match="alpha must be a number or have one for each of 2 layers; got 3"):
+        prior.variances([3, 5, 2])
+    with pytest.raises(ValueError, match="alpha must be greater than 1"):
+        TraceClassPrior((1.5, 1.0), 1.0, 1.0)
+
+
+@pytest.mark.parametrize("scales", [None, "sampled"])
+@pytest.mark.parametrize("sizes", [(3, 20, 15, 1), (1, 12, 4), (2, 9, 8, 7, 1)])
+def test_fit_of_each_layer_alone(sizes: tuple[int, ...], scales: str | None) -> None:
+    """Each layer's rate and variances beat a dense grid of its own part of the objective."""
+    net = make_network(sizes)
+    fit = TraceClassPrior.fit(net, alpha="layer", scales=scales)
+    ranked = net.permuted(rank_nodes(net))
+    decay = sizes[-1] == 1
+    ends = np.cumsum([w.size for w in ranked.weights]), np.cumsum([b.size for b in ranked.biases])
+    assert isinstance(fit.alpha, tuple) and isinstance(fit.sigma2_w, tuple) and isinstance(fit.sigma2_b, tuple)
+    for layer in range(ranked.n_layers):
+        of_weights, of_biases = (slice(end[layer - 1] if layer else 0, end[layer]) for end in ends)
+
+        def part(alpha: float, of_weights: slice = of_weights, of_biases: slice = of_biases) -> list[np.ndarray]:
+            w2, sw, b2, sb = appendix_decay(ranked, alpha, decay)
+            return [w2[of_weights], sw[of_weights], b2[of_biases], sb[of_biases]]
+
+        def left(w2: np.ndarray, sw: np.ndarray, b2: np.ndarray, sb: np.ndarray) -> float:
+            scaled = [(target @ s) / (s @ s) * s for target, s in ((w2, sw), (b2, sb))]
+            return float(((w2 - scaled[0]) ** 2).sum() + ((b2 - scaled[1]) ** 2).sum())
+
+        w2, sw, b2, sb = part(fit.alpha[layer])
+        # Sums of up to 300 terms of one sign on either side.
+        assert fit.sigma2_w[layer] == pytest.approx(4 * (w2 @ sw) / (sw @ sw), rel=4 * 300 * EPS)
+        assert fit.sigma2_b[layer] == pytest.approx(4 * (b2 @ sb) / (sb @ sb), rel=4 * 300 * EPS)
+        brute = min(left(*part(alpha)) for alpha in np.linspace(1.001, 8.0, 300))
+        assert left(w2, sw, b2, sb) <= brute * (1 + 600 * EPS)
+
+
+def test_fit_of_each_layer_recovers_an_exact_network() -> None:
+    sizes = (3, 20, 15, 1)
+    truth = TraceClassPrior((1.5, 3.0, 2.2), (2.0, 0.5, 1.0), (0.5, 0.1, 2.0), output_decay=False)
+    rng = np.random.default_rng(2)
+    signed = [[np.sqrt(v) * rng.choice([-1.0, 1.0], v.shape) for v in part] for part in truth.variances(sizes)]
+    fit = TraceClassPrior.fit(Network(*signed), output_decay=False, alpha="layer")
+    # As for one alpha, on fewer terms: the curvature of a layer's sum relative to its sum of squares is above 0.01.
+    reach = np.sqrt(100 * EPS / 0.01)
+    np.testing.assert_allclose(fit.alpha, truth.alpha, rtol=0, atol=reach)
+    np.testing.assert_allclose(fit.sigma2_w, 4 * np.asarray(truth.sigma2_w), rtol=reach)
+    np.testing.assert_allclose(fit.sigma2_b, 4 * np.asarray(truth.sigma2_b), rtol=reach)
+    common = TraceClassPrior.fit(Network(*signed), output_decay=False)
+    assert isinstance(common.alpha, float) and abs(common.alpha - 2.2) > 0.1
+    assert TraceClassPrior.fit(make_network((2, 3)), alpha="layer").alpha == (2.0,)
+    with pytest.raises(ValueError, match='alpha must be a number, one for each layer, or "layer"'):
+        TraceClassPrior.fit(Network(*signed), alpha="layers")  # type: ignore[arg-type]
+
+
 def test_fit_does_not_depend_on_the_order_of_nodes() -> None:
     net = decaying_network((2, 12, 9, 1))
     rng = np.random.default_rng(5)
@@ -207,7 +272,7 @@ def test_fit_of_a_network_that_search_fits_is_that_of_its_alpha() -> None:
     [
         ({"net": np.ones((4, 1))}, TypeError, "net must be a Network.*got ndarray.*Network.from_torch"),
         ({"alpha": 1.0}, ValueError, r"alpha must be greater than 1 .*got 1\.0"),
-        ({"alpha": "auto"}, TypeError, "alpha must be a number; got 'auto'"),
+        ({"alpha": "auto"}, ValueError, 'alpha must be a number, one for each layer, or "layer"; got .auto.'),
     ],
 )
 def test_fit_refuses(arguments: dict[str, Any], error: type[Exception], message: str) -> None:

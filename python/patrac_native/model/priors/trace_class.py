@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from patrac_native.model.priors.scales import (
 )
 from patrac_native.model.ranking import rank_nodes
 from patrac_native.network.network import Network
-from patrac_native.validation.checks import FloatArray, check_layer_sizes, check_positive
+from patrac_native.validation.checks import FloatArray, check_layer_sizes
 
 # The interval in which `TraceClassPrior.fit` searches for alpha.
 ALPHA_BOUNDS = (1.001, 8.0)
@@ -41,8 +41,8 @@ class TraceClassPrior(Prior):
 
     Parameters
     ----------
-    alpha : float
-        Rate of decay, > 1.
+    alpha : float or sequence of L floats
+        Rate of decay, > 1; one for all layers, as in the paper, or one for the weights and biases of each.
     sigma2_w : float or sequence of L floats
         Variance scale of the weights, > 0; one for all layers, as in the paper, or one for each.
     sigma2_b : float or sequence of L floats
@@ -73,7 +73,7 @@ class TraceClassPrior(Prior):
     [array([1.  , 0.25]), array([1.])]
     """
 
-    alpha: float
+    alpha: ByLayer
     sigma2_w: ByLayer
     sigma2_b: ByLayer
     output_decay: bool | None = None
@@ -102,8 +102,10 @@ class TraceClassPrior(Prior):
     def variances(self, layer_sizes: Sequence[int]) -> tuple[list[FloatArray], list[FloatArray]]:
         """Return the prior variances of a network's parameters; see `Prior.variances`."""
         sizes = check_layer_sizes(layer_sizes)
-        weight_decay, bias_decay = _decays(sizes, self.alpha, self.output_decay, fit=False)
-        of_weights, of_biases = self.centres(len(sizes) - 1)
+        n_layers = len(sizes) - 1
+        rates = by_layer(self.alpha, n_layers, "alpha")
+        weight_decay, bias_decay = _decays(sizes, rates, self.output_decay, fit=False)
+        of_weights, of_biases = self.centres(n_layers)
         return (
             [sigma2 * np.outer(row, column) for sigma2, (row, column) in zip(of_weights, weight_decay, strict=True)],
             [sigma2 * row for sigma2, row in zip(of_biases, bias_decay, strict=True)],
@@ -112,7 +114,7 @@ class TraceClassPrior(Prior):
     def describe(self) -> str:
         """Return alpha and the two variance scales in words."""
         return (
-            f"trace-class, alpha {self.alpha:.6g}, sigma2_w {in_words(self.sigma2_w)}, sigma2_b "
+            f"trace-class, alpha {in_words(self.alpha)}, sigma2_w {in_words(self.sigma2_w)}, sigma2_b "
             f"{in_words(self.sigma2_b)}{law_in_words(self.sampled_scales)}"
         )
 
@@ -122,7 +124,7 @@ class TraceClassPrior(Prior):
         net: Network,
         output_decay: bool | None = None,
         *,
-        alpha: float | None = None,
+        alpha: ByLayer | Literal["layer"] | None = None,
         scales: str | SampledScales | None = None,
     ) -> TraceClassPrior:
         """Choose alpha and the variances from a trained network (paper, Appendix A; docs/method.md, section 4).
@@ -134,7 +136,9 @@ class TraceClassPrior(Prior):
         fitted ones.
 
         With sampled scales the same sum is minimised over one sigma2_w and one sigma2_b for each layer: their laws are
-        centred at four times the fitted values.
+        centred at four times the fitted values. With `alpha="layer"` it is minimised over an alpha, a sigma2_w and a
+        sigma2_b of each layer, which is a search for each layer alone: the many small weights of a wide layer then do
+        not set the decay of the others.
 
         Parameters
         ----------
@@ -142,9 +146,10 @@ class TraceClassPrior(Prior):
             The trained network, nodes in any order; `fit` ranks them.
         output_decay : bool, optional
             As for the class; the returned prior has the same value.
-        alpha : float, optional
-            A given rate of decay, > 1. Only the two variances are then fitted, in closed form, without a search and
-            without its warning.
+        alpha : float, sequence of L floats or "layer", optional
+            A given rate of decay, > 1, or that of each layer. Only the variances are then fitted, in closed form,
+            without a search and without its warning. With "layer" each layer has a rate and variances of its own. By
+            default one rate is searched for all layers.
         scales : None, "sampled" or SampledScales
             As for the class; default None, the paper's fit.
 
@@ -155,8 +160,9 @@ class TraceClassPrior(Prior):
         Warns
         -----
         UserWarning
-            If the best alpha is at a bound, or all biases are zero (sigma2_b is then set to sigma2_w). With sampled
-            scales a layer whose weights or biases are all zero is centred at what a fit of all layers together gives.
+            If the best alpha of all layers is at a bound, or all biases are zero (sigma2_b is then set to sigma2_w).
+            With sampled scales, or `alpha="layer"`, a layer whose weights or biases are all zero has the variance that
+            fits those of all layers together at the rates that are returned.
 
         Raises
         ------
@@ -164,7 +170,7 @@ class TraceClassPrior(Prior):
             If net is not a Network, alpha is not a number, output_decay is not a bool or None, or scales of another
             type.
         ValueError
-            If all weights are zero, alpha <= 1, or scales is an unknown word.
+            If all weights are zero, alpha <= 1 or of another number of layers, or a word is unknown.
 
         Notes
         -----
@@ -179,18 +185,24 @@ class TraceClassPrior(Prior):
                 "A torch module becomes one by Network.from_torch(module)."
             )
         _check_output_decay(output_decay)
-        if alpha is not None:
-            alpha = _check_alpha(alpha)
+        of_layers = alpha == "layer"
+        if isinstance(alpha, str):
+            if not of_layers:
+                raise ValueError(f'alpha must be a number, one for each layer, or "layer"; got {alpha!r}.')
+            given = None
+        else:
+            given = None if alpha is None else _check_alpha(alpha)
         ranked = net.permuted(rank_nodes(net))
         weights, biases = [w**2 for w in ranked.weights], [b**2 for b in ranked.biases]
         if not any(w.any() for w in weights):
             raise ValueError("TraceClassPrior.fit: all weights of the network are zero; train it or give a prior.")
         has_biases = any(b.any() for b in biases)
         sizes, chosen = net.layer_sizes, check_scales(scales)
+        n_layers = len(sizes) - 1
 
-        def products(alpha: float) -> tuple[FloatArray, FloatArray]:
+        def products(alpha: ByLayer) -> tuple[FloatArray, FloatArray]:
             """Return <target, s> and <s, s> at alpha, each (2, L): of the weights and of the biases of each layer."""
-            weight_decay, bias_decay = _decays(sizes, alpha, output_decay, fit=True)
+            weight_decay, bias_decay = _decays(sizes, by_layer(alpha, n_layers, "alpha"), output_decay, fit=True)
             # s is an outer product, so its matrix is never formed.
             w_dot = [float(row @ w @ column) for w, (row, column) in zip(weights, weight_decay, strict=True)]
             w_norm = [float(row @ row) * float(column @ column) for row, column in weight_decay]
@@ -207,13 +219,27 @@ class TraceClassPrior(Prior):
                 dot, norm = _summed(dot), _summed(norm)
             return float((dot**2 / norm).sum())
 
-        if alpha is None and len(sizes) == 2 and not _resolve(output_decay, sizes):
-            alpha = 2.0
-        elif alpha is None:
-            alpha = _search_alpha(explained)
-            if alpha in ALPHA_BOUNDS:
-                warnings.warn(_at_bound(alpha), UserWarning, stacklevel=2)
-        dot, norm = products(alpha)
+        def explained_in(layer: int) -> Callable[[float], float]:
+            """Return the explained sum of squares of a layer as a function of its alpha."""
+
+            def explained_at(alpha: float) -> float:
+                dot, norm = (part[:, layer] for part in products(alpha))
+                return float((dot**2 / norm).sum())
+
+            return explained_at
+
+        fitted_alpha: ByLayer
+        if given is not None:
+            fitted_alpha = given
+        elif n_layers == 1 and not _resolve(output_decay, sizes):
+            fitted_alpha = (2.0,) if of_layers else 2.0
+        elif of_layers:
+            fitted_alpha = tuple(_search_alpha(explained_in(layer)) for layer in range(n_layers))
+        else:
+            fitted_alpha = found = _search_alpha(explained)
+            if found in ALPHA_BOUNDS:
+                warnings.warn(_at_bound(found), UserWarning, stacklevel=2)
+        dot, norm = products(fitted_alpha)
         sigma2_w, sigma2_b = (_summed(dot) / _summed(norm)).tolist()
         if not has_biases:
             sigma2_b = sigma2_w
@@ -223,10 +249,10 @@ class TraceClassPrior(Prior):
                 UserWarning,
                 stacklevel=2,
             )
-        if chosen is None:
-            return cls(alpha, VARIANCE_MULTIPLIER * sigma2_w, VARIANCE_MULTIPLIER * sigma2_b, output_decay)
+        if chosen is None and not of_layers:
+            return cls(fitted_alpha, VARIANCE_MULTIPLIER * sigma2_w, VARIANCE_MULTIPLIER * sigma2_b, output_decay)
         fitted = VARIANCE_MULTIPLIER * np.where(dot > 0, dot / norm, np.array([[sigma2_w], [sigma2_b]]))
-        return cls(alpha, tuple(fitted[0].tolist()), tuple(fitted[1].tolist()), output_decay, chosen)
+        return cls(fitted_alpha, tuple(fitted[0].tolist()), tuple(fitted[1].tolist()), output_decay, chosen)
 
 
 def _summed(by_layer: FloatArray) -> FloatArray:
@@ -234,10 +260,10 @@ def _summed(by_layer: FloatArray) -> FloatArray:
     return np.array([sum(row) for row in by_layer.tolist()])
 
 
-def _check_alpha(value: Any) -> float:
-    """Return value as a float if it is a finite number > 1, else raise TypeError or ValueError."""
-    alpha = check_positive(value, "alpha")
-    if alpha <= 1.0:
+def _check_alpha(value: Any) -> ByLayer:
+    """Return a rate of decay, or those of each layer, if finite and > 1, else raise TypeError or ValueError."""
+    alpha = check_by_layer(value, "alpha")
+    if any(one <= 1.0 for one in np.atleast_1d(alpha)):
         raise ValueError(
             f"alpha must be greater than 1 (only then is the prior trace-class: its total variance stays finite as "
             f"layers widen); got {alpha}."
@@ -292,15 +318,17 @@ def _resolve(output_decay: bool | None, sizes: Sequence[int]) -> bool:
 
 
 def _decays(
-    sizes: Sequence[int], alpha: float, output_decay: bool | None, *, fit: bool
+    sizes: Sequence[int], alpha: FloatArray, output_decay: bool | None, *, fit: bool
 ) -> tuple[list[Decay], list[FloatArray]]:
-    """Return the decay s of every layer: (row, column) factors for weights, row factors for biases.
+    """Return the decay s of every layer, of rates (L,): (row, column) factors for weights, row factors for biases.
 
     With `fit` the last layer's weights do not decay with the output index (Appendix A), unless it is the only layer.
     """
-    decay = [np.arange(1, size + 1, dtype=np.float64) ** -alpha for size in sizes]
     last = len(sizes) - 1
-    by_output = decay[last] if _resolve(output_decay, sizes) else np.ones(sizes[last])
-    weight_rows = [*decay[1:last], np.ones(sizes[last]) if fit and last > 1 else by_output]
-    columns = [np.ones(sizes[0]), *decay[1:last]]
-    return list(zip(weight_rows, columns, strict=True)), [*decay[1:last], by_output]
+    ranks = [np.arange(1, size + 1, dtype=np.float64) for size in sizes]
+    rows = [ranks[layer + 1] ** -alpha[layer] for layer in range(last)]
+    if not _resolve(output_decay, sizes):
+        rows[-1] = np.ones(sizes[last])
+    weight_rows = [*rows[:-1], np.ones(sizes[last]) if fit and last > 1 else rows[-1]]
+    columns = [np.ones(sizes[0]), *(ranks[layer] ** -alpha[layer] for layer in range(1, last))]
+    return list(zip(weight_rows, columns, strict=True)), rows
