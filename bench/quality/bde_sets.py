@@ -1,0 +1,186 @@
+"""Airfoil and bike sharing by the protocol of bde's benchmark: ten networks d-16-16-16-16, noise of each row.
+
+`python bench/quality/bde_sets.py --data FOLDER --set airfoil --out FILE` trains ten networks with a mean and a
+log-variance, runs one chain of each, and scores the mixture on a fifth of the rows, for each seed of the networks.
+`--bde PYTHON` measures sklearn-contrib-bde with the settings of its benchmark beside it, by the Python of an
+environment that has it. Both sides use one core, and seconds are of the processor. The split is that of
+`train_test_split(test_size=0.2, random_state=0)`; inputs and targets are standardised by the training rows, and scores
+are of standardised targets. NLL is that of a normal distribution with mean and variance of the prediction.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import one_core  # noqa: F401 - pins the process, before anything below starts threads
+
+# isort: split
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.model_selection import train_test_split
+from tables import write_json
+
+import patrac_native as pn
+
+FloatArray = npt.NDArray[np.float64]
+
+HIDDEN = (16, 16, 16, 16)
+MEMBERS = 10
+# The columns of bike sharing that bde's benchmark leaves out: numbers of rows, dates, and parts of the target.
+LEFT_OUT = ["instant", "dteday", "casual", "registered"]
+
+
+class Settings(NamedTuple):
+    """What differs between the sets: the lengths of a chain, and the arguments of the training."""
+
+    warmup: int
+    steps: int
+    training: dict[str, Any]
+
+
+SETTINGS = {
+    "airfoil": Settings(20_000, 80_000, {"max_epochs": 500}),
+    "bikesharing": Settings(4_000, 12_000, {"max_epochs": 60, "batch_size": 512, "learning_rate": 3e-3}),
+}
+DRAWS = 100
+
+
+def load(folder: Path, name: str) -> dict[str, FloatArray]:
+    """Return X, y, X_test and y_test, standardised by the training rows."""
+    if name == "airfoil":
+        table = pd.read_csv(folder / "airfoil" / "airfoil.csv")
+        X, y = table.iloc[:, :-1], table.iloc[:, -1]
+    else:
+        table = pd.read_csv(folder / "bikesharing" / "hour.csv").drop(columns=LEFT_OUT)
+        X, y = table.drop(columns="cnt"), table["cnt"]
+    parts = train_test_split(X.to_numpy(float), y.to_numpy(float), test_size=0.2, random_state=0)
+    (X_train, X_test), (y_train, y_test) = parts[:2], parts[2:]
+    inputs = [(part - X_train.mean(axis=0)) / X_train.std(axis=0) for part in (X_train, X_test)]
+    targets = [(part - y_train.mean()) / y_train.std() for part in (y_train, y_test)]
+    return {"X": inputs[0], "y": targets[0], "X_test": inputs[1], "y_test": targets[1]}
+
+
+def patrac_side(rows: dict[str, FloatArray], settings: Settings, seed: int, members: int) -> dict[str, Any]:
+    """Train, sample and score."""
+    started = time.process_time()
+    likelihood = pn.HeteroscedasticGaussian()
+    nets = pn.train_many(
+        [rows["X"].shape[1], *HIDDEN, likelihood.outputs_per_target],
+        rows["X"],
+        rows["y"],
+        networks=members,
+        likelihood=likelihood,
+        seed=seed * members,
+        threads=1,
+        progress=False,
+        **settings.training,
+    )
+    trained = time.process_time() - started
+    posts = [pn.Posterior(net, pn.Full(), pn.GaussianPrior(), likelihood, rows["X"], rows["y"]) for net in nets]
+    # A network trained to the end is far from the bulk of this posterior.
+    kernel = pn.MGrad(collapse=True, persistence=0.97)
+    draws = pn.sample_many(
+        posts,
+        kernel,
+        chains=1,
+        draws=DRAWS,
+        thin=settings.steps // DRAWS,
+        warmup=pn.transient_warmup(kernel, settings.warmup),
+        seed=seed,
+        threads=1,
+        progress=False,
+    )
+    seconds = time.process_time() - started
+    X, y = rows["X_test"], rows["y_test"]
+    return {
+        **scores(pn.DrawsMixture(draws), X, y),
+        "members": [scores(one, X, y) for one in draws],
+        "networks": [float(np.sqrt(((net.predict(X)[:, 0] - y) ** 2).mean())) for net in nets],
+        "training_seconds": trained,
+        "seconds": seconds,
+    }
+
+
+def scores(draws: pn.Draws | pn.DrawsMixture, X: FloatArray, y: FloatArray) -> dict[str, float]:
+    """Return RMSE, NLL by moments and coverage of 90% intervals."""
+    mean, sd, inside = np.empty(len(y)), np.empty(len(y)), np.empty(len(y), bool)
+    for block, mixture in draws.predictive_mixtures(X):
+        mean[block], sd[block] = mixture.mean(), mixture.sd()
+        lower, upper = mixture.interval(0.9)
+        inside[block] = (lower <= y[block]) & (y[block] <= upper)
+    error = y - mean
+    nll = 0.5 * float((np.log(2 * np.pi * sd**2) + (error / sd) ** 2).mean())
+    return {"rmse": float(np.sqrt((error**2).mean())), "nll": nll, "coverage": float(inside.mean())}
+
+
+def bde_side(rows: dict[str, FloatArray], python: str, seed: int, members: int) -> dict[str, Any]:
+    """Run bde by another Python; return what it prints."""
+    script = Path(__file__).parents[1] / "ess" / "bde_members.py"
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "rows.npz"
+        np.savez(path, **rows)
+        size = ["--members", str(members), "--warmup", "50000", "--samples", "10000", "--seed", str(seed)]
+        command = [python, str(script), str(path), *map(str, HIDDEN), *size]
+        done = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return {"rmse": found["rmse"], "nll": found["nlpd"], "seconds": found["seconds"]}
+
+
+def line(name: str, seed: int, side: str, found: dict[str, Any]) -> str:
+    """Return the printed line of one side."""
+    text = f"{name} seed {seed}  {side:<7} RMSE {found['rmse']:.4f}  NLL {found['nll']:.3f}  {found['seconds']:.0f} s"
+    if "members" not in found:
+        return text
+    of_members = ", ".join(f"{one['rmse']:.3f}" for one in found["members"])
+    return (
+        f"{text}, training {found['training_seconds']:.0f}; 90% coverage {found['coverage']:.1%}; members {of_members}"
+    )
+
+
+def main() -> None:
+    """Run the comparison."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    add = parser.add_argument
+    add("--data", type=Path, required=True, help="folder with airfoil/airfoil.csv and bikesharing/hour.csv")
+    add("--set", choices=list(SETTINGS), default="airfoil", help="default airfoil")
+    add("--seeds", type=int, nargs="+", default=list(range(5)), help="of networks and chains; default 0 1 2 3 4")
+    add("--members", type=int, default=MEMBERS, help=f"networks; default {MEMBERS}")
+    add("--bde", metavar="PYTHON", help="of an environment with sklearn-contrib-bde: its side; many minutes a seed")
+    add("--bde-only", action="store_true", help="only that side")
+    add("--warmup", type=int, help="steps of the warm-up of a chain; default by set")
+    add("--steps", type=int, help="steps of a chain after it; default by set")
+    add("--out", type=Path, help="JSON file of all scores")
+    options = parser.parse_args()
+    if options.bde_only and not options.bde:
+        parser.error("--bde-only needs --bde PYTHON")
+    settings, rows = SETTINGS[options.set], load(options.data, options.set)
+    settings = settings._replace(warmup=options.warmup or settings.warmup, steps=options.steps or settings.steps)
+    results: dict[str, dict[str, Any]] = {}
+    for seed in options.seeds:
+        found = results[f"{options.set}, seed {seed}"] = {}
+        if not options.bde_only:
+            found["patrac"] = patrac_side(rows, settings, seed, options.members)
+            print(line(options.set, seed, "patrac", found["patrac"]), flush=True)
+        if options.bde:
+            found["bde"] = bde_side(rows, options.bde, seed, options.members)
+            print(line(options.set, seed, "bde", found["bde"]), flush=True)
+        write_json(options.out, results, members=options.members, settings=settings._asdict())
+    for side in ("patrac", "bde"):
+        measured = [one[side] for one in results.values() if side in one]
+        if len(measured) > 1:
+            means = {name: float(np.mean([one[name] for one in measured])) for name in ("rmse", "nll", "seconds")}
+            print(f"{side}, mean of {len(measured)}: " + ", ".join(f"{name} {x:.4g}" for name, x in means.items()))
+
+
+if __name__ == "__main__":
+    main()
