@@ -242,11 +242,11 @@ def test_the_estimator_has_the_draws_of_the_command(
         ),
         (
             ["--target", "weight", "--df", "4"],
-            "--df belongs to --likelihood student-t, and the likelihood is the default, gaussian; give --likelihood",
+            "--df belongs to --likelihood student-t, and the likelihood is not given; give --likelihood",
         ),
         (
             ["--target", "visits", "--exposure", "days"],
-            "--exposure belongs to --likelihood poisson or --likelihood negative-binomial, and the likelihood is the",
+            "--exposure belongs to --likelihood poisson or --likelihood negative-binomial, and the likelihood is",
         ),
         (["--target", "weight", "--likelihood", "student-t", "--df", "0.5"], "--df must be from 1 to 1e+08; got 0.5"),
         (["--target", "weight", "--likelihood", "student-t", "--df", "nan"], "--df must be from 1 to 1e+08; got nan"),
@@ -295,14 +295,14 @@ def test_every_candidate_takes_every_likelihood() -> None:
     rng = np.random.default_rng(0)
     X, chosen = rng.normal(size=(40, 3)), settings(hidden=(8, 8), dispersion=0.5, likelihood="negative-binomial")
     for name in LIKELIHOODS:
-        likelihood = settings(likelihood=name).likelihood_of("regression", 0.5)
+        (likelihood,) = settings(likelihood=name).likelihoods_of("regression", 0.5)
         likelihood = likelihood.with_prior_guess([1.0])
         y = rng.poisson(2.0, 40) if likelihood.targets == "count" else rng.normal(size=40)
-        found = possible_candidates(chosen, likelihood.targets)
-        assert [str(one) for one in found] == [
-            "Full, gaussian prior",
-            "Full, trace-class prior",
-            "Mix(5) of 4 networks, trace-class prior",
+        found = possible_candidates(chosen, [likelihood])
+        assert [(one.architecture.label(), one.prior, one.networks) for one in found] == [
+            ("Full", "gaussian", 1),
+            ("Full", "trace-class", 1),
+            ("Mix(5)", "trace-class", 4),
         ]
         m = likelihood.outputs_per_target
         nets = [
@@ -312,7 +312,7 @@ def test_every_candidate_takes_every_likelihood() -> None:
             )
         ]
         for one in found:
-            (post,) = one.posteriors(nets, likelihood, DataRows(X, y), chosen)
+            (post,) = one.posteriors(nets, DataRows(X, y), chosen)
             variance = {"variance": 1.0} if likelihood.is_sampled else {}
             assert np.isfinite(post.log_likelihood(post.theta_map, **variance))
             assert steps_within(1.0, post, one.n_chains) > 1000
@@ -334,6 +334,10 @@ def test_remedies_for_intervals_name_other_likelihoods() -> None:
         FitRemedies(settings(networks=2), pn.HeteroscedasticGaussian()).for_narrow_intervals(full) == "take more rows."
     )
     assert "--likelihood student-t" in gaussian.for_wide_intervals()
+    # What the fit has tried is no remedy.
+    tried = FitRemedies(command, pn.Gaussian("sampled"), [pn.HeteroscedasticGaussian(), pn.Gaussian("sampled")])
+    assert tried.for_narrow_intervals(full) == "predict by several networks, --networks 4."
+    assert tried.for_wide_intervals() == "let the noise have outliers, --likelihood student-t."
     assert "--likelihood negative-binomial" in FitRemedies(command, pn.Poisson()).for_narrow_intervals(e)
     assert "give a larger --dispersion" in FitRemedies(command, pn.NegativeBinomial(0.1)).for_narrow_intervals(e)
     assert "sample the noise variance" in FitRemedies(command, pn.Gaussian(1.0)).for_narrow_intervals(e)

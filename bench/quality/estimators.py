@@ -80,7 +80,7 @@ def conformal(X: Array, y: Array, X_test: Array, model: pn.PatracRegressor, seed
     nets = train_networks(
         model.draws_.members[0].network.net.layer_sizes,
         DataRows(X_scaling.transform(X), y_scaling.transform(y[:, None])),
-        pn.Gaussian("sampled"),
+        pn.Gaussian("sampled") if model.posterior_.likelihood.is_sampled else model.posterior_.likelihood,
         networks=len(model.draws_.members),
         settings=settings,
     )

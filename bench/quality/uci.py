@@ -37,7 +37,8 @@ def patrac_side(split: Split, options: list[str]) -> dict[str, Any]:
         "verdict": summary["convergence"]["verdict"],
         "architecture": summary["architecture"],
         "likelihood": summary["likelihood"],
-        "max_rhat": summary["convergence"]["f"]["max_rhat"],
+        # Of f, which is mean and log-variance where the noise is heteroscedastic.
+        "max_rhat": next(iter(summary["convergence"].values()))["max_rhat"],
         "seconds": found["seconds"],
     }
 
@@ -72,7 +73,10 @@ def line(name: str, split: int, side: str, found: dict[str, Any]) -> str:
     note = ""
     if "verdict" in found:
         kind = found["architecture"]
-        note = f"{kind['name']} {kind.get('k', '')}, R-hat {found['max_rhat']:.2f}, {found['verdict']['grade']}"
+        noise = found["likelihood"]["name"]
+        note = (
+            f"{kind['name']} {kind.get('k', '')}, {noise}, R-hat {found['max_rhat']:.2f}, {found['verdict']['grade']}"
+        )
     return (
         f"{name:<9}{split:>3}  {side:<9} NLPD {found['nlpd']:8.3f}  RMSE {found['rmse']:9.4g}  "
         f"90% coverage {found['coverage']:5.1%}  width {found['width']:9.4g}  {found['seconds']:5.0f} s  {note}"

@@ -48,8 +48,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(
         "--likelihood",
         choices=LIKELIHOODS,
-        help="of a target of numbers, default gaussian; student-t for outliers, heteroscedastic for noise that depends "
-        "on the inputs; of counts poisson, or negative-binomial for counts that vary more",
+        help="of a target of numbers: heteroscedastic for noise that depends on the inputs, gaussian for the same "
+        "noise in all rows, student-t for outliers; of counts poisson, or negative-binomial for counts that vary more; "
+        "default heteroscedastic or gaussian, chosen with the architecture, and gaussian without a choice",
     )
     add("--noise-variance", type=float, metavar="V", help="gaussian: in the target's units squared; default: sampled")
     add("--df", type=float, metavar="DF", help=f"student-t: degrees of freedom, at least 1; default {DF:g}")

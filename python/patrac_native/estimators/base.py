@@ -145,7 +145,7 @@ class PatracEstimator(BaseEstimator):  # type: ignore[misc]
         y: Any,
         *,
         weights: FloatArray | None,
-        likelihood: Likelihood,
+        likelihoods: Sequence[Likelihood],
         n_targets: int,
         units: TargetUnits,
         about_y: str,
@@ -153,7 +153,7 @@ class PatracEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Fit rows whose targets are standardised, set the attributes of a fitted estimator, and warn.
 
-        The rows are those that `_weighted_rows` returns; the likelihood is that of the targets in their units.
+        The rows are those that `_weighted_rows` returns; the likelihoods are those of the targets in their units.
         """
         names = self._feature_names()
         self.input_scaling_ = InputScaling.fit(X, weights, names, standardize=bool(self.standardize))
@@ -170,7 +170,7 @@ class PatracEstimator(BaseEstimator):  # type: ignore[misc]
         arrays = FitArrays(inputs, y, inputs[:0], y[:0], n_targets, units, weights)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
-            fit = fit_arrays(arrays, likelihood, settings, details=False, say=say)
+            fit = fit_arrays(arrays, likelihoods, settings, details=False, say=say)
         self.draws_ = fit.draws
         self.posteriors_ = list(fit.posteriors)
         self.n_iter_ = Choice.of(fit.draws.members[0].network.net).epochs

@@ -170,7 +170,7 @@ class PatracClassifier(ClassifierMixin, PatracEstimator):  # type: ignore[misc]
             inputs,
             labels,
             weights=weights,
-            likelihood=likelihood,
+            likelihoods=[likelihood],
             n_targets=len(self.classes_),
             units=TargetScaling(np.zeros(1), np.ones(1)),
             about_y=f"y: {len(self.classes_)} classes, {shown}{', ...' * (len(self.classes_) > 20)}",

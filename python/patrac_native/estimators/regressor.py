@@ -16,7 +16,8 @@ from patrac_native.estimators.base import PatracEstimator
 from patrac_native.estimators.sampled_targets import sampled_targets
 from patrac_native.estimators.scaling import TargetScaling
 from patrac_native.estimators.uncertainty import Uncertainty
-from patrac_native.model.likelihoods import Gaussian, Likelihood, RealLikelihood
+from patrac_native.model.likelihoods import Likelihood, RealLikelihood
+from patrac_native.tabular.noise_settings import NOISE_CHOICES
 from patrac_native.validation.checks import FloatArray, refuse_masked
 
 
@@ -42,9 +43,9 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         part of the rows in turn. Default 0.2. With 0 there is no validation: `l2` is 1 unless it is given, and
         training ends when its own loss stops falling.
     architecture : {"auto", "full", "mix", "out", "sep"}
-        Which parameters are Bayesian; default "auto": for a small set of rows
-        the best of "full" under either prior and of "mix", by short runs that are scored on validation rows, else the
-        largest "mix" for which the budget pays. A given `k` means "mix".
+        Which parameters are Bayesian; default "auto": for a small set of rows "full" with heteroscedastic noise, or
+        the best of it, of "full" under either prior and of "mix", by short runs that are scored on validation rows,
+        else the largest "mix" for which the budget pays. A given `k` means "mix".
     k : int or sequence of int, optional
         Number of Bayesian nodes of each hidden layer; by default 5 for "mix" and "sep", 45 for "out", and at most the
         width.
@@ -58,7 +59,10 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         equally weighted mixture; the default depends on the architecture.
     likelihood : Likelihood, optional
         Of the targets, in the units of y: `Gaussian`, `StudentT` or `HeteroscedasticGaussian`, or of counts `Poisson`
-        or `NegativeBinomial`. Default `Gaussian("sampled")`, whose noise variances are sampled, one for each target.
+        or `NegativeBinomial`. By default `HeteroscedasticGaussian()` if a short run of it is convincing on
+        validation rows, else the better of it and `Gaussian("sampled")`. It is the latter where the architecture,
+        `thin`, another device than the CPU or a kernel is given, with fewer than 100 rows, and where the budget is too
+        short for networks of both kinds.
     minutes : float
         Budget of the fit on a nominal machine of two cores, > 0; default 0.1. Beyond 0.1 it includes the training. It
         determines the number of steps through the number of operations of a step and never through a clock, so that a
@@ -165,16 +169,19 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         targets = np.asarray(y, dtype=np.float64)
         self._y_has_columns = targets.ndim == 2
         inputs, targets, weights = self._weighted_rows(np.asarray(X), targets.reshape(len(targets), -1), sample_weight)
-        likelihood = Gaussian("sampled") if self.likelihood is None else self.likelihood
-        _check_kind(likelihood)
+        likelihoods = NOISE_CHOICES if self.likelihood is None else [self.likelihood]
+        for likelihood in likelihoods:
+            _check_kind(likelihood)
         self.n_outputs_ = targets.shape[1]
-        standardize = bool(self.standardize) and isinstance(likelihood, RealLikelihood)
+        standardize = bool(self.standardize) and all(
+            isinstance(likelihood, RealLikelihood) for likelihood in likelihoods
+        )
         self.target_scaling_ = TargetScaling.fit(targets, weights, standardize=standardize)
         self._fit_rows(
             inputs,
             self.target_scaling_.transform(targets),
             weights=weights,
-            likelihood=likelihood,
+            likelihoods=likelihoods,
             n_targets=self.n_outputs_,
             units=self.target_scaling_,
             about_y=self.target_scaling_.describe(),

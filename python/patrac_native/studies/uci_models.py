@@ -24,6 +24,7 @@ from patrac_native.tabular.array_fit import fit_arrays
 from patrac_native.tabular.fit_data import DataRows, FitArrays
 from patrac_native.tabular.model_settings import ModelSettings
 from patrac_native.tabular.moments import mean_and_scale
+from patrac_native.tabular.noise_settings import NOISE_CHOICES
 from patrac_native.tabular.tuning import Choice, train_networks
 from patrac_native.validation.checks import FloatArray
 
@@ -138,9 +139,7 @@ class _Posterior:
     def __call__(self, rows: Rows, settings: ModelSettings) -> dict[str, Scores]:
         data = FitArrays(rows.X, rows.y, rows.X_test, rows.y_test, 1, rows)
         clock = time.perf_counter()
-        fit = fit_arrays(
-            data, Gaussian("sampled"), replace(settings, architecture=self.architecture), say=lambda _: None
-        )
+        fit = fit_arrays(data, NOISE_CHOICES, replace(settings, architecture=self.architecture), say=lambda _: None)
         scores = fit.evaluation.scores
         found = {
             "rmse": scores["rmse"],

@@ -44,6 +44,8 @@ class Candidate:
 
     Attributes
     ----------
+    likelihood : Likelihood
+        Of the standardised targets, or of the others as they are.
     architecture : Architecture
     prior : {"gaussian", "trace-class"}
     networks : int
@@ -52,6 +54,7 @@ class Candidate:
         Number of chains of each posterior, and of draws of each chain.
     """
 
+    likelihood: Likelihood
     architecture: Architecture
     prior: str
     networks: int
@@ -86,22 +89,17 @@ class Candidate:
 
     def __str__(self) -> str:
         of_networks = f" of {self.networks} networks" if self.networks > 1 else ""
-        return f"{self.architecture.label()}{of_networks}, {self.prior} prior"
+        noise = ", heteroscedastic noise" if self.likelihood.outputs_per_target > 1 else ""
+        return f"{self.architecture.label()}{of_networks}, {self.prior} prior{noise}"
 
-    def posteriors(
-        self,
-        nets: Sequence[Network],
-        likelihood: Likelihood,
-        rows: DataRows,
-        settings: ModelSettings,
-    ) -> list[Posterior]:
+    def posteriors(self, nets: Sequence[Network], rows: DataRows, settings: ModelSettings) -> list[Posterior]:
         """Return the posterior of each network."""
         return [
             Posterior(
                 net,
                 self.architecture,
-                self._prior(net, settings.alpha, likelihood),
-                likelihood,
+                self._prior(net, settings.alpha),
+                self.likelihood,
                 rows.X,
                 rows.y,
                 sample_weight=rows.sample_weight,
@@ -110,6 +108,11 @@ class Candidate:
             )
             for net in nets[: self.networks]
         ]
+
+    def steps_within(self, minutes: float, net: Network, rows: DataRows, settings: ModelSettings) -> int:
+        """Return the number of steps of each chain for which so many minutes pay; of the network, only sizes count."""
+        post = self.posteriors([net], rows, settings)[0]
+        return steps_within(minutes, post, self.n_chains, settings.kernel)
 
     def schedule(self, post: Posterior, settings: ModelSettings, minutes: float) -> Schedule:
         """Return the lengths of the chains, which the settings give or which take so many minutes."""
@@ -217,57 +220,59 @@ class Candidate:
         ]
         return np.stack([one.theta_map for one in ranked])
 
-    def _prior(self, net: Network, alpha: float | None, likelihood: Likelihood) -> Prior:
+    def _prior(self, net: Network, alpha: float | None) -> Prior:
         if self.prior == "gaussian":
             # Where the kernel integrates output weights out, their scale does not hold the chain back.
-            return GaussianPrior(scales=SampledScales(interweave=not likelihood.integrates_outputs))
+            return GaussianPrior(scales=SampledScales(interweave=not self.likelihood.integrates_outputs))
         with warnings.catch_warnings():
             # An alpha at a bound is common and no error; `describe_prior` says so.
             warnings.filterwarnings("ignore", message="TraceClassPrior.fit: alpha ended at")
             return TraceClassPrior.fit(net, alpha=alpha)
 
 
-def possible_candidates(settings: ModelSettings, targets: str) -> list[Candidate]:
-    """Return the posteriors to choose from, the default first; one if the settings leave no choice.
+def possible_candidates(settings: ModelSettings, likelihoods: Sequence[Likelihood]) -> list[Candidate]:
+    """Return the posteriors to choose from, in the order in which they are tried; one if the settings leave no choice.
 
     Parameters
     ----------
     settings : ModelSettings
-    targets : str
-        Of the likelihood, "class" for a classification.
+    likelihoods : sequence of Likelihood
+        Those to choose from. The last is that of a posterior whose architecture the settings give, and of all
+        architectures where there is a choice; the others are tried with Full.
     """
+    *others, likelihood = likelihoods
     given = settings.bayesian()
     if given is not None:
-        return [_candidate(given, settings, targets)]
-    if targets == "class":
+        return [_candidate(likelihood, given, settings)]
+    if likelihood.targets == "class":
         # On digits, Full of one network was measured to be worse than the network under every prior tried.
         return [
-            _candidate(Out(settings.hidden[-1]), settings, targets, _CLASS_NETWORKS),
-            _candidate(Full(), settings, targets),
+            _candidate(likelihood, Out(settings.hidden[-1]), settings, _CLASS_NETWORKS),
+            _candidate(likelihood, Full(), settings),
         ]
-    found = [_candidate(Full(), settings, targets, prior=prior) for prior in ("gaussian", "trace-class")]
+    found = [_candidate(other, Full(), settings) for other in others]
+    found += [_candidate(likelihood, Full(), settings, prior=prior) for prior in ("gaussian", "trace-class")]
     nodes = [min(_MIN_NODES, width) for width in settings.hidden]
     if nodes != list(settings.hidden):
-        found.append(_candidate(_mix(nodes), settings, targets, _MIX_NETWORKS))
+        found.append(_candidate(likelihood, _mix(nodes), settings, _MIX_NETWORKS))
     return list(dict.fromkeys(found))
 
 
 def affordable_candidates(
     possible: Sequence[Candidate],
     nets: Sequence[Network],
-    likelihood: Likelihood,
     rows: DataRows,
     settings: ModelSettings,
     minutes: float,
 ) -> tuple[list[Candidate], str]:
-    """Return the posteriors for which the budget pays, and in words why if there is one.
+    """Return the posteriors of one likelihood for which the budget pays, and in words why if there is one.
 
     Parameters
     ----------
     possible : list of Candidate
-        As `possible_candidates` returns them.
+        Those of one likelihood, as `possible_candidates` returns them.
     nets : sequence of Network
-    likelihood : Likelihood
+        Trained by that likelihood.
     rows : DataRows
         The training rows.
     settings : ModelSettings
@@ -287,11 +292,10 @@ def affordable_candidates(
         return list(possible), "as asked"
 
     def steps_of(candidate: Candidate, minutes: float) -> int:
-        post = candidate.posteriors(nets[:1], likelihood, rows, settings)[0]
-        return steps_within(minutes, post, candidate.n_chains, settings.kernel)
+        return candidate.steps_within(minutes, nets[0], rows, settings)
 
     budget = settings.minutes or MINUTES
-    final = minutes * final_share(possible)
+    final = minutes * final_share(possible) if len(possible) > 1 else minutes
     steps = steps_of(possible[0], final)
     if steps >= MIN_STEPS:
         if settings.thin is not None:
@@ -304,7 +308,7 @@ def affordable_candidates(
         steps = _two_digits(steps_of(possible[0], minutes))
         return [possible[0]], f"the only one that the budget pays for: about {steps:,} steps a chain"
     candidate = possible[0]
-    if likelihood.targets != "class":
+    if candidate.likelihood.targets != "class":
         for architecture in _smaller(settings.hidden):
             candidate = replace(possible[-1], architecture=architecture)
             steps = steps_of(candidate, minutes)
@@ -318,21 +322,16 @@ def final_share(candidates: Sequence[Candidate]) -> float:
 
     A pilot run of each candidate then has as many steps as the final run, on fewer rows and with fewer chains.
     """
-    return 1.0 / (1.0 + sum(_pilot_cost(one) for one in candidates)) if len(candidates) > 1 else 1.0
+    return 1.0 / (1.0 + sum(pilot_cost(one) for one in candidates))
 
 
-def share_left(candidates: Sequence[Candidate], tried: int) -> float:
-    """Return the share of the budget that is left for the final run after pilot runs of the first candidates."""
-    return 1.0 - final_share(candidates) * sum(_pilot_cost(one) for one in candidates[:tried])
-
-
-def _pilot_cost(candidate: Candidate) -> float:
+def pilot_cost(candidate: Candidate) -> float:
     """Return the operations of a pilot run relative to those of a final run with as many steps."""
     return (1 - PILOT_FRACTION) * candidate.pilot().n_chains / candidate.n_chains
 
 
 def _candidate(
-    architecture: Architecture, settings: ModelSettings, targets: str, networks: int = 1, prior: str = "auto"
+    likelihood: Likelihood, architecture: Architecture, settings: ModelSettings, networks: int = 1, prior: str = "auto"
 ) -> Candidate:
     """Return the candidate of an architecture, with what the settings give in place of the defaults."""
     networks = networks if settings.networks is None else settings.networks
@@ -345,9 +344,10 @@ def _candidate(
         # layer the data choose, its chains were measured to mix better, and to predict no worse, on four UCI sets. A
         # confident classifier has output weights far larger than the paper's prior allows, which doubled the NLL on
         # digits.
-        prior = "gaussian" if isinstance(architecture, Full) or targets == "class" else "trace-class"
+        prior = "gaussian" if isinstance(architecture, Full) or likelihood.targets == "class" else "trace-class"
     several = networks > 1
     return Candidate(
+        likelihood,
         architecture,
         prior,
         networks,

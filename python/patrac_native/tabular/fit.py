@@ -59,7 +59,7 @@ def fit_table(settings: FitSettings) -> FitResult:
     )
     data = _prepare(frame, table.notes, settings)
     task, arrays = data.preprocessor.task, data.arrays
-    settings.check_room(arrays.X.shape[1], settings.outputs_per_target * arrays.n_targets)
+    settings.check_room(arrays.X.shape[1], settings.outputs_per_target(task) * arrays.n_targets)
     dispersion, spent = None, 0.0
     if settings.likelihood == "negative-binomial" and settings.dispersion is None:
         print("estimating the dispersion ...", flush=True)
@@ -67,8 +67,8 @@ def fit_table(settings: FitSettings) -> FitResult:
         print(f"  {found}", flush=True)
         dispersion, spent = found.value, nominal_seconds([found.net], len(arrays.X))
     seconds = time.perf_counter() - clock
-    likelihood = settings.likelihood_of(task, dispersion)
-    fit = fit_arrays(arrays, likelihood, settings, spent=spent, say=partial(print, flush=True))
+    likelihoods = settings.likelihoods_of(task, dispersion)
+    fit = fit_arrays(arrays, likelihoods, settings, spent=spent, say=partial(print, flush=True))
     fit.seconds["training"] += seconds
     result = FitResult(
         settings,

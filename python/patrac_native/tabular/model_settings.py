@@ -28,8 +28,9 @@ class ModelSettings:
     Attributes
     ----------
     architecture : {"auto", "full", "mix", "out", "sep"}
-        Default "auto": for a regression the best of "full" under either prior and of "mix", by short runs that are
-        scored on validation rows, or the largest "mix" that is cheap enough if the budget does not pay for "full"; for
+        Default "auto": for a regression the best of "full", with noise of each row or under either prior with the same
+        noise for all, and of "mix", by short runs that are scored on validation rows, or the largest "mix" that is
+        cheap enough if the budget does not pay for "full"; for
         classes "out" with all nodes of the last hidden layer, or "full", chosen alike; with `k` it is "mix".
     k : sequence of int, optional
         Number of Bayesian nodes of each hidden layer, or one number for all; by default 5 for "mix" and "sep", 45 for

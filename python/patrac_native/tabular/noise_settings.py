@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from patrac_native.model.likelihoods import (
@@ -22,6 +23,9 @@ LIKELIHOODS = ("gaussian", "student-t", "heteroscedastic", "poisson", "negative-
 COUNTS = ("poisson", "negative-binomial")
 # Four degrees of freedom have tails that are heavy enough for outliers, and a variance.
 DF = 4.0
+# Between these `fit_arrays` chooses for a target of numbers, in the order in which it tries them. The last is the
+# default where it has no choice.
+NOISE_CHOICES = (HeteroscedasticGaussian(), Gaussian("sampled"))
 # The likelihoods to which a setting belongs.
 _OWNERS = {
     "noise_variance": ("gaussian",),
@@ -38,7 +42,8 @@ class NoiseSettings(ModelSettings):
     Attributes
     ----------
     likelihood : {"gaussian", "student-t", "heteroscedastic", "poisson", "negative-binomial"}, optional
-        The distribution of a target that is a number; by default "gaussian". The last two are of counts.
+        The distribution of a target that is a number; the last two are of counts. By default `choose_posterior`
+        chooses between "heteroscedastic" and "gaussian" with the architecture; without a choice it is "gaussian".
     noise_variance : float, optional
         Of "gaussian": the variance in the target's units squared, > 0; by default it is sampled, under a prior that is
         worth four residuals of validation rows.
@@ -70,10 +75,11 @@ class NoiseSettings(ModelSettings):
         """Whether the targets are counts."""
         return self.likelihood in COUNTS
 
-    @property
-    def outputs_per_target(self) -> int:
-        """Number of outputs of the network for each target."""
-        return HeteroscedasticGaussian.outputs_per_target if self.likelihood == "heteroscedastic" else 1
+    def outputs_per_target(self, task: str) -> int:
+        """Return the largest number of outputs of the network for each target."""
+        if task == "classification" or self.of_counts:
+            return 1
+        return max(one.outputs_per_target for one in self.likelihoods_of(task))
 
     def check_noise(self) -> None:
         """Raise ValueError if a setting is outside its range, or belongs to another likelihood."""
@@ -85,7 +91,7 @@ class NoiseSettings(ModelSettings):
             if getattr(self, name) is None or (self.likelihood or "gaussian") in owners:
                 continue
             meant = " or ".join(self.option("likelihood", owner) for owner in owners)
-            got = "the default, gaussian" if self.likelihood is None else self.option("likelihood", self.likelihood)
+            got = "not given" if self.likelihood is None else self.option("likelihood", self.likelihood)
             raise ValueError(
                 f"{self.option(name)} belongs to {meant}, and the likelihood is {got}; give {meant}, or leave "
                 f"{self.option(name)} out."
@@ -116,8 +122,8 @@ class NoiseSettings(ModelSettings):
                 f"classification; leave it out, or give {self.option('task', 'regression')}."
             )
 
-    def likelihood_of(self, task: str, dispersion: float | None = None) -> Likelihood:
-        """Return the likelihood of the targets in their units.
+    def likelihoods_of(self, task: str, dispersion: float | None = None) -> Sequence[Likelihood]:
+        """Return the likelihoods of the targets in their units between which `fit_arrays` chooses; often one.
 
         Parameters
         ----------
@@ -126,15 +132,17 @@ class NoiseSettings(ModelSettings):
             Of "negative-binomial": what was estimated, if the settings give none.
         """
         if task == "classification":
-            return Categorical()
+            return [Categorical()]
+        if self.likelihood is None and self.noise_variance is None:
+            return NOISE_CHOICES
         if self.likelihood == "student-t":
-            return StudentT(DF if self.df is None else self.df, "sampled")
+            return [StudentT(DF if self.df is None else self.df, "sampled")]
         if self.likelihood == "heteroscedastic":
-            return HeteroscedasticGaussian()
+            return [HeteroscedasticGaussian()]
         if self.likelihood == "poisson":
-            return Poisson()
+            return [Poisson()]
         if self.likelihood == "negative-binomial":
             found = self.dispersion if dispersion is None else dispersion
             assert found is not None  # it is given or was estimated
-            return NegativeBinomial(found)
-        return Gaussian("sampled" if self.noise_variance is None else self.noise_variance)
+            return [NegativeBinomial(found)]
+        return [Gaussian("sampled" if self.noise_variance is None else self.noise_variance)]

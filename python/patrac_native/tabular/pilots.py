@@ -14,10 +14,9 @@ from patrac_native.draws.calibration import mean_with_error
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.draws_mixture import DrawsMixture
 from patrac_native.draws.findings import COVERAGE_LOOK
-from patrac_native.model.likelihoods import Likelihood
 from patrac_native.network.network import Network
 from patrac_native.tabular.budget import Schedule
-from patrac_native.tabular.candidates import PILOT_FRACTION, Candidate, final_share
+from patrac_native.tabular.candidates import PILOT_FRACTION, Candidate
 from patrac_native.tabular.evaluation import VALIDATION, Evaluation, evaluate
 from patrac_native.tabular.fit_data import FitArrays
 from patrac_native.tabular.model_settings import ModelSettings
@@ -25,7 +24,7 @@ from patrac_native.tabular.tuning import Choice, train_networks
 from patrac_native.training.folds import split_rows
 
 # Fewer validation rows than this say too little about which posterior predicts better.
-_MIN_ROWS = 20
+MIN_ROWS = 20
 
 
 @dataclass(frozen=True)
@@ -79,6 +78,7 @@ class Trial:
     def to_dict(self) -> dict[str, Any]:
         """Return candidate and scores as JSON-able values."""
         return {
+            "likelihood": self.candidate.likelihood.to_dict(),
             "architecture": self.candidate.architecture.to_dict(),
             "prior": self.candidate.prior,
             "networks": self.candidate.networks,
@@ -97,17 +97,16 @@ class Trial:
 def run_pilots(
     candidates: Sequence[Candidate],
     net: Network,
-    likelihood: Likelihood,
     data: FitArrays,
     settings: ModelSettings,
     minutes: float,
     *,
     say: Callable[[str], None] = print,
 ) -> list[Trial]:
-    """Run the candidates on four fifths of the training rows and score them on the others.
+    """Run the candidates of one likelihood on four fifths of the training rows and score them on the others.
 
-    Each pilot run has as many steps as the candidate's final run would have after pilot runs of all candidates, because
-    chains that have not converged predict differently with every number of steps. The first candidate is the only one
+    Each pilot run has as many steps as the candidate's final run would have, because chains that have not converged
+    predict differently with every number of steps. The first candidate is the only one
     to be tried if it is convincing, which leaves more of the budget for its final run. Networks are trained on the same
     four fifths.
 
@@ -116,11 +115,10 @@ def run_pilots(
     candidates : sequence of Candidate
     net : Network
         The network of all training rows, whose penalty is used.
-    likelihood : Likelihood
     data : FitArrays
     settings : ModelSettings
     minutes : float
-        What the budget leaves for these runs and the final one.
+        What the budget would leave for the final run after pilot runs of all candidates.
     say : callable
         Receives a line for each run; default `print`.
 
@@ -134,12 +132,13 @@ def run_pilots(
     KeyboardInterrupt, RuntimeError
         If a run was interrupted.
     """
+    likelihood = candidates[0].likelihood
     is_class = likelihood.targets == "class"
     try:
         held, rows = split_rows(len(data.X), [PILOT_FRACTION], seed=settings.seed, labels=data.y if is_class else None)
     except ValueError:  # too few rows of each class to leave any out
         return []
-    if len(held) < _MIN_ROWS:
+    if len(held) < MIN_ROWS:
         return []
     training, unseen = data.rows(rows), data.rows(held)
     pilots = [candidate.pilot() for candidate in candidates]
@@ -151,19 +150,16 @@ def run_pilots(
         settings=settings,
         l2=Choice.of(net).l2,
     )
-    minutes *= final_share(candidates)
     trials = []
     for candidate, pilot in zip(candidates, pilots, strict=True):
         # The number of steps follows from the final run: all rows, all chains.
-        schedule = candidate.schedule(
-            candidate.posteriors([net], likelihood, data.training, settings)[0], settings, minutes
-        )
+        schedule = candidate.schedule(candidate.posteriors([net], data.training, settings)[0], settings, minutes)
         steps = schedule.thin * candidate.draws
         schedule = Schedule(max(1, steps // pilot.draws), schedule.warmup)
         with warnings.catch_warnings():
             # Warnings about a run are about its use; this one is scored.
             warnings.simplefilter("ignore", UserWarning)
-            posts = pilot.posteriors(nets, likelihood, training, settings)
+            posts = pilot.posteriors(nets, training, settings)
             draws = pilot.sample(posts, nets, schedule, settings, say=say)
         if draws.n_draws < pilot.draws or len(draws.members) < pilot.networks:
             # Ctrl-C ended the run, with a warning that is not shown here.
@@ -181,11 +177,13 @@ def best_of(trials: Sequence[Trial]) -> Trial:
     """Return the trial with the lowest NLPD among the default and those that are better by more than a standard error.
 
     The default is the first trial that is not overconfident and no worse than its networks. If there is none, it is the
-    first that is not overconfident, then the first that is no worse: a posterior that follows single rows follows them
-    more closely in longer chains, whose intervals cover even less.
+    first that is not overconfident, then the first that is no worse. One that is overconfident is taken only where the
+    default is: a posterior that follows single rows follows them more closely in longer chains, whose intervals cover
+    even less, and targets with few values reward noise that vanishes around them.
     """
     default = _default_of(trials)
-    better = [trial for trial in trials if trial is not default and np.subtract(*trial.gain_over(default)) > 0]
+    usable = [trial for trial in trials if default.is_overconfident or not trial.is_overconfident]
+    better = [trial for trial in usable if trial is not default and np.subtract(*trial.gain_over(default)) > 0]
     return min([default, *better], key=lambda trial: trial.nlpd)
 
 

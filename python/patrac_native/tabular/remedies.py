@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +23,13 @@ class FitRemedies(Remedies):
     settings : ModelSettings
     likelihood : Likelihood
         That of the fit.
+    tried : sequence of Likelihood
+        Those that the fit has tried; default none.
     """
 
     settings: ModelSettings
     likelihood: Likelihood
+    tried: Sequence[Likelihood] = ()
 
     def option(self, name: str, value: Any = None) -> str:
         """Return how the caller gives a setting, with a value if there is one."""
@@ -54,7 +58,8 @@ class FitRemedies(Remedies):
             return f"counts vary less than Poisson's: try {self.option('likelihood', 'gaussian')}."
         if isinstance(self.likelihood, Gaussian):
             sampled = "" if self.likelihood.is_sampled else "sample the noise variance; "
-            return f"{sampled}let the noise depend on the inputs, {varying}, or have outliers, {heavy}."
+            inputs = "" if self._varying_was_tried else f" depend on the inputs, {varying}, or"
+            return f"{sampled}let the noise{inputs} have outliers, {heavy}."
         return f"try other noise, {heavy if self.likelihood.outputs_per_target > 1 else varying}."
 
     def for_poor_predictions(self) -> str:
@@ -62,6 +67,11 @@ class FitRemedies(Remedies):
         names = ["prior", "architecture", *([] if self.likelihood.targets == "class" else ["likelihood"])]
         *others, last = map(self.option, names)
         return f"the model does not suit: choose another {', '.join(others)} or {last}."
+
+    @property
+    def _varying_was_tried(self) -> bool:
+        """Whether noise that depends on the inputs was tried, and another was chosen."""
+        return any(one.outputs_per_target > 1 for one in self.tried)
 
     def _wider_noise(self) -> str:
         """Return what lets the noise be larger, or larger in some rows; empty if nothing does."""
@@ -71,7 +81,7 @@ class FitRemedies(Remedies):
             return f"give a larger {self.option('dispersion')}"
         if isinstance(self.likelihood, Gaussian) and not self.likelihood.is_sampled:
             return "sample the noise variance in place of giving it"
-        if isinstance(self.likelihood, SampledNoiseLikelihood):
+        if isinstance(self.likelihood, SampledNoiseLikelihood) and not self._varying_was_tried:
             return f"let the noise depend on the inputs, {self.option('likelihood', 'heteroscedastic')}"
         return ""
 

@@ -1,0 +1,198 @@
+"""Tests of the choice between likelihoods: what is trained and tried, in which order, and what the budget leaves."""
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import patrac_native as pn
+from patrac_native.draws.calibration import calibrate
+from patrac_native.tabular import posterior_choice
+from patrac_native.tabular.budget import MIN_STEPS, chain_minutes
+from patrac_native.tabular.candidates import Candidate, final_share, pilot_cost, possible_candidates
+from patrac_native.tabular.evaluation import Evaluation
+from patrac_native.tabular.fit_data import FitArrays
+from patrac_native.tabular.fit_settings import FitSettings
+from patrac_native.tabular.noise_settings import NOISE_CHOICES
+from patrac_native.tabular.pilots import Trial
+from patrac_native.tabular.posterior_choice import Chosen, choose_posterior
+from patrac_native.tabular.preprocessing import Preprocessor
+from patrac_native.tabular.tuning import nominal_seconds
+
+# NLPD of validation rows, and that of the networks alone.
+GOOD, FAIR, BAD = (0.0, 1.0), (0.5, 0.5), (2.0, 1.0)
+
+
+def settings(**given: Any) -> FitSettings:
+    return FitSettings(data="table.csv", target="y", **{"hidden": (3,), "epochs": 20, "l2": 0.1, "threads": 1} | given)
+
+
+def arrays(rows: int) -> FitArrays:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(rows, 2))
+    y = X[:, 0] * (1 + 0.5 * rng.normal(size=rows))
+    return FitArrays(X, y, X[:0], y[:0], 1, Preprocessor("regression", "y", [], []))
+
+
+class Watched:
+    """Replaces pilot runs by given scores, and records what is trained, tried and said."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, scores: dict[str, tuple[float, float]]) -> None:
+        self.trained: list[str] = []
+        self.tried: list[tuple[Candidate, float]] = []
+        self.seconds: list[float] = []
+        self.lines: list[str] = []
+        self._scores, self._train = scores, posterior_choice.train_networks
+        monkeypatch.setattr(posterior_choice, "train_networks", self.train)
+        monkeypatch.setattr(posterior_choice, "run_pilots", self.run)
+
+    def train(self, sizes: Sequence[int], rows: Any, likelihood: pn.Likelihood, **arguments: Any) -> list[pn.Network]:
+        self.trained.append(likelihood.name)
+        nets = self._train(sizes, rows, likelihood, **arguments)
+        self.seconds.append(nominal_seconds(nets, len(rows.X)))
+        return nets
+
+    def run(self, candidates: Sequence[Candidate], *arguments: Any, say: Any) -> list[Trial]:
+        minutes = arguments[-1]
+        inside = np.arange(400) < 360
+        noise = np.random.default_rng(0).normal(size=400)
+        trials = []
+        for one in candidates:
+            nlpd, of_networks = self._scores[one.likelihood.name]
+            rows = nlpd + 0.1 * noise
+            scores = Evaluation({}, {"nlpd": rows}, calibrate("validation", rows, np.full(400, of_networks), inside))
+            draws: Any = None
+            trials.append(Trial(one, 1, scores, draws))
+            self.tried.append((one, minutes))
+            if trials[0].is_convincing:
+                break
+        return trials
+
+    def choose(self, rows: int, **given: Any) -> Chosen:
+        return choose_posterior(NOISE_CHOICES, arrays(rows), settings(**given), say=self.lines.append)
+
+
+def test_networks_of_the_second_likelihood_are_trained_only_if_the_first_is_not_convincing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watched = Watched(monkeypatch, {"heteroscedastic_gaussian": GOOD, "gaussian": GOOD})
+    found = watched.choose(120)
+    assert watched.trained == ["heteroscedastic_gaussian"] and len(watched.tried) == 1
+    assert found.candidate.likelihood is NOISE_CHOICES[0] and found.nets[0].layer_sizes == (2, 3, 2)
+    assert "so no other was tried" in found.reason
+    # The pilot run is planned as if all candidates had one and both trainings took as long; the rest is for the chains.
+    (first, minutes), (second,) = watched.tried[0], watched.seconds
+    possible = possible_candidates(settings(), NOISE_CHOICES)
+    assert first == possible[0]
+    assert minutes == pytest.approx(final_share(possible) * chain_minutes(2.0, 2 * second))
+    assert found.minutes == pytest.approx(chain_minutes(2.0, second) - minutes * pilot_cost(first))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "chosen"), [(FAIR, GOOD, "gaussian"), (FAIR, BAD, "heteroscedastic_gaussian")]
+)
+def test_the_better_of_two_likelihoods_is_chosen(
+    monkeypatch: pytest.MonkeyPatch, first: tuple[float, float], second: tuple[float, float], chosen: str
+) -> None:
+    watched = Watched(monkeypatch, {"heteroscedastic_gaussian": first, "gaussian": second})
+    found = watched.choose(120)
+    assert watched.trained == ["heteroscedastic_gaussian", "gaussian"]
+    assert found.candidate.likelihood.name == chosen
+    assert found.nets[0].layer_sizes[-1] == found.candidate.likelihood.outputs_per_target
+    assert [one.candidate.likelihood.name for one in found.trials][:2] == ["heteroscedastic_gaussian", "gaussian"]
+    # All pilot runs and the final run take what the training leaves.
+    taken = sum(minutes * pilot_cost(one) for one, minutes in watched.tried[:1])
+    last = [one for one, _ in watched.tried[1:]]
+    rest = chain_minutes(2.0, sum(watched.seconds)) - taken
+    possible = possible_candidates(settings(), NOISE_CHOICES[1:])
+    assert found.minutes == pytest.approx(rest * (1 - final_share(possible) * sum(map(pilot_cost, last))))
+
+
+def test_a_budget_too_small_for_two_trainings_is_left_to_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = {"heteroscedastic_gaussian": GOOD, "gaussian": GOOD}
+    watched = Watched(monkeypatch, scores)
+    rows, large = 3_000, {"hidden": (50, 50), "minutes": 0.5, "epochs": 2}
+    share = final_share(possible_candidates(settings(**large), NOISE_CHOICES))
+    sketch = posterior_choice._untrained((2, 50, 50, 2), settings())
+    first = possible_candidates(settings(**large), NOISE_CHOICES)[0]
+    steps = first.steps_within(share * chain_minutes(0.5, 0.0), sketch, arrays(rows).training, settings())
+    assert steps < 2 * MIN_STEPS  # otherwise the case is no case
+    found = watched.choose(rows, **large)
+    assert watched.trained == ["gaussian"] and found.candidate.likelihood is NOISE_CHOICES[1]
+
+
+@pytest.mark.parametrize(
+    ("rows", "given"),
+    [(99, {}), (120, {"thin": 5}), (120, {"architecture": "full"}), (120, {"k": (2,)}), (120, {"device": "cuda"})],
+)
+def test_without_a_choice_the_noise_is_alike_in_all_rows(
+    monkeypatch: pytest.MonkeyPatch, rows: int, given: dict[str, Any]
+) -> None:
+    watched = Watched(monkeypatch, {"heteroscedastic_gaussian": GOOD, "gaussian": GOOD})
+    found = watched.choose(rows, **given)
+    assert watched.trained == ["gaussian"] and found.candidate.likelihood is NOISE_CHOICES[1]
+
+
+def test_training_longer_than_planned_leaves_the_final_run_a_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(monkeypatch, {"heteroscedastic_gaussian": FAIR, "gaussian": BAD})
+    costs = iter([1.0, 1e6])
+    monkeypatch.setattr(posterior_choice, "nominal_seconds", lambda *_: next(costs))
+    found = watched.choose(120)
+    (_, first), *_ = watched.tried
+    assert found.minutes == pytest.approx(first)
+
+
+def test_one_candidate_after_another_likelihood_has_a_pilot_run_as_long_as_its_final_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watched = Watched(monkeypatch, {"heteroscedastic_gaussian": FAIR, "gaussian": FAIR})
+    found = watched.choose(120, prior="gaussian")
+    (_, _), (second, minutes) = watched.tried
+    assert second.likelihood is NOISE_CHOICES[1] and found.minutes == pytest.approx(minutes)
+
+
+def test_a_training_that_leaves_too_little_is_not_followed_by_a_pilot_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(monkeypatch, {"heteroscedastic_gaussian": GOOD, "gaussian": GOOD})
+    costs = iter([1e6, 1.0])
+    monkeypatch.setattr(posterior_choice, "nominal_seconds", lambda *_: next(costs))
+    monkeypatch.setattr(posterior_choice, "MIN_STEPS", 10**7)
+    monkeypatch.setattr(posterior_choice, "_FIRST_STEPS", 0)
+    found = watched.choose(120)
+    assert watched.trained == ["heteroscedastic_gaussian", "gaussian"]
+    assert {one.likelihood.name for one, _ in watched.tried} == {"gaussian"}
+    assert found.candidate.likelihood is NOISE_CHOICES[1]
+    assert "heteroscedastic noise is not tried: the training left too little of the budget" in watched.lines
+
+
+def test_too_few_rows_for_validation_are_the_reason_of_the_default() -> None:
+    lines: list[str] = []
+    found = choose_posterior(NOISE_CHOICES, arrays(40), settings(), say=lines.append)
+    assert found.reason == "the default, because too few rows can be left out to choose by them"
+    assert found.pilot is None and not any("choosing among" in line for line in lines)
+    assert found.candidate == possible_candidates(settings(), [found.candidate.likelihood])[0]
+
+
+def test_an_estimator_of_two_targets_and_weighted_rows_chooses_heteroscedastic_noise(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(Trial, "is_convincing", property(lambda _: True))
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-2, 2, size=(150, 2))
+    y = np.stack([X[:, 0], X[:, 1]], axis=1) + np.exp(X[:, :1]) * 0.2 * rng.normal(size=(150, 2))
+    reg = pn.PatracRegressor(
+        hidden_layer_sizes=4, max_iter=200, l2=0.1, minutes=0.002, chains=2, draws=40, random_state=0
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # chains as short as these do not converge
+        reg.fit(X, y, sample_weight=rng.integers(1, 3, 150))
+    assert reg.draws_.likelihood.name == "heteroscedastic_gaussian"
+    mean, sd = reg.predict(X, return_std=True)
+    assert mean.shape == sd.shape == (150, 2)
+    _, aleatoric, _ = reg.predict_uncertainty(X)
+    right = X[:, 0] > 0
+    assert (aleatoric[right].mean(axis=0) > 2 * aleatoric[~right].mean(axis=0)).all()
+    reg.save(tmp_path / "reg.patrac")
+    np.testing.assert_array_equal(pn.PatracRegressor.load(tmp_path / "reg.patrac").predict(X), mean)
