@@ -170,12 +170,9 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         self._y_has_columns = targets.ndim == 2
         inputs, targets, weights = self._weighted_rows(np.asarray(X), targets.reshape(len(targets), -1), sample_weight)
         likelihoods = NOISE_CHOICES if self.likelihood is None else [self.likelihood]
-        for likelihood in likelihoods:
-            _check_kind(likelihood)
+        _check_kind(likelihoods[-1])
         self.n_outputs_ = targets.shape[1]
-        standardize = bool(self.standardize) and all(
-            isinstance(likelihood, RealLikelihood) for likelihood in likelihoods
-        )
+        standardize = bool(self.standardize) and isinstance(likelihoods[-1], RealLikelihood)
         self.target_scaling_ = TargetScaling.fit(targets, weights, standardize=standardize)
         self._fit_rows(
             inputs,

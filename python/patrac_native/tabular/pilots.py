@@ -106,9 +106,8 @@ def run_pilots(
     """Run the candidates of one likelihood on four fifths of the training rows and score them on the others.
 
     Each pilot run has as many steps as the candidate's final run would have, because chains that have not converged
-    predict differently with every number of steps. The first candidate is the only one
-    to be tried if it is convincing, which leaves more of the budget for its final run. Networks are trained on the same
-    four fifths.
+    predict differently with every number of steps. The first candidate is the only one to be tried if it is
+    convincing, which leaves more of the budget for its final run. Networks are trained on the same four fifths.
 
     Parameters
     ----------

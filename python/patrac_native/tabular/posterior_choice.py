@@ -145,7 +145,7 @@ class _Choice:
         noise = _noise(candidate.likelihood)
         sketch = _untrained(self._sizes(candidate.likelihood), self.settings)
         if candidate.steps_within(share * self._minutes(), sketch, rows, self.settings) < _FIRST_STEPS:
-            self.say(f"{noise} is not tried: the budget is too short for networks of two kinds")
+            self.say(f"{noise} is not tried: networks of two kinds need a larger {self.settings.option('minutes')}")
             return
         nets, seconds = self._train([candidate], f" with {noise}")
         minutes = share * self._minutes(seconds)
