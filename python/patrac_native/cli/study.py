@@ -18,6 +18,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     studies = parser.add_subparsers(metavar="STUDY", required=True)
     text = "the sine study of the paper's section 4"
     leaf = studies.add_parser("sine", help=text, description=f"T{text[1:]}.")
+    leaf.add_argument(
+        "--l2",
+        type=float,
+        default=sine.L2,
+        help="penalty of the trained networks: 1 by the paper's words; 0.5, a penalty of 1 beside the sum of squares, "
+        "reproduces its scores (default: %(default)g)",
+    )
     _add_study_options(leaf, "sine", sine.SIZE)
     leaf.set_defaults(run=_run_sine, words=leaf.prog)
     text = "the abalone study of the paper's section 5.2"
@@ -55,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _run_sine(args: argparse.Namespace) -> int:
     """Run `patrac study sine` with parsed arguments; return the exit code."""
-    sine.run_sine(_options(args))
+    sine.run_sine(_options(args), args.l2)
     return 0
 
 
