@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -166,6 +167,7 @@ def test_settings_refuse_steps_that_do_not_divide() -> None:
         (["--threads", "0"], "--threads must be at least 1; got 0."),
         (["--draws", "0"], "--draws must be at least 1; got 0."),
         (["--replicates", "0"], "--replicates must be at least 1; got 0."),
+        (["--l2", "0"], "--l2 must be positive and finite; got 0.0."),
     ],
 )
 def test_options_out_of_range_leave_no_folder(
@@ -239,6 +241,34 @@ def test_study_sine_writes_every_number_and_compares_with_the_paper(
     assert (out / "report.html").read_text().count("data:image/png;base64,") == 4
 
 
+def test_penalty_of_the_sine_study(
+    problem: Problem, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--l2` reaches the training and summary.json, and a folder of another penalty is refused."""
+    options = StudyOptions(tmp_path, max_epochs=50)
+    for l2 in (0.5, 1.0):
+        net = pn.train(
+            problem.layer_sizes, problem.X, problem.y, likelihood=problem.likelihood, l2=l2, validation_fraction=0,
+            seed=2, max_epochs=50, progress=False,
+        )  # fmt: skip
+        found = sine.train_network(problem, 2, options, l2=l2)
+        assert all(np.array_equal(a, b) for a, b in zip(found.weights, net.weights, strict=True))
+    penalties = []
+    train = pn.train
+
+    def recording(*args: Any, **settings: Any) -> pn.Network:
+        penalties.append(settings["l2"])
+        return train(*args, **settings)
+
+    monkeypatch.setattr("patrac_native.training.training.train", recording)
+    words = ["--replicates", "1", "--steps", "400", "--draws", "100", "--kernel", "auto", "--max-epochs", "50"]
+    words = ["study", "sine", "--out", str(tmp_path / "run"), "--threads", "1", *words]
+    assert main([*words, "--l2", "0.5"]) == 0
+    assert penalties == [0.5]
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["options"]["l2"] == 0.5
+    assert main(words) == 2 and "other settings" in capsys.readouterr().err
+
+
 def test_quantiles_of_the_paper(problem: Problem, outcome: Outcome, tmp_path: Path) -> None:
     options = StudyOptions(tmp_path, quantiles="paper")
     assert options.sampling(sine.SIZE).quantiles == "inverted_cdf"
@@ -279,7 +309,7 @@ def test_study_with_the_package_s_own_kernels(tmp_path: Path, capsys: pytest.Cap
     assert options.sampling(sine.SIZE).kernel == "auto" and options.sampling(sine.SIZE).warmup == "auto"
     whole = dataclasses.replace(options, steps=None, draws=500).sampling(sine.SIZE)
     # Each model has the steps of its own; a multiple of the draws, which the settings check.
-    assert [whole.of_model(name).steps for name in ("Full", "Mix(5)", "Sep(9)")] == [130_000, 40_000, 100_000]
+    assert [whole.of_model(name).steps for name in ("Full", "Mix(5)", "Sep(9)")] == [110_000, 32_000, 100_000]
     assert set(sine.SIZE.auto_steps_by_model) == set(sine.PAPER_NLL)
     assert options.sampling(sine.SIZE).of_model("Full").steps == 400
     assert dataclasses.replace(options, steps=None, quick=True).sampling(sine.SIZE).steps == sine.SIZE.quick_auto_steps

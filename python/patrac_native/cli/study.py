@@ -23,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=sine.L2,
         help="penalty of the trained networks: 1 by the paper's words; 0.5, a penalty of 1 beside the sum of squares, "
-        "reproduces its scores (default: %(default)g)",
+        "comes nearer to its scores (default: %(default)g)",
     )
     _add_study_options(leaf, "sine", sine.SIZE)
     leaf.set_defaults(run=_run_sine, words=leaf.prog)

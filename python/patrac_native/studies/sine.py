@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from patrac_native.network.network import Network
     from patrac_native.studies.experiment import Problem
 
-# With kernel="auto" these give 1.05 to 1.2 times the paper's ESS for each model, by the means over 100 data sets
-# (docs/results.md).
+# With kernel="auto" these give 1.05 to 1.3 times the paper's ESS for each model, in proportion to the means over
+# 100 data sets (docs/results.md).
 SIZE = StudySize(
     replicates=10,
     steps=500_000,
@@ -21,17 +21,17 @@ SIZE = StudySize(
     auto_steps=100_000,
     quick_auto_steps=10_000,
     auto_steps_by_model={
-        "Full": 100_000,
+        "Full": 110_000,
         "Sep(2)": 100_000,
         "Sep(5)": 65_000,
-        "Mix(2)": 30_000,
-        "Mix(5)": 30_000,
-        "Out(12)": 32_000,
-        "Out(45)": 32_000,
+        "Mix(2)": 32_000,
+        "Mix(5)": 32_000,
+        "Out(12)": 40_000,
+        "Out(45)": 40_000,
     },
 )
 
-# The penalty of the paper's section 4.1 by its words, l2 / 2 times the sum of squares beside the negative log-likelihood.
+# The penalty of the paper's section 4.1 by its words: l2 / 2 times the squared norm beside the negative log-likelihood.
 L2 = 1.0
 
 # Tables 1 and 2 of the paper: mean and standard deviation over 100 data sets, on its authors' laptop.
