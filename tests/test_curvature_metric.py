@@ -14,8 +14,9 @@ import patrac_native as pn
 import problems
 import reference
 from patrac_native.engine import _core
+from patrac_native.model.choice import choose_kernel
 from patrac_native.model.curvature_metric import MAX_WIDTH, POWER
-from patrac_native.model.kernels import kernel_from_dict
+from patrac_native.model.kernels import kernel_from_dict, short_name
 from patrac_native.model.likelihoods import LIKELIHOODS, Likelihood
 from problems import Problem
 
@@ -280,3 +281,49 @@ def test_a_target_has_no_axes() -> None:
     target = pn.Target(lambda x: (-0.5 * float(x @ x), -x), np.ones(2))
     with pytest.raises(ValueError, match="there are none: the log-likelihood is a function"):
         pn.sample(target, pn.MGrad(0.1, metric="curvature"), draws=1, warmup=None)
+
+
+# The choice of kernel="auto"
+
+
+def chosen(sizes: tuple[int, ...], architecture: Any = None, likelihood: Any = None, **more: Any) -> Any:
+    """What kernel="auto" means for a posterior of twelve rows."""
+    rng = problems.rng_of("curvature by default", sizes)
+    net = problems.random_network(rng, sizes)
+    X, y = rng.normal(size=(12, sizes[0])), rng.normal(size=12)
+    post = pn.Posterior(
+        net, architecture or pn.Full(), more.pop("prior", problems.PRIOR), likelihood or pn.Gaussian(0.5), X, y, **more
+    )
+    kernel, reason = choose_kernel(post.facts)
+    assert f'kernel="auto" means {short_name(kernel.to_dict())}: {reason}' in post.describe()
+    draws = pn.sample(post, chains=2, draws=2, warmup=20, seed=1)
+    assert draws.settings["kernel"] == kernel.to_dict()
+    return kernel, reason, post.facts
+
+
+def test_auto_takes_the_metric_of_the_curvature_in_deep_networks() -> None:
+    deep = pn.MGrad(collapse=True, metric="curvature", persistence=0.97)
+    for architecture in (pn.Full(), pn.Mix(3)):
+        kernel, reason, facts = chosen((2, 4, 4, 4, 1), architecture)
+        assert kernel == deep and "3 hidden layers" in reason
+        # Where the chains may go to a device, or the draws stay on one, they cannot be rotated.
+        assert choose_kernel(facts, "cuda")[0].metric == "prior"
+        assert choose_kernel(facts, keep=True)[0].metric == "prior"
+    assert chosen((2, 3, 3, 3, 3, 1), likelihood=pn.Gaussian("sampled"))[0] == deep
+    assert chosen((2, 3, 3, 3, 1), prior=pn.GaussianPrior(scales="sampled"))[0] == deep
+
+
+@pytest.mark.parametrize(
+    ("sizes", "architecture", "likelihood"),
+    [
+        ((2, 4, 4, 1), pn.Full(), pn.Gaussian(0.5)),  # two hidden layers
+        ((2, 4, 4, 4, 1), pn.Sep(2), pn.Gaussian(0.5)),  # no curvature where the chains start
+        ((2, 4, 4, 4, 2), pn.Full(), pn.HeteroscedasticGaussian()),
+        ((2, 4, 4, 4, 1), pn.Full(), pn.StudentT(4.0)),
+    ],
+)
+def test_auto_keeps_another_metric_elsewhere(
+    sizes: tuple[int, ...], architecture: pn.Architecture, likelihood: Likelihood
+) -> None:
+    kernel = chosen(sizes, architecture, likelihood)[0]
+    assert kernel.metric in ("prior", "inputs") and kernel.persistence == 0.9

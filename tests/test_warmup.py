@@ -177,6 +177,27 @@ def test_warmup_of_a_given_length_adapts_for_three_quarters_and_then_stands_stil
     assert (draws.stats["step_size"] == sizes[:, 1:]).all()
 
 
+def test_the_adaptive_phase_of_deep_networks_is_shorter() -> None:
+    """At most 16,000 steps where a network has three hidden layers and Gaussian noise, else 64,000."""
+    rng = problems.rng_of("warm-up of deep networks")
+
+    def longest(hidden: int, likelihood: pn.likelihoods.Likelihood) -> int:
+        net = problems.random_network(rng, (2, *[4] * hidden, 1))
+        y = rng.integers(0, 5, 20) if likelihood.name == "poisson" else rng.normal(size=20)
+        post = pn.Posterior(net, pn.Full(), problems.PRIOR, likelihood, rng.normal(size=(20, 2)), y)
+        steps = pn.sample(post, chains=1, draws=1, seed=1).settings["warmup"]["phases"][0]["steps"]
+        assert isinstance(steps, int)
+        return steps
+
+    assert longest(3, pn.Gaussian(1.0)) == longest(4, pn.Gaussian("sampled")) == 16_000
+    assert longest(2, pn.Gaussian(1.0)) == longest(3, pn.Poisson()) == 64_000
+    kernel = pn.MGrad()
+    assert pn.default_warmup(kernel, max_adaptive=3_000).phases[0].steps == 3_000
+    assert pn.default_warmup(kernel, 2_000, max_adaptive=3_000) == pn.default_warmup(kernel, 2_000)
+    with pytest.raises(ValueError, match="max_adaptive must be at least 1; got 0"):
+        pn.default_warmup(kernel, max_adaptive=0)
+
+
 def test_transient_warmup_has_most_steps_without_the_accept_test() -> None:
     for kernel in (pn.PCNL(), pn.MGrad(persistence=0.9)):
         schedule = pn.transient_warmup(kernel, 1_000)

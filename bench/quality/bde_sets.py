@@ -1,7 +1,8 @@
 """Airfoil and bike sharing by the protocol of bde's benchmark: ten networks d-16-16-16-16, noise of each row.
 
-`python bench/quality/bde_sets.py --data FOLDER --set airfoil --out FILE` trains ten networks with a mean and a
-log-variance, runs one chain of each, and scores the mixture on a fifth of the rows, for each seed of the networks.
+`python bench/quality/bde_sets.py --data FOLDER --set airfoil --out FILE` trains ten networks, runs one chain of each
+under noise of one sampled variance, and from its end one with a mean and a log-variance for each row, along the axes of
+the curvature there. The mixture of the second chains is scored on a fifth of the rows, for each seed of the networks.
 `--bde PYTHON` measures sklearn-contrib-bde with the settings of its benchmark beside it, by the Python of an
 environment that has it. Both sides use one core, and seconds are of the processor. The split is that of
 `train_test_split(test_size=0.2, random_state=0)`; inputs and targets are standardised by the training rows, and scores
@@ -41,17 +42,19 @@ LEFT_OUT = ["instant", "dteday", "casual", "registered"]
 
 
 class Settings(NamedTuple):
-    """What differs between the sets: the lengths of a chain, and the arguments of the training."""
+    """What differs between the sets: the lengths of the chains, and the arguments of the training."""
 
+    steps_before: int  # under one noise variance for all rows
     warmup: int
     steps: int
     training: dict[str, Any]
 
 
 SETTINGS = {
-    "airfoil": Settings(20_000, 80_000, {"max_epochs": 500}),
-    "bikesharing": Settings(4_000, 12_000, {"max_epochs": 60, "batch_size": 512, "learning_rate": 3e-3}),
+    "airfoil": Settings(15_000, 3_000, 50_000, {"max_epochs": 500}),
+    "bikesharing": Settings(2_000, 500, 4_500, {"max_epochs": 60, "batch_size": 512, "learning_rate": 3e-3}),
 }
+KERNEL = pn.MGrad(collapse=True, persistence=0.97, metric="curvature")
 DRAWS = 100
 
 
@@ -73,11 +76,12 @@ def load(folder: Path, name: str) -> dict[str, FloatArray]:
 def patrac_side(rows: dict[str, FloatArray], settings: Settings, seed: int, members: int) -> dict[str, Any]:
     """Train, sample and score."""
     started = time.process_time()
-    likelihood = pn.HeteroscedasticGaussian()
+    X, y = rows["X"], rows["y"]
+    likelihood = pn.Gaussian("sampled")
     nets = pn.train_many(
-        [rows["X"].shape[1], *HIDDEN, likelihood.outputs_per_target],
-        rows["X"],
-        rows["y"],
+        [X.shape[1], *HIDDEN, 1],
+        X,
+        y,
         networks=members,
         likelihood=likelihood,
         seed=seed * members,
@@ -86,29 +90,50 @@ def patrac_side(rows: dict[str, FloatArray], settings: Settings, seed: int, memb
         **settings.training,
     )
     trained = time.process_time() - started
-    posts = [pn.Posterior(net, pn.Full(), pn.GaussianPrior(), likelihood, rows["X"], rows["y"]) for net in nets]
-    # A network trained to the end is far from the bulk of this posterior.
-    kernel = pn.MGrad(collapse=True, persistence=0.97)
+    run: dict[str, Any] = {"chains": 1, "threads": 1, "progress": False}
+    # A trained network is far from the bulk of its posterior, and the curvature there is not that of the bulk.
+    before = pn.sample_many(
+        [pn.Posterior(net, pn.Full(), pn.GaussianPrior(), likelihood, X, y) for net in nets],
+        KERNEL,
+        draws=1,
+        warmup=pn.transient_warmup(KERNEL, settings.steps_before),
+        seed=seed,
+        **run,
+    )
+    ends = [with_log_variance(draws) for draws in before]
     draws = pn.sample_many(
-        posts,
-        kernel,
-        chains=1,
+        [pn.Posterior(net, pn.Full(), pn.GaussianPrior(), pn.HeteroscedasticGaussian(), X, y) for net in ends],
+        KERNEL,
         draws=DRAWS,
         thin=settings.steps // DRAWS,
-        warmup=pn.transient_warmup(kernel, settings.warmup),
-        seed=seed,
-        threads=1,
-        progress=False,
+        warmup=settings.warmup,
+        init="map",
+        seed=seed + 1_000,
+        **run,
     )
     seconds = time.process_time() - started
     X, y = rows["X_test"], rows["y_test"]
+    before_only = scores(pn.DrawsMixture(before), X, y)
     return {
         **scores(pn.DrawsMixture(draws), X, y),
         "members": [scores(one, X, y) for one in draws],
+        "before": before_only,
         "networks": [float(np.sqrt(((net.predict(X)[:, 0] - y) ** 2).mean())) for net in nets],
         "training_seconds": trained,
         "seconds": seconds,
     }
+
+
+def with_log_variance(draws: pn.Draws) -> pn.Network:
+    """Return the network of the last draw with a second output: the logarithm of the draw's noise variance."""
+    end = pn.Network.from_torch(draws.to_torch(0, -1))
+    weights, biases = end.weights[-1], end.biases[-1]
+    log_variance = np.log(draws.stats["variance"][0, -1])
+    return pn.Network(
+        [*end.weights[:-1], np.vstack([weights, np.zeros_like(weights)])],
+        [*end.biases[:-1], np.append(biases, log_variance)],
+        end.activation,
+    )
 
 
 def scores(draws: pn.Draws | pn.DrawsMixture, X: FloatArray, y: FloatArray) -> dict[str, float]:
@@ -157,14 +182,16 @@ def main() -> None:
     add("--members", type=int, default=MEMBERS, help=f"networks; default {MEMBERS}")
     add("--bde", metavar="PYTHON", help="of an environment with sklearn-contrib-bde: its side; many minutes a seed")
     add("--bde-only", action="store_true", help="only that side")
-    add("--warmup", type=int, help="steps of the warm-up of a chain; default by set")
-    add("--steps", type=int, help="steps of a chain after it; default by set")
+    add("--steps-before", type=int, help="steps of a chain under one noise variance; default by set")
+    add("--warmup", type=int, help="steps of the warm-up of a chain after them; default by set")
+    add("--steps", type=int, help="steps of a chain after its warm-up; default by set")
     add("--out", type=Path, help="JSON file of all scores")
     options = parser.parse_args()
     if options.bde_only and not options.bde:
         parser.error("--bde-only needs --bde PYTHON")
     settings, rows = SETTINGS[options.set], load(options.data, options.set)
-    settings = settings._replace(warmup=options.warmup or settings.warmup, steps=options.steps or settings.steps)
+    given = {name: getattr(options, name) for name in ("steps_before", "warmup", "steps")}
+    settings = settings._replace(**{name: value for name, value in given.items() if value})
     results: dict[str, dict[str, Any]] = {}
     for seed in options.seeds:
         found = results[f"{options.set}, seed {seed}"] = {}

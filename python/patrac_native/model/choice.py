@@ -7,8 +7,11 @@ from dataclasses import replace
 from patrac_native.model.facts import ModelFacts
 from patrac_native.model.kernels import Exact, Kernel, MGrad, short_name
 
-# The persistence of MGrad under kernel="auto"; docs/tried.md has the measurements.
-PERSISTENCE = 0.9
+# The persistence of MGrad under kernel="auto", and in deep networks; docs/tried.md has the measurements.
+PERSISTENCE, DEEP_PERSISTENCE = 0.9, 0.97
+# From this number of layers of weights on, three hidden ones, the trained network lies far from the bulk of its
+# posterior, and a few stiff directions keep steps small; docs/tried.md has the measurements.
+DEEP_LAYERS = 4
 # The metric is that of the inputs from this `ModelFacts.input_spread` on; docs/tried.md has the measurements.
 MIN_SPREAD = 2.0
 
@@ -19,7 +22,9 @@ def choose_kernel(facts: ModelFacts, device: str = "cpu", *, keep: bool = False)
     It is `Exact()` if the posterior is that of Bayesian linear regression, the scales of the prior are fixed and the
     chains run on the CPU. Otherwise it is `MGrad(persistence=0.9)`, with `collapse=True` if a Gaussian likelihood
     allows integrating out Bayesian output weights (with `HeteroscedasticGaussian` those of the means, on the CPU), and
-    with `metric="inputs"` if the inputs vary along one principal axis much more than along the others.
+    with `metric="inputs"` if the inputs vary along one principal axis much more than along the others. Where a network
+    has three or more hidden layers and its output weights are integrated out under noise of one variance, it is
+    `MGrad(collapse=True, metric="curvature", persistence=0.97)` on the CPU.
 
     Parameters
     ----------
@@ -45,11 +50,32 @@ def choose_kernel(facts: ModelFacts, device: str = "cpu", *, keep: bool = False)
         return Exact(), "Gaussian likelihood and no Bayesian parameter below the last layer: independent draws"
     kernel, reason = _gradient_kernel(facts, may_go_to_device=device != "cpu" or keep)
     spread = facts.input_spread
-    if spread is None or spread < MIN_SPREAD or keep:
+    if spread is None or keep:
+        return kernel, reason
+    if device == "cpu" and is_deep(facts):
+        return replace(kernel, metric="curvature", persistence=DEEP_PERSISTENCE), (
+            f"{reason}; {facts.n_layers - 1} hidden layers, where a few stiff directions keep steps small: each layer "
+            "along the axes of the curvature at the trained network"
+        )
+    if spread < MIN_SPREAD:
         return kernel, reason
     return replace(kernel, metric="inputs"), (
         f"{reason}; the first layer along the principal axes of the inputs, whose second moments differ (the largest "
         f"is {spread:.1f} times the mean)"
+    )
+
+
+def is_deep(facts: ModelFacts) -> bool:
+    """Return whether chains may step through three or more hidden layers along the axes of the curvature.
+
+    Output weights must be integrated out under noise of one variance: other likelihoods were not tried (docs/tried.md).
+    """
+    return (
+        facts.n_layers >= DEEP_LAYERS
+        and facts.curvature_obstacle is None
+        and facts.likelihood.is_quadratic
+        and 0 < facts.hidden_dim < facts.dim
+        and not facts.interweaves
     )
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from patrac_native.engine import _core
 from patrac_native.engine.threads import thread_count
-from patrac_native.model.choice import check_kernel, choose_kernel
+from patrac_native.model.choice import check_kernel, choose_kernel, is_deep
 from patrac_native.model.device_choice import DeviceChoice, choose_device
 from patrac_native.model.fit_quality import FitQuality
 from patrac_native.model.kernels import PCNL, Kernel
@@ -20,7 +20,16 @@ from patrac_native.model.metric import Metric, RotationBlock
 from patrac_native.model.sampled_density import HostModels, NoiseLaw, SampledDensity
 from patrac_native.sampling.settings import RunSettings
 from patrac_native.sampling.starting_points import starting_points
-from patrac_native.sampling.warmup import SETTLE_STEPS, TARGET_WINDOW, WINDOW, Phase, Warmup, default_warmup
+from patrac_native.sampling.warmup import (
+    DEEP_ADAPTIVE_STEPS,
+    MAX_ADAPTIVE_STEPS,
+    SETTLE_STEPS,
+    TARGET_WINDOW,
+    WINDOW,
+    Phase,
+    Warmup,
+    default_warmup,
+)
 from patrac_native.validation.checks import FloatArray
 from patrac_native.validation.memory import check_memory
 
@@ -345,5 +354,5 @@ def _resolve_warmup(warmup: Any, kernel: Kernel, post: SampledDensity) -> Warmup
     if warmup == "auto":
         if kernel.is_independent and post.sampled_noise is not None:
             return Warmup((Phase(SETTLE_STEPS),))  # all chains start at one variance and forget it within these steps
-        return default_warmup(kernel)
+        return default_warmup(kernel, max_adaptive=DEEP_ADAPTIVE_STEPS if is_deep(post.facts) else MAX_ADAPTIVE_STEPS)
     return default_warmup(kernel, warmup)

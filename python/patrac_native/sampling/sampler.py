@@ -65,8 +65,9 @@ def sample(post: Posterior | Target, settings: RunSettings) -> Generator[str, No
         evaluation.
     warmup : "auto", int, Warmup or None
         The default "auto" is `default_warmup(kernel)`, which ends when the chains agree (so its length, and with it
-        every draw, depends on the number of chains). An int is a number of steps. `paper_warmup()` is the paper's
-        schedule. None runs no warm-up and keeps the kernel's own step size.
+        every draw, depends on the number of chains); with `max_adaptive=16_000` if a network has three or more hidden
+        layers and its output weights can be integrated out under Gaussian noise. An int is a number of steps.
+        `paper_warmup()` is the paper's schedule. None runs no warm-up and keeps the kernel's own step size.
     init : "auto", "map", "prior" or array_like of shape (chains, K)
         Starting points. "map": the trained values. "prior": draws from the prior, sampled scales at their centres. The
         default "auto" starts the first chain at the trained values and each other chain at sqrt(3/4) times these plus
