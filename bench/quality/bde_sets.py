@@ -52,7 +52,7 @@ class Settings(NamedTuple):
 
 SETTINGS = {
     "airfoil": Settings(15_000, 3_000, 50_000, {"max_epochs": 500}),
-    "bikesharing": Settings(2_000, 500, 4_500, {"max_epochs": 60, "batch_size": 512, "learning_rate": 3e-3}),
+    "bikesharing": Settings(4_000, 2_000, 18_000, {"max_epochs": 60, "batch_size": 512, "learning_rate": 3e-3}),
 }
 KERNEL = pn.MGrad(collapse=True, persistence=0.97, metric="curvature")
 DRAWS = 100
