@@ -533,6 +533,9 @@ def test_the_budget_pays_for_more_steps_of_cheaper_models() -> None:
     assert abs(twice.steps(500) - 2 * steps[0]) <= 2 * 700
     collapsed, plain = (step_operations(posteriors[0], pn.MGrad(collapse=collapse)) for collapse in (True, False))
     assert collapsed > plain
+    along = step_operations(posteriors[0], pn.MGrad(collapse=True, metric="curvature"))
+    # Weights and gradient of layers of 10 x 50, 50 x 50 and 50 x 1, times the axes of both sides.
+    assert along - collapsed == pytest.approx(2 * (500 * 60 + 2_500 * 100 + 50 * 51), rel=1e-6)
     assert schedule_given(10, 10).warmup == 4000 and schedule_given(1000, 500).warmup == 20_000
     assert schedule_given(40, 500).warmup == 10_000
 

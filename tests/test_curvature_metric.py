@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -287,43 +288,65 @@ def test_a_target_has_no_axes() -> None:
 
 
 def chosen(sizes: tuple[int, ...], architecture: Any = None, likelihood: Any = None, **more: Any) -> Any:
-    """What kernel="auto" means for a posterior of twelve rows."""
+    """What kernel="auto" means for a posterior of twelve rows, and its facts; a run takes that kernel."""
     rng = problems.rng_of("curvature by default", sizes)
     net = problems.random_network(rng, sizes)
-    X, y = rng.normal(size=(12, sizes[0])), rng.normal(size=12)
+    X, y = more.pop("X", rng.normal(size=(12, sizes[0]))), rng.normal(size=(12, more.pop("y", 1)))
     post = pn.Posterior(
         net, architecture or pn.Full(), more.pop("prior", problems.PRIOR), likelihood or pn.Gaussian(0.5), X, y, **more
     )
     kernel, reason = choose_kernel(post.facts)
     assert f'kernel="auto" means {short_name(kernel.to_dict())}: {reason}' in post.describe()
-    draws = pn.sample(post, chains=2, draws=2, warmup=20, seed=1)
-    assert draws.settings["kernel"] == kernel.to_dict()
-    return kernel, reason, post.facts
+    assert pn.sample(post, chains=2, draws=2, warmup=20, seed=1).settings["kernel"] == kernel.to_dict()
+    return kernel, post.facts
 
 
-def test_auto_takes_the_metric_of_the_curvature_in_deep_networks() -> None:
-    deep = pn.MGrad(collapse=True, metric="curvature", persistence=0.97)
-    for architecture in (pn.Full(), pn.Mix(3)):
-        kernel, reason, facts = chosen((2, 4, 4, 4, 1), architecture)
-        assert kernel == deep and "3 hidden layers" in reason
-        # Where the chains may go to a device, or the draws stay on one, they cannot be rotated.
-        assert choose_kernel(facts, "cuda")[0].metric == "prior"
-        assert choose_kernel(facts, keep=True)[0].metric == "prior"
-    assert chosen((2, 3, 3, 3, 3, 1), likelihood=pn.Gaussian("sampled"))[0] == deep
-    assert chosen((2, 3, 3, 3, 1), prior=pn.GaussianPrior(scales="sampled"))[0] == deep
+DEEP = pn.MGrad(collapse=True, metric="curvature", persistence=0.97)
+OTHER = pn.MGrad(collapse=True, persistence=0.9)
+CORRELATED = np.outer(np.linspace(-1.0, 1.0, 12), np.ones(3)) + 1e-3 * np.eye(12, 3)
+
+
+@pytest.mark.parametrize("architecture", [pn.Full(), pn.Mix(3)], ids=str)
+def test_auto_takes_the_metric_of_the_curvature_in_deep_narrow_networks(architecture: pn.Architecture) -> None:
+    kernel, facts = chosen((2, 4, 4, 4, 1), architecture)
+    assert kernel == DEEP
+    # Chains on a device step in theta or along the inputs, and draws that stay on one are not rotated back.
+    on_device: Any = object()
+    assert choose_kernel(facts, "cuda")[0] == choose_kernel(facts, keep=True)[0] == OTHER
+    assert choose_kernel(dataclasses.replace(facts, inputs_on_device=on_device))[0].metric != "curvature"
 
 
 @pytest.mark.parametrize(
-    ("sizes", "architecture", "likelihood"),
+    "more",
     [
-        ((2, 4, 4, 1), pn.Full(), pn.Gaussian(0.5)),  # two hidden layers
-        ((2, 4, 4, 4, 1), pn.Sep(2), pn.Gaussian(0.5)),  # no curvature where the chains start
-        ((2, 4, 4, 4, 2), pn.Full(), pn.HeteroscedasticGaussian()),
-        ((2, 4, 4, 4, 1), pn.Full(), pn.StudentT(4.0)),
+        {"sizes": (1, 4, 4, 4, 1)},
+        {"sizes": (3, 4, 4, 4, 1), "X": CORRELATED},  # in other networks the metric of the inputs
+        {"sizes": (3, 32, 32, 32, 32, 1), "X": CORRELATED.astype(np.float32), "dtype": "float32", "copy": False},
+        {"sizes": (3, 4, 4, 4, 1), "X": np.arange(36, dtype=np.uint8).reshape(12, 3)},
+        {"sizes": (2, 3, 3, 3, 3, 2), "likelihood": pn.Gaussian("sampled", a=2, b=1), "y": 2},
+        {"sizes": (2, 3, 3, 3, 1), "prior": pn.GaussianPrior(scales="sampled")},
     ],
 )
-def test_auto_keeps_another_metric_elsewhere(
-    sizes: tuple[int, ...], architecture: pn.Architecture, likelihood: Likelihood
-) -> None:
-    kernel = chosen(sizes, architecture, likelihood)[0]
-    assert kernel.metric in ("prior", "inputs") and kernel.persistence == 0.9
+def test_auto_takes_it_whatever_the_inputs_are(more: dict[str, Any]) -> None:
+    assert chosen(**more)[0] == DEEP
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"sizes": (2, 4, 4, 1)}, OTHER),
+        ({"sizes": (2, 33, 4, 4, 1)}, OTHER),
+        ({"sizes": (3, 4, 4, 1), "X": CORRELATED}, dataclasses.replace(OTHER, metric="inputs")),
+        ({"sizes": (2, 4, 4, 4, 1), "architecture": pn.Sep(2)}, OTHER),  # no curvature where the chains start
+        ({"sizes": (2, 4, 4, 4, 2), "likelihood": pn.HeteroscedasticGaussian()}, OTHER),
+        ({"sizes": (2, 4, 4, 4, 1), "likelihood": pn.StudentT(4.0)}, pn.MGrad(persistence=0.9)),
+        ({"sizes": (2, 4, 4, 4, 1), "prior": pn.GaussianPrior(scales=pn.SampledScales(by_input=True))}, OTHER),
+        (
+            {"sizes": (2, 4, 4, 4, 1), "prior": pn.GaussianPrior(scales=pn.SampledScales(interweave=True))},
+            pn.MGrad(persistence=0.9),
+        ),
+        ({"sizes": (2, 4, 4, 4, 1), "architecture": pn.Out(2)}, pn.Exact()),
+    ],
+)
+def test_auto_keeps_another_kernel_elsewhere(more: dict[str, Any], expected: pn.Kernel) -> None:
+    assert chosen(**more)[0] == expected

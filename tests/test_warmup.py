@@ -177,25 +177,28 @@ def test_warmup_of_a_given_length_adapts_for_three_quarters_and_then_stands_stil
     assert (draws.stats["step_size"] == sizes[:, 1:]).all()
 
 
-def test_the_adaptive_phase_of_deep_networks_is_shorter() -> None:
-    """At most 16,000 steps where a network has three hidden layers and Gaussian noise, else 64,000."""
+def test_the_adaptive_phase_of_deep_narrow_networks_is_shorter() -> None:
+    """At most 16,000 steps where a deep narrow network has the metric of the curvature, else 64,000."""
     rng = problems.rng_of("warm-up of deep networks")
 
-    def longest(hidden: int, likelihood: pn.likelihoods.Likelihood) -> int:
-        net = problems.random_network(rng, (2, *[4] * hidden, 1))
-        y = rng.integers(0, 5, 20) if likelihood.name == "poisson" else rng.normal(size=20)
-        post = pn.Posterior(net, pn.Full(), problems.PRIOR, likelihood, rng.normal(size=(20, 2)), y)
-        steps = pn.sample(post, chains=1, draws=1, seed=1).settings["warmup"]["phases"][0]["steps"]
+    def longest(hidden: int, width: int = 4, kernel: Any = "auto", device: str = "cpu") -> int:
+        net = problems.random_network(rng, (2, *[width] * hidden, 1))
+        X, y = rng.normal(size=(20, 2)), rng.normal(size=20)
+        post = pn.Posterior(net, pn.Full(), problems.PRIOR, pn.Gaussian(100.0), X, y)
+        draws = pn.sample(post, kernel, chains=1, draws=1, seed=1, device=device)
+        steps = draws.settings["warmup"]["phases"][0]["steps"]
         assert isinstance(steps, int)
         return steps
 
-    assert longest(3, pn.Gaussian(1.0)) == longest(4, pn.Gaussian("sampled")) == 16_000
-    assert longest(2, pn.Gaussian(1.0)) == longest(3, pn.Poisson()) == 64_000
+    curvature = pn.MGrad(metric="curvature")
+    assert longest(3) == longest(4, 32) == longest(3, kernel=curvature) == 16_000
+    assert longest(2) == longest(3, 33) == longest(3, kernel=pn.PCNL()) == longest(2, kernel=curvature) == 64_000
+    assert longest(3, device="emulated:2") == 64_000
     kernel = pn.MGrad()
-    assert pn.default_warmup(kernel, max_adaptive=3_000).phases[0].steps == 3_000
-    assert pn.default_warmup(kernel, 2_000, max_adaptive=3_000) == pn.default_warmup(kernel, 2_000)
-    with pytest.raises(ValueError, match="max_adaptive must be at least 1; got 0"):
-        pn.default_warmup(kernel, max_adaptive=0)
+    assert pn.default_warmup(kernel, max_adaptive_steps=3_000).phases[0].steps == 3_000
+    assert pn.default_warmup(kernel, 2_000, max_adaptive_steps=3_000) == pn.default_warmup(kernel, 2_000)
+    with pytest.raises(ValueError, match="max_adaptive_steps must be at least 1000; got 999"):
+        pn.default_warmup(kernel, max_adaptive_steps=999)
 
 
 def test_transient_warmup_has_most_steps_without_the_accept_test() -> None:

@@ -112,13 +112,11 @@ def patrac_side(rows: dict[str, FloatArray], settings: Settings, seed: int, memb
         **run,
     )
     seconds = time.process_time() - started
-    X, y = rows["X_test"], rows["y_test"]
-    before_only = scores(pn.DrawsMixture(before), X, y)
+    X_test, y_test = rows["X_test"], rows["y_test"]
     return {
-        **scores(pn.DrawsMixture(draws), X, y),
-        "members": [scores(one, X, y) for one in draws],
-        "before": before_only,
-        "networks": [float(np.sqrt(((net.predict(X)[:, 0] - y) ** 2).mean())) for net in nets],
+        **scores(pn.DrawsMixture(draws), X_test, y_test),
+        "members": [scores(one, X_test, y_test) for one in draws],
+        "networks": [float(np.sqrt(((net.predict(X_test)[:, 0] - y_test) ** 2).mean())) for net in nets],
         "training_seconds": trained,
         "seconds": seconds,
     }
@@ -191,7 +189,7 @@ def main() -> None:
         parser.error("--bde-only needs --bde PYTHON")
     settings, rows = SETTINGS[options.set], load(options.data, options.set)
     given = {name: getattr(options, name) for name in ("steps_before", "warmup", "steps")}
-    settings = settings._replace(**{name: value for name, value in given.items() if value})
+    settings = settings._replace(**{name: value for name, value in given.items() if value is not None})
     results: dict[str, dict[str, Any]] = {}
     for seed in options.seeds:
         found = results[f"{options.set}, seed {seed}"] = {}

@@ -22,8 +22,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--l2",
         type=float,
         default=sine.L2,
-        help="penalty of the trained networks: 1 by the paper's words; 0.5, a penalty of 1 beside the sum of squares, "
-        "comes nearer to its scores (default: %(default)g)",
+        help="penalty of the trained networks: 1 is a standard normal prior on every parameter; 0.5 comes nearer to "
+        "the scores of the paper (default: %(default)g)",
     )
     _add_study_options(leaf, "sine", sine.SIZE)
     leaf.set_defaults(run=_run_sine, words=leaf.prog)

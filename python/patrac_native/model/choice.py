@@ -7,11 +7,11 @@ from dataclasses import replace
 from patrac_native.model.facts import ModelFacts
 from patrac_native.model.kernels import Exact, Kernel, MGrad, short_name
 
-# The persistence of MGrad under kernel="auto", and in deep networks; docs/tried.md has the measurements.
+# The persistence of MGrad under kernel="auto", and in deep narrow networks; docs/tried.md has the measurements.
 PERSISTENCE, DEEP_PERSISTENCE = 0.9, 0.97
-# From this number of layers of weights on, three hidden ones, the trained network lies far from the bulk of its
-# posterior, and a few stiff directions keep steps small; docs/tried.md has the measurements.
-DEEP_LAYERS = 4
+# With so many layers of weights or more, and hidden layers of so many nodes or fewer, a trained network lies far from
+# the bulk of its posterior, and a few stiff directions keep steps small; docs/tried.md has the measurements.
+DEEP_LAYERS, NARROW_WIDTH = 4, 32
 # The metric is that of the inputs from this `ModelFacts.input_spread` on; docs/tried.md has the measurements.
 MIN_SPREAD = 2.0
 
@@ -22,9 +22,9 @@ def choose_kernel(facts: ModelFacts, device: str = "cpu", *, keep: bool = False)
     It is `Exact()` if the posterior is that of Bayesian linear regression, the scales of the prior are fixed and the
     chains run on the CPU. Otherwise it is `MGrad(persistence=0.9)`, with `collapse=True` if a Gaussian likelihood
     allows integrating out Bayesian output weights (with `HeteroscedasticGaussian` those of the means, on the CPU), and
-    with `metric="inputs"` if the inputs vary along one principal axis much more than along the others. Where a network
-    has three or more hidden layers and its output weights are integrated out under noise of one variance, it is
-    `MGrad(collapse=True, metric="curvature", persistence=0.97)` on the CPU.
+    with `metric="inputs"` if the inputs vary along one principal axis much more than along the others. In deep narrow
+    networks (`is_deep_and_narrow`) whose output weights are integrated out under the same noise for all rows, it is
+    `MGrad(collapse=True, metric="curvature", persistence=0.97)` on the CPU, if there are axes of the curvature.
 
     Parameters
     ----------
@@ -49,15 +49,15 @@ def choose_kernel(facts: ModelFacts, device: str = "cpu", *, keep: bool = False)
             return MGrad(persistence=PERSISTENCE), f'{device} runs chains; Exact() is there with device="cpu"'
         return Exact(), "Gaussian likelihood and no Bayesian parameter below the last layer: independent draws"
     kernel, reason = _gradient_kernel(facts, may_go_to_device=device != "cpu" or keep)
-    spread = facts.input_spread
-    if spread is None or keep:
-        return kernel, reason
-    if device == "cpu" and is_deep(facts):
+    stays_on_host = device == "cpu" and not keep and facts.inputs_on_device is None
+    is_same_noise = kernel.collapse and facts.likelihood.is_quadratic
+    if is_deep_and_narrow(facts) and stays_on_host and is_same_noise and facts.curvature_obstacle is None:
         return replace(kernel, metric="curvature", persistence=DEEP_PERSISTENCE), (
-            f"{reason}; {facts.n_layers - 1} hidden layers, where a few stiff directions keep steps small: each layer "
-            "along the axes of the curvature at the trained network"
+            f"{reason}; {facts.n_layers - 1} narrow hidden layers, where a few stiff directions keep steps small: each "
+            "layer along the axes of the curvature at the trained network"
         )
-    if spread < MIN_SPREAD:
+    spread = facts.input_spread
+    if spread is None or spread < MIN_SPREAD or keep:
         return kernel, reason
     return replace(kernel, metric="inputs"), (
         f"{reason}; the first layer along the principal axes of the inputs, whose second moments differ (the largest "
@@ -65,18 +65,9 @@ def choose_kernel(facts: ModelFacts, device: str = "cpu", *, keep: bool = False)
     )
 
 
-def is_deep(facts: ModelFacts) -> bool:
-    """Return whether chains may step through three or more hidden layers along the axes of the curvature.
-
-    Output weights must be integrated out under noise of one variance: other likelihoods were not tried (docs/tried.md).
-    """
-    return (
-        facts.n_layers >= DEEP_LAYERS
-        and facts.curvature_obstacle is None
-        and facts.likelihood.is_quadratic
-        and 0 < facts.hidden_dim < facts.dim
-        and not facts.interweaves
-    )
+def is_deep_and_narrow(facts: ModelFacts) -> bool:
+    """Return whether a network has three or more hidden layers, none of more than 32 nodes."""
+    return facts.n_layers >= DEEP_LAYERS and facts.max_hidden_width <= NARROW_WIDTH
 
 
 def _gradient_kernel(facts: ModelFacts, *, may_go_to_device: bool) -> tuple[MGrad, str]:

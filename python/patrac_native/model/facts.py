@@ -38,6 +38,8 @@ class ModelFacts:
         K and K_h, the numbers of Bayesian parameters, and of those that are left if output weights are integrated out.
     n_layers : int
         Number of layers of weights of the sampled network.
+    max_hidden_width : int
+        Number of nodes of its widest hidden layer; 0 without one.
     is_last_layer_gaussian : bool
         Whether the log-likelihood is quadratic in theta, which holds for a Gaussian likelihood if no node below the
         last layer depends on theta.
@@ -68,6 +70,7 @@ class ModelFacts:
     dim: int
     hidden_dim: int
     n_layers: int
+    max_hidden_width: int
     is_last_layer_gaussian: bool
     sampled_variances: tuple[float, ...] | None
     noise_prior_source: str | None

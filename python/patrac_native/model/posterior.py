@@ -287,6 +287,7 @@ class Posterior(PosteriorBridges, SampledDensity):
             dim=self.dim,
             hidden_dim=self.hidden_dim,
             n_layers=len(self.network.layer_sizes) - 1,
+            max_hidden_width=max(self.network.layer_sizes[1:-1], default=0),
             is_last_layer_gaussian=is_quadratic,
             sampled_variances=tuple(self.starting_variances.tolist()) if self.variance_is_sampled else None,
             noise_prior_source=self.noise_prior_source,

@@ -161,6 +161,7 @@ class Target(SampledDensity):
             dim=self.dim,
             hidden_dim=self.dim,
             n_layers=0,
+            max_hidden_width=0,
             is_last_layer_gaussian=False,
             sampled_variances=None,
             noise_prior_source=None,

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from patrac_native.engine import _core
 from patrac_native.engine.threads import thread_count
-from patrac_native.model.choice import check_kernel, choose_kernel, is_deep
+from patrac_native.model.choice import check_kernel, choose_kernel, is_deep_and_narrow
 from patrac_native.model.device_choice import DeviceChoice, choose_device
 from patrac_native.model.fit_quality import FitQuality
 from patrac_native.model.kernels import PCNL, Kernel
@@ -354,5 +354,6 @@ def _resolve_warmup(warmup: Any, kernel: Kernel, post: SampledDensity) -> Warmup
     if warmup == "auto":
         if kernel.is_independent and post.sampled_noise is not None:
             return Warmup((Phase(SETTLE_STEPS),))  # all chains start at one variance and forget it within these steps
-        return default_warmup(kernel, max_adaptive=DEEP_ADAPTIVE_STEPS if is_deep(post.facts) else MAX_ADAPTIVE_STEPS)
+        is_deep = kernel.metric == "curvature" and is_deep_and_narrow(post.facts)
+        return default_warmup(kernel, max_adaptive_steps=DEEP_ADAPTIVE_STEPS if is_deep else MAX_ADAPTIVE_STEPS)
     return default_warmup(kernel, warmup)

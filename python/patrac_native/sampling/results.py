@@ -158,7 +158,7 @@ def _notes(run: PreparedRun, result: dict[str, Any], kept: int, stable: bool | N
     if stable is False:
         notes.append(
             f"the warm-up ended after {int(result['warmup_steps'].sum())} steps with step size or log-likelihood "
-            "still moving, or differing between chains; give more steps, such as warmup=200_000, and look at the "
-            "verdict of the summary."
+            "still moving, or differing between chains; give more steps, such as warmup=200_000 or a larger thin, and "
+            "look at the verdict of the summary."
         )
     return notes

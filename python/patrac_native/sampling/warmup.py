@@ -12,8 +12,8 @@ from patrac_native.validation.checks import check_count, check_positive
 # Numbers of steps after which the step size is adapted: to a band of acceptance rates, and to a target.
 WINDOW, TARGET_WINDOW = 200, 10
 # In the default warm-up the chains are compared after FIRST_COMPARISON steps, after twice as many and so on; the
-# adaptive phase ends after MAX_ADAPTIVE_STEPS at the latest; in deep networks, whose log-likelihood rises for hundreds
-# of thousands of steps, after DEEP_ADAPTIVE_STEPS.
+# adaptive phase ends after MAX_ADAPTIVE_STEPS at the latest; in deep narrow networks, where the log-likelihood often
+# has not settled by then, after DEEP_ADAPTIVE_STEPS.
 FIRST_COMPARISON, MAX_ADAPTIVE_STEPS, DEEP_ADAPTIVE_STEPS = 1_000, 64_000, 16_000
 # Steps with the adapted step size between the adaptive phase and the first draw.
 SETTLE_STEPS = 500
@@ -209,11 +209,11 @@ def paper_warmup() -> Warmup:
     )
 
 
-def default_warmup(kernel: Kernel, steps: int | None = None, *, max_adaptive: int = MAX_ADAPTIVE_STEPS) -> Warmup:
+def default_warmup(kernel: Kernel, steps: int | None = None, *, max_adaptive_steps: int = MAX_ADAPTIVE_STEPS) -> Warmup:
     """Return the default warm-up of a kernel.
 
     Its first phase adapts the step size to the kernel's `accept_target`. The chains are compared after 1,000 steps,
-    2,000 and so on, and the phase ends when they agree, after `max_adaptive` steps at the latest. The step size is then
+    2,000 and so on, and the phase ends when they agree, after `max_adaptive_steps` at the latest. The step size is then
     the geometric mean over the second half of the phase. A second phase of 500 steps keeps it.
 
     Parameters
@@ -222,9 +222,9 @@ def default_warmup(kernel: Kernel, steps: int | None = None, *, max_adaptive: in
         The kernel; one with a step size of its own is not adapted, and `Exact()` needs no warm-up.
     steps : int, optional
         Number of steps, at least 1, for a warm-up of fixed length: three quarters of the steps adapt.
-    max_adaptive : int
-        Number of steps, at least 1, after which the first phase ends at the latest; default 64,000. Without effect if
-        `steps` is given.
+    max_adaptive_steps : int
+        Number of steps, at least 1,000, after which the first phase ends at the latest; default 64,000. Without effect
+        if `steps` is given.
 
     Returns
     -------
@@ -233,16 +233,16 @@ def default_warmup(kernel: Kernel, steps: int | None = None, *, max_adaptive: in
     Raises
     ------
     TypeError, ValueError
-        If `steps` or `max_adaptive` is not an integer of at least 1.
+        If `steps` is not an integer of at least 1, or `max_adaptive_steps` of at least 1,000.
     """
-    check_count(max_adaptive, "max_adaptive")
+    check_count(max_adaptive_steps, "max_adaptive_steps", least=FIRST_COMPARISON)
     if kernel.is_independent and steps is None:
         return Warmup(())
     target = kernel.accept_target if kernel.adapts else None
     if steps is None:
         return Warmup(
             (
-                Phase(max_adaptive, target=target, average=kernel.adapts, first_look=FIRST_COMPARISON),
+                Phase(max_adaptive_steps, target=target, average=kernel.adapts, first_look=FIRST_COMPARISON),
                 Phase(SETTLE_STEPS),
             )
         )

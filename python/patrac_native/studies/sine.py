@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from patrac_native.network.network import Network
     from patrac_native.studies.experiment import Problem
 
-# With kernel="auto" these give 1.05 to 1.3 times the paper's ESS for each model, in proportion to the means over
+# With kernel="auto" these give 1.05 to 1.4 times the paper's ESS for each model, in proportion to the means over
 # 100 data sets (docs/results.md).
 SIZE = StudySize(
     replicates=10,
@@ -31,7 +31,7 @@ SIZE = StudySize(
     },
 )
 
-# The penalty of the paper's section 4.1 by its words: l2 / 2 times the squared norm beside the negative log-likelihood.
+# l2 / 2 times the squared norm beside the negative log-likelihood: 1 is a standard normal prior on every parameter.
 L2 = 1.0
 
 # Tables 1 and 2 of the paper: mean and standard deviation over 100 data sets, on its authors' laptop.

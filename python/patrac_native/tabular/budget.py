@@ -69,13 +69,17 @@ def step_operations(post: Posterior, kernel: Kernel) -> float:
         # Forward pass, reverse pass and gradient.
         of_row += 3.0 * layer["varying"] * (layer["varying_sources"] + layer["constant_sources"])
     of_row += _ACTIVATION * sum(layer["varying"] for layer in layers[:-1])
+    of_step = 0.0
+    if kernel.metric == "curvature":
+        # The weights of each layer and their gradient times the axes of its rows and of its columns.
+        of_step += sum(2.0 * below * nodes * (below + nodes) for below, nodes in pairwise(post.network.layer_sizes))
     if not kernel.collapse:
-        return of_row * post.n_rows
+        return of_row * post.n_rows + of_step
     targets = post.likelihood.n_targets(post.network.n_outputs)
     features = (post.dim - post.hidden_dim) / targets
     # Where each row has a variance for each target, each target has a Gram matrix.
     grams = 1 if post.likelihood.is_quadratic else targets
-    return (of_row + grams * _GRAM * features**2) * post.n_rows + grams * _FACTOR * features**3
+    return (of_row + grams * _GRAM * features**2) * post.n_rows + grams * _FACTOR * features**3 + of_step
 
 
 def run_kernel(post: Posterior, kernel: str | Kernel) -> Kernel:

@@ -162,6 +162,7 @@ class MGrad(_GradientKernel):
     metric : {"prior", "inputs", "curvature"}
         What the step sizes of coordinates follow. With the default "prior" they are equal for all parameters. "inputs"
         is as for `PCNL`, and the step size of every parameter has in addition the square root of its prior variance.
+        "curvature" is as for `PCNL`.
 
     Raises
     ------
