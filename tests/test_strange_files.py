@@ -328,7 +328,11 @@ def test_ctrl_c_while_sampling_exits_130_and_the_report_says_so(tmp_path: Path) 
         "strength",
     ]
     with subprocess.Popen(
-        [*command, *model, "--out", str(tmp_path / "run")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, *model, "--out", str(tmp_path / "run")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell in the background leaves it ignored
     ) as process:
         assert process.stdout is not None and process.stderr is not None
         while "sampling Mix(2)" not in (line := process.stdout.readline()):
