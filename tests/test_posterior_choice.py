@@ -30,10 +30,13 @@ def settings(**given: Any) -> FitSettings:
     return FitSettings(data="table.csv", target="y", **{"hidden": (3,), "epochs": 20, "l2": 0.1, "threads": 1} | given)
 
 
-def arrays(rows: int) -> FitArrays:
+def arrays(rows: int, step: float = 0.0) -> FitArrays:
+    """Rows whose targets are multiples of `step`, if it is not zero."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(rows, 2))
     y = X[:, 0] * (1 + 0.5 * rng.normal(size=rows))
+    if step:
+        y = step * np.round(y / step)
     return FitArrays(X, y, X[:0], y[:0], 1, Preprocessor("regression", "y", [], []))
 
 
@@ -71,8 +74,8 @@ class Watched:
                 break
         return trials
 
-    def choose(self, rows: int, **given: Any) -> Chosen:
-        return choose_posterior(NOISE_CHOICES, arrays(rows), settings(**given), say=self.lines.append)
+    def choose(self, rows: int, *, step: float = 0.0, **given: Any) -> Chosen:
+        return choose_posterior(NOISE_CHOICES, arrays(rows, step), settings(**given), say=self.lines.append)
 
 
 def test_networks_of_the_second_likelihood_are_trained_only_if_the_first_is_not_convincing(
@@ -134,6 +137,29 @@ def test_without_a_choice_the_noise_is_alike_in_all_rows(
     watched = Watched(monkeypatch, {"heteroscedastic_gaussian": GOOD, "gaussian": GOOD})
     found = watched.choose(rows, **given)
     assert watched.trained == ["gaussian"] and found.candidate.likelihood is NOISE_CHOICES[1]
+
+
+@pytest.mark.parametrize(("gap", "trained"), [(0.6, "gaussian"), (0.3, "heteroscedastic_gaussian")])
+def test_noise_of_each_row_is_not_tried_where_the_target_takes_few_values(
+    monkeypatch: pytest.MonkeyPatch, gap: float, trained: str
+) -> None:
+    """On whole numbers that a standard deviation hardly spans, it would vanish at some rows and miss others."""
+    watched = Watched(monkeypatch, {"heteroscedastic_gaussian": GOOD, "gaussian": GOOD})
+    found = watched.choose(120, step=gap * float(np.std(arrays(120).y)))
+    assert watched.trained == [trained] and found.candidate.likelihood.name == trained
+    message = (
+        "heteroscedastic noise is not tried: the target takes few values, and a density rewards noise that vanishes at "
+        "them; --likelihood heteroscedastic samples it all the same"
+    )
+    assert (message in watched.lines) == (trained == "gaussian")
+
+
+@pytest.mark.parametrize(("column", "coarse"), [(0, False), (1, True)])
+def test_one_target_of_several_with_few_values_is_enough(column: int, coarse: bool) -> None:
+    y = np.random.default_rng(0).normal(size=(50, 2))
+    y[:, column] = np.round(y[:, column] * (20 if column == 0 else 1))
+    assert posterior_choice._is_coarse(y) is coarse
+    assert posterior_choice._is_coarse(y[:, column]) is coarse
 
 
 def test_training_longer_than_planned_leaves_the_final_run_a_share(monkeypatch: pytest.MonkeyPatch) -> None:

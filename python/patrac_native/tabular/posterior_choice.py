@@ -26,10 +26,13 @@ from patrac_native.tabular.model_settings import MINUTES, ModelSettings
 from patrac_native.tabular.pilots import MIN_ROWS, Trial, best_of, describe_choice, run_pilots
 from patrac_native.tabular.tuning import nominal_seconds, train_networks
 from patrac_native.training.folds import FEWEST_ROWS
+from patrac_native.validation.checks import FloatArray
 
 # The first of two likelihoods is tried only if the budget, without any training, pays for so many steps of each of its
 # final chains: otherwise the training of networks by two likelihoods takes what the chains need.
 _FIRST_STEPS = 2 * MIN_STEPS
+# Noise of each row is not tried where values of a target stand further apart than this share of its standard deviation.
+_COARSE_GAP = 0.5
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,8 @@ def choose_posterior(
     """Train networks by one or two likelihoods, and choose a posterior by pilot runs.
 
     The first of two is tried by one candidate, if the budget pays for it, and the second only if that one is not
-    convincing, so that its networks need not be trained. Without a choice, the second is taken.
+    convincing, so that its networks need not be trained. Without a choice, the second is taken, and so it is where a
+    target takes few values.
 
     Parameters
     ----------
@@ -99,6 +103,12 @@ def choose_posterior(
         If the training or a run was interrupted.
     """
     if not _may_choose(settings, len(data.X)):
+        likelihoods = likelihoods[-1:]
+    elif len(likelihoods) > 1 and _is_coarse(data.y):
+        say(
+            f"{_noise(likelihoods[0])} is not tried: the target takes few values, and a density rewards noise that "
+            f"vanishes at them; {settings.option('likelihood', 'heteroscedastic')} samples it all the same"
+        )
         likelihoods = likelihoods[-1:]
     _check_rows_for_noise(likelihoods[-1], data, settings)
     possible = possible_candidates(settings, likelihoods)
@@ -228,6 +238,16 @@ def _may_choose(settings: ModelSettings, rows: int) -> bool:
     is_open = settings.bayesian() is None and settings.thin is None
     collapses = settings.device in ("auto", "cpu") and settings.kernel == "auto"
     return is_open and collapses and PILOT_FRACTION * rows >= MIN_ROWS
+
+
+def _is_coarse(targets: FloatArray) -> bool:
+    """Return whether a target, (n,) or one of several (n, t), takes few values, such as whole numbers from 3 to 8.
+
+    On rows whose target the mean can meet exactly, noise of each row raises the density without bound.
+    """
+    columns = np.asarray(targets, dtype=np.float64).reshape(len(targets), -1).T
+    gaps = [np.diff(np.unique(column)).min(initial=np.inf) for column in columns]
+    return bool(np.any(np.array(gaps) > _COARSE_GAP * columns.std(axis=1)))
 
 
 def _noise(likelihood: Likelihood) -> str:
