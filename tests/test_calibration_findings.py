@@ -1,6 +1,8 @@
 """The verdict on the calibration of predictions: coverage and log density on rows that the draws have not seen."""
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from scipy.stats import norm
 
 import patrac_native as pn
 from patrac_native.draws.calibration import Calibration, calibrate
+from patrac_native.draws.fitted_noise import FittedNoise
 from patrac_native.draws.verdict import judge
 from test_verdict import SOUND
 
@@ -61,6 +64,54 @@ def test_chains_that_disagree_can_predict_well() -> None:
     assert few.grade == "do not use" and "can be used" not in str(few)
     left_out = replace(GOOD, kind="leave one out", unreliable=31)
     assert "31 of these predictions are unreliable" in str(judge(replace(apart, calibration=left_out)))
+
+
+NOISE = FittedNoise(variance=0.02, unseen=0.08)
+
+
+def test_frozen_nodes_that_fitted_noise_are_found() -> None:
+    (finding,) = judge(replace(SOUND, noise=NOISE)).findings
+    assert finding.grade == "look" and "Full()" in finding.remedy
+    assert finding.what.startswith(
+        "the posterior mean of the noise variance is 0.02, 0.25 of the trained network's mean"
+    )
+    assert finding.what.endswith("0.08: the frozen nodes have fitted noise, and intervals of y are likely too narrow.")
+    (of_output,) = judge(replace(SOUND, noise=replace(NOISE, output=1))).findings
+    assert "the noise variance of output 1 is" in of_output.what
+
+
+def test_left_out_rows_say_nothing_where_frozen_nodes_fitted_their_noise() -> None:
+    """They stay in the training of the network; rows that this did not see keep what they say."""
+    apart = replace(SOUND, max_rhat=1.4, min_ess_bulk=9.0, noise=NOISE)
+    left_out, held_out = (replace(GOOD, kind=kind) for kind in ("leave one out", "held out"))
+    assert judge(replace(apart, calibration=left_out)).grade == "do not use"
+    assert judge(replace(apart, calibration=held_out)).grade == "look"
+    assert judge(replace(apart, noise=None, calibration=left_out)).grade == "look"
+
+
+@pytest.mark.parametrize("targets", [1, 2])
+def test_a_run_whose_frozen_nodes_fitted_noise_is_not_good(targets: int, tmp_path: Path) -> None:
+    """30 rows without any signal, a network that follows them, and validation residuals of the noise's own size."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 3)), rng.normal(size=(30, targets))
+    net = pn.train([3, 30, targets], X, y, l2=1e-6, max_epochs=3000, validation_fraction=0, seed=0, progress=False)
+    history = pn.TrainingHistory(np.ones(1), 0, 1.0, 1.0, 2.0, "patience", validation_mse=np.ones(targets))
+    net = pn.Network(net.weights, net.biases, history=history)
+    settings: dict[str, Any] = {"chains": 2, "draws": 500, "seed": 1, "progress": False}
+    posts = [
+        pn.Posterior(net, architecture, pn.GaussianPrior(), pn.Gaussian("sampled"), X, y)
+        for architecture in (pn.Out(30), pn.Full())
+    ]
+    with pytest.warns(UserWarning, match=r"of the trained network's mean squared residual on rows .* use Full\(\)"):
+        draws = pn.sample(posts[0], **settings)
+    draws.save(tmp_path / "draws.npz")
+    for found in (draws, pn.Draws.load(tmp_path / "draws.npz"), draws.head(200)):
+        noise = found.summary(X).evidence.noise
+        means = np.atleast_1d(draws.stats["variance"].mean(axis=(0, 1)))
+        assert noise == FittedNoise(means.min(), 1.0, None if targets == 1 else int(means.argmin()))
+        assert "have fitted noise" in str(found.summary(X).verdict())
+    full = pn.sample(posts[1], warmup=1000, **settings)
+    assert full.summary(X).evidence.noise is None
 
 
 def test_scores_of_rows_are_collected() -> None:

@@ -15,6 +15,8 @@ from patrac_native.validation.checks import FloatArray
 
 # The probability of the central intervals whose coverage is judged.
 COVERAGE = 0.9
+# Kinds of unseen rows.
+HELD_OUT, VALIDATION, LEAVE_ONE_OUT = "held out", "validation", "leave one out"
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from patrac_native.diagnostics import ConvergenceSummary
 from patrac_native.draws.calibration import Calibration
+from patrac_native.draws.fitted_noise import FittedNoise
 from patrac_native.model.architectures import Architecture
 from patrac_native.model.fit_quality import FitQuality
 from patrac_native.model.kernels import Kernel, kernel_from_dict
@@ -77,6 +78,8 @@ class Evidence:
         Name of what made the draws, such as "MGrad()" or "BlackJAX NUTS".
     fit : FitQuality or None
         Quality of the trained network's fit; None for draws of earlier versions, which do not contain it.
+    noise : FittedNoise or None
+        The noise that frozen nodes have fitted, if they have.
     calibration : Calibration or None
         Scores of predictions on rows that the draws have not seen, where there are any.
     """
@@ -94,6 +97,7 @@ class Evidence:
     steps: StepRecord | None
     sampler: str
     fit: FitQuality | None
+    noise: FittedNoise | None = None
     calibration: Calibration | None = None
 
     @property
@@ -138,7 +142,7 @@ def gather(
     -------
     Evidence
     """
-    fit = settings.get("fit")
+    fit, noise = settings.get("fit"), settings.get("fitted_noise")
     return Evidence(
         quantity=quantity,
         architecture=None if architecture is None else type(architecture),
@@ -153,6 +157,7 @@ def gather(
         steps=_recorded_steps(stats, settings) if "kernel" in settings else None,
         sampler=sampler,
         fit=None if fit is None else FitQuality.from_dict(fit),
+        noise=None if noise is None else FittedNoise.from_dict(noise),
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.draws.calibration import COVERAGE, Calibration
+from patrac_native.draws.calibration import COVERAGE, HELD_OUT, LEAVE_ONE_OUT, VALIDATION, Calibration
 from patrac_native.draws.evidence import Evidence, StepRecord
 from patrac_native.draws.remedies import Remedies
 from patrac_native.model.fit_quality import FitQuality
@@ -43,9 +43,9 @@ COVERAGE_LOOK, COVERAGE_BAD = 0.05, 0.15
 CALIBRATION_ROWS = 100
 # Kinds of unseen rows in words.
 _KINDS = {
-    "held out": "held-out rows",
-    "validation": "validation rows of a shorter run, which also chose the model",
-    "leave one out": "rows that were left out one at a time",
+    HELD_OUT: "held-out rows",
+    VALIDATION: "validation rows of a shorter run, which also chose the model",
+    LEAVE_ONE_OUT: "rows that were left out one at a time",
 }
 
 
@@ -224,10 +224,12 @@ def predicts_well(e: Evidence) -> bool:
 
     The draws of such chains are a mixture, as an ensemble is: not the posterior, but a predictive distribution that can
     be judged by its log density and coverage. It must be no worse than the network's and not overconfident, on enough
-    rows to tell. Intervals that are too wide are a finding of their own: predictions can be used all the same.
+    rows to tell. Intervals that are too wide are a finding of their own: predictions can be used all the same. Rows
+    that are left out one at a time stay in the training of frozen nodes, so where these have fitted noise they say
+    nothing.
     """
     c = e.calibration
-    if c is None or c.rows < CALIBRATION_ROWS:
+    if c is None or c.rows < CALIBRATION_ROWS or (e.noise is not None and c.kind == LEAVE_ONE_OUT):
         return False
     return c.nlpd <= c.nlpd_network and not c.is_overconfident(COVERAGE_LOOK)
 
@@ -260,6 +262,14 @@ def _scores(c: Calibration | None) -> str:
     coverage = f"; 90% intervals cover {c.coverage:.1%}" if math.isfinite(c.coverage) else ""
     unreliable = f"; {c.unreliable:,} of these predictions are unreliable" if c.unreliable else ""
     return f"NLPD of {c.rows:,} {_KINDS[c.kind]} {c.nlpd:.3f}{network}{coverage}{unreliable}"
+
+
+def noise_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
+    """Check for frozen nodes that have fitted noise."""
+    if e.noise is None:
+        return []
+    what = f"{e.noise}: the frozen nodes have fitted noise, and intervals of y are likely too narrow."
+    return [Finding(LOOK, what, remedies.for_narrow_intervals(e))]
 
 
 def warmup_findings(e: Evidence, remedies: Remedies) -> list[Finding]:

@@ -15,6 +15,7 @@ from patrac_native.draws.findings import (
     facts_of,
     fit_findings,
     move_findings,
+    noise_findings,
     nonfinite_findings,
     warmup_findings,
 )
@@ -86,6 +87,7 @@ def judge(evidence: Evidence, remedies: Remedies | None = None) -> Verdict:
         *causes,
         *nonfinite_findings(evidence, remedies),
         *fit_findings(evidence, remedies),
+        *noise_findings(evidence, remedies),
         *calibration_findings(evidence, remedies),
         *convergence_findings(evidence, causes, remedies),
         *warmup_findings(evidence, remedies),

@@ -10,15 +10,13 @@ import numpy.typing as npt
 
 from patrac_native.draws.chain_draws import PER_DRAW, Stats
 from patrac_native.draws.draws import Draws
+from patrac_native.draws.fitted_noise import FittedNoise, fitted_noise
 from patrac_native.draws.target_draws import TargetDraws
 from patrac_native.engine.device_array import DeviceArray
 from patrac_native.model.device_choice import DeviceChoice
 from patrac_native.model.posterior import Posterior
 from patrac_native.model.target import Target
 from patrac_native.sampling.preparation import PreparedRun
-
-# A sampled noise variance below this share of the residuals on unseen rows draws a warning.
-LOW_NOISE = 0.8
 
 
 def build_draws(
@@ -93,7 +91,11 @@ def _of_posterior(
 ) -> tuple[Draws, list[str]]:
     if run.variance_every is not None:
         settings |= {"variance_every": run.variance_every, "noise_prior": post.noise_prior_source}
-    return Draws(theta, stats, post.network, post.likelihood, settings), _low_noise(post, stats)
+    noise, remarks = fitted_noise(post, stats.get("variance")), []
+    if noise is not None:
+        settings["fitted_noise"] = noise.to_dict()
+        remarks = [_noise_warning(noise, post.architecture.label())]
+    return Draws(theta, stats, post.network, post.likelihood, settings), remarks
 
 
 @_of_density.register
@@ -103,32 +105,12 @@ def _of_target(
     return TargetDraws(theta, stats, settings | {"batched": post.batched}, predict=post.predict), []
 
 
-def _low_noise(post: Posterior, stats: Stats) -> list[str]:
-    """Return a warning if frozen nodes have fitted the noise: it lies far below the residuals on unseen rows.
-
-    The sampled variance rests on the posterior's rows. If the network was trained on them, its frozen nodes may follow
-    their noise, and the variance comes out too low; that of `Full`, which has none, follows from the posterior alone.
-    """
-    history = post.net.history
-    unseen = None if history is None else history.validation_mse
-    is_partial = post.network.separate or post.dim < post.net.n_parameters
-    is_variance = "variance" in stats and post.likelihood.is_quadratic  # and not the square of another scale
-    if not is_variance or unseen is None or not is_partial or stats["variance"].size == 0:
-        return []
-    means = stats["variance"].mean(axis=(0, 1))
-    expected = unseen if np.ndim(means) else unseen.mean()
-    ratio = np.atleast_1d(means / expected)
-    worst = int(np.argmin(ratio))
-    if not ratio[worst] < LOW_NOISE:
-        return []
-    where = f" of output {worst}" if len(ratio) > 1 else ""
-    return [
-        f"the posterior mean of the noise variance{where} is {np.atleast_1d(means)[worst]:.3g}, {ratio[worst]:.2f} of "
-        f"the trained network's mean squared residual on rows that it was not trained on, "
-        f"{np.atleast_1d(expected)[worst]:.3g}: the nodes that {post.architecture.label()} keeps fixed have fitted "
-        "noise, and intervals will be too narrow; use Full(), or train with more regularisation (a larger l2, or one "
-        "chosen on validation rows)."
-    ]
+def _noise_warning(noise: FittedNoise, label: str) -> str:
+    """Return the warning about an architecture whose frozen nodes have fitted noise."""
+    return (
+        f"{noise}: the nodes that {label} keeps fixed have fitted noise, and intervals will be too narrow; use Full(), "
+        "or train with more regularisation (a larger l2, or one chosen on validation rows)."
+    )
 
 
 def _stability(phase_stable: npt.NDArray[np.int64]) -> bool | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from patrac_native.draws.calibration import HELD_OUT, LEAVE_ONE_OUT
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.draws_mixture import DrawsMixture
 from patrac_native.draws.findings import CALIBRATION_ROWS
@@ -22,7 +23,7 @@ from patrac_native.network.network import Network
 from patrac_native.sampling.warmup import Warmup
 from patrac_native.tabular.candidates import Candidate
 from patrac_native.tabular.descriptions import describe_noise, describe_prior
-from patrac_native.tabular.evaluation import HELD_OUT, LEAVE_ONE_OUT, Evaluation, evaluate
+from patrac_native.tabular.evaluation import Evaluation, evaluate
 from patrac_native.tabular.fit_data import FitArrays, spread_rows
 from patrac_native.tabular.model_settings import ModelSettings
 from patrac_native.tabular.pilots import Trial

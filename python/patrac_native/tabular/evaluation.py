@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native import diagnostics
-from patrac_native.draws.calibration import COVERAGE, Calibration, calibrate
+from patrac_native.draws.calibration import COVERAGE, HELD_OUT, LEAVE_ONE_OUT, Calibration, calibrate
 from patrac_native.draws.count_mixture import CountMixture
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.draws_mixture import DrawsMixture
@@ -19,8 +19,6 @@ from patrac_native.tabular.fit_data import DataRows, TargetUnits
 from patrac_native.tabular.network_scores import networks_of, unseen_scores, validation_scores
 from patrac_native.validation.checks import FloatArray
 
-# Kinds of rows that are scored.
-HELD_OUT, VALIDATION, LEAVE_ONE_OUT = "held out", "validation", "leave one out"
 # Probabilities that underflow are scored as this one, so that differences of scores are finite.
 _LEAST_PROBABILITY = float(np.finfo(np.float64).tiny)
 # Probabilities of the central intervals of y whose coverage is reported.

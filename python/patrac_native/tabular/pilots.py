@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from patrac_native.draws.calibration import mean_with_error
+from patrac_native.draws.calibration import VALIDATION, mean_with_error
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.draws_mixture import DrawsMixture
 from patrac_native.draws.findings import COVERAGE_LOOK
 from patrac_native.network.network import Network
 from patrac_native.tabular.budget import Schedule
 from patrac_native.tabular.candidates import PILOT_FRACTION, Candidate
-from patrac_native.tabular.evaluation import VALIDATION, Evaluation, evaluate
+from patrac_native.tabular.evaluation import Evaluation, evaluate
 from patrac_native.tabular.fit_data import FitArrays
 from patrac_native.tabular.model_settings import ModelSettings
 from patrac_native.tabular.tuning import Choice, train_networks
