@@ -80,6 +80,16 @@ def test_frozen_nodes_that_fitted_noise_are_found() -> None:
     assert "the noise variance of output 1 is" in of_output.what
 
 
+def test_coverage_of_unseen_rows_decides_whether_fitted_noise_matters() -> None:
+    """Between several networks f can vary as much as the noise lacks."""
+    scored = replace(SOUND, noise=NOISE, calibration=GOOD)
+    assert judge(scored).grade == "good"
+    for changes in ({"coverage": 0.8}, {"rows": 99}, {"kind": "leave one out"}):
+        found = judge(replace(scored, calibration=replace(GOOD, **changes)))
+        assert found.grade == "look" and "have fitted noise" in str(found)
+    assert judge(replace(scored, calibration=replace(GOOD, kind="validation"))).grade == "good"
+
+
 def test_left_out_rows_say_nothing_where_frozen_nodes_fitted_their_noise() -> None:
     """They stay in the training of the network; rows that this did not see keep what they say."""
     apart = replace(SOUND, max_rhat=1.4, min_ess_bulk=9.0, noise=NOISE)

@@ -224,14 +224,22 @@ def predicts_well(e: Evidence) -> bool:
 
     The draws of such chains are a mixture, as an ensemble is: not the posterior, but a predictive distribution that can
     be judged by its log density and coverage. It must be no worse than the network's and not overconfident, on enough
-    rows to tell. Intervals that are too wide are a finding of their own: predictions can be used all the same. Rows
-    that are left out one at a time stay in the training of frozen nodes, so where these have fitted noise they say
-    nothing.
+    rows to tell. Intervals that are too wide are a finding of their own: predictions can be used all the same.
+    """
+    c = _scores_of_unseen_rows(e)
+    return c is not None and c.nlpd <= c.nlpd_network and not c.is_overconfident(COVERAGE_LOOK)
+
+
+def _scores_of_unseen_rows(e: Evidence) -> Calibration | None:
+    """Return the scores if they are of enough rows, of which neither draws nor frozen nodes know anything.
+
+    Rows that are left out one at a time stay in the training of frozen nodes: where these have fitted noise, such
+    scores say nothing.
     """
     c = e.calibration
     if c is None or c.rows < CALIBRATION_ROWS or (e.noise is not None and c.kind == LEAVE_ONE_OUT):
-        return False
-    return c.nlpd <= c.nlpd_network and not c.is_overconfident(COVERAGE_LOOK)
+        return None
+    return c
 
 
 def calibration_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
@@ -265,8 +273,13 @@ def _scores(c: Calibration | None) -> str:
 
 
 def noise_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
-    """Check for frozen nodes that have fitted noise."""
-    if e.noise is None:
+    """Check for frozen nodes that have fitted noise.
+
+    Coverage of enough rows that training did not see decides where there is one: a mixture of several networks, or the
+    spread of f, can make up for the noise.
+    """
+    c = _scores_of_unseen_rows(e)
+    if e.noise is None or (c is not None and not c.is_overconfident(COVERAGE_LOOK)):
         return []
     what = f"{e.noise}: the frozen nodes have fitted noise, and intervals of y are likely too narrow."
     return [Finding(LOOK, what, remedies.for_narrow_intervals(e))]
