@@ -297,3 +297,6 @@ def test_what_is_no_path_is_refused(path: Any, error: type[Exception]) -> None:
 def test_axes_are_checked() -> None:
     with pytest.raises(TypeError, match=r"ax must be matplotlib Axes, such as .*; got 3"):
         plots.trace(np.zeros((2, 10)), ax=3)  # type: ignore[arg-type]  # the error under test
+    for axes in (3, [3, 4, 5]):
+        with pytest.raises(TypeError, match=r"axes must be two matplotlib Axes, such as .*; got "):
+            plots.roc_and_precision_recall([0.1, 0.9], [0, 1], axes=axes)  # type: ignore[arg-type]

@@ -10,8 +10,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -312,6 +314,36 @@ def test_tables_come_through_pipes(name: str, fitted: Path, tmp_path: Path) -> N
         done = run_patrac(["predict", str(fitted / "fit"), name, "--out", str(out)], input=content)
     assert done.returncode == 0, done.stderr
     assert len(pd.read_csv(out)) == 60
+
+
+def test_a_full_standard_output_loses_no_draws(tmp_path: Path) -> None:
+    table().drop(columns=["name", "day"]).to_csv(tmp_path / "t.csv", index=False)
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full")
+    command = [sys.executable, "-m", "patrac_native.cli.main", "fit", str(tmp_path / "t.csv"), "--target", "strength"]
+    with open("/dev/full", "w") as full:
+        subprocess.run(
+            [*command, *KNOWN, "--out", str(tmp_path / "run")],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=120,
+            check=False,
+        )
+    assert pn.Draws.load(tmp_path / "run" / "draws.npz").n_draws > 0
+    assert (tmp_path / "run" / "report.html").exists()
+
+
+@pytest.mark.parametrize("damage", [lambda table: table.pop("separator"), lambda table: table.update(separator=3)])
+def test_a_damaged_layout_is_named(
+    damage: Callable[[dict[str, Any]], Any], fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(fitted / "fit", tmp_path / "fit")
+    path = tmp_path / "fit" / "preprocessing.json"
+    content = json.loads(path.read_text())
+    damage(content["table"])
+    path.write_text(json.dumps(content))
+    assert main(["predict", str(tmp_path / "fit"), str(fitted / "t.csv"), "--out", str(tmp_path / "p.csv")]) == 2
+    assert "preprocessing.json is damaged" in capsys.readouterr().err
 
 
 def test_ctrl_c_while_sampling_exits_130_and_the_report_says_so(tmp_path: Path) -> None:

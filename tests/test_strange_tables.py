@@ -50,6 +50,27 @@ def test_comments_and_blank_lines_are_left_out_and_lines_still_count(tmp_path: P
         read(tmp_path, "# a\n# b\n")
 
 
+@pytest.mark.parametrize("mark", ["#1 seller", "#N/A", "# 7"])
+def test_rows_that_begin_with_a_hash_are_rows(mark: str, tmp_path: Path) -> None:
+    """They have the fields of the others; a row that is lost would part predictions from their rows."""
+    frame, notes = read(tmp_path, f"product,x\nplain,1\n{mark},2\n# half, or so, of them\nplain,3\n")
+    assert frame["x"].tolist() == [1, 2, 3] and frame.index.tolist() == [2, 3, 5]
+    assert frame["product"].tolist()[::2] == ["plain", "plain"]
+    assert notes == ("1 line that begins with # left out",)
+    everywhere, notes = read(tmp_path, "".join(["product,x\n", *(f"{mark},{row}\n" for row in range(3))]))
+    assert everywhere["x"].tolist() == [0, 1, 2] and notes == ()
+    # In a table of whitespace, too, what has the fields of the rows is one, and is refused if it is none.
+    with pytest.raises(ValueError, match=r"column 'a' .*line 3"):
+        Preprocessor.fit(read(tmp_path, "a b y\n1 2 3\n# made by\n4 5 6\n7 8 9\n")[0], "y", task="regression")
+
+
+def test_a_table_of_new_rows_may_have_one_column(tmp_path: Path) -> None:
+    frame, _ = read(tmp_path, "x\n1\n2\n", separator="comma", least_columns=1)
+    assert frame["x"].tolist() == [1, 2]
+    with pytest.raises(ValueError, match="has one column with the separator"):
+        read(tmp_path, "x\n1\n2\n", separator="comma")
+
+
 def test_the_index_of_pandas_is_left_out(tmp_path: Path) -> None:
     frame = pd.DataFrame({"a": [0.5, 1.5, 2.5], "b": ["x", "y", "z"]}, index=[4, 0, 9])
     read_back, notes = read(tmp_path, frame.to_csv())
@@ -172,7 +193,7 @@ def test_a_forgotten_date_is_named() -> None:
         Preprocessor.fit(frame, "y", task="regression")
 
 
-@pytest.mark.parametrize("value", [1e300, -1e300, 1e12])
+@pytest.mark.parametrize("value", [1e300, -1e300, 1e12, 1e7])
 @pytest.mark.parametrize("column", ["x", "y"])
 def test_a_single_extreme_value_does_not_remove_a_column(value: float, column: str) -> None:
     """Standardised, the other values would all be equal, or the standard deviation infinite."""
@@ -184,6 +205,17 @@ def test_a_single_extreme_value_does_not_remove_a_column(value: float, column: s
         match=rf"{what} has {re.escape(format(value, 'g'))} at data row 7 .*beside which the other values are all",
     ):
         Preprocessor.fit(frame.rename_axis("row"), "y", task="regression")
+
+
+@pytest.mark.parametrize("column", ["x", "y"])
+def test_a_value_beyond_the_numbers_of_the_engine_is_named(column: str) -> None:
+    """In a row that is held out or predicted, where it decides no mean."""
+    frame = dated().drop(columns="day")
+    prep = Preprocessor.fit(frame, "y", task="regression")
+    frame.loc[7, column] = 1e300
+    what = "column 'x'" if column == "x" else "the target 'y'"
+    with pytest.raises(ValueError, match=rf"{what} has 1e\+300 at data row 7 .*, too far from the mean of the train"):
+        (prep.transform if column == "x" else prep.transform_target)(frame)
 
 
 def test_a_rare_indicator_is_no_extreme_value() -> None:

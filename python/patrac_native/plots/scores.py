@@ -292,7 +292,9 @@ def roc_and_precision_recall(
         import matplotlib.pyplot as plt
 
         axes = plt.subplots(1, 2, figsize=(9.2, 4.2), layout="constrained")[1]
-    left, right = axes
+    elif np.ndim(axes) != 1 or len(axes) != 2:  # type: ignore[arg-type]
+        raise TypeError(f"axes must be two matplotlib Axes, such as plt.subplots(1, 2)[1], or None; got {axes!r}.")
+    left, right = (canvas.axes_or_new(ax) for ax in axes)
     x, t = np.append(0.0, false), np.append(0.0, recall)
     area = float(np.sum(np.diff(x) * (t[1:] + t[:-1]) / 2))
     left.plot(x, t, color=canvas.VERMILION, linewidth=1.6, label=f"area {area:.3f}")

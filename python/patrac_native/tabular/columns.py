@@ -260,7 +260,7 @@ def encode(series: pd.Series, column: Column) -> FloatArray:
     if column.categories is None:
         if column.fill is not None:
             values = np.where(missing, column.fill, values)
-        return ((values - column.mean) / column.scale)[:, None]
+        return standardised(series, values, column.mean, column.scale, f"column {column.name!r}")[:, None]
     labels = [column.fill if gone else _category(value) for value, gone in zip(series.tolist(), missing, strict=True)]
     code = {label: index for index, label in enumerate(column.categories)}
     out = np.zeros((len(labels), len(code)))
@@ -275,6 +275,19 @@ def encode(series: pd.Series, column: Column) -> FloatArray:
         )
     out[np.arange(len(labels)), [code[str(label)] for label in labels]] = 1.0
     return out
+
+
+def standardised(series: pd.Series, values: FloatArray, mean: float, scale: float, what: str) -> FloatArray:
+    """Return (values - mean) / scale of a column (n,); raise ValueError where float32 cannot hold a result."""
+    with np.errstate(over="ignore"):
+        found = np.asarray((values - mean) / scale)
+    beyond = np.abs(found) > np.finfo(np.float32).max
+    if beyond.any():
+        raise ValueError(
+            f"{what} has {values[first(beyond)]:g} at {places(series, beyond)}, too far from the mean of the training "
+            f"rows, {mean:g}, to compute with. Correct or remove that row."
+        )
+    return found
 
 
 def _other_uses(series: pd.Series) -> str:

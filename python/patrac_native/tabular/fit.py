@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -62,13 +61,13 @@ def fit_table(settings: FitSettings) -> FitResult:
     settings.check_room(arrays.X.shape[1], settings.outputs_per_target(task) * arrays.n_targets)
     dispersion, spent = None, 0.0
     if settings.likelihood == "negative-binomial" and settings.dispersion is None:
-        print("estimating the dispersion ...", flush=True)
+        _say("estimating the dispersion ...")
         found = estimate_dispersion(arrays, settings)
-        print(f"  {found}", flush=True)
+        _say(f"  {found}")
         dispersion, spent = found.value, nominal_seconds([found.net], len(arrays.X))
     seconds = time.perf_counter() - clock
     likelihoods = settings.likelihoods_of(task, dispersion)
-    fit = fit_arrays(arrays, likelihoods, settings, spent=spent, say=partial(print, flush=True))
+    fit = fit_arrays(arrays, likelihoods, settings, spent=spent, say=_say)
     fit.seconds["training"] += seconds
     result = FitResult(
         settings,
@@ -83,12 +82,19 @@ def fit_table(settings: FitSettings) -> FitResult:
         len(fit.posteriors),
     )
 
-    print()
-    print(printed(result))
+    _say(f"\n{printed(result)}")
     write_results(result, table)
-    print(f"\nwrote {', '.join(os.path.join(settings.out, name) for name in (REPORT, SUMMARY, DRAWS, PREPROCESSING))}")
-    print(reached(result))
+    _say(f"\nwrote {', '.join(os.path.join(settings.out, name) for name in (REPORT, SUMMARY, DRAWS, PREPROCESSING))}")
+    _say(reached(result))
     return result
+
+
+def _say(line: str) -> None:
+    """Print a line, or nothing where standard output is closed or full: finished draws are not lost for that."""
+    try:
+        print(line, flush=True)
+    except OSError:
+        pass
 
 
 def _prepare(frame: pd.DataFrame, notes: Sequence[str], settings: FitSettings) -> FitData:
@@ -136,12 +142,12 @@ def _prepare(frame: pd.DataFrame, notes: Sequence[str], settings: FitSettings) -
         exposure=roles.exposure,
     )
     X, y, offset = preprocessor.transform(frame), preprocessor.transform_target(frame), preprocessor.offset(frame)
-    print(f"{settings.data}: {len(frame)} rows, {frame.shape[1]} columns; target {target!r}: {task} ({reason})")
+    _say(f"{settings.data}: {len(frame)} rows, {frame.shape[1]} columns; target {target!r}: {task} ({reason})")
     if task == "classification":
         counts = np.bincount(y, minlength=len(preprocessor.classes))
-        print("  classes: " + ", ".join(f"{c} ({n})" for c, n in zip(preprocessor.classes, counts, strict=True)))
-    print(f"  {preprocessor.n_inputs} inputs, {len(rows)} training rows, {len(test)} held out (seed {settings.seed})")
+        _say("  classes: " + ", ".join(f"{c} ({n})" for c, n in zip(preprocessor.classes, counts, strict=True)))
+    _say(f"  {preprocessor.n_inputs} inputs, {len(rows)} training rows, {len(test)} held out (seed {settings.seed})")
     for note in (*notes, *preprocessor.notes):
-        print(f"  note: {note}")
+        _say(f"  note: {note}")
     offsets = (None, None) if offset is None else (offset[rows], offset[test])
     return FitData(preprocessor, X[rows], y[rows], X[test], y[test], *offsets)

@@ -11,8 +11,8 @@ from patrac_native.validation.checks import FloatArray
 
 # At least so many columns of whole numbers, half of which reach the same largest value, are taken to share a unit.
 _COMMON_COLUMNS = 16
-# Below this share of the standard deviation, all values but one could not be told apart in float32.
-_LEAST_SPREAD = 1e-6
+# Below this share of the standard deviation, all values but one are nearly one input to a network.
+_LEAST_SPREAD = 1e-3
 
 
 def mean_and_scale(values: FloatArray, weights: FloatArray | None = None) -> tuple[float, float]:

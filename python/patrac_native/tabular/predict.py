@@ -23,7 +23,7 @@ from patrac_native.tabular.preprocessing import Preprocessor
 from patrac_native.tabular.ranges import describe_outside, names_of
 from patrac_native.tabular.row_predictions import predict_classes, predict_regression
 from patrac_native.tabular.table_text import check_readable
-from patrac_native.tabular.tables import find_column, read_table
+from patrac_native.tabular.tables import TableFormat, find_column, read_table
 from patrac_native.tabular.target_column import check_target
 from patrac_native.validation.checks import FloatArray
 
@@ -95,13 +95,14 @@ def predict_table(
     check_identity(draws, directory)
     if draws.n_inputs != preprocessor.n_inputs:
         raise ValueError(different_fits(directory))
-    header = layout["header"] if header is None else header
+    header = layout.header if header is None else header
     frame, table = read_table(
         data,
         header=header,
-        separator=separator or layout["separator"],
+        separator=separator or layout.separator,
         # Without a header, the position of a column depends on whether the target is there.
         verbatim=[*ids, *(preprocessor.unused if header else ())],
+        least_columns=1,
     )
     if not table.header:
         frame = preprocessor.name_columns(frame)
@@ -184,14 +185,13 @@ def _observed(preprocessor: Preprocessor, frame: pd.DataFrame) -> Any:
     return preprocessor.transform_target(frame)
 
 
-def load_preprocessing(directory: str) -> tuple[Preprocessor, dict[str, Any]]:
+def load_preprocessing(directory: str) -> tuple[Preprocessor, TableFormat]:
     """Read the preprocessing that `patrac fit` stored, and the layout of its table.
 
     Returns
     -------
     preprocessor : Preprocessor
-    layout : dict
-        As `TableFormat.to_dict` returns it.
+    layout : TableFormat
 
     Raises
     ------
@@ -206,7 +206,11 @@ def load_preprocessing(directory: str) -> tuple[Preprocessor, dict[str, Any]]:
     try:
         with open(path, encoding="utf-8") as stream:
             content = json.load(stream)
-        return Preprocessor.from_dict(content["preprocessor"]), dict(content["table"])
+        layout = TableFormat(**content["table"])
+        for name, kind in (("separator", str), ("decimal", str), ("header", bool)):
+            if not isinstance(getattr(layout, name), kind):
+                raise TypeError(f"table.{name} is {getattr(layout, name)!r}")
+        return Preprocessor.from_dict(content["preprocessor"]), layout
     except (UnicodeDecodeError, json.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged ({error!r}); fit again.") from error
 

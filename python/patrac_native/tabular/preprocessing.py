@@ -19,6 +19,7 @@ from patrac_native.tabular.columns import (
     fit_column,
     imputation_note,
     numbers,
+    standardised,
     with_common_scale,
 )
 from patrac_native.tabular.problems import collected
@@ -317,7 +318,7 @@ class Preprocessor:
             values = numbers(series, f"the target {self.target!r}")
             if self.counts:
                 check_counts(series, values)
-            return (values - self.target_mean) / self.target_scale
+            return standardised(series, values, self.target_mean, self.target_scale, f"the target {self.target!r}")
         code = {label: index for index, label in enumerate(self.classes)}
         labels = [plain_label(value) for value in series.tolist()]
         unknown = np.array([label not in code for label in labels])

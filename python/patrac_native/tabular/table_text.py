@@ -35,7 +35,7 @@ class TableText:
     lines : ndarray of int
         Line of the file in which each record begins, counted from 1.
     comments : int
-        Number of lines left out because they begin with #.
+        Number of lines left out because they begin with # and are no rows.
     """
 
     name: str
@@ -109,8 +109,17 @@ def _records(lines: list[str]) -> tuple[list[str], list[int]]:
 
 
 def _without_comments(name: str, records: list[str], lines: list[int]) -> TableText:
-    """Leave out records that begin with #, unless the first one has as many fields as the rows: it then has names."""
+    """Leave out records that begin with #, unless they have as many fields as the rows.
+
+    The last one before the rows then has names, and those among them are rows, such as of "#N/A" or an identifier "#1":
+    a comment that looks like a row is better refused as one than a row is lost.
+    """
     kept = [index for index, record in enumerate(records) if not record.lstrip().startswith("#")]
+    if kept:
+        widths = _widths(records[kept[0]])
+        marked = [index for index in range(kept[0] + 1, len(records)) if records[index].lstrip().startswith("#")]
+        rows = [i for i in marked if any(len(split(records[i], mark)) == width for mark, width in widths.items())]
+        kept = sorted([*kept, *rows])
     if kept and kept[0] > 0:
         header, row = records[kept[0] - 1], records[kept[0]]
         if any(
@@ -123,6 +132,13 @@ def _without_comments(name: str, records: list[str], lines: list[int]) -> TableT
         raise ValueError(f"{name} has only comments, lines that begin with #.")
     chosen = np.asarray(lines, dtype=np.intp)[kept]
     return TableText(name, [records[index] for index in kept], chosen, len(records) - len(kept))
+
+
+def _widths(record: str) -> dict[str, int]:
+    """Return the numbers of fields, at least two, into which separators split a record; whitespace if no other does."""
+    widths = {mark: len(split(record, mark)) for mark in SEPARATORS.values()}
+    others = {mark: width for mark, width in widths.items() if width > 1 and mark != SEPARATORS["whitespace"]}
+    return others or {mark: width for mark, width in widths.items() if width > 1}
 
 
 def named_separator(separator: str) -> str:

@@ -64,14 +64,15 @@ def read_table(
     header: bool | None = None,
     separator: str | None = None,
     verbatim: Sequence[str] = (),
+    least_columns: int = 2,
 ) -> tuple[pd.DataFrame, TableFormat]:
     """Read a text file of rows and columns.
 
     Parameters
     ----------
     path : path-like
-        A file of UTF-8 text, a pipe such as /dev/stdin, or "-" for standard input. It is read once. Blank lines and
-        lines that begin with # are left out.
+        A file of UTF-8 text, a pipe such as /dev/stdin, or "-" for standard input. It is read once. Blank lines are
+        left out, and so are lines that begin with # unless they have as many fields as the rows.
     header : bool, optional
         Whether the first line holds the names of the columns. By default it must, and a first line that looks like data
         is an error.
@@ -81,6 +82,8 @@ def read_table(
     verbatim : sequence of str
         Columns that are text as it stands, such as identifiers, whose leading zeros and digits beyond 64 bits count;
         names or numbers as for `find_column`, and those that the table does not have are ignored. Default none.
+    least_columns : int
+        Number of columns that there must be: 2, a target and an input, or 1 where there need be no target.
 
     Returns
     -------
@@ -124,7 +127,7 @@ def read_table(
         raise ValueError(f"{text.name} has two columns named {twice!r}; rename one.")
     if header and len(text.records) == 1:
         raise ValueError(f"{text.name} has a header but no rows.")
-    if len(names) < 2:
+    if len(names) < least_columns:
         raise ValueError(
             f"{text.name} has one column with the separator {found!r}; a target and at least one input are needed. "
             "Give the separator with --sep (comma, semicolon, tab, bar, whitespace or one character)."
