@@ -237,14 +237,16 @@ def test_fit_does_not_depend_on_the_order_of_nodes() -> None:
     assert TraceClassPrior.fit(net.permuted([rng.permutation(12), rng.permutation(9)])) == TraceClassPrior.fit(net)
 
 
-def test_fit_warns_at_both_bounds() -> None:
+def test_fit_warns_at_the_upper_bound_alone() -> None:
+    """At the lower one, where many networks end, a slower decay would hardly change a variance."""
     flat = Network([np.ones((6, 1)), np.ones((6, 6)), np.ones((1, 6))], [np.ones(6), np.ones(6), np.ones(1)])
-    with pytest.warns(UserWarning, match=r"bound 1\.001 of .*do not fall off with the rank.*fit\(net, alpha=2\.0\)"):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
         assert TraceClassPrior.fit(flat).alpha == 1.001
     first = np.zeros((4, 1))
     first[0] = 1.0
     spike = Network([first, first.T], [first[:, 0], [1.0]])
-    with pytest.warns(UserWarning, match=r"alpha ended at the bound 8\.0 .*nearly all of the weight"):
+    with pytest.warns(UserWarning, match=r"upper bound of \[1\.001, 8\.0\]: nearly all of .*\(net, alpha=2\.0\)"):
         assert TraceClassPrior.fit(spike).alpha == 8.0
 
 

@@ -30,7 +30,6 @@ from patrac_native.studies.tables import format_table, mean_sd, number
 
 # Chains and training this short deserve these warnings; the tests are about what is done with the results.
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:TraceClassPrior.fit. alpha ended at the bound"),
     pytest.mark.filterwarnings("ignore:train. the fit is poor"),
     pytest.mark.filterwarnings("ignore:the prior of the noise variance"),
     pytest.mark.filterwarnings("ignore:the step size adapts while sampling"),

@@ -17,7 +17,6 @@ from patrac_native.studies.cifar10_models import MODELS, score_classes
 
 # Chains and training this short deserve these warnings; the tests are about what is done with the results.
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:TraceClassPrior.fit. alpha ended at the bound"),
     pytest.mark.filterwarnings("ignore:train. the fit is poor"),
     pytest.mark.filterwarnings("ignore:train. max_epochs"),
 ]

@@ -15,7 +15,6 @@ from patrac_native.studies.problems import uci_problem
 
 # Chains and training this short deserve these warnings; the tests are about what is done with the results.
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:TraceClassPrior.fit. alpha ended at the bound"),
     pytest.mark.filterwarnings("ignore:train. the fit is poor"),
     pytest.mark.filterwarnings("ignore:the warm-up reached"),
 ]

@@ -22,7 +22,6 @@ from patrac_native.studies.replicates import Study, run_replicates
 from patrac_native.studies.scheduling import check_scheduler, executor_of
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:TraceClassPrior.fit. alpha ended at the bound"),
     pytest.mark.filterwarnings("ignore:no phase of the warm-up adapts"),
 ]
 TIMES = ("seconds", "steps_per_second", "ess_per_second", "ess_paper_per_second")

@@ -17,7 +17,6 @@ from patrac_native.studies.uci_models import GROUPS, Rows, heteroscedastic_ensem
 from patrac_native.studies.uci_sets import SETS, Split, load_split
 from patrac_native.tabular.model_settings import ModelSettings
 
-pytestmark = pytest.mark.filterwarnings("ignore:TraceClassPrior.fit. alpha ended at the bound")
 SETTINGS = ModelSettings(hidden=(8,), epochs=100, draws=20, thin=5, progress=False, l2=0.1)
 
 

@@ -225,7 +225,7 @@ class Candidate:
             # Where the kernel integrates output weights out, their scale does not hold the chain back.
             return GaussianPrior(scales=SampledScales(interweave=not self.likelihood.integrates_outputs))
         with warnings.catch_warnings():
-            # An alpha at a bound is common and no error; `describe_prior` says so.
+            # `describe_prior` says so in the words of a fit.
             warnings.filterwarnings("ignore", message="TraceClassPrior.fit: alpha ended at")
             return TraceClassPrior.fit(net, alpha=alpha)
 

@@ -25,6 +25,12 @@ from patrac_native.validation.checks import FloatArray, check_layer_sizes
 
 # The interval in which `TraceClassPrior.fit` searches for alpha.
 ALPHA_BOUNDS = (1.001, 8.0)
+_AT_UPPER_BOUND = (
+    f"TraceClassPrior.fit: alpha ended at the upper bound of {list(ALPHA_BOUNDS)}: nearly all of the weight sits at "
+    "the first nodes, and the prior leaves the others next to nothing. Check that training went well. To spread the "
+    "prior variance over more nodes, choose alpha yourself, as in TraceClassPrior.fit(net, alpha=2.0); that also "
+    "silences this warning."
+)
 # The fitted variances describe point estimates; the prior's variances are four times as large (paper, Appendix A).
 VARIANCE_MULTIPLIER = 4.0
 
@@ -160,7 +166,9 @@ class TraceClassPrior(Prior):
         Warns
         -----
         UserWarning
-            If the best alpha of all layers is at a bound, or all biases are zero (sigma2_b is then set to sigma2_w).
+            If the best alpha of all layers is at the upper bound, where the prior leaves nearly all variance to the
+            first nodes, or all biases are zero (sigma2_b is then set to sigma2_w). At the lower bound a slower decay
+            would hardly change a variance.
             With sampled scales, or `alpha="layer"`, a layer whose weights or biases are all zero has the variance that
             fits those of all layers together at the rates that are returned.
 
@@ -237,8 +245,8 @@ class TraceClassPrior(Prior):
             fitted_alpha = tuple(_search_alpha(explained_in(layer)) for layer in range(n_layers))
         else:
             fitted_alpha = found = _search_alpha(explained)
-            if found in ALPHA_BOUNDS:
-                warnings.warn(_at_bound(found), UserWarning, stacklevel=2)
+            if found == ALPHA_BOUNDS[1]:
+                warnings.warn(_AT_UPPER_BOUND, UserWarning, stacklevel=2)
         dot, norm = products(fitted_alpha)
         sigma2_w, sigma2_b = (_summed(dot) / _summed(norm)).tolist()
         if not has_biases:
@@ -284,26 +292,6 @@ def _search_alpha(explained: Callable[[float], float]) -> float:
     )
     # The bounded search never evaluates the bounds of its interval; the grid point is returned if it is better.
     return max((float(refined.x), float(grid[best])), key=explained)
-
-
-def _at_bound(alpha: float) -> str:
-    """Return the warning about an alpha at a bound of the search: what it means and what to do."""
-    low, high = ALPHA_BOUNDS
-    if alpha == low:
-        meaning = (
-            "the trained weights do not fall off with the rank of their nodes, and the prior is the slowest-decaying "
-            "one allowed. Many networks end so, and sampling is as correct as with any other alpha. To put more of "
-            "the prior variance on the top nodes"
-        )
-    else:
-        meaning = (
-            "nearly all of the weight sits at the first nodes, and the prior leaves the others next to nothing. Check "
-            "that training went well. To spread the prior variance over more nodes"
-        )
-    return (
-        f"TraceClassPrior.fit: alpha ended at the bound {alpha} of [{low}, {high}]: {meaning}, choose alpha yourself, "
-        "as in TraceClassPrior.fit(net, alpha=2.0); that also silences this warning."
-    )
 
 
 def _check_output_decay(value: bool | None) -> None:
