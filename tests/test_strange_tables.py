@@ -193,6 +193,28 @@ def test_a_forgotten_date_is_named() -> None:
         Preprocessor.fit(frame, "y", task="regression")
 
 
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["2024-01-01", "2024-01-02"], r"column 'when' holds text such as '2024-01-01' .*they are dates: .*\(--date\)"),
+        (["$1.2M", "$3M"], r"looks like numbers or dates, such as '\$1.2M'"),
+        (["US$5", "US$7"], r"looks like numbers or dates, such as 'US\$5'"),
+        (["R$ 5.50", "R$ 7"], r"looks like numbers or dates, such as 'R\$ 5.50'"),
+    ],
+)
+def test_dates_and_amounts_that_repeat_are_no_categories(texts: list[str], message: str) -> None:
+    frame = dated().drop(columns="day").assign(when=texts * 20)
+    with pytest.raises(ValueError, match=message):
+        Preprocessor.fit(frame, "y", task="regression")
+    assert Preprocessor.fit(frame, "y", task="regression", categorical=["when"]).n_inputs == 3
+
+
+@pytest.mark.parametrize("texts", [["Q1", "Q2"], ["5k", "10k"], ["A$", "B$"], ["M-1", "M-2"], ["May", "Jan"]])
+def test_codes_are_categories(texts: list[str]) -> None:
+    frame = dated().drop(columns="day").assign(code=texts * 20)
+    assert Preprocessor.fit(frame, "y", task="regression").n_inputs == 3
+
+
 @pytest.mark.parametrize("value", [1e300, -1e300, 1e12, 1e7])
 @pytest.mark.parametrize("column", ["x", "y"])
 def test_a_single_extreme_value_does_not_remove_a_column(value: float, column: str) -> None:

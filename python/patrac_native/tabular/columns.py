@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from patrac_native.tabular.dates import date_layout, days, looks_like_dates
 from patrac_native.tabular.moments import common_scale, lone_extreme, mean_and_scale
-from patrac_native.tabular.number_columns import MARKS
+from patrac_native.tabular.number_columns import CURRENCIES, MARKS
 from patrac_native.tabular.tables import place, places
 from patrac_native.validation.checks import FloatArray
 
@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 MAX_CATEGORIES = 100
 # So many categories of one row each are taken in a small table, whose rows are nearly all different.
 _FEW_CATEGORIES = 20
-# Text that looks like a number of another notation, or like a date.
-_LIKE_NUMBERS = re.compile(r"[-+(]?\s*[^\w\s]?\s*\d[\d.,'/\s]*[^\w\s]?\)?")
+# Text that looks like a number of another notation, like a date, or like an amount such as US$5 or $1.2M.
+_LIKE_NUMBERS = re.compile(
+    r"[-+(]?\s*([^\w\s]?\s*\d[\d.,'/\s]*[^\w\s]?"
+    rf"|[A-Za-z]{{0,3}}[{re.escape(CURRENCIES)}]\s*\d[\d.,\s]*[A-Za-z]{{0,2}})\)?"
+)
 
 
 @dataclass(frozen=True)
@@ -188,6 +191,12 @@ def fit_categorical(series: pd.Series, train: npt.NDArray[Any], impute: str | No
             f"column {series.name!r} has a text in {alone} of {len(series)} rows that no other row has, such as "
             f"{categories[0]!r}, from which nothing can be learned; {_other_uses(series)}. --categorical takes it as "
             "it is."
+        )
+    if not asked and looks_like_dates(series):
+        known = series.notna()
+        raise ValueError(
+            f"column {series.name!r} holds text such as {series[known].iloc[0]!r} at {place(series, first(known))}; "
+            f"{_other_uses(series)}. --categorical takes it as it is."
         )
     present = [_category(value) for value in series.iloc[train].dropna().tolist()]
     if len(set(present)) < 2:

@@ -16,8 +16,8 @@ MARKS |= {"unknown", "nil", "(null)", "not available", "#ref!", "#div/0!", "#val
 
 # Beyond it, floats do not represent every whole number.
 _EXACT = 2.0**53
-_CURRENCIES = "$\N{EURO SIGN}\N{POUND SIGN}\N{YEN SIGN}\N{INDIAN RUPEE SIGN}"
-_UNIT = f"[{re.escape(_CURRENCIES)}%]|USD|EUR|GBP|CHF|JPY"
+CURRENCIES = "$\N{EURO SIGN}\N{POUND SIGN}\N{YEN SIGN}\N{INDIAN RUPEE SIGN}"
+_UNIT = f"[{re.escape(CURRENCIES)}%]|USD|EUR|GBP|CHF|JPY"
 # A sign or an opening bracket, a unit before or after, and digits alone or in groups of three.
 _AMOUNT = re.compile(
     rf"(?P<bracket>\()?(?P<sign>[-+])?\s*(?P<before>{_UNIT})?\s*(?P<inner>[-+])?"
