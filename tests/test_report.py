@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 import patrac_native as pn
 from patrac_native.reports.report import Report, format_number, write_json
@@ -136,6 +137,26 @@ def test_figures_are_png_of_the_asked_size_and_closed() -> None:
     # The header's width and height: twice the 90 pixels an inch that the page shows.
     assert int.from_bytes(png[16:20], "big") == 3 * 180 and int.from_bytes(png[20:24], "big") == 2 * 180
     assert image["width"] == str(3 * 90)
+
+
+def test_names_with_dollar_signs_are_no_formulas() -> None:
+    """Two of them begin and end one; what is no valid formula ended the report."""
+    pictures = []
+    for name in ("profit_$_per_$_spent", "$a_b$", "a_b"):
+        fig = Figure(figsize=(4, 3))
+        axes = fig.subplots()
+        axes.semilogy([1, 1000], label=name)
+        axes.set_xticks([0, 1], [name, "other"])
+        axes.set_xlabel(name)
+        axes.legend()
+        report = Report("t")
+        report.figure(fig, "f")
+        texts = [text for text in fig.findobj(Text) if "$" in text.get_text()]
+        literal = {text.get_text() for text in texts if not text.get_parse_math()}
+        assert literal == ({name} if "$" in name else set())
+        assert any(r"\mathdefault" in text.get_text() for text in texts)  # powers of ten stay formulas
+        pictures.append(report._parts[-1]["data"])
+    assert pictures[1] != pictures[2]
 
 
 def test_tables_refuse_rows_of_another_length_and_headings_another_level() -> None:

@@ -395,6 +395,16 @@ def test_columns_without_a_name_and_infinity_are_said_plainly(tmp_path: Path) ->
         Preprocessor.fit(frame, "y", task="regression")
 
 
+def test_a_misprint_does_not_make_labels_of_numbers() -> None:
+    series = pd.Series(["0", "1", "ugh", "2", "3"], name="y")
+    with pytest.raises(
+        ValueError, match=r"the target 'y' holds mostly numbers, but 'ugh' at data row 2 .*1 such rows .*--task"
+    ):
+        guess_task(series)
+    assert guess_task(pd.Series(["1", "a", "b"]))[0] == "classification"
+    assert guess_task(pd.Series([True, None, False], dtype=object))[0] == "classification"
+
+
 def test_whole_numbers_may_be_labels() -> None:
     assert guess_task(pd.Series([1, 2, 3])) == (
         "regression",

@@ -128,6 +128,7 @@ class Report:
         UserWarning
             If no font of the figure has some letters, such as Chinese ones in the names of columns.
         """
+        _take_dollars_literally(fig)
         stream = io.BytesIO()
         with _one_warning_of_missing_letters():
             fig.savefig(stream, format="png", dpi=_PNG_DPI, facecolor="white", metadata={"Software": None})
@@ -206,6 +207,15 @@ def format_number(cell: Any) -> str:
         # Powers of ten are hard to compare in a column: numbers from 10,000 on are rounded and have separators.
         return f"{value:,.0f}" if 1e4 <= abs(value) < 1e12 else f"{value:.4g}"
     return str(cell)
+
+
+def _take_dollars_literally(fig: Figure) -> None:
+    """Let names with dollar signs stand as they are; of formulas there are only the powers of ten at an axis."""
+    from matplotlib.text import Text
+
+    for text in fig.findobj(Text):
+        if "$" in text.get_text() and r"\mathdefault" not in text.get_text():
+            text.set_parse_math(False)
 
 
 @contextmanager

@@ -101,11 +101,12 @@ def _prepare(frame: pd.DataFrame, notes: Sequence[str], settings: FitSettings) -
     """Split the rows and convert them to arrays; print what was found in the table."""
     roles = Roles.of(frame, settings)
     target = roles.target
-    task, reason = guess_task(frame[target])
     if settings.task is not None:
         task, reason = settings.task, "as asked"
     elif settings.likelihood is not None and holds_numbers(frame[target]):
         task, reason = "regression", f"as {settings.option('likelihood', settings.likelihood)} asks"
+    else:
+        task, reason = guess_task(frame[target])
     settings.check_task(task)
     labels = frame[target].fillna("").astype(str).to_numpy() if task == "classification" else None
     shares = [settings.test_fraction] if settings.test_fraction else []

@@ -55,15 +55,38 @@ def guess_task(series: pd.Series) -> tuple[str, str]:
     """Return the task that the values of a target column suggest, and the reason in words.
 
     Text, Booleans and numbers with two distinct values suggest classification, other numbers regression.
+
+    Raises
+    ------
+    ValueError
+        If most entries are numbers and some are not: one misprint does not make labels of numbers.
     """
     distinct = int(series.nunique())
     if not holds_numbers(series):
+        _check_misprints(series)
         return "classification", f"it holds {distinct} different labels"
     if distinct == 2:
         return "classification", "it holds two different numbers"
     if distinct <= _FEW_LABELS and (series.dropna() % 1 == 0).all():
         return "regression", f"it holds numbers, {distinct} different ones; --task classification if they are labels"
     return "regression", f"it holds numbers, {distinct} different ones"
+
+
+def _check_misprints(series: pd.Series) -> None:
+    """Raise ValueError if most entries of a column of text are numbers."""
+    import pandas as pd
+
+    if pd.api.types.is_bool_dtype(series.dropna().infer_objects()):
+        return
+    known = series.notna().to_numpy()
+    number = pd.to_numeric(series.astype(str), errors="coerce").notna().to_numpy() & known
+    bad = known & ~number
+    if bad.any() and 2 * number.sum() > known.sum():
+        raise ValueError(
+            f"the target {series.name!r} holds mostly numbers, but {series.iloc[first(bad)]!r} at "
+            f"{places(series, bad)}; {int(bad.sum())} such rows in all. Correct them, or give --task classification if "
+            "all are labels."
+        )
 
 
 def plain_label(value: Any) -> Any:
