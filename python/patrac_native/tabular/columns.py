@@ -219,13 +219,29 @@ def check_not_numbers(series: pd.Series) -> None:
             f"{place(series, first(series.notna()))}. Write numbers with a decimal point, name dates in --date and "
             "categories in --categorical, or leave it out with --drop."
         )
+    check_misprints(series, f"column {series.name!r}", "name the column in --categorical")
+
+
+def check_misprints(series: pd.Series, what: str, instead: str) -> None:
+    """Raise ValueError if a column of text holds mostly numbers.
+
+    Parameters
+    ----------
+    series : pandas Series
+    what : str
+        Name of the column, for the error message.
+    instead : str
+        What to do if all entries are text.
+    """
+    import pandas as pd
+
+    known = series.dropna()
     number = pd.to_numeric(known.astype(str), errors="coerce").notna().to_numpy()
     if not number.all() and 2 * number.sum() > len(known):
         bad = series.notna().to_numpy() & pd.to_numeric(series, errors="coerce").isna().to_numpy()
-        row = first(bad)
         raise ValueError(
-            f"column {series.name!r} holds mostly numbers, but {series.iloc[row]!r} at {places(series, bad)}; "
-            f"{int((~number).sum())} such rows in all. Correct them, or name the column in --categorical."
+            f"{what} holds mostly numbers, but {series.iloc[first(bad)]!r} at {places(series, bad)}; "
+            f"{int((~number).sum())} such rows in all. Correct them, or {instead}."
         )
 
 

@@ -27,7 +27,7 @@ def mean_and_scale(values: FloatArray, weights: FloatArray | None = None) -> tup
 
 
 def lone_extreme(values: FloatArray) -> int | None:
-    """Return the index of a single value that decides mean and scale, so that the others could not be told apart.
+    """Return the index of a single value that decides mean and scale, so that the others are nearly one input.
 
     A column of equal numbers but one is taken as it is: that one is its information.
 

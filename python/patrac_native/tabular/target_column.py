@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from patrac_native.tabular.columns import first, holds_numbers, numbers
+from patrac_native.tabular.columns import check_misprints, first, holds_numbers, numbers
 from patrac_native.tabular.tables import places
 from patrac_native.validation.checks import FloatArray
 
@@ -63,30 +63,13 @@ def guess_task(series: pd.Series) -> tuple[str, str]:
     """
     distinct = int(series.nunique())
     if not holds_numbers(series):
-        _check_misprints(series)
+        check_misprints(series, f"the target {series.name!r}", "give --task classification if all are labels")
         return "classification", f"it holds {distinct} different labels"
     if distinct == 2:
         return "classification", "it holds two different numbers"
     if distinct <= _FEW_LABELS and (series.dropna() % 1 == 0).all():
         return "regression", f"it holds numbers, {distinct} different ones; --task classification if they are labels"
     return "regression", f"it holds numbers, {distinct} different ones"
-
-
-def _check_misprints(series: pd.Series) -> None:
-    """Raise ValueError if most entries of a column of text are numbers."""
-    import pandas as pd
-
-    if pd.api.types.is_bool_dtype(series.dropna().infer_objects()):
-        return
-    known = series.notna().to_numpy()
-    number = pd.to_numeric(series.astype(str), errors="coerce").notna().to_numpy() & known
-    bad = known & ~number
-    if bad.any() and 2 * number.sum() > known.sum():
-        raise ValueError(
-            f"the target {series.name!r} holds mostly numbers, but {series.iloc[first(bad)]!r} at "
-            f"{places(series, bad)}; {int(bad.sum())} such rows in all. Correct them, or give --task classification if "
-            "all are labels."
-        )
 
 
 def plain_label(value: Any) -> Any:
