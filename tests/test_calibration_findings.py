@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 import patrac_native as pn
 from patrac_native.draws.calibration import Calibration, calibrate
-from patrac_native.draws.fitted_noise import FittedNoise
+from patrac_native.draws.fitted_noise import FittedNoise, fitted_noise
 from patrac_native.draws.verdict import judge
 from test_verdict import SOUND
 
@@ -122,6 +122,19 @@ def test_a_run_whose_frozen_nodes_fitted_noise_is_not_good(targets: int, tmp_pat
         assert "have fitted noise" in str(found.summary(X).verdict())
     full = pn.sample(posts[1], warmup=1000, **settings)
     assert full.summary(X).evidence.noise is None
+
+
+@pytest.mark.parametrize(("share", "is_low"), [(0.79, True), (0.81, False)])
+def test_noise_is_low_below_four_fifths_of_unseen_residuals(share: float, is_low: bool) -> None:
+    rng = np.random.default_rng(0)
+    history = pn.TrainingHistory(np.ones(1), 0, 1.0, 1.0, 2.0, "patience", validation_mse=np.array([2.0]))
+    net = pn.Network([rng.normal(size=(3, 1)), rng.normal(size=(1, 3))], [np.zeros(3), np.zeros(1)], history=history)
+    X = rng.normal(size=(9, 1))
+    variance = np.full((2, 10), 2 * share)
+    for architecture, expected in ((pn.Out(3), is_low), (pn.Sep(1), is_low), (pn.Full(), False)):
+        post = pn.Posterior(net, architecture, pn.GaussianPrior(), pn.Gaussian("sampled"), X, X[:, 0])
+        assert (fitted_noise(post, variance) is not None) == expected
+        assert fitted_noise(post, None) is None
 
 
 def test_scores_of_rows_are_collected() -> None:
