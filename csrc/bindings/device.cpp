@@ -132,7 +132,7 @@ void bind_device_model_of(py::module_& m, const char* name) {
                     return model.sample(c, seeds, args..., keep_on_device ? &theta : nullptr);
                 };
                 py::dict result = run_chains<T>(run, model.dim(), config, init, prior_variance, std::move(progress),
-                                                step_factor, keep_on_device);
+                                                py::none(), step_factor, keep_on_device);
                 if (keep_on_device)
                     result["theta"] = DeviceTensor{.memory = std::move(theta),
                                                    .element_bytes = sizeof(T),

@@ -172,15 +172,16 @@ void bind_foreign_density(py::module_& m) {
         "sample_foreign",
         [](const py::object& function, std::uintptr_t context, bool batched, const RunConfig& config,
            const Array<double>& init, const Array<double>& prior_variance, const py::object& progress,
-           const std::string& level) {
+           const py::object& is_enough, const std::string& level) {
             const py::ssize_t dim = prior_variance.size();
             return with_density(function, context, dim, batched, [&](const ForeignDensity& density) {
                 const auto run = [&](auto&&... args) { return sample_foreign(density, args..., level); };
-                return run_chains<double>(run, dim, config, init, prior_variance, progress);
+                return run_chains<double>(run, dim, config, init, prior_variance, progress, is_enough);
             });
         },
         py::kw_only(), py::arg("function"), py::arg("context"), py::arg("batched"), py::arg("config"),
-        py::arg("init").noconvert(), py::arg("prior_variance").noconvert(), py::arg("progress"), py::arg("level"));
+        py::arg("init").noconvert(), py::arg("prior_variance").noconvert(), py::arg("progress"),
+        py::arg("is_enough") = py::none(), py::arg("level"));
 }
 
 }  // namespace patrac::bindings

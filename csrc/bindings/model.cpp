@@ -150,15 +150,16 @@ void bind_model_of(py::module_& m, const char* name) {
         .def(
             "sample",
             [](const Model<T>& model, const RunConfig& config, const Array<T>& init,
-               const Array<double>& prior_variance, py::object progress,
+               const Array<double>& prior_variance, py::object progress, py::object is_enough,
                const std::optional<Array<double>>& step_factor, const RotationArgument& rotation) {
                 const auto run = [&model](auto&&... args) { return model.sample(args...); };
-                return run_chains<T>(run, model.dim(), config, init, prior_variance, std::move(progress), step_factor,
-                                     /*theta_stays=*/false,
+                return run_chains<T>(run, model.dim(), config, init, prior_variance, std::move(progress),
+                                     std::move(is_enough), step_factor, /*theta_stays=*/false,
                                      rotation_of(rotation, config.collapse ? hidden_dim(model) : model.dim()));
             },
             py::arg("config"), py::arg("init").noconvert(), py::arg("prior_variance").noconvert(), py::arg("progress"),
-            py::arg("step_factor").noconvert() = py::none(), py::arg("rotation") = RotationArgument{});
+            py::arg("is_enough") = py::none(), py::arg("step_factor").noconvert() = py::none(),
+            py::arg("rotation") = RotationArgument{});
 }
 
 template <class T>
@@ -168,7 +169,7 @@ void bind_sample_quadratic_of(py::module_& m, const char* name) {
         [](const Array<double>& constant, const Array<double>& slope, const Array<double>& matrix,
            const Array<double>& to_theta, double terms, const Array<double>& variance,
            const Array<std::int32_t>& output, const RunConfig& config, const Array<T>& init,
-           const Array<double>& prior_variance, py::object progress, const std::string& level) {
+           const Array<double>& prior_variance, py::object progress, py::object is_enough, const std::string& level) {
             const py::ssize_t square = slope.size() * slope.size();
             require(to_theta.size() == 0 ? matrix.size() == square : matrix.size() == slope.size(), "matrix shape");
             require(to_theta.size() == 0 || to_theta.size() == square, "to_theta shape");
@@ -176,11 +177,13 @@ void bind_sample_quadratic_of(py::module_& m, const char* name) {
             const Quadratic form{to_vector(constant), to_vector(slope), to_vector(matrix), to_vector(to_theta), terms,
                                  to_vector(variance), to_vector(output)};
             const auto run = [&](auto&&... args) { return sample_quadratic<T>(form, args..., level); };
-            return run_chains<T>(run, slope.size(), config, init, prior_variance, std::move(progress));
+            return run_chains<T>(run, slope.size(), config, init, prior_variance, std::move(progress),
+                                 std::move(is_enough));
         },
         py::kw_only(), py::arg("constant"), py::arg("slope"), py::arg("matrix"), py::arg("to_theta"), py::arg("terms"),
         py::arg("variance"), py::arg("output"), py::arg("config"), py::arg("init").noconvert(),
-        py::arg("prior_variance").noconvert(), py::arg("progress"), py::arg("level"));
+        py::arg("prior_variance").noconvert(), py::arg("progress"), py::arg("is_enough") = py::none(),
+        py::arg("level"));
 }
 
 }  // namespace
@@ -219,7 +222,8 @@ void bind_model(py::module_& m) {
         .def(py::init([](const std::string& kernel, bool collapse, double persistence,
                          const std::optional<SampledVariance>& variance, const std::optional<SampledScales>& scales,
                          double step_size, double step_size_max, std::vector<Phase> warmup, const Phase& sampling,
-                         std::int64_t draws, std::int64_t thin, std::uint64_t seed, std::int64_t threads) {
+                         std::int64_t draws, std::int64_t thin, std::uint64_t seed, std::int64_t threads,
+                         std::int64_t check_every) {
                  RunConfig config;
                  config.kernel = entry_of(kernels, kernel, "kernel").value;
                  config.collapse = collapse;
@@ -234,11 +238,12 @@ void bind_model(py::module_& m) {
                  config.thin = thin;
                  config.seed = seed;
                  config.threads = threads;
+                 config.early_end.every = check_every;
                  return config;
              }),
              py::kw_only(), py::arg("kernel"), py::arg("collapse"), py::arg("persistence"), py::arg("variance"),
              py::arg("scales"), py::arg("step_size"), py::arg("step_size_max"), py::arg("warmup"), py::arg("sampling"),
-             py::arg("draws"), py::arg("thin"), py::arg("seed"), py::arg("threads"));
+             py::arg("draws"), py::arg("thin"), py::arg("seed"), py::arg("threads"), py::arg("check_every") = 0);
     bind_model_of<float>(m, "Model32");
     bind_model_of<double>(m, "Model64");
     bind_sample_quadratic_of<float>(m, "sample_quadratic32");

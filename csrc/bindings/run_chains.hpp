@@ -43,6 +43,35 @@ private:
     std::exception_ptr error_;
 };
 
+// Asks Python whether the draws so far are enough; the GIL is not held. An exception ends the run as they do in
+// PythonMonitor.
+class PythonEarlyEnd {
+public:
+    PythonEarlyEnd(py::object is_enough, py::dict result)
+        : is_enough_(std::move(is_enough)), result_(std::move(result)) {}
+
+    bool operator()() {
+        const py::gil_scoped_acquire gil;
+        try {
+            return py::bool_(is_enough_(result_));
+        } catch (py::error_already_set& error) {
+            if (!error.matches(PyExc_KeyboardInterrupt)) error_ = std::current_exception();
+            interrupted_ = true;
+            return true;
+        }
+    }
+    bool interrupted() const { return interrupted_; }
+    void rethrow() const {
+        if (error_) std::rethrow_exception(error_);
+    }
+
+private:
+    py::object is_enough_;
+    py::dict result_;
+    bool interrupted_ = false;
+    std::exception_ptr error_;
+};
+
 // Blocks (first, A, B) of a rotation.
 using RotationArgument = std::vector<std::tuple<py::ssize_t, Array<double>, Array<double>>>;
 
@@ -62,9 +91,10 @@ inline std::vector<RotationBlock> rotation_of(const RotationArgument& given, py:
 }
 
 // run(config, buffers, monitor) is called without the GIL. Where `theta_stays` on a device, the result is without it.
+// is_enough(result), if it is not None, is called as EarlyEnd says.
 template <class T, class Run>
 py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Array<T>& init,
-                    const Array<double>& prior_variance, py::object progress,
+                    const Array<double>& prior_variance, py::object progress, py::object is_enough = py::none(),
                     const std::optional<Array<double>>& step_factor = {}, bool theta_stays = false,
                     std::vector<RotationBlock> rotation = {}) {
     const py::ssize_t draws = config.draws, phases = std::ssize(config.warmup);
@@ -110,15 +140,6 @@ py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Arr
     buffers.warmup_nonfinite = warmup_nonfinite.mutable_data();
     buffers.draws_done = draws_done.mutable_data();
 
-    PythonMonitor monitor(std::move(progress));
-    bool completed = false;
-    {
-        // The run touches only the arrays above, which this frame owns, so no Python object is reached without the GIL.
-        const py::gil_scoped_release release;
-        completed = run(config, buffers, std::ref(monitor));
-    }
-    monitor.rethrow();
-
     py::dict result;
     if (!theta_stays) result["theta"] = theta;
     result["log_likelihood"] = log_likelihood;
@@ -134,6 +155,21 @@ py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Arr
     result["nonfinite"] = nonfinite;
     result["warmup_nonfinite"] = warmup_nonfinite;
     result["draws_done"] = draws_done;
+    result["completed"] = true;
+
+    if (is_enough.is_none()) config.early_end.every = 0;
+    PythonEarlyEnd early_end(std::move(is_enough), result);
+    config.early_end.is_enough = std::ref(early_end);
+    PythonMonitor monitor(std::move(progress));
+    bool completed = false;
+    {
+        // The run touches only the arrays above, which this frame owns, so no Python object is reached without the GIL;
+        // Python reads them while all chains wait.
+        const py::gil_scoped_release release;
+        completed = run(config, buffers, std::ref(monitor)) && !early_end.interrupted();
+    }
+    monitor.rethrow();
+    early_end.rethrow();
     result["completed"] = completed;
     return result;
 }

@@ -104,10 +104,16 @@ bool run_chains(const ChainTasks& chains, std::int64_t threads, const Monitor& m
 
 }  // namespace
 
-bool run_schedule(const ChainTasks& chains, std::int64_t threads, std::int64_t* warmup_stable, const Monitor& monitor) {
-    while (run_chains(chains, threads, monitor)) {
+bool run_schedule(const ChainTasks& chains, const RunConfig& config, std::int64_t* warmup_stable,
+                  const Monitor& monitor) {
+    while (run_chains(chains, config.threads, monitor)) {
         if (chains.empty() || chains.front()->finished()) return true;
         // All wait at the same step.
+        if (chains.front()->schedule().sampling()) {
+            if (config.early_end.is_enough()) return true;
+            for (const auto& chain : chains) chain->resume(false);
+            continue;
+        }
         if (chains.front()->schedule().phase().travel > 0.0) {
             const bool end = chains.front()->schedule().phase_is_over() ||
                              std::ranges::all_of(chains, [](const auto& c) { return c->schedule().has_travelled(); });

@@ -23,7 +23,7 @@ public:
     // finished or wait, or `stop` is set.
     virtual void advance(std::span<ChainTask* const> group, double seconds, const std::atomic<bool>& stop) = 0;
     virtual bool finished() const = 0;
-    virtual bool waits() const = 0;  // at a comparison of the warm-up, for the other chains
+    virtual bool waits() const = 0;  // for the other chains: at a comparison of the warm-up, or where the run may end
     virtual void resume(bool end_phase) = 0;
     virtual const Schedule& schedule() const = 0;
     virtual std::int64_t steps_left() const = 0;  // if no phase ends early
@@ -39,6 +39,7 @@ using ChainTasks = std::vector<std::unique_ptr<ChainTask>>;
 // furthest behind, so an interrupted run has chains of nearly equal length; slicing never changes a chain's numbers.
 // Chains wait for each other at intervals in a phase that may end early; where they are compared, warmup_stable (P,)
 // gets 1 if it ended early, else 0. Returns false when the monitor stopped the run.
-bool run_schedule(const ChainTasks& chains, std::int64_t threads, std::int64_t* warmup_stable, const Monitor& monitor);
+bool run_schedule(const ChainTasks& chains, const RunConfig& config, std::int64_t* warmup_stable,
+                  const Monitor& monitor);
 
 }  // namespace patrac

@@ -45,6 +45,13 @@ struct RotationBlock {
     const double* column_axes = nullptr;  // B, (columns, columns), orthogonal
 };
 
+// Where a run may end before its last draw. All chains wait after every `every` draws, 0 for never, and the waiting
+// thread calls is_enough(), by which the buffers hold these draws of each chain; true ends the run.
+struct EarlyEnd {
+    std::int64_t every = 0;
+    std::function<bool()> is_enough;
+};
+
 struct RunConfig {
     KernelKind kernel = KernelKind::pcnl;
     bool collapse = false;     // integrate the output weights out (Gaussian)
@@ -59,6 +66,7 @@ struct RunConfig {
     std::int64_t draws = 0;
     std::int64_t thin = 1;
     std::int64_t chains = 0;
+    EarlyEnd early_end;  // of runs on the CPU
     std::uint64_t seed = 0;
     std::int64_t threads = 1;
 };

@@ -64,11 +64,12 @@ public:
     }
 
     bool finished() const override { return schedule_.sampling() && draws_ == config_.draws; }
-    bool waits() const override { return at_look_; }
+    bool waits() const override { return waits_; }
     const Schedule& schedule() const override { return schedule_; }
 
     void resume(bool end_phase_now) override {
-        at_look_ = false;
+        waits_ = false;
+        if (schedule_.sampling()) return;
         if (end_phase_now) return end_phase();
         schedule_.after_look();
         transition_.set_step_size(schedule_.step_size());
@@ -109,7 +110,7 @@ private:
     }
 
     bool step_unless_done() {
-        if (finished() || at_look_) return false;
+        if (finished() || waits_) return false;
         step();
         return true;
     }
@@ -153,7 +154,7 @@ private:
         }
         if (schedule_.compares()) find_log_likelihood();
         switch (schedule_.record(outcome.moved, outcome.log_ratio, current().log_likelihood)) {
-            case Event::look: at_look_ = true; break;
+            case Event::look: waits_ = true; break;
             case Event::phase_end: end_phase(); break;
             case Event::none:
                 if (schedule_.phase().adapt) transition_.set_step_size(schedule_.step_size());
@@ -291,6 +292,8 @@ private:
             static_cast<double>(accepted_since_draw_) / static_cast<double>(evaluated_since_draw_);
         out_.step_size[at] = schedule_.step_size();
         steps_since_draw_ = accepted_since_draw_ = evaluated_since_draw_ = 0;
+        const std::int64_t every = config_.early_end.every;
+        waits_ = every > 0 && draws_ % every == 0 && draws_ < config_.draws;
     }
 
     void end_phase() {
@@ -325,7 +328,7 @@ private:
     std::int64_t steps_since_draw_ = 0;
     std::int64_t accepted_since_draw_ = 0;
     std::int64_t evaluated_since_draw_ = 0;
-    bool at_look_ = false;
+    bool waits_ = false;
     bool slow_ = false;
 };
 
@@ -337,7 +340,7 @@ bool run_transition(const MakeTarget& make_target, const RunConfig& config, cons
     for (std::int64_t c = 0; c < config.chains; ++c)
         chains.push_back(
             std::make_unique<Chain<T, decltype(make_target()), Kernel>>(make_target(), config, buffers, c));
-    return run_schedule(chains, config.threads, buffers.warmup_stable, monitor);
+    return run_schedule(chains, config, buffers.warmup_stable, monitor);
 }
 
 template <class T, class MakeTarget>

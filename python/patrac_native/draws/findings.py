@@ -80,7 +80,7 @@ def facts_of(e: Evidence) -> str:
     return f"largest R-hat {_number(e.max_rhat, 3)}, {ess}{unknown}"
 
 
-def _convergence_grade(e: Evidence) -> str:
+def convergence_grade(e: Evidence) -> str:
     """Return the grade that R-hat and ESS give on their own."""
     if not e.is_independent and not e.max_rhat <= RHAT_GOOD:
         return DO_NOT_USE if e.max_rhat > RHAT_USABLE else LOOK
@@ -107,19 +107,19 @@ def move_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
         words = _stuck_words(e, steps, stuck, still, remedies)
         findings.append(Finding(DO_NOT_USE if bad[stuck].any() else LOOK, *words))
     if too_large.any():
-        grade = DO_NOT_USE if bad[too_large].any() else max(LOOK, _convergence_grade(e), key=GRADES.index)
+        grade = DO_NOT_USE if bad[too_large].any() else max(LOOK, convergence_grade(e), key=GRADES.index)
         what = (
             f"{_chains(too_large)} almost no proposal ({_rates(steps, too_large)}): the step size is far too large, "
             "and the draws repeat a few states."
         )
         findings.append(Finding(grade, what, _step_remedy(e, steps, "a far smaller one", remedies)))
     # Accepting almost every proposal is no problem if the chain mixes, as it does with a flat likelihood.
-    if too_small.any() and _convergence_grade(e) != GOOD:
+    if too_small.any() and convergence_grade(e) != GOOD:
         what = (
             f"{_chains(too_small)} nearly every proposal ({_rates(steps, too_small)}): the step size is far too small, "
             "and the steps lead nowhere."
         )
-        findings.append(Finding(_convergence_grade(e), what, _step_remedy(e, steps, "a far larger one", remedies)))
+        findings.append(Finding(convergence_grade(e), what, _step_remedy(e, steps, "a far larger one", remedies)))
     return findings
 
 
@@ -195,7 +195,7 @@ def convergence_findings(e: Evidence, causes: Sequence[Finding], remedies: Remed
             elsewhere = ", or look at other inputs" if e.architecture else ""
             remedy = f"take more draws, {remedies.more_draws(e, draws)}{elsewhere}."
             findings.append(Finding(LOOK, what, remedy))
-    elif _convergence_grade(e) == LOOK:
+    elif convergence_grade(e) == LOOK:
         rhat = f"the largest R-hat of {e.quantity} is {_number(e.max_rhat, 3)} (up to {RHAT_GOOD} is good), "
         what = (
             f"{'' if exact else rhat}{ess} ({ESS_GOOD} or more is good): means and bands serve, quantiles are rough; "

@@ -101,6 +101,7 @@ class RunConfig:
         thin: int,
         seed: int,
         threads: int,
+        check_every: int = 0,
     ) -> None: ...
 
 class _Model(Generic[T]):
@@ -152,6 +153,7 @@ class _Model(Generic[T]):
         init: npt.NDArray[T],
         prior_variance: _Float64,
         progress: Callable[[int, int, float], None] | None,
+        is_enough: Callable[[dict[str, Any]], bool] | None = None,
         step_factor: _Float64 | None = None,
         rotation: Sequence[tuple[int, _Float64, _Float64]] = (),
     ) -> dict[str, Any]: ...
@@ -216,6 +218,7 @@ def sample_quadratic32(
     init: npt.NDArray[np.float32],
     prior_variance: _Float64,
     progress: Callable[[int, int, float], None] | None,
+    is_enough: Callable[[dict[str, Any]], bool] | None = None,
     level: str,
 ) -> dict[str, Any]: ...
 def sample_quadratic64(
@@ -231,6 +234,7 @@ def sample_quadratic64(
     init: _Float64,
     prior_variance: _Float64,
     progress: Callable[[int, int, float], None] | None,
+    is_enough: Callable[[dict[str, Any]], bool] | None = None,
     level: str,
 ) -> dict[str, Any]: ...
 def evaluate_foreign(
@@ -245,6 +249,7 @@ def sample_foreign(
     init: _Float64,
     prior_variance: _Float64,
     progress: Callable[[int, int, float], None] | None,
+    is_enough: Callable[[dict[str, Any]], bool] | None = None,
     level: str,
 ) -> dict[str, Any]: ...
 def device_status(device: str) -> dict[str, Any]: ...

@@ -49,7 +49,13 @@ class ForeignModel:
         return _core.evaluate_foreign(**self._function, theta=theta)
 
     def sample(
-        self, config: _core.RunConfig, init: FloatArray, prior_variance: FloatArray, progress: Any, step_factor: None
+        self,
+        config: _core.RunConfig,
+        init: FloatArray,
+        prior_variance: FloatArray,
+        progress: Any,
+        is_enough: Any,
+        step_factor: None,
     ) -> dict[str, npt.NDArray[Any]]:
         """Run chains as `Model64.sample` does; no kernel of a function has step sizes of its own for coordinates."""
         assert step_factor is None
@@ -59,6 +65,7 @@ class ForeignModel:
             init=init,
             prior_variance=prior_variance,
             progress=progress,
+            is_enough=is_enough,
             level=self.level,
         )
 

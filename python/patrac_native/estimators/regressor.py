@@ -66,7 +66,9 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
     minutes : float
         Budget of the fit on a nominal machine of two cores, > 0; default 0.1. Beyond 0.1 it includes the training. It
         determines the number of steps through the number of operations of a step and never through a clock, so that a
-        seed gives the same draws everywhere.
+        seed gives the same draws everywhere. The
+        chains of one network end earlier once f, at 100 training rows, has an R-hat of at most 1.01 and 400 effective
+        draws.
     chains : int, optional
         Number of chains of each network's posterior, >= 1; default 4 for one network, 2 for several.
     draws : int, optional

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -14,6 +15,7 @@ from patrac_native.engine import _core
 from patrac_native.model.posterior import Posterior
 from patrac_native.sampling.preparation import PreparedRun
 from patrac_native.sampling.progress import ProgressBars, Report
+from patrac_native.sampling.results import build_draws, draws_so_far
 
 
 def run_in_turn(runs: Sequence[PreparedRun], bars: ProgressBars) -> list[dict[str, Any]]:
@@ -90,11 +92,21 @@ def run_side_by_side(runs: Sequence[PreparedRun], workers: int, bars: ProgressBa
 def _run(run: PreparedRun, report: Report | None) -> dict[str, Any]:
     """Execute one run on the CPU: on sufficient statistics if the log-likelihood is quadratic, else on the data."""
     post, config, start = run.post, run.config, run.start
+    clock, stop_when = time.perf_counter(), run.settings.stop_when
+
+    def is_enough(result: dict[str, Any]) -> bool:
+        assert stop_when is not None
+        draws, _ = build_draws(run, run.choice, draws_so_far(result), time.perf_counter() - clock)
+        return bool(stop_when(draws))
+
+    ask = None if stop_when is None else is_enough
     form = post.quadratic
     if form is None:
         rotation = {"rotation": list(run.rotation)} if run.rotation else {}
         return dict(
-            run.compiled.host.sample(config, run.chain_start, post.prior_variance, report, run.step_factor, **rotation)
+            run.compiled.host.sample(
+                config, run.chain_start, post.prior_variance, report, ask, run.step_factor, **rotation
+            )
         )
     assert isinstance(post, Posterior)  # other densities have no quadratic form
     native: Any = _core.sample_quadratic32 if post.dtype == np.float32 else _core.sample_quadratic64
@@ -106,6 +118,7 @@ def _run(run: PreparedRun, report: Report | None) -> dict[str, Any]:
         "prior_variance": post.prior_variance,
         "config": config,
         "progress": report,
+        "is_enough": ask,
         "level": post.level,
     }
     if not run.kernel.is_rotation_invariant or post.scale_names:  # no basis is whitened for every scale

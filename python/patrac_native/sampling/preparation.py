@@ -35,6 +35,8 @@ from patrac_native.validation.memory import check_memory
 
 # The band of acceptance rates to which adapt="always" keeps adapting while sampling (the paper's Appendix B).
 ADAPT_ALWAYS_BAND = (0.4, 0.9)
+# `stop_when` is called so many times at most, and first with so many draws of each chain, the fewest of a summary.
+_CHECKS, _LEAST_CHECKED_DRAWS = 10, 4
 # The number of steps of all chains together must stay below this, so that 64-bit counters cannot overflow.
 MAX_STEPS = 2**62
 
@@ -114,6 +116,13 @@ class PreparedRun:
         return len(self.start) * (self.schedule.steps + self.settings.draws * self.settings.thin)
 
     @property
+    def check_every(self) -> int:
+        """Number of draws after which `stop_when` is called again; 0 without it."""
+        if self.settings.stop_when is None:
+            return 0
+        return max(_LEAST_CHECKED_DRAWS, self.settings.draws // _CHECKS)
+
+    @property
     def config(self) -> _core.RunConfig:
         """The run's configuration in the form of the compiled core."""
         return joint_config([self])
@@ -149,6 +158,7 @@ def joint_config(runs: Sequence[PreparedRun]) -> _core.RunConfig:
         thin=first.settings.thin,
         seed=first.seed,
         threads=first.threads,
+        check_every=first.check_every,
     )
 
 
@@ -183,6 +193,11 @@ def prepare_run(post: SampledDensity, settings: RunSettings) -> PreparedRun:
         raise ValueError(
             f"keep_on_device=True keeps theta as the chains have it, and {kernel} rotates it; use "
             'metric="prior", or leave keep_on_device out.'
+        )
+    if settings.stop_when is not None and choice.device != "cpu":
+        raise ValueError(
+            f'stop_when needs device="cpu": {choice.device} makes all draws in one launch. Give device="cpu", or leave '
+            "stop_when out."
         )
     if choice.device == "cpu":
         post.compiled.build_host()  # once it is built, the quality of fit is evaluated on the host

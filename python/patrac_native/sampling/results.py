@@ -77,6 +77,15 @@ def build_draws(
     return draws, _notes(run, result, kept, stable) + remarks
 
 
+def draws_so_far(result: dict[str, Any]) -> dict[str, Any]:
+    """Return the result of a run whose chains wait, with theta of the draws so far in an array of its own.
+
+    `build_draws` brings theta into the order of the parameters in place, which the whole run does at its end.
+    """
+    done = int(result["draws_done"].min())
+    return result | {"theta": result["theta"][:, :done].copy()}
+
+
 @singledispatch
 def _of_density(
     post: object, theta: npt.NDArray[Any] | DeviceArray, stats: Stats, settings: dict[str, Any], run: PreparedRun

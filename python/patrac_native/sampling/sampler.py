@@ -97,6 +97,11 @@ def sample(post: Posterior | Target, settings: RunSettings) -> Generator[str, No
         Number of steps, at least 1, from one draw of sampled noise variances to the next; every number leaves the
         posterior invariant. The default "auto" follows from counts of operations: the smallest number with which the
         draws take at most 15% of the operations of the steps. `draws.settings` records it.
+    stop_when : callable, optional
+        Called with the draws so far, a `Draws` or `TargetDraws` of all chains, after every tenth of `draws` (but at
+        least 4), while the chains wait; the run ends once it returns True. It sees the first draws of the whole run at
+        fixed places, so a seed gives the same draws on every machine. `draws` is then the maximum. By default the run
+        has all draws; on the CPU only.
     progress : bool, optional
         Whether to show a bar for the chains, with their stage, acceptance rate and steps per second; by default in
         terminals and notebooks only. `sample_many` shows one for each posterior on the CPU, or one for more than eight
@@ -105,12 +110,12 @@ def sample(post: Posterior | Target, settings: RunSettings) -> Generator[str, No
     Returns
     -------
     Draws or, of a Target, TargetDraws
-        theta has shape (chains, draws, K); fewer draws if the run was interrupted.
+        theta has shape (chains, draws, K); fewer draws if `stop_when` ended the run or it was interrupted.
 
     Raises
     ------
     Exception
-        Whatever the function of a Target raises; it ends the run.
+        Whatever the function of a Target or `stop_when` raises; it ends the run.
     TypeError, ValueError
         If an argument is not as described or the posterior does not support it; the message names the argument.
     RuntimeError
@@ -122,6 +127,23 @@ def sample(post: Posterior | Target, settings: RunSettings) -> Generator[str, No
         If the run was interrupted, the warm-up reached its maximum length before the chains agreed, proposals were
         not finite, the step size adapts while sampling, the prior of a sampled noise variance rests on the rows of
         the posterior, or the sampled noise lies far below the trained network's residuals on rows that it has not seen.
+
+    Examples
+    --------
+    A run that ends once f, at 20 inputs, has 400 effective draws and an R-hat of at most 1.01:
+
+    >>> import numpy as np
+    >>> import patrac_native as pn
+    >>> X = np.linspace(-3, 3, 60)[:, None]
+    >>> y = np.sin(X) + np.random.default_rng(0).normal(scale=0.3, size=X.shape)
+    >>> net = pn.train([1, 8, 1], X, y, likelihood=pn.Gaussian(0.09), seed=0)
+    >>> post = pn.Posterior(net, pn.Full(), pn.TraceClassPrior.fit(net, alpha=1.5), pn.Gaussian(0.09), X, y)
+    >>> def is_enough(draws):
+    ...     f = draws.summary(X[::3]).function
+    ...     return f.min_ess_bulk >= 400 and f.max_rhat <= 1.01
+    >>> draws = pn.sample(post, draws=2000, thin=30, stop_when=is_enough, seed=0)
+    >>> draws.n_draws
+    400
     """
     draws: list[Draws | TargetDraws] = yield from run_chains([prepare_run(post, settings)])
     return draws[0]
@@ -143,6 +165,8 @@ def sample_many(posts: Sequence[Posterior], settings: ManyRunSettings) -> Genera
         At least one.
     kernel, draws, thin, scales_every, variance_every, warmup, threads, device, keep_on_device, progress
         As in `sample`.
+    stop_when : callable, optional
+        As in `sample`, of the draws of each posterior; it may be called from several threads, one at a time.
     chains : int
         Number of chains for each posterior, at least 1; default 1.
     init : "auto", "map" or "prior"

@@ -5,16 +5,18 @@ The command and the estimators of scikit-learn call `fit_arrays`, so that their 
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from patrac_native.diagnostics import convergence
 from patrac_native.draws.calibration import HELD_OUT, LEAVE_ONE_OUT
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.draws_mixture import DrawsMixture
-from patrac_native.draws.findings import CALIBRATION_ROWS
+from patrac_native.draws.findings import CALIBRATION_ROWS, GOOD, RHAT_USABLE, convergence_grade
 from patrac_native.draws.mixture_summary import MixtureSummary
 from patrac_native.draws.summary import Summary
 from patrac_native.model.likelihoods import Likelihood, RealLikelihood
@@ -121,12 +123,13 @@ def fit_arrays(
     posts = candidate.posteriors(nets, data.training, settings)
     say(f"  prior: {describe_prior(posts[0].network.prior, settings)}")
     pilot = None if chosen.pilot is None else chosen.pilot.draws
-    draws = _sample(candidate, posts, nets, chosen.minutes, settings, pilot, say)
+    scored = data.scored(_LOO_ROWS)
+    grid = scored.X[spread_rows(len(scored.X), _GRID_ROWS)]
+    draws = _sample(candidate, posts, nets, chosen.minutes, settings, pilot, grid, say)
     say(f"  {describe_noise(draws, data.units)}".rstrip())
     seconds["sampling"] = draws.members[0].settings["seconds"]
 
     clock = time.perf_counter()
-    scored = data.scored(_LOO_ROWS)
     kind = HELD_OUT if len(data.X_test) else LEAVE_ONE_OUT
     started = nets[: candidate.trained]
     validated = _enough_for_verdict(chosen.pilot) if kind == LEAVE_ONE_OUT else None
@@ -134,7 +137,6 @@ def fit_arrays(
         evaluation = validated.evaluation
     else:
         evaluation = evaluate(draws, data.units, scored, kind=kind, nets=started, details=details)
-    grid = scored.X[spread_rows(len(scored.X), _GRID_ROWS)]
     # Scores of validation rows are better evidence for the verdict than leave-one-out predictions.
     judged = evaluation if validated is None else validated.evaluation
     summary = (
@@ -153,9 +155,10 @@ def _sample(
     minutes: float,
     settings: ModelSettings,
     pilot: Draws | DrawsMixture | None,
+    grid: FloatArray,
     say: Callable[[str], None],
 ) -> Draws | DrawsMixture:
-    """Sample the posteriors, and say how."""
+    """Sample the posteriors, and say how; where a budget gives the steps, a run ends once f at `grid` has converged."""
     schedule = candidate.schedule(posts[0], settings, minutes)
     warmup = settings.warmup_of(schedule.warmup)
     of_networks = f" of each of {len(posts)} networks" if len(posts) > 1 else ""
@@ -164,7 +167,20 @@ def _sample(
         f"x {candidate.draws} draws, thin {schedule.thin}, warm-up "
         f"{warmup.steps if isinstance(warmup, Warmup) else warmup:,} steps ..."
     )
-    return candidate.sample(posts, nets, schedule, settings, pilot=pilot, say=say)
+    # The inputs are on the host, so "auto" is the CPU.
+    may_end = settings.thin is None and settings.device in ("auto", "cpu")
+    stop_when = functools.partial(_is_enough, grid) if may_end else None
+    draws = candidate.sample(posts, nets, schedule, settings, pilot=pilot, stop_when=stop_when, say=say)
+    if draws.n_draws < candidate.draws and all(member.settings["completed"] for member in draws.members):
+        say(f"  f has converged: the run ended after {draws.n_draws} of {candidate.draws} draws of each chain")
+    return draws
+
+
+def _is_enough(grid: FloatArray, draws: Draws) -> bool:
+    """Return whether R-hat and bulk ESS of f at `grid` are good; a log-likelihood that disagrees says no at once."""
+    if not convergence(draws.stats["log_likelihood"]).max_rhat <= RHAT_USABLE:
+        return False
+    return convergence_grade(draws.summary(grid).evidence) == GOOD
 
 
 def _enough_for_verdict(pilot: Trial | None) -> Trial | None:

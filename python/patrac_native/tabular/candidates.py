@@ -135,6 +135,7 @@ class Candidate:
         settings: ModelSettings,
         *,
         pilot: Draws | DrawsMixture | None = None,
+        stop_when: Callable[[Draws], bool] | None = None,
         say: Callable[[str], None] = print,
     ) -> Draws | DrawsMixture:
         """Sample the posteriors of `posteriors`.
@@ -149,6 +150,8 @@ class Candidate:
         pilot : Draws or DrawsMixture, optional
             The pilot run: where chains start at networks, the first of them go on from where its chains ended, each of
             which began at a network of its own.
+        stop_when : callable, optional
+            Ends the run of a single posterior early, as in `sample`.
         say : callable
             Receives a line if the run was interrupted; default `print`.
 
@@ -180,7 +183,7 @@ class Candidate:
                 if isinstance(pilot, Draws):
                     ends = pilot.theta[: self.chains, -1]
                     init[: len(ends)] = ends
-            found = [sample(posts[0], chains=self.chains, init=init, **arguments)]
+            found = [sample(posts[0], chains=self.chains, init=init, stop_when=stop_when, **arguments)]
         else:
             found = sample_many(posts, chains=self.chains, **arguments)
         usable = [draws for draws in found if draws.n_draws >= self._least_draws(settings)]

@@ -1,0 +1,44 @@
+"""Fits whose chains end once f has converged, before the budget is spent."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import patrac_native as pn
+from patrac_native.cli.main import main
+
+FIT = "--target y --architecture full --likelihood gaussian --hidden 8 --seed 5".split()
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-3, 3, 150)
+    path = tmp_path_factory.mktemp("fit") / "table.csv"
+    rows = np.column_stack([x, np.sin(x) + 0.3 * rng.normal(size=150)])
+    np.savetxt(path, rows, delimiter=",", header="x,y", comments="")
+    return path
+
+
+def test_a_fit_ends_once_f_has_converged(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fit", str(table), *FIT, "--minutes", "0.03", "--out", str(tmp_path / "fit")]) == 0
+    printed = capsys.readouterr().out
+    found = re.search(r"f has converged: the run ended after (\d+) of 500 draws of each chain", printed)
+    assert found, printed
+    draws = pn.Draws.load(tmp_path / "fit" / "draws.npz")
+    # Four chains have 400 effective draws at the second check at the earliest, after 100 draws each.
+    assert draws.n_draws == int(found[1]) in range(100, 500, 50)
+    convergence = json.loads((tmp_path / "fit" / "summary.json").read_text())["convergence"]["f"]
+    assert convergence["max_rhat"] <= 1.01 and convergence["min_ess_bulk"] >= 400
+    assert "interrupted" not in printed and "interrupted" not in (tmp_path / "fit" / "report.html").read_text()
+
+
+def test_a_given_number_of_steps_is_kept(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fit", str(table), *FIT, "--thin", "50", "--out", str(tmp_path / "fit")]) == 0
+    assert "f has converged" not in capsys.readouterr().out
+    assert pn.Draws.load(tmp_path / "fit" / "draws.npz").n_draws == 500

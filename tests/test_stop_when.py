@@ -1,0 +1,132 @@
+"""Runs that end early: `stop_when` of `sample` and `sample_many`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import patrac_native as pn
+import problems
+
+DRAWS = 60  # so `stop_when` is called after 6 draws, 12 and so on
+
+
+def network_posterior(architecture: Any, likelihood: pn.Likelihood, prior: Any = None, seed: int = 0) -> pn.Posterior:
+    rng = problems.rng_of("stop_when", seed)
+    net = problems.random_network(rng, (2, 6, 5, 1))
+    X = rng.normal(size=(23, 2))
+    y = net.predict(X) + 0.3 * rng.normal(size=(23, 1))
+    return pn.Posterior(net, architecture, prior or pn.TraceClassPrior(1.5, 2.0, 1.0), likelihood, X, y)
+
+
+def gaussian_target() -> pn.Target:
+    return pn.Target(lambda theta: (-0.5 * float(theta @ theta), -theta), np.ones(3))
+
+
+# Every way in which the CPU runs chains: tiles, narrow loops, rotated coordinates, sums in place of data (whitened or
+# not), independent draws, sampled variances and scales, a function.
+RUNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
+    "tiles": (lambda: network_posterior(pn.Full(), pn.Gaussian(0.1)), {"kernel": pn.PCNL()}),
+    "collapsed": (lambda: network_posterior(pn.Mix(2), pn.Gaussian(0.1)), {}),
+    "rotated": (
+        lambda: network_posterior(pn.Full(), pn.Gaussian(0.1)),
+        {"kernel": pn.MGrad(collapse=True, metric="curvature")},
+    ),
+    "quadratic": (lambda: network_posterior(pn.Out(3), pn.Gaussian(0.1)), {"kernel": pn.PCNL()}),
+    "independent": (lambda: network_posterior(pn.Out(3), pn.Gaussian(0.1)), {}),
+    "sampled": (
+        lambda: network_posterior(
+            pn.Full(), pn.Gaussian("sampled", a=3, b=0.2), pn.GaussianPrior(scales=pn.SampledScales())
+        ),
+        {},
+    ),
+    "function": (gaussian_target, {}),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_an_ended_run_has_the_first_draws_of_the_whole_run(name: str, threads: int) -> None:
+    make, settings = RUNS[name]
+    settings = {"chains": 3, "draws": DRAWS, "thin": 3, "warmup": 200, "seed": 5, "threads": threads, **settings}
+    seen = []
+
+    def is_enough(draws: Any) -> bool:
+        seen.append(draws)
+        return bool(draws.n_draws >= 17)
+
+    post = make()
+    whole, ended = pn.sample(post, **settings), pn.sample(post, **settings, stop_when=is_enough)
+    assert [draws.n_draws for draws in seen] == [6, 12, 18]
+    for draws in (*seen, ended):
+        first = whole.head(draws.n_draws)
+        np.testing.assert_array_equal(draws.theta, first.theta)
+        for statistic, values in draws.stats.items():
+            np.testing.assert_array_equal(values, first.stats[statistic], err_msg=statistic)
+    assert ended.n_draws == 18 and ended.settings["completed"] and ended.settings["draws_asked"] == DRAWS
+    assert ended.steps_per_second > 0
+
+
+def test_a_run_that_is_never_enough_has_all_draws() -> None:
+    post, seen = network_posterior(pn.Mix(2), pn.Gaussian(0.1)), []
+
+    def is_enough(draws: pn.Draws) -> bool:
+        seen.append(draws.n_draws)
+        return False
+
+    whole = pn.sample(post, draws=35, warmup=200, seed=5)
+    np.testing.assert_array_equal(pn.sample(post, draws=35, warmup=200, seed=5, stop_when=is_enough).theta, whole.theta)
+    assert seen == [4, 8, 12, 16, 20, 24, 28, 32]  # four draws are the fewest that a summary accepts
+
+
+def test_each_of_several_posteriors_ends_by_its_own_draws() -> None:
+    posts = [network_posterior(pn.Mix(2), pn.Gaussian(0.1), seed=seed) for seed in range(3)]
+
+    def is_enough(draws: pn.Draws) -> bool:
+        return draws.n_draws >= 20 and draws.settings["seed"] == 8
+
+    ended = pn.sample_many(posts, draws=DRAWS, warmup=200, seed=7, threads=2, stop_when=is_enough)
+    whole = pn.sample_many(posts, draws=DRAWS, warmup=200, seed=7)
+    assert [draws.n_draws for draws in ended] == [DRAWS, 24, DRAWS]
+    for part, draws in zip(ended, whole, strict=True):
+        np.testing.assert_array_equal(part.theta, draws.theta[:, : part.n_draws])
+
+
+def test_what_stop_when_raises_ends_the_run() -> None:
+    def fails(draws: pn.Draws) -> bool:
+        raise LookupError(f"no summary of {draws.n_draws} draws")
+
+    with pytest.raises(LookupError, match="no summary of 6 draws"):
+        pn.sample(network_posterior(pn.Mix(2), pn.Gaussian(0.1)), draws=DRAWS, warmup=200, stop_when=fails)
+
+
+def test_ctrl_c_in_stop_when_keeps_the_draws() -> None:
+    def interrupted(draws: pn.Draws) -> bool:
+        if draws.n_draws >= 12:
+            raise KeyboardInterrupt
+        return False
+
+    with pytest.warns(UserWarning, match=r"interrupted: 12 of 60 draws"):
+        draws = pn.sample(
+            network_posterior(pn.Mix(2), pn.Gaussian(0.1)), draws=DRAWS, warmup=200, stop_when=interrupted
+        )
+    assert draws.n_draws == 12 and not draws.settings["completed"]
+
+
+def test_stop_when_is_a_function_of_draws() -> None:
+    with pytest.raises(TypeError, match="stop_when must be None or a function of the draws so far; got int"):
+        pn.sample(network_posterior(pn.Mix(2), pn.Gaussian(0.1)), stop_when=400)  # type: ignore[arg-type]
+
+
+def test_a_device_makes_all_draws() -> None:
+    try:
+        pn.sample(network_posterior(pn.Mix(2), pn.Gaussian(0.1)), draws=4, device="emulated:4", kernel=pn.PCNL(0.1))
+    except (RuntimeError, ValueError) as error:
+        pytest.skip(f"no emulated device: {error}")
+    with pytest.raises(ValueError, match='stop_when needs device="cpu": emulated:4 makes all draws in one launch'):
+        pn.sample(
+            network_posterior(pn.Mix(2), pn.Gaussian(0.1)), device="emulated:4", kernel=pn.PCNL(0.1), stop_when=bool
+        )
