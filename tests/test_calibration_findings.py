@@ -66,6 +66,28 @@ def test_chains_that_disagree_can_predict_well() -> None:
     assert "31 of these predictions are unreliable" in str(judge(replace(apart, calibration=left_out)))
 
 
+def test_held_out_and_validation_rows_are_evidence_together() -> None:
+    """The scores are those of all rows in one sample; the error is that of two strata, whose means may differ."""
+    rng = np.random.default_rng(1)
+    nlpd, network = rng.normal(1.0, 0.5, 90), rng.normal(1.2, 0.5, 90)
+    inside = rng.uniform(size=90) < 0.9
+    held, left = slice(60), slice(60, 90)
+    both = calibrate("held out", nlpd[held], network[held], inside[held]).with_validation(
+        calibrate("validation", nlpd[left], network[left], inside[left])
+    )
+    whole = calibrate("held out", nlpd, network, inside)
+    assert both.rows == 90
+    for name in ("nlpd", "nlpd_network", "coverage"):
+        assert getattr(both, name) == pytest.approx(getattr(whole, name), rel=1e-12)
+    difference = nlpd - network
+    error = np.sqrt(60 * difference[held].var(ddof=1) + 30 * difference[left].var(ddof=1)) / 90
+    assert both.nlpd_difference_se == pytest.approx(error, rel=1e-12)
+    apart = replace(SOUND, max_rhat=1.4, min_ess_bulk=9.0, calibration=replace(both, rows=120, coverage=0.9))
+    verdict = judge(apart)
+    assert verdict.grade == "look"
+    assert "NLPD of 120 held-out rows and validation rows of a shorter run, which also chose the model" in str(verdict)
+
+
 NOISE = FittedNoise(variance=0.02, unseen=0.08)
 
 

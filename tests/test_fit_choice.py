@@ -407,6 +407,24 @@ def test_a_given_warmup_is_part_of_the_budget() -> None:
     assert candidate.schedule(post, settings(warmup="300", thin=7), 1.0) == Schedule(7, 300)
 
 
+def test_a_warmup_of_a_budget_ends_by_itself() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 3)), rng.normal(size=200)
+    candidate = Candidate(NOISE, pn.Full(), "trace-class", 1, 4, 500)
+    (post,) = candidate.posteriors([network(3, 20, 1)], DataRows(X, y), settings(hidden=(20,)))
+
+    def phases(steps: int, **given: Any) -> list[tuple[int, bool]]:
+        warmup = candidate.warmup(post, Schedule(7, steps), settings(**given))
+        return [(phase.steps, phase.first_look is not None) for phase in warmup.phases]
+
+    assert phases(8_000) == [(7_500, True), (500, False)]
+    # Too short to compare chains, given by the user, or after a number of steps that the user gave.
+    assert phases(1_400) == [(1_050, False), (350, False)]
+    assert phases(8_000, warmup="8000") == phases(8_000, thin=7) == [(6_000, False), (2_000, False)]
+    assert phases(0) == []
+    assert candidate.warmup(post, Schedule(7, 8_000), settings(warmup="paper")) == pn.paper_warmup()
+
+
 def test_mixtures_of_interrupted_runs_keep_what_all_have() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 2))

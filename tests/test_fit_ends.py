@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import patrac_native as pn
 from patrac_native.cli.main import main
+from patrac_native.draws.summary import Summary
+from patrac_native.tabular.fit import fit_table
+from patrac_native.tabular.fit_settings import FitSettings
+from patrac_native.tabular.pilots import best_of
 
 FIT = "--target y --architecture full --likelihood gaussian --hidden 8 --seed 5".split()
 
@@ -33,12 +38,26 @@ def test_a_fit_ends_once_f_has_converged(table: Path, tmp_path: Path, capsys: py
     draws = pn.Draws.load(tmp_path / "fit" / "draws.npz")
     # Four chains have 400 effective draws at the second check at the earliest, after 100 draws each.
     assert draws.n_draws == int(found[1]) in range(100, 500, 50)
+    at_most = re.search(r"warm-up at most ([\d,]+) steps", printed)
+    assert at_most and draws.settings["warmup_steps"] < int(at_most[1].replace(",", "")) / 2
     convergence = json.loads((tmp_path / "fit" / "summary.json").read_text())["convergence"]["f"]
     assert convergence["max_rhat"] <= 1.01 and convergence["min_ess_bulk"] >= 400
     assert "interrupted" not in printed and "interrupted" not in (tmp_path / "fit" / "report.html").read_text()
 
 
+def test_few_held_out_rows_are_judged_with_the_validation_rows(table: Path, tmp_path: Path) -> None:
+    """45 rows are no evidence that predictions can be used; with a fifth of the 105 others they are 66."""
+    size: dict[str, Any] = {"hidden": (8,), "epochs": 60, "l2": 1.0, "minutes": 0.01, "chains": 2, "draws": 60}
+    fit = fit_table(FitSettings(str(table), target="y", out=str(tmp_path / "fit"), seed=5, **size))
+    pilot, held_out = best_of(fit.trials).evaluation.calibration, fit.evaluation.calibration
+    assert isinstance(fit.summary, Summary)
+    judged = fit.summary.evidence.calibration
+    assert judged == held_out.with_validation(pilot)
+    assert (held_out.rows, pilot.rows, judged.rows) == (45, 21, 66)
+
+
 def test_a_given_number_of_steps_is_kept(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fit", str(table), *FIT, "--thin", "50", "--out", str(tmp_path / "fit")]) == 0
-    assert "f has converged" not in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "f has converged" not in printed and re.search(r"warm-up [\d,]+ steps", printed)
     assert pn.Draws.load(tmp_path / "fit" / "draws.npz").n_draws == 500

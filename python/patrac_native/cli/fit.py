@@ -81,7 +81,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--draws", type=int, help="kept draws of each chain; default 500, of several networks 250")
     add("--minutes", type=float, help="budget on two cores, by counted operations, not by a clock; default 2")
     add("--thin", type=int, help="steps for each kept draw, in place of --minutes")
-    add("--warmup", metavar="N|paper", help="warm-up steps; default a quarter of the steps, with --thin half of them")
+    add("--warmup", metavar="N|paper", help="warm-up steps; default at most a quarter, with --thin half of the rest")
     add("--seed", type=int, default=0, help="of split, training and chains; default 0")
     add("--dtype", choices=("float32", "float64"), default="float32", help="of the chains; default float32")
     add("--threads", type=int, help="native threads; default all")

@@ -17,6 +17,7 @@ from patrac_native.validation.checks import FloatArray
 COVERAGE = 0.9
 # Kinds of unseen rows.
 HELD_OUT, VALIDATION, LEAVE_ONE_OUT = "held out", "validation", "leave one out"
+HELD_OUT_AND_VALIDATION = "held out and validation"
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,8 @@ class Calibration:
     Attributes
     ----------
     kind : str
-        "held out"; "validation" for rows that a run like this one left out; or "leave one out" for rows of the training
-        data whose draws were reweighted.
+        "held out"; "validation" for rows that a run like this one left out; "held out and validation" for both; or
+        "leave one out" for rows of the training data whose draws were reweighted.
     rows : int
         Number of rows.
     nlpd, nlpd_network : float
@@ -65,6 +66,19 @@ class Calibration:
         difference = self.nlpd - self.nlpd_network
         slack = 2 * self.nlpd_difference_se if math.isfinite(self.nlpd_difference_se) else 0.0
         return bool(difference > slack)
+
+    def with_validation(self, other: Calibration) -> Calibration:
+        """Return the scores of these held-out rows and of the validation rows of a run like this one together."""
+        rows = self.rows + other.rows
+        mine, others = self.rows / rows, other.rows / rows
+        return Calibration(
+            HELD_OUT_AND_VALIDATION,
+            rows,
+            nlpd=mine * self.nlpd + others * other.nlpd,
+            nlpd_network=mine * self.nlpd_network + others * other.nlpd_network,
+            nlpd_difference_se=math.hypot(mine * self.nlpd_difference_se, others * other.nlpd_difference_se),
+            coverage=mine * self.coverage + others * other.coverage,
+        )
 
     def misses_coverage_by(self, tolerance: float) -> bool:
         """Whether the coverage differs from 0.9 by more than a tolerance and by more than three standard errors."""

@@ -9,7 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.draws.calibration import COVERAGE, HELD_OUT, LEAVE_ONE_OUT, VALIDATION, Calibration
+from patrac_native.draws.calibration import (
+    COVERAGE,
+    HELD_OUT,
+    HELD_OUT_AND_VALIDATION,
+    LEAVE_ONE_OUT,
+    VALIDATION,
+    Calibration,
+)
 from patrac_native.draws.evidence import Evidence, StepRecord
 from patrac_native.draws.remedies import Remedies
 from patrac_native.model.fit_quality import FitQuality
@@ -45,6 +52,7 @@ CALIBRATION_ROWS = 100
 _KINDS = {
     HELD_OUT: "held-out rows",
     VALIDATION: "validation rows of a shorter run, which also chose the model",
+    HELD_OUT_AND_VALIDATION: "held-out rows and validation rows of a shorter run, which also chose the model",
     LEAVE_ONE_OUT: "rows that were left out one at a time",
 }
 

@@ -76,8 +76,8 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
     thin : int, optional
         Number of steps for each draw, >= 1, in place of `minutes`.
     warmup : int, "paper" or Warmup, optional
-        Number of warm-up steps; by default a quarter of the steps that `minutes` pays for, and with `thin` half the
-        number of steps after the warm-up, from 4,000 to 20,000.
+        Number of warm-up steps; by default it ends once the chains agree, after a quarter of the steps that `minutes`
+        pays for at the latest. With `thin` it is half the number of steps after it, from 4,000 to 20,000.
     kernel : "auto" or Kernel
         As for `sample`; default "auto".
     device : {"cpu", "cuda", "auto"}

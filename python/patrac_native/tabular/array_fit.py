@@ -22,7 +22,6 @@ from patrac_native.draws.summary import Summary
 from patrac_native.model.likelihoods import Likelihood, RealLikelihood
 from patrac_native.model.posterior import Posterior
 from patrac_native.network.network import Network
-from patrac_native.sampling.warmup import Warmup
 from patrac_native.tabular.candidates import Candidate
 from patrac_native.tabular.descriptions import describe_noise, describe_prior
 from patrac_native.tabular.evaluation import Evaluation, evaluate
@@ -138,10 +137,12 @@ def fit_arrays(
     else:
         evaluation = evaluate(draws, data.units, scored, kind=kind, nets=started, details=details)
     # Scores of validation rows are better evidence for the verdict than leave-one-out predictions.
-    judged = evaluation if validated is None else validated.evaluation
+    judged = (evaluation if validated is None else validated.evaluation).calibration
+    if kind == HELD_OUT and judged.rows < CALIBRATION_ROWS and chosen.pilot is not None:
+        judged = judged.with_validation(chosen.pilot.evaluation.calibration)
     summary = (
         draws.summary(grid)
-        .with_calibration(judged.calibration)
+        .with_calibration(judged)
         .with_remedies(FitRemedies(settings, candidate.likelihood, [trial.candidate.likelihood for trial in trials]))
     )
     seconds["evaluation"] = time.perf_counter() - clock
@@ -160,12 +161,12 @@ def _sample(
 ) -> Draws | DrawsMixture:
     """Sample the posteriors, and say how; where a budget gives the steps, a run ends once f at `grid` has converged."""
     schedule = candidate.schedule(posts[0], settings, minutes)
-    warmup = settings.warmup_of(schedule.warmup)
+    warmup = candidate.warmup(posts[0], schedule, settings)
+    at_most = "at most " if any(phase.first_look for phase in warmup.phases) else ""
     of_networks = f" of each of {len(posts)} networks" if len(posts) > 1 else ""
     say(
         f"sampling {candidate.architecture.label()}, {posts[0].dim} parameters: {candidate.chains} chains{of_networks} "
-        f"x {candidate.draws} draws, thin {schedule.thin}, warm-up "
-        f"{warmup.steps if isinstance(warmup, Warmup) else warmup:,} steps ..."
+        f"x {candidate.draws} draws, thin {schedule.thin}, warm-up {at_most}{warmup.steps:,} steps ..."
     )
     # The inputs are on the host, so "auto" is the CPU.
     may_end = settings.thin is None and settings.device in ("auto", "cpu")

@@ -21,7 +21,7 @@ from patrac_native.model.posterior import Posterior
 from patrac_native.model.priors import GaussianPrior, Prior, SampledScales, TraceClassPrior
 from patrac_native.network.network import Network
 from patrac_native.sampling.sampler import sample, sample_many
-from patrac_native.sampling.warmup import Warmup
+from patrac_native.sampling.warmup import FIRST_COMPARISON, SETTLE_STEPS, Warmup, default_warmup
 from patrac_native.tabular.budget import MIN_STEPS, Schedule, run_kernel, schedule_given, schedule_within, steps_within
 from patrac_native.tabular.fit_data import DataRows
 from patrac_native.tabular.model_settings import CHAINS, DRAWS_OF_CHAIN, MINUTES, ModelSettings
@@ -127,6 +127,16 @@ class Candidate:
             minutes, post, chains=self.n_chains, draws=self.draws, warmup=warmup, kernel=settings.kernel
         )
 
+    def warmup(self, post: Posterior, schedule: Schedule, settings: ModelSettings) -> Warmup:
+        """Return the warm-up: where a budget gives its length, it ends before that once the chains agree."""
+        kernel = run_kernel(post, settings.kernel)
+        if settings.warmup is None and settings.thin is None and schedule.warmup >= FIRST_COMPARISON + SETTLE_STEPS:
+            return default_warmup(kernel, max_adaptive_steps=schedule.warmup - SETTLE_STEPS)
+        steps = settings.warmup_of(schedule.warmup)
+        if isinstance(steps, Warmup):
+            return steps
+        return default_warmup(kernel, steps) if steps else Warmup(())
+
     def sample(
         self,
         posts: Sequence[Posterior],
@@ -169,7 +179,7 @@ class Candidate:
         arguments: dict[str, Any] = {
             "draws": self.draws,
             "thin": schedule.thin,
-            "warmup": settings.warmup_of(schedule.warmup) or Warmup(()),
+            "warmup": self.warmup(posts[0], schedule, settings),
             "seed": settings.seed,
             "threads": settings.threads,
             "kernel": settings.kernel,

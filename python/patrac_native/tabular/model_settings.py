@@ -65,8 +65,8 @@ class ModelSettings:
     thin : int, optional
         Number of steps for each draw, >= 1, in place of `minutes`.
     warmup : str, int or Warmup, optional
-        A number of steps or "paper"; by default a quarter of the steps that `minutes` pays for, and with `thin` half
-        the number of steps after the warm-up, from 4,000 to 20,000.
+        A number of steps or "paper"; by default it ends once the chains agree, after a quarter of the steps that
+        `minutes` pays for at the latest. With `thin` it is half the number of steps after it, from 4,000 to 20,000.
     kernel : "auto" or Kernel
         As for `sample`; default "auto".
     device : {"auto", "cpu", "cuda"}
