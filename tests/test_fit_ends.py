@@ -45,6 +45,17 @@ def test_a_fit_ends_once_f_has_converged(table: Path, tmp_path: Path, capsys: py
     assert "interrupted" not in printed and "interrupted" not in (tmp_path / "fit" / "report.html").read_text()
 
 
+def test_a_warmup_that_did_not_settle_is_a_finding_and_no_warning(
+    table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # 2,000 steps are too few for 2,701 parameters.
+    fit = ["fit", str(table), *FIT, "--hidden", "50", "50", "--epochs", "100", "--l2", "1", "--minutes", "0.06"]
+    assert main([*fit, "--draws", "40", "--out", str(tmp_path / "fit")]) == 0
+    out, err = capsys.readouterr()
+    assert "not yet stable when the warm-up ended" in out and "warm up longer, --warmup 20000" in out
+    assert "the warm-up ended" not in err
+
+
 def test_few_held_out_rows_are_judged_with_the_validation_rows(table: Path, tmp_path: Path) -> None:
     """45 rows are no evidence that predictions can be used; with a fifth of the 105 others they are 66."""
     size: dict[str, Any] = {"hidden": (8,), "epochs": 60, "l2": 1.0, "minutes": 0.01, "chains": 2, "draws": 60}

@@ -186,16 +186,19 @@ class Candidate:
             "device": settings.device,
             "progress": settings.progress,
         }
-        if len(posts) == 1:
-            init: str | npt.NDArray[Any] = "auto"
-            if self.starts_at_networks:
-                init = self._starts(posts[0], nets)
-                if isinstance(pilot, Draws):
-                    ends = pilot.theta[: self.chains, -1]
-                    init[: len(ends)] = ends
-            found = [sample(posts[0], chains=self.chains, init=init, stop_when=stop_when, **arguments)]
-        else:
-            found = sample_many(posts, chains=self.chains, **arguments)
+        with warnings.catch_warnings():
+            # The verdict of the fit says so, in the words of its settings.
+            warnings.filterwarnings("ignore", message="the warm-up ended after")
+            if len(posts) == 1:
+                init: str | npt.NDArray[Any] = "auto"
+                if self.starts_at_networks:
+                    init = self._starts(posts[0], nets)
+                    if isinstance(pilot, Draws):
+                        ends = pilot.theta[: self.chains, -1]
+                        init[: len(ends)] = ends
+                found = [sample(posts[0], chains=self.chains, init=init, stop_when=stop_when, **arguments)]
+            else:
+                found = sample_many(posts, chains=self.chains, **arguments)
         usable = [draws for draws in found if draws.n_draws >= self._least_draws(settings)]
         if not usable:
             raise RunInterrupted(
