@@ -404,6 +404,61 @@ def test_the_posterior_keeps_its_own_copy_of_what_it_was_given() -> None:
     assert post.log_likelihood(post.theta_map) == before
 
 
+def same(one: pn.Posterior, other: pn.Posterior) -> None:
+    """Compare two posteriors of equal arguments, to the last bit."""
+    theta, variance = one.network.sample_prior(3, seed=1), 0.7 if one.variance_is_sampled else None
+    pairs = (post.log_likelihood_and_grad(theta, variance=variance) for post in (one, other))
+    for found, expected in zip(*pairs, strict=True):
+        np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(one.y, other.y)
+    np.testing.assert_array_equal(one.row_weights, other.row_weights)
+    assert one.facts == other.facts and one.fit_quality == other.fit_quality
+    assert repr(one) == repr(other) and one.noise_prior_source == other.noise_prior_source
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("likelihood", problems.LIKELIHOODS)
+def test_other_targets_give_the_posterior_that_is_constructed_with_them(likelihood: str, dtype: str) -> None:
+    """Of every likelihood, with weights and offset; the first posterior stays as it is."""
+    rng = problems.rng_of("with targets", likelihood)
+    m = 3 * problems.outputs_per_target(likelihood)
+    net = problems.random_network(rng, (2, 4, m))
+    first, second = (problems.random_data(likelihood, rng, 9, 2, 3) for _ in range(2))
+
+    def build(y: Any) -> pn.Posterior:
+        parts = (net, pn.Mix(2), PRIOR, first.likelihood, first.X, y)
+        return pn.Posterior(*parts, sample_weight=first.sample_weight, offset=first.offset, dtype=dtype)
+
+    post = build(first.y)
+    other = post.with_targets(second.y)
+    assert other.network is post.network and other.inputs is post.inputs
+    same(other, build(second.y))
+    same(post, build(first.y))
+    same(other.with_targets(first.y), post)
+
+
+def test_noise_left_open_is_chosen_anew_for_other_targets() -> None:
+    """With the sample weights as they were given, whatever the caller does with its array."""
+    rng = problems.rng_of("open noise")
+    weight, y = rng.uniform(0.5, 2.0, 6), 10 * rng.normal(size=6)
+    given = weight.copy()
+    post = simple(likelihood=pn.Gaussian("sampled"), sample_weight=given, dtype="float64")
+    given[:] = 1.0
+    expected = simple(likelihood=pn.Gaussian("sampled"), sample_weight=weight, y=y, dtype="float64")
+    same(post.with_targets(y), expected)
+    assert expected.noise_prior_source == "training" and expected.likelihood.to_dict() != post.likelihood.to_dict()
+
+
+def test_another_likelihood_with_other_targets() -> None:
+    y = problems.rng_of("another likelihood").normal(size=6)
+    post = simple(likelihood=pn.Gaussian("sampled"), dtype="float64")
+    same(post.with_targets(y, likelihood=pn.StudentT(4.0)), simple(y=y, likelihood=pn.StudentT(4.0), dtype="float64"))
+    with pytest.raises(TypeError, match=r"likelihood must be one of .*; got float"):
+        post.with_targets(y, likelihood=0.5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="y must"):
+        post.with_targets(y[:5])
+
+
 def test_what_float32_cannot_hold_of_the_likelihood_is_refused_by_name() -> None:
     net = problems.random_network(problems.rng_of("range"), (2, 3, 1))
     X, y = np.ones((3, 2)), np.zeros(3)

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -79,25 +80,34 @@ class Problem:
 
     def posterior(self, y: Array) -> pn.Posterior:
         """Posterior given the targets y."""
-        return self._posterior(y, self.prior, self.likelihood)
+        return self.template.with_targets(y)
 
     def judge(self, y: Array) -> pn.Posterior:
         """Posterior that the test quantities are computed with: of theta alone, noise variance and scales fixed."""
-        likelihood = self.likelihood if self.noise is None else pn.Gaussian(1.0)
-        return self._posterior(y, replace(self.prior, scales=None), likelihood)
+        return self.judge_template.with_targets(y)
 
-    def _posterior(self, y: Array, prior: pn.Prior, likelihood: pn.Likelihood) -> pn.Posterior:
-        parts = (self.net, self.architecture, prior, likelihood, self.X, y)
+    def _any_posterior(self, prior: pn.Prior, likelihood: pn.Likelihood) -> pn.Posterior:
+        """Posterior given targets that mean nothing."""
+        t = self.likelihood.n_targets(self.net.layer_sizes[-1])
+        n, labels = len(self.X), isinstance(self.likelihood, pn.Categorical)
+        parts = (self.net, self.architecture, prior, likelihood, self.X, np.zeros(n if labels else (n, t)))
         return pn.Posterior(*parts, offset=self.offset, dtype=self.dtype)
+
+    @cached_property
+    def template(self) -> pn.Posterior:
+        """A posterior from which `posterior` makes those of other targets."""
+        return self._any_posterior(self.prior, self.likelihood)
+
+    @cached_property
+    def judge_template(self) -> pn.Posterior:
+        """A posterior from which `judge` makes those of other targets."""
+        likelihood = self.likelihood if self.noise is None else pn.Gaussian(1.0)
+        return self._any_posterior(replace(self.prior, scales=None), likelihood)
 
     def simulate(self, count: int, seed: int, rng: np.random.Generator) -> tuple[Array, Array]:
         """Draw `count` pairs: theta from the prior, (count, K), and y given it, (count, n, t) or (count, n)."""
-        t = self.likelihood.n_targets(self.net.layer_sizes[-1])
-        labels = isinstance(self.likelihood, pn.Categorical)
-        n = len(self.X)
-        any_posterior = self.posterior(np.zeros(n if labels else (n, t)))
-        theta = any_posterior.sample_prior(count, seed=seed)
-        f = any_posterior.network.predict(theta, self.X)
+        theta = self.template.sample_prior(count, seed=seed)
+        f = self.template.network.predict(theta, self.X)
         if self.noise is None:
             return theta, self.likelihood.sample(self.likelihood.with_offset(f, self.offset), rng)
         b = np.atleast_1d(self.noise[1])
@@ -105,28 +115,43 @@ class Problem:
         return theta, f + np.sqrt(variance) * rng.standard_normal(f.shape)
 
 
-def native_chain(kernel: pn.Kernel, thin: int, device: str = "cpu", scales_every: int = 1, **settings: Any) -> Chain:
+@dataclass(frozen=True)
+class NativeChain:
     """Chain run by `pn.sample` without warm-up, every `thin`-th state kept; a multiple of `scales_every`."""
 
-    def run(post: pn.Posterior, theta: Array, states: int, rng: np.random.Generator) -> Array:
-        seed = int(rng.integers(2**63))
+    kernel: pn.Kernel
+    thin: int
+    device: str = "cpu"
+    scales_every: int = 1
+    variance_every: int | str = "auto"
+
+    def __call__(self, post: pn.Posterior, theta: Array, states: int, rng: np.random.Generator) -> Array:
+        """Run from theta (K,) and return the next states, (states, K)."""
+        return self.runs(post, theta, [states], rng)[0]
+
+    def runs(self, post: pn.Posterior, theta: Array, lengths: list[int], rng: np.random.Generator) -> list[Array]:
+        """Independent runs from theta, of these lengths: the chains of one call, which takes less time than several."""
         draws = pn.sample(
             post,
-            kernel,
-            chains=1,
-            draws=states,
-            thin=thin,
-            scales_every=scales_every,
+            self.kernel,
+            chains=len(lengths),
+            draws=max(lengths),
+            thin=self.thin,
+            scales_every=self.scales_every,
+            variance_every=self.variance_every,
             warmup=None,
-            init=theta[None],
-            seed=seed,
-            device=device,
+            init=np.repeat(theta[None], len(lengths), axis=0),
+            seed=int(rng.integers(2**63)),
+            threads=1,
+            device=self.device,
             progress=False,
-            **settings,
         )
-        return np.asarray(draws.theta[0])
+        return [np.asarray(states[:length]) for states, length in zip(draws.theta, lengths, strict=True)]
 
-    return run
+
+def native_chain(kernel: pn.Kernel, thin: int, device: str = "cpu", scales_every: int = 1) -> Chain:
+    """`NativeChain`, for a noise variance that is not sampled."""
+    return NativeChain(kernel, thin, device, scales_every)
 
 
 def native_blocks(kernel: pn.Kernel, thin: int, device: str = "cpu", scales_every: int = 1) -> Chain:
@@ -178,7 +203,7 @@ def native_variance_chain(kernel: pn.Kernel, thin: int, device: str = "cpu", eve
     that sigma^2": powers of a reversible move are reversible, so the argument above holds for blocks.
     """
     assert thin % every == 0
-    inner = native_chain(kernel, thin, device, variance_every=every)
+    inner = NativeChain(kernel, thin, device, variance_every=every)
 
     def run(post: pn.Posterior, theta: Array, states: int, rng: np.random.Generator) -> Array:
         likelihood = post.likelihood
@@ -188,10 +213,7 @@ def native_variance_chain(kernel: pn.Kernel, thin: int, device: str = "cpu", eve
         terms = post.y.size / len(b)
         start = (b + 0.5 * squares.reshape(len(b), -1).sum(axis=1)) / rng.gamma(a + 0.5 * terms, size=len(b))
         started = _StartingAt(likelihood, start)
-        again = pn.Posterior(
-            post.net, post.architecture, post.network.prior, started, post.X, post.y, dtype=post.dtype.name
-        )
-        return inner(again, theta, states, rng)
+        return inner(post.with_targets(post.y, likelihood=started), theta, states, rng)
 
     return run
 
@@ -209,11 +231,12 @@ def ranks(problem: Problem, chain: Chain, *, replicates: int, n_states: int, see
     for replicate, (theta, y) in enumerate(zip(starts, targets, strict=True)):
         post = problem.posterior(y)
         backward = int(rng.integers(n_states))
-        parts = [theta[None]]
-        for count in (backward, n_states - 1 - backward):
-            if count:
-                parts.append(chain(post, theta, count, rng).astype(post.dtype))
-        states, judge = np.concatenate(parts), problem.judge(y)
+        lengths = [count for count in (backward, n_states - 1 - backward) if count]
+        if isinstance(chain, NativeChain):
+            parts = chain.runs(post, theta, lengths, rng)
+        else:
+            parts = [chain(post, theta, count, rng).astype(post.dtype) for count in lengths]
+        states, judge = np.concatenate([theta[None], *parts]), problem.judge(y)
         half = (judge.dim + 1) // 2
         # One batch, so that equal states have equal numbers to the last bit and count as ties. Chains in rotated
         # coordinates give back the state that they started from but for rounding: that is a tie as well.

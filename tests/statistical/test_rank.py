@@ -91,6 +91,7 @@ def accept_all_chain(
             warmup=warmup,
             init=kept[-1][None],
             seed=seed,
+            threads=1,
             device=device,
             progress=False,
         )

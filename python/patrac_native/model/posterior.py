@@ -10,10 +10,9 @@ import numpy.typing as npt
 
 from patrac_native.engine import _core
 from patrac_native.engine.inputs import Inputs
-from patrac_native.engine.models import CompiledModels
 from patrac_native.model.architectures import Architecture
 from patrac_native.model.choice import check_kernel
-from patrac_native.model.compiled_likelihood import check_range, fixed_likelihood, with_noise_prior
+from patrac_native.model.conditioned import Conditioned, check_likelihood
 from patrac_native.model.curvature_metric import CurvatureMetric, curvature_obstacle
 from patrac_native.model.describe import describe_posterior, named_nodes, overview
 from patrac_native.model.facts import ModelFacts
@@ -21,7 +20,7 @@ from patrac_native.model.fit_quality import FitQuality, fit_quality
 from patrac_native.model.input_metric import MAX_ROTATED_BYTES, InputMetric, PrincipalAxes, rotation_obstacle
 from patrac_native.model.kernels import Exact, Kernel
 from patrac_native.model.last_layer import ExactPosterior, WhitenedQuadratic, whiten
-from patrac_native.model.likelihoods import LIKELIHOODS, Likelihood
+from patrac_native.model.likelihoods import Likelihood
 from patrac_native.model.metric import Metric
 from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.model.posterior_bridges import PosteriorBridges
@@ -31,11 +30,11 @@ from patrac_native.model.sampled_density import NoiseLaw, SampledDensity
 from patrac_native.model.variance_draws import variance_every
 from patrac_native.network.network import Network
 from patrac_native.notebook.table import html_table
-from patrac_native.validation.checks import FloatArray, cast_checked
+from patrac_native.validation.checks import FloatArray
 from patrac_native.validation.columns import column_names
 
 
-class Posterior(PosteriorBridges, SampledDensity):
+class Posterior(Conditioned, PosteriorBridges, SampledDensity):
     """Posterior of the Bayesian parameters theta, with density proportional to exp(l(theta)) N(theta; 0, C).
 
     The constructor ranks the nodes of the network, rescales the prior, and evaluates everything that does not depend
@@ -131,12 +130,7 @@ class Posterior(PosteriorBridges, SampledDensity):
         copy: bool = True,
         level: str | None = None,
     ) -> None:
-        if not isinstance(likelihood, Likelihood):
-            raise TypeError(
-                f"likelihood must be one of {', '.join(known.__name__ for known in LIKELIHOODS.values())}; got "
-                f"{type(likelihood).__name__}. "
-                "Arguments come in the order net, architecture, prior, likelihood, X, y."
-            )
+        check_likelihood(likelihood)
         self.network = PartialNetwork(net, architecture, prior, dtype=dtype, level=level, input_names=column_names(X))
         self.inputs = Inputs(
             X,
@@ -146,54 +140,7 @@ class Posterior(PosteriorBridges, SampledDensity):
             copy=copy,
             columns=self.network.input_names,
         )
-        self.y = likelihood.check_targets(y, self.n_rows, self.network.n_outputs)
-        self.y.flags.writeable = False
-        self.row_weights = likelihood.row_weights(sample_weight, self.n_rows)
-        self.offset = likelihood.check_offset(offset, self.n_rows, self.network.n_outputs)
-        self.likelihood, self.noise_prior_source = with_noise_prior(
-            likelihood,
-            None if net.history is None else net.history.validation_mse,
-            self._trained_residuals,
-            self.y,
-            self.row_weights,
-        )
-        self.reference_likelihood = fixed_likelihood(self.likelihood, self._trained_residuals, self.row_weights)
-        check_range(self.reference_likelihood, self.row_weights, self.network.n_outputs, self.network.dtype)
-        targets = likelihood.core_targets(self.y, self.offset)
-        cast_checked(targets, self.network.dtype, "y")  # the engine's own conversion does not report an overflow
-        self._compiled = CompiledModels(
-            self.network.spec(
-                likelihood.name,
-                self.reference_likelihood.core_parameters(self.network.n_outputs, self.y, self.row_weights),
-            ),
-            self.inputs,
-            targets,
-            self.row_weights,
-            dtype=self.network.dtype,
-            level=self.network.level,
-        )
-        if self.inputs.on_device is None:
-            self._compiled.build_host()  # now, so that a lack of memory shows in the constructor
-
-    def _trained_residuals(self) -> FloatArray:
-        """Return the residuals of the trained network, shape (n, m), of a likelihood with real targets."""
-        residuals: FloatArray = self.y - self.net.predict(self.X)
-        return residuals
-
-    @property
-    def compiled(self) -> CompiledModels:
-        """The compiled models, on the host and on devices."""
-        return self._compiled
-
-    @property
-    def n_rows(self) -> int:
-        """n, the number of rows of X."""
-        return self.inputs.n_rows
-
-    @property
-    def X(self) -> npt.NDArray[Any]:
-        """The inputs on the host, shape (n, d), read-only; inputs on a device are copied at the first use."""
-        return self.inputs.host
+        self._condition(likelihood, y, sample_weight, offset)
 
     @property
     def sampled_noise(self) -> NoiseLaw | None:
