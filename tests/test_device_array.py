@@ -136,12 +136,12 @@ def test_memory_goes_with_the_last_of_its_takers(emulated: str) -> None:
 
     The allocator may keep the memory of a run or two for the next ones; eight runs left behind would be 192 MB.
     """
-    post = problems.problem(problems.rng_of("wide"), (2, 60, 60, 1), 10, dtype="float64").post
+    post = problems.problem(problems.rng_of("wide"), (2, 60, 60, 1), 1, dtype="float64").post
     draws = 24_000_000 // (8 * post.dim)
 
     def run_and_take() -> None:
         kept = pn.sample(
-            post, pn.PCNL(0.3), chains=1, draws=draws, warmup=None, seed=1, device=emulated, keep_on_device=True
+            post, pn.PCN(0.3), chains=1, draws=draws, warmup=None, seed=1, device=emulated, keep_on_device=True
         )
         array = kept.device_theta
         for version in (None, (1, 0)):
@@ -212,7 +212,7 @@ def test_what_the_cuda_interface_says() -> None:
 
 def test_what_was_taken_outlives_draws_and_model(emulated: str) -> None:
     post = problems.problem(problems.rng_of("lifetime"), (3, 9, 6, 3), 30).post
-    draws = kept_run(emulated, post, draws=2000)
+    draws = kept_run(emulated, post, draws=300, thin=1)
     expected, taken, capsule = draws.theta, np.from_dlpack(draws.device_theta), draws.device_theta.__dlpack__()
     array = draws.device_theta
     del draws, post
@@ -227,7 +227,7 @@ def test_what_was_taken_outlives_draws_and_model(emulated: str) -> None:
 
 
 def test_a_part_outlives_the_others(emulated: str) -> None:
-    arguments: dict[str, Any] = {"chains": 2, "draws": 500, "warmup": None, "progress": False}
+    arguments: dict[str, Any] = {"chains": 2, "draws": 150, "warmup": None, "progress": False}
     several = pn.sample_many(replicates(), pn.PCNL(0.02), device=emulated, keep_on_device=True, **arguments)
     expected, last = several[2].theta, several[2].device_theta
     del several
