@@ -88,7 +88,10 @@ def build(folder: Path, command: list[str]) -> None:
         arguments = ["-c", str(source), "-o", str(source.with_suffix(".o"))]
         if source.name not in DEVICE_SOURCES:
             arguments.append("-fno-sanitize=undefined")
-        return subprocess.run([*command, *arguments], cwd=folder, capture_output=True, text=True, check=False)
+        environment = {**os.environ, "CCACHE_NOHASHDIR": "1"}  # whose results do not depend on the folder of the run
+        return subprocess.run(
+            [*command, *arguments], cwd=folder, capture_output=True, text=True, check=False, env=environment
+        )
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # the two that take long side by side
         for done in pool.map(compiled, sources):
@@ -125,7 +128,9 @@ def run_sanitized(
     compiler = shutil.which(os.environ.get("CXX", "g++"))
     if compiler is None:
         pytest.skip("no C++ compiler")
-    command = [compiler, "-std=c++20", "-O1", "-g1", "-ffp-contract=off", "-w", "-pthread", "-Icsrc", *flags]
+    # Where there is a ccache, sources that did not change are not compiled again.
+    cache = [found] if (found := shutil.which("ccache")) else []
+    command = [*cache, compiler, "-std=c++20", "-O1", "-g1", "-ffp-contract=off", "-w", "-pthread", "-Icsrc", *flags]
     command += ["-include", "tests/races/mistakes.hpp", f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all"]
     # Above the tests' own folders and, unless --basetemp is given, above those of workers that run tests side by side.
     places = next((place for place in folder.parents if re.fullmatch(r"pytest-\d+", place.name)), folder.parent)
