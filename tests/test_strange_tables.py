@@ -105,6 +105,7 @@ def test_marks_of_missing_values_count_beside_numbers_only(tmp_path: Path) -> No
         (["45%", "7.5 %", "100%", "-2%"], [45, 7.5, 100, -2]),
         (["€ 5", "6 €", "7.25 €", "EUR 8"], None),
         (["USD 5", "6 usd", "7", "8"], [5, 6, 7, 8]),
+        (["12 PLN", "PLN 1,250.50"], [12, 1250.5]),
         (["1 234", "5 678", "12", "3"], [1234, 5678, 12, 3]),
         (["12345678901234567890123", "2", "3", "4"], [12345678901234567890123.0, 2, 3, 4]),
     ],
@@ -197,9 +198,9 @@ def test_a_forgotten_date_is_named() -> None:
     ("texts", "message"),
     [
         (["2024-01-01", "2024-01-02"], r"column 'when' holds text such as '2024-01-01' .*they are dates: .*\(--date\)"),
-        (["$1.2M", "$3M"], r"looks like numbers or dates, such as '\$1.2M'"),
-        (["US$5", "US$7"], r"looks like numbers or dates, such as 'US\$5'"),
-        (["R$ 5.50", "R$ 7"], r"looks like numbers or dates, such as 'R\$ 5.50'"),
+        (["$1.2M", "$3M"], r"column 'when' holds numbers with units, such as '\$1.2M' at data row 0"),
+        (["US$5", "US$7"], r"with units, such as 'US\$5'"),
+        (["R$ 5.50", "R$ 7"], r"with units, such as 'R\$ 5.50'"),
     ],
 )
 def test_dates_and_amounts_that_repeat_are_no_categories(texts: list[str], message: str) -> None:
@@ -209,10 +210,54 @@ def test_dates_and_amounts_that_repeat_are_no_categories(texts: list[str], messa
     assert Preprocessor.fit(frame, "y", task="regression", categorical=["when"]).n_inputs == 3
 
 
-@pytest.mark.parametrize("texts", [["Q1", "Q2"], ["5k", "10k"], ["A$", "B$"], ["M-1", "M-2"], ["May", "Jan"]])
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["5k", "10k"],
+        ["3.5 kg", "4 kg"],
+        ["500 g", "1.2 kg"],
+        ["1.5M", "300K"],
+        ["Rs. 500", "Rs. 1,200"],
+        ["1,200 kr", "900 kr"],
+        ["5 \N{DEGREE SIGN}C", "7 \N{DEGREE SIGN}C"],
+        ["1 year", "2 years", "3 years"],
+        ["12 mg/l", "7 mg/l"],
+        ["$1.2M", "US$5"],
+    ],
+)
+def test_numbers_with_units_are_refused_by_name(texts: list[str]) -> None:
+    """One-hot categories of them, or labels where they are the target, would be silent nonsense."""
+    frame = dated().drop(columns="day").assign(size=(texts * 40)[:40])
+    message = rf"holds numbers with units, such as '{re.escape(texts[0])}' at data row 0 .*Convert them to plain numb"
+    with pytest.raises(ValueError, match=rf"column 'size' {message}.*--categorical; or leave it out with --drop"):
+        Preprocessor.fit(frame, "y", task="regression")
+    with pytest.raises(ValueError, match=rf"the target 'size' {message}.*labels, give --task classification"):
+        guess_task(frame["size"])
+    assert Preprocessor.fit(frame, "y", task="regression", categorical=["size"]).n_inputs == 1 + len(texts)
+
+
+@pytest.mark.parametrize("texts", [["$12", "$13", "free"], ["12%", "13%", "soon"], ["12 PLN", "15 PLN", "15 ?"]])
+def test_a_misprint_makes_no_categories_of_amounts(texts: list[str], tmp_path: Path) -> None:
+    frame, _ = read(tmp_path, "size,y\n" + "".join(f"{texts[row % 3]},{row}\n" for row in range(40)))
+    message = (
+        rf"such as '{re.escape(texts[0])}' at .*line 2 of the file\), but also '{re.escape(texts[2])}' at .*lines 7, "
+    )
+    with pytest.raises(ValueError, match=message):
+        Preprocessor.fit(frame, "y", task="regression")
+    # An entry without a unit is a number as well; the example is one that has a unit.
+    with pytest.raises(ValueError, match=r"column 'size' holds numbers with units, such as '15 kg' at data row 1"):
+        Preprocessor.fit(frame.assign(size=["12", "15 kg"] * 20), "y", task="regression")
+
+
+CODES = [["Q1", "Q2"], ["A$", "B$"], ["M-1", "M-2"], ["May", "Jan"], ["3A", "4A", "4B"], ["1st", "4th", "5th"]]
+CODES += [["18-25", "26-40"], ["v1.2", "v1.3"], ["Type 1", "Type 2"], ["<=50K", ">50K"], ["3-door", "5-door"]]
+
+
+@pytest.mark.parametrize("texts", CODES)
 def test_codes_are_categories(texts: list[str]) -> None:
-    frame = dated().drop(columns="day").assign(code=texts * 20)
-    assert Preprocessor.fit(frame, "y", task="regression").n_inputs == 3
+    frame = dated().drop(columns="day").assign(code=(texts * 20)[:40])
+    assert Preprocessor.fit(frame, "y", task="regression").n_inputs == 1 + len(texts)
+    assert guess_task(frame["code"])[0] == "classification"
 
 
 @pytest.mark.parametrize("value", [1e300, -1e300, 1e12, 1e7])

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from patrac_native.tabular.dates import date_layout, days, looks_like_dates
 from patrac_native.tabular.moments import common_scale, lone_extreme, mean_and_scale
 from patrac_native.tabular.number_columns import CURRENCIES, MARKS
+from patrac_native.tabular.quantities import numbers_with_units
 from patrac_native.tabular.tables import place, places
 from patrac_native.validation.checks import FloatArray
 
@@ -27,7 +28,7 @@ _FEW_CATEGORIES = 20
 # Text that looks like a number of another notation, like a date, or like an amount such as US$5 or $1.2M.
 _LIKE_NUMBERS = re.compile(
     r"[-+(]?\s*([^\w\s]?\s*\d[\d.,'/\s]*[^\w\s]?"
-    rf"|[A-Za-z]{{0,3}}[{re.escape(CURRENCIES)}]\s*\d[\d.,\s]*[A-Za-z]{{0,2}})\)?"
+    rf"|[A-Za-z]{{0,3}}[{CURRENCIES}]\s*\d[\d.,\s]*[A-Za-z]{{0,2}})\)?"
 )
 
 
@@ -206,12 +207,13 @@ def fit_categorical(series: pd.Series, train: npt.NDArray[Any], impute: str | No
 
 
 def check_not_numbers(series: pd.Series) -> None:
-    """Raise ValueError if a text column holds mostly numbers, because the other entries are then probably errors."""
+    """Raise ValueError if a text column holds mostly numbers, with or without units: one-hot they would be nonsense."""
     import pandas as pd
 
     known = series.dropna()
     if holds_numbers(series) or pd.api.types.is_bool_dtype(known.infer_objects()):
         return
+    check_units(series, f"column {series.name!r}", "name the column in --categorical; or leave it out with --drop")
     alike = known.astype(str).str.fullmatch(_LIKE_NUMBERS).to_numpy(dtype=bool)
     if alike.all() and not pd.to_numeric(known, errors="coerce").notna().all():
         raise ValueError(
@@ -220,6 +222,30 @@ def check_not_numbers(series: pd.Series) -> None:
             "categories in --categorical, or leave it out with --drop."
         )
     check_misprints(series, f"column {series.name!r}", "name the column in --categorical")
+
+
+def check_units(series: pd.Series, what: str, instead: str) -> None:
+    """Raise ValueError if most entries of a column of text are numbers with a unit, such as "3.5 kg" or "5k".
+
+    Parameters
+    ----------
+    series : pandas Series
+    what : str
+        Name of the column, for the error message.
+    instead : str
+        What to do if all entries are labels.
+    """
+    known = series.notna().to_numpy()
+    found = numbers_with_units(series[known].astype(str).tolist())
+    if found is None:
+        return
+    row, others = int(np.flatnonzero(known)[found.first]), known.copy()
+    others[known] = ~found.mask
+    beside = f", but also {series.iloc[first(others)]!r} at {places(series, others)}" if others.any() else ""
+    raise ValueError(
+        f"{what} holds numbers with units, such as {series.iloc[row]!r} at {place(series, row)}{beside}. Convert them "
+        f"to plain numbers of one unit; if all entries are labels, {instead}."
+    )
 
 
 def check_misprints(series: pd.Series, what: str, instead: str) -> None:

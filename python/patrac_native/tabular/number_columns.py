@@ -16,8 +16,13 @@ MARKS |= {"unknown", "nil", "(null)", "not available", "#ref!", "#div/0!", "#val
 
 # Beyond it, floats do not represent every whole number.
 _EXACT = 2.0**53
-CURRENCIES = "$\N{EURO SIGN}\N{POUND SIGN}\N{YEN SIGN}\N{INDIAN RUPEE SIGN}"
-_UNIT = f"[{re.escape(CURRENCIES)}%]|USD|EUR|GBP|CHF|JPY"
+# Signs of currencies as a class of a regular expression (the cent and the generic sign are none), and codes.
+CURRENCIES = r"$\u00a3\u00a5\u0e3f\u20a0-\u20c0"
+CODES = (
+    "USD|EUR|GBP|CHF|JPY|CNY|INR|KRW|TWD|THB|IDR|MYR|PHP|VND|SGD|HKD|AUD|NZD|CAD|MXN|BRL|ARS|CLP|COP|ZAR|EGP|NGN|KES"
+)
+CODES += "|PLN|CZK|HUF|RON|BGN|SEK|NOK|DKK|ISK|UAH|RUB|TRY|ILS|AED|SAR"
+_UNIT = f"[{CURRENCIES}%]|{CODES}"
 # A sign or an opening bracket, a unit before or after, and digits alone or in groups of three.
 _AMOUNT = re.compile(
     rf"(?P<bracket>\()?(?P<sign>[-+])?\s*(?P<before>{_UNIT})?\s*(?P<inner>[-+])?"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from patrac_native.tabular.columns import check_misprints, first, holds_numbers, numbers
+from patrac_native.tabular.columns import check_misprints, check_units, first, holds_numbers, numbers
 from patrac_native.tabular.tables import places
 from patrac_native.validation.checks import FloatArray
 
@@ -59,11 +59,13 @@ def guess_task(series: pd.Series) -> tuple[str, str]:
     Raises
     ------
     ValueError
-        If most entries are numbers and some are not: one misprint does not make labels of numbers.
+        If most entries are numbers, and some are not or have units: neither a misprint nor "kg" makes labels of them.
     """
     distinct = int(series.nunique())
     if not holds_numbers(series):
-        check_misprints(series, f"the target {series.name!r}", "give --task classification if all are labels")
+        what, instead = f"the target {series.name!r}", "give --task classification"
+        check_units(series, what, instead)
+        check_misprints(series, what, f"{instead} if all are labels")
         return "classification", f"it holds {distinct} different labels"
     if distinct == 2:
         return "classification", "it holds two different numbers"
