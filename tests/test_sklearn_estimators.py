@@ -364,6 +364,8 @@ def test_masked_entries_and_lone_extremes_are_refused(fitted: pn.PatracRegressor
             pn.PatracRegressor(**FULL).fit(np.where(np.arange(X.size).reshape(X.shape) == 4, extreme, X), y)
         with pytest.raises(ValueError, match=r"^y has 1e\+\d+, beside which the other values are all alike"):
             pn.PatracRegressor(**FULL).fit(X, np.where(np.arange(len(y)) == 3, extreme, y))
+    with pytest.raises(ValueError, match=r"^y has 1e\+09 and 1 more such, beside .*remove those rows"):
+        pn.PatracRegressor(**FULL).fit(X, np.where(np.arange(len(y)) < 2, 1e9, y))
 
 
 def test_without_scikit_learn_one_line_names_the_extra() -> None:

@@ -24,6 +24,7 @@ from patrac_native.cli.main import main
 from patrac_native.network import output
 from patrac_native.tabular.descriptions import describe_prior
 from patrac_native.tabular.fit_settings import FitSettings
+from patrac_native.training.folds import split_rows
 
 QUICK = "--hidden 4 --epochs 40 --l2 1 --chains 2 --draws 20 --thin 2 --warmup 400 --threads 1".split()
 KNOWN = [*QUICK, "--noise-variance", "0.1", "--architecture", "mix", "--k", "2"]
@@ -86,6 +87,23 @@ def test_rows_outside_the_training_range_are_marked(
         "narrow; the column `outside` marks them (cement = 9e+09 at data row 1 (counted from 0; line 3 of the file), "
     )
     assert "day = 2030-01-01 at" in lines[0] and "training 2024-01-" in lines[0]
+
+
+def test_categories_that_no_training_row_has_are_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All rows name the categories, so that one that is only held out predicts, but nothing was learned of it."""
+    frame = table().drop(columns=["name", "day"]).assign(kind=["a", "b"] * 30)
+    held_out, training = split_rows(60, [0.3], seed=0)
+    frame.loc[held_out[0], "kind"] = "rare"
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    fit = [*FIT[:2], *KNOWN, "--out", str(tmp_path / "fit")]
+    assert main(["fit", str(tmp_path / "t.csv"), *fit]) == 0
+    new = frame.drop(columns="strength").iloc[training[:3]].assign(kind=["a", "rare", "b"])
+    capsys.readouterr()
+    assert predict(tmp_path, new, tmp_path) == 0
+    assert pd.read_csv(tmp_path / "p.csv", keep_default_na=False)["outside"].tolist() == ["", "kind", ""]
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "1 of 3 rows are outside the range of the training rows" in line
+    assert "(kind = 'rare' at data row 1 (counted from 0; line 3 of the file), which no training row has)" in line
 
 
 def test_identifiers_keep_their_zeros(fitted: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 from patrac_native.tabular.dates import date_layout, days
+from patrac_native.tabular.moments import extremes
 from patrac_native.tabular.number_columns import read_numbers
 from patrac_native.tabular.preprocessing import Preprocessor
 from patrac_native.tabular.problems import Problems
@@ -272,6 +273,43 @@ def test_a_single_extreme_value_does_not_remove_a_column(value: float, column: s
         match=rf"{what} has {re.escape(format(value, 'g'))} at data row 7 .*beside which the other values are all",
     ):
         Preprocessor.fit(frame.rename_axis("row"), "y", task="regression")
+
+
+@pytest.mark.parametrize("column", ["x", "y"])
+def test_several_extreme_values_do_not_remove_a_column(column: str) -> None:
+    frame = pd.concat([dated()] * 5, ignore_index=True).drop(columns="day")
+    frame.loc[[7, 30], column] = 1e9
+    message = r"has 1e\+09 at data row 7 .*also rows 30, beside which the other values are all alike.*remove those rows"
+    with pytest.raises(ValueError, match=message):
+        Preprocessor.fit(frame, "y", task="regression")
+    frame.loc[8, column] = -2e6  # of another sign and size
+    found = extremes(frame[column].to_numpy(dtype=np.float64))
+    assert found is not None and found.tolist() == [7, 8, 30]
+
+
+@pytest.mark.parametrize("n", [30, 300, 30_000])
+def test_honest_tails_are_no_extreme_values(n: int) -> None:
+    """Between neighbours of the largest 0.01 n of them, there is no gap of a thousand times."""
+    rng = np.random.default_rng(n)
+    for _ in range(20):
+        mostly_zero = rng.random(n) < 0.02
+        for values in (
+            rng.lognormal(10, 2, n),
+            rng.standard_t(2, n),
+            rng.standard_cauchy(n),
+            rng.negative_binomial(0.05, 0.001, n),
+            np.where(mostly_zero, 1e6, 0.0),
+            np.where(mostly_zero, rng.integers(1, 1000, n), 0),
+        ):
+            assert extremes(values.astype(np.float64)) is None
+
+
+def test_columns_of_real_data_have_no_extreme_values(data_dir: Path) -> None:
+    tables = [np.loadtxt(path) for path in sorted(data_dir.glob("uci/*/data.txt"))]
+    for path, header in (("abalone/abalone.data", None), ("airfoil/airfoil.csv", 0), ("bikesharing/hour.csv", 0)):
+        tables.append(pd.read_csv(data_dir / path, header=header).select_dtypes("number").to_numpy(dtype=np.float64))
+    assert len(tables) > 8
+    assert [extremes(column) for table in tables for column in table.T] == [None] * sum(t.shape[1] for t in tables)
 
 
 @pytest.mark.parametrize("column", ["x", "y"])

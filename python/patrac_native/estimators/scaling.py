@@ -9,17 +9,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.tabular.moments import common_scale, lone_extreme, mean_and_scale
+from patrac_native.tabular.moments import common_scale, extremes, mean_and_scale
 from patrac_native.validation.checks import FloatArray
 
 
 def _check_spread(values: FloatArray, what: str) -> None:
-    """Raise ValueError if a single value decides mean and scale of a column."""
-    extreme = lone_extreme(values)
-    if extreme is not None:
+    """Raise ValueError if a few values decide mean and scale of a column (`moments.extremes`)."""
+    found = extremes(values)
+    if found is not None:
+        more = f" and {len(found) - 1} more such" if len(found) > 1 else ""
         raise ValueError(
-            f"{what} has {values[extreme]:g}, beside which the other values are all alike, so that they would say "
-            "nothing. Correct or remove that row, or take the logarithm."
+            f"{what} has {values[found[0]]:g}{more}, beside which the other values are all alike, so that they would "
+            f"say nothing. Correct or remove {'those rows' if more else 'that row'}, or take the logarithm."
         )
 
 
@@ -108,7 +109,7 @@ class TargetScaling:
         Raises
         ------
         ValueError
-            If a target is constant, or a single value decides its scale.
+            If a target is constant, or a few values decide its scale.
         """
         for index, column in enumerate(y.T if standardize else ()):
             _check_spread(column, "y" if y.shape[1] == 1 else f"y[:, {index}]")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from patrac_native.tabular.dates import date_layout, days, looks_like_dates
-from patrac_native.tabular.moments import common_scale, lone_extreme, mean_and_scale
+from patrac_native.tabular.moments import common_scale, extremes, mean_and_scale
 from patrac_native.tabular.number_columns import CURRENCIES, MARKS
 from patrac_native.tabular.quantities import numbers_with_units
 from patrac_native.tabular.tables import place, places
@@ -50,6 +50,8 @@ class Column:
         Smallest and largest value of a numeric column in the training rows; None for categories and earlier fits.
     date : str or None
         The layout of a column of dates (`dates.date_layout`), whose values are days since 1970-01-01; None for others.
+    unseen : list of str
+        The categories that no training row has; empty for numbers and earlier fits.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Column:
     low: float | None = None
     high: float | None = None
     date: str | None = None
+    unseen: list[str] = field(default_factory=list)
 
     def values(self, series: pd.Series) -> FloatArray:
         """Return the numbers of a numeric column (n,), NaN where they are missing.
@@ -80,8 +83,14 @@ class Column:
             return found
         return numbers(series, f"column {self.name!r}", missing=True)
 
-    def outside(self, values: FloatArray) -> npt.NDArray[np.bool_] | None:
-        """Return which numbers (n,) are outside the range of the training rows; None if that is not known."""
+    def outside(self, series: pd.Series) -> npt.NDArray[np.bool_] | None:
+        """Return which entries (n,) are numbers outside the range of the training rows, or categories that none has.
+
+        None if that is not known.
+        """
+        if self.categories is not None:
+            return np.array([_category(value) in self.unseen for value in series.tolist()], dtype=np.bool_)
+        values = self.values(series)
         if self.low is None or self.high is None:
             return None
         return np.asarray((values < self.low) | (values > self.high), dtype=np.bool_)
@@ -203,7 +212,8 @@ def fit_categorical(series: pd.Series, train: npt.NDArray[Any], impute: str | No
     if len(set(present)) < 2:
         return Column(str(series.name), categories[:1])
     fill = None if impute is None else max(categories, key=present.count)
-    return Column(str(series.name), categories, fill=fill)
+    unseen = sorted(set(categories) - set(present))
+    return Column(str(series.name), categories, fill=fill, unseen=unseen)
 
 
 def check_not_numbers(series: pd.Series) -> None:
@@ -349,7 +359,7 @@ def _other_uses(series: pd.Series) -> str:
 
 
 def check_spread(series: pd.Series, values: FloatArray, train: npt.NDArray[Any], what: str) -> None:
-    """Raise ValueError if a single value decides mean and scale (`lone_extreme`).
+    """Raise ValueError if a few values decide mean and scale (`moments.extremes`).
 
     Parameters
     ----------
@@ -362,11 +372,14 @@ def check_spread(series: pd.Series, values: FloatArray, train: npt.NDArray[Any],
         Name of the column, for the error message.
     """
     known = train[~np.isnan(values[train])]
-    extreme = lone_extreme(values[known])
-    if extreme is not None:
+    found = extremes(values[known])
+    if found is not None:
+        bad = np.zeros(len(series), dtype=bool)
+        bad[known[found]] = True
         raise ValueError(
-            f"{what} has {values[known[extreme]]:g} at {place(series, int(known[extreme]))}, beside which the other "
-            "values are all alike, so the column would say nothing. Correct or remove that row, or take the logarithm."
+            f"{what} has {values[first(bad)]:g} at {places(series, bad)}, beside which the other values are all alike, "
+            f"so the column would say nothing. Correct or remove {'that row' if len(found) == 1 else 'those rows'}, or "
+            "take the logarithm."
         )
 
 

@@ -11,8 +11,11 @@ from patrac_native.validation.checks import FloatArray
 
 # At least so many columns of whole numbers, half of which reach the same largest value, are taken to share a unit.
 _COMMON_COLUMNS = 16
-# Below this share of the standard deviation, all values but one are nearly one input to a network.
+# Below this share of the standard deviation, all values but the extremes are nearly one input to a network.
 _LEAST_SPREAD = 1e-3
+# Extremes are further from the median than the other values by this factor. A single one always is, since a standard
+# deviation bounds the largest of n deviations by sqrt(n) times itself.
+_GAP = 1e3
 
 
 def mean_and_scale(values: FloatArray, weights: FloatArray | None = None) -> tuple[float, float]:
@@ -26,10 +29,13 @@ def mean_and_scale(values: FloatArray, weights: FloatArray | None = None) -> tup
     return mean, 0.0 if np.ptp(values) == 0 else float(np.sqrt(variance))
 
 
-def lone_extreme(values: FloatArray) -> int | None:
-    """Return the index of a single value that decides mean and scale, so that the others are nearly one input.
+def extremes(values: FloatArray) -> npt.NDArray[np.intp] | None:
+    """Return the few values that decide mean and scale, so that the others are nearly one input.
 
-    A column of equal numbers but one is taken as it is: that one is its information.
+    They are at most a hundredth of the values, or three if that is at most a twentieth, or one, and further from the
+    median than any other value by the factor `_GAP`. Neighbours in an honest tail have no such gap: the ratio of the
+    j-th and the next largest of values with a tail x^-a exceeds r with probability r^(-a j) (Renyi's representation).
+    A column of equal numbers but these is taken as it is: they are its information.
 
     Parameters
     ----------
@@ -38,19 +44,26 @@ def lone_extreme(values: FloatArray) -> int | None:
 
     Returns
     -------
-    int or None
+    ndarray of int, or None
+        Their indices, sorted.
     """
-    if len(values) < 3:
+    n = len(values)
+    if n < 3:
         return None
     # Divided by the largest, squares stay within the range of floats.
     largest = float(np.abs(values).max())
     if largest == 0:
         return None
     scaled = values / largest
-    extreme = int(np.argmax(np.abs(scaled - np.median(scaled))))
-    others = np.delete(scaled, extreme)
-    overflows = largest > np.sqrt(np.finfo(np.float64).max / len(values))
-    return extreme if overflows or 0 < others.std() < _LEAST_SPREAD * scaled.std() else None
+    away = np.abs(scaled - np.median(scaled))
+    most = max(1, min(3, n // 20), n // 100)
+    order = np.argsort(-away, kind="stable")
+    gaps = np.flatnonzero(away[order[:most]] > _GAP * away[order[1 : most + 1]])
+    for count in (gaps + 1)[::-1]:
+        if 0 < scaled[order[count:]].std() < _LEAST_SPREAD * scaled.std():
+            return np.sort(order[:count])
+    overflows = largest > np.sqrt(np.finfo(np.float64).max / n)
+    return order[:1] if overflows else None
 
 
 def common_scale(values: npt.NDArray[Any], scales: npt.ArrayLike) -> float | None:

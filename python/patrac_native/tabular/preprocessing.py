@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 TASKS = ("regression", "classification")
 IMPUTATIONS = ("mean", "median")
-# Version 2 has the range of each column, columns of dates and identifiers, version 3 counts and their exposure; files
-# of earlier versions are read too.
-FORMAT_VERSION, _READ = 3, (1, 2, 3)
+# Version 2 has the range of each column, columns of dates and identifiers, version 3 counts and their exposure, version
+# 4 the categories that no training row has; files of earlier versions are read too.
+FORMAT_VERSION, _READ = 4, (1, 2, 3, 4)
 
 
 class Preprocessor:
@@ -288,16 +288,16 @@ class Preprocessor:
     def outside(self, frame: pd.DataFrame) -> dict[str, npt.NDArray[np.bool_]] | None:
         """Return which rows (n,) are outside the range of the training rows, by column; None for earlier fits.
 
-        Only columns of numbers and dates with such rows are listed. Imputed values are inside.
+        Only columns with such rows are listed: of numbers, dates, and categories that no training row has. Imputed
+        values are inside.
         """
         found = {}
         for column in self.columns:
-            if column.categories is None:
-                out = column.outside(column.values(frame[column.name]))
-                if out is None:
-                    return None
-                if out.any():
-                    found[column.name] = out
+            out = column.outside(frame[column.name])
+            if out is None:
+                return None
+            if out.any():
+                found[column.name] = out
         return found
 
     def imputed(self, frame: pd.DataFrame) -> list[str]:

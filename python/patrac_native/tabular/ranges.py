@@ -29,6 +29,9 @@ def describe_outside(
     parts = []
     for name, out in outside.items():
         column, row = columns[name], first(out)
+        if column.categories is not None:
+            parts.append(f"{name} = {frame[name].iloc[row]!r} at {place(frame[name], row)}, which no training row has")
+            continue
         assert column.low is not None and column.high is not None  # `outside` knows them
         value = column.shown(float(column.values(frame[name])[row]))
         parts.append(
