@@ -215,6 +215,29 @@ def test_another_version_is_refused_with_both_versions(saved: tuple[Path, pn.Dra
         pn.Draws.load(path)
 
 
+@pytest.mark.parametrize("section", ["header", "net", "network", "prior", "likelihood"])
+def test_unknown_entries_are_named(section: str, saved: tuple[Path, pn.Draws]) -> None:
+    """They may say what this version would leave out."""
+    path, draws = saved
+    header, _ = draws.to_arrays()
+    content = {"weird": 1} if section == "header" else {section: header.get(section, {}) | {"weird": 1}}
+    if section == "prior":
+        content = {"network": header["network"] | {"prior": header["network"]["prior"] | {"weird": 1}}}
+    rewritten(path, **content)
+    with pytest.raises(ValueError, match=r"run\.draws is damaged or was not written by patrac_native \(.*'weird'"):
+        pn.Draws.load(path)
+
+
+def test_unknown_entries_of_networks_and_mixtures_are_named(saved: tuple[Path, pn.Draws], tmp_path: Path) -> None:
+    _, draws = saved
+    draws.network.net.save(tmp_path / "net")
+    pn.DrawsMixture([draws]).save(tmp_path / "mixture")
+    for name, load in (("net", pn.Network.load), ("mixture", pn.DrawsMixture.load)):
+        rewritten(tmp_path / name, weird=1, odd=2)
+        with pytest.raises(ValueError, match=rf"{name} is damaged .*header.* has the unknown entries 'odd', 'weird'"):
+            load(tmp_path / name)
+
+
 def test_another_kind_of_file_is_refused_with_both_kinds(saved: tuple[Path, pn.Draws], tmp_path: Path) -> None:
     path, draws = saved
     draws.network.net.save(tmp_path / "net")

@@ -364,6 +364,33 @@ def test_a_damaged_layout_is_named(
     assert "preprocessing.json is damaged" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda content: content["preprocessor"]["columns"][0].update(mean=0.0),
+        lambda content: content["preprocessor"].update(target_scale=2.0),
+        lambda content: content["preprocessor"]["columns"].reverse(),
+        lambda content: content["table"].update(separator=";"),
+        lambda content: content.pop("digest"),
+        lambda content: content.update(weird=1),
+    ],
+)
+def test_an_edited_preprocessing_is_refused(
+    edit: Callable[[dict[str, Any]], Any], fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A changed mean gives other predictions without a word."""
+    shutil.copytree(fitted / "fit", tmp_path / "fit")
+    path = tmp_path / "fit" / "preprocessing.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(content, indent=4))  # another layout of the same content is no change
+    assert main(["predict", str(tmp_path / "fit"), str(fitted / "t.csv"), "--out", str(tmp_path / "p.csv")]) == 0
+    edit(content)
+    path.write_text(json.dumps(content))
+    assert main(["predict", str(tmp_path / "fit"), str(fitted / "t.csv"), "--out", str(tmp_path / "q.csv")]) == 2
+    message = "preprocessing.json is damaged or was edited: it does not hold what `patrac fit` wrote, so predictions"
+    assert message in capsys.readouterr().err and not (tmp_path / "q.csv").exists()
+
+
 def test_ctrl_c_while_sampling_exits_130_and_the_report_says_so(tmp_path: Path) -> None:
     table().drop(columns=["name", "day"]).to_csv(tmp_path / "t.csv", index=False)
     model = [*KNOWN, "--draws", "20000", "--thin", "2000"]

@@ -23,6 +23,9 @@ PER_DRAW = ("log_likelihood", "log_prior", "acceptance_rate", "step_size", "vari
 # R-hat of split chains needs this many draws of each.
 _LEAST_FOR_RHAT = 4
 
+# Entries of the header of a file that any draws have.
+ENTRIES = ("settings", "stats")
+
 Stats = Mapping[str, npt.NDArray[Any]]
 
 
@@ -204,7 +207,7 @@ class ChainDraws(ABC):
             return cls.from_arrays(*content)
 
     def to_arrays(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-        """Return the draws as JSON-able values and arrays by name, as they are written to files."""
+        """Return the draws as JSON-able values, of the names `ENTRIES`, and arrays by name, as in files."""
         header = {"settings": self.settings, "stats": list(self.stats)}
         return header, {"theta": self.theta, **{f"stat_{name}": values for name, values in self.stats.items()}}
 

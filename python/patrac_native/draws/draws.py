@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.draws.arviz_restore import restore
-from patrac_native.draws.chain_draws import Stats, stats_of_file
+from patrac_native.draws.chain_draws import ENTRIES, Stats, stats_of_file
 from patrac_native.draws.count_mixture import CountMixture
 from patrac_native.draws.draws_bridges import DrawsBridges
 from patrac_native.draws.elsewhere import check_states, densities
@@ -20,6 +20,7 @@ from patrac_native.engine.device_array import DeviceArray
 from patrac_native.model.likelihoods import CountLikelihood, Likelihood, RealLikelihood, likelihood_from_dict
 from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.model.posterior import Posterior
+from patrac_native.network.files import refuse_unknown
 from patrac_native.network.network import Network
 from patrac_native.validation.checks import FloatArray, check_seed
 
@@ -375,6 +376,7 @@ class Draws(DrawsBridges):
     @classmethod
     def from_arrays(cls, header: Mapping[str, Any], arrays: Stats) -> Draws:
         """Rebuild draws from what `to_arrays` returned."""
+        refuse_unknown(header, ("net", "network", "likelihood", *ENTRIES), "its header")
         network = PartialNetwork.from_dict(Network.from_arrays(header["net"], arrays), header["network"])
         stats = stats_of_file(header, arrays)
         check_stored(arrays["theta"], stats, network.dim, network.dtype)

@@ -19,7 +19,7 @@ from patrac_native.draws.mixture_summary import MixtureSummary, summarise_mixtur
 from patrac_native.draws.model_comparison import Comparison, compare
 from patrac_native.draws.predictions import Predictions
 from patrac_native.model.likelihoods import Likelihood
-from patrac_native.network.files import load_any_arrays, load_arrays, rebuilding, save_arrays
+from patrac_native.network.files import load_any_arrays, load_arrays, rebuilding, refuse_unknown, save_arrays
 from patrac_native.validation.checks import FloatArray, check_seed
 
 # What files of mixtures hold, in words.
@@ -331,6 +331,7 @@ class DrawsMixture(Predictions):
     @classmethod
     def from_arrays(cls, header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> DrawsMixture:
         """Rebuild a mixture from header and arrays of its file."""
+        refuse_unknown(header, ("members", "comparison"), "its header")
         members = []
         for index, own in enumerate(header["members"]):
             prefix = f"member{index}_"

@@ -11,9 +11,10 @@ import numpy.typing as npt
 from patrac_native.bridges.datatree import Group, build_datatree
 from patrac_native.draws import arviz_groups
 from patrac_native.draws.arviz_restore import library_attributes, run_attributes
-from patrac_native.draws.chain_draws import ChainDraws, Stats, stats_of_file
+from patrac_native.draws.chain_draws import ENTRIES, ChainDraws, Stats, stats_of_file
 from patrac_native.draws.stored import check_stored
 from patrac_native.draws.summary import Summary, summarise
+from patrac_native.network.files import refuse_unknown
 from patrac_native.validation.checks import as_real_array
 
 if TYPE_CHECKING:
@@ -162,6 +163,7 @@ class TargetDraws(ChainDraws):
     @classmethod
     def from_arrays(cls, header: Mapping[str, Any], arrays: Stats) -> TargetDraws:
         """Rebuild draws from what `to_arrays` returned; they have no `predict`."""
+        refuse_unknown(header, ENTRIES, "its header")
         stats = stats_of_file(header, arrays)
         check_stored(arrays["theta"], stats, None, None)
         return cls(arrays["theta"], stats, header["settings"])

@@ -17,6 +17,7 @@ from patrac_native.model.likelihoods import Gaussian
 from patrac_native.model.priors import Prior, prior_from_dict
 from patrac_native.model.priors.scales import scale_groups
 from patrac_native.model.ranking import rank_nodes
+from patrac_native.network.files import refuse_unknown
 from patrac_native.network.network import Network
 from patrac_native.validation.checks import (
     FloatArray,
@@ -418,6 +419,8 @@ class PartialNetwork:
     @classmethod
     def from_dict(cls, net: Network, content: Mapping[str, Any]) -> PartialNetwork:
         """Rebuild from a network and what `to_dict` returned; an unsupported level is replaced by this machine's."""
+        known = ("architecture", "prior", "dtype", "level", "input_names")
+        refuse_unknown(content, known, "the section `network` of its header")
         level = content["level"] if content["level"] in _core.simd_levels() else None
         return cls(
             net,

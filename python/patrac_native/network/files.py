@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +14,8 @@ import numpy.typing as npt
 from patrac_native.network.output import check_replaceable, path_of, replacing
 
 FORMAT_VERSION = 1
+# Entries of a header that `save_arrays` adds, which `load_arrays` checks and leaves out.
+_OWN = ("format", "kind", "arrays")
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
@@ -89,9 +91,10 @@ def load_any_arrays(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], 
                 if not isinstance(header, dict) or "format" not in header or "kind" not in header:
                     raise ValueError("it has no header of this package")
                 version, found = header["format"], header["kind"]
+                wanted = header.get("arrays")
                 arrays = {name: content[name] for name in content.files if name != "header"}
             # Damage to the archive's directory can hide a member, which the checksums of the others do not reveal.
-            if version == FORMAT_VERSION and sorted(arrays) != header.get("arrays"):
+            if version == FORMAT_VERSION and sorted(arrays) != wanted:
                 raise ValueError("its arrays are not those that were written")
         except Exception as error:  # for a damaged archive zipfile and NumPy raise about ten kinds of exceptions
             # NumPy's message advises to allow pickle, which would be wrong advice here.
@@ -102,7 +105,7 @@ def load_any_arrays(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], 
             f"{target} has file format {version!r}, but this version of patrac_native reads {FORMAT_VERSION}; "
             "read it with the version that wrote it."
         )
-    return str(found), header, arrays
+    return str(found), {key: value for key, value in header.items() if key not in _OWN}, arrays
 
 
 @contextmanager
@@ -113,6 +116,22 @@ def rebuilding(path: str | os.PathLike[str]) -> Iterator[None]:
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         reason = f"its header lacks {error}" if isinstance(error, KeyError) else error
         raise ValueError(_damaged(os.fspath(path), reason)) from error
+
+
+def refuse_unknown(content: Mapping[str, Any], known: Collection[str], what: str) -> None:
+    """Raise ValueError if a section of a header has entries that this version does not know; the message names them.
+
+    Parameters
+    ----------
+    content : mapping
+    known : collection of str
+        The entries that the section may have.
+    what : str
+        The section, for the error message.
+    """
+    unknown = sorted(set(content) - set(known))
+    if unknown:
+        raise ValueError(f"{what} has the unknown entries {', '.join(map(repr, unknown))}")
 
 
 def _damaged(path: str, reason: object) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.network.activations import ACTIVATIONS, check_activation
-from patrac_native.network.files import load_arrays, rebuilding, save_arrays
+from patrac_native.network.files import load_arrays, rebuilding, refuse_unknown, save_arrays
 from patrac_native.network.torch_exchange import build_module, read_module
 from patrac_native.validation.checks import FloatArray, as_real_array, check_inputs
 
@@ -302,6 +302,7 @@ class Network:
     @classmethod
     def from_arrays(cls, header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Network:
         """Rebuild a network from what `to_arrays` returned."""
+        refuse_unknown(header, ("layers", "activation", "history", "input_names"), "the header of its network")
         history = None if header["history"] is None else TrainingHistory.from_dict(header["history"])
         return cls(
             [arrays[f"weights_{layer}"] for layer in range(header["layers"])],

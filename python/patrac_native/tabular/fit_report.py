@@ -31,7 +31,7 @@ from patrac_native.tabular.descriptions import (
 from patrac_native.tabular.evaluation import COVERAGES
 from patrac_native.tabular.fit_result import FitResult
 from patrac_native.tabular.fit_settings import DRAWS, PREPROCESSING, REPORT, SUMMARY
-from patrac_native.tabular.identity import IDENTITY, fit_identity
+from patrac_native.tabular.identity import DIGEST, IDENTITY, content_digest, fit_identity
 from patrac_native.tabular.pilots import best_of, describe_choice
 from patrac_native.tabular.score_figures import class_figures, regression_figures
 from patrac_native.tabular.tables import TableFormat
@@ -154,7 +154,7 @@ def _write_fit(result: FitResult, table: TableFormat, out: str) -> None:
         member.settings[IDENTITY] = identity
     result.draws.save(os.path.join(out, DRAWS), overwrite=True)
     content = {IDENTITY: identity, "table": table.to_dict(), "preprocessor": preprocessor}
-    write_json(os.path.join(out, PREPROCESSING), content)
+    write_json(os.path.join(out, PREPROCESSING), content | {DIGEST: content_digest(content)})
 
 
 def summary_content(result: FitResult) -> dict[str, Any]:

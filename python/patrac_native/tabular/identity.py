@@ -16,6 +16,8 @@ from patrac_native.tabular.fit_settings import DRAWS, PREPROCESSING
 
 # Entry of `Draws.settings` and of the file of the preprocessing.
 IDENTITY = "identity"
+# Entry of the file of the preprocessing, and the version of its format from which on the file has one.
+DIGEST, DIGEST_SINCE = "digest", 4
 
 
 def fit_identity(draws: Draws | DrawsMixture, preprocessor: Mapping[str, Any]) -> str:
@@ -24,6 +26,25 @@ def fit_identity(draws: Draws | DrawsMixture, preprocessor: Mapping[str, Any]) -
     for member in draws.members:
         digest.update(np.ascontiguousarray(member.theta).data)
     return digest.hexdigest()[:32]
+
+
+def content_digest(content: Mapping[str, Any]) -> str:
+    """Return a digest of what the file of the preprocessing holds, itself left out."""
+    rest = {key: value for key, value in content.items() if key != DIGEST}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def check_unchanged(content: Mapping[str, Any], path: str) -> None:
+    """Raise ValueError if the content of the file of the preprocessing is not what a fit wrote.
+
+    Files of versions before `DIGEST_SINCE` of the format have no digest.
+    """
+    has_digest = content["preprocessor"]["format"] >= DIGEST_SINCE
+    if has_digest and content.get(DIGEST) != content_digest(content):
+        raise ValueError(
+            f"{path} is damaged or was edited: it does not hold what `patrac fit` wrote, so predictions would be "
+            "wrong; restore the file, or fit again."
+        )
 
 
 def check_identity(draws: Draws | DrawsMixture, directory: str) -> None:

@@ -18,7 +18,7 @@ from patrac_native.tabular.evaluation import evaluate
 from patrac_native.tabular.fit_data import DataRows
 from patrac_native.tabular.fit_report import score_lines
 from patrac_native.tabular.fit_settings import DRAWS, PREPROCESSING, REPORT, SUMMARY
-from patrac_native.tabular.identity import check_identity, different_fits
+from patrac_native.tabular.identity import check_identity, check_unchanged, different_fits
 from patrac_native.tabular.preprocessing import Preprocessor
 from patrac_native.tabular.ranges import describe_outside, names_of
 from patrac_native.tabular.row_predictions import predict_classes, predict_regression
@@ -198,7 +198,7 @@ def load_preprocessing(directory: str) -> tuple[Preprocessor, TableFormat]:
     FileNotFoundError
         If the directory does not contain the file.
     ValueError
-        If the file is damaged or has another version of the format.
+        If the file is damaged, was edited or has another version of the format.
     """
     path = os.path.join(directory, PREPROCESSING)
     if not os.path.isfile(path):
@@ -206,6 +206,7 @@ def load_preprocessing(directory: str) -> tuple[Preprocessor, TableFormat]:
     try:
         with open(path, encoding="utf-8") as stream:
             content = json.load(stream)
+        check_unchanged(content, path)
         layout = TableFormat(**content["table"])
         for name, kind in (("separator", str), ("decimal", str), ("header", bool)):
             if not isinstance(getattr(layout, name), kind):
