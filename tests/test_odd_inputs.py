@@ -300,3 +300,28 @@ def test_axes_are_checked() -> None:
     for axes in (3, [3, 4, 5]):
         with pytest.raises(TypeError, match=r"axes must be two matplotlib Axes, such as .*; got "):
             plots.roc_and_precision_recall([0.1, 0.9], [0, 1], axes=axes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["hook", "pre_hook"])
+def test_hooks_of_all_modules_are_refused(kind: str) -> None:
+    register = getattr(nn.modules.module, f"register_module_forward_{kind}")
+    handle = register(lambda *_: None)
+    try:
+        with pytest.raises(TypeError, match=rf"has a forward {kind.replace('_', '-')} of all modules, which a Network"):
+            pn.Network.from_torch(nn.Linear(2, 1))
+    finally:
+        handle.remove()
+    assert pn.Network.from_torch(nn.Linear(2, 1)).layer_sizes == (2, 1)
+
+
+def test_masked_masks_are_refused() -> None:
+    mask = np.ma.masked_array([[True, False]], [[True, False]])
+    with pytest.raises(ValueError, match=r"Custom: weight_masks\[0\] must not have masked entries; got 1"):
+        pn.Custom([mask], [[True]])
+
+
+@pytest.mark.parametrize("fraction", [5e-324, 1e-300, 1e-4])
+def test_a_validation_fraction_of_no_rows_is_named(fraction: float) -> None:
+    X = np.linspace(-1, 1, 60)[:, None]
+    with pytest.raises(ValueError, match=r"validation_fraction=.* of 60 rows leaves too few to choose the training by"):
+        pn.train([1, 2, 1], X, np.sin(X[:, 0]), validation_fraction=fraction)

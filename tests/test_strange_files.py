@@ -113,6 +113,15 @@ def test_identifiers_keep_their_zeros(fitted: Path, tmp_path: Path) -> None:
     assert lines[1].startswith("007,01,") and lines[2].startswith("10000000000000000000000001,NA,")
 
 
+def test_identifiers_named_as_predictions_are_renamed(
+    fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two columns `mean` would leave it to the reader's program which of them it takes."""
+    assert predict(fitted, table().assign(mean="a", outside="b"), tmp_path, "--id", "mean", "outside") == 0
+    assert list(pd.read_csv(tmp_path / "p.csv").columns)[:4] == ["name", "id_mean", "id_outside", "mean"]
+    assert "note: the column 'mean' of the table is 'id_mean' in the result, whose" in capsys.readouterr().out
+
+
 def test_missing_and_unknown_columns_are_named(
     fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -235,6 +244,18 @@ def test_warnings_of_the_training_name_options(tmp_path: Path, capsys: pytest.Ca
 
 
 # Output
+
+
+@pytest.mark.parametrize("name", ["draws.npz", "report.html"])
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_results_that_no_file_can_replace_are_refused_before_the_training(
+    name: str, make: Callable[[Path], None], fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make(tmp_path / name)
+    assert main(["fit", str(fitted / "t.csv"), *FIT, "--out", str(tmp_path), "--overwrite"]) == 2
+    said = capsys.readouterr()
+    assert name in said.err and ("is a folder" in said.err or "is a device or a pipe" in said.err)
+    assert "training [" not in said.out and "rows" not in said.out
 
 
 def test_outputs_that_would_harm_are_refused(fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from patrac_native.model.node_counts import check_k, check_width, k_as_json, k_label, k_per_layer, require_hidden_layer
 from patrac_native.network.network import Network
-from patrac_native.validation.checks import check_count
+from patrac_native.validation.checks import check_count, refuse_masked
 from patrac_native.validation.complete import Complete, by_name, entry_of
 
 BoolArray = npt.NDArray[np.bool_]
@@ -252,7 +252,7 @@ class Custom(Architecture):
     TypeError
         If a mask is not Boolean.
     ValueError
-        If no entry is True.
+        If no entry is True, or entries are masked.
 
     Examples
     --------
@@ -345,6 +345,7 @@ def _bool_arrays(masks: Sequence[npt.ArrayLike], name: str) -> tuple[BoolArray, 
     """Return read-only copies of Boolean arrays; raise TypeError if one is not Boolean."""
     arrays = []
     for layer, mask in enumerate(masks):
+        refuse_masked(mask, f"Custom: {name}[{layer}]")
         array = np.array(mask)
         if array.dtype != np.bool_:
             raise TypeError(f"Custom: {name}[{layer}] must be a Boolean array; got dtype {array.dtype}.")

@@ -113,11 +113,15 @@ def _leaves(module: torch.nn.Module, prefix: str) -> Iterator[tuple[str, torch.n
 
 def _check_unaltered(index: str, module: Any) -> None:
     """Raise TypeError if a module computes something else than its class does, by a hook or a replaced forward."""
+    from torch.nn.modules import module as every
+
     altered = [
         what
         for what, found in (
             ("a forward hook", module._forward_hooks),
             ("a forward pre-hook", module._forward_pre_hooks),
+            ("a forward hook of all modules", every._global_forward_hooks),
+            ("a forward pre-hook of all modules", every._global_forward_pre_hooks),
             ("a forward method of its own", "forward" in vars(module)),
         )
         if found

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from patrac_native.network.output import check_folder, check_room
+from patrac_native.network.output import check_folder, check_replaceable, check_room
 from patrac_native.tabular.model_settings import CHAINS, DRAWS_OF_CHAIN
 from patrac_native.tabular.noise_settings import NoiseSettings
 from patrac_native.tabular.table_text import check_readable
@@ -110,6 +110,8 @@ class FitSettings(NoiseSettings):
                 f"{self.out} holds the results of an earlier run ({', '.join(existing)}); pass --overwrite or another "
                 "--out."
             )
+        for name in existing:
+            check_replaceable(os.path.join(self.out, name))
 
     def check_room(self, n_inputs: int, n_outputs: int) -> None:
         """Raise OSError if the disk has no room for the draws of all parameters and the report.

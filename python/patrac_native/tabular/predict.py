@@ -106,7 +106,7 @@ def predict_table(
     )
     if not table.header:
         frame = preprocessor.name_columns(frame)
-    beside = _beside(frame, preprocessor, ids)
+    beside = _told_apart(_beside(frame, preprocessor, ids), [*_output_names(draws, preprocessor), "outside"])
     X, offset = preprocessor.transform(frame), preprocessor.offset(frame)
     observed: Any = None if scores is None else _observed(preprocessor, frame)
     for note in (*table.notes, *preprocessor.imputed(frame)):
@@ -239,11 +239,10 @@ def write_predictions(
     columns = {} if beside is None else dict(beside)
     with replacing(path) as stream:
         writer = csv.writer(stream)
+        names = _output_names(draws, preprocessor)
         if preprocessor.task == "regression":
-            names = ["mean", "sd", "lower", "upper", "sd_f", *(["sd_noise"] if _has_noise_of_rows(draws) else [])]
             lines = _regression_lines(draws, preprocessor, X, coverage, offset)
         else:
-            names = ["label", *(f"p_{label}" for label in preprocessor.classes), "entropy", "aleatoric", "epistemic"]
             lines = _class_lines(draws, preprocessor, X)
         writer.writerow([*columns, *names, *([] if outside is None else ["outside"])])
         count = 0
@@ -252,6 +251,26 @@ def write_predictions(
             writer.writerow([*(values[count] for values in columns.values()), *line, *last])
             count += 1
     return count
+
+
+def _output_names(draws: Draws | DrawsMixture, preprocessor: Preprocessor) -> list[str]:
+    """Return the columns of predictions, without `outside`."""
+    if preprocessor.task == "regression":
+        return ["mean", "sd", "lower", "upper", "sd_f", *(["sd_noise"] if _has_noise_of_rows(draws) else [])]
+    return ["label", *(f"p_{label}" for label in preprocessor.classes), "entropy", "aleatoric", "epistemic"]
+
+
+def _told_apart(beside: dict[str, list[Any]], outputs: Sequence[str]) -> dict[str, list[Any]]:
+    """Return the columns beside the predictions, renamed where a column of the predictions has their name."""
+    named: dict[str, list[Any]] = {}
+    for name, values in beside.items():
+        new = name
+        while new in outputs or (new != name and new in beside):
+            new = f"id_{new}"
+        if new != name:
+            print(f"note: the column {name!r} of the table is {new!r} in the result, whose {name!r} is predicted")
+        named[new] = values
+    return named
 
 
 def _regression_lines(

@@ -77,6 +77,12 @@ def validation_folds(problem: Problem, fraction: float) -> list[IndexArray]:
     ValueError
         If there are too few rows.
     """
+    too_few = (
+        f"validation_fraction={fraction:g} of {problem.n_rows} rows leaves too few to choose the training by: "
+        "give more rows, or train on all of them with validation_fraction=0 and your own l2."
+    )
+    if fraction * problem.n_rows < 0.5:
+        raise ValueError(too_few)
     rows = np.flatnonzero(problem.row_weights > 0)
     labels = _labels(problem)
     kept = labels
@@ -93,10 +99,7 @@ def validation_folds(problem: Problem, fraction: float) -> list[IndexArray]:
     try:
         split = split_rows(len(rows), shares, seed=problem.seed + 1, labels=kept)
     except ValueError as few:
-        raise ValueError(
-            f"validation_fraction={fraction:g} of {problem.n_rows} rows leaves too few to choose the training by: "
-            "give more rows, or train on all of them with validation_fraction=0 and your own l2."
-        ) from few
+        raise ValueError(too_few) from few
     return [rows[part] for part in split[:used]]
 
 
