@@ -221,7 +221,7 @@ def test_dates_and_amounts_that_repeat_are_no_categories(texts: list[str], messa
         ["Rs. 500", "Rs. 1,200"],
         ["1,200 kr", "900 kr"],
         ["5 \N{DEGREE SIGN}C", "7 \N{DEGREE SIGN}C"],
-        ["1 year", "2 years", "3 years"],
+        [f"{count} bedrooms" for count in range(6)],
         ["12 mg/l", "7 mg/l"],
         ["$1.2M", "US$5"],
     ],
@@ -251,6 +251,7 @@ def test_a_misprint_makes_no_categories_of_amounts(texts: list[str], tmp_path: P
 
 
 CODES = [["Q1", "Q2"], ["A$", "B$"], ["M-1", "M-2"], ["May", "Jan"], ["3A", "4A", "4B"], ["1st", "4th", "5th"]]
+CODES += [["2WD", "4WD"], ["1 year", "2 years", "5 years"]]
 CODES += [["18-25", "26-40"], ["v1.2", "v1.3"], ["Type 1", "Type 2"], ["<=50K", ">50K"], ["3-door", "5-door"]]
 
 

@@ -12,10 +12,12 @@ import numpy.typing as npt
 
 from patrac_native.tabular.number_columns import CODES, CURRENCIES
 
-# Units and multipliers by themselves; any other word is a unit where it stands behind several different numbers.
+# Units and multipliers by themselves; any other word is a unit where it stands behind this many different numbers:
+# "2WD" and "4WD" are codes.
+_FEWEST_NUMBERS = 6
 _KNOWN = frozenset(
     "% ‰ ° °c °f ' \" k m g l t h s w v x bn mn mm cm dm km m2 m3 m² m³ km² ha mg kg ml cl hl kw kwh kj mj min hr hrs "
-    "lb oz ft in mi kb mb gb tb hz khz mhz ghz".split()
+    "lb oz ft in mi kb mb gb tb hz khz mhz ghz mg/l g/l km/h m/s mph".split()
 )
 # Endings of ordinal numbers, which name ranks.
 _ORDINALS = frozenset({"st", "nd", "rd", "th"})
@@ -39,7 +41,7 @@ def numbers_with_units(texts: Sequence[str]) -> Quantities | None:
     """Return which entries of a column of text are numbers, with or without a unit, if most are and some have one.
 
     Currencies, common units and multipliers count, and so does any other word of at least two letters that stands
-    behind different numbers; the endings of ordinal numbers do not. So "3A", "4A" and "1st", "4th" are codes.
+    behind six different numbers; the endings of ordinal numbers do not. So "3A", "2WD" and "1st" are codes.
 
     Parameters
     ----------
@@ -67,7 +69,7 @@ def numbers_with_units(texts: Sequence[str]) -> Quantities | None:
     for quantity, word in zip(found, words, strict=True):
         if quantity is not None and len(word) > 1 and word not in _ORDINALS:
             behind[word].add(quantity["number"])
-    units = _KNOWN | {word for word, numbers in behind.items() if len(numbers) > 1}
+    units = _KNOWN | {word for word, numbers in behind.items() if len(numbers) >= _FEWEST_NUMBERS}
     has_unit, plain = np.zeros((2, len(distinct)), dtype=bool)
     for index, (quantity, word) in enumerate(zip(found, words, strict=True)):
         if quantity is not None:
