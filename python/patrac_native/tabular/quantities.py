@@ -17,7 +17,7 @@ from patrac_native.tabular.number_columns import CODES, CURRENCIES
 _FEWEST_NUMBERS = 6
 _KNOWN = frozenset(
     "% ‰ ° °c °f ' \" k m g l t h s w v x bn mn mm cm dm km m2 m3 m² m³ km² ha mg kg ml cl hl kw kwh kj mj min hr hrs "
-    "lb oz ft in mi kb mb gb tb hz khz mhz ghz mg/l g/l km/h m/s mph".split()
+    "lb oz ft in mi kb mb gb tb hz khz mhz ghz mg/l g/l km/h m/s mph kr rs z\u0142 k\u010d".split()
 )
 # Endings of ordinal numbers, which name ranks.
 _ORDINALS = frozenset({"st", "nd", "rd", "th"})
