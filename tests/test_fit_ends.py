@@ -56,6 +56,17 @@ def test_a_warmup_that_did_not_settle_is_a_finding_and_no_warning(
     assert "the warm-up ended" not in err
 
 
+def test_remedies_of_a_fit_are_its_options(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fit = "--target y --architecture sep --k 2 --likelihood gaussian --hidden 8 --epochs 60 --l2 1 --seed 5".split()
+    assert main(["fit", str(table), *fit, "--minutes", "0.005", "--out", str(tmp_path / "fit")]) == 0
+    out, err = capsys.readouterr()
+    assert "the trained network fits the training data far worse than the draws do" in out
+    assert "Remedy: train longer, --epochs, or with a smaller penalty, --l2: it is part of every draw" in out
+    assert "the frozen nodes have fitted noise" in out and "fitted noise" not in err
+    for word in ("init=", "learning_rate", "TraceClassPrior", "Gaussian(", "thin=", "warmup="):
+        assert word not in out + err
+
+
 def test_few_held_out_rows_are_judged_with_the_validation_rows(table: Path, tmp_path: Path) -> None:
     """45 rows are no evidence that predictions can be used; with a fifth of the 105 others they are 66."""
     size: dict[str, Any] = {"hidden": (8,), "epochs": 60, "l2": 1.0, "minutes": 0.01, "chains": 2, "draws": 60}

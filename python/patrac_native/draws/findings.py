@@ -325,10 +325,7 @@ def fit_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
     network_fits, draws_fit = fit.network > fit.constant, draws > fit.constant
     network_far, draws_far = not fit.network >= fit.constant - slack, not draws >= fit.constant - slack
     numbers = _fit_numbers(fit, draws)
-    train = (
-        "train again (more epochs, another learning_rate, smaller l2, standardised X and y): "
-        f"{e.architecture.role_of_network}."
-    )
+    train = f"{remedies.train_again}: {e.architecture.role_of_network}."
     if network_fits and draws_fit:
         # The mode fits at least as well as draws around it; with a penalty other than the prior, about as well.
         if draws - fit.network <= max(slack, FIT_GAIN * (fit.network - fit.constant)):
@@ -345,10 +342,8 @@ def fit_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
         return [Finding(DO_NOT_USE if network_far and e.architecture.is_separate else LOOK, what, train)]
     if network_fits:
         what = f"the draws fit the training data no better than a constant, though the trained network does {numbers}."
-        remedy = (
-            f"{_better_start(e, remedies)}; if the draws stay there, prior or noise variance do not suit: "
-            "TraceClassPrior.fit(net), post.prior_predict(X, 200)."
-        )
+        stay = f"if the draws stay there, {remedies.for_draws_that_do_not_fit()}"
+        remedy = f"{_better_start(e, remedies)}; {stay}"
         return [Finding(DO_NOT_USE if draws_far else LOOK, what, remedy)]
     what = f"neither the trained network nor the draws fit the training data better than a constant {numbers}."
     if network_far or draws_far:
@@ -364,13 +359,7 @@ def _fit_numbers(fit: FitQuality, of_draws: float) -> str:
 
 def _better_start(e: Evidence, remedies: Remedies) -> str:
     """Return the remedy for chains that started far from the posterior or stayed there."""
-    if e.architecture is None:
-        start = "give starting points where the density is high, init=..., and "
-    elif e.steps is None:
-        start = "" if e.architecture.is_separate else "start every chain at post.theta_map and "
-    else:
-        start = "" if e.steps.init == "map" or e.architecture.is_separate else 'start every chain at init="map" and '
-    return f"{start}warm up longer{remedies.warmup_argument(e)}"
+    return f"{remedies.better_start(e)}warm up longer{remedies.warmup_argument(e)}"
 
 
 def _chains(chosen: npt.NDArray[np.bool_], one: str = "accepts", several: str = "accept") -> str:

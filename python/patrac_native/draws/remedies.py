@@ -39,6 +39,25 @@ class Remedies:
             "architecture."
         )
 
+    @property
+    def train_again(self) -> str:
+        """What to do about a network that fits its training rows badly."""
+        return "train again (more epochs, another learning_rate, smaller l2, standardised X and y)"
+
+    def better_start(self, e: Evidence) -> str:
+        """Return where chains should start, and `and`; empty where they start there, or nothing is better."""
+        if e.architecture is None:
+            return "give starting points where the density is high, init=..., and "
+        if e.architecture.is_separate:
+            return ""
+        if e.steps is None:
+            return "start every chain at post.theta_map and "
+        return "" if e.steps.init == "map" else 'start every chain at init="map" and '
+
+    def for_draws_that_do_not_fit(self) -> str:
+        """Return what to do where draws of chains with a good start fit worse than a constant."""
+        return "prior or noise variance do not suit: TraceClassPrior.fit(net), post.prior_predict(X, 200)."
+
     def longer_run(self, e: Evidence, factor: int, *, warmup: bool = False) -> str:
         """Return the advice to run `factor` times as long, with a longer warm-up if so asked."""
         if e.steps is None:

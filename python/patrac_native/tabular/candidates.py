@@ -34,6 +34,14 @@ PILOT_FRACTION, _PILOT_CHAINS, _PILOT_DRAWS = 0.2, 2, 100
 _MIN_NODES = 5
 
 
+# How warnings of `sample` begin that are findings of the verdict too, which words their remedies in settings of a fit.
+_WARNINGS_OF_VERDICT = (
+    "the warm-up ended after",
+    r"\d+ proposals had a log-likelihood",
+    ".*keeps fixed have fitted noise",
+)
+
+
 class RunInterrupted(RuntimeError):
     """Ctrl-C ended a run before it had enough draws to be scored."""
 
@@ -187,8 +195,8 @@ class Candidate:
             "progress": settings.progress,
         }
         with warnings.catch_warnings():
-            # The verdict of the fit says so, in the words of its settings.
-            warnings.filterwarnings("ignore", message="the warm-up ended after")
+            for start in _WARNINGS_OF_VERDICT:
+                warnings.filterwarnings("ignore", message=start)
             if len(posts) == 1:
                 init: str | npt.NDArray[Any] = "auto"
                 if self.starts_at_networks:

@@ -40,6 +40,19 @@ class FitRemedies(Remedies):
         """How to compute in double precision."""
         return self.option("dtype", "float64")
 
+    @property
+    def train_again(self) -> str:
+        """What to do about a network that fits its training rows badly."""
+        return f"train longer, {self.option('epochs')}, or with a smaller penalty, {self.option('l2')}"
+
+    def better_start(self, e: Evidence) -> str:
+        """Return nothing: no setting of a fit says where chains start."""
+        return ""
+
+    def for_draws_that_do_not_fit(self) -> str:
+        """Return what to do where draws of chains with a good start fit worse than a constant."""
+        return self.for_poor_predictions()
+
     def for_narrow_intervals(self, e: Evidence) -> str:
         """Return what makes intervals wider: other noise, a larger architecture or several networks, if there are."""
         advice = [self._wider_noise()]
