@@ -42,7 +42,9 @@ def test_a_fit_ends_once_f_has_converged(table: Path, tmp_path: Path, capsys: py
     assert at_most and draws.settings["warmup_steps"] < int(at_most[1].replace(",", "")) / 2
     convergence = json.loads((tmp_path / "fit" / "summary.json").read_text())["convergence"]["f"]
     assert convergence["max_rhat"] <= 1.01 and convergence["min_ess_bulk"] >= 400
-    assert "interrupted" not in printed and "interrupted" not in (tmp_path / "fit" / "report.html").read_text()
+    report = (tmp_path / "fit" / "report.html").read_text()
+    assert "interrupted" not in printed + report
+    assert "f over x, the only input, with its 95% interval" in report
 
 
 def test_a_warmup_that_did_not_settle_is_a_finding_and_no_warning(

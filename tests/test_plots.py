@@ -372,6 +372,14 @@ def test_the_epistemic_share_of_each_row(ax: Axes) -> None:
         plots.epistemic_share([1.0], [1.5], ax)
 
 
+def test_confusion_of_many_classes_can_be_read(ax: Axes) -> None:
+    plots.confusion(np.eye(21, dtype=int), range(21), ax)
+    assert not ax.texts and [label.get_text() for label in ax.get_xticklabels()] == [str(name) for name in range(21)]
+    ax.clear()
+    plots.confusion(np.eye(100, dtype=int), range(100), ax)
+    assert [label.get_text() for label in ax.get_yticklabels()] == [str(name) for name in range(0, 100, 4)]
+
+
 def test_confusion_shows_counts(ax: Axes) -> None:
     plots.confusion([[3, 1], [0, 4]], ["a", "b"], ax)
     assert [text.get_text() for text in ax.texts] == ["3", "1", "0", "4"]

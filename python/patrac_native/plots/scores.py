@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # Probability of the bands in which counts of calibrated predictions lie.
 _BAND = 0.95
+# A confusion matrix has a number in each cell of at most so many classes, and names at most so many.
+_MOST_NUMBERED, _MOST_NAMED = 20, 30
 
 
 def pit_histogram(pit: ArrayLike, ax: Axes | None = None, *, n_bins: int = 10) -> Axes:
@@ -224,6 +226,8 @@ def residuals(x: ArrayLike, y: ArrayLike, mean: ArrayLike, name: str, ax: Axes |
 def confusion(counts: ArrayLike, classes: Sequence[Any], ax: Axes | None = None) -> Axes:
     """Plot a confusion matrix: the number of rows of each class by the class that was predicted.
 
+    Of more than 20 classes only the colours are shown, and of more than 30 not every class is named.
+
     Parameters
     ----------
     counts : array_like of int, shape (C, C)
@@ -247,11 +251,13 @@ def confusion(counts: ArrayLike, classes: Sequence[Any], ax: Axes | None = None)
     share = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
     ax = canvas.axes_or_new(ax)
     ax.imshow(share, cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal")
-    for row, column in np.ndindex(*table.shape) if len(classes) <= 20 else ():
+    for row, column in np.ndindex(*table.shape) if len(classes) <= _MOST_NUMBERED else ():
         colour = "white" if share[row, column] > 0.5 else "black"
         ax.text(column, row, f"{int(table[row, column])}", ha="center", va="center", color=colour, fontsize="small")
-    ax.set_xticks(range(len(classes)), [str(name) for name in classes], rotation=45, ha="right")
-    ax.set_yticks(range(len(classes)), [str(name) for name in classes])
+    named = range(0, len(classes), -(-len(classes) // _MOST_NAMED))
+    labels = [str(classes[index]) for index in named]
+    ax.set_xticks(named, labels, rotation=45, ha="right")
+    ax.set_yticks(named, labels)
     canvas.tidy(ax, "predicted class", "observed class")
     return ax
 

@@ -11,6 +11,7 @@ from patrac_native.plots import (
     coverage_curve,
     epistemic_share,
     pit_histogram,
+    posterior_bands,
     predicted_vs_observed,
     reliability,
     residuals,
@@ -19,6 +20,7 @@ from patrac_native.plots import (
 )
 from patrac_native.reports.report import PAGE_WIDTH
 from patrac_native.tabular.fit_result import FitResult
+from patrac_native.tabular.row_predictions import predict_regression
 from patrac_native.validation.checks import FloatArray
 
 if TYPE_CHECKING:
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 
 # Residuals are plotted against at most so many inputs, those that correlate most with them in absolute rank.
 _INPUTS = 12
+# A single input is plotted as a curve if it has so many different values, at so many places.
+_FEWEST_VALUES, _PLACES = 6, 200
+# The confusion matrix of more classes than this has a figure of its own.
+_CLASSES_BESIDE = 8
 
 
 def regression_figures(result: FitResult) -> list[tuple[Figure, str]]:
@@ -64,7 +70,31 @@ def regression_figures(result: FitResult) -> list[tuple[Figure, str]]:
         _noise_of_rows(mean, arrays["noise_sd"], axes[1])
         caption += " Right: the standard deviation of the noise of each row, which the network predicts."
     figures.append((share, caption))
-    return [*figures, *_residual_figures(result, y - mean)]
+    return [*_curve(result), *figures, *_residual_figures(result, y - mean)]
+
+
+def _curve(result: FitResult) -> list[tuple[Figure, str]]:
+    """Return a figure of f and y over the input, if there is one with enough different values."""
+    data, preprocessor = result.data.arrays, result.data.preprocessor
+    if data.X.shape[1] != 1 or preprocessor.exposure is not None or len(np.unique(data.X)) < _FEWEST_VALUES:
+        return []
+    places = np.linspace(data.X.min(), data.X.max(), _PLACES)[:, None]
+    f = preprocessor.inverse_target(np.asarray(result.draws.predict(places), dtype=np.float64))
+    parts = list(predict_regression(result.draws, preprocessor, places, 0.95))
+    figure = _figure(4.4)
+    ax = posterior_bands(
+        preprocessor.in_units(places),
+        f,
+        data=(preprocessor.in_units(data.X), preprocessor.inverse_target(data.y)),
+        y_interval=(np.concatenate([part.lower for part in parts]), np.concatenate([part.upper for part in parts])),
+        ax=figure.subplots(),
+    )
+    ax.set(xlabel=preprocessor.names[0], ylabel=preprocessor.target)
+    caption = (
+        f"f over {preprocessor.names[0]}, the only input, with its 95% interval, inside the 95% interval of new "
+        "observations, and the training rows; in the units of the table."
+    )
+    return [(figure, caption)]
 
 
 def _noise_of_rows(mean: FloatArray, sd: FloatArray, ax: Axes) -> None:
@@ -106,19 +136,23 @@ def class_figures(result: FitResult) -> list[tuple[Figure, str]]:
     """Return figures and captions for a classification."""
     arrays, classes = result.evaluation.arrays, result.data.preprocessor.classes
     probability, y = arrays["probability"], np.asarray(arrays["y"], dtype=np.intp)
-    both = _figure(4.8)
-    left, right = both.subplots(1, 2)
-    reliability(probability[None, None], y, left)
     counts = np.zeros((len(classes), len(classes)), dtype=int)
     np.add.at(counts, (y, probability.argmax(axis=1)), 1)
-    confusion(counts, classes, right)
-    figures = [
-        (
-            both,
-            "Reliability of the mean probabilities on these rows, and the observed classes by the predicted ones "
-            "(numbers of rows; colour: share of the observed class).",
-        )
-    ]
+    of_counts = "observed classes by the predicted ones (colour: share of the observed class; numbers: rows)."
+    if len(classes) <= _CLASSES_BESIDE:
+        first = _figure(4.8)
+        left, right = first.subplots(1, 2)
+        reliability(probability[None, None], y, left)
+        confusion(counts, classes, right)
+        figures = [(first, f"Reliability of the mean probabilities on these rows, and the {of_counts}")]
+    else:
+        first, second = _figure(4.8), _figure(8.0)
+        reliability(probability[None, None], y, first.subplots())
+        confusion(counts, classes, second.subplots())
+        figures = [
+            (first, "Reliability of the mean probabilities on these rows."),
+            (second, f"The {of_counts}"),
+        ]
     if len(classes) == 2 and len(np.unique(y)) == 2:
         curves = _figure(4.4)
         roc_and_precision_recall(np.clip(probability[:, 1], 0, 1), y, curves.subplots(1, 2))
