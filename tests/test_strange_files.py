@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import shutil
@@ -353,6 +354,17 @@ def test_tables_come_through_pipes(name: str, fitted: Path, tmp_path: Path) -> N
         done = run_patrac(["predict", str(fitted / "fit"), name, "--out", str(out)], input=content)
     assert done.returncode == 0, done.stderr
     assert len(pd.read_csv(out)) == 60
+
+
+def test_a_fit_of_standard_input_says_so(
+    fitted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO((fitted / "t.csv").read_bytes())))
+    leave = ["--id", "name", "--drop", "day"]
+    assert main(["fit", "-", "--target", "strength", *leave, *KNOWN, "--out", str(tmp_path / "run")]) == 0
+    assert capsys.readouterr().out.startswith("standard input: 60 rows")
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["data"] == "standard input"
+    assert "<title>standard input: " in (tmp_path / "run" / "report.html").read_text()
 
 
 def test_a_full_standard_output_loses_no_draws(tmp_path: Path) -> None:

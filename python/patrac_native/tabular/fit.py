@@ -18,6 +18,7 @@ from patrac_native.tabular.fit_result import FitResult
 from patrac_native.tabular.fit_settings import DRAWS, PREPROCESSING, REPORT, SUMMARY, FitSettings
 from patrac_native.tabular.preprocessing import Preprocessor
 from patrac_native.tabular.roles import Roles
+from patrac_native.tabular.table_text import name_of
 from patrac_native.tabular.tables import read_table
 from patrac_native.tabular.target_column import guess_task
 from patrac_native.tabular.tuning import nominal_seconds
@@ -143,7 +144,7 @@ def _prepare(frame: pd.DataFrame, notes: Sequence[str], settings: FitSettings) -
         exposure=roles.exposure,
     )
     X, y, offset = preprocessor.transform(frame), preprocessor.transform_target(frame), preprocessor.offset(frame)
-    _say(f"{settings.data}: {len(frame)} rows, {frame.shape[1]} columns; target {target!r}: {task} ({reason})")
+    _say(f"{name_of(settings.data)}: {len(frame)} rows, {frame.shape[1]} columns; target {target!r}: {task} ({reason})")
     if task == "classification":
         counts = np.bincount(y, minlength=len(preprocessor.classes))
         _say("  classes: " + ", ".join(f"{c} ({n})" for c, n in zip(preprocessor.classes, counts, strict=True)))

@@ -34,6 +34,7 @@ from patrac_native.tabular.fit_settings import DRAWS, PREPROCESSING, REPORT, SUM
 from patrac_native.tabular.identity import DIGEST, IDENTITY, content_digest, fit_identity
 from patrac_native.tabular.pilots import best_of, describe_choice
 from patrac_native.tabular.score_figures import class_figures, regression_figures
+from patrac_native.tabular.table_text import name_of
 from patrac_native.tabular.tables import TableFormat
 from patrac_native.tabular.tuning import Choice
 from patrac_native.validation.checks import FloatArray
@@ -163,7 +164,7 @@ def summary_content(result: FitResult) -> dict[str, Any]:
     net, summaries = first.network.net, _summaries(summary)
     choice, variance, scales = Choice.of(net), noise_variance(result.draws), noise_scales(result.draws)
     return {
-        "data": os.path.basename(result.settings.data),
+        "data": os.path.basename(name_of(result.settings.data)),
         "task": preprocessor.task,
         "target": preprocessor.target,
         "inputs": preprocessor.names,
@@ -221,7 +222,7 @@ def _report(result: FitResult) -> Report:
     settings, preprocessor = result.settings, result.data.preprocessor
     members = result.draws.members
     label = members[0].network.architecture.label()
-    report = Report(f"{os.path.basename(settings.data)}: {label} posterior of {preprocessor.target!r}")
+    report = Report(f"{os.path.basename(name_of(settings.data))}: {label} posterior of {preprocessor.target!r}")
     if result.interruption:
         report.text(f"Interrupted {result.interruption}. Everything below rests on these draws alone.")
     verdict = result.summary.verdict()

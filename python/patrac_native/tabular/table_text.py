@@ -44,6 +44,11 @@ class TableText:
     comments: int
 
 
+def name_of(path: str) -> str:
+    """Return what a table is read from, in words: its path, or standard input."""
+    return "standard input" if path == _STDIN else path
+
+
 def check_readable(path: str, argument: str) -> None:
     """Raise OSError unless a path is a file, a pipe or "-", standard input."""
     if path == _STDIN:
@@ -65,7 +70,7 @@ def read_text(path: str | os.PathLike[str]) -> TableText:
         If it cannot be read.
     """
     target = os.fspath(path)
-    name = "standard input" if target == _STDIN else target
+    name = name_of(target)
     if target == _STDIN:
         content = sys.stdin.buffer.read()
     else:
