@@ -17,7 +17,7 @@ from patrac_native.tabular.fit import fit_table
 from patrac_native.tabular.fit_settings import FitSettings
 from patrac_native.tabular.pilots import best_of
 
-FIT = "--target y --architecture full --likelihood gaussian --hidden 8 --seed 5".split()
+FIT = "--target y --architecture full --likelihood gaussian --hidden 8 --epochs 300 --l2 0.1 --seed 5".split()
 
 
 @pytest.fixture(scope="module")

@@ -122,11 +122,10 @@ def test_stop_when_is_a_function_of_draws() -> None:
 
 
 def test_a_device_makes_all_draws() -> None:
+    post, settings = network_posterior(pn.Mix(2), pn.Gaussian(0.1)), {"kernel": pn.PCNL(0.1), "warmup": None}
     try:
-        pn.sample(network_posterior(pn.Mix(2), pn.Gaussian(0.1)), draws=4, device="emulated:4", kernel=pn.PCNL(0.1))
+        pn.sample(post, draws=4, device="emulated:4", **settings)
     except (RuntimeError, ValueError) as error:
         pytest.skip(f"no emulated device: {error}")
     with pytest.raises(ValueError, match='stop_when needs device="cpu": emulated:4 makes all draws in one launch'):
-        pn.sample(
-            network_posterior(pn.Mix(2), pn.Gaussian(0.1)), device="emulated:4", kernel=pn.PCNL(0.1), stop_when=bool
-        )
+        pn.sample(post, device="emulated:4", stop_when=bool, **settings)
