@@ -33,7 +33,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_fit_ends_once_f_has_converged(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fit", str(table), *FIT, "--minutes", "0.03", "--out", str(tmp_path / "fit")]) == 0
     printed = capsys.readouterr().out
-    found = re.search(r"f has converged: the run ended after (\d+) of 500 draws of each chain", printed)
+    found = re.search(r"the chains have converged: the run ended after (\d+) of 500 draws of each chain", printed)
     assert found, printed
     draws = pn.Draws.load(tmp_path / "fit" / "draws.npz")
     # Four chains have 400 effective draws at the second check at the earliest, after 100 draws each.
@@ -83,5 +83,5 @@ def test_few_held_out_rows_are_judged_with_the_validation_rows(table: Path, tmp_
 def test_a_given_number_of_steps_is_kept(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fit", str(table), *FIT, "--thin", "50", "--out", str(tmp_path / "fit")]) == 0
     printed = capsys.readouterr().out
-    assert "f has converged" not in printed and re.search(r"warm-up [\d,]+ steps", printed)
+    assert "have converged: the run" not in printed and re.search(r"warm-up [\d,]+ steps", printed)
     assert pn.Draws.load(tmp_path / "fit" / "draws.npz").n_draws == 500

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ from patrac_native.validation.memory import check_memory
 
 # The band of acceptance rates to which adapt="always" keeps adapting while sampling (the paper's Appendix B).
 ADAPT_ALWAYS_BAND = (0.4, 0.9)
-# `stop_when` is called so many times at most, and first with so many draws of each chain, the fewest of a summary.
+# `stop_when` is called fewer times than this, and first with at least so many draws of each chain, as a summary needs.
 _CHECKS, _LEAST_CHECKED_DRAWS = 10, 4
 # The number of steps of all chains together must stay below this, so that 64-bit counters cannot overflow.
 MAX_STEPS = 2**62
@@ -120,7 +121,7 @@ class PreparedRun:
         """Number of draws after which `stop_when` is called again; 0 without it."""
         if self.settings.stop_when is None:
             return 0
-        return max(_LEAST_CHECKED_DRAWS, self.settings.draws // _CHECKS)
+        return max(_LEAST_CHECKED_DRAWS, math.ceil(self.settings.draws / _CHECKS))
 
     @property
     def config(self) -> _core.RunConfig:

@@ -98,10 +98,10 @@ def sample(post: Posterior | Target, settings: RunSettings) -> Generator[str, No
         posterior invariant. The default "auto" follows from counts of operations: the smallest number with which the
         draws take at most 15% of the operations of the steps. `draws.settings` records it.
     stop_when : callable, optional
-        Called with the draws so far, a `Draws` or `TargetDraws` of all chains, after every tenth of `draws` (but at
-        least 4), while the chains wait; the run ends once it returns True. It sees the first draws of the whole run at
-        fixed places, so a seed gives the same draws on every machine. `draws` is then the maximum. By default the run
-        has all draws; on the CPU only.
+        Function of the draws so far, a `Draws` or `TargetDraws` of all chains. It is called after every tenth of
+        `draws`, rounded up, and at least 4, while the chains wait, and the run ends once it returns True; `draws` is
+        then the maximum. A seed gives the same draws on every machine, because the function is called at fixed numbers
+        of draws. By default the run has all draws. Only the CPU supports it.
     progress : bool, optional
         Whether to show a bar for the chains, with their stage, acceptance rate and steps per second; by default in
         terminals and notebooks only. `sample_many` shows one for each posterior on the CPU, or one for more than eight

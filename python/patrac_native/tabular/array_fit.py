@@ -173,7 +173,9 @@ def _sample(
     stop_when = functools.partial(_is_enough, grid) if may_end else None
     draws = candidate.sample(posts, nets, schedule, settings, pilot=pilot, stop_when=stop_when, say=say)
     if draws.n_draws < candidate.draws and all(member.settings["completed"] for member in draws.members):
-        say(f"  f has converged: the run ended after {draws.n_draws} of {candidate.draws} draws of each chain")
+        say(
+            f"  the chains have converged: the run ended after {draws.n_draws} of {candidate.draws} draws of each chain"
+        )
     return draws
 
 

@@ -21,7 +21,7 @@ from patrac_native.model.posterior import Posterior
 from patrac_native.model.priors import GaussianPrior, Prior, SampledScales, TraceClassPrior
 from patrac_native.network.network import Network
 from patrac_native.sampling.sampler import sample, sample_many
-from patrac_native.sampling.warmup import FIRST_COMPARISON, SETTLE_STEPS, Warmup, default_warmup
+from patrac_native.sampling.warmup import Warmup
 from patrac_native.tabular.budget import MIN_STEPS, Schedule, run_kernel, schedule_given, schedule_within, steps_within
 from patrac_native.tabular.fit_data import DataRows
 from patrac_native.tabular.model_settings import CHAINS, DRAWS_OF_CHAIN, MINUTES, ModelSettings
@@ -32,8 +32,6 @@ _MIX_NETWORKS, _CLASS_NETWORKS = 4, 5
 PILOT_FRACTION, _PILOT_CHAINS, _PILOT_DRAWS = 0.2, 2, 100
 # Mix is tried with the widths divided by 2, 4, ... until each is at most this.
 _MIN_NODES = 5
-
-
 # How warnings of `sample` begin that are findings of the verdict too, which words their remedies in settings of a fit.
 _WARNINGS_OF_VERDICT = (
     "the warm-up ended after",
@@ -124,7 +122,7 @@ class Candidate:
 
     def schedule(self, post: Posterior, settings: ModelSettings, minutes: float) -> Schedule:
         """Return the lengths of the chains, which the settings give or which take so many minutes."""
-        given = None if settings.warmup is None else settings.warmup_of(0)
+        given = settings.given_warmup()
         warmup = given.steps if isinstance(given, Warmup) else given
         if run_kernel(post, settings.kernel).is_independent:
             return Schedule(settings.thin or 1, 0)
@@ -136,14 +134,8 @@ class Candidate:
         )
 
     def warmup(self, post: Posterior, schedule: Schedule, settings: ModelSettings) -> Warmup:
-        """Return the warm-up: where a budget gives its length, it ends before that once the chains agree."""
-        kernel = run_kernel(post, settings.kernel)
-        if settings.warmup is None and settings.thin is None and schedule.warmup >= FIRST_COMPARISON + SETTLE_STEPS:
-            return default_warmup(kernel, max_adaptive_steps=schedule.warmup - SETTLE_STEPS)
-        steps = settings.warmup_of(schedule.warmup)
-        if isinstance(steps, Warmup):
-            return steps
-        return default_warmup(kernel, steps) if steps else Warmup(())
+        """Return the warm-up of the chains."""
+        return settings.warmup_of(schedule.warmup, run_kernel(post, settings.kernel))
 
     def sample(
         self,
@@ -194,16 +186,16 @@ class Candidate:
             "device": settings.device,
             "progress": settings.progress,
         }
+        init: str | npt.NDArray[Any] = "auto"
+        if self.starts_at_networks:
+            init = self._starts(posts[0], nets)
+            if isinstance(pilot, Draws):
+                ends = pilot.theta[: self.chains, -1]
+                init[: len(ends)] = ends
         with warnings.catch_warnings():
             for start in _WARNINGS_OF_VERDICT:
                 warnings.filterwarnings("ignore", message=start)
             if len(posts) == 1:
-                init: str | npt.NDArray[Any] = "auto"
-                if self.starts_at_networks:
-                    init = self._starts(posts[0], nets)
-                    if isinstance(pilot, Draws):
-                        ends = pilot.theta[: self.chains, -1]
-                        init[: len(ends)] = ends
                 found = [sample(posts[0], chains=self.chains, init=init, stop_when=stop_when, **arguments)]
             else:
                 found = sample_many(posts, chains=self.chains, **arguments)

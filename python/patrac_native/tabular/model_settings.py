@@ -8,7 +8,13 @@ from typing import Any, ClassVar
 
 from patrac_native.model.architectures import Architecture, Full, Mix, Out, Sep
 from patrac_native.model.kernels import Kernel
-from patrac_native.sampling.warmup import Warmup, paper_warmup
+from patrac_native.sampling.warmup import (
+    FIRST_COMPARISON,
+    SETTLE_STEPS,
+    Warmup,
+    default_warmup,
+    paper_warmup,
+)
 
 # The values of `architecture`.
 ARCHITECTURES = ("auto", "full", "mix", "out", "sep")
@@ -164,7 +170,7 @@ class ModelSettings:
         if self.alpha is not None and not 1 < self.alpha < float("inf"):
             raise ValueError(f"{self.option('alpha')} must be greater than 1 and finite; got {self.alpha}.")
         self.bayesian()
-        self.warmup_of(0)
+        self.given_warmup()
 
     def bayesian(self) -> Architecture | None:
         """Return the architecture given by `architecture` and `k`, None for the automatic choice.
@@ -205,12 +211,20 @@ class ModelSettings:
         chosen = nodes[0] if len(set(nodes)) == 1 else nodes
         return {"mix": Mix, "sep": Sep}[name](chosen)
 
-    def warmup_of(self, default: int) -> Warmup | int:
-        """Return the warm-up, of `default` steps unless `warmup` is given; raise ValueError if that is invalid."""
-        given = self.warmup
-        if given is None:
-            return default
+    def warmup_of(self, steps: int, kernel: Kernel) -> Warmup:
+        """Return the warm-up of a kernel: as given, or of `steps` steps; of a budget it ends once the chains agree."""
+        given = self.given_warmup()
         if isinstance(given, Warmup):
+            return given
+        if given is None and self.thin is None and steps >= FIRST_COMPARISON + SETTLE_STEPS:
+            return default_warmup(kernel, max_adaptive_steps=steps - SETTLE_STEPS)
+        fixed = steps if given is None else given
+        return default_warmup(kernel, fixed) if fixed else Warmup(())
+
+    def given_warmup(self) -> Warmup | int | None:
+        """Return the schedule or number of steps that is given; raise ValueError if it is invalid."""
+        given = self.warmup
+        if given is None or isinstance(given, Warmup):
             return given
         text = str(given)
         if text == "paper":
