@@ -15,61 +15,65 @@
 
 namespace patrac::bindings {
 
-// Calls Python about every 50 ms: pending signals first, then the progress callback, unless it is None.
-class PythonMonitor {
+// Calls Python from a run, which does not hold the GIL. Ctrl-C, pressed once or more, ends the run and keeps its draws;
+// other exceptions are rethrown after it.
+class PythonCalls {
 public:
-    explicit PythonMonitor(py::object progress) : progress_(std::move(progress)) {}
-
-    bool operator()(const Progress& progress) {
-        const py::gil_scoped_acquire gil;
-        try {
-            if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-            if (!stopped_ && !progress_.is_none())
-                progress_(progress.steps_done, progress.steps_total, progress.acceptance_rate);
-        } catch (py::error_already_set& error) {
-            // Ctrl-C, pressed once or more, ends the run and keeps its draws; other exceptions are rethrown.
-            if (!error.matches(PyExc_KeyboardInterrupt)) error_ = std::current_exception();
-            stopped_ = true;
-        }
-        return !stopped_;
-    }
+    bool stopped() const { return stopped_; }
     void rethrow() const {
         if (error_) std::rethrow_exception(error_);
     }
 
+protected:
+    // Returns what body() does with the GIL, or false where it raised.
+    template <class Body>
+    bool guarded(const Body& body) {
+        const py::gil_scoped_acquire gil;
+        try {
+            return body();
+        } catch (py::error_already_set& error) {
+            if (!error.matches(PyExc_KeyboardInterrupt)) error_ = std::current_exception();
+            stopped_ = true;
+            return false;
+        }
+    }
+
 private:
-    py::object progress_;
     bool stopped_ = false;
     std::exception_ptr error_;
 };
 
-// Asks Python whether the draws so far are enough; the GIL is not held. An exception ends the run as they do in
-// PythonMonitor.
-class PythonEarlyEnd {
+// Called about every 50 ms: pending signals first, then the progress callback, unless it is None.
+class PythonMonitor : public PythonCalls {
+public:
+    explicit PythonMonitor(py::object progress) : progress_(std::move(progress)) {}
+
+    bool operator()(const Progress& progress) {
+        return guarded([&] {
+            if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+            if (!stopped() && !progress_.is_none())
+                progress_(progress.steps_done, progress.steps_total, progress.acceptance_rate);
+            return !stopped();
+        });
+    }
+
+private:
+    py::object progress_;
+};
+
+// Whether the draws so far are enough: is_enough(result), or an exception.
+class PythonEarlyEnd : public PythonCalls {
 public:
     PythonEarlyEnd(py::object is_enough, py::dict result)
         : is_enough_(std::move(is_enough)), result_(std::move(result)) {}
 
     bool operator()() {
-        const py::gil_scoped_acquire gil;
-        try {
-            return py::bool_(is_enough_(result_));
-        } catch (py::error_already_set& error) {
-            if (!error.matches(PyExc_KeyboardInterrupt)) error_ = std::current_exception();
-            interrupted_ = true;
-            return true;
-        }
-    }
-    bool interrupted() const { return interrupted_; }
-    void rethrow() const {
-        if (error_) std::rethrow_exception(error_);
+        return guarded([&] { return static_cast<bool>(py::bool_(is_enough_(result_))); }) || stopped();
     }
 
 private:
     py::object is_enough_;
     py::dict result_;
-    bool interrupted_ = false;
-    std::exception_ptr error_;
 };
 
 // Blocks (first, A, B) of a rotation.
@@ -157,7 +161,7 @@ py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Arr
     result["draws_done"] = draws_done;
     result["completed"] = true;
 
-    if (is_enough.is_none()) config.early_end.every = 0;
+    require(config.early_end.every == 0 || !is_enough.is_none(), "is_enough");
     PythonEarlyEnd early_end(std::move(is_enough), result);
     config.early_end.is_enough = std::ref(early_end);
     PythonMonitor monitor(std::move(progress));
@@ -166,7 +170,7 @@ py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Arr
         // The run touches only the arrays above, which this frame owns, so no Python object is reached without the GIL;
         // Python reads them while all chains wait.
         const py::gil_scoped_release release;
-        completed = run(config, buffers, std::ref(monitor)) && !early_end.interrupted();
+        completed = run(config, buffers, std::ref(monitor)) && !early_end.stopped();
     }
     monitor.rethrow();
     early_end.rethrow();

@@ -46,7 +46,7 @@ struct RotationBlock {
 };
 
 // Where a run may end before its last draw. All chains wait after every `every` draws, 0 for never, and the waiting
-// thread calls is_enough(), by which the buffers hold these draws of each chain; true ends the run.
+// thread calls is_enough(). The buffers then hold these draws of each chain. True ends the run.
 struct EarlyEnd {
     std::int64_t every = 0;
     std::function<bool()> is_enough;
