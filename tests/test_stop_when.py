@@ -35,6 +35,10 @@ RUNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
         lambda: network_posterior(pn.Full(), pn.Gaussian(0.1)),
         {"kernel": pn.MGrad(collapse=True, metric="curvature")},
     ),
+    "inputs rotated": (  # theta is rotated back in place when the run ends, and must not be before
+        lambda: network_posterior(pn.Full(), pn.Gaussian(0.1)),
+        {"kernel": pn.MGrad(collapse=True, metric="inputs")},
+    ),
     "quadratic": (lambda: network_posterior(pn.Out(3), pn.Gaussian(0.1)), {"kernel": pn.PCNL()}),
     "independent": (lambda: network_posterior(pn.Out(3), pn.Gaussian(0.1)), {}),
     "sampled": (
