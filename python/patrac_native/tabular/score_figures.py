@@ -90,8 +90,9 @@ def _curve(result: FitResult) -> list[tuple[Figure, str]]:
         ax=figure.subplots(),
     )
     ax.set(xlabel=preprocessor.names[0], ylabel=preprocessor.target)
+    curve = "The mean count" if preprocessor.targets == "count" else "f"
     caption = (
-        f"f over {preprocessor.names[0]}, the only input, with its 95% interval, inside the 95% interval of new "
+        f"{curve} over {preprocessor.names[0]}, the only input, with its 95% interval, inside the 95% interval of new "
         "observations, and the training rows; in the units of the table."
     )
     return [(figure, caption)]
