@@ -7,10 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from patrac_native.tabular.fit import _prepare
+from patrac_native.tabular.fit_settings import FitSettings
 from patrac_native.tabular.preprocessing import Preprocessor
 from patrac_native.tabular.tables import TableFormat, find_column, read_table
 from patrac_native.tabular.target_column import guess_task
-from patrac_native.training.folds import split_rows
+from patrac_native.training.folds import copy_groups, split_rows
 
 
 def write(tmp_path: Path, text: str, name: str = "table.csv") -> Path:
@@ -139,6 +141,66 @@ def test_split_shares_every_class() -> None:
     test, train = split_rows(101, [0.3], seed=0, labels=labels)
     assert [(labels[test] == c).sum() for c in "abc"] == [27, 3, 0]
     assert [(labels[train] == c).sum() for c in "abc"] == [63, 7, 1]
+
+
+def test_copies_of_a_row_are_in_one_part() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((80, 2))
+    X = np.concatenate([rows, rows[:30], rows[:10], rows[:1]])
+    y = np.concatenate([np.arange(80.0), np.arange(30.0), np.arange(10.0), [0.0]])
+    groups = copy_groups(X, y)
+    assert groups is not None and np.array_equal(groups, y)
+    for fractions in ([0.3], [0.2] * 4):
+        parts = split_rows(121, fractions, seed=3, groups=groups)
+        assert sorted(np.concatenate(parts).tolist()) == list(range(121))
+        found = [set(y[part].tolist()) for part in parts]
+        assert sum(map(len, found)) == 80  # each value in one part only
+        for part, share in zip(parts, [*fractions, 1 - sum(fractions)], strict=True):
+            assert abs(len(part) - share * 121) <= 4  # the largest group has four rows
+        divided = split_rows(121, fractions, seed=3)
+        assert sum(len(set(y[part].tolist())) for part in divided) > 80
+    # Without copies, groups change nothing.
+    for part, alone in zip(
+        split_rows(121, [0.3], seed=3, groups=np.arange(121)), split_rows(121, [0.3], seed=3), strict=True
+    ):
+        assert np.array_equal(part, alone)
+
+
+def test_a_value_that_many_rows_have_is_divided() -> None:
+    groups = np.r_[np.zeros(60, int), np.arange(1, 61)]
+    parts = split_rows(120, [0.2] * 4, seed=0, groups=groups)
+    assert max(abs(len(part) - 24) for part in parts) <= 6
+    assert sum((groups[part] == 0).any() for part in parts) > 1
+
+
+def test_what_counts_as_a_copy() -> None:
+    X = np.arange(10.0)[:, None]
+    assert copy_groups(X, np.zeros(10)) is None
+    twice = np.concatenate([X, X])
+    assert copy_groups(twice, np.arange(20.0)) is None  # replicates, with other targets
+    groups = copy_groups(twice, np.zeros(20))
+    assert groups is not None and np.array_equal(groups[:10], groups[10:])
+    assert copy_groups(np.concatenate([twice, X[:1]]), np.zeros(21)) is None  # more copies than distinct rows
+    table = pd.DataFrame({"a": ["x", None, "x", None, "y"], "b": [1.0, np.nan, 1.0, np.nan, 2.0]})
+    found = copy_groups(table)
+    assert found is not None and found.tolist() == [0, 1, 0, 1, 2]
+
+
+@pytest.mark.parametrize("task", ["regression", "classification"])
+def test_no_copy_of_a_held_out_row_is_trained_on(tmp_path: Path, task: str, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame(rng.standard_normal((120, 2)), columns=["a", "b"])
+    frame["y"] = rng.permutation(120) if task == "regression" else rng.permutation(["u", "v"] * 60)
+    frame = pd.concat([frame, frame[:60]], ignore_index=True)
+    frame["row"] = range(180)
+    path = tmp_path / "t.csv"
+    frame.to_csv(path, index=False)
+    settings = FitSettings(data=str(path), target="y", ids=("row",), test_fraction=0.3, seed=2)
+    data = _prepare(read_table(str(path))[0], [], settings)
+    held = {tuple(row) for row in data.X_test.tolist()}
+    assert held and not held & {tuple(row) for row in data.X.tolist()}
+    assert len(data.X) + len(data.X_test) == 180 and abs(len(data.X_test) - 54) <= 2
+    assert "note: 60 rows repeat others" in capsys.readouterr().out
 
 
 def test_split_refuses_an_empty_part() -> None:

@@ -211,6 +211,15 @@ def test_zeros_and_ones_of_one_output_are_stratified() -> None:
     assert [y[held].sum() for held in validation_folds(problem(X, y, pn.Bernoulli()), 0.2)] == [2] * 5
 
 
+@pytest.mark.parametrize("n", [100, 1200])
+def test_no_validation_row_has_a_copy_among_the_others(n: int) -> None:
+    X, y = linear(n)
+    X, y = np.concatenate([X, X[: n // 2]]), np.concatenate([y, y[: n // 2]])
+    for held in validation_folds(problem(X, y), 0.2):
+        rest = np.setdiff1d(np.arange(len(y)), held)
+        assert len(held) and not set(y[held].tolist()) & set(y[rest].tolist())
+
+
 @pytest.mark.parametrize(("fraction", "parts"), [(0.5, 2), (0.9, 2), (0.3, 3), (0.1, 10)])
 def test_the_fraction_sets_the_number_of_parts(fraction: float, parts: int) -> None:
     X, y = linear(100)

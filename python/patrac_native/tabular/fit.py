@@ -22,7 +22,7 @@ from patrac_native.tabular.table_text import name_of
 from patrac_native.tabular.tables import read_table
 from patrac_native.tabular.target_column import guess_task
 from patrac_native.tabular.tuning import nominal_seconds
-from patrac_native.training.folds import split_rows
+from patrac_native.training.folds import IndexArray, copy_groups, split_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,8 +111,9 @@ def _prepare(frame: pd.DataFrame, notes: Sequence[str], settings: FitSettings) -
     settings.check_task(task)
     labels = frame[target].fillna("").astype(str).to_numpy() if task == "classification" else None
     shares = [settings.test_fraction] if settings.test_fraction else []
+    copies = copy_groups(frame.drop(columns=[*roles.drop, *roles.ids]))
     try:
-        *held, rows = split_rows(len(frame), shares, seed=settings.seed, labels=labels)
+        *held, rows = split_rows(len(frame), shares, seed=settings.seed, labels=labels, groups=copies)
     except ValueError as error:
         classes = 0 if labels is None else len(set(labels.tolist()))
         if 2 * classes > len(frame) > 2:
@@ -149,7 +150,18 @@ def _prepare(frame: pd.DataFrame, notes: Sequence[str], settings: FitSettings) -
         counts = np.bincount(y, minlength=len(preprocessor.classes))
         _say("  classes: " + ", ".join(f"{c} ({n})" for c, n in zip(preprocessor.classes, counts, strict=True)))
     _say(f"  {preprocessor.n_inputs} inputs, {len(rows)} training rows, {len(test)} held out (seed {settings.seed})")
-    for note in (*notes, *preprocessor.notes):
+    for note in (*notes, *preprocessor.notes, *_note_on_copies(copies)):
         _say(f"  note: {note}")
     offsets = (None, None) if offset is None else (offset[rows], offset[test])
     return FitData(preprocessor, X[rows], y[rows], X[test], y[test], *offsets)
+
+
+def _note_on_copies(groups: IndexArray | None) -> Sequence[str]:
+    """Return a line on rows that equal others, if there are any."""
+    if groups is None:
+        return []
+    count = len(groups) - len(np.unique(groups))
+    return [
+        f"{count} row{'s repeat others' if count > 1 else ' repeats another'}; no held-out or validation row has a "
+        "copy among the training rows"
+    ]
