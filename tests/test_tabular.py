@@ -318,11 +318,22 @@ def test_new_tables_may_lack_the_target_but_no_input() -> None:
 def test_columns_without_names_are_placed_with_and_without_the_target() -> None:
     frame = pd.DataFrame([["M", 15, 0.5], ["F", 7, 0.25], ["I", 9, 1.0]], columns=["0", "1", "2"])
     prep = Preprocessor.fit(frame, "1", task="regression")
-    without = pd.DataFrame([["M", 0.5], ["F", 0.25]], columns=["0", "1"])
-    assert np.array_equal(prep.transform(prep.name_columns(without)), prep.transform(frame)[:2])
-    assert np.array_equal(prep.transform(prep.name_columns(frame)), prep.transform(frame))
-    with pytest.raises(ValueError, match="the table has 1 columns; the one that was fitted had 3, or 2 without"):
-        prep.name_columns(without[["0"]])
+    without = pd.DataFrame([["M", 0.5], ["F", 0.25]], columns=prep.names_of(2))
+    assert np.array_equal(prep.transform(without), prep.transform(frame)[:2])
+    assert prep.names_of(3) == ["0", "1", "2"]
+    with pytest.raises(ValueError, match="the table has 1 column; the one that was fitted had 3, or 2 without"):
+        prep.names_of(1)
+
+
+@pytest.mark.parametrize("target", [True, False])
+def test_identifiers_of_tables_without_header_keep_their_zeros(tmp_path: Path, target: bool) -> None:
+    """The identifiers of the fit stand behind the target, so that their number changes where it is missing."""
+    fitted = pd.DataFrame({"0": [1.0, 2.0, 3.0], "1": [0.5, 0.2, 0.9], "2": ["007", "008", "009"]})
+    prep = Preprocessor.fit(fitted, "0", task="regression", ids=["2"])
+    path = write(tmp_path, "1,0.5,0012\n2,0.25,0013\n" if target else "0.5,0012\n0.25,0013\n")
+    frame, _ = read_table(path, header=False, verbatim=prep.unused, names_of=prep.names_of)
+    assert frame["2"].tolist() == ["0012", "0013"]
+    assert frame["1"].tolist() == [0.5, 0.25]
 
 
 def test_codes_are_the_same_category_as_whole_floats() -> None:

@@ -100,12 +100,10 @@ def predict_table(
         data,
         header=header,
         separator=separator or layout.separator,
-        # Without a header, the position of a column depends on whether the target is there.
-        verbatim=[*ids, *(preprocessor.unused if header else ())],
+        verbatim=[*ids, *preprocessor.unused],
         least_columns=1,
+        names_of=preprocessor.names_of,
     )
-    if not table.header:
-        frame = preprocessor.name_columns(frame)
     beside = _told_apart(_beside(frame, preprocessor, ids), [*_output_names(draws, preprocessor), "outside"])
     X, offset = preprocessor.transform(frame), preprocessor.offset(frame)
     observed: Any = None if scores is None else _observed(preprocessor, frame)

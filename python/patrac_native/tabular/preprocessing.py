@@ -351,8 +351,13 @@ class Preprocessor:
         """Convert a variance of the standardised target to the target's own units, squared."""
         return variance * self.target_scale**2
 
-    def name_columns(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Give the columns of a table without header the names of the fitted table; the target may be missing.
+    def names_of(self, count: int) -> list[str]:
+        """Return the names of the columns of a table without header, as the fitted table has them.
+
+        Parameters
+        ----------
+        count : int
+            Number of columns; the target may be missing.
 
         Raises
         ------
@@ -361,12 +366,12 @@ class Preprocessor:
         """
         wanted = self.table_columns
         without = [name for name in wanted if name != self.target]
-        if frame.shape[1] not in (len(wanted), len(without)):
+        if count not in (len(wanted), len(without)):
             raise ValueError(
-                f"the table has {frame.shape[1]} columns; the one that was fitted had {len(wanted)}, or {len(without)} "
+                f"the table has {count} column{'s' if count > 1 else ''}; the one that was fitted had {len(wanted)}, or {len(without)} "
                 "without the target."
             )
-        return frame.set_axis(wanted if frame.shape[1] == len(wanted) else without, axis=1)
+        return wanted if count == len(wanted) else without
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-able values from which `from_dict` rebuilds the preprocessor."""

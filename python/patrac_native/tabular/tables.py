@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +65,7 @@ def read_table(
     separator: str | None = None,
     verbatim: Sequence[str] = (),
     least_columns: int = 2,
+    names_of: Callable[[int], Sequence[str]] | None = None,
 ) -> tuple[pd.DataFrame, TableFormat]:
     """Read a text file of rows and columns.
 
@@ -84,6 +85,9 @@ def read_table(
         names or numbers as for `find_column`, and those that the table does not have are ignored. Default none.
     least_columns : int
         Number of columns that there must be: 2, a target and an input, or 1 where there need be no target.
+    names_of : callable, optional
+        Returns the names of the columns of a table without header, given how many there are; by default their numbers.
+        What it raises for another number of columns is raised here.
 
     Returns
     -------
@@ -135,17 +139,18 @@ def read_table(
     decimal = (
         "," if found == ";" and _has_decimal_commas([split(record, found) for record in text.records[:200]]) else "."
     )
-    columns = names if header else [str(position) for position in range(len(names))]
-    as_it_is = {position for column in verbatim if (position := _position(columns, column)) is not None}
+    if not header:
+        names = [*(names_of or _numbered)(len(names))]
+    as_it_is = {position for column in verbatim if (position := _position(names, column)) is not None}
     frame = _parse(text, found, header, decimal, as_it_is)
-    frame.columns = columns
+    frame.columns = names
     lines = text.lines[1 if header else 0 :]
     if len(lines) == len(
         frame
     ):  # otherwise pandas reads quotation marks in another way; better no lines than wrong ones
         frame.index = pd.Index(lines, name=LINES)
     in_file = [str(name) for name in frame.columns]
-    frame, notes = _convert(frame, decimal, text.comments, {columns[position] for position in as_it_is})
+    frame, notes = _convert(frame, decimal, text.comments, {names[position] for position in as_it_is})
     frame.attrs[_IN_FILE] = in_file
     return frame, TableFormat(found, header, decimal, notes)
 
@@ -272,6 +277,10 @@ def find_column(frame: pd.DataFrame, column: str, argument: str = "--target") ->
         f"{argument} must be a column's name or its number in 0..{len(names) - 1}; got {column!r}. The columns are: "
         f"{shown}."
     )
+
+
+def _numbered(count: int) -> list[str]:
+    return [str(position) for position in range(count)]
 
 
 def _position(names: Sequence[str], column: str) -> int | None:
