@@ -127,13 +127,22 @@ def test_amounts_with_decimal_commas(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "entries", [["1,5", "2,25", "7,0"], ["12.05.2024", "13.05.2024", "14.05.2024"], ["1/2", "3/4", "1/4"]]
+    "entries",
+    [
+        ["1,5", "2,25", "7,0"],
+        ["12.05.2024", "13.05.2024", "14.05.2024"],
+        ["1/2", "3/4", "1/4"],
+        ["05:30", "17:45", "23:59"],
+        ["1:05:30", "0:59:59.5", "2:00:00"],
+        ["5:30 pm", "11:00AM", "9:15 a.m."],
+        ["3 of 5", "4 of 5", "1 out of 5"],
+    ],
 )
 def test_text_that_looks_like_numbers_is_refused_by_name(tmp_path: Path, entries: list[str]) -> None:
     """One-hot categories of numbers would be silent nonsense."""
     frame, _ = read(tmp_path, "x,y\n" + "".join(f'"{entry}",{row}\n' for row, entry in enumerate(entries)))
     with pytest.raises(
-        ValueError, match=rf"column 'x' holds text that looks like numbers or dates, such as '{entries[0]}'"
+        ValueError, match=rf"column 'x' holds text that looks like numbers, times or dates, such as '{entries[0]}'"
     ):
         Preprocessor.fit(frame, "y", task="regression")
     Preprocessor.fit(frame, "y", task="regression", categorical=["x"])

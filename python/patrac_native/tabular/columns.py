@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 MAX_CATEGORIES = 100
 # So many categories of one row each are taken in a small table, whose rows are nearly all different.
 _FEW_CATEGORIES = 20
-# Text that looks like a number of another notation, like a date, or like an amount such as US$5 or $1.2M.
+# Text that looks like a number of another notation, a date, a time such as 05:30 or 5:30 pm, a share such as 3 of 5, or
+# an amount such as US$5 or $1.2M.
 _LIKE_NUMBERS = re.compile(
-    r"[-+(]?\s*([^\w\s]?\s*\d[\d.,'/\s]*[^\w\s]?"
+    r"[-+(]?\s*([^\w\s]?\s*\d[\d.,'/:\s]*(?:[^\w\s]|\s(?:out\s)?of\s+\d+|[ap]\.?m\.?)?"
     rf"|[A-Za-z]{{0,3}}[{CURRENCIES}]\s*\d[\d.,\s]*[A-Za-z]{{0,2}})\)?"
 )
 
@@ -227,9 +228,9 @@ def check_not_numbers(series: pd.Series) -> None:
     alike = known.astype(str).str.fullmatch(_LIKE_NUMBERS).to_numpy(dtype=bool)
     if alike.all() and not pd.to_numeric(known, errors="coerce").notna().all():
         raise ValueError(
-            f"column {series.name!r} holds text that looks like numbers or dates, such as {known.iloc[0]!r} at "
-            f"{place(series, first(series.notna()))}. Write numbers with a decimal point, name dates in --date and "
-            "categories in --categorical, or leave it out with --drop."
+            f"column {series.name!r} holds text that looks like numbers, times or dates, such as {known.iloc[0]!r} "
+            f"at {place(series, first(series.notna()))}. Write numbers with a decimal point and times in one unit, such "
+            "as hours; name dates in --date and categories in --categorical, or leave it out with --drop."
         )
     check_misprints(series, f"column {series.name!r}", "name the column in --categorical")
 

@@ -368,8 +368,8 @@ class Preprocessor:
         without = [name for name in wanted if name != self.target]
         if count not in (len(wanted), len(without)):
             raise ValueError(
-                f"the table has {count} column{'s' if count > 1 else ''}; the one that was fitted had {len(wanted)}, or {len(without)} "
-                "without the target."
+                f"the table has {count} column{'s' if count > 1 else ''}; the one that was fitted had {len(wanted)}, "
+                f"or {len(without)} without the target."
             )
         return wanted if count == len(wanted) else without
 
