@@ -29,7 +29,8 @@ _FEW_CATEGORIES = 20
 # an amount such as US$5 or $1.2M.
 _LIKE_NUMBERS = re.compile(
     r"[-+(]?\s*([^\w\s]?\s*\d[\d.,'/:\s]*(?:[^\w\s]|\s(?:out\s)?of\s+\d+|[ap]\.?m\.?)?"
-    rf"|[A-Za-z]{{0,3}}[{CURRENCIES}]\s*\d[\d.,\s]*[A-Za-z]{{0,2}})\)?"
+    rf"|[a-z]{{0,3}}[{CURRENCIES}]\s*\d[\d.,\s]*[a-z]{{0,2}})\)?",
+    re.IGNORECASE,
 )
 
 
@@ -229,8 +230,8 @@ def check_not_numbers(series: pd.Series) -> None:
     if alike.all() and not pd.to_numeric(known, errors="coerce").notna().all():
         raise ValueError(
             f"column {series.name!r} holds text that looks like numbers, times or dates, such as {known.iloc[0]!r} "
-            f"at {place(series, first(series.notna()))}. Write numbers with a decimal point and times in one unit, such "
-            "as hours; name dates in --date and categories in --categorical, or leave it out with --drop."
+            f"at {place(series, first(series.notna()))}. Write numbers with a decimal point and times in one unit, as "
+            "hours; name dates in --date and categories in --categorical, or leave it out with --drop."
         )
     check_misprints(series, f"column {series.name!r}", "name the column in --categorical")
 
