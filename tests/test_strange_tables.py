@@ -121,6 +121,37 @@ def test_amounts_are_numbers(tmp_path: Path, entries: list[str], values: list[fl
     np.testing.assert_allclose(frame["price"], values, rtol=1e-15)
 
 
+@pytest.mark.parametrize(
+    ("fitted", "new", "problem"),
+    [
+        ("$ 5", "7 $", None),
+        ("$ 5", "7", None),
+        ("7", "$ 5", None),
+        ("45%", "12%", None),
+        ("$ 5", "€ 7", "column 'price' holds amounts in €, and in the fitted table amounts in $; convert them"),
+        ("45%", "0.12", "column 'price' holds numbers without a unit, and in the fitted table percentages"),
+        ("0.45", "12%", "column 'price' holds percentages, and in the fitted table numbers without a unit"),
+    ],
+)
+@pytest.mark.parametrize("used", [True, False])
+def test_amounts_have_the_unit_of_the_fit(
+    tmp_path: Path, fitted: str, new: str, problem: str | None, used: bool
+) -> None:
+    another = re.sub(r"\d(?=\D*$)", "9", fitted)
+    table, _ = read(tmp_path, f"price,b,y\n{fitted},1,3\n{another},2,4\n{fitted},4,1\n")
+    prep = Preprocessor.fit(table, "y", task="regression", drop=[] if used else ["price"])
+    prep = Preprocessor.from_dict(json.loads(json.dumps(prep.to_dict())))
+    frame, _ = read(tmp_path, f"price,b\n{new},1\n")
+    if problem is None or not used:
+        prep.check_units(frame)
+        return
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        prep.check_units(frame)
+    old = {**prep.to_dict(), "format": 4}
+    del old["units"]
+    Preprocessor.from_dict(old).check_units(frame)
+
+
 def test_amounts_with_decimal_commas(tmp_path: Path) -> None:
     frame, _ = read(tmp_path, "price;b\n1.234,50 €;1,5\n12 €;2,5\n")
     assert frame["price"].tolist() == [1234.5, 12.0] and frame["b"].tolist() == [1.5, 2.5]
@@ -415,9 +446,9 @@ def test_preprocessing_of_version_1_is_read_without_ranges() -> None:
 
 
 def test_points_group_digits_where_commas_are_decimal() -> None:
-    found, note = read_numbers(pd.Series(["1.234", "2,5"], name="x"), ",")
+    found, note, _ = read_numbers(pd.Series(["1.234", "2,5"], name="x"), ",")
     assert found.tolist() == [1234.0, 2.5] and note is not None
-    untouched, note = read_numbers(pd.Series(["1.5", "2,5"], name="x"), ",")
+    untouched, note, _ = read_numbers(pd.Series(["1.5", "2,5"], name="x"), ",")
     assert untouched.tolist() == ["1.5", "2,5"] and note is None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +32,25 @@ _AMOUNT = re.compile(
 )
 
 
-def read_numbers(series: pd.Series, decimal: str) -> tuple[pd.Series, str | None]:
+class NumberColumn(NamedTuple):
+    """A column as it was read.
+
+    Attributes
+    ----------
+    series : pandas Series
+        Numbers, with NaN for marks of missing values; or the column as it is, if an entry is something else.
+    note : str or None
+        What was read; None if nothing was converted.
+    unit : str
+        The currency or "%" of amounts; empty for other numbers and text.
+    """
+
+    series: pd.Series
+    note: str | None = None
+    unit: str = ""
+
+
+def read_numbers(series: pd.Series, decimal: str) -> NumberColumn:
     """Return a column of text as numbers, if that is what its entries are, and a note on what was read.
 
     Parameters
@@ -44,10 +62,7 @@ def read_numbers(series: pd.Series, decimal: str) -> tuple[pd.Series, str | None
 
     Returns
     -------
-    series : pandas Series
-        Numbers, with NaN for marks of missing values; or the column as it is, if an entry is something else.
-    note : str or None
-        None if nothing was converted.
+    NumberColumn
 
     Raises
     ------
@@ -57,24 +72,23 @@ def read_numbers(series: pd.Series, decimal: str) -> tuple[pd.Series, str | None
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(series):
-        return series, None
+        return NumberColumn(series)
     text = series.dropna().astype(str).str.strip()
     marks = text.str.lower().isin(MARKS)
     values = text[~marks]
     if values.empty:
-        return series, None
+        return NumberColumn(series)
     plain = pd.to_numeric(_with_points(values) if decimal == "," else values, errors="coerce")
     if plain.notna().all():
         if _loses_digits(values, plain):
-            return series, None
+            return NumberColumn(series)
         if not marks.any():
-            return _placed(series, plain), None  # such as integers beyond 64 bits
-        return _placed(
-            series, plain
-        ), f"column {series.name!r}: {int(marks.sum())} entries {_shown(text[marks])} count as missing"
+            return NumberColumn(_placed(series, plain))  # such as integers beyond 64 bits
+        note = f"column {series.name!r}: {int(marks.sum())} entries {_shown(text[marks])} count as missing"
+        return NumberColumn(_placed(series, plain), note)
     found = [_amount(value, decimal) for value in values.tolist()]
     if any(amount is None for amount in found):
-        return series, None
+        return NumberColumn(series)
     units = {unit for _, unit in found if unit}  # type: ignore[misc]  # none is None
     if len(units) > 1:
         raise ValueError(
@@ -87,7 +101,8 @@ def read_numbers(series: pd.Series, decimal: str) -> tuple[pd.Series, str | None
         )
     parsed = pd.Series([number for number, _ in found], index=values.index, dtype=float)  # type: ignore[misc]  # likewise
     example = values.iloc[0]
-    return _placed(series, parsed), f"column {series.name!r}: text such as {example!r} was read as {parsed.iloc[0]:g}"
+    note = f"column {series.name!r}: text such as {example!r} was read as {parsed.iloc[0]:g}"
+    return NumberColumn(_placed(series, parsed), note, next(iter(units), ""))
 
 
 def _loses_digits(values: pd.Series, plain: pd.Series) -> bool:

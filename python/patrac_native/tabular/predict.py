@@ -104,6 +104,7 @@ def predict_table(
         least_columns=1,
         names_of=preprocessor.names_of,
     )
+    preprocessor.check_units(frame)
     beside = _told_apart(_beside(frame, preprocessor, ids), [*_output_names(draws, preprocessor), "outside"])
     X, offset = preprocessor.transform(frame), preprocessor.offset(frame)
     observed: Any = None if scores is None else _observed(preprocessor, frame)

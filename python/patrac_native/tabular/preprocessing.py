@@ -22,8 +22,8 @@ from patrac_native.tabular.columns import (
     standardised,
     with_common_scale,
 )
-from patrac_native.tabular.problems import collected
-from patrac_native.tabular.tables import places
+from patrac_native.tabular.problems import Problems, collected
+from patrac_native.tabular.tables import places, units_of
 from patrac_native.tabular.target_column import check_counts, check_target, exposures, label_order, plain_label
 from patrac_native.validation.checks import FloatArray
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 TASKS = ("regression", "classification")
 IMPUTATIONS = ("mean", "median")
 # Version 2 has the range of each column, columns of dates and identifiers, version 3 counts and their exposure, version
-# 4 the categories that no training row has; files of earlier versions are read too.
-FORMAT_VERSION, _READ = 4, (1, 2, 3, 4)
+# 4 the categories that no training row has, 5 the units of amounts; files of earlier versions are read too.
+FORMAT_VERSION, _READ = 5, (1, 2, 3, 4, 5)
 
 
 class Preprocessor:
@@ -65,6 +65,8 @@ class Preprocessor:
         Whether the target holds counts.
     exposure : str or None
         Name of the column of the exposure of the counts, which is no input.
+    units : dict of str to str, or None
+        The currency, or "%", of columns of amounts; None of a fit of an earlier version, which did not record it.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class Preprocessor:
         ids: Sequence[str] = (),
         counts: bool = False,
         exposure: str | None = None,
+        units: Mapping[str, str] | None = None,
     ) -> None:
         self.task = task
         self.target = target
@@ -93,6 +96,7 @@ class Preprocessor:
         self.ids = list(ids)
         self.counts = counts
         self.exposure = exposure
+        self.units = None if units is None else dict(units)
 
     @classmethod
     def fit(
@@ -157,7 +161,7 @@ class Preprocessor:
         columns: list[Column] = []
         notes: list[str] = []
         names = [str(name) for name in frame.columns]
-        made = cls(task, target, (), names, ids=ids, counts=counts, exposure=exposure)
+        made = cls(task, target, (), names, ids=ids, counts=counts, exposure=exposure, units=units_of(frame))
         with collected() as attempt:
             for name in names:
                 if name in (target, exposure, *drop, *ids):
@@ -373,6 +377,26 @@ class Preprocessor:
             )
         return wanted if count == len(wanted) else without
 
+    def check_units(self, frame: pd.DataFrame) -> None:
+        """Raise ValueError if a column holds amounts of another unit than in the fitted table.
+
+        A currency that is written in one of the tables alone is the same one; a percentage is not the same number
+        without its sign.
+        """
+        if self.units is None:
+            return
+        given, unused = units_of(frame), self.unused
+        columns = [
+            (name, self.units.get(name, ""), given.get(name, "")) for name in frame.columns if name not in unused
+        ]
+        problems = [
+            f"column {name!r} holds {_amounts(new)}, and in the fitted table {_amounts(old)}; convert them."
+            for name, old, new in columns
+            if old != new and ("%" in (old, new) or (old and new))
+        ]
+        if problems:
+            raise Problems(problems)
+
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-able values from which `from_dict` rebuilds the preprocessor."""
         return {
@@ -388,6 +412,7 @@ class Preprocessor:
             "ids": self.ids,
             "counts": self.counts,
             "exposure": self.exposure,
+            "units": self.units,
         }
 
     @classmethod
@@ -417,6 +442,7 @@ class Preprocessor:
                 ids=content.get("ids", ()),
                 counts=content.get("counts", False),
                 exposure=content.get("exposure"),
+                units=content.get("units"),
             )
             made._check_numbers()
             return made
@@ -436,3 +462,8 @@ class Preprocessor:
                     f"the preprocessing is damaged: {what} has mean {mean} and scale {scale}, which must be finite and "
                     "the scale positive; fit again."
                 )
+
+
+def _amounts(unit: str) -> str:
+    """Return what a column of numbers of a unit holds, in words."""
+    return {"": "numbers without a unit", "%": "percentages"}.get(unit, f"amounts in {unit}")

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 LINES = "line of the file"
 # Attribute of a data frame with the names of all columns of the file, by which numbers of columns count.
 _IN_FILE = "columns of the file"
+# Attribute with the units of its columns of amounts.
+_UNITS = "units"
 
 
 @dataclass(frozen=True)
@@ -198,14 +200,23 @@ def _convert(
     if empty:
         notes.append("a column without name and values, which a separator at the end of each line makes, is left out")
         frame = frame.drop(columns=empty)
+    units: dict[str, str] = {}
     with collected() as attempt:
         for position, name in enumerate(frame.columns):
             if name in verbatim:
                 continue
             with attempt:
-                frame[name], note = read_numbers(frame.iloc[:, position], decimal)
+                frame[name], note, unit = read_numbers(frame.iloc[:, position], decimal)
                 notes += [] if note is None else [note]
+                units |= {str(name): unit} if unit else {}
+    frame.attrs[_UNITS] = units
     return frame, tuple(notes)
+
+
+def units_of(frame: pd.DataFrame) -> dict[str, str]:
+    """Return the currency, or "%", of each column of amounts of a table, by its name; empty if it was not read here."""
+    found: dict[str, str] = frame.attrs.get(_UNITS, {})
+    return found
 
 
 def place(series: pd.Series, row: int) -> str:
