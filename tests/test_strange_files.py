@@ -114,6 +114,35 @@ def test_identifiers_keep_their_zeros(fitted: Path, tmp_path: Path) -> None:
     assert lines[1].startswith("007,01,") and lines[2].startswith("10000000000000000000000001,NA,")
 
 
+def test_identifiers_of_tables_without_header_keep_their_zeros(tmp_path: Path) -> None:
+    """The identifier stands behind the target, so that its number changes where the target is missing."""
+    frame = table()[["cement", "strength"]].assign(key=[f"{row:05d}" for row in range(60)])
+    frame.to_csv(tmp_path / "t.csv", index=False, header=False)
+    fit = ["--no-header", "--target", "1", "--id", "2", *KNOWN, "--out", str(tmp_path / "fit")]
+    assert main(["fit", str(tmp_path / "t.csv"), *fit]) == 0
+    for columns in (["cement", "strength", "key"], ["cement", "key"]):
+        frame[columns].to_csv(tmp_path / "new.csv", index=False, header=False)
+        command = ["predict", str(tmp_path / "fit"), str(tmp_path / "new.csv"), "--out", str(tmp_path / "p.csv")]
+        assert main([*command, "--overwrite"]) == 0
+        assert (tmp_path / "p.csv").read_text().splitlines()[1].startswith("00000,")
+
+
+def test_amounts_in_another_currency_are_refused(
+    fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new = table().head(3)
+    assert predict(fitted, new.assign(cost=["€1,000", "€1,010", "€1,020"]), tmp_path) == 2
+    assert "column 'cost' holds amounts in EUR, and in the fitted table amounts in $; convert them" in (
+        capsys.readouterr().err
+    )
+    # Neither the dropped target nor a plain number has a unit to compare.
+    assert predict(fitted, new.assign(cost=[1000, 1010, 1020], strength="45%"), tmp_path) == 0
+
+
+def test_a_column_that_is_left_out_may_be_dropped(fitted: Path, tmp_path: Path) -> None:
+    assert main(["fit", str(fitted / "t.csv"), *FIT, "--drop", "0", "--out", str(tmp_path / "fit")]) == 0
+
+
 def test_identifiers_named_as_predictions_are_renamed(
     fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,8 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import patrac_native as pn
+from patrac_native.tabular import dispersion, pilots
+from patrac_native.tabular.candidates import possible_candidates
 from patrac_native.tabular.fit import _prepare
+from patrac_native.tabular.fit_data import DataRows, FitArrays
 from patrac_native.tabular.fit_settings import FitSettings
+from patrac_native.tabular.noise_settings import NoiseSettings
 from patrac_native.tabular.preprocessing import Preprocessor
 from patrac_native.tabular.tables import TableFormat, find_column, read_table
 from patrac_native.tabular.target_column import guess_task
@@ -46,7 +51,7 @@ def mixed_table() -> pd.DataFrame:
 )
 def test_separators_are_found(tmp_path: Path, text: str, separator: str) -> None:
     frame, table = read_table(write(tmp_path, text))
-    assert table == TableFormat(separator, True)
+    assert table == TableFormat(separator, True, units={})
     assert list(frame.columns) == ["a", "b", "c"]
     assert frame["b"].tolist() == [2, 4]
 
@@ -143,47 +148,104 @@ def test_split_shares_every_class() -> None:
     assert [(labels[train] == c).sum() for c in "abc"] == [63, 7, 1]
 
 
-def test_copies_of_a_row_are_in_one_part() -> None:
-    rng = np.random.default_rng(0)
-    rows = rng.standard_normal((80, 2))
-    X = np.concatenate([rows, rows[:30], rows[:10], rows[:1]])
-    y = np.concatenate([np.arange(80.0), np.arange(30.0), np.arange(10.0), [0.0]])
-    groups = copy_groups(X, y)
-    assert groups is not None and np.array_equal(groups, y)
-    for fractions in ([0.3], [0.2] * 4):
-        parts = split_rows(121, fractions, seed=3, groups=groups)
-        assert sorted(np.concatenate(parts).tolist()) == list(range(121))
-        found = [set(y[part].tolist()) for part in parts]
-        assert sum(map(len, found)) == 80  # each value in one part only
-        for part, share in zip(parts, [*fractions, 1 - sum(fractions)], strict=True):
-            assert abs(len(part) - share * 121) <= 4  # the largest group has four rows
-        divided = split_rows(121, fractions, seed=3)
-        assert sum(len(set(y[part].tolist())) for part in divided) > 80
-    # Without copies, groups change nothing.
-    for part, alone in zip(
-        split_rows(121, [0.3], seed=3, groups=np.arange(121)), split_rows(121, [0.3], seed=3), strict=True
-    ):
-        assert np.array_equal(part, alone)
+@pytest.mark.parametrize("fractions", [[0.3], [0.2] * 4])
+def test_copies_of_a_row_are_in_one_part(fractions: list[float]) -> None:
+    groups = np.concatenate([np.arange(80), np.arange(30), np.arange(10), [0]])
+    parts = split_rows(121, fractions, seed=3, groups=groups)
+    assert sorted(np.concatenate(parts).tolist()) == list(range(121))
+    assert sum(len(set(groups[part].tolist())) for part in parts) == 80  # each number in one part only
+    for part, share in zip(parts, [*fractions, 1 - sum(fractions)], strict=True):
+        assert abs(len(part) - share * 121) <= 4  # each end moves by half of the largest group, of four rows
+    divided = split_rows(121, fractions, seed=3)
+    assert sum(len(set(groups[part].tolist())) for part in divided) > 80
 
 
-def test_a_value_that_many_rows_have_is_divided() -> None:
+def test_groups_of_one_row_change_nothing() -> None:
+    parts = zip(
+        split_rows(121, [0.3, 0.2], seed=3, groups=np.arange(121)), split_rows(121, [0.3, 0.2], seed=3), strict=True
+    )
+    assert all(np.array_equal(part, alone) for part, alone in parts)
+
+
+def test_copies_are_as_frequent_in_each_part() -> None:
+    """A group whose place is that of whichever of its rows comes first would crowd into the first part."""
+    groups = np.concatenate([np.arange(300), np.arange(100)])
+    copied = groups < 100
+    shares = [copied[part].mean() for seed in range(200) for part in split_rows(400, [0.3], seed=seed, groups=groups)]
+    held, rest = np.reshape(shares, (200, 2)).T
+    assert abs((held - rest).mean()) < 4 * (held - rest).std() / np.sqrt(200)
+    assert 4 * (held - rest).std() / np.sqrt(200) < 0.02  # the place of the first row makes a difference of 0.2
+
+
+def test_pairs_stay_together_in_small_parts_and_classes() -> None:
+    pairs = np.repeat(np.arange(8), 2)[:15]
+    for seed in range(50):
+        parts = split_rows(15, [0.2] * 4, seed=seed, groups=pairs)
+        assert sum(len(set(pairs[part].tolist())) for part in parts) == 8
+    groups, labels = np.r_[np.repeat(np.arange(9), 2), np.arange(9, 90)], np.repeat([0, 1], [18, 81])
+    for seed in range(50):
+        held, rest = split_rows(99, [0.3], seed=seed, labels=labels, groups=groups)
+        assert not set(groups[held].tolist()) & set(groups[rest].tolist())
+        assert 4 <= (labels[held] == 0).sum() <= 6
+
+
+def test_a_group_larger_than_a_part_is_divided() -> None:
     groups = np.r_[np.zeros(60, int), np.arange(1, 61)]
     parts = split_rows(120, [0.2] * 4, seed=0, groups=groups)
-    assert max(abs(len(part) - 24) for part in parts) <= 6
-    assert sum((groups[part] == 0).any() for part in parts) > 1
+    assert [len(part) for part in parts] == [24] * 5
 
 
 def test_what_counts_as_a_copy() -> None:
-    X = np.arange(10.0)[:, None]
-    assert copy_groups(X, np.zeros(10)) is None
-    twice = np.concatenate([X, X])
-    assert copy_groups(twice, np.arange(20.0)) is None  # replicates, with other targets
-    groups = copy_groups(twice, np.zeros(20))
-    assert groups is not None and np.array_equal(groups[:10], groups[10:])
-    assert copy_groups(np.concatenate([twice, X[:1]]), np.zeros(21)) is None  # more copies than distinct rows
-    table = pd.DataFrame({"a": ["x", None, "x", None, "y"], "b": [1.0, np.nan, 1.0, np.nan, 2.0]})
-    found = copy_groups(table)
-    assert found is not None and found.tolist() == [0, 1, 0, 1, 2]
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((30, 2)), rng.standard_normal(30)
+    assert copy_groups(y, X) is None
+    # Replicates: equal inputs with targets of their own. No row was copied.
+    assert copy_groups(rng.standard_normal(60), np.concatenate([X, X])) is None
+    for times in (2, 3, 5):  # however many there are
+        groups = copy_groups(np.tile(y, times), np.tile(X, (times, 1)))
+        assert groups is not None and np.array_equal(groups, np.tile(groups[:30], times))
+    # One row was copied: the groups are of the inputs, whatever the targets.
+    groups = copy_groups(np.r_[y, y[:1], 7.0], np.concatenate([X, X[:1], X[1:2]]))
+    assert groups is not None and groups[[0, 1]].tolist() == groups[[30, 31]].tolist()
+    # Few values in few columns: rows are equal by chance.
+    codes, labels = rng.integers(0, 60, (160, 1)), rng.integers(0, 2, 160)
+    assert copy_groups(labels, codes) is None
+    assert copy_groups(labels, rng.integers(0, 4, (160, 3)).astype(float)) is None
+
+
+def test_copies_in_tables_with_text_and_missing_values() -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": [*"xyzuvw", None, None], "b": [*rng.standard_normal(7), np.nan]}, dtype=object)
+    twice = pd.concat([table, table], ignore_index=True)
+    y = pd.Series(np.tile(rng.standard_normal(8), 2))
+    groups = copy_groups(y, twice)
+    assert groups is not None and np.array_equal(groups, np.tile(np.arange(8), 2))
+
+
+@pytest.mark.parametrize("where", ["choice", "dispersion"])
+def test_splits_of_a_fit_keep_copies_together(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((200, 2)), rng.poisson(1000, 200)
+    X, y = np.concatenate([X, X]), np.concatenate([y, y])
+    data = FitArrays(X, y, X[:0], y[:0], 1, Preprocessor("regression", "y", [], []))
+    module = pilots if where == "choice" else dispersion
+    seen = []
+
+    def trained(sizes: object, rows: DataRows, *_: object, **__: object) -> None:
+        seen.append(rows)
+        raise InterruptedError
+
+    net = pn.train([2, 1], X, X[:, 0], l2=1.0, validation_fraction=0, max_epochs=50, progress=False)
+    monkeypatch.setattr(module, "train_networks", trained)
+    settings = NoiseSettings()
+    with pytest.raises(InterruptedError):
+        if where == "choice":
+            candidates = possible_candidates(settings, [pn.Gaussian(1.0)])
+            pilots.run_pilots(candidates, net, data, settings, 1.0)
+        else:
+            dispersion.estimate_dispersion(data, settings)
+    rows = {tuple(row) for row in seen[0].X.tolist()}
+    assert 2 * len(rows) == len(seen[0].X) < 400  # both of a pair or neither
 
 
 @pytest.mark.parametrize("task", ["regression", "classification"])
@@ -192,6 +254,7 @@ def test_no_copy_of_a_held_out_row_is_trained_on(tmp_path: Path, task: str, caps
     frame = pd.DataFrame(rng.standard_normal((120, 2)), columns=["a", "b"])
     frame["y"] = rng.permutation(120) if task == "regression" else rng.permutation(["u", "v"] * 60)
     frame = pd.concat([frame, frame[:60]], ignore_index=True)
+    frame.loc[179, "y"] = "u" if task == "classification" else 7  # the inputs alone decide
     frame["row"] = range(180)
     path = tmp_path / "t.csv"
     frame.to_csv(path, index=False)
@@ -200,7 +263,7 @@ def test_no_copy_of_a_held_out_row_is_trained_on(tmp_path: Path, task: str, caps
     held = {tuple(row) for row in data.X_test.tolist()}
     assert held and not held & {tuple(row) for row in data.X.tolist()}
     assert len(data.X) + len(data.X_test) == 180 and abs(len(data.X_test) - 54) <= 2
-    assert "note: 60 rows repeat others" in capsys.readouterr().out
+    assert "note: 60 rows have the inputs of others, and some were copied" in capsys.readouterr().out
 
 
 def test_split_refuses_an_empty_part() -> None:
@@ -318,22 +381,11 @@ def test_new_tables_may_lack_the_target_but_no_input() -> None:
 def test_columns_without_names_are_placed_with_and_without_the_target() -> None:
     frame = pd.DataFrame([["M", 15, 0.5], ["F", 7, 0.25], ["I", 9, 1.0]], columns=["0", "1", "2"])
     prep = Preprocessor.fit(frame, "1", task="regression")
-    without = pd.DataFrame([["M", 0.5], ["F", 0.25]], columns=prep.names_of(2))
+    without = pd.DataFrame([["M", 0.5], ["F", 0.25]], columns=prep.column_names(2))
     assert np.array_equal(prep.transform(without), prep.transform(frame)[:2])
-    assert prep.names_of(3) == ["0", "1", "2"]
+    assert prep.column_names(3) == ["0", "1", "2"]
     with pytest.raises(ValueError, match="the table has 1 column; the one that was fitted had 3, or 2 without"):
-        prep.names_of(1)
-
-
-@pytest.mark.parametrize("target", [True, False])
-def test_identifiers_of_tables_without_header_keep_their_zeros(tmp_path: Path, target: bool) -> None:
-    """The identifiers of the fit stand behind the target, so that their number changes where it is missing."""
-    fitted = pd.DataFrame({"0": [1.0, 2.0, 3.0], "1": [0.5, 0.2, 0.9], "2": ["007", "008", "009"]})
-    prep = Preprocessor.fit(fitted, "0", task="regression", ids=["2"])
-    path = write(tmp_path, "1,0.5,0012\n2,0.25,0013\n" if target else "0.5,0012\n0.25,0013\n")
-    frame, _ = read_table(path, header=False, verbatim=prep.unused, names_of=prep.names_of)
-    assert frame["2"].tolist() == ["0012", "0013"]
-    assert frame["1"].tolist() == [0.5, 0.25]
+        prep.column_names(1)
 
 
 def test_codes_are_the_same_category_as_whole_floats() -> None:
@@ -396,7 +448,7 @@ def test_guessed_tasks(values: list[object], task: str) -> None:
 
 def test_abalone_is_read_as_it_is(data_dir: Path) -> None:
     frame, table = read_table(data_dir / "abalone" / "abalone.data", header=False)
-    assert table == TableFormat(",", False) and frame.shape == (4177, 9)
+    assert table == TableFormat(",", False, units={}) and frame.shape == (4177, 9)
     prep = Preprocessor.fit(frame, "8", task="regression")
     X = prep.transform(frame)
     assert prep.names[:3] == ["0=F", "0=I", "0=M"] and X.shape == (4177, 10)

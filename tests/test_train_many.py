@@ -96,6 +96,19 @@ def test_left_out_rows_validate_each_network(rows: str | float) -> None:
         assert equal(net, again)
 
 
+def test_copies_of_drawn_rows_validate_no_network() -> None:
+    X, y = data()
+    X, y = np.concatenate([X, X]), np.concatenate([y, y])
+    quick: dict[str, Any] = {"l2": 0.1, "validation_fraction": 0, "max_epochs": 60, "progress": False}
+    for index, net in enumerate(pn.train_many(SIZES, X, y, networks=3, rows="bootstrap", seed=5, **quick)):
+        assert net.history is not None and net.history.validation_mse is not None
+        drawn = many._multiplicity(np.ones(len(X)), "bootstrap", np.random.default_rng([5, index]))
+        unseen = np.tile(drawn.reshape(2, -1).sum(axis=0) == 0, 2)
+        assert 0 < unseen.sum() < (drawn == 0).sum()
+        squares = (net.predict(X)[:, 0] - y) ** 2
+        assert net.history.validation_mse[0] == pytest.approx(squares[unseen].mean())
+
+
 def test_networks_trained_less_are_stopped_early_and_validated_alike() -> None:
     full, less = (several(epoch_fraction=share, l2=0.1, max_epochs=400, patience=400)[1].history for share in (1, 0.25))
     assert full is not None and less is not None

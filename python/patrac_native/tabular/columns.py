@@ -28,7 +28,7 @@ _FEW_CATEGORIES = 20
 # Text that looks like a number of another notation, a date, a time such as 05:30 or 5:30 pm, a share such as 3 of 5, or
 # an amount such as US$5 or $1.2M.
 _LIKE_NUMBERS = re.compile(
-    r"[-+(]?\s*([^\w\s]?\s*\d[\d.,'/:\s]*(?:[^\w\s]|\s(?:out\s)?of\s+\d+|[ap]\.?m\.?)?"
+    r"[-+(]?\s*([^\w\s]?\s*\d[\d.,'/:\s]*(?:[^\w\s]|\s*(?:out\s+)?of\s*\d[\d.,]*|[ap]\.?m\.?)?"
     rf"|[a-z]{{0,3}}[{CURRENCIES}]\s*\d[\d.,\s]*[a-z]{{0,2}})\)?",
     re.IGNORECASE,
 )
@@ -226,13 +226,11 @@ def check_not_numbers(series: pd.Series) -> None:
     if holds_numbers(series) or pd.api.types.is_bool_dtype(known.infer_objects()):
         return
     check_units(series, f"column {series.name!r}", "name the column in --categorical; or leave it out with --drop")
-    alike = known.astype(str).str.fullmatch(_LIKE_NUMBERS).to_numpy(dtype=bool)
-    if alike.all() and not pd.to_numeric(known, errors="coerce").notna().all():
-        raise ValueError(
-            f"column {series.name!r} holds text that looks like numbers, times or dates, such as {known.iloc[0]!r} "
-            f"at {place(series, first(series.notna()))}. Write numbers with a decimal point and times in one unit, as "
-            "hours; name dates in --date and categories in --categorical, or leave it out with --drop."
-        )
+    check_notation(
+        series,
+        f"column {series.name!r}",
+        "name dates in --date and categories in --categorical, or leave it out with --drop",
+    )
     check_misprints(series, f"column {series.name!r}", "name the column in --categorical")
 
 
@@ -258,6 +256,29 @@ def check_units(series: pd.Series, what: str, instead: str) -> None:
         f"{what} holds numbers with units, such as {series.iloc[row]!r} at {place(series, row)}{beside}. Convert them "
         f"to plain numbers of one unit; if all entries are labels, {instead}."
     )
+
+
+def check_notation(series: pd.Series, what: str, instead: str) -> None:
+    """Raise ValueError if all entries of a column of text look like numbers of another notation, times or dates.
+
+    Parameters
+    ----------
+    series : pandas Series
+    what : str
+        Name of the column, for the error message.
+    instead : str
+        What to do otherwise.
+    """
+    import pandas as pd
+
+    known = series.dropna()
+    alike = known.astype(str).str.fullmatch(_LIKE_NUMBERS).to_numpy(dtype=bool)
+    if alike.all() and not pd.to_numeric(known, errors="coerce").notna().all():
+        raise ValueError(
+            f"{what} holds text that looks like numbers, times or dates, such as {known.iloc[0]!r} at "
+            f"{place(series, first(series.notna()))}. Write them as numbers with a decimal point, such as hours or "
+            f"fractions; {instead}."
+        )
 
 
 def check_misprints(series: pd.Series, what: str, instead: str) -> None:

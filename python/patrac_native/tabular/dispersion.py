@@ -13,7 +13,7 @@ from patrac_native.tabular.candidates import PILOT_FRACTION
 from patrac_native.tabular.fit_data import FitArrays
 from patrac_native.tabular.model_settings import ModelSettings
 from patrac_native.tabular.tuning import train_networks
-from patrac_native.training.folds import copy_groups, split_rows
+from patrac_native.training.folds import split_rows
 from patrac_native.validation.checks import FloatArray
 
 # Fewer rows than this say too little about the dispersion.
@@ -77,7 +77,7 @@ def estimate_dispersion(data: FitArrays, settings: ModelSettings) -> Dispersion:
             f"{n} training rows are too few to estimate the dispersion on a fifth of them; give "
             f"{settings.option('dispersion')}, or more rows."
         )
-    split = split_rows(n, [PILOT_FRACTION], seed=settings.seed, groups=copy_groups(data.X, data.y))
+    split = split_rows(n, [PILOT_FRACTION], seed=settings.seed, groups=data.copies())
     held, kept = map(data.rows, split)
     sizes = [data.X.shape[1], *settings.hidden, data.n_targets]
     likelihood = Poisson()

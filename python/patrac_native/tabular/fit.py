@@ -111,7 +111,7 @@ def _prepare(frame: pd.DataFrame, notes: Sequence[str], settings: FitSettings) -
     settings.check_task(task)
     labels = frame[target].fillna("").astype(str).to_numpy() if task == "classification" else None
     shares = [settings.test_fraction] if settings.test_fraction else []
-    copies = copy_groups(frame.drop(columns=[*roles.drop, *roles.ids]))
+    copies = copy_groups(frame[target], frame.drop(columns=[target, *roles.drop, *roles.ids], errors="ignore"))
     try:
         *held, rows = split_rows(len(frame), shares, seed=settings.seed, labels=labels, groups=copies)
     except ValueError as error:
@@ -157,11 +157,9 @@ def _prepare(frame: pd.DataFrame, notes: Sequence[str], settings: FitSettings) -
 
 
 def _note_on_copies(groups: IndexArray | None) -> Sequence[str]:
-    """Return a line on rows that equal others, if there are any."""
+    """Return a line on rows with the inputs of others, if rows were copied."""
     if groups is None:
         return []
     count = len(groups) - len(np.unique(groups))
-    return [
-        f"{count} row{'s repeat others' if count > 1 else ' repeats another'}; no held-out or validation row has a "
-        "copy among the training rows"
-    ]
+    what = f"{count} rows have the inputs of others, and some were" if count > 1 else "a row was"
+    return [f"{what} copied; rows with equal inputs are trained on, held out or validated together"]

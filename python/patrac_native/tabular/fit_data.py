@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.tabular.preprocessing import Preprocessor
+from patrac_native.training.folds import IndexArray, copy_groups
 from patrac_native.validation.checks import FloatArray
 
 
@@ -71,6 +72,10 @@ class FitArrays:
     def training(self) -> DataRows:
         """All training rows."""
         return DataRows(self.X, self.y, self.sample_weight, self.offset)
+
+    def copies(self) -> IndexArray | None:
+        """Return the `copy_groups` of the training rows."""
+        return copy_groups(self.y, self.X, self.offset)
 
     def rows(self, rows: npt.NDArray[np.intp]) -> DataRows:
         """Return training rows."""

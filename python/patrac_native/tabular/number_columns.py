@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from patrac_native.tabular.problems import Problems
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,6 +26,10 @@ CODES = (
 )
 CODES += "|PLN|CZK|HUF|RON|BGN|SEK|NOK|DKK|ISK|UAH|RUB|TRY|ILS|AED|SAR"
 _UNIT = f"[{CURRENCIES}%]|{CODES}"
+# Signs of one currency, and the codes of currencies whose sign is $.
+_CODE_OF = {"\u20ac": "EUR", "\u00a3": "GBP", "\u20b9": "INR", "\u20a9": "KRW", "\u0e3f": "THB", "\u20ab": "VND"}
+_CODE_OF |= {"\u20b1": "PHP", "\u20ba": "TRY", "\u20b4": "UAH", "\u20aa": "ILS", "\u20bd": "RUB", "\u20a6": "NGN"}
+_DOLLARS = frozenset("$ USD CAD AUD NZD SGD HKD TWD MXN ARS CLP COP".split())
 # A sign or an opening bracket, a unit before or after, and digits alone or in groups of three.
 _AMOUNT = re.compile(
     rf"(?P<bracket>\()?(?P<sign>[-+])?\s*(?P<before>{_UNIT})?\s*(?P<inner>[-+])?"
@@ -42,7 +49,7 @@ class NumberColumn(NamedTuple):
     note : str or None
         What was read; None if nothing was converted.
     unit : str
-        The currency or "%" of amounts; empty for other numbers and text.
+        The currency, by its code where the sign tells it, or "%" of amounts; empty for other numbers and text.
     """
 
     series: pd.Series
@@ -135,7 +142,40 @@ def _amount(text: str, decimal: str) -> tuple[float, str] | None:
         return None
     value = float((re.sub(r"\D", "", found["digits"]) or "0") + rest.replace(",", "."))
     negative = "-" in (found["sign"], found["inner"]) or found["bracket"]
-    return (-value if negative else value), (found["before"] or found["after"] or "").upper()
+    unit = (found["before"] or found["after"] or "").upper()
+    return (-value if negative else value), _CODE_OF.get(unit, unit)
+
+
+def check_same_units(columns: Sequence[str], fitted: Mapping[str, str] | None, new: Mapping[str, str] | None) -> None:
+    """Raise ValueError if a column of new rows holds amounts of another unit than in the fitted table.
+
+    A currency that only one of the tables names is ignored, and $ may be any dollar or peso. Percentages are other
+    numbers without their sign.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        The columns that are compared.
+    fitted, new : mapping of str to str, or None
+        The units of columns of amounts, as in `TableFormat`; nothing is compared with None.
+    """
+    if fitted is None or new is None:
+        return
+    pairs = [(name, new.get(name, ""), fitted.get(name, "")) for name in columns]
+    problems = [
+        f"column {name!r} holds {_amounts_in(here)}, and in the fitted table {_amounts_in(there)}; convert them."
+        for name, here, there in pairs
+        if here != there
+        and ("%" in (here, there) or (here and there))
+        and not ("$" in (here, there) and {here, there} <= _DOLLARS)
+    ]
+    if problems:
+        raise Problems(problems)
+
+
+def _amounts_in(unit: str) -> str:
+    """Return what a column of numbers of a unit holds, in words."""
+    return {"": "numbers without a unit", "%": "percentages"}.get(unit, f"amounts in {unit}")
 
 
 def _shown(marks: Any) -> str:

@@ -21,7 +21,7 @@ from patrac_native.tabular.evaluation import Evaluation, evaluate
 from patrac_native.tabular.fit_data import FitArrays
 from patrac_native.tabular.model_settings import ModelSettings
 from patrac_native.tabular.tuning import Choice, train_networks
-from patrac_native.training.folds import copy_groups, split_rows
+from patrac_native.training.folds import split_rows
 
 # Fewer validation rows than this say too little about which posterior predicts better.
 MIN_ROWS = 20
@@ -134,8 +134,8 @@ def run_pilots(
     likelihood = candidates[0].likelihood
     is_class = likelihood.targets == "class"
     try:
-        labels, groups = data.y if is_class else None, copy_groups(data.X, data.y)
-        held, rows = split_rows(len(data.X), [PILOT_FRACTION], seed=settings.seed, labels=labels, groups=groups)
+        labels = data.y if is_class else None
+        held, rows = split_rows(len(data.X), [PILOT_FRACTION], seed=settings.seed, labels=labels, groups=data.copies())
     except ValueError:  # too few rows of each class to leave any out
         return []
     if len(held) < MIN_ROWS:

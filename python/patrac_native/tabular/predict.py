@@ -19,6 +19,7 @@ from patrac_native.tabular.fit_data import DataRows
 from patrac_native.tabular.fit_report import score_lines
 from patrac_native.tabular.fit_settings import DRAWS, PREPROCESSING, REPORT, SUMMARY
 from patrac_native.tabular.identity import check_identity, check_unchanged, different_fits
+from patrac_native.tabular.number_columns import check_same_units
 from patrac_native.tabular.preprocessing import Preprocessor
 from patrac_native.tabular.ranges import describe_outside, names_of
 from patrac_native.tabular.row_predictions import predict_classes, predict_regression
@@ -102,10 +103,10 @@ def predict_table(
         separator=separator or layout.separator,
         verbatim=[*ids, *preprocessor.unused],
         least_columns=1,
-        names_of=preprocessor.names_of,
+        column_names=preprocessor.column_names,
     )
-    preprocessor.check_units(frame)
     beside = _told_apart(_beside(frame, preprocessor, ids), [*_output_names(draws, preprocessor), "outside"])
+    check_same_units(preprocessor.amounts(frame, with_target=scores is not None), layout.units, table.units)
     X, offset = preprocessor.transform(frame), preprocessor.offset(frame)
     observed: Any = None if scores is None else _observed(preprocessor, frame)
     for note in (*table.notes, *preprocessor.imputed(frame)):

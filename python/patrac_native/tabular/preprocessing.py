@@ -22,8 +22,8 @@ from patrac_native.tabular.columns import (
     standardised,
     with_common_scale,
 )
-from patrac_native.tabular.problems import Problems, collected
-from patrac_native.tabular.tables import places, units_of
+from patrac_native.tabular.problems import collected
+from patrac_native.tabular.tables import places
 from patrac_native.tabular.target_column import check_counts, check_target, exposures, label_order, plain_label
 from patrac_native.validation.checks import FloatArray
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 TASKS = ("regression", "classification")
 IMPUTATIONS = ("mean", "median")
 # Version 2 has the range of each column, columns of dates and identifiers, version 3 counts and their exposure, version
-# 4 the categories that no training row has, 5 the units of amounts; files of earlier versions are read too.
+# 4 the categories that no training row has, version 5 units of amounts beside it; earlier files are read too.
 FORMAT_VERSION, _READ = 5, (1, 2, 3, 4, 5)
 
 
@@ -65,8 +65,6 @@ class Preprocessor:
         Whether the target holds counts.
     exposure : str or None
         Name of the column of the exposure of the counts, which is no input.
-    units : dict of str to str, or None
-        The currency, or "%", of columns of amounts; None of a fit of an earlier version, which did not record it.
     """
 
     def __init__(
@@ -83,7 +81,6 @@ class Preprocessor:
         ids: Sequence[str] = (),
         counts: bool = False,
         exposure: str | None = None,
-        units: Mapping[str, str] | None = None,
     ) -> None:
         self.task = task
         self.target = target
@@ -96,7 +93,6 @@ class Preprocessor:
         self.ids = list(ids)
         self.counts = counts
         self.exposure = exposure
-        self.units = None if units is None else dict(units)
 
     @classmethod
     def fit(
@@ -161,7 +157,7 @@ class Preprocessor:
         columns: list[Column] = []
         notes: list[str] = []
         names = [str(name) for name in frame.columns]
-        made = cls(task, target, (), names, ids=ids, counts=counts, exposure=exposure, units=units_of(frame))
+        made = cls(task, target, (), names, ids=ids, counts=counts, exposure=exposure)
         with collected() as attempt:
             for name in names:
                 if name in (target, exposure, *drop, *ids):
@@ -355,7 +351,7 @@ class Preprocessor:
         """Convert a variance of the standardised target to the target's own units, squared."""
         return variance * self.target_scale**2
 
-    def names_of(self, count: int) -> list[str]:
+    def column_names(self, count: int) -> list[str]:
         """Return the names of the columns of a table without header, as the fitted table has them.
 
         Parameters
@@ -377,25 +373,12 @@ class Preprocessor:
             )
         return wanted if count == len(wanted) else without
 
-    def check_units(self, frame: pd.DataFrame) -> None:
-        """Raise ValueError if a column holds amounts of another unit than in the fitted table.
-
-        A currency that is written in one of the tables alone is the same one; a percentage is not the same number
-        without its sign.
-        """
-        if self.units is None:
-            return
-        given, unused = units_of(frame), self.unused
-        columns = [
-            (name, self.units.get(name, ""), given.get(name, "")) for name in frame.columns if name not in unused
-        ]
-        problems = [
-            f"column {name!r} holds {_amounts(new)}, and in the fitted table {_amounts(old)}; convert them."
-            for name, old, new in columns
-            if old != new and ("%" in (old, new) or (old and new))
-        ]
-        if problems:
-            raise Problems(problems)
+    def amounts(self, frame: pd.DataFrame, *, with_target: bool) -> list[str]:
+        """Return the columns of numbers that are read from a table of new rows and have values in it."""
+        read = [column.name for column in self.columns if column.categories is None]
+        read += [] if self.exposure is None else [self.exposure]
+        read += [self.target] if with_target else []
+        return [name for name in read if name in frame.columns and frame[name].notna().any()]
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-able values from which `from_dict` rebuilds the preprocessor."""
@@ -412,7 +395,6 @@ class Preprocessor:
             "ids": self.ids,
             "counts": self.counts,
             "exposure": self.exposure,
-            "units": self.units,
         }
 
     @classmethod
@@ -442,7 +424,6 @@ class Preprocessor:
                 ids=content.get("ids", ()),
                 counts=content.get("counts", False),
                 exposure=content.get("exposure"),
-                units=content.get("units"),
             )
             made._check_numbers()
             return made
@@ -462,8 +443,3 @@ class Preprocessor:
                     f"the preprocessing is damaged: {what} has mean {mean} and scale {scale}, which must be finite and "
                     "the scale positive; fit again."
                 )
-
-
-def _amounts(unit: str) -> str:
-    """Return what a column of numbers of a unit holds, in words."""
-    return {"": "numbers without a unit", "%": "percentages"}.get(unit, f"amounts in {unit}")

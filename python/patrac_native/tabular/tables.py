@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 LINES = "line of the file"
 # Attribute of a data frame with the names of all columns of the file, by which numbers of columns count.
 _IN_FILE = "columns of the file"
-# Attribute with the units of its columns of amounts.
-_UNITS = "units"
 
 
 @dataclass(frozen=True)
@@ -43,21 +41,26 @@ class TableFormat:
     separator : str
         The separator of fields in the notation of pandas; `\\s+` for whitespace.
     header : bool
-        Whether the first line holds the names of the columns; otherwise they are "0", "1", ...
+        Whether the first line holds the names of the columns.
     decimal : str
         The decimal separator, "." or ",".
     notes : tuple of str
         What was left out or converted, for the user; not part of `to_dict`.
+    units : mapping of str to str, or None
+        The currency, or "%", of the columns of amounts, by their names; None of a fit of an earlier version, which did
+        not record it.
     """
 
     separator: str
     header: bool
     decimal: str = "."
     notes: tuple[str, ...] = field(default=(), compare=False)
+    units: Mapping[str, str] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON-able values."""
-        return {"separator": self.separator, "header": self.header, "decimal": self.decimal}
+        units = None if self.units is None else dict(self.units)
+        return {"separator": self.separator, "header": self.header, "decimal": self.decimal, "units": units}
 
 
 def read_table(
@@ -67,7 +70,7 @@ def read_table(
     separator: str | None = None,
     verbatim: Sequence[str] = (),
     least_columns: int = 2,
-    names_of: Callable[[int], Sequence[str]] | None = None,
+    column_names: Callable[[int], Sequence[str]] | None = None,
 ) -> tuple[pd.DataFrame, TableFormat]:
     """Read a text file of rows and columns.
 
@@ -87,9 +90,9 @@ def read_table(
         names or numbers as for `find_column`, and those that the table does not have are ignored. Default none.
     least_columns : int
         Number of columns that there must be: 2, a target and an input, or 1 where there need be no target.
-    names_of : callable, optional
+    column_names : callable, optional
         Returns the names of the columns of a table without header, given how many there are; by default their numbers.
-        What it raises for another number of columns is raised here.
+        What it raises for a number of columns that it does not know is raised here.
 
     Returns
     -------
@@ -142,7 +145,7 @@ def read_table(
         "," if found == ";" and _has_decimal_commas([split(record, found) for record in text.records[:200]]) else "."
     )
     if not header:
-        names = [*(names_of or _numbered)(len(names))]
+        names = [*(column_names or _numbered)(len(names))]
     as_it_is = {position for column in verbatim if (position := _position(names, column)) is not None}
     frame = _parse(text, found, header, decimal, as_it_is)
     frame.columns = names
@@ -152,9 +155,9 @@ def read_table(
     ):  # otherwise pandas reads quotation marks in another way; better no lines than wrong ones
         frame.index = pd.Index(lines, name=LINES)
     in_file = [str(name) for name in frame.columns]
-    frame, notes = _convert(frame, decimal, text.comments, {names[position] for position in as_it_is})
+    frame, notes, units = _convert(frame, decimal, text.comments, {names[position] for position in as_it_is})
     frame.attrs[_IN_FILE] = in_file
-    return frame, TableFormat(found, header, decimal, notes)
+    return frame, TableFormat(found, header, decimal, notes, units)
 
 
 def _parse(text: TableText, separator: str, header: bool, decimal: str, verbatim: Set[int]) -> pd.DataFrame:
@@ -186,9 +189,10 @@ def _parse(text: TableText, separator: str, header: bool, decimal: str, verbatim
 
 def _convert(
     frame: pd.DataFrame, decimal: str, comments: int, verbatim: Set[str]
-) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """Leave out a column that numbers the rows, and read text that holds numbers; return the frame and notes."""
-    notes = []
+) -> tuple[pd.DataFrame, tuple[str, ...], dict[str, str]]:
+    """Leave out a column that numbers the rows, and read text that holds numbers; return the frame, notes and units."""
+    notes: list[str] = []
+    units: dict[str, str] = {}
     if comments:
         notes.append(f"{comments} line{'s that begin' if comments > 1 else ' that begins'} with # left out")
     first = frame.iloc[:, 0]
@@ -200,7 +204,6 @@ def _convert(
     if empty:
         notes.append("a column without name and values, which a separator at the end of each line makes, is left out")
         frame = frame.drop(columns=empty)
-    units: dict[str, str] = {}
     with collected() as attempt:
         for position, name in enumerate(frame.columns):
             if name in verbatim:
@@ -209,14 +212,7 @@ def _convert(
                 frame[name], note, unit = read_numbers(frame.iloc[:, position], decimal)
                 notes += [] if note is None else [note]
                 units |= {str(name): unit} if unit else {}
-    frame.attrs[_UNITS] = units
-    return frame, tuple(notes)
-
-
-def units_of(frame: pd.DataFrame) -> dict[str, str]:
-    """Return the currency, or "%", of each column of amounts of a table, by its name; empty if it was not read here."""
-    found: dict[str, str] = frame.attrs.get(_UNITS, {})
-    return found
+    return frame, tuple(notes), units
 
 
 def place(series: pd.Series, row: int) -> str:

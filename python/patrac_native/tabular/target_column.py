@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from patrac_native.tabular.columns import check_misprints, check_units, first, holds_numbers, numbers
+from patrac_native.tabular.columns import check_misprints, check_notation, check_units, first, holds_numbers, numbers
 from patrac_native.tabular.tables import places
 from patrac_native.validation.checks import FloatArray
 
@@ -65,6 +65,7 @@ def guess_task(series: pd.Series) -> tuple[str, str]:
     if not holds_numbers(series):
         what, instead = f"the target {series.name!r}", "give --task classification"
         check_units(series, what, instead)
+        check_notation(series, what, f"{instead} if all are labels")
         check_misprints(series, what, f"{instead} if all are labels")
         return "classification", f"it holds {distinct} different labels"
     if distinct == 2:

@@ -1,17 +1,14 @@
-"""Splits of the rows: into parts at random that no row has a copy across, and into validation rows of a training."""
+"""Random splits of rows, which keep copies of a row in one part, and the validation rows of a training."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from patrac_native.training.descent import Problem
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 IndexArray = npt.NDArray[np.intp]
 
@@ -19,28 +16,66 @@ IndexArray = npt.NDArray[np.intp]
 CROSS_VALIDATED_ROWS = 1_000
 # With fewer rows than this there is no validation by default.
 FEWEST_ROWS = 10
+# Pairs of equal rows are copies if they are more than this many times as many as columns that are independent of each
+# other would make equal by chance. Correlated columns make more equal than that.
+_BEYOND_CHANCE = 100.0
 
 
-def copy_groups(*columns: pd.DataFrame | npt.NDArray[Any]) -> IndexArray | None:
-    """Return a number for each row that equal rows, copies of each other, have in common.
+def copy_groups(targets: Any, *inputs: Any) -> IndexArray | None:
+    """Return a number for each row that rows with equal inputs have in common, if rows of the data were copied.
+
+    A network that has learned a row by heart scores well on its copy, so that copies must not be divided between the
+    rows that are trained on and others. Rows were copied if more of them agree in all inputs and targets than chance
+    explains: rows of a few columns with few values each are equal without being copies, and new rows will be as well.
+    The groups themselves depend on the inputs alone. Otherwise a row would tell that none of the rows with its inputs
+    in another part has its target.
 
     Parameters
     ----------
-    *columns : DataFrame or ndarray, shape (n, c) or (n,)
-        Inputs and targets. Rows with equal inputs and different targets are replicates, not copies.
+    targets : DataFrame, Series or ndarray, shape (n,) or (n, c)
+    *inputs : DataFrame, Series, ndarray or None
+        As `targets`; None is left out.
 
     Returns
     -------
     integer array, shape (n,), or None
-        None if no row has a copy, or if the distinct rows are fewer than half of all: columns of few values then make
-        rows equal, and new rows will equal them as well.
+        None if no rows were copied.
     """
     import pandas as pd
 
-    rows = pd.concat([pd.DataFrame(part) for part in columns], axis="columns")
-    groups, distinct = pd.factorize(pd.util.hash_pandas_object(rows, index=False).to_numpy())
-    n = len(rows)
-    return None if len(distinct) == n or 2 * len(distinct) < n else groups
+    tables = [pd.DataFrame(part, copy=False) for part in (targets, *inputs) if part is not None]
+    hashes = [pd.util.hash_pandas_object(table, index=False).to_numpy() for table in tables]
+    groups = _numbered(hashes[1:])
+    n, pairs = len(groups), _equal_pairs(_numbered(hashes))
+    if not pairs:
+        return None
+    chance = n * (n - 1) / 2
+    for table in tables:
+        for column in range(table.shape[1]):
+            chance *= _equal_pairs(pd.factorize(table.iloc[:, column], use_na_sentinel=False)[0]) / (n * (n - 1) / 2)
+            if pairs > _BEYOND_CHANCE * chance:
+                return groups
+    return None
+
+
+def problem_copies(problem: Problem) -> IndexArray | None:
+    """Return the `copy_groups` of the rows of a training."""
+    return copy_groups(problem.targets, problem.inputs, problem.offset)
+
+
+def _numbered(keys: Sequence[npt.NDArray[Any]]) -> IndexArray:
+    """Return the number of each combination of keys (n,), counted from 0 in the order of their first rows."""
+    import pandas as pd
+
+    frame = pd.DataFrame(dict(enumerate(keys)))
+    found: IndexArray = frame.groupby(list(frame.columns), sort=False).ngroup().to_numpy(dtype=np.intp)
+    return found
+
+
+def _equal_pairs(numbers: IndexArray) -> float:
+    """Return how many pairs of entries are equal."""
+    counts = np.bincount(numbers).astype(np.float64)
+    return float((counts * (counts - 1) / 2).sum())
 
 
 def split_rows(
@@ -65,9 +100,9 @@ def split_rows(
         Class of each row. If it is given, each part gets its share of every class, and a class with no more rows than
         there are fractions is assigned to the last part.
     groups : integer array, shape (n,), optional
-        As of `copy_groups`: rows of the same number (and class) are put into the same part, because a network that
-        has learned a row by heart scores well on its copy. A part grows by at most a quarter of the smallest part for
-        it; a larger group is divided.
+        As returned by `copy_groups`. Rows of one number are put into one part, with the class of the first of them,
+        and parts end where a group does, as near to their shares as possible. A group that is larger than the smallest
+        part of its class is divided.
 
     Returns
     -------
@@ -81,6 +116,8 @@ def split_rows(
     """
     rng = np.random.default_rng(seed)
     strata = np.zeros(n, dtype=np.intp) if labels is None else np.unique(np.asarray(labels), return_inverse=True)[1]
+    first = np.arange(n) if groups is None else _first_of_group(groups)
+    strata = strata[first]
     parts: list[list[IndexArray]] = [[] for _ in range(len(fractions) + 1)]
     for stratum in range(int(strata.max()) + 1 if n else 0):
         rows = rng.permutation(np.flatnonzero(strata == stratum))
@@ -88,7 +125,7 @@ def split_rows(
         if labels is not None and len(rows) <= len(fractions):
             ends[:] = 0
         if groups is not None:
-            rows, ends = _keep_together(rows, ends, groups[rows])
+            rows, ends = _keep_together(rows, ends, first)
         for part, piece in zip(parts, np.split(rows, ends), strict=True):
             part.append(piece)
     whole = [np.sort(np.concatenate(part)) if part else np.empty(0, dtype=np.intp) for part in parts]
@@ -100,17 +137,31 @@ def split_rows(
     return whole
 
 
-def _keep_together(rows: IndexArray, ends: IndexArray, groups: IndexArray) -> tuple[IndexArray, IndexArray]:
-    """Move rows up to the first one of their group, and ends of parts to the end of the group that they divide."""
-    import pandas as pd
+def _first_of_group(groups: IndexArray) -> IndexArray:
+    """Return for each row the first row of its group."""
+    _, first, inverse = np.unique(groups, return_index=True, return_inverse=True)
+    found: IndexArray = first[inverse]
+    return found
 
-    place = pd.factorize(groups)[0]  # of groups, in the order of their first rows
-    order = np.argsort(place, kind="stable")
-    last = np.cumsum(np.bincount(place))[place[order]]  # for each row, the end of its group
-    bounds = np.concatenate([[0], ends, [len(rows)]])
-    farthest = np.diff(bounds).min() // 4
-    moved = np.array([end if end == 0 else last[end - 1] for end in ends], dtype=np.intp)
-    return rows[order], np.where(moved - ends <= farthest, moved, ends)
+
+def _keep_together(rows: IndexArray, ends: IndexArray, first: IndexArray) -> tuple[IndexArray, IndexArray]:
+    """Order permuted rows by groups, and move the ends of parts to ends of groups.
+
+    `first` is the first row of the group of each row. Its place in the permutation is that of its group: a place that
+    depends on the size of the group, such as that of whichever of its rows comes first, would crowd copies into the
+    first part. Since no group is larger than a part, ends that move to the nearest end of a group stay apart.
+    """
+    smallest = np.diff([0, *ends, len(rows)]).min()
+    sizes = np.bincount(first[rows], minlength=len(first))
+    leader = np.where(sizes[first[rows]] <= smallest, first[rows], rows)  # a group that is too large is divided
+    place = np.empty(len(first), dtype=np.intp)
+    place[rows] = np.arange(len(rows))
+    order = np.argsort(place[leader], kind="stable")
+    bounds = np.concatenate([[0], np.flatnonzero(np.diff(leader[order])) + 1, [len(rows)]])
+    above = np.searchsorted(bounds, ends)
+    below = np.maximum(above - 1, 0)
+    moved = np.where(bounds[above] - ends < ends - bounds[below], bounds[above], bounds[below])
+    return rows[order], np.where(bounds[above] == ends, ends, moved)
 
 
 def validation_folds(problem: Problem, fraction: float) -> list[IndexArray]:
@@ -145,7 +196,9 @@ def validation_folds(problem: Problem, fraction: float) -> list[IndexArray]:
     else:
         used = max(2, round(1 / fraction))
         shares = [1 / used] * (used - 1)
-    groups = copy_groups(problem.inputs[rows], problem.targets[rows])
+    groups = problem_copies(problem)
+    if groups is not None:
+        groups = groups[rows]
     try:
         split = split_rows(len(rows), shares, seed=problem.seed + 1, labels=kept, groups=groups)
     except ValueError as few:

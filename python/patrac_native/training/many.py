@@ -17,7 +17,7 @@ from patrac_native.engine.threads import thread_count
 from patrac_native.network.network import Network
 from patrac_native.notebook.progress import progress_bar, shows_progress
 from patrac_native.training.fitting import fit_network
-from patrac_native.training.folds import validation_folds
+from patrac_native.training.folds import IndexArray, problem_copies, validation_folds
 from patrac_native.training.preparation import PreparedTraining, n_parameters, prepare_training
 from patrac_native.training.validation import cross_validate
 from patrac_native.validation.checks import FloatArray, check_count, check_layer_sizes, check_positive
@@ -110,7 +110,8 @@ def train_many(
     for note in training.notes:
         warnings.warn(note, UserWarning, stacklevel=2)
     training = _shortened(training, fraction)
-    results = _fit_all([_member(training, index, rows, fraction) for index in range(count)], workers, show)
+    copies = problem_copies(training.problem) if rows != "all" else None
+    results = _fit_all([_member(training, index, rows, copies, fraction) for index in range(count)], workers, show)
     for index, (_, notes) in enumerate(results):
         for note in notes:
             warnings.warn(f"network {index}: {note}", UserWarning, stacklevel=2)
@@ -141,8 +142,10 @@ def _shortened(training: PreparedTraining, fraction: float) -> PreparedTraining:
     return replace(training, epochs=epochs, validation=validation)
 
 
-def _member(training: PreparedTraining, index: int, rows: str | float, fraction: float) -> PreparedTraining:
-    """Return the training of one network."""
+def _member(
+    training: PreparedTraining, index: int, rows: str | float, copies: IndexArray | None, fraction: float
+) -> PreparedTraining:
+    """Return the training of one network; `copies` as `copy_groups` returns them, unless `rows` is "all"."""
     problem = training.problem
     seed = (problem.seed + index) % 2**64
     recorded = {**training.recorded, "seed": seed, "rows": rows, "epoch_fraction": fraction}
@@ -150,7 +153,10 @@ def _member(training: PreparedTraining, index: int, rows: str | float, fraction:
     if rows != "all":
         given = problem.row_weights
         times = _multiplicity(given, rows, np.random.default_rng([training.problem.seed, index]))
-        left_out = np.where(times == 0, given, 0.0)
+        drawn = times > 0
+        if copies is not None:  # a copy of a row that is trained on is no row that the network has not seen
+            drawn = np.isin(copies, copies[drawn])
+        left_out = np.where(drawn, 0.0, given)
         problem = replace(problem, row_weights=given * times, is_weighted=True, left_out=left_out)
     return replace(training, problem=problem, seconds=training.seconds if index == 0 else 0.0, recorded=recorded)
 
