@@ -139,6 +139,17 @@ def test_amounts_in_another_currency_are_refused(
     assert predict(fitted, new.assign(cost=[1000, 1010, 1020], strength="45%"), tmp_path) == 0
 
 
+def test_all_columns_that_options_name_wrongly_are_reported(
+    fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--target", "strength", "--id", "nam", "strength", "--drop", "cos", "--out", str(tmp_path / "fit")]
+    assert main(["fit", str(fitted / "t.csv"), *options]) == 2
+    err = capsys.readouterr().err
+    assert "--drop must be a column's name or its number in 0..5; got 'cos'" in err
+    assert "--id must be a column's name or its number in 0..5; got 'nam'" in err
+    assert "--id names 'strength', which --target names too; name it in one of them" in err
+
+
 def test_a_column_that_is_left_out_may_be_dropped(fitted: Path, tmp_path: Path) -> None:
     assert main(["fit", str(fitted / "t.csv"), *FIT, "--drop", "0", "--out", str(tmp_path / "fit")]) == 0
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from patrac_native.tabular.fit_settings import FitSettings
+from patrac_native.tabular.problems import collected
 from patrac_native.tabular.tables import find_column
 
 if TYPE_CHECKING:
@@ -37,24 +38,35 @@ class Roles:
         Raises
         ------
         ValueError
-            If there is no such column, or one is named for two purposes that exclude each other.
+            If there is no such column, or one is named for two purposes that exclude each other; all such problems are
+            reported together.
         """
-        target = find_column(frame, settings.target)
         options = {
+            "--target": [settings.target],
             "--drop": settings.drop,
             "--id": settings.ids,
             "--date": settings.dates,
             "--categorical": settings.categorical,
             "--exposure": [] if settings.exposure is None else [settings.exposure],
         }
-        found = {
-            option: tuple(find_column(frame, column, option) for column in given) for option, given in options.items()
-        }
-        used = {target: "--target"}
-        for option, names in found.items():
-            for name in dict.fromkeys(names):
-                if name in used:
-                    raise ValueError(f"{option} names {name!r}, which {used[name]} names too; name it in one of them.")
-                used[name] = option
-        exposure = next(iter(found["--exposure"]), None)
-        return cls(target, found["--drop"], found["--categorical"], found["--id"], found["--date"], exposure)
+        found: dict[str, list[str]] = {option: [] for option in options}
+        used: dict[str, str] = {}
+        with collected() as attempt:
+            for option, given in options.items():
+                for column in given:
+                    with attempt:
+                        name = find_column(frame, column, option)
+                        if used.setdefault(name, option) != option:
+                            raise ValueError(
+                                f"{option} names {name!r}, which {used[name]} names too; name it in one of them."
+                            )
+                        found[option].append(name)
+        names = {option: tuple(dict.fromkeys(columns)) for option, columns in found.items()}
+        return cls(
+            names["--target"][0],
+            names["--drop"],
+            names["--categorical"],
+            names["--id"],
+            names["--date"],
+            next(iter(names["--exposure"]), None),
+        )
