@@ -142,11 +142,11 @@ def test_amounts_in_another_currency_are_refused(
 def test_all_columns_that_options_name_wrongly_are_reported(
     fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--target", "strength", "--id", "nam", "strength", "--drop", "cos", "--out", str(tmp_path / "fit")]
+    options = ["--target", "strength", "--id", "nowhere", "strength", "--drop", "cos", "--out", str(tmp_path / "fit")]
     assert main(["fit", str(fitted / "t.csv"), *options]) == 2
     err = capsys.readouterr().err
     assert "--drop must be a column's name or its number in 0..5; got 'cos'" in err
-    assert "--id must be a column's name or its number in 0..5; got 'nam'" in err
+    assert "--id must be a column's name or its number in 0..5; got 'nowhere'" in err
     assert "--id names 'strength', which --target names too; name it in one of them" in err
 
 
