@@ -145,7 +145,7 @@ def read_table(
         "," if found == ";" and _has_decimal_commas([split(record, found) for record in text.records[:200]]) else "."
     )
     if not header:
-        names = [*(column_names or _numbered)(len(names))]
+        names = [str(at) for at in range(len(names))] if column_names is None else [*column_names(len(names))]
     as_it_is = {position for column in verbatim if (position := _position(names, column)) is not None}
     frame = _parse(text, found, header, decimal, as_it_is)
     frame.columns = names
@@ -284,10 +284,6 @@ def find_column(frame: pd.DataFrame, column: str, argument: str = "--target") ->
         f"{argument} must be a column's name or its number in 0..{len(names) - 1}; got {column!r}. The columns are: "
         f"{shown}."
     )
-
-
-def _numbered(count: int) -> list[str]:
-    return [str(position) for position in range(count)]
 
 
 def _position(names: Sequence[str], column: str) -> int | None:

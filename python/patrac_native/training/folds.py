@@ -22,13 +22,13 @@ _BEYOND_CHANCE = 100.0
 
 
 def copy_groups(targets: Any, *inputs: Any) -> IndexArray | None:
-    """Return a number for each row that rows with equal inputs have in common, if rows of the data were copied.
+    """Return the group of each row, which rows with equal inputs share, if rows of the data were copied.
 
-    A network that has learned a row by heart scores well on its copy, so that copies must not be divided between the
-    rows that are trained on and others. Rows were copied if more of them agree in all inputs and targets than chance
-    explains: rows of a few columns with few values each are equal without being copies, and new rows will be as well.
-    The groups themselves depend on the inputs alone. Otherwise a row would tell that none of the rows with its inputs
-    in another part has its target.
+    A network that has learned a row by heart scores well on its copy, so a split must not divide copies. Rows count as
+    copied if the pairs of rows that agree in all inputs and targets are more than 100 times as many as independent
+    columns would give by chance. Rows of a few columns with few values agree by chance, and new rows will as well. The
+    groups depend on the inputs alone: groups of inputs and targets would reveal that no row of another part with the
+    same inputs has the same target.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def copy_groups(targets: Any, *inputs: Any) -> IndexArray | None:
     Returns
     -------
     integer array, shape (n,), or None
-        None if no rows were copied.
+        Numbers of the groups, from 0; None if no rows were copied.
     """
     import pandas as pd
 
@@ -160,8 +160,7 @@ def _keep_together(rows: IndexArray, ends: IndexArray, first: IndexArray) -> tup
     bounds = np.concatenate([[0], np.flatnonzero(np.diff(leader[order])) + 1, [len(rows)]])
     above = np.searchsorted(bounds, ends)
     below = np.maximum(above - 1, 0)
-    moved = np.where(bounds[above] - ends < ends - bounds[below], bounds[above], bounds[below])
-    return rows[order], np.where(bounds[above] == ends, ends, moved)
+    return rows[order], np.where(bounds[above] - ends < ends - bounds[below], bounds[above], bounds[below])
 
 
 def validation_folds(problem: Problem, fraction: float) -> list[IndexArray]:
