@@ -193,6 +193,13 @@ def _options(args: argparse.Namespace) -> StudyOptions:
     return StudyOptions(**{field.name: getattr(args, field.name) for field in fields(StudyOptions)})
 
 
+def _auto_steps(size: StudySize) -> str:
+    """Return the default numbers of steps with the kernel "auto", which may differ among the models."""
+    steps = size.auto_steps_by_model.values() or [size.auto_steps]
+    least, most = min(steps), max(steps)
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+
+
 def _add_study_options(parser: argparse.ArgumentParser, name: str, size: StudySize) -> None:
     """Add the options that the studies have in common, with the defaults of one study."""
     parser.add_argument(
@@ -235,7 +242,7 @@ def _add_study_options(parser: argparse.ArgumentParser, name: str, size: StudySi
         choices=("pcnl", "auto"),
         default="pcnl",
         help="pcnl: the paper's, with its warm-up; auto: the package's choice for each posterior, with "
-        f"{size.auto_steps:,} steps ({size.quick_auto_steps:,} with --quick) after a warm-up that ends by itself "
+        f"{_auto_steps(size)} steps ({size.quick_auto_steps:,} with --quick) after a warm-up that ends by itself "
         "(default: %(default)s)",
     )
     parser.add_argument(
