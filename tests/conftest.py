@@ -20,15 +20,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in slow)
 
 
-@pytest.fixture(params=DEVICES)
-def device(request: pytest.FixtureRequest) -> str:
-    """Return each device in turn; "cuda" is skipped, with the reason, if it cannot be used."""
-    name: str = request.param
+def usable(name: str) -> str:
+    """Return the name of a device, or skip the test, with the reason, if the device cannot be used."""
     status = _core.device_status(name)
     if not status["usable"]:
         pytest.skip(f'device="{name}": {status["reason"]}')
     return name
 
+
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest) -> str:
+    """Return each device in turn, or those that a test names."""
+    return usable(request.param)
+
+
+one_thread_and_cuda, two_threads_and_cuda, four_threads_and_cuda = (
+    pytest.mark.parametrize("device", [f"emulated:{threads}", "cuda"], indirect=True) for threads in (1, 2, 4)
+)
 
 Interrupt = Callable[[int], list[tuple[float, ...]]]
 

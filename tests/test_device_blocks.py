@@ -13,17 +13,17 @@ import pytest
 
 import patrac_native as pn
 import problems
+from conftest import usable
 from patrac_native.engine import _core
 from test_device import check
 from test_device_chains import ERROR_64, KERNELS, assert_same_chains, posterior, run
 from test_device_rows import WIDE_ERROR, check_against_reference, many_rows, two_starts, wide_problem
 
 
-@pytest.fixture(params=["emulated:64", "emulated:128"])
+@pytest.fixture(params=["emulated:64", "emulated:128", "cuda"])
 def block(request: pytest.FixtureRequest) -> str:
-    """Return devices with blocks of two and of four warps."""
-    name: str = request.param
-    return name
+    """Return devices with blocks of two and of four warps, and a GPU, which chooses by the work of a block."""
+    return usable(request.param)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -102,13 +102,13 @@ def test_chains_that_share_blocks(persistence: float, block: str) -> None:
 
 
 @pytest.mark.parametrize("inputs", ["bytes", "floats"])
-def test_a_wide_first_layer(inputs: str) -> None:
-    """Each host thread plays a warp here: eight are the blocks of a GPU, and 64 leave most without rows."""
+@pytest.mark.parametrize("device", ["emulated:8", "emulated:64", "cuda"], indirect=True)
+def test_a_wide_first_layer(inputs: str, device: str) -> None:
+    """Each emulated thread plays a warp here: eight are the blocks of a GPU, and 64 leave most without rows."""
     problem = wide_problem("full", (300, 70, 3), 1100, inputs)
     right, slope = problem.reference_value(), problem.reference_gradient()
-    for device in ("emulated:8", "emulated:64"):
-        model = problem.post.compiled.on_device(device)
-        value, gradient = model.log_likelihood_and_grad(problem.theta[None].astype(np.float32))
-        assert model.layout(False)["wide_inputs"] == inputs
-        assert abs(value[0] - right) <= 1e-6 * abs(right)
-        assert np.linalg.norm(gradient[0] - slope) <= WIDE_ERROR * np.linalg.norm(slope)
+    model = problem.post.compiled.on_device(device)
+    value, gradient = model.log_likelihood_and_grad(problem.theta[None].astype(np.float32))
+    assert model.layout(False)["wide_inputs"] == inputs
+    assert abs(value[0] - right) <= 1e-6 * abs(right)
+    assert np.linalg.norm(gradient[0] - slope) <= WIDE_ERROR * np.linalg.norm(slope)

@@ -11,7 +11,7 @@ import pytest
 
 import patrac_native as pn
 import problems
-from conftest import Interrupt
+from conftest import Interrupt, one_thread_and_cuda
 from patrac_native.sampling import progress as bars
 from test_runs import overflowing
 
@@ -303,11 +303,12 @@ def test_posteriors_of_one_run_on_a_device_must_be_alike(device: str) -> None:
         pn.sample_many([], pn.PCNL(0.02), **arguments)
 
 
-def test_each_posterior_of_a_run_ends_its_warmup_by_its_own_chains() -> None:
+@one_thread_and_cuda
+def test_each_posterior_of_a_run_ends_its_warmup_by_its_own_chains(device: str) -> None:
     """All end at the same step: where the last of them is stable, or at the longest."""
     warmup = pn.Warmup((pn.Phase(640, target=0.6, first_look=80, average=True),))
     posts = replicates()
-    arguments: dict[str, Any] = {"chains": 2, "draws": 2, "warmup": warmup, "device": "emulated:1"}
+    arguments: dict[str, Any] = {"chains": 2, "draws": 2, "warmup": warmup, "device": device}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         alone = [run(post, pn.MGrad(), seed=9 + i, **arguments) for i, post in enumerate(posts)]

@@ -13,6 +13,7 @@ import pytest
 
 import patrac_native as pn
 import problems
+from conftest import four_threads_and_cuda
 from patrac_native.engine import _core, device_inputs
 from patrac_native.engine.device_inputs import InputsOnDevice, import_device_inputs
 from patrac_native.model import device_choice
@@ -74,10 +75,12 @@ def put(array: npt.NDArray[Any], where: str) -> Any:
     if where.startswith("emulated"):
         return OnDevice(array)
     torch = pytest.importorskip("torch")
+    whole = np.ravel(array if array.base is None else array.base, order="K")
     return torch.as_strided(
-        torch.from_numpy(np.array(array.base if array.base is not None else array)).to(where),
+        torch.from_numpy(whole.copy()).to(where),
         array.shape,
         [stride // array.itemsize for stride in array.strides],
+        (array.ctypes.data - whole.ctypes.data) // array.itemsize,
     )
 
 
@@ -157,12 +160,13 @@ def orders(X: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
 @pytest.mark.parametrize("copy", [True, False])
 @pytest.mark.parametrize("order", ["rows", "columns", "gaps", "columns apart"])
 @pytest.mark.parametrize("kind", TYPES)
-def test_any_order(kind: str, order: str, copy: bool) -> None:
+@four_threads_and_cuda
+def test_any_order(kind: str, order: str, copy: bool, device: str) -> None:
     X = inputs(61, 6, kind)
-    there = posterior(OnDevice(orders(X)[order]), copy=copy)
+    there = posterior(put(orders(X)[order], device), copy=copy)
     np.testing.assert_array_equal(there.X, X)
     assert there.X.dtype == X.dtype and not there.X.flags.writeable
-    found, expected = (run(post, KERNEL, "emulated:4") for post in (there, posterior(X)))
+    found, expected = (run(post, KERNEL, device) for post in (there, posterior(X)))
     np.testing.assert_array_equal(found.theta, expected.theta)
 
 

@@ -1,6 +1,6 @@
 """Evaluations that blocks of a device share: values, gradients and whole chains against the CPU engine.
 
-The device is emulated by host threads, so this holds the logic of the device functions, not their speed.
+Host threads emulate the device, and a GPU is used too if there is one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pytest
 import patrac_native as pn
 import problems
 import reference
+from conftest import four_threads_and_cuda, one_thread_and_cuda, two_threads_and_cuda
 
 EPS = {"float32": float(np.finfo(np.float32).eps), "float64": float(np.finfo(np.float64).eps)}
 MAX_SLABS = 264  # csrc/cuda/model/data_set.hpp
@@ -56,38 +57,43 @@ def check_against_reference(problem: problems.Problem, device: str) -> dict[str,
     return layout
 
 
+@two_threads_and_cuda
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("likelihood", problems.LIKELIHOODS)
 @pytest.mark.parametrize("architecture", problems.ARCHITECTURES)
-def test_every_model(architecture: str, likelihood: str, dtype: str) -> None:
+def test_every_model(architecture: str, likelihood: str, dtype: str, device: str) -> None:
     """Several tiles, a block each, for all architectures and likelihoods."""
-    check_against_reference(many_rows(likelihood, architecture, dtype), "emulated:2")
+    check_against_reference(many_rows(likelihood, architecture, dtype), device)
 
 
+@four_threads_and_cuda
 @pytest.mark.parametrize("activation", problems.ACTIVATIONS)
-def test_every_activation(activation: str) -> None:
+def test_every_activation(activation: str, device: str) -> None:
     """Some activations need the values before the activation."""
-    check_against_reference(many_rows("gaussian", "full", "float64", activation=activation), "emulated:4")
+    check_against_reference(many_rows("gaussian", "full", "float64", activation=activation), device)
 
 
+@four_threads_and_cuda
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_parameters_beyond_shared_memory(dtype: str) -> None:
+def test_parameters_beyond_shared_memory(dtype: str, device: str) -> None:
     """A wide first layer: its weights stay in the device's memory, the activations do not."""
     problem = many_rows("categorical", "full", dtype, n=600, sizes=(700, 30, 5, 3))
-    layout = check_against_reference(problem, "emulated:4")
+    layout = check_against_reference(problem, device)
     assert layout["in_shared_memory"] and not layout["parameters_in_shared"]
 
 
-def test_activations_beyond_shared_memory() -> None:
+@four_threads_and_cuda
+def test_activations_beyond_shared_memory(device: str) -> None:
     """If a layer is too wide for the smallest tile, its activations are in the device's memory."""
     problem = many_rows("gaussian", "full", "float64", n=120, sizes=(2, 900, 1))
-    assert not check_against_reference(problem, "emulated:4")["in_shared_memory"]
+    assert not check_against_reference(problem, device)["in_shared_memory"]
 
 
-def test_more_tiles_than_slabs() -> None:
+@one_thread_and_cuda
+def test_more_tiles_than_slabs(device: str) -> None:
     """Blocks that process several tiles add up their sums."""
     problem = many_rows("gaussian", "full", "float64", n=80_000, sizes=(2, 3, 1))
-    layout = check_against_reference(problem, "emulated:1")
+    layout = check_against_reference(problem, device)
     assert layout["blocks_of_chain"] == MAX_SLABS
     assert layout["blocks_of_chain"] * layout["tile_rows"] < 80_000
 
@@ -129,30 +135,32 @@ def run(post: pn.Posterior, device: str, **changes: Any) -> pn.Draws:
     return pn.sample(post, **(arguments | changes))
 
 
+@two_threads_and_cuda
 @pytest.mark.filterwarnings("ignore:the warm-up ended")
 @pytest.mark.parametrize("warmup", WARMUPS)
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
-def test_chains_are_the_cpus(kernel: Any, warmup: str) -> None:
+def test_chains_are_the_cpus(kernel: Any, warmup: str, device: str) -> None:
     """float64 chains agree with the CPU's step by step: the same noise, and sums that differ by rounding alone."""
     post = many_rows("gaussian", "mix", "float64").post
-    cpu, device = (
-        run(post, name, kernel=kernel, warmup=WARMUPS[warmup], init=two_starts(post)) for name in ("cpu", "emulated:2")
+    cpu, found = (
+        run(post, name, kernel=kernel, warmup=WARMUPS[warmup], init=two_starts(post)) for name in ("cpu", device)
     )
-    assert cpu.settings["warmup_steps"] == device.settings["warmup_steps"]
+    assert cpu.settings["warmup_steps"] == found.settings["warmup_steps"]
     accepted = cpu.stats["acceptance_rate"]
     assert accepted.max() > 0 and (warmup != "none" or accepted.min() < 1)
     # These chains are short and their maps tame: differences stay near those of rounding.
-    np.testing.assert_allclose(device.theta, cpu.theta, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(found.theta, cpu.theta, rtol=0, atol=1e-11)
     for name in cpu.stats:
-        np.testing.assert_allclose(device.stats[name], cpu.stats[name], rtol=1e-10, err_msg=name)
+        np.testing.assert_allclose(found.stats[name], cpu.stats[name], rtol=1e-10, err_msg=name)
 
 
-def test_float32_chains_start_like_the_cpus() -> None:
+@two_threads_and_cuda
+def test_float32_chains_start_like_the_cpus(device: str) -> None:
     """float32 and the kept coordinates of a categorical model, as far as rounding lets chains agree."""
     post = many_rows("categorical", "full", "float32").post
     kernel = pn.PCNL(0.001)
-    cpu, device = (run(post, name, kernel=kernel, draws=4, thin=1) for name in ("cpu", "emulated:2"))
-    np.testing.assert_allclose(device.theta, cpu.theta, rtol=0, atol=1e-4)
+    cpu, found = (run(post, name, kernel=kernel, draws=4, thin=1) for name in ("cpu", device))
+    np.testing.assert_allclose(found.theta, cpu.theta, rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("threads", [2, 8])
@@ -165,14 +173,16 @@ def test_threads_of_a_block_do_not_matter(threads: int) -> None:
     np.testing.assert_allclose(several.theta, one.theta, rtol=0, atol=1e-11)
 
 
-def test_runs_repeat() -> None:
+@four_threads_and_cuda
+def test_runs_repeat(device: str) -> None:
     """Two equal runs give the same bits."""
     post = many_rows("gaussian", "full", "float32").post
-    first, second = (run(post, "emulated:4", kernel=pn.MGrad(0.01)) for _ in range(2))
+    first, second = (run(post, device, kernel=pn.MGrad(0.01)) for _ in range(2))
     assert np.array_equal(first.theta, second.theta)
 
 
-def test_flat_likelihood_always_accepts() -> None:
+@two_threads_and_cuda
+def test_flat_likelihood_always_accepts(device: str) -> None:
     """With no weight on any row, pCNL leaves the prior as it is: every proposal is taken."""
     rng = problems.rng_of("flat")
     net = problems.random_network(rng, (2, 5, 1))
@@ -187,8 +197,8 @@ def test_flat_likelihood_always_accepts() -> None:
         sample_weight=np.full(1100, 1e-12),
         dtype="float64",
     )
-    assert post.compiled.on_device("emulated:2").layout(False)["blocks_of_chain"] >= 4
-    draws = run(post, "emulated:2", kernel=pn.PCNL(1.0), init="prior")
+    assert post.compiled.on_device(device).layout(False)["blocks_of_chain"] >= 4
+    draws = run(post, device, kernel=pn.PCNL(1.0), init="prior")
     assert (draws.stats["acceptance_rate"] == 1).all()
     square = draws.theta**2 / post.prior_variance
     normaliser = -0.5 * np.log(2 * np.pi * post.prior_variance).sum()
@@ -234,20 +244,18 @@ def wide_problem(architecture: str, sizes: tuple[int, ...], n: int, inputs: str)
         ("full", (400, 70)),
     ],
 )
-def test_wide_first_layer(architecture: str, sizes: tuple[int, ...], inputs: str) -> None:
+def test_wide_first_layer(architecture: str, sizes: tuple[int, ...], inputs: str, device: str) -> None:
     """Products of a wide first layer that are split into bfloat16 are as accurate as in float32."""
     problem = wide_problem(architecture, sizes, 1100, inputs)
     theta = problem.theta[None].astype(np.float32)
-    found = []
-    for device in ("emulated:1", "emulated:4"):
-        model = problem.post.compiled.on_device(device)
-        assert model.layout(False)["wide_inputs"] == inputs
-        value, gradient = model.log_likelihood_and_grad(theta)
-        right, slope = problem.reference_value(), problem.reference_gradient()
-        assert abs(value[0] - right) <= 1e-6 * abs(right)
-        assert np.linalg.norm(gradient[0] - slope) <= WIDE_ERROR * np.linalg.norm(slope)
-        found.append(gradient[0])
-    assert np.linalg.norm(found[0] - found[1]) <= 1e-6 * np.linalg.norm(found[0])
+    model = problem.post.compiled.on_device(device)
+    assert model.layout(False)["wide_inputs"] == inputs
+    value, gradient = model.log_likelihood_and_grad(theta)
+    right, slope = problem.reference_value(), problem.reference_gradient()
+    assert abs(value[0] - right) <= 1e-6 * abs(right)
+    assert np.linalg.norm(gradient[0] - slope) <= WIDE_ERROR * np.linalg.norm(slope)
+    _, one_thread = problem.post.compiled.on_device("emulated:1").log_likelihood_and_grad(theta)
+    assert np.linalg.norm(gradient - one_thread) <= 1e-6 * np.linalg.norm(one_thread)
 
 
 def test_wide_layers_are_chosen() -> None:
@@ -262,10 +270,11 @@ def test_wide_layers_are_chosen() -> None:
     assert wide.layout(False)["wide_inputs"] == "none"
 
 
+@two_threads_and_cuda
 @pytest.mark.parametrize("kernel", [pn.PCN(0.01), pn.PCNL(1e-4)], ids=repr)
-def test_wide_chains_are_the_cpus(kernel: Any) -> None:
+def test_wide_chains_are_the_cpus(kernel: Any, device: str) -> None:
     """A few steps from the trained values, in float32 on both sides."""
     post = wide_problem("full", (300, 20, 3), 1100, "bytes").post
-    cpu, device = (run(post, name, kernel=kernel, draws=4, thin=2) for name in ("cpu", "emulated:2"))
+    cpu, found = (run(post, name, kernel=kernel, draws=4, thin=2) for name in ("cpu", device))
     assert cpu.stats["acceptance_rate"].max() > 0
-    np.testing.assert_allclose(device.theta, cpu.theta, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(found.theta, cpu.theta, rtol=0, atol=1e-5)

@@ -10,7 +10,7 @@ import pytest
 
 import patrac_native as pn
 import problems
-from conftest import Interrupt
+from conftest import Interrupt, one_thread_and_cuda, two_threads_and_cuda
 from test_device_chains import ERROR_32, ERROR_64, WARMUPS, assert_same_chains
 from test_low_noise import LowNoise
 
@@ -106,37 +106,41 @@ def test_warm_ups_are_the_cpus(kernel: str, warmup: str, device: str) -> None:
     assert_same_chains(run(post, KERNELS[kernel], device, **more), run(post, KERNELS[kernel], "cpu", **more), ERROR_64)
 
 
+@two_threads_and_cuda
 @pytest.mark.parametrize("every", [1, 5])
 @pytest.mark.parametrize("kernel", ["pcn", "pcnl", "mgrad"])
-def test_blocks_that_share_evaluations(kernel: str, every: int) -> None:
+def test_blocks_that_share_evaluations(kernel: str, every: int, device: str) -> None:
     """One variance only rescales l and g, so blocks still share the evaluations of many rows."""
     post = posterior(1100, pooled=True)
-    assert post.compiled.on_device("emulated:2").layout(False, 2)["blocks_of_chain"] > 1
+    assert post.compiled.on_device(device).layout(False, 2)["blocks_of_chain"] > 1
     more: dict[str, Any] = {"chains": 2, "draws": 24, "variance_every": every}
-    found, expected = (run(post, kernels(1100)[kernel], where, **more) for where in ("emulated:2", "cpu"))
+    found, expected = (run(post, kernels(1100)[kernel], where, **more) for where in (device, "cpu"))
     assert 0 < expected.stats["acceptance_rate"].mean() < 1
     assert_same_chains(found, expected, ERROR_64)
 
 
-def test_a_wide_first_layer() -> None:
+@two_threads_and_cuda
+def test_a_wide_first_layer(device: str) -> None:
     """Sums on the matrix units, one target: the first steps equal the CPU's as far as float32 allows."""
     post = posterior(600, dtype="float32", sizes=(300, 12, 1))
-    assert post.compiled.on_device("emulated:2").layout(False, 1)["wide_inputs"] == "floats"
+    assert post.compiled.on_device(device).layout(False, 1)["wide_inputs"] == "floats"
     kernel, few = pn.PCNL(1e-4), {"chains": 1, "draws": 4, "thin": 1, "variance_every": 1}
-    assert_same_chains(run(post, kernel, "emulated:2", **few), run(post, kernel, "cpu", **few), ERROR_32)
+    assert_same_chains(run(post, kernel, device, **few), run(post, kernel, "cpu", **few), ERROR_32)
 
 
-def test_many_rows_with_a_variance_of_each_output() -> None:
+@two_threads_and_cuda
+def test_many_rows_with_a_variance_of_each_output(device: str) -> None:
     """Each chain is then one block, which evaluates l and g again after a draw."""
     post, few = posterior(1100), {"chains": 1, "draws": 6, "variance_every": 2}
     kernel = pn.PCNL(0.002)
-    assert_same_chains(run(post, kernel, "emulated:2", **few), run(post, kernel, "cpu", **few), ERROR_64)
+    assert_same_chains(run(post, kernel, device, **few), run(post, kernel, "cpu", **few), ERROR_64)
 
 
-def test_a_wide_first_layer_with_a_variance_of_each_output() -> None:
+@two_threads_and_cuda
+def test_a_wide_first_layer_with_a_variance_of_each_output(device: str) -> None:
     post, few = posterior(600, dtype="float32", sizes=(300, 12, 2)), {"chains": 1, "draws": 4, "thin": 1}
     kernel = pn.PCNL(1e-4)
-    assert_same_chains(run(post, kernel, "emulated:2", **few), run(post, kernel, "cpu", **few), ERROR_32)
+    assert_same_chains(run(post, kernel, device, **few), run(post, kernel, "cpu", **few), ERROR_32)
 
 
 @pytest.mark.parametrize("kernel", ["mgrad", "collapsed mgrad"])
@@ -148,11 +152,12 @@ def test_thinned_draws_are_every_so_manieth_state(kernel: str, device: str) -> N
         np.testing.assert_array_equal(thinned.stats[name], whole.stats[name][:, 2::3])
 
 
+@one_thread_and_cuda
 @pytest.mark.parametrize("n", [30, 1100])
-def test_a_longer_run_begins_as_the_shorter_one(n: int) -> None:
+def test_a_longer_run_begins_as_the_shorter_one(n: int, device: str) -> None:
     """More steps than one launch runs at first: the variances go from launch to launch."""
     post, more = posterior(n, pooled=True), {"chains": 1, "thin": 1, "variance_every": 5}
-    short, long = (run(post, KERNELS["mgrad"], "emulated:1", draws=draws, **more) for draws in (20, 150))
+    short, long = (run(post, KERNELS["mgrad"], device, draws=draws, **more) for draws in (20, 150))
     np.testing.assert_array_equal(long.theta[:, :20], short.theta)
     np.testing.assert_array_equal(long.stats["variance"][:, :20], short.stats["variance"])
 
@@ -201,8 +206,11 @@ def test_posteriors_with_other_laws_of_variances_do_not_run_together(other: Any)
 
 @pytest.mark.parametrize("n", [2, 1100])
 @pytest.mark.parametrize("pooled", [True, False], ids=["pooled", "by output"])
+@one_thread_and_cuda
 @pytest.mark.parametrize("kernel", [pn.PCN(0.3), pn.MGrad(0.3), pn.MGrad(0.3, collapse=True)], ids=str)
-def test_a_variance_at_which_the_density_is_not_finite_is_not_kept(kernel: pn.Kernel, pooled: bool, n: int) -> None:
+def test_a_variance_at_which_the_density_is_not_finite_is_not_kept(
+    kernel: pn.Kernel, pooled: bool, n: int, device: str
+) -> None:
     """A vague prior near the largest number: many draws are infinite. Such a draw is refused and counted, and the chain
     goes on with the variance that it had, as on the CPU. One row has weight, so that blocks which share the evaluations
     of many rows draw from as vague a conditional.
@@ -215,17 +223,16 @@ def test_a_variance_at_which_the_density_is_not_finite_is_not_kept(kernel: pn.Ke
     likelihood = pn.Gaussian("sampled", a=0.02, b=1e307, pooled=pooled)
     prior = pn.TraceClassPrior(1.5, 1.0, 1.0)
     post = pn.Posterior(net, pn.Full(), prior, likelihood, X, y, sample_weight=weight, dtype="float64")
-    found, expected = (
-        run(post, kernel, device, chains=2, draws=60, variance_every=1) for device in ("emulated:1", "cpu")
-    )
+    found, expected = (run(post, kernel, where, chains=2, draws=60, variance_every=1) for where in (device, "cpu"))
     assert (expected.stats["nonfinite"] > 10).all()
     assert len(np.unique(expected.stats["variance"])) > 20
     assert all(np.isfinite(values).all() for values in found.stats.values())
     assert_same_chains(found, expected, ERROR_64)
 
 
+@one_thread_and_cuda
 @pytest.mark.parametrize("n", [1, 1100])
-def test_a_variance_at_which_the_gradient_overflows_is_not_kept(n: int) -> None:
+def test_a_variance_at_which_the_gradient_overflows_is_not_kept(n: int, device: str) -> None:
     """As on the CPU (test_low_noise.py): rows that any network fits, and variances near which g overflows float32."""
     net = problems.random_network(problems.rng_of("overflow"), (1, 3, 1))
     X = np.full((n, 1), 0.3)
@@ -235,27 +242,29 @@ def test_a_variance_at_which_the_gradient_overflows_is_not_kept(n: int) -> None:
     prior = pn.TraceClassPrior(1.5, 1.0, 1.0)
     post = pn.Posterior(net, pn.Full(), prior, likelihood, X, net.predict(X), sample_weight=weight)
     kernel = pn.MGrad(0.5)
-    draws = run(post, kernel, "emulated:1", chains=2, draws=500 if n == 1 else 200, thin=1, variance_every=1, seed=2)
+    draws = run(post, kernel, device, chains=2, draws=500 if n == 1 else 200, thin=1, variance_every=1, seed=2)
     assert np.isfinite(draws.theta).all()
     assert all(np.isfinite(values).all() for values in draws.stats.values())
     assert draws.stats["nonfinite"].sum() > 0
     assert len(np.unique(draws.stats["variance"])) > 2
 
 
+@one_thread_and_cuda
 @pytest.mark.parametrize("variance", [1e-2, 1e-6])
-def test_float32_chains_with_low_noise_stay_finite(variance: float) -> None:
+def test_float32_chains_with_low_noise_stay_finite(variance: float, device: str) -> None:
     """The Gram matrix of a draw's precision is summed in float64 where float32 would lose its definiteness."""
     post = LowNoise(variance).posterior(pn.Gaussian("sampled", a=2.0, b=variance), "float32")
     kernel, more = pn.MGrad(variance, collapse=True), {"chains": 2, "draws": 60, "init": "map", "variance_every": 2}
-    draws = run(post, kernel, "emulated:1", **more)
+    draws = run(post, kernel, device, **more)
     assert np.isfinite(draws.theta).all() and all(np.isfinite(values).all() for values in draws.stats.values())
     assert (draws.stats["nonfinite"] == 0).all() and draws.stats["acceptance_rate"].mean() > 0.1
     assert (draws.stats["variance"] < 5 * variance + 1e-3).all()
 
 
+@one_thread_and_cuda
 @pytest.mark.parametrize("n", [2, 1100])
 @pytest.mark.parametrize("variance", [1.0, "sampled"])
-def test_a_draw_that_is_not_finite_ends_the_run(variance: Any, n: int) -> None:
+def test_a_draw_that_is_not_finite_ends_the_run(variance: Any, n: int, device: str) -> None:
     """The guard of the host, which reads every draw that a device has written: here a log prior of minus infinity,
     under prior variances that are zero in float32.
     """
@@ -265,4 +274,4 @@ def test_a_draw_that_is_not_finite_ends_the_run(variance: Any, n: int) -> None:
     post = pn.Posterior(net, pn.Full(), pn.TraceClassPrior(1.5, 1e-60, 1e-60), likelihood, X, X[:, 0])
     more = {} if variance == "sampled" else {"variance_every": "auto"}
     with pytest.raises(RuntimeError, match=r"^chain 0: .* not finite in a draw; use dtype=\"float64\"$"):
-        run(post, pn.PCN(0.1), "emulated:1", init="map", **more)
+        run(post, pn.PCN(0.1), device, init="map", **more)

@@ -12,6 +12,7 @@ from test_calibration import BY_OUTPUT, SAMPLED, mix, sampled, smallest_p
 from test_rank import MGRAD_DELTA, N_STATES, PCNL_DELTA, PROBLEMS, REPLICATES, THIN, accept_all_chain, gaussian
 
 import patrac_native as pn
+from conftest import one_thread_and_cuda
 
 # False-alarm probability of one test; shared among the test quantities (Bonferroni).
 LEVEL = 1e-4 / len(QUANTITIES)
@@ -19,7 +20,6 @@ LEVEL = 1e-4 / len(QUANTITIES)
 BLOCK_STEPS, BLOCK_STATES, BLOCK_REPLICATES = 6, 8, 400
 
 # One thread a block: more give the same chains but for the order of sums (tests/test_device_chains.py).
-one_thread_and_cuda = pytest.mark.parametrize("device", ["emulated:1", "cuda"], indirect=True)
 
 
 @pytest.mark.slow
