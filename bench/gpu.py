@@ -33,15 +33,17 @@ from gpu_problems import (
     large_case,
     small_case,
 )
-from gpu_sides import jax_reason, on_device, on_jax, wall_microseconds
+from gpu_sides import jax_reason, on_device, on_jax, wall_times
 from gpu_thresholds import TABLE, Threshold
 from tables import Table, verdict
 
 import patrac_native as pn
 from patrac_native.studies.tables import number
 
-SMALL_HEADERS = ["float32", "chains", "us/step", "chain-steps/s", "floor", "of the floor", "best JAX", "JAX/ours"]
-SMALL_WIDTHS = [10, 7, 20, 28, 8, 12, 18, 20]
+SMALL_HEADERS = [
+    *("float32", "chains", "us/step", "ms/call", "chain-steps/s", "floor", "of the floor", "best JAX", "JAX/ours"),
+]
+SMALL_WIDTHS = [10, 7, 20, 8, 28, 8, 12, 18, 20]
 LARGE_HEADERS = ["float32", "us/step", "memory", "fma", "tensor", "of the floor", "error of g"]
 LARGE_WIDTHS = [10, 26, 9, 9, 9, 12, 11]
 
@@ -114,20 +116,21 @@ def small_chains(run: Run) -> None:
         for chains in sizes.chains:
             if not run.has_time(f"small {name} x {chains}"):
                 continue
-            times, accepted = wall_microseconds(on_device(case, chains, device), run.repeats, run.seconds)
-            step = statistics.median(times)
+            times = wall_times(on_device(case, chains, device), run.repeats, run.seconds)
             floor = small_floor(case, chains, run.rates, run.status["multiprocessors"])
             found = {
-                "microseconds": times,
-                "median": step,
-                "chain_steps_per_second": 1e6 * chains / step,
+                "microseconds": times.microseconds,
+                "median": times.median,
+                "call": times.call,
+                "chain_steps_per_second": 1e6 * chains / times.median,
                 "floor": floor,
-                "acceptance_rate": accepted,
+                "acceptance_rate": times.acceptance_rate,
                 "layout": case.post.compiled.on_device(device).layout(False),
             }
             if not run.jax and chains in sizes.jax_chains and run.has_time(f"JAX {name} x {chains}"):
                 sides = on_jax(case, chains, run.options.quick)
-                found["jax"] = {side: wall_microseconds(sides[side], run.repeats, run.seconds)[0] for side in sides}
+                timed = {name: wall_times(side, run.repeats, run.seconds) for name, side in sides.items()}
+                found["jax"] = {name: times.microseconds for name, times in timed.items()}
             run.results["small"].setdefault(name, {})[chains] = found
             table.row(small_row(run, name, chains, found))
 
@@ -141,6 +144,7 @@ def small_row(run: Run, name: str, chains: int, found: dict[str, Any]) -> list[s
         name,
         str(chains),
         with_maximum(step, run.required(MAX_ALONE.get(name) if chains == 1 else None)),
+        number(1e3 * found["call"]),
         verdict(rate, run.required(MIN_RATE[name] if chains >= RATE_CHAINS else None)),
         number(found["floor"]),
         number(found["floor"] / step),
@@ -161,24 +165,24 @@ def large_chain(run: Run) -> None:
         # The reference takes gigabytes, so it is deleted after the check.
         if not run.passes(what, lambda: check_gradients(case, large_case(name, sizes, "float64").post, device)):  # noqa: B023
             continue
-        times, accepted = wall_microseconds(on_device(case, 1, device), run.repeats, run.seconds)
-        step, floors = statistics.median(times), large_floor(case, run.rates)
+        times, floors = wall_times(on_device(case, 1, device), run.repeats, run.seconds), large_floor(case, run.rates)
         # First layers as wide as these are computed on the tensor units.
         bound = "memory" if floors["memory"] > floors["tensor"] else "tensor"
         run.results["large"][name] = {
-            "microseconds": times,
-            "median": step,
+            "microseconds": times.microseconds,
+            "median": times.median,
+            "call": times.call,
             "floors": floors,
             "bound": bound,
-            "acceptance_rate": accepted,
+            "acceptance_rate": times.acceptance_rate,
             "layout": case.post.compiled.on_device(device).layout(False),
         }
         table.row(
             [
                 name,
-                with_maximum(step, run.required(MAX_LARGE[name])),
+                with_maximum(times.median, run.required(MAX_LARGE[name])),
                 *(number(floors[kind]) for kind in ("memory", "fma", "tensor")),
-                f"{number(floors[bound] / step)} {bound}",
+                f"{number(floors[bound] / times.median)} {bound}",
                 f"{run.results['checks'][what]['gradient']:.1e}",
             ]
         )
@@ -197,11 +201,12 @@ def threshold(
         check = partial(lambda c, n: check_gradients(c, case_of(n, "float64").post, run.options.device), case, count)
         if not run.passes(f"gradients of {case.key}", check):
             return None
-        times = [
-            wall_microseconds(on_device(case, count if counted == "chains" else 1, where), run.repeats, run.seconds)[0]
+        chains = count if counted == "chains" else 1
+        device, cpu = (
+            wall_times(on_device(case, chains, where), run.repeats, run.seconds)
             for where in (run.options.device, "cpu")
-        ]
-        found.append((count, *map(statistics.median, times)))
+        )
+        found.append((count, device.median, cpu.median))
     return Threshold.of(case, counted, found)
 
 

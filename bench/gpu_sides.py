@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import statistics
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from cases import Case
-from timing import Side, steps_for
+from timing import Side
 
 import patrac_native as pn
 
@@ -66,11 +68,44 @@ def on_jax(case: Case, chains: int, quick: bool) -> dict[str, Side]:
     return {name: side(target) for name, target in targets.items()}
 
 
-def wall_microseconds(side: Side, repeats: int, seconds: float) -> tuple[list[float], float]:
-    """Wall time of a step in each repeat, and the acceptance rate of the last."""
-    steps, found, rate = steps_for(side, seconds, "wall"), [], 0.0
-    for repeat in range(repeats):
+@dataclass(frozen=True)
+class WallTimes:
+    """Wall time of a step, and of a call beside its steps.
+
+    Attributes
+    ----------
+    microseconds : list of float
+        Of a step of all chains, in each repeat.
+    call : float
+        Seconds that a call takes with the fewest steps: for thousands of chains as long as hundreds of steps.
+    acceptance_rate : float
+        Of the last repeat.
+    """
+
+    microseconds: list[float]
+    call: float
+    acceptance_rate: float
+
+    @property
+    def median(self) -> float:
+        """The median of the repeats."""
+        return statistics.median(self.microseconds)
+
+
+def wall_times(side: Side, repeats: int, seconds: float) -> WallTimes:
+    """Time runs of about so many seconds beyond the fixed time of a call, which is taken off."""
+
+    def elapsed(chunks: int, seed: int = 0) -> tuple[float, float]:
         started = time.perf_counter()
-        rate = side.run(steps, repeat)
-        found.append((time.perf_counter() - started) / steps * 1e6)
-    return found, rate
+        rate = side.run(chunks * side.chunk, seed)
+        return time.perf_counter() - started, rate
+
+    elapsed(1)  # JAX compiles, and either side takes its memory
+    call = min(elapsed(1)[0] for _ in range(2))
+    chunks, beyond = 1, 0.0
+    while beyond < seconds / 4:
+        chunks *= 2 if beyond > seconds / 16 else 8
+        beyond = elapsed(1 + chunks)[0] - call
+    chunks = max(1, round(chunks * seconds / beyond))
+    runs = [elapsed(1 + chunks, repeat) for repeat in range(repeats)]
+    return WallTimes([(taken - call) / (chunks * side.chunk) * 1e6 for taken, _ in runs], call, runs[-1][1])
