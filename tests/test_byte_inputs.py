@@ -167,13 +167,13 @@ def test_a_wide_layer_is_kept_by_rows_and_by_features_alone(kind: str, max_copie
     )
 
 
-def test_few_rows_are_kept_as_tiles_alone(device: str) -> None:
-    """No run shares the evaluations of few rows, so the inputs are stored neither by rows nor by features."""
+def test_few_rows_of_a_wide_layer_are_kept_the_same_way(device: str) -> None:
+    """Blocks share the features of few rows as they share the rows of many."""
     X = random_bytes(20, 640)
     post = posterior(X, "categorical")
     model = post.compiled.on_device(device)
-    assert model.layout(False, 1)["wide_inputs"] == "none"
-    padded = 28 * 640 * 4  # the least that a tile has
+    assert model.layout(False, 1)["wide_inputs"] == "bytes"
+    padded = (20 + 32) * 640 + (641 + 32) * 64  # bytes by rows and by features
     before = model.bytes
     assert padded <= before <= 1.1 * padded + 16 * post.dim
     model.log_likelihood_and_grad(post.theta_map[None].astype(np.float32))

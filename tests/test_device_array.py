@@ -16,6 +16,7 @@ import pytest
 import patrac_native as pn
 import problems
 from conftest import Interrupt
+from patrac_native.engine import _core
 from patrac_native.engine.device_array import DeviceArray
 from test_device_chains import KERNELS, WARMUPS, posterior, replicates, run
 from test_device_rows import many_rows
@@ -305,7 +306,10 @@ def test_a_run_interrupted_in_warmup_has_none(device: str, interrupt: Interrupt)
     ("device", "why"),
     [("cpu", "this run goes to the CPU. Give"), ("auto", r"this run goes to the CPU \(.*CUDA.*\)\. Give")],
 )
-def test_the_cpu_keeps_nothing_on_a_device(device: str, why: str) -> None:
+def test_the_cpu_keeps_nothing_on_a_device(device: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is a GPU, "auto" would take it."""
+    status = {"usable": False, "reason": "no CUDA device is visible"}
+    monkeypatch.setattr(_core, "device_status", lambda _: status)
     for sample in (pn.sample, lambda post, *rest, **more: pn.sample_many([post], *rest, **more)):
         with pytest.raises(ValueError, match=rf'^keep_on_device=True needs device="cuda"; {why}'):
             sample(posterior(), pn.PCNL(0.1), device=device, keep_on_device=True)

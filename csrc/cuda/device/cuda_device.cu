@@ -89,10 +89,10 @@ public:
     }
 
     // Enough threads that each has a tile of sums or two, see contract().
-    int block_threads(std::int64_t nodes, std::int64_t rows) const override {
+    int block_threads(std::int64_t nodes, std::int64_t rows, int most) const override {
         const std::int64_t wanted = (nodes + 7) / 8 * ((rows + 3) / 4);
         int threads = warp_size;
-        while (threads < 256 && threads < wanted) threads *= 2;
+        while (threads < most && threads < wanted) threads *= 2;
         return threads;
     }
 
@@ -152,7 +152,7 @@ public:
     }
 
 private:
-    CudaLauncher launcher() { return {compute_, static_cast<int>(properties_.sharedMemPerBlockOptin), graph_}; }
+    CudaLauncher launcher() { return {compute_, properties_, graph_}; }
 
     template <class T>
     void run(const ChainLaunch<T>& work, int chains, int threads) {

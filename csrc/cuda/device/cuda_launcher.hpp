@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -59,10 +60,9 @@ private:
 
 class CudaLauncher {
 public:
-    // `shared_limit`: bytes of shared memory that a block may have. `graph` is that of the stream's last launch, which
-    // may still run.
-    CudaLauncher(cudaStream_t stream, int shared_limit, CudaGraph& graph)
-        : stream_(stream), shared_limit_(shared_limit), graph_(graph) {}
+    // `graph` is that of the stream's last launch, which may still run.
+    CudaLauncher(cudaStream_t stream, const cudaDeviceProp& properties, CudaGraph& graph)
+        : stream_(stream), properties_(properties), graph_(graph) {}
 
     static int warps(int threads) { return threads / warp_size; }
 
@@ -73,12 +73,15 @@ public:
         const auto kernel = run_stage<Stage, Work>;
         // The limit belongs to the kernel: always the device's, since another model's launch may be on its way.
         if (shared_bytes > shared_without_asking)
-            check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_limit_),
+            check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                       static_cast<int>(properties_.sharedMemPerBlockOptin)),
                   "asking for shared memory");
-        if constexpr (Stage::fills_shared)
+        if constexpr (Stage::fills_shared) {
+            constexpr std::int64_t resident_threads = Stage::max_threads * Stage::min_blocks;
             check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                       cudaSharedmemCarveoutMaxShared),
+                                       shared_percent(grid.x, resident_threads / threads, shared_bytes)),
                   "asking for shared memory");
+        }
         const dim3 blocks(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), static_cast<unsigned>(grid.z));
         kernel<<<blocks, static_cast<unsigned>(threads), static_cast<std::size_t>(shared_bytes), stream_>>>(work,
                                                                                                             stage);
@@ -97,8 +100,18 @@ public:
     }
 
 private:
+    // Of a multiprocessor's memory, what the blocks that run on it side by side share: at most `most` of them. The rest
+    // is its cache, in which they find what they read again and again of the device's memory.
+    int shared_percent(int blocks, std::int64_t most, std::int64_t bytes) const {
+        const std::int64_t each = (blocks - 1) / properties_.multiProcessorCount + 1;
+        const std::int64_t wanted =
+            std::min(most, each) * (bytes + static_cast<std::int64_t>(properties_.reservedSharedMemPerBlock));
+        const auto all = static_cast<std::int64_t>(properties_.sharedMemPerMultiprocessor);
+        return static_cast<int>(std::min<std::int64_t>(100, (100 * wanted + all - 1) / all));
+    }
+
     cudaStream_t stream_;
-    int shared_limit_;
+    const cudaDeviceProp& properties_;
     CudaGraph& graph_;
 };
 

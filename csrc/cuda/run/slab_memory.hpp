@@ -12,14 +12,16 @@
 namespace patrac::PATRAC_LEVEL {
 
 // Shared evaluations cost a few launches a step, so they are for chains that alone, a block each, would leave most
-// multiprocessors idle, and for data of several tiles.
-inline bool shares_evaluations(std::int64_t chains, std::int64_t n_tiles) {
-    constexpr std::int64_t max_chains = 32, min_tiles = 4;
-    return chains <= max_chains && n_tiles >= min_tiles;
+// multiprocessors idle, and for data of several tiles or a first layer on the matrix units.
+template <class T>
+bool shares_evaluations(std::int64_t chains, const DevicePlan<T>& plan) {
+    constexpr int min_tiles = 4;
+    return chains <= few_chains && (plan.n_tiles >= min_tiles || plan.wide.by_row);
 }
 // After a draw of several noise variances l and g are evaluated again, which blocks that work alone do.
-inline bool shares_evaluations(const RunConfig& config, std::int64_t n_tiles) {
-    return !config.collapse && config.variance.count() <= 1 && shares_evaluations(config.chains, n_tiles);
+template <class T>
+bool shares_evaluations(const RunConfig& config, const DevicePlan<T>& plan) {
+    return !config.collapse && config.variance.count() <= 1 && shares_evaluations(config.chains, plan);
 }
 
 template <class T>

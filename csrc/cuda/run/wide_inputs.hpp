@@ -59,10 +59,10 @@ public:
     WideInputs inputs{};
 
 private:
-    // Fewer features are as well read by the tiles themselves, as are those that no run would share.
+    // Fewer features are as well read by the tiles themselves.
     static bool pays(const DataSet<float>& flat) {
         constexpr int min_features = 256;
-        return flat.layers.front().n_constant >= min_features && shares_evaluations(1, flat.n_tiles);
+        return flat.layers.front().n_constant >= min_features;
     }
     // A warp reads up to 31 rows beyond the last.
     static constexpr int beyond = 32;
