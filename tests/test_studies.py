@@ -308,8 +308,14 @@ def test_study_with_the_package_s_own_kernels(tmp_path: Path, capsys: pytest.Cap
     assert options.sampling(sine.SIZE).kernel == "auto" and options.sampling(sine.SIZE).warmup == "auto"
     whole = dataclasses.replace(options, steps=None, draws=500).sampling(sine.SIZE)
     # Each model has the steps of its own; a multiple of the draws, which the settings check.
-    assert [whole.of_model(name).steps for name in ("Full", "Mix(5)", "Sep(9)")] == [110_000, 32_000, 100_000]
+    assert [whole.of_model(name).steps for name in ("Full", "Mix(5)", "Sep(9)")] == [110_000, 30_000, 100_000]
     assert set(sine.SIZE.auto_steps_by_model) == set(sine.PAPER_NLL)
+    # Of fewer kept states no ESS can be as large as the paper's: 64 steps for a draw would leave every 16th.
+    assert [whole.of_model(name).ess_thin(dim) for name, dim in (("Full", 2701), ("Sep(5)", 46), ("Mix(5)", 46))] == [
+        20,
+        10,
+        10,
+    ]
     assert options.sampling(sine.SIZE).of_model("Full").steps == 400
     assert dataclasses.replace(options, steps=None, quick=True).sampling(sine.SIZE).steps == sine.SIZE.quick_auto_steps
     for given in ({"adapt_always": True}, {"warmup_factor": 0.1}):
