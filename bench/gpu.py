@@ -41,7 +41,15 @@ import patrac_native as pn
 from patrac_native.studies.tables import number
 
 SMALL_HEADERS = [
-    *("float32", "chains", "us/step", "ms/call", "chain-steps/s", "floor", "of the floor", "best JAX", "JAX/ours"),
+    "float32",
+    "chains",
+    "us/step",
+    "ms/call",
+    "chain-steps/s",
+    "floor",
+    "of the floor",
+    "best JAX",
+    "JAX/ours",
 ]
 SMALL_WIDTHS = [10, 7, 20, 8, 28, 8, 12, 18, 20]
 LARGE_HEADERS = ["float32", "us/step", "memory", "fma", "tensor", "of the floor", "error of g"]
@@ -129,8 +137,10 @@ def small_chains(run: Run) -> None:
             }
             if not run.jax and chains in sizes.jax_chains and run.has_time(f"JAX {name} x {chains}"):
                 sides = on_jax(case, chains, run.options.quick)
-                timed = {name: wall_times(side, run.repeats, run.seconds) for name, side in sides.items()}
-                found["jax"] = {name: times.microseconds for name, times in timed.items()}
+                found["jax"] = {}
+                for peer, side in sides.items():
+                    timed = wall_times(side, run.repeats, run.seconds)
+                    found["jax"][peer] = {"microseconds": timed.microseconds, "call": timed.call}
             run.results["small"].setdefault(name, {})[chains] = found
             table.row(small_row(run, name, chains, found))
 
@@ -138,7 +148,7 @@ def small_chains(run: Run) -> None:
 def small_row(run: Run, name: str, chains: int, found: dict[str, Any]) -> list[str]:
     """Return the cells of a row under `SMALL_HEADERS`."""
     step, rate = found["median"], found["chain_steps_per_second"]
-    medians = {side: statistics.median(times) for side, times in found.get("jax", {}).items()}
+    medians = {peer: statistics.median(timed["microseconds"]) for peer, timed in found.get("jax", {}).items()}
     best = min(medians, key=medians.__getitem__, default=None)
     return [
         name,

@@ -77,7 +77,8 @@ class WallTimes:
     microseconds : list of float
         Of a step of all chains, in each repeat.
     call : float
-        Seconds that a call takes with the fewest steps: for thousands of chains as long as hundreds of steps.
+        Seconds of a call with the fewest steps that the side takes at once: for thousands of chains as long as
+        hundreds of steps.
     acceptance_rate : float
         Of the last repeat.
     """
@@ -93,7 +94,13 @@ class WallTimes:
 
 
 def wall_times(side: Side, repeats: int, seconds: float) -> WallTimes:
-    """Time runs of about so many seconds beyond the fixed time of a call, which is taken off."""
+    """Time a step as the difference between a long run, of about so many seconds more, and a short one.
+
+    Raises
+    ------
+    RuntimeError
+        If a long run takes no longer than a short one.
+    """
 
     def elapsed(chunks: int, seed: int = 0) -> tuple[float, float]:
         started = time.perf_counter()
@@ -101,11 +108,17 @@ def wall_times(side: Side, repeats: int, seconds: float) -> WallTimes:
         return time.perf_counter() - started, rate
 
     elapsed(1)  # JAX compiles, and either side takes its memory
-    call = min(elapsed(1)[0] for _ in range(2))
     chunks, beyond = 1, 0.0
     while beyond < seconds / 4:
         chunks *= 2 if beyond > seconds / 16 else 8
-        beyond = elapsed(1 + chunks)[0] - call
+        short = elapsed(1)[0]
+        beyond = min(elapsed(1 + chunks)[0] for _ in range(2)) - short  # the faster: a pause must not end the search
     chunks = max(1, round(chunks * seconds / beyond))
-    runs = [elapsed(1 + chunks, repeat) for repeat in range(repeats)]
-    return WallTimes([(taken - call) / (chunks * side.chunk) * 1e6 for taken, _ in runs], call, runs[-1][1])
+    pairs = [(elapsed(1, repeat)[0], *elapsed(1 + chunks, repeat)) for repeat in range(repeats)]
+    if any(long <= short for short, long, _ in pairs):
+        raise RuntimeError(f"runs of {1 + chunks} chunks took no longer than of one; the machine is busy: {pairs}")
+    return WallTimes(
+        [(long - short) / (chunks * side.chunk) * 1e6 for short, long, _ in pairs],
+        statistics.median(short for short, _, _ in pairs),
+        pairs[-1][2],
+    )

@@ -20,7 +20,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in slow)
 
 
-def usable(name: str) -> str:
+def usable_or_skip(name: str) -> str:
     """Return the name of a device, or skip the test, with the reason, if the device cannot be used."""
     status = _core.device_status(name)
     if not status["usable"]:
@@ -31,9 +31,10 @@ def usable(name: str) -> str:
 @pytest.fixture(params=DEVICES)
 def device(request: pytest.FixtureRequest) -> str:
     """Return each device in turn, or those that a test names."""
-    return usable(request.param)
+    return usable_or_skip(request.param)
 
 
+# Blocks of more threads give the same chains but for the order of sums (tests/test_device_chains.py).
 one_thread_and_cuda, two_threads_and_cuda, four_threads_and_cuda = (
     pytest.mark.parametrize("device", [f"emulated:{threads}", "cuda"], indirect=True) for threads in (1, 2, 4)
 )

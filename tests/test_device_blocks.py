@@ -13,7 +13,7 @@ import pytest
 
 import patrac_native as pn
 import problems
-from conftest import usable
+from conftest import usable_or_skip
 from patrac_native.engine import _core
 from test_device import check
 from test_device_chains import ERROR_64, KERNELS, assert_same_chains, posterior, run
@@ -23,7 +23,7 @@ from test_device_rows import WIDE_ERROR, check_against_reference, many_rows, two
 @pytest.fixture(params=["emulated:64", "emulated:128", "cuda"])
 def block(request: pytest.FixtureRequest) -> str:
     """Return devices with blocks of two and of four warps, and a GPU, which chooses by the work of a block."""
-    return usable(request.param)
+    return usable_or_skip(request.param)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -76,6 +76,7 @@ def put(array: npt.NDArray[Any], where: str) -> Any:
         return OnDevice(array)
     torch = pytest.importorskip("torch")
     whole = np.ravel(array if array.base is None else array.base, order="K")
+    assert np.shares_memory(whole, array)
     return torch.as_strided(
         torch.from_numpy(whole.copy()).to(where),
         array.shape,

@@ -86,7 +86,7 @@ def test_parameters_beyond_shared_memory(dtype: str, device: str) -> None:
 def test_activations_beyond_shared_memory(device: str) -> None:
     """If a layer is too wide for the smallest tile, its activations are in the device's memory.
 
-    28 rows of 1,200 activations in float64 are 269 KB, more than a block of any device has.
+    28 rows of 1,200 activations in float64 are 269 KB; a block of an H100 has 227 KB.
     """
     problem = many_rows("gaussian", "full", "float64", n=120, sizes=(2, 1200, 1))
     assert not check_against_reference(problem, device)["in_shared_memory"]
@@ -107,7 +107,7 @@ def test_who_shares() -> None:
     assert model.layout(False, 1)["blocks_of_chain"] == model.layout(False, 32)["blocks_of_chain"] >= 4
     assert model.layout(False, 33)["blocks_of_chain"] == 1
     small = many_rows("gaussian", "full", "float32", n=100).post.compiled.on_device("emulated:1")
-    assert small.layout(False, 1)["blocks_of_chain"] == 1 and small.layout(False, 1)["wide_inputs"] == "none"
+    assert small.layout(False, 1)["blocks_of_chain"] == 1
 
 
 KERNELS = (pn.PCN(0.02), pn.PCNL(0.0005), pn.MGrad(0.0002), pn.MGrad(0.0002, persistence=0.9))
@@ -247,7 +247,7 @@ def wide_problem(architecture: str, sizes: tuple[int, ...], n: int, inputs: str)
         ("full", (400, 70)),
     ],
 )
-@pytest.mark.parametrize("n", [3, 1100])
+@pytest.mark.parametrize("n", [35, 1100])
 def test_wide_first_layer(architecture: str, sizes: tuple[int, ...], n: int, inputs: str, device: str) -> None:
     """Products of a wide first layer that are split into bfloat16 are as accurate as in float32, for few rows too."""
     problem = wide_problem(architecture, sizes, n, inputs)
@@ -258,8 +258,9 @@ def test_wide_first_layer(architecture: str, sizes: tuple[int, ...], n: int, inp
     right, slope = problem.reference_value(), problem.reference_gradient()
     assert abs(value[0] - right) <= 1e-6 * abs(right)
     assert np.linalg.norm(gradient[0] - slope) <= WIDE_ERROR * np.linalg.norm(slope)
-    _, one_thread = problem.post.compiled.on_device("emulated:1").log_likelihood_and_grad(theta)
-    assert np.linalg.norm(gradient - one_thread) <= 1e-6 * np.linalg.norm(one_thread)
+    if device != "emulated:1":
+        _, one_thread = problem.post.compiled.on_device("emulated:1").log_likelihood_and_grad(theta)
+        assert np.linalg.norm(gradient - one_thread) <= 1e-6 * np.linalg.norm(one_thread)
 
 
 def test_wide_layers_are_chosen() -> None:
@@ -272,6 +273,18 @@ def test_wide_layers_are_chosen() -> None:
         "emulated:1"
     )
     assert wide.layout(False)["wide_inputs"] == "none"
+
+
+def test_few_rows_of_many_features_are_shared() -> None:
+    """By up to 32 chains, unless the inputs are fewer than 8,192."""
+
+    def inputs(n: int, chains: int) -> str:
+        problem = wide_problem("full", (300, 4, 3), n, "floats")
+        found: str = problem.post.compiled.on_device("emulated:1").layout(False, chains)["wide_inputs"]
+        return found
+
+    assert inputs(28, 1) == inputs(28, 32) == "floats"
+    assert inputs(28, 33) == inputs(27, 1) == "none"
 
 
 @two_threads_and_cuda

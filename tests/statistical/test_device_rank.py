@@ -19,8 +19,6 @@ LEVEL = 1e-4 / len(QUANTITIES)
 # Runs with noise that persists are blocks, see native_blocks(); test_persistence.py has their power.
 BLOCK_STEPS, BLOCK_STATES, BLOCK_REPLICATES = 6, 8, 400
 
-# One thread a block: more give the same chains but for the order of sums (tests/test_device_chains.py).
-
 
 @pytest.mark.slow
 @one_thread_and_cuda

@@ -34,8 +34,6 @@ inline constexpr int exchange_size = 32;
 #endif
 // Threads that work on a matrix product together; one host thread does the work of all where blocks are emulated.
 inline constexpr int warp_size = 32;
-// Threads of a block at most, where several share a multiprocessor and where one has it to itself.
-inline constexpr int max_block_threads = 256, max_lone_threads = 512;
 // Doubles that sum_over_block() needs of shared memory, for blocks of at most 1,024 threads and up to three sums.
 inline constexpr int reduction_values = 3 * 1024 / 32;
 

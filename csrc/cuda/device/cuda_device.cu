@@ -89,10 +89,10 @@ public:
     }
 
     // Enough threads that each has a tile of sums or two, see contract().
-    int block_threads(std::int64_t nodes, std::int64_t rows, int most) const override {
+    int block_threads(std::int64_t nodes, std::int64_t rows) const override {
         const std::int64_t wanted = (nodes + 7) / 8 * ((rows + 3) / 4);
         int threads = warp_size;
-        while (threads < most && threads < wanted) threads *= 2;
+        while (threads < 256 && threads < wanted) threads *= 2;
         return threads;
     }
 

@@ -60,7 +60,7 @@ private:
 
 class CudaLauncher {
 public:
-    // `graph` is that of the stream's last launch, which may still run.
+    // `graph` is that of the stream's last launch, which may still run. It and the properties outlive the launcher.
     CudaLauncher(cudaStream_t stream, const cudaDeviceProp& properties, CudaGraph& graph)
         : stream_(stream), properties_(properties), graph_(graph) {}
 
@@ -76,10 +76,11 @@ public:
             check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                        static_cast<int>(properties_.sharedMemPerBlockOptin)),
                   "asking for shared memory");
-        if constexpr (Stage::fills_shared) {
-            constexpr std::int64_t resident_threads = Stage::max_threads * Stage::min_blocks;
+        // A wish: where models that run at the same time have another, only speed is lost.
+        if constexpr (Stage::sizes_cache) {
+            constexpr std::int64_t promised_threads = Stage::max_threads * Stage::min_blocks;
             check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                       shared_percent(grid.x, resident_threads / threads, shared_bytes)),
+                                       shared_percent(grid.x, promised_threads / threads, shared_bytes)),
                   "asking for shared memory");
         }
         const dim3 blocks(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), static_cast<unsigned>(grid.z));
@@ -100,14 +101,14 @@ public:
     }
 
 private:
-    // Of a multiprocessor's memory, what the blocks that run on it side by side share: at most `most` of them. The rest
-    // is its cache, in which they find what they read again and again of the device's memory.
-    int shared_percent(int blocks, std::int64_t most, std::int64_t bytes) const {
-        const std::int64_t each = (blocks - 1) / properties_.multiProcessorCount + 1;
-        const std::int64_t wanted =
-            std::min(most, each) * (bytes + static_cast<std::int64_t>(properties_.reservedSharedMemPerBlock));
-        const auto all = static_cast<std::int64_t>(properties_.sharedMemPerMultiprocessor);
-        return static_cast<int>(std::min<std::int64_t>(100, (100 * wanted + all - 1) / all));
+    // Percent of a multiprocessor's shared memory that its blocks take, of `blocks` in all that have `bytes` each and
+    // `max_resident` of which run side by side. The rest serves as L1 cache of what they read of the device's memory.
+    int shared_percent(int blocks, std::int64_t max_resident, std::int64_t bytes) const {
+        const std::int64_t of_multiprocessor = (blocks - 1) / properties_.multiProcessorCount + 1;
+        const auto reserved = static_cast<std::int64_t>(properties_.reservedSharedMemPerBlock);
+        const std::int64_t wanted = std::min(max_resident, of_multiprocessor) * (bytes + reserved);
+        const auto capacity = static_cast<std::int64_t>(properties_.sharedMemPerMultiprocessor);
+        return static_cast<int>(std::min<std::int64_t>(100, (100 * wanted + capacity - 1) / capacity));
     }
 
     cudaStream_t stream_;

@@ -29,7 +29,7 @@ public:
     }
     DevicePlace place() const override { return {.kind = DevicePlace::host, .index = 0}; }
     bool reads(const DevicePlace& memory) const override { return memory.kind == DevicePlace::emulated; }
-    int block_threads(std::int64_t, std::int64_t, int) const override { return threads_; }
+    int block_threads(std::int64_t, std::int64_t) const override { return threads_; }
 
     void* allocate(std::size_t bytes) override {
         return std::memset(::operator new(bytes, line), 0, bytes);  // no more, so that a sanitizer sees what is beyond

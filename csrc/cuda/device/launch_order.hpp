@@ -2,7 +2,7 @@
 //
 // A stage is what one block does in a launch. It has
 //   max_threads, min_blocks      threads of a block at most, and blocks that a multiprocessor should hold at least
-//   fills_shared                 whether as many blocks run side by side as shared memory holds
+//   sizes_cache                  whether shared memory takes no more of a multiprocessor's memory than its blocks need
 //   run(block, work, at, shared) the work of the block at place `at` of the grid; `shared` is its shared memory
 // A launcher is a device's way to launch one, and has
 //   warps(threads)                                    warps of a block of so many threads
@@ -36,8 +36,8 @@ void visit_tile_activation(Activation activation, const F& f) {
 // compiled apart, so that each is addressed as what it is.
 template <class T, class Zeta, template <class, class> class Target, bool in_shared>
 struct ChainStage {
-    static constexpr int max_threads = max_lone_threads, min_blocks = 1;
-    static constexpr bool fills_shared = in_shared;
+    static constexpr int max_threads = 256, min_blocks = 2;
+    static constexpr bool sizes_cache = in_shared;
 
     PATRAC_DEVICE void run(const ThreadBlock& block, const ChainLaunch<T>& work, LaunchGrid at, void* shared) const {
         T* workspace = static_cast<T*>(shared);
@@ -70,7 +70,7 @@ void launch_chains(const ChainLaunch<T>& work, int chains, int threads, Launcher
 // layer).
 struct SlabStage {
     static constexpr int max_threads = reduce_items, min_blocks = 1;
-    static constexpr bool fills_shared = false;
+    static constexpr bool sizes_cache = false;
 };
 
 struct AdvanceStage : SlabStage {
@@ -89,7 +89,7 @@ enum class SlabPlace : std::uint8_t { all_shared, parameters_apart, device_memor
 
 template <class Zeta, SlabPlace place>
 struct EvaluateStage : SlabStage {
-    static constexpr int max_threads = max_block_threads, min_blocks = 2;
+    static constexpr int max_threads = 256, min_blocks = 2;
 
     template <class T>
     PATRAC_DEVICE void run(const ThreadBlock& block, const SlabLaunch<T>& work, LaunchGrid at, void* shared) const {
@@ -102,7 +102,7 @@ struct EvaluateStage : SlabStage {
 
 template <class Inputs>
 struct WideForwardStage : SlabStage {
-    static constexpr int max_threads = max_block_threads, min_blocks = 2;
+    static constexpr int max_threads = 256, min_blocks = 2;
 
     PATRAC_DEVICE void run(const ThreadBlock& block, const SlabLaunch<float>& work, LaunchGrid at, void* shared) const {
         forward_slabs<Inputs>(block, work, at.y, at.x, at.z * wide_columns, static_cast<std::uint32_t*>(shared));
@@ -112,7 +112,7 @@ struct WideForwardStage : SlabStage {
 // Along z: stretches of rows, then columns.
 template <class Inputs>
 struct WideGradientStage : SlabStage {
-    static constexpr int max_threads = max_block_threads, min_blocks = 2;
+    static constexpr int max_threads = 256, min_blocks = 2;
 
     PATRAC_DEVICE void run(const ThreadBlock& block, const SlabLaunch<float>& work, LaunchGrid at, void* shared) const {
         gradient_slabs<Inputs>(block, work, at.y, at.x, at.z % work.n_splits, at.z / work.n_splits * wide_columns,

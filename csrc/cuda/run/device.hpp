@@ -57,10 +57,6 @@ struct NormalsLaunch {
     T* out;
 };
 
-// So many chains or fewer leave most multiprocessors of a device idle if each is one block. The same on every device,
-// and so are the draws.
-inline constexpr std::int64_t few_chains = 32;
-
 // Launches and copies are in order; launch() may return before the work is done, wait() waits for all of it, and
 // download_beside() copies what an earlier launch wrote while the present one runs.
 class Device {
@@ -70,8 +66,8 @@ public:
     virtual DeviceStatus status() const = 0;
     virtual DevicePlace place() const = 0;
     virtual bool reads(const DevicePlace& memory) const = 0;
-    // Threads of a block, at most `most`, that works on `nodes` nodes at a time over `rows` rows.
-    virtual int block_threads(std::int64_t nodes, std::int64_t rows, int most) const = 0;
+    // Threads of a block that works on `nodes` nodes at a time over `rows` rows.
+    virtual int block_threads(std::int64_t nodes, std::int64_t rows) const = 0;
 
     virtual void* allocate(std::size_t bytes) = 0;  // zeroed
     virtual void release(void* memory) = 0;

@@ -89,7 +89,9 @@ public:
         plan_.targets = flat.targets;
         plan_.row_weights = flat.row_weights;
         for (std::int64_t d = 0; d < data_sets_; ++d) lay_out(d, *data_sets[static_cast<std::size_t>(d)]);
-        for (const FlatLayer& layer : flat.layers) widest_ = std::max<std::int64_t>(widest_, layer.n_rows);
+        std::int64_t widest = 1;
+        for (const FlatLayer& layer : flat.layers) widest = std::max<std::int64_t>(widest, layer.n_rows);
+        threads_ = device_->block_threads(widest, std::min(flat.n_rows, flat.stride));
     }
 
     std::int64_t dim() const override { return plan_.dim; }
@@ -103,17 +105,13 @@ public:
         constexpr auto bytes = static_cast<std::int64_t>(sizeof(T));
         if (shares_evaluations(chains, plan_)) {
             const SlabWorkspace slab = SlabWorkspace::of(plan_, device_->status().shared_bytes);
-            return {threads(max_block_threads),
-                    plan_.stride,
-                    std::min(plan_.n_tiles, max_slabs),
-                    slab.size * bytes,
-                    slab.is_shared,
-                    slab.packed >= 0,
+            return {threads_,          plan_.stride,   std::min(plan_.n_tiles, max_slabs),
+                    slab.size * bytes, slab.is_shared, slab.packed >= 0,
                     wide_inputs()};
         }
         const WorkspaceLayout layout = WorkspaceLayout::of(plan_, plan_.dim, persists, nullptr);
         const bool shared = DeviceChains<T>::fits_shared(*device_, layout);
-        return {threads_alone(chains), plan_.stride, 1, layout.size * bytes, shared, shared, "none"};
+        return {threads_, plan_.stride, 1, layout.size * bytes, shared, shared, "none"};
     }
 
     void evaluate(const T* theta, std::int64_t batch, double* log_likelihood, T* gradient) override {
@@ -128,9 +126,9 @@ public:
         memory.launch.start = true;
         memory.launch.steps = 1;
         if (shares)
-            SlabMemory<T>(*device_, memory.launch, batch).launch(*device_, memory.launch, threads(max_block_threads));
+            SlabMemory<T>(*device_, memory.launch, batch).launch(*device_, memory.launch, threads_);
         else
-            device_->launch(memory.launch, static_cast<int>(batch), threads_alone(batch));
+            device_->launch(memory.launch, static_cast<int>(batch), threads_);
         std::vector<DeviceChain> chains(static_cast<std::size_t>(batch));
         memory.chains.download(chains.data());
         for (std::size_t b = 0; b < chains.size(); ++b) log_likelihood[b] = chains[b].log_likelihood;
@@ -162,10 +160,8 @@ public:
                                             " shares its output weights' priors in another way than the first; sample "
                                             "it alone or without collapse=True");
         }
-        const bool shares = shares_evaluations(config, plan_);
-        if (!shares) need_tiles();
-        DeviceRun<T> run(*device_, plan_, config, seeds, buffers, theta != nullptr, collapse, weights_,
-                         shares ? threads(max_block_threads) : threads_alone(config.chains));
+        if (!shares_evaluations(config, plan_)) need_tiles();
+        DeviceRun<T> run(*device_, plan_, config, seeds, buffers, theta != nullptr, collapse, weights_, threads_);
         const bool completed = run.run(monitor);
         if (theta) *theta = std::make_shared<LeftArray<T>>(device_, run.take_theta());
         return completed;
@@ -232,13 +228,6 @@ private:
         return DeviceVector<T>(*device_, all);
     }
 
-    // Blocks that share a multiprocessor fill each other's waits; one that has it to itself needs more threads for
-    // that.
-    int threads(int most) const { return device_->block_threads(widest_, std::min(plan_.n_rows, plan_.stride), most); }
-    int threads_alone(std::int64_t chains) const {
-        return threads(chains <= few_chains ? max_lone_threads : max_block_threads);
-    }
-
     const char* wide_inputs() const { return !plan_.wide.by_row ? "none" : plan_.wide.bytes ? "bytes" : "floats"; }
 
     mutable std::mutex busy_;  // the device's stream takes one run at a time
@@ -253,7 +242,7 @@ private:
     DeviceVector<double> constants_;
     WideMemory wide_;
     DevicePlan<T> plan_;
-    std::int64_t widest_ = 1;  // of its layers
+    int threads_;
 };
 
 template <class T>

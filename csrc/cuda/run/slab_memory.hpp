@@ -15,8 +15,9 @@ namespace patrac::PATRAC_LEVEL {
 // multiprocessors idle, and for data of several tiles or a first layer on the matrix units.
 template <class T>
 bool shares_evaluations(std::int64_t chains, const DevicePlan<T>& plan) {
+    constexpr std::int64_t max_chains = 32;
     constexpr int min_tiles = 4;
-    return chains <= few_chains && (plan.n_tiles >= min_tiles || plan.wide.by_row);
+    return chains <= max_chains && (plan.n_tiles >= min_tiles || plan.wide.by_row);
 }
 // After a draw of several noise variances l and g are evaluated again, which blocks that work alone do.
 template <class T>
