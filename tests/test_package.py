@@ -159,6 +159,7 @@ def tracked_text() -> dict[str, str]:
         ".hpp",
         ".cpp",
         ".cu",
+        ".cmake",
         ".md",
         ".toml",
         ".txt",
