@@ -21,9 +21,9 @@ class Side:
     chains: int = 1
 
 
-def steps_for(side: Side, seconds: float, clock: str = "cpu") -> int:
-    """How many steps take about this long, in whole chunks; also the warm-up of the timing."""
-    now = CLOCKS[clock]
+def steps_for(side: Side, seconds: float) -> int:
+    """How many steps take about this much processor time, in whole chunks; also the warm-up of the timing."""
+    now = time.process_time
     side.run(side.chunk, 0)
     chunks = 1
     while True:

@@ -54,6 +54,7 @@ def test_the_readmes_script_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 
 SOURCES = {
+    "gpu.md": ("| `Full` | 36.8 | 37.5 | 52.6 | 210 | 828 | 20.1 | 203 |", "1,066 microseconds"),
     "choosing-a-kernel.md": ("| `Full()` | 60 | 930 | 2,060 | 38 | 48 | 52 (31-68) | 34 (27-55) |", "85 (69-114)"),
     "performance.md": (
         "| `Mix(5)` | ESS/s, times plain | 1,017, 6.5 | **1,354, 8.7** | 156 |",
