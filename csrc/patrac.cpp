@@ -170,6 +170,10 @@ std::array<std::uint32_t, 2> stream_key(std::uint64_t seed, std::uint32_t chain,
     return find_level(level, "level").stream_key(seed, chain);
 }
 
+double cholesky(const double* a, std::int64_t size, double* u, double* w, double* inverse, const std::string& level) {
+    return find_level(level, "level").cholesky(a, size, u, w, inverse);
+}
+
 template void elementary<float>(const std::string&, const float*, float*, std::int64_t, const std::string&);
 template void elementary<double>(const std::string&, const double*, double*, std::int64_t, const std::string&);
 template std::int64_t repeat_operation<float>(const std::string&, std::int64_t, const std::string&);

@@ -21,6 +21,15 @@ std::int64_t repeat_operation(const std::string& name, const std::string& dtype,
                               : testing::repeat_operation<double>(name, repeats, level);
 }
 
+py::tuple cholesky(const Array<double>& a, const std::string& level) {
+    require(a.ndim() == 2 && a.shape(0) == a.shape(1), "a square matrix");
+    const auto size = a.shape(0);
+    Array<double> u({size, size}), w({size, size}), inverse({size, size});
+    const double log_determinant =
+        testing::cholesky(a.data(), size, u.mutable_data(), w.mutable_data(), inverse.mutable_data(), level);
+    return py::make_tuple(log_determinant, u, w, inverse);
+}
+
 }  // namespace
 
 void bind_testing(py::module_& m) {
@@ -32,6 +41,7 @@ void bind_testing(py::module_& m) {
     t.def("repeat_operation", &repeat_operation, py::arg("name"), py::arg("dtype"), py::arg("repeats"),
           py::arg("level"));
     t.def("philox", &testing::philox, py::arg("counter"), py::arg("key"), py::arg("level"));
+    t.def("cholesky", &cholesky, py::arg("a"), py::arg("level"));
     t.def("stream_key", &testing::stream_key, py::arg("seed"), py::arg("chain"), py::arg("level"));
 }
 

@@ -143,6 +143,27 @@ PATRAC_FN V fma(V a, V b, V c) {
     }
 }
 
+// c - a * b, with one rounding where fma() has one.
+template <class V>
+PATRAC_FN V fnma(V a, V b, V c) {
+    if constexpr (!has_fma) {
+        return c - a * b;
+    } else if constexpr (lanes_v<V> == 1) {
+        return scalar_fma(-a, b, c);
+    } else {
+#if defined(PATRAC_X86) && defined(__FMA__)
+        PATRAC_X86(fnmadd, a, b, c);
+#elif defined(__aarch64__) && PATRAC_VECTOR_BYTES == 16
+        if constexpr (is_float_v<V>)
+            return V(vfmsq_f32(c, a, b));
+        else
+            return V(vfmsq_f64(c, a, b));
+#else
+        return fma(-a, b, c);
+#endif
+    }
+}
+
 // Correctly rounded square root, so the same on every level; NaN below zero, -0 kept.
 template <class V>
 PATRAC_FN V sqrt(V x) {

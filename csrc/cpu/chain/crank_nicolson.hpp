@@ -45,7 +45,7 @@ public:
         find_coefficients();
     }
 
-    // a of a kernel whose noise persists; another value leaves the law of the momentum, N(0, I), as it is.
+    // a of a kernel that was built with a persistence; another value leaves the law of the momentum, N(0, I), as it is.
     void set_persistence(double persistence) {
         if (persistence == persistence_) return;
         persistence_ = persistence;
@@ -63,21 +63,24 @@ public:
     bool start(StateOf<T, Target>& state, Target& target, const PhiloxRoundKeys& keys) {
         if (persistence_ > 0.0) {
             fill_steps(keys, Purpose::persistence, 0, 1, shrink_.size(), momentum_.data());
+            momentum_sign_ = T(1);
             threshold_ = 2.0 * UniformStream(keys, Purpose::persistence, 1).next() - 1.0;
         }
         target.evaluate(state, uses_gradient());
         return std::isfinite(log_ratio(state, state));
     }
 
-    // `noise` is that of `step`. Whether a step is accepted is unpredictable, so no branch depends on it: a wrong
-    // guess of the processor would restart the next step.
+    // `noise` is that of `step`. Whether a step is accepted is unpredictable, so without persistence no branch depends
+    // on it: a wrong guess of the processor would restart the next step.
     template <class Target>
     Outcome step(const StateOf<T, Target>& current, StateOf<T, Target>& proposed, Target& target, StepNoise<T>& noise,
                  std::int64_t step, double free_from) {
         const bool persists = persistence_ > 0.0;
         const T* const w = noise.normals(step);
-        if (persists) refresh(w);
-        propose(current.theta, current.gradient, persists ? momentum_.data() : w, proposed.theta);
+        if (persists)
+            refresh_and_propose(current.theta, current.gradient, w, proposed.theta);
+        else
+            propose(current.theta, current.gradient, w, proposed.theta);
         target.evaluate(proposed, uses_gradient());
         const double ratio = log_ratio(current, proposed);
         const bool finite = std::isfinite(ratio);
@@ -124,38 +127,43 @@ private:
         }
     }
 
-    // p <- a c p + (1 - a^2 c^2)^(1/2) w.
-    void refresh(const T* w) {
-        using V = Vec<T>;
-        for (std::int64_t i = 0; i < kept_.size(); i += lanes_v<V>)
-            store<V>(momentum_.data() + i, refreshed_momentum(load<V>(momentum_.data() + i), load<V>(w + i),
-                                                              load<V>(kept_.data() + i), load<V>(fresh_.data() + i)));
-    }
-
     // p' after a move, -p after a rejection.
     template <class Point>
     void turn(bool moved, const Point& u, const Point& v) {
         using V = Vec<T>;
-        for (std::int64_t i = 0; i < kept_.size(); i += lanes_v<V>) {
-            const V p = load<V>(momentum_.data() + i);
-            if (!moved) {
-                store<V>(momentum_.data() + i, -p);
-                continue;
-            }
-            store<V>(momentum_.data() + i,
-                     turned_momentum(p, load<V>(u.theta.data() + i), load<V>(u.gradient.data() + i),
-                                     load<V>(v.gradient.data() + i), load<V>(turned_.data() + i),
-                                     load<V>(pull_.data() + i), load<V>(push_.data() + i)));
-        }
+        momentum_sign_ = moved ? T(1) : T(-1);
+        if (!moved) return;
+        for (std::int64_t i = 0; i < kept_.size(); i += lanes_v<V>)
+            store<V>(momentum_.data() + i, turned_momentum(load<V>(momentum_.data() + i), load<V>(u.theta.data() + i),
+                                                           load<V>(u.gradient.data() + i),
+                                                           load<V>(v.gradient.data() + i), load<V>(turned_.data() + i),
+                                                           load<V>(pull_.data() + i), load<V>(push_.data() + i)));
+    }
+
+    // A vector of v. Beyond K the coefficients are zero, so v stays zero there whatever the noise is.
+    PATRAC_FN Vec<T> proposal_at(std::int64_t i, const T* u, const T* gradient, Vec<T> noise_value) const {
+        using V = Vec<T>;
+        return proposal(load<V>(u + i), load<V>(gradient + i), noise_value, load<V>(shrink_.data() + i),
+                        load<V>(drift_.data() + i), load<V>(noise_.data() + i));
     }
 
     void propose(const AlignedArray<T>& u, const AlignedArray<T>& gradient, const T* w, AlignedArray<T>& v) const {
         using V = Vec<T>;
-        // Whole vectors: beyond K the coefficients are zero, so v stays zero there whatever the noise is.
         for (std::int64_t i = 0; i < u.size(); i += lanes_v<V>)
-            store<V>(v.data() + i,
-                     proposal(load<V>(u.data() + i), load<V>(gradient.data() + i), load<V>(w + i),
-                              load<V>(shrink_.data() + i), load<V>(drift_.data() + i), load<V>(noise_.data() + i)));
+            store<V>(v.data() + i, proposal_at(i, u.data(), gradient.data(), load<V>(w + i)));
+    }
+
+    // p <- a c p + (1 - a^2 c^2)^(1/2) w, and the proposal with p for the noise.
+    void refresh_and_propose(const AlignedArray<T>& u, const AlignedArray<T>& gradient, const T* w,
+                             AlignedArray<T>& v) {
+        using V = Vec<T>;
+        const V sign = broadcast<V>(momentum_sign_);
+        for (std::int64_t i = 0; i < u.size(); i += lanes_v<V>) {
+            const V p = refreshed_momentum(sign * load<V>(momentum_.data() + i), load<V>(w + i),
+                                           load<V>(kept_.data() + i), load<V>(fresh_.data() + i));
+            store<V>(momentum_.data() + i, p);
+            store<V>(v.data() + i, proposal_at(i, u.data(), gradient.data(), p));
+        }
     }
 
     KernelKind kernel_;
@@ -166,7 +174,8 @@ private:
     AlignedArray<T> shrink_, drift_, noise_;  // s, C s, (C s (2 - s))^(1/2)
     AlignedArray<T> ratio_, ratio_variance_;  // r, r C
     // With persistence:
-    AlignedArray<T> momentum_;                             // p
+    AlignedArray<T> momentum_;                             // p over its sign
+    T momentum_sign_ = T(1);                               // -1 after a rejection, which then passes over no array
     AlignedArray<T> kept_, fresh_, turned_, pull_, push_;  // a c, (1 - a^2 c^2)^(1/2), c, (s (2-s)/C)^(1/2), k C^(1/2)
     double threshold_ = 0.0;                               // t
 };

@@ -3,6 +3,7 @@
 #include "cpu/chain/diagonal_crank_nicolson.hpp"
 #include "cpu/chain/foreign_target.hpp"
 #include "cpu/chain/noise.hpp"
+#include "cpu/levels/cholesky_testing.hpp"
 #include "cpu/levels/cpu_model.hpp"
 #include "cpu/levels/elementary_testing.hpp"
 #include "cpu/levels/level.hpp"
@@ -62,8 +63,13 @@ std::array<std::uint32_t, 2> key_words(std::uint64_t seed, std::uint32_t chain) 
 }  // namespace
 
 Level level() {
-    return {
-        PATRAC_NAME(PATRAC_LEVEL), functions<float>(), functions<double>(), sample_foreign, philox_words, key_words};
+    return {PATRAC_NAME(PATRAC_LEVEL),
+            functions<float>(),
+            functions<double>(),
+            sample_foreign,
+            philox_words,
+            key_words,
+            cholesky};
 }
 
 }  // namespace patrac::PATRAC_LEVEL

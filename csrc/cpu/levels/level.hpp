@@ -40,6 +40,7 @@ struct Level {
     bool (*sample_foreign)(const ForeignDensity&, const RunConfig&, const RunBuffers<double>&, const Monitor&);
     PhiloxWords (*philox)(const PhiloxWords& counter, const std::array<std::uint32_t, 2>& key);
     std::array<std::uint32_t, 2> (*stream_key)(std::uint64_t seed, std::uint32_t chain);
+    double (*cholesky)(const double* a, std::int64_t size, double* u, double* w, double* inverse);
 };
 
 }  // namespace patrac

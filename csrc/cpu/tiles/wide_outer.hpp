@@ -62,10 +62,12 @@ public:
     }
 
     // target(i, j) += sum_r row[i][r] * column[j][r], as accumulate_outer(), where one of the target's steps is 1. The
-    // shorter side, for which reserve() made room, is transposed.
+    // side that fills fewer vectors is transposed, of equal ones the columns: reserve() rounds up to whole vectors, so
+    // that there is room for either.
     void accumulate(const T* const* rows, std::int64_t n_rows, const T* const* columns, std::int64_t n_columns,
                     std::int64_t tile_rows, const OuterTarget& target) {
-        if (n_rows < n_columns) return accumulate(columns, n_columns, rows, n_rows, tile_rows, target.transposed());
+        if (whole(n_rows) < whole(n_columns))
+            return accumulate(columns, n_columns, rows, n_rows, tile_rows, target.transposed());
         transpose_side(columns, n_columns, tile_rows);
         constexpr std::int64_t lanes = lanes_v<V>, most = std::min(4, max_vectors<4>);
         const std::int64_t n_vectors = (n_columns + lanes - 1) / lanes, n_blocks = (n_vectors + most - 1) / most;
@@ -77,7 +79,9 @@ public:
             const bool half = rest_fits_half<T>(stripe.used);
             std::int64_t i = 0;
             for (; i + 4 <= n_rows; i += 4) add_rows<4, most>(end - done, half, rows, i, stripe);
-            for (; i < n_rows; ++i) add_rows<1, most>(end - done, half, rows, i, stripe);
+            if (n_rows - i == 3) add_rows<3, most>(end - done, half, rows, i, stripe);
+            if (n_rows - i == 2) add_rows<2, most>(end - done, half, rows, i, stripe);
+            if (n_rows - i == 1) add_rows<1, most>(end - done, half, rows, i, stripe);
             done = end;
         }
     }
@@ -182,13 +186,14 @@ private:
     // The sums of N rows at one value of the stripe, side by side in the target where it is transposed.
     template <int N>
     static PATRAC_FN void put_column(const T* sums, std::int64_t step, const OuterTarget& target) {
-        if constexpr (N == 4)
+        if constexpr (N == 4) {
             target.put(Four<T>{sums[0], sums[step], sums[2 * step], sums[3 * step]});
-        else
-            target.put(sums, 1);
+        } else {
+            for (int i = 0; i < N; ++i) target.at(i, 0).put(sums + i * step, 1);
+        }
     }
 
-    AlignedArray<T> transposed_;  // (tile_rows, values of the shorter side up to whole vectors)
+    AlignedArray<T> transposed_;  // (tile_rows, values of the transposed side up to whole vectors)
 };
 
 }  // namespace patrac::PATRAC_LEVEL
