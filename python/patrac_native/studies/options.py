@@ -11,7 +11,7 @@ from typing import Any
 from patrac_native.diagnostics.regression import QuantileMethod
 from patrac_native.model.kernels import PCNL, Kernel
 from patrac_native.sampling.warmup import paper_warmup
-from patrac_native.studies.experiment import SamplingSettings
+from patrac_native.studies.experiment import ESS_THIN, SamplingSettings
 
 # Number of steps of the paper's warm-up; a quick study runs a share of them.
 PAPER_WARMUP = 650_000
@@ -150,7 +150,8 @@ class StudyOptions:
         """Return what determines a finished piece of the study beside its number, as JSON-able values."""
         names = ("quick", "seed", "steps", "draws", "paper_training", "kernel", "adapt_always", "warmup_factor")
         content = {name: getattr(self, name) for name in (*names, "max_epochs", "quantiles")}
-        return {"study": study, "data": data, "version": version("patrac_native"), **content}
+        content |= {"ess_thin": ESS_THIN, "version": version("patrac_native")}
+        return {"study": study, "data": data, **content}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the options that were given or have a default."""

@@ -21,13 +21,13 @@ SIZE = StudySize(
     auto_steps=100_000,
     quick_auto_steps=10_000,
     auto_steps_by_model={
-        "Full": 110_000,
-        "Sep(2)": 100_000,
-        "Sep(5)": 65_000,
-        "Mix(2)": 30_000,
-        "Mix(5)": 30_000,
-        "Out(12)": 40_000,
-        "Out(45)": 40_000,
+        "Full": 60_000,
+        "Sep(2)": 44_000,
+        "Sep(5)": 24_000,
+        "Mix(2)": 18_000,
+        "Mix(5)": 18_000,
+        "Out(12)": 16_000,
+        "Out(45)": 16_000,
     },
 )
 
@@ -120,7 +120,10 @@ def run_sine(options: StudyOptions, l2: float = L2) -> None:
         threads=options.threads,
         laplace=True,
         scheduler=options.scheduler,
-        pieces=Pieces(options.out / "pieces", {**options.identity("sine"), "l2": l2}),
+        pieces=Pieces(
+            options.out / "pieces",
+            {**options.identity("sine"), "l2": l2, "steps_by_model": dict(sampling.steps_by_model)},
+        ),
     )
     scores = study_table(
         study,
