@@ -386,7 +386,7 @@ def test_regression_messages() -> None:
         (lambda: dg.nlpd(f, y, np.ones(4)), r"variance must be a scalar or have shape \(3,\).*got \(4,\)"),
         (lambda: dg.pit(f, y * np.nan), r"y holds NaN or infinity, first at index \(0, 0\)"),
         (lambda: dg.coverage(f, y, tau=95), "tau must lie strictly between 0 and 1"),
-        (lambda: dg.credible_interval(f, 95), "coverage must lie strictly between 0 and 1, got 95"),
+        (lambda: dg.credible_interval(f, 95), "coverage must be between 0 and 1; got 95"),
         (lambda: dg.crps(f[:1, :1], y), "y_draws must hold at least 2 draws"),
         (lambda: dg.rmse(f[:, :, :0], y[:0]), r"f is empty: shape \(2, 5, 0, 3\)"),
     ]

@@ -329,15 +329,15 @@ def test_remedies_for_intervals_name_other_likelihoods() -> None:
     )
     varying = FitRemedies(command, pn.HeteroscedasticGaussian())
     assert varying.for_narrow_intervals(full) == "predict by several networks, --networks 4."
-    assert varying.for_wide_intervals() == "try other noise, --likelihood student-t."
+    assert varying.for_wide_intervals(e) == "try other noise, --likelihood student-t."
     assert (
         FitRemedies(settings(networks=2), pn.HeteroscedasticGaussian()).for_narrow_intervals(full) == "take more rows."
     )
-    assert "--likelihood student-t" in gaussian.for_wide_intervals()
+    assert "--likelihood student-t" in gaussian.for_wide_intervals(e)
     # What the fit has tried is no remedy.
     tried = FitRemedies(command, pn.Gaussian("sampled"), [pn.HeteroscedasticGaussian(), pn.Gaussian("sampled")])
     assert tried.for_narrow_intervals(full) == "predict by several networks, --networks 4."
-    assert tried.for_wide_intervals() == "let the noise have outliers, --likelihood student-t."
+    assert tried.for_wide_intervals(e) == "let the noise have outliers, --likelihood student-t."
     assert "--likelihood negative-binomial" in FitRemedies(command, pn.Poisson()).for_narrow_intervals(e)
     assert "give a larger --dispersion" in FitRemedies(command, pn.NegativeBinomial(0.1)).for_narrow_intervals(e)
     assert "sample the noise variance" in FitRemedies(command, pn.Gaussian(1.0)).for_narrow_intervals(e)
@@ -345,7 +345,23 @@ def test_remedies_for_intervals_name_other_likelihoods() -> None:
     assert "likelihood=NegativeBinomial(dispersion)" in estimator.for_narrow_intervals(e)
     classes = FitRemedies(command, pn.Categorical()).for_poor_predictions()
     assert classes == "the model does not suit: choose another --prior or --architecture."
-    assert "Gaussian" in Remedies().for_narrow_intervals(e)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "narrow", "wide"),
+    [
+        (pn.Gaussian(1.0), 'sample the noise variance, Gaussian("sampled")', "or let it depend on the inputs"),
+        (pn.Gaussian("sampled"), "depend on the inputs, HeteroscedasticGaussian()", "HeteroscedasticGaussian()"),
+        (pn.StudentT(5.0, "sampled"), "depend on the inputs, HeteroscedasticGaussian()", "HeteroscedasticGaussian()"),
+        (pn.HeteroscedasticGaussian(), "predict by several networks", 'outliers, StudentT(df, "sampled")'),
+        (pn.Poisson(), "NegativeBinomial(dispersion)", "vary less than Poisson's"),
+        (pn.NegativeBinomial(0.1), "a larger dispersion", "a smaller dispersion, or Poisson()"),
+    ],
+)
+def test_remedies_in_python_name_what_is_not_there_already(likelihood: Any, narrow: str, wide: str) -> None:
+    full, mix = (SimpleNamespace(architecture=one, likelihood=likelihood) for one in (pn.Full, pn.Mix))
+    assert narrow in Remedies().for_narrow_intervals(full) and wide in Remedies().for_wide_intervals(full)
+    assert "Full()" not in Remedies().for_narrow_intervals(full) and "Full()" in Remedies().for_narrow_intervals(mix)
 
 
 def test_earlier_preprocessing_is_read() -> None:

@@ -73,3 +73,21 @@ def test_classes_have_no_such_mixture() -> None:
     draws = pn.sample(post, chains=1, draws=4, warmup=10, seed=0, progress=False)
     with pytest.raises(TypeError, match="must be one of real numbers or counts, such as Gaussian; got Categorical"):
         next(draws.predictive_mixtures(X))
+
+
+def test_quantiles_of_draws_are_those_of_each_target() -> None:
+    net = pn.Network([[[1.0], [2.0]], [[1.0, 0.0], [0.0, 1.0]]], [[0.0, 0.5], [0.0, 0.0]])
+    X = np.linspace(-1, 1, 12)[:, None]
+    prior, noise = pn.TraceClassPrior(1.5, 1.0, 1.0), pn.Gaussian(0.1)
+    post = pn.Posterior(net, pn.Full(), prior, noise, X, np.c_[X[:, 0], 3 + X[:, 0] ** 2])
+    draws = pn.sample(post, chains=2, draws=40, seed=0, progress=False)
+    found = draws.quantiles(X, (0.05, 0.5, 0.95))
+    assert found.shape == (12, 2, 3)
+    lower, upper = draws.interval(X, 0.9)
+    # The ends of the interval have 0.5 * (1 - 0.9) for 0.05, a rounding apart.
+    np.testing.assert_allclose(found[..., 0], lower, rtol=1e-12)
+    np.testing.assert_allclose(found[..., 2], upper, rtol=1e-12)
+    f = draws.predict(X).reshape(80, 12, 2).astype(np.float64)
+    for index, probability in enumerate((0.05, 0.5, 0.95)):
+        # The distribution function at the quantile is the probability, up to the steps of the search.
+        np.testing.assert_allclose(norm.cdf((found[..., index] - f) / 0.1**0.5).mean(axis=0), probability, atol=1e-9)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -325,3 +328,218 @@ def test_a_validation_fraction_of_no_rows_is_named(fraction: float) -> None:
     X = np.linspace(-1, 1, 60)[:, None]
     with pytest.raises(ValueError, match=r"validation_fraction=.* of 60 rows leaves too few to choose the training by"):
         pn.train([1, 2, 1], X, np.sin(X[:, 0]), validation_fraction=fraction)
+
+
+# What a stranger gives in the place of something else: each message says what to do.
+
+Y = np.sin(3 * PLAIN[:, 0])
+
+
+def draws_of(post: pn.Posterior, **arguments: Any) -> pn.Draws:
+    return pn.sample(post, **({"chains": 2, "draws": 20, "warmup": 100, "seed": 0} | arguments))
+
+
+@pytest.fixture(scope="module")
+def some_draws() -> pn.Draws:
+    return draws_of(posterior())
+
+
+@pytest.fixture(scope="module")
+def counts() -> tuple[pn.Draws, Any, Any, Any]:
+    """Draws for counts of mean 100 in half of the rows and 1 in the others, an offset that the inputs do not show."""
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-1, 1, (200, 1))
+    offset = np.log(np.where(rng.uniform(size=200) < 0.5, 100.0, 1.0))
+    y = rng.poisson(np.exp(offset + 0.3 * X[:, 0]))
+    post = pn.Posterior(network(), pn.Mix(1), PRIOR, pn.Poisson(), X[:50], y[:50], offset=offset[:50])
+    return draws_of(post, draws=50), X[50:], y[50:], offset[50:]
+
+
+OTHERS: dict[str, tuple[type[Exception], str, Callable[[pn.Draws], Any]]] = {
+    "interval in per cent": (
+        ValueError,
+        r"coverage must be between 0 and 1; got 95\. Write 0\.95 for 95%",
+        lambda d: d.interval(PLAIN, 95),
+    ),
+    "several coverages": (
+        TypeError,
+        r"coverage must be one number between 0 and 1; got \[0\.5, 0\.9\]",
+        lambda d: d.interval(PLAIN, [0.5, 0.9]),
+    ),
+    "coverage a word": (TypeError, "coverage must be one number", lambda d: d.summary(PLAIN, coverage="x")),
+    "a mixture in per cent": (
+        ValueError,
+        "coverage must be between 0 and 1; got 95",
+        lambda d: _mixture(d).interval(95),
+    ),
+    "a mixture's maximum": (
+        ValueError,
+        r"probability must be between 0 and 1; got 1\.0",
+        lambda d: _mixture(d).quantile(1.0),
+    ),
+    "a quantile in per cent": (
+        ValueError,
+        r"probabilities\[1\] must be between 0 and 1; got 95",
+        lambda d: d.quantiles(PLAIN, [0.5, 95]),
+    ),
+    "one quantile": (TypeError, "probabilities must be a sequence of numbers", lambda d: d.quantiles(PLAIN, 0.5)),
+    "no quantile": (ValueError, "probabilities must hold at least one number", lambda d: d.quantiles(PLAIN, [])),
+    "target True": (
+        TypeError,
+        "output must be an integer; got True",
+        lambda d: next(d.predictive_mixtures(PLAIN, True)),
+    ),
+    "target -1": (ValueError, "output must be at least 0; got -1", lambda d: next(d.predictive_mixtures(PLAIN, -1))),
+    "target 1": (ValueError, r"output must be in 0\.\.0; got 1", lambda d: next(d.predictive_mixtures(PLAIN, 1))),
+    "one member": (TypeError, r"members must be a sequence of Draws, such as \[first, second\]", pn.DrawsMixture),
+    "one posterior": (
+        TypeError,
+        r"posts must be a sequence of Posterior, such as \[post\]",
+        lambda _: pn.sample_many(posterior()),
+    ),
+    "one phase": (
+        TypeError,
+        r"got one Phase\. Write Warmup\(\(Phase\(\.\.\.\),\)\)",
+        lambda _: pn.Warmup(pn.Phase(10)),
+    ),
+    "a kernel's name": (
+        TypeError,
+        r"kernel must be a kernel such as PCNL\(\) or MGrad\(\); got 'auto'",
+        lambda _: pn.default_warmup("auto"),
+    ),
+    "a kernel's class": (TypeError, "kernel must be a kernel such as", lambda _: pn.default_warmup(pn.PCN)),
+    "an array to rank": (TypeError, "net must be a Network; got ndarray", lambda _: pn.rank_nodes(PLAIN)),
+    "no arrays": (
+        TypeError,
+        "weights must be a sequence of arrays, one for each layer; got NoneType",
+        lambda _: pn.Network(None, None),
+    ),
+    "names alike": (
+        ValueError,
+        r"input_names must differ from each other; got \['a', 'a'\]",
+        lambda _: pn.Network([np.ones((1, 2))], [[0.0]], input_names=["a", "a"]),
+    ),
+    "names in one": (
+        TypeError,
+        "input_names must be a sequence of names; got the string 'ab'",
+        lambda _: pn.Network([np.ones((1, 2))], [[0.0]], input_names="ab"),
+    ),
+    "points of a figure": (
+        TypeError,
+        r"data must be a pair of arrays, the inputs and targets, \(X, y\); got ndarray",
+        lambda d: plots.posterior_bands(PLAIN, d.predict(PLAIN), data=np.c_[PLAIN, Y]),
+    ),
+    "three points": (
+        ValueError,
+        "data must be a pair of arrays.* got 3 entries",
+        lambda d: plots.posterior_bands(PLAIN, d.predict(PLAIN), data=(PLAIN, Y, Y)),
+    ),
+    "one end": (
+        ValueError,
+        "y_interval must be a pair of arrays.* got 1 entries",
+        lambda d: plots.posterior_bands(PLAIN, d.predict(PLAIN), y_interval=(Y,)),
+    ),
+    "no warm-up": (
+        ValueError,
+        r"warmup must be at least 1; got 0\. None runs none",
+        lambda _: draws_of(posterior(), warmup=0),
+    ),
+    "a softmax": (
+        ValueError,
+        "layer 1 .LogSoftmax.* Leave it out: `Categorical` applies softmax",
+        lambda _: pn.Network.from_torch(nn.Sequential(nn.Linear(1, 2), nn.LogSoftmax(-1))),
+    ),
+    "a compiled module": (
+        TypeError,
+        "compiled by torch.compile; give the original, module._orig_mod",
+        lambda _: pn.Network.from_torch(torch.compile(nn.Linear(1, 2))),
+    ),
+    "a state_dict": (
+        TypeError,
+        r"got OrderedDict\. Load them into the module first",
+        lambda _: pn.Network.from_torch(nn.Linear(1, 2).state_dict()),
+    ),
+    "a target of zeros": (
+        ValueError,
+        "y is zero in all rows of a target: there is no noise to fit",
+        lambda _: pn.train([1, 4, 2], PLAIN, 0 * Y, likelihood=pn.HeteroscedasticGaussian()),
+    ),
+    "an assigned target": (
+        AttributeError,
+        r"y of a Posterior cannot be set once it is built: use with_targets\(y",
+        lambda _: setattr(posterior(), "y", Y),
+    ),
+    "an assigned weight": (AttributeError, "weights", lambda d: setattr(pn.DrawsMixture([d, d]), "weights", [1, 0])),
+}
+
+
+def _mixture(draws: pn.Draws) -> Any:
+    return next(draws.predictive_mixtures(PLAIN))[1]
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_what_stands_in_another_s_place_is_refused_by_name(case: str, some_draws: pn.Draws) -> None:
+    error, message, call = OTHERS[case]
+    with pytest.raises(error, match=message):
+        call(some_draws)
+
+
+def test_counts_refuse_a_quantile_of_one(counts: tuple[pn.Draws, Any, Any, Any]) -> None:
+    """No count has the probability 1 of not being exceeded: the search for it would not end."""
+    mixture = next(counts[0].predictive_mixtures(PLAIN, offset=np.zeros(20)))[1]
+    for call in (lambda: mixture.interval(90), lambda: mixture.quantile(1.0), lambda: mixture.quantile(float("nan"))):
+        with pytest.raises(ValueError, match="must be between 0 and 1"):
+            call()
+
+
+def test_a_summary_of_counts_takes_their_offset(counts: tuple[pn.Draws, Any, Any, Any]) -> None:
+    draws, X, y, offset = counts
+    for of in (draws, pn.DrawsMixture([draws, draws])):
+        without, with_it = of.summary(X, y), of.summary(X, y, offset=offset)
+        assert "overconfident" in str(without.verdict()) and "overconfident" not in str(with_it.verdict())
+        np.testing.assert_allclose(with_it.mean[:, 0] - without.mean[:, 0], offset, rtol=1e-4, atol=1e-5)
+
+
+def test_arrays_of_a_posterior_and_of_a_mixture_are_read_only(some_draws: pn.Draws) -> None:
+    post = pn.Posterior(network(), pn.Full(), PRIOR, pn.Poisson(), PLAIN, np.ones(20), offset=np.ones(20))
+    assert post.offset is not None
+    for array in (post.row_weights, post.offset, post.y, pn.DrawsMixture([some_draws, some_draws]).weights):
+        with pytest.raises(ValueError, match="read-only"):
+            array[:] = 0.0
+
+
+def test_thinned_draws_are_copies(some_draws: pn.Draws) -> None:
+    """They free the memory of the others, and changing them changes no other draws."""
+    before = some_draws.theta.copy()
+    for part in (some_draws.thinned(10), some_draws.head(2)):
+        part.theta[:] = 0.0
+        part.stats["log_likelihood"][:] = 0.0
+    np.testing.assert_array_equal(some_draws.theta, before)
+    assert (some_draws.stats["log_likelihood"] != 0).all()
+
+
+def test_the_first_draws_have_their_share_of_the_seconds(some_draws: pn.Draws) -> None:
+    assert some_draws.head(5).steps_per_second == pytest.approx(some_draws.steps_per_second)
+
+
+def test_a_summary_warns_of_no_argument_that_it_lacks() -> None:
+    """With few independent draws the sum of autocorrelations is below zero now and then: a NaN, as the table shows."""
+    post = pn.Posterior(network(), pn.Out(1), PRIOR, pn.Gaussian(0.1), PLAIN, Y)
+    undefined = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for seed in range(20):
+            undefined += bool(np.isnan(draws_of(post, draws=25, seed=seed).summary(PLAIN[:5]).ess_paper))
+    assert undefined > 0
+
+
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.deepcopy], ids=["pickle", "deepcopy"])
+def test_a_posterior_is_copied_whole(copied: Callable[[Any], Any]) -> None:
+    frame = pd.DataFrame({"width": PLAIN[:, 0], "height": PLAIN[::-1, 0] ** 2})
+    net = pn.Network([np.ones((2, 2)), [[1.0, -1.0]]], [[0.0, 0.5], [0.0]])
+    weights = np.linspace(0.5, 1.5, 20)
+    post = pn.Posterior(net, pn.Full(), PRIOR, pn.Gaussian("sampled", a=2.0, b=0.1), frame, Y, sample_weight=weights)
+    found = copied(post)
+    again: pn.Posterior = pickle.loads(found) if isinstance(found, bytes) else found
+    assert repr(again) == repr(post) and again.network.input_names == ("width", "height")
+    np.testing.assert_array_equal(draws_of(again).theta, draws_of(post).theta)

@@ -180,7 +180,7 @@ def test_posterior_bands_options_and_messages(ax: Axes) -> None:
         ({"truth": x[:3]}, "truth must have 30 rows, got 3"),
         ({"y_interval": (x, x[:2])}, r"y_interval\[1\] must have 30 rows, got 2"),
         ({"data": (x, x[:2])}, r"data\[1\] must have 30 rows, got 2"),
-        ({"output": 1}, r"output must be in 0..0, got 1"),
+        ({"output": 1}, r"output must be in 0..0; got 1"),
         ({"n_draws": -1}, "n_draws must not be negative"),
     ]
     for change, message in calls:

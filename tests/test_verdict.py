@@ -116,6 +116,13 @@ def test_an_undertrained_network_that_still_beats_a_constant() -> None:
     assert "more epochs" in finding.remedy
 
 
+def test_a_network_from_which_the_posterior_takes_nothing_may_fit_as_it_likes() -> None:
+    """Under a prior that is the same for all nodes, Full has neither fixed parameters, ranks nor variances from it."""
+    post = posterior(pn.Full(), network(0.3))
+    same = pn.Posterior(post.network.net, pn.Full(), pn.GaussianPrior(), post.likelihood, *sine())
+    assert not [finding for finding in run(same).findings if "trained network" in finding.what]
+
+
 def test_noise_is_no_poor_fit() -> None:
     """Inputs that say nothing about y: a network near the constant is all that training can find, and no error."""
     X = sine()[0]
@@ -233,6 +240,7 @@ SOUND = Evidence(
     ),
     sampler="PCNL()",
     fit=FitQuality(network=-98.0, constant=-150.0, rows=100.0, values=100.0),
+    role_of_network="ranks are taken from it",
 )
 WORST = math.sqrt(200.0)  # two standard deviations of half a chi-square of 100 degrees of freedom
 

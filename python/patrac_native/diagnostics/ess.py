@@ -95,21 +95,22 @@ def ess_paper(f: ArrayLike, max_lag: int = 1000, *, per_chain: bool = False) -> 
         If `max_lag` is reduced, or the integrated autocorrelation time of a chain is not positive.
     """
     draws = chain_draws("f", f, min_draws=_MIN_DRAWS)
-    ess = paper_ess_of(_autocorrelation(draws, _capped(max_lag, draws.shape[1])), draws.shape[1])
+    rho = _autocorrelation(draws, _capped(max_lag, draws.shape[1]))
+    ess = paper_ess_of(rho, draws.shape[1])
+    if np.isnan(ess).any():
+        warnings.warn(
+            f"the autocorrelations up to lag {rho.shape[1] - 1} of chain {int(np.isnan(ess).argmax())} sum to less "
+            "than nothing, so the paper's ESS is undefined (nan): the chain is too short for this max_lag; keep "
+            "more draws, pass a smaller max_lag or use ess_geyer",
+            UserWarning,
+            stacklevel=2,
+        )
     return ess if per_chain else float(ess.sum())
 
 
 def paper_ess_of(rho: FloatArray, n_draws: int) -> FloatArray:
-    """Return `ess_paper` of each chain from its mean autocorrelation up to the largest lag, (chain, lags)."""
+    """Return `ess_paper` of each chain, or NaN, from its mean autocorrelation up to the largest lag, (chain, lags)."""
     time = -1.0 + 2.0 * rho.sum(axis=1)
-    if (time <= 0).any():
-        warnings.warn(
-            f"the autocorrelations up to lag {rho.shape[1] - 1} of chain {int(np.flatnonzero(time <= 0)[0])} sum to "
-            "less than nothing, so the paper's ESS is undefined (nan): the chain is too short for this max_lag; keep "
-            "more draws, pass a smaller max_lag or use ess_geyer",
-            UserWarning,
-            stacklevel=3,
-        )
     found: FloatArray = n_draws / np.where(time > 0, time, np.nan)
     return found
 

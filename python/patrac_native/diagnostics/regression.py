@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from patrac_native.diagnostics._arrays import FloatArray, function_draws, noise_variance, numeric, row_slices, targets
+from patrac_native.validation.checks import check_probability
 
 QuantileMethod = Literal[
     "inverted_cdf",
@@ -69,9 +70,7 @@ def credible_interval(draws: ArrayLike, coverage: float = 0.95, *, method: Quant
     (5.0, 95.0)
     """
     values = function_draws("draws", draws)
-    if not 0.0 < coverage < 1.0:
-        raise ValueError(f"coverage must lie strictly between 0 and 1, got {coverage}; 0.95 means 95%")
-    tail = (1.0 - coverage) / 2.0
+    tail = (1.0 - check_probability(coverage, "coverage")) / 2.0
     ends = _quantiles(values, np.array([tail, 1.0 - tail]), method)
     return Interval(ends[0], ends[1])
 

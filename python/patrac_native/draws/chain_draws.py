@@ -131,7 +131,7 @@ class ChainDraws(ABC):
             rate = self.stats["acceptance_rate"][:, :whole].reshape(self.n_chains, -1, every)
             stats["acceptance_rate"] = rate.mean(axis=-1)
         settings = {**self.settings, "thin": self.settings["thin"] * every}
-        return self._with(self.theta[:, keep], stats, settings)
+        return self._with(self.theta[:, keep].copy(), stats, settings)
 
     def head(self, draws: int) -> Self:
         """Return the first draws of each chain.
@@ -144,7 +144,7 @@ class ChainDraws(ABC):
         Returns
         -------
         draws of the same class
-            On the host.
+            On the host; of the seconds of the run it has the share of these steps.
 
         Raises
         ------
@@ -153,11 +153,15 @@ class ChainDraws(ABC):
         """
         if check_count(draws, "draws") > self.n_draws:
             raise ValueError(f"draws must be at most the number of draws, {self.n_draws}; got {draws}.")
-        return self._with(self.theta[:, :draws], self._stats_of(slice(draws), draws), self.settings)
+        settings = dict(self.settings)
+        if "seconds" in settings and self.settings.get("completed"):
+            steps = [settings["warmup_steps"] + count * settings["thin"] for count in (draws, self.n_draws)]
+            settings["seconds"] *= steps[0] / steps[1]
+        return self._with(self.theta[:, :draws].copy(), self._stats_of(slice(draws), draws), settings)
 
     def _stats_of(self, keep: slice, covered: int) -> dict[str, npt.NDArray[Any]]:
         """Return the statistics of the draws `keep`, which cost the steps of the first `covered` draws."""
-        stats = {name: values[:, keep] if name in PER_DRAW else values for name, values in self.stats.items()}
+        stats = {name: values[:, keep].copy() if name in PER_DRAW else values for name, values in self.stats.items()}
         if "gradients" in stats and self.n_draws:
             stats["gradients"] = stats["gradients"] // self.n_draws * covered
         return stats

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from patrac_native.model.likelihoods import CountLikelihood
-from patrac_native.validation.checks import FloatArray
+from patrac_native.validation.checks import FloatArray, check_probability
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,13 @@ class CountMixture:
         ----------
         probability : float
             In (0, 1).
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `probability` is not a number in (0, 1).
         """
+        check_probability(probability, "probability")
         low = np.full(self.predictor.shape[1], -1.0)
         high = np.maximum(np.ceil(self.mean()), 1.0)
         while (short := self.cdf(high) < probability).any():
@@ -132,5 +138,5 @@ class CountMixture:
 
     def interval(self, coverage: float) -> tuple[FloatArray, FloatArray]:
         """Return the ends of a central interval of y with a probability of at least `coverage`, each of shape (n,)."""
-        tail = 0.5 * (1.0 - coverage)
+        tail = 0.5 * (1.0 - check_probability(coverage, "coverage"))
         return self.quantile(tail), self.quantile(1.0 - tail)

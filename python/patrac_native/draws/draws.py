@@ -22,7 +22,7 @@ from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.model.posterior import Posterior
 from patrac_native.network.files import refuse_unknown
 from patrac_native.network.network import Network
-from patrac_native.validation.checks import FloatArray, check_seed
+from patrac_native.validation.checks import FloatArray, check_index, check_seed
 
 if TYPE_CHECKING:
     import xarray
@@ -269,6 +269,7 @@ class Draws(DrawsBridges):
             raise TypeError(
                 f"the likelihood must be one of real numbers or counts, such as Gaussian; got {likelihood!r}."
             )
+        output = check_index(output, "output", likelihood.n_targets(self.n_outputs))
         for block, f in self._predictor_blocks(X, offset):
             if isinstance(likelihood, CountLikelihood):
                 predictor = f[..., output].reshape(-1, f.shape[2]).astype(np.float64)
@@ -326,7 +327,14 @@ class Draws(DrawsBridges):
         )
         return np.asarray(rows).reshape(f.shape[:3])
 
-    def summary(self, X: npt.ArrayLike, y: npt.ArrayLike | None = None, *, coverage: float = 0.95) -> Summary:
+    def summary(
+        self,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike | None = None,
+        *,
+        coverage: float = 0.95,
+        offset: npt.ArrayLike | None = None,
+    ) -> Summary:
         """Summarise the draws of the outputs f, or of the class probabilities for Categorical, at X.
 
         Parameters
@@ -338,6 +346,8 @@ class Draws(DrawsBridges):
             (`calibration`). Targets of the training rows would flatter.
         coverage : float
             Posterior probability of the central intervals, in (0, 1); default 0.95.
+        offset : array_like, shape (n,) or (n, m), optional
+            As for `predict`; it is part of f.
 
         Returns
         -------
@@ -351,20 +361,21 @@ class Draws(DrawsBridges):
         """
         inputs = self._inputs(X)
         classes = self.likelihood.targets == "class"
-        outputs = (f for _, f in self.output_blocks(inputs))
+        outputs = (f for _, f in self._predictor_blocks(inputs, offset))
         summary = summarise(
             (self.likelihood.probabilities(f) for f in outputs) if classes else outputs,
             "class probabilities" if classes else self.likelihood.quantity,
             coverage,
             label=self.network.architecture.label(),
-            architecture=self.network.architecture,
+            network=self.network,
+            likelihood=self.likelihood,
             scale_names=self.network.scale_names,
             stats=self.stats,
             settings=self.settings,
             sampler=self.sampler,
             steps_per_second=self.steps_per_second,
         )
-        return summary if y is None else summary.with_calibration(self.calibration(inputs, y))
+        return summary if y is None else summary.with_calibration(self.calibration(inputs, y, offset=offset))
 
     def to_arrays(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return draws and network as JSON-able values and arrays by name, as they are written to files."""

@@ -44,6 +44,7 @@ class DrawsMixture(Predictions):
     Attributes
     ----------
     weights : ndarray of float64, shape (members,)
+        Read-only: a mixture with other weights is another mixture.
     comparison : Comparison or None
         How `weighted` found the weights.
     likelihood : Likelihood
@@ -62,11 +63,18 @@ class DrawsMixture(Predictions):
         *,
         comparison: Comparison | None = None,
     ) -> None:
+        if isinstance(members, Draws):
+            raise TypeError("members must be a sequence of Draws, such as [first, second]; got one Draws.")
         self._members = tuple(members)
         check_members(self._members)
-        self.weights = check_weights(weights, len(self._members))
+        self._weights = check_weights(weights, len(self._members))
         self.comparison = comparison
-        self._selected = apportion(self.weights, [draws.n_chains * draws.n_draws for draws in self.members])
+        self._selected = apportion(self._weights, [draws.n_chains * draws.n_draws for draws in self.members])
+
+    @property
+    def weights(self) -> FloatArray:
+        """Weights of the members, shape (members,), read-only."""
+        return self._weights
 
     @classmethod
     def weighted(
@@ -256,7 +264,14 @@ class DrawsMixture(Predictions):
         """
         return np.concatenate([draws.log_likelihood_rows(X, y, offset=offset) for draws in self.members])
 
-    def summary(self, X: npt.ArrayLike, y: npt.ArrayLike | None = None, *, coverage: float = 0.95) -> MixtureSummary:
+    def summary(
+        self,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike | None = None,
+        *,
+        coverage: float = 0.95,
+        offset: npt.ArrayLike | None = None,
+    ) -> MixtureSummary:
         """Summarise the mixture, and each member, at X.
 
         Parameters
@@ -267,6 +282,8 @@ class DrawsMixture(Predictions):
             Targets at X, if these rows were held out, for the verdict; as for `Draws.summary`.
         coverage : float
             Posterior probability of the central intervals, in (0, 1); default 0.95.
+        offset : array_like, shape (n,) or (n, m), optional
+            As for `Draws.summary`.
 
         Returns
         -------
@@ -279,12 +296,12 @@ class DrawsMixture(Predictions):
             As `Draws.summary`.
         """
         inputs = self._inputs(X)
-        members = tuple(draws.summary(inputs, coverage=coverage) for draws in self.members)
+        members = tuple(draws.summary(inputs, coverage=coverage, offset=offset) for draws in self.members)
         is_class = self.likelihood.targets == "class"
-        outputs = (f for _, f in self.output_blocks(inputs))
+        outputs = (f for _, f in self._predictor_blocks(inputs, offset))
         blocks = (self.likelihood.probabilities(f) for f in outputs) if is_class else outputs
         summary = summarise_mixture(members, self.weights, blocks, coverage)
-        return summary if y is None else summary.with_calibration(self.calibration(inputs, y))
+        return summary if y is None else summary.with_calibration(self.calibration(inputs, y, offset=offset))
 
     def to_datatree(self, *_: object, **__: object) -> NoReturn:
         """Refuse: draws of a mixture have weights and belong to several posteriors, which ArviZ has no groups for.

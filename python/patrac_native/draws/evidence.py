@@ -15,6 +15,8 @@ from patrac_native.draws.fitted_noise import FittedNoise
 from patrac_native.model.architectures import Architecture
 from patrac_native.model.fit_quality import FitQuality
 from patrac_native.model.kernels import Kernel, kernel_from_dict
+from patrac_native.model.likelihoods import Likelihood
+from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.validation.checks import FloatArray
 
 
@@ -78,10 +80,14 @@ class Evidence:
         Name of what made the draws, such as "MGrad()" or "BlackJAX NUTS".
     fit : FitQuality or None
         Quality of the trained network's fit; None for draws of earlier versions, which do not contain it.
+    role_of_network : str or None
+        What the posterior takes from the trained network, in words; None if that is only where chains start.
     noise : FittedNoise or None
         The noise that frozen nodes have fitted, if they have.
     calibration : Calibration or None
         Scores of predictions on rows that the draws have not seen, where there are any.
+    likelihood : Likelihood or None
+        None for a density without a network.
     """
 
     quantity: str
@@ -97,8 +103,10 @@ class Evidence:
     steps: StepRecord | None
     sampler: str
     fit: FitQuality | None
+    role_of_network: str | None
     noise: FittedNoise | None = None
     calibration: Calibration | None = None
+    likelihood: Likelihood | None = None
 
     @property
     def is_independent(self) -> bool:
@@ -113,7 +121,8 @@ def gather(
     function: ConvergenceSummary,
     log_likelihood: float,
     *,
-    architecture: Architecture | None,
+    network: PartialNetwork | None,
+    likelihood: Likelihood | None,
     sampler: str,
     stats: Mapping[str, npt.NDArray[Any]],
     settings: Mapping[str, Any],
@@ -132,7 +141,9 @@ def gather(
         Convergence of the quantity.
     log_likelihood : float
         R-hat of the log-likelihood.
-    architecture : Architecture or None
+    network : PartialNetwork or None
+        None for a density without a network.
+    likelihood : Likelihood or None
     sampler : str
         Name of what made the draws.
     stats, settings : mapping
@@ -145,7 +156,7 @@ def gather(
     fit, noise = settings.get("fit"), settings.get("fitted_noise")
     return Evidence(
         quantity=quantity,
-        architecture=None if architecture is None else type(architecture),
+        architecture=None if network is None else type(network.architecture),
         n_chains=shape[0],
         n_draws=shape[1],
         max_rhat=function.max_rhat,
@@ -157,7 +168,9 @@ def gather(
         steps=_recorded_steps(stats, settings) if "kernel" in settings else None,
         sampler=sampler,
         fit=None if fit is None else FitQuality.from_dict(fit),
+        role_of_network=None if network is None else network.role_of_network,
         noise=None if noise is None else FittedNoise.from_dict(noise),
+        likelihood=likelihood,
     )
 
 

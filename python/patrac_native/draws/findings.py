@@ -261,7 +261,7 @@ def calibration_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
             f"90% intervals of y cover {c.coverage:.1%} of {c.rows:,} {_KINDS[c.kind]}: predictions are "
             f"{'overconfident' if narrow else 'too wide'}."
         )
-        remedy = remedies.for_narrow_intervals(e) if narrow else remedies.for_wide_intervals()
+        remedy = remedies.for_narrow_intervals(e) if narrow else remedies.for_wide_intervals(e)
         grade = DO_NOT_USE if c.is_overconfident(COVERAGE_BAD) else LOOK
         findings.append(Finding(grade, what, remedy))
     if c.is_worse_than_network:
@@ -316,7 +316,8 @@ def fit_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
     If y contains no signal, the log-likelihood of draws lies near that of a constant, on either side by chance: the sum
     of squared residuals has a chi-square distribution with as many degrees of freedom as there are values, so half of
     it has the standard deviation sqrt(values / 2). A fit counts as worse than a constant only if it is worse by two of
-    these.
+    these. Where the posterior takes nothing from the trained network, how that fits matters only if the draws fit no
+    better than a constant.
     """
     if e.fit is None or e.architecture is None:
         return []
@@ -325,7 +326,9 @@ def fit_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
     network_fits, draws_fit = fit.network > fit.constant, draws > fit.constant
     network_far, draws_far = not fit.network >= fit.constant - slack, not draws >= fit.constant - slack
     numbers = _fit_numbers(fit, draws)
-    train = f"{remedies.train_again}: {e.architecture.role_of_network}."
+    train = f"{remedies.train_again}: {e.role_of_network or 'chains start there'}."
+    if draws_fit and not e.role_of_network:
+        return []
     if network_fits and draws_fit:
         # The mode fits at least as well as draws around it; with a penalty other than the prior, about as well.
         if draws - fit.network <= max(slack, FIT_GAIN * (fit.network - fit.constant)):

@@ -158,7 +158,7 @@ class Laplace:
         Returns
         -------
         ndarray of float64, shape (1, draws, n, m)
-            Without an offset, as `Draws.predict` returns f.
+            Outputs of the network without an offset, as `Draws.predict_outputs` returns them.
 
         Raises
         ------

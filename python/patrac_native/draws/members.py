@@ -55,13 +55,14 @@ def _kind(likelihood: Likelihood) -> dict[str, Any]:
 
 
 def check_weights(weights: npt.ArrayLike | None, count: int) -> FloatArray:
-    """Return weights of the members (count,), scaled to a sum of one."""
+    """Return weights of the members (count,), scaled to a sum of one, read-only."""
     values = np.ones(count) if weights is None else as_real_array(weights, "weights")
     if values.shape != (count,):
         raise ValueError(f"weights must have shape ({count},), one for each member; got {values.shape}.")
     if not (np.isfinite(values) & (values >= 0)).all() or not values.any():
         raise ValueError(f"weights must be finite and nonnegative with a positive sum; got {values.tolist()}.")
     scaled: FloatArray = values / values.sum()
+    scaled.flags.writeable = False
     return scaled
 
 

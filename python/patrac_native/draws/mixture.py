@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from patrac_native.model.likelihoods import Noise
-from patrac_native.validation.checks import FloatArray
+from patrac_native.validation.checks import FloatArray, check_probability
 
 # Maximum number of Newton steps for a quantile of the mixture. Each at least halves the bracket; about five suffice.
 _QUANTILE_STEPS = 60
@@ -97,7 +97,13 @@ class PredictiveMixture:
         ----------
         probability : float
             In (0, 1).
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `probability` is not a number in (0, 1).
         """
+        check_probability(probability, "probability")
         scale = np.broadcast_to(np.asarray(self.noise.scale), self.location.shape)
         z = self.noise.quantile(probability)
         # The quantile of component i is f_i + z scale_i; that of the mixture lies between the smallest and the largest.
@@ -124,5 +130,5 @@ class PredictiveMixture:
 
     def interval(self, coverage: float) -> tuple[FloatArray, FloatArray]:
         """Return the ends of the central interval of y with a probability of `coverage`, each of shape (n,)."""
-        tail = 0.5 * (1.0 - coverage)
+        tail = 0.5 * (1.0 - check_probability(coverage, "coverage"))
         return self.quantile(tail), self.quantile(1.0 - tail)

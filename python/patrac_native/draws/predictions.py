@@ -16,7 +16,7 @@ from patrac_native.draws.mixture import PredictiveMixture
 from patrac_native.model.likelihoods import Likelihood
 from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.network.network import Network
-from patrac_native.validation.checks import FloatArray, check_count, check_inputs
+from patrac_native.validation.checks import FloatArray, check_count, check_inputs, check_probability
 
 # Maximum size of the outputs of all draws in one block of rows.
 _BLOCK_BYTES = 64 * 2**20
@@ -263,15 +263,58 @@ class Predictions(ABC):
         TypeError, ValueError
             As `predict`; ValueError if `coverage` is outside (0, 1), TypeError if the targets are classes.
         """
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must be between 0 and 1; got {coverage}.")
-        ends: list[list[FloatArray]] = [[], []]
-        for target in range(self.likelihood.n_targets(self.n_outputs)):
-            blocks = [mixture.interval(coverage) for _, mixture in self.predictive_mixtures(X, target, offset=offset)]
-            for end, parts in zip(ends, zip(*blocks, strict=True), strict=True):
-                end.append(np.concatenate(parts))
-        lower, upper = (np.stack(end, axis=-1) for end in ends)
-        return diagnostics.Interval(lower, upper)
+        check_probability(coverage, "coverage")
+        tail = 0.5 * (1.0 - coverage)
+        ends = self.quantiles(X, (tail, 1.0 - tail), offset=offset)
+        return diagnostics.Interval(ends[..., 0], ends[..., 1])
+
+    def quantiles(
+        self,
+        X: npt.ArrayLike,
+        probabilities: Sequence[float] = (0.05, 0.5, 0.95),
+        *,
+        offset: npt.ArrayLike | None = None,
+    ) -> FloatArray:
+        """Return quantiles of new targets, noise included, without Monte Carlo error of the noise.
+
+        Those of counts are counts: the smallest whose probability of not being exceeded is as large.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_new, d)
+            Finite inputs, n_new >= 1.
+        probabilities : sequence of q float
+            In (0, 1); default (0.05, 0.5, 0.95).
+        offset : array_like, shape (n_new,) or (n_new, m), optional
+            As for `Draws.predict`.
+
+        Returns
+        -------
+        ndarray of float64, shape (n_new, t, q)
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `predict`; ValueError if there is no probability or one is outside (0, 1), TypeError if the targets are
+            classes.
+        """
+        if isinstance(probabilities, str) or not isinstance(probabilities, Sequence | np.ndarray):
+            raise TypeError(
+                f"probabilities must be a sequence of numbers, such as (0.05, 0.95); got {probabilities!r}."
+            )
+        wanted = [check_probability(one, f"probabilities[{index}]") for index, one in enumerate(probabilities)]
+        if not wanted:
+            raise ValueError("probabilities must hold at least one number; got none.")
+        targets = [
+            np.concatenate(
+                [
+                    np.stack([mixture.quantile(one) for one in wanted], axis=-1)
+                    for _, mixture in self.predictive_mixtures(X, target, offset=offset)
+                ]
+            )
+            for target in range(self.likelihood.n_targets(self.n_outputs))
+        ]
+        return np.stack(targets, axis=1)
 
     def nlpd(self, X: npt.ArrayLike, y: npt.ArrayLike, *, offset: npt.ArrayLike | None = None) -> FloatArray:
         """Return the negative log predictive density of each row, -log sum_i w_i p(y | draw i).
@@ -341,7 +384,7 @@ class Predictions(ABC):
         TypeError, ValueError
             As `interval`, or if y does not fit X.
         """
-        lower, upper = self.interval(X, probability, offset=offset)
+        lower, upper = self.interval(X, check_probability(probability, "probability"), offset=offset)
         observed = self.likelihood.check_targets(y, len(lower), self.n_outputs)
         return float(((lower <= observed) & (observed <= upper)).mean())
 

@@ -6,6 +6,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from patrac_native.draws.evidence import Evidence, StepRecord
+from patrac_native.model.architectures import Full
+from patrac_native.model.likelihoods import HeteroscedasticGaussian, Likelihood, NegativeBinomial, Poisson
+
+_SAMPLED_NOISE = 'sample the noise variance, Gaussian("sampled")'
+
+
+def _wider_noise(likelihood: Likelihood | None) -> str:
+    """Return noise that may be larger, or larger in some rows, in words of the Python interface; empty if none is."""
+    if isinstance(likelihood, Poisson):
+        return "let counts vary more than Poisson's, NegativeBinomial(dispersion)"
+    if isinstance(likelihood, NegativeBinomial):
+        return "give a larger dispersion"
+    if isinstance(likelihood, HeteroscedasticGaussian):
+        return ""
+    if likelihood is not None and likelihood.is_sampled:
+        return "let the noise depend on the inputs, HeteroscedasticGaussian()"
+    return _SAMPLED_NOISE
 
 
 @dataclass(frozen=True)
@@ -23,14 +40,26 @@ class Remedies:
 
     def for_narrow_intervals(self, e: Evidence) -> str:
         """Return what makes intervals of new targets wider where they cover too little."""
-        return (
-            'sample the noise variance, Gaussian("sampled"), and train with validation rows, so that the network does '
-            "not fit the noise; a larger architecture, such as Full(), does not rest on fixed nodes."
-        )
+        advice = [_wider_noise(e.likelihood)]
+        if e.architecture is Full:
+            advice.append("predict by several networks, train_many and sample_many")
+        else:
+            advice.append("train with validation rows, so that the network does not fit the noise")
+            advice.append("take a larger architecture, such as Full(), which does not rest on fixed nodes")
+        return "; ".join(filter(None, advice)) + "."
 
-    def for_wide_intervals(self) -> str:
+    def for_wide_intervals(self, e: Evidence) -> str:
         """Return what makes intervals of new targets narrower where they cover too much."""
-        return 'sample the noise variance, Gaussian("sampled"), or let it depend on the inputs.'
+        likelihood = e.likelihood
+        if isinstance(likelihood, NegativeBinomial):
+            return "give a smaller dispersion, or Poisson()."
+        if isinstance(likelihood, Poisson):
+            return 'counts vary less than Poisson\'s: try Gaussian("sampled").'
+        if isinstance(likelihood, HeteroscedasticGaussian):
+            return 'let the noise have outliers, StudentT(df, "sampled").'
+        if likelihood is not None and likelihood.is_sampled:
+            return "let the noise depend on the inputs, HeteroscedasticGaussian()."
+        return f"{_SAMPLED_NOISE}, or let it depend on the inputs, HeteroscedasticGaussian()."
 
     def for_poor_predictions(self) -> str:
         """Return what to do where converged chains predict worse than the trained network."""

@@ -17,7 +17,8 @@ from patrac_native.draws.calibration import Calibration
 from patrac_native.draws.evidence import Evidence, gather
 from patrac_native.draws.remedies import Remedies
 from patrac_native.draws.verdict import Verdict, judge
-from patrac_native.model.architectures import Architecture
+from patrac_native.model.likelihoods import Likelihood
+from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.notebook.table import html_table
 from patrac_native.validation.checks import FloatArray
 
@@ -56,7 +57,7 @@ class ScaleSummary:
         return f"sampled sigma2 of the prior ({convergence_of_log})", "\n".join(lines)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Summary:
     """The summary of a run, as `Draws.summary` returns it; its string is a table.
 
@@ -187,6 +188,9 @@ class Summary:
         rows = [*self._rows(), ("verdict", str(self.verdict()))]
         return "\n".join([self._title(), *(f"  {label}: " + text.replace("\n", "\n    ") for label, text in rows)])
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Show the string instead of all arrays in IPython."""
         printer.text(str(self))
@@ -202,7 +206,8 @@ def summarise(
     coverage: float,
     *,
     label: str,
-    architecture: Architecture | None,
+    network: PartialNetwork | None,
+    likelihood: Likelihood | None,
     scale_names: tuple[str, ...],
     stats: Mapping[str, npt.NDArray[Any]],
     settings: Mapping[str, Any],
@@ -222,8 +227,10 @@ def summarise(
         Posterior probability of the central intervals, in (0, 1).
     label : str
         Label of what was sampled.
-    architecture : Architecture or None
+    network : PartialNetwork or None
         None for a density without a network.
+    likelihood : Likelihood or None
+        The same.
     scale_names : tuple of str
         Names of the sampled variances of the prior; empty if they are fixed.
     stats, settings : mapping
@@ -280,7 +287,8 @@ def summarise(
             quantity,
             function,
             log_likelihood.max_rhat,
-            architecture=architecture,
+            network=network,
+            likelihood=likelihood,
             sampler=sampler,
             stats=stats,
             settings=settings,

@@ -18,7 +18,7 @@ from patrac_native.estimators.scaling import TargetScaling
 from patrac_native.estimators.uncertainty import Uncertainty
 from patrac_native.model.likelihoods import Likelihood, RealLikelihood
 from patrac_native.tabular.noise_settings import NOISE_CHOICES
-from patrac_native.validation.checks import FloatArray, refuse_masked
+from patrac_native.validation.checks import FloatArray, check_probability, refuse_masked
 
 
 class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # type: ignore[misc]
@@ -229,8 +229,7 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         ValueError
             If `coverage` is outside (0, 1).
         """
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must be between 0 and 1; got {coverage}.")
+        check_probability(coverage, "coverage")
         ends = self._each(X, lambda mixture: np.stack(mixture.interval(coverage), axis=-1))
         return self.target_scaling_.inverse_target(ends[..., 0]), self.target_scaling_.inverse_target(ends[..., 1])
 

@@ -54,7 +54,10 @@ class Conditioned(PriorModel):
         self.y = likelihood.check_targets(y, self.n_rows, self.network.n_outputs)
         self.y.flags.writeable = False
         self.row_weights = likelihood.row_weights(sample_weight, self.n_rows)
+        self.row_weights.flags.writeable = False
         self.offset = likelihood.check_offset(offset, self.n_rows, self.network.n_outputs)
+        if self.offset is not None:
+            self.offset.flags.writeable = False
         self._given_likelihood = likelihood
         self._sample_weight = None if sample_weight is None else as_real_array(sample_weight, "sample_weight").copy()
         self.likelihood, self.noise_prior_source = with_noise_prior(
@@ -81,6 +84,15 @@ class Conditioned(PriorModel):
         )
         if self.inputs.on_device is None:
             self._compiled.build_host()  # now, so that a lack of memory shows in the constructor
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Chains and densities are those of what was compiled.
+        if "_compiled" in self.__dict__:
+            raise AttributeError(
+                f"{name} of a {type(self).__name__} cannot be set once it is built: use with_targets(y, "
+                "likelihood=...) or build another one."
+            )
+        super().__setattr__(name, value)
 
     def with_targets(self, y: npt.ArrayLike, *, likelihood: Likelihood | None = None) -> Self:
         """Return the posterior given other targets of the same rows, which shares network and inputs with this one.

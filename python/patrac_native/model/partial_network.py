@@ -12,7 +12,7 @@ import numpy.typing as npt
 from patrac_native.engine import _core
 from patrac_native.engine.models import CoreModel, ModelSpec, planned_model
 from patrac_native.engine.threads import thread_count
-from patrac_native.model.architectures import Architecture, architecture_from_dict
+from patrac_native.model.architectures import Architecture, Full, architecture_from_dict
 from patrac_native.model.likelihoods import Gaussian
 from patrac_native.model.priors import Prior, prior_from_dict
 from patrac_native.model.priors.scales import scale_groups
@@ -188,6 +188,13 @@ class PartialNetwork:
         last = self.parameters["layer"] == len(self.layer_sizes) - 1
         found = np.flatnonzero(last & (self.parameters["column"] >= 0))
         return int(found[0]) if len(found) else None
+
+    @property
+    def role_of_network(self) -> str | None:
+        """What the posterior takes from the trained network, in words; None if that is only where chains start."""
+        if isinstance(self.architecture, Full) and not self.prior.ranks_nodes:
+            return None
+        return self.architecture.role_of_network
 
     @property
     def scale_names(self) -> tuple[str, ...]:

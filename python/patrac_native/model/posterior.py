@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property, partial
 from typing import Any
 
@@ -141,6 +142,11 @@ class Posterior(Conditioned, PosteriorBridges, SampledDensity):
             columns=self.network.input_names,
         )
         self._condition(likelihood, y, sample_weight, offset)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what a copy is built of, here or in another process, where its models are compiled again."""
+        data = (self.X, self.inputs.in_place, self._given_likelihood, self.y, self._sample_weight, self.offset)
+        return _rebuilt, (self.net, self.network.to_dict(), *data)
 
     @property
     def sampled_noise(self) -> NoiseLaw | None:
@@ -327,3 +333,22 @@ class Posterior(Conditioned, PosteriorBridges, SampledDensity):
             f"Posterior({self.architecture.label()}, {self.likelihood!r}, n={self.n_rows}, K={self.dim}, "
             f"dtype={self.dtype.name})"
         )
+
+
+def _rebuilt(
+    net: Network,
+    network: Mapping[str, Any],
+    X: npt.NDArray[Any],
+    in_place: bool,
+    likelihood: Likelihood,
+    y: npt.NDArray[Any],
+    sample_weight: FloatArray | None,
+    offset: FloatArray | None,
+) -> Posterior:
+    """Return the posterior of which `Posterior.__reduce__` returned these parts."""
+    post = Posterior.__new__(Posterior)
+    post.network = PartialNetwork.from_dict(net, network)
+    layers = len(post.network.layer_sizes) - 1
+    post.inputs = Inputs(X, post.network.n_inputs, n_layers=layers, dtype=post.network.dtype, copy=not in_place)
+    post._condition(likelihood, y, sample_weight, offset)
+    return post

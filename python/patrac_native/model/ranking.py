@@ -30,6 +30,8 @@ def rank_nodes(net: Network) -> list[npt.NDArray[np.intp]]:
     >>> rank_nodes(Network([[[1.0], [3.0]], [[1.0, 1.0]]], [[0.0, 0.5], [0.0]]))
     [array([1, 0])]
     """
+    if not isinstance(net, Network):
+        raise TypeError(f"net must be a Network; got {type(net).__name__}.")
     ranking = []
     for w, b in zip(net.weights[:-1], net.biases[:-1], strict=True):
         # Saved draws have meaning only together with the ranking. Exactly rounded sums make it independent of the

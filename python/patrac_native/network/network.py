@@ -134,6 +134,11 @@ class Network:
         history: TrainingHistory | None = None,
         input_names: Sequence[str] | None = None,
     ) -> None:
+        for name, arrays in (("weights", weights), ("biases", biases)):
+            if not isinstance(arrays, Sequence | np.ndarray) or isinstance(arrays, str):
+                raise TypeError(
+                    f"{name} must be a sequence of arrays, one for each layer; got {type(arrays).__name__}."
+                )
         if len(weights) == 0:
             raise ValueError("weights is empty; a network needs at least one layer (one matrix of shape (m, d)).")
         if len(weights) != len(biases):
@@ -156,6 +161,10 @@ class Network:
                 )
         self.activation = check_activation(activation)
         self.history = history
+        if isinstance(input_names, str):
+            raise TypeError(f"input_names must be a sequence of names; got the string {input_names!r}.")
+        if input_names is not None and len(set(map(str, input_names))) < len(input_names):
+            raise ValueError(f"input_names must differ from each other; got {list(input_names)}.")
         if input_names is not None and len(input_names) != self.weights[0].shape[1]:
             raise ValueError(
                 f"input_names must hold one name for each of the {self.weights[0].shape[1]} inputs; got "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,11 +35,19 @@ def read_module(module: torch.nn.Module) -> tuple[list[FloatArray], list[FloatAr
     from torch import nn
 
     if not isinstance(module, nn.Module):
-        raise TypeError(f"from_torch takes a torch.nn.Module; got {type(module).__name__}.")
+        load = " Load them into the module first (module.load_state_dict)." if isinstance(module, Mapping) else ""
+        raise TypeError(f"from_torch takes a torch.nn.Module; got {type(module).__name__}.{load}")
+    if hasattr(module, "_orig_mod"):
+        raise TypeError("from_torch: this module was compiled by torch.compile; give the original, module._orig_mod.")
     steps: list[tuple[str, str, nn.Module]] = []
     unsupported: list[str] = []
     for index, layer in _leaves(module, ""):
         kind = _kind(layer, first=not steps)
+        if kind is None and isinstance(layer, nn.Softmax | nn.LogSoftmax | nn.Softmin):
+            raise ValueError(
+                f"from_torch: layer {index} ({_describe(layer)}) is no part of a Network. Leave it out: `Categorical` "
+                "applies softmax to the outputs itself."
+            )
         if kind is None:
             unsupported.append(f"{index or '0'}: {_describe(layer)}")
         elif kind:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from patrac_native.diagnostics import credible_interval
 from patrac_native.diagnostics._arrays import FloatArray, function_draws, numeric
 from patrac_native.plots import _canvas as canvas
+from patrac_native.validation.checks import check_index
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,10 +77,11 @@ def posterior_bands(
     inputs = _column("x", x)
     if inputs.size != n:
         raise ValueError(f"x has {inputs.size} rows but f has {n} (shape {draws.shape}); evaluate f at x")
-    if not 0 <= output < m:
-        raise ValueError(f"output must be in 0..{m - 1}, got {output}")
+    output = check_index(output, "output", m)
     if n_draws < 0:
         raise ValueError(f"n_draws must not be negative, got {n_draws}")
+    points_given = None if data is None else _pair("data", data, "the inputs and targets, (X, y)")
+    ends_given = None if y_interval is None else _pair("y_interval", y_interval, "the ends, (lower, upper)")
     order = np.argsort(inputs, kind="stable")
     grid = inputs[order]
     shown = draws[..., output][:, :, order]
@@ -91,8 +93,8 @@ def posterior_bands(
     lines = ax.plot(grid, pooled[chosen].T, color=canvas.ORANGE, linewidth=0.6, alpha=0.35, zorder=1)
     if lines:
         lines[0].set_label(f"{len(lines)} draws")
-    if y_interval is not None:
-        low, high = (_at(f"y_interval[{end}]", value, n)[order] for end, value in enumerate(y_interval))
+    if ends_given is not None:
+        low, high = (_at(f"y_interval[{end}]", value, n)[order] for end, value in enumerate(ends_given))
         ax.fill_between(grid, low, high, color=canvas.SKY, alpha=0.2, linewidth=0, zorder=0, label="interval of y")
     percent = 100 * coverage
     ax.plot(grid, lower[:, 0], "--", color=canvas.PURPLE, linewidth=1.5, zorder=4, label=f"{percent:g}% interval")
@@ -105,11 +107,11 @@ def posterior_bands(
         ax.plot(
             grid, _at("truth", truth, n)[order], ":", color=canvas.GREEN, linewidth=2.2, zorder=6, label="true mean"
         )
-    if data is not None:
-        points = _column("data[0]", data[0])
+    if points_given is not None:
+        points = _column("data[0]", points_given[0])
         ax.scatter(
             points,
-            _at("data[1]", data[1], points.size),
+            _at("data[1]", points_given[1], points.size),
             s=9,
             color="black",
             alpha=0.6,
@@ -122,6 +124,15 @@ def posterior_bands(
     if legend:
         canvas.legend_below(ax, ncols=3)
     return ax
+
+
+def _pair(name: str, value: Any, parts: str) -> tuple[Any, Any]:
+    """Return the two entries of a tuple or list; those of an array would be its rows."""
+    if not isinstance(value, tuple | list):
+        raise TypeError(f"{name} must be a pair of arrays, {parts}; got {type(value).__name__}.")
+    if len(value) != 2:
+        raise ValueError(f"{name} must be a pair of arrays, {parts}; got {len(value)} entries.")
+    return value[0], value[1]
 
 
 def predicted_vs_observed(

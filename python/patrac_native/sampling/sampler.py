@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, ParamSpec, Protocol, cast, overload
 
@@ -186,6 +186,8 @@ def sample_many(posts: Sequence[Posterior], settings: ManyRunSettings) -> Genera
         As `sample`; also ValueError if there is no posterior, or if a named device is given posteriors that are not
         alike, naming the first that differs.
     """
+    if not isinstance(posts, Iterable):
+        raise TypeError(f"posts must be a sequence of Posterior, such as [post]; got {type(posts).__name__}.")
     posts = list(posts)
     if not posts:
         raise ValueError("posts must hold at least one Posterior; got none.")

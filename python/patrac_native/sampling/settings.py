@@ -89,6 +89,12 @@ class RunSettings:
             if self.warmup != "auto":
                 raise ValueError(f"warmup must be {_WARMUPS}; got {self.warmup!r}.")
             return
+        if isinstance(self.warmup, list | tuple):
+            raise TypeError(
+                f"warmup must be {_WARMUPS}; got a {type(self.warmup).__name__}. Write Warmup((Phase(...), ...))."
+            )
+        if self.warmup == 0 and not isinstance(self.warmup, bool):
+            raise ValueError("warmup must be at least 1; got 0. None runs none.")
         object.__setattr__(self, "warmup", check_count(self.warmup, "warmup"))
 
 

@@ -138,6 +138,9 @@ class Warmup:
     only_for: str | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.phases, Phase):
+            raise TypeError("phases of Warmup must be a tuple of Phase; got one Phase. Write Warmup((Phase(...),)).")
+        object.__setattr__(self, "phases", tuple(self.phases))
         for phase in self.phases:
             if not isinstance(phase, Phase):
                 raise TypeError(f"phases of Warmup must hold Phase objects; got {type(phase).__name__}.")
@@ -235,6 +238,8 @@ def default_warmup(kernel: Kernel, steps: int | None = None, *, max_adaptive_ste
     TypeError, ValueError
         If `steps` is not an integer of at least 1, or `max_adaptive_steps` of at least 1,000.
     """
+    if not isinstance(kernel, Kernel):
+        raise TypeError(f"kernel must be a kernel such as PCNL() or MGrad(); got {kernel!r}.")
     check_count(max_adaptive_steps, "max_adaptive_steps", least=FIRST_COMPARISON)
     if kernel.is_independent and steps is None:
         return Warmup(())

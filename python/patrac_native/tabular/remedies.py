@@ -62,7 +62,7 @@ class FitRemedies(Remedies):
             advice.append(f"predict by several networks, {self.option('networks', 4)}")
         return "; or ".join(filter(None, advice)) + "." if any(advice) else "take more rows."
 
-    def for_wide_intervals(self) -> str:
+    def for_wide_intervals(self, e: Evidence) -> str:
         """Return what makes intervals narrower: other noise."""
         varying, heavy = (self.option("likelihood", name) for name in ("heteroscedastic", "student-t"))
         if isinstance(self.likelihood, NegativeBinomial):

@@ -143,6 +143,9 @@ def prepare_training(
     inputs = check_inputs(X, sizes[0])
     n = len(inputs)
     targets = likelihood.check_targets(y, n, sizes[-1])
+    if likelihood.outputs_per_target > 1 and not targets.any(axis=0).all():
+        # Of other constants the scale says how small a variance can be.
+        raise ValueError("y is zero in all rows of a target: there is no noise to fit. Leave that target out.")
     if likelihood.is_sampled:
         likelihood = likelihood.at(1.0)
     given = {
@@ -175,7 +178,7 @@ def prepare_training(
     notes: tuple[str, ...] = ()
     if validation_fraction is None and settings["validation_fraction"] > 0 and _used_rows(problem) < FEWEST_ROWS:
         settings["validation_fraction"] = 0.0
-        notes = (_too_few_rows(n, settings["l2"]),)
+        notes = (_too_few_rows(_used_rows(problem), settings["l2"]),)
     validation: Validation | None = None
     epochs = settings["max_epochs"]
     if settings["validation_fraction"] > 0:

@@ -267,6 +267,25 @@ def check_nonnegative(value: Any, name: str) -> float:
     return number
 
 
+def check_probability(value: Any, name: str) -> float:
+    """Return `value` as a float if it is a number strictly between 0 and 1, else raise TypeError or ValueError."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be one number between 0 and 1; got {value!r}.")
+    number = float(value)
+    if not 0 < number < 1:
+        percent = f" Write {number / 100:g} for {number:g}%." if 1 < number < 100 else ""
+        raise ValueError(f"{name} must be between 0 and 1; got {value}.{percent}")
+    return number
+
+
+def check_index(value: Any, name: str, count: int) -> int:
+    """Return `value` as an int if it is a whole number in 0..count - 1, else raise TypeError or ValueError."""
+    index = check_count(value, name, least=0)
+    if index >= count:
+        raise ValueError(f"{name} must be in 0..{count - 1}; got {index}.")
+    return index
+
+
 def check_layer_sizes(layer_sizes: Sequence[int]) -> tuple[int, ...]:
     """Return the widths (N_0 .. N_L) as a tuple of at least two positive ints, else raise."""
     if isinstance(layer_sizes, str) or not isinstance(layer_sizes, Sequence | np.ndarray):

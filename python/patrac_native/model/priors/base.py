@@ -26,10 +26,13 @@ class Prior(Complete, abstract=True):
     is_rescaled : bool
         Whether partial architectures multiply the prior variances by phi / phi_partial, so that the Bayesian parameters
         have the total prior variance of the full network.
+    ranks_nodes : bool
+        Whether nodes of a layer have different variances, by their rank in the trained network; by default True.
     """
 
     name: ClassVar[str]
     is_rescaled: ClassVar[bool]
+    ranks_nodes: ClassVar[bool] = True
 
     @property
     @abstractmethod

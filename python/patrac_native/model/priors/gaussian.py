@@ -72,6 +72,7 @@ class GaussianPrior(Prior):
     scales: str | SampledScales | None = None
     name: ClassVar[str] = "gaussian"
     is_rescaled: ClassVar[bool] = False
+    ranks_nodes: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for name in ("sigma2_w", "sigma2_b"):
