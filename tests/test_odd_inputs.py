@@ -495,7 +495,12 @@ def test_counts_refuse_a_quantile_of_one(counts: tuple[pn.Draws, Any, Any, Any])
 def test_a_summary_of_counts_takes_their_offset(counts: tuple[pn.Draws, Any, Any, Any]) -> None:
     draws, X, y, offset = counts
     for of in (draws, pn.DrawsMixture([draws, draws])):
-        without, with_it = of.summary(X, y), of.summary(X, y, offset=offset)
+        with pytest.warns(UserWarning, match="these targets are scored at an offset of zero; give theirs"):
+            without = of.summary(X, y)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with_it = of.summary(X, y, offset=offset)
+            of.summary(X)
         assert "overconfident" in str(without.verdict()) and "overconfident" not in str(with_it.verdict())
         np.testing.assert_allclose(with_it.mean[:, 0] - without.mean[:, 0], offset, rtol=1e-4, atol=1e-5)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,6 +15,7 @@ from patrac_native.draws.count_mixture import CountMixture
 from patrac_native.draws.draws_bridges import DrawsBridges
 from patrac_native.draws.elsewhere import check_states, densities
 from patrac_native.draws.mixture import PredictiveMixture
+from patrac_native.draws.predictions import WITHOUT_OFFSET
 from patrac_native.draws.stored import check_stored
 from patrac_native.draws.summary import Summary, summarise
 from patrac_native.engine.device_array import DeviceArray
@@ -358,7 +360,14 @@ class Draws(DrawsBridges):
         ------
         TypeError, ValueError
             As `predict`, or if `coverage` is outside (0, 1) or there are fewer than 4 draws.
+
+        Warns
+        -----
+        UserWarning
+            If targets are given without an offset, though the posterior has one.
         """
+        if y is not None and offset is None and self.settings.get("has_offset"):
+            warnings.warn(WITHOUT_OFFSET, UserWarning, stacklevel=2)
         inputs = self._inputs(X)
         classes = self.likelihood.targets == "class"
         outputs = (f for _, f in self._predictor_blocks(inputs, offset))

@@ -17,7 +17,7 @@ from patrac_native.draws.members import apportion, check_members, check_weights
 from patrac_native.draws.mixture import PredictiveMixture
 from patrac_native.draws.mixture_summary import MixtureSummary, summarise_mixture
 from patrac_native.draws.model_comparison import Comparison, compare
-from patrac_native.draws.predictions import Predictions
+from patrac_native.draws.predictions import WITHOUT_OFFSET, Predictions
 from patrac_native.model.likelihoods import Likelihood
 from patrac_native.network.files import load_any_arrays, load_arrays, rebuilding, refuse_unknown, save_arrays
 from patrac_native.validation.checks import FloatArray, check_seed
@@ -294,7 +294,14 @@ class DrawsMixture(Predictions):
         ------
         TypeError, ValueError
             As `Draws.summary`.
+
+        Warns
+        -----
+        UserWarning
+            As `Draws.summary`.
         """
+        if y is not None and offset is None and any(draws.settings.get("has_offset") for draws in self.members):
+            warnings.warn(WITHOUT_OFFSET, UserWarning, stacklevel=2)
         inputs = self._inputs(X)
         members = tuple(draws.summary(inputs, coverage=coverage, offset=offset) for draws in self.members)
         is_class = self.likelihood.targets == "class"

@@ -18,6 +18,10 @@ from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.network.network import Network
 from patrac_native.validation.checks import FloatArray, check_count, check_inputs, check_probability
 
+WITHOUT_OFFSET = (
+    "the posterior has an offset, and these targets are scored at an offset of zero; give theirs, offset=..., or zeros "
+    "to mean that."
+)
 # Maximum size of the outputs of all draws in one block of rows.
 _BLOCK_BYTES = 64 * 2**20
 

@@ -100,6 +100,8 @@ def _of_posterior(
 ) -> tuple[Draws, list[str]]:
     if run.variance_every is not None:
         settings |= {"variance_every": run.variance_every, "noise_prior": post.noise_prior_source}
+    if post.offset is not None:
+        settings["has_offset"] = True
     noise, remarks = fitted_noise(post, stats.get("variance")), []
     if noise is not None:
         settings["fitted_noise"] = noise.to_dict()
