@@ -144,7 +144,7 @@ def test_short_chains() -> None:
             bad = f.copy()
             bad[1, 2, 0, 0] = np.inf
             function(bad)
-    with pytest.raises(ValueError, match="max_lag must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="max_lag must be at least 1; got 0"):
         dg.autocorrelation(f, 0)
 
 
@@ -512,7 +512,7 @@ def test_classification_messages() -> None:
         (lambda: dg.class_nll(p, y + 0.5), r"y must hold whole labels in 0..2"),
         (lambda: dg.accuracy(p, y[:3]), r"y must have shape \(6,\), one label for each row, got \(3,\)"),
         (lambda: dg.entropy_decomposition(p[0]), r"p must have shape \(chain, draw, n, m\), got \(4, 6, 3\)"),
-        (lambda: dg.ece(p, y, 0), "n_bins must be at least 1, got 0"),
+        (lambda: dg.ece(p, y, 0), "n_bins must be at least 1; got 0"),
         (lambda: dg.class_nll(p * np.inf, y), r"p holds NaN or infinity, first at index \(0, 0, 0, 0\)"),
     ]
     for call, message in calls:

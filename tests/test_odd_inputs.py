@@ -382,6 +382,18 @@ OTHERS: dict[str, tuple[type[Exception], str, Callable[[pn.Draws], Any]]] = {
         r"probabilities\[1\] must be between 0 and 1; got 95",
         lambda d: d.quantiles(PLAIN, [0.5, 95]),
     ),
+    "a lag of 1.5": (TypeError, "max_lag must be an integer; got 1.5", lambda d: diagnostics.ess_paper(d.theta, 1.5)),
+    "bins of 1.5": (
+        TypeError,
+        "n_bins must be an integer; got 1.5",
+        lambda _: diagnostics.ece(np.full((1, 4, 3, 2), 0.5), np.zeros(3, int), 1.5),
+    ),
+    "PIT values alone": (TypeError, "pits must be a mapping.*got ndarray", lambda _: plots.pit_density(Y)),
+    "coverages in a list": (
+        TypeError,
+        "coverages must be a mapping.*got list",
+        lambda _: plots.coverage_boxplot([0.9], [0.1]),
+    ),
     "one quantile": (TypeError, "probabilities must be a sequence of numbers", lambda d: d.quantiles(PLAIN, 0.5)),
     "no quantile": (ValueError, "probabilities must hold at least one number", lambda d: d.quantiles(PLAIN, [])),
     "target True": (

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from patrac_native.diagnostics._arrays import FloatArray, class_draws, labels, row_slices
+from patrac_native.validation.checks import check_count
 
 
 class EntropyDecomposition(NamedTuple):
@@ -206,8 +207,7 @@ def calibration_bins(p: ArrayLike, y: ArrayLike, n_bins: int = 15) -> Calibratio
     ValueError
         As `ece`.
     """
-    if n_bins < 1:
-        raise ValueError(f"n_bins must be at least 1, got {n_bins}")
+    n_bins = check_count(n_bins, "n_bins")
     mean, label = _predictive_mean(p, y)
     confidence = mean.max(axis=1)
     correct = mean.argmax(axis=1) == label

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from patrac_native.diagnostics._arrays import FloatArray, chain_draws, processors, row_slices
+from patrac_native.validation.checks import check_count
 
 # With three draws the formulas have one lag, N - 2 = 1, with divisor N - k - 1 = 1; a pair of lags needs one more draw.
 _MIN_DRAWS = 4
@@ -158,8 +159,7 @@ def geyer_ess_of(rho: FloatArray, n_draws: int) -> FloatArray:
 
 def _capped(max_lag: int, n_draws: int) -> int:
     """Return `max_lag`, reduced to N - 2 with a warning that points at the caller of the public function."""
-    if max_lag < 1:
-        raise ValueError(f"max_lag must be at least 1, got {max_lag}")
+    max_lag = check_count(max_lag, "max_lag")
     if max_lag > n_draws - 2:
         warnings.warn(
             f"max_lag={max_lag} is lowered to {n_draws - 2}: {n_draws} draws in each chain have no longer lag. Sums "

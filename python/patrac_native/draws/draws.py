@@ -269,7 +269,8 @@ class Draws(DrawsBridges):
         likelihood = self.likelihood
         if not isinstance(likelihood, RealLikelihood | CountLikelihood):
             raise TypeError(
-                f"the likelihood must be one of real numbers or counts, such as Gaussian; got {likelihood!r}."
+                f"the likelihood must be one of real numbers or counts, such as Gaussian; got {likelihood!r}. For "
+                "classes use predict_proba, and score it with diagnostics.accuracy, brier or ece."
             )
         output = check_index(output, "output", likelihood.n_targets(self.n_outputs))
         for block, f in self._predictor_blocks(X, offset):

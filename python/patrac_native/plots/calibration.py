@@ -58,6 +58,8 @@ def coverage_boxplot(
     levels = numeric("tau", tau).astype(np.float64).ravel()
     if not ((levels > 0) & (levels < 1)).all():
         raise ValueError(f"tau must lie strictly between 0 and 1, got {levels}")
+    if not isinstance(coverages, Mapping):
+        raise TypeError(f"coverages must be a mapping of labels to coverages; got {type(coverages).__name__}.")
     if not coverages:
         raise ValueError("coverages is empty; pass at least one label with its coverages")
     observed: dict[str, FloatArray] = {}
@@ -136,6 +138,8 @@ def pit_density(pits: Mapping[str, ArrayLike], ax: Axes | None = None, *, legend
     ValueError
         If there is no model, or a value lies outside [0, 1].
     """
+    if not isinstance(pits, Mapping):
+        raise TypeError(f'pits must be a mapping, such as {{"Mix(5)": pit}}; got {type(pits).__name__}.')
     if not pits:
         raise ValueError("pits is empty; pass at least one label with its PIT values")
     values = {
