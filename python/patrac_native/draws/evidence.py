@@ -142,7 +142,6 @@ def gather(
     log_likelihood : float
         R-hat of the log-likelihood.
     network : PartialNetwork or None
-        None for a density without a network.
     likelihood : Likelihood or None
     sampler : str
         Name of what made the draws.

@@ -230,7 +230,7 @@ def summarise(
     network : PartialNetwork or None
         None for a density without a network.
     likelihood : Likelihood or None
-        The same.
+        None for a density without a network.
     scale_names : tuple of str
         Names of the sampled variances of the prior; empty if they are fixed.
     stats, settings : mapping

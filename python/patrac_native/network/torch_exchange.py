@@ -41,13 +41,14 @@ def read_module(module: torch.nn.Module) -> tuple[list[FloatArray], list[FloatAr
         raise TypeError("from_torch: this module was compiled by torch.compile; give the original, module._orig_mod.")
     steps: list[tuple[str, str, nn.Module]] = []
     unsupported: list[str] = []
-    for index, layer in _leaves(module, ""):
+    leaves = list(_leaves(module, ""))
+    if leaves and isinstance(leaves[-1][1], nn.Softmax | nn.LogSoftmax):
+        raise ValueError(
+            f"from_torch: layer {leaves[-1][0]} ({_describe(leaves[-1][1])}) is no part of a Network. Leave it out: "
+            "`Categorical` applies softmax to the outputs itself."
+        )
+    for index, layer in leaves:
         kind = _kind(layer, first=not steps)
-        if kind is None and isinstance(layer, nn.Softmax | nn.LogSoftmax | nn.Softmin):
-            raise ValueError(
-                f"from_torch: layer {index} ({_describe(layer)}) is no part of a Network. Leave it out: `Categorical` "
-                "applies softmax to the outputs itself."
-            )
         if kind is None:
             unsupported.append(f"{index or '0'}: {_describe(layer)}")
         elif kind:
