@@ -55,7 +55,7 @@ std::int64_t repeat_operation(const std::string& name, std::int64_t repeats, con
 using Words = std::array<std::uint32_t, 4>;
 Words philox(const Words& counter, const std::array<std::uint32_t, 2>& key, const std::string& level);
 std::array<std::uint32_t, 2> stream_key(std::uint64_t seed, std::uint32_t chain, const std::string& level);
-// Of A (size, size), of which the upper triangle is read: U, A = U'U, W = (U')^-1 and A^-1; returns log det A.
+// Computes U, A = U'U, W = (U')^-1 and A^-1, all (size, size), and returns log det A. Of A the upper triangle is read.
 double cholesky(const double* a, std::int64_t size, double* u, double* w, double* inverse, const std::string& level);
 
 }  // namespace testing

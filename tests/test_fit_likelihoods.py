@@ -352,6 +352,7 @@ def test_remedies_for_intervals_name_other_likelihoods() -> None:
     [
         (pn.Gaussian(1.0), 'sample the noise variance, Gaussian("sampled")', "or let it depend on the inputs"),
         (pn.Gaussian("sampled"), "depend on the inputs, HeteroscedasticGaussian()", "HeteroscedasticGaussian()"),
+        (pn.StudentT(5.0), 'the scale of the noise, StudentT(df, "sampled")', 'StudentT(df, "sampled"), or let it'),
         (pn.StudentT(5.0, "sampled"), "depend on the inputs, HeteroscedasticGaussian()", "HeteroscedasticGaussian()"),
         (pn.HeteroscedasticGaussian(), "predict by several networks", 'outliers, StudentT(df, "sampled")'),
         (pn.Poisson(), "NegativeBinomial(dispersion)", "vary less than Poisson's"),

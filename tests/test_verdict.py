@@ -121,6 +121,13 @@ def test_a_network_from_which_the_posterior_takes_nothing_may_fit_as_it_likes() 
     post = posterior(pn.Full(), network(0.3))
     same = pn.Posterior(post.network.net, pn.Full(), pn.GaussianPrior(), post.likelihood, *sine())
     assert not [finding for finding in run(same).findings if "trained network" in finding.what]
+    # A prior of sampled noise that rests on its residuals is something.
+    rests = pn.Posterior(post.network.net, pn.Full(), pn.GaussianPrior(), pn.Gaussian("sampled"), *sine())
+    given = pn.Posterior(post.network.net, pn.Full(), pn.GaussianPrior(), pn.Gaussian("sampled", a=2, b=1), *sine())
+    with pytest.warns(UserWarning, match="rests on the trained network's residuals"):
+        draws = pn.sample(rests, chains=2, draws=20, warmup=100, seed=0)
+    assert draws.summary(GRID).evidence.role_of_network == "the prior of the noise variance rests on its residuals"
+    assert pn.sample(given, chains=2, draws=20, warmup=100, seed=0).summary(GRID).evidence.role_of_network is None
 
 
 def test_noise_is_no_poor_fit() -> None:

@@ -63,21 +63,21 @@ PATRAC_FN void block_of_products(const BlockedMatrix& left, const BlockedMatrix&
     });
 }
 
-// Vectors of a block: four rows of sums, its vectors and a weight fit the registers, where products are not fused with
-// room for one.
-inline constexpr int most_vectors = std::min(4, max_vectors<BlockedMatrix::block> - !has_fma);
+// The largest number of vectors in a block: four rows of sums, its vectors and a weight fill the registers. Without
+// fused products one more is needed, for the product.
+inline constexpr int max_block_vectors = std::min(4, max_vectors<BlockedMatrix::block> - !has_fma);
 
-// Calls visit(column, std::integral_constant<int, M>()) for blocks of M <= most_vectors vectors, of nearly equal width,
+// Calls visit(column, std::integral_constant<int, M>()) for blocks of M <= max_block_vectors vectors, of nearly equal width,
 // which together cover the columns [begin, end).
 template <class Visit>
 PATRAC_FN void visit_columns(std::int64_t begin, std::int64_t end, const Visit& visit) {
     constexpr std::int64_t lanes = BlockedMatrix::lanes;
     const std::int64_t n_vectors = (end - begin + lanes - 1) / lanes;
-    const std::int64_t n_blocks = (n_vectors + most_vectors - 1) / most_vectors;
+    const std::int64_t n_blocks = (n_vectors + max_block_vectors - 1) / max_block_vectors;
     std::int64_t done = 0;
     for (std::int64_t block = 1; block <= n_blocks; ++block) {
         const std::int64_t next = block * n_vectors / n_blocks, column = begin + done * lanes;
-        unrolled<most_vectors>([&](auto k) __attribute__((always_inline)) {
+        unrolled<max_block_vectors>([&](auto k) __attribute__((always_inline)) {
             if (next - done == k + 1) visit(column, std::integral_constant<int, k + 1>());
         });
         done = next;

@@ -174,8 +174,8 @@ private:
     AlignedArray<T> shrink_, drift_, noise_;  // s, C s, (C s (2 - s))^(1/2)
     AlignedArray<T> ratio_, ratio_variance_;  // r, r C
     // With persistence:
-    AlignedArray<T> momentum_;                             // p over its sign
-    T momentum_sign_ = T(1);                               // -1 after a rejection, which then passes over no array
+    AlignedArray<T> momentum_;                             // p is momentum_sign_ times this
+    T momentum_sign_ = T(1);                               // -1 after a rejection: no pass over the array
     AlignedArray<T> kept_, fresh_, turned_, pull_, push_;  // a c, (1 - a^2 c^2)^(1/2), c, (s (2-s)/C)^(1/2), k C^(1/2)
     double threshold_ = 0.0;                               // t
 };

@@ -8,8 +8,8 @@
 
 namespace patrac::PATRAC_LEVEL {
 
-// Of A (size, size), of which the upper triangle is read: U, A = U'U, W = (U')^-1 and A^-1, all (size, size) with zeros
-// where the factors have them. Returns log det A.
+// Computes U, A = U'U, W = (U')^-1 and A^-1, all (size, size) with zeros where the factors have them, and returns
+// log det A. Of A (size, size) the upper triangle is read.
 inline double cholesky(const double* a, std::int64_t size, double* u, double* w, double* inverse) {
     BlockedMatrix factor(size), inverted(size), product(size);
     for (std::int64_t i = 0; i < factor.rows(); ++i) {

@@ -144,7 +144,7 @@ class ChainDraws(ABC):
         Returns
         -------
         draws of the same class
-            On the host; of the seconds of the run it has the share of these steps.
+            On the host; of the seconds of a complete run it has the share of these steps.
 
         Raises
         ------

@@ -167,10 +167,16 @@ def gather(
         steps=_recorded_steps(stats, settings) if "kernel" in settings else None,
         sampler=sampler,
         fit=None if fit is None else FitQuality.from_dict(fit),
-        role_of_network=None if network is None else network.role_of_network,
+        role_of_network=None if network is None else network.role_of_network or _role_in_noise(settings),
         noise=None if noise is None else FittedNoise.from_dict(noise),
         likelihood=likelihood,
     )
+
+
+def _role_in_noise(settings: Mapping[str, Any]) -> str | None:
+    """Return what the prior of sampled noise takes from the trained network, if it does."""
+    from_residuals = settings.get("noise_prior") in ("training", "validation")
+    return "the prior of the noise variance rests on its residuals" if from_residuals else None
 
 
 def _recorded_steps(stats: Mapping[str, npt.NDArray[Any]], settings: Mapping[str, Any]) -> StepRecord:

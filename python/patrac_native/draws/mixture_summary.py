@@ -23,7 +23,7 @@ from patrac_native.validation.checks import FloatArray
 _LEAST_WEIGHT = 0.01
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MixtureSummary:
     """The summary of a mixture, as `DrawsMixture.summary` returns it; its string is a table.
 
@@ -110,6 +110,9 @@ class MixtureSummary:
             for index, (weight, member) in enumerate(zip(self.weights, self.members, strict=True))
         ]
         return [(f"{self.quantity} at {self.mean.shape[0]} inputs", spread), *of_members]
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def __str__(self) -> str:
         verdict = str(self.verdict()).replace("\n", "\n    ")

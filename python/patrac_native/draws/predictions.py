@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from numbers import Real
 from typing import Any, Protocol
 
 import numpy as np
@@ -275,19 +276,19 @@ class Predictions(ABC):
     def quantiles(
         self,
         X: npt.ArrayLike,
-        probabilities: Sequence[float] = (0.05, 0.5, 0.95),
+        probabilities: float | Sequence[float] = (0.05, 0.5, 0.95),
         *,
         offset: npt.ArrayLike | None = None,
     ) -> FloatArray:
         """Return quantiles of new targets, noise included, without Monte Carlo error of the noise.
 
-        Those of counts are counts: the smallest whose probability of not being exceeded is as large.
+        Those of counts are counts: the smallest k for which P(y <= k) is at least the probability.
 
         Parameters
         ----------
         X : array_like, shape (n_new, d)
             Finite inputs, n_new >= 1.
-        probabilities : sequence of q float
+        probabilities : float or sequence of q float
             In (0, 1); default (0.05, 0.5, 0.95).
         offset : array_like, shape (n_new,) or (n_new, m), optional
             As for `Draws.predict`.
@@ -302,11 +303,10 @@ class Predictions(ABC):
             As `predict`; ValueError if there is no probability or one is outside (0, 1), TypeError if the targets are
             classes.
         """
-        if isinstance(probabilities, str) or not isinstance(probabilities, Sequence | np.ndarray):
-            raise TypeError(
-                f"probabilities must be a sequence of numbers, such as (0.05, 0.95); got {probabilities!r}."
-            )
-        wanted = [check_probability(one, f"probabilities[{index}]") for index, one in enumerate(probabilities)]
+        if isinstance(probabilities, str) or not isinstance(probabilities, Real | Iterable):
+            raise TypeError(f"probabilities must be numbers, such as (0.05, 0.95); got {probabilities!r}.")
+        given = [probabilities] if isinstance(probabilities, Real) else list(probabilities)
+        wanted = [check_probability(one, f"probabilities[{index}]") for index, one in enumerate(given)]
         if not wanted:
             raise ValueError("probabilities must hold at least one number; got none.")
         targets = [

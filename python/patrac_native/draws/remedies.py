@@ -7,9 +7,10 @@ from typing import Any
 
 from patrac_native.draws.evidence import Evidence, StepRecord
 from patrac_native.model.architectures import Full
-from patrac_native.model.likelihoods import HeteroscedasticGaussian, Likelihood, NegativeBinomial, Poisson
+from patrac_native.model.likelihoods import HeteroscedasticGaussian, Likelihood, NegativeBinomial, Poisson, StudentT
 
 _SAMPLED_NOISE = 'sample the noise variance, Gaussian("sampled")'
+_SAMPLED_SCALE = 'sample the scale of the noise, StudentT(df, "sampled")'
 
 
 def _wider_noise(likelihood: Likelihood | None) -> str:
@@ -22,7 +23,7 @@ def _wider_noise(likelihood: Likelihood | None) -> str:
         return ""
     if likelihood is not None and likelihood.is_sampled:
         return "let the noise depend on the inputs, HeteroscedasticGaussian()"
-    return _SAMPLED_NOISE
+    return _SAMPLED_SCALE if isinstance(likelihood, StudentT) else _SAMPLED_NOISE
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Remedies:
         """Return what makes intervals of new targets wider where they cover too little."""
         advice = [_wider_noise(e.likelihood)]
         if e.architecture is Full:
-            advice.append("predict by several networks, train_many and sample_many")
+            advice.append("predict by several networks if it is one, DrawsMixture(sample_many(...))")
         else:
             advice.append("train with validation rows, so that the network does not fit the noise")
             advice.append("take a larger architecture, such as Full(), which does not rest on fixed nodes")
@@ -59,7 +60,8 @@ class Remedies:
             return 'let the noise have outliers, StudentT(df, "sampled").'
         if likelihood is not None and likelihood.is_sampled:
             return "let the noise depend on the inputs, HeteroscedasticGaussian()."
-        return f"{_SAMPLED_NOISE}, or let it depend on the inputs, HeteroscedasticGaussian()."
+        sampled = _SAMPLED_SCALE if isinstance(likelihood, StudentT) else _SAMPLED_NOISE
+        return f"{sampled}, or let it depend on the inputs, HeteroscedasticGaussian()."
 
     def for_poor_predictions(self) -> str:
         """Return what to do where converged chains predict worse than the trained network."""

@@ -87,11 +87,9 @@ class Conditioned(PriorModel):
 
     def __setattr__(self, name: str, value: Any) -> None:
         # Chains and densities are those of what was compiled.
-        if "_compiled" in self.__dict__:
-            raise AttributeError(
-                f"{name} of a {type(self).__name__} cannot be set once it is built: use with_targets(y, "
-                "likelihood=...) or build another one."
-            )
+        if "_compiled" in self.__dict__ and (name in self.__dict__ or hasattr(type(self), name)):
+            other = "use with_targets(y, likelihood=...)" if name in ("y", "likelihood") else "build another one"
+            raise AttributeError(f"{name} of a {type(self).__name__} cannot be set once it is built: {other}.")
         super().__setattr__(name, value)
 
     def with_targets(self, y: npt.ArrayLike, *, likelihood: Likelihood | None = None) -> Self:

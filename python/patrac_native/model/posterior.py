@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property, partial
 from typing import Any
 
@@ -144,9 +143,15 @@ class Posterior(Conditioned, PosteriorBridges, SampledDensity):
         self._condition(likelihood, y, sample_weight, offset)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what a copy is built of, here or in another process, where its models are compiled again."""
+        """Return what a copy is built of, here or in another process, where its models are compiled again.
+
+        Inputs on a device come back on the host, and a level that the other machine lacks becomes its own.
+        """
+        network = self.network
+        parts = (network.net, network.architecture, network.prior)
+        options = {"dtype": network.dtype.name, "level": network.level, "input_names": network.input_names}
         data = (self.X, self.inputs.in_place, self._given_likelihood, self.y, self._sample_weight, self.offset)
-        return _rebuilt, (self.net, self.network.to_dict(), *data)
+        return _rebuilt, (type(self), parts, options, *data)
 
     @property
     def sampled_noise(self) -> NoiseLaw | None:
@@ -336,8 +341,9 @@ class Posterior(Conditioned, PosteriorBridges, SampledDensity):
 
 
 def _rebuilt(
-    net: Network,
-    network: Mapping[str, Any],
+    cls: type[Posterior],
+    parts: tuple[Network, Architecture, Prior],
+    options: dict[str, Any],
     X: npt.NDArray[Any],
     in_place: bool,
     likelihood: Likelihood,
@@ -346,8 +352,10 @@ def _rebuilt(
     offset: FloatArray | None,
 ) -> Posterior:
     """Return the posterior of which `Posterior.__reduce__` returned these parts."""
-    post = Posterior.__new__(Posterior)
-    post.network = PartialNetwork.from_dict(net, network)
+    if options["level"] not in _core.simd_levels():
+        options["level"] = None
+    post = cls.__new__(cls)
+    post.network = PartialNetwork(*parts, **options)
     layers = len(post.network.layer_sizes) - 1
     post.inputs = Inputs(X, post.network.n_inputs, n_layers=layers, dtype=post.network.dtype, copy=not in_place)
     post._condition(likelihood, y, sample_weight, offset)

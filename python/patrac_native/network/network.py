@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -135,7 +135,7 @@ class Network:
         input_names: Sequence[str] | None = None,
     ) -> None:
         for name, arrays in (("weights", weights), ("biases", biases)):
-            if not isinstance(arrays, Sequence | np.ndarray) or isinstance(arrays, str):
+            if not isinstance(arrays, Collection) or isinstance(arrays, str):
                 raise TypeError(
                     f"{name} must be a sequence of arrays, one for each layer; got {type(arrays).__name__}."
                 )
@@ -163,8 +163,6 @@ class Network:
         self.history = history
         if isinstance(input_names, str):
             raise TypeError(f"input_names must be a sequence of names; got the string {input_names!r}.")
-        if input_names is not None and len(set(map(str, input_names))) < len(input_names):
-            raise ValueError(f"input_names must differ from each other; got {list(input_names)}.")
         if input_names is not None and len(input_names) != self.weights[0].shape[1]:
             raise ValueError(
                 f"input_names must hold one name for each of the {self.weights[0].shape[1]} inputs; got "

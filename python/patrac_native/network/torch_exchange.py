@@ -35,7 +35,7 @@ def read_module(module: torch.nn.Module) -> tuple[list[FloatArray], list[FloatAr
     from torch import nn
 
     if not isinstance(module, nn.Module):
-        load = " Load them into the module first (module.load_state_dict)." if isinstance(module, Mapping) else ""
+        load = " Load it into its module first, module.load_state_dict(...)." if isinstance(module, Mapping) else ""
         raise TypeError(f"from_torch takes a torch.nn.Module; got {type(module).__name__}.{load}")
     if hasattr(module, "_orig_mod"):
         raise TypeError("from_torch: this module was compiled by torch.compile; give the original, module._orig_mod.")
@@ -44,8 +44,8 @@ def read_module(module: torch.nn.Module) -> tuple[list[FloatArray], list[FloatAr
     leaves = list(_leaves(module, ""))
     if leaves and isinstance(leaves[-1][1], nn.Softmax | nn.LogSoftmax):
         raise ValueError(
-            f"from_torch: layer {leaves[-1][0]} ({_describe(leaves[-1][1])}) is no part of a Network. Leave it out: "
-            "`Categorical` applies softmax to the outputs itself."
+            f"from_torch: layer {leaves[-1][0] or '0'} ({_describe(leaves[-1][1])}) is no part of a Network. Leave it "
+            "out: `Categorical` applies softmax to the outputs itself."
         )
     for index, layer in leaves:
         kind = _kind(layer, first=not steps)

@@ -81,7 +81,7 @@ def posterior_bands(
     if n_draws < 0:
         raise ValueError(f"n_draws must not be negative, got {n_draws}")
     points_given = None if data is None else _pair("data", data, "the inputs and targets, (X, y)")
-    ends_given = None if y_interval is None else _pair("y_interval", y_interval, "the ends, (lower, upper)")
+    ends_given = None if y_interval is None else _pair("y_interval", list(y_interval), "the ends, (lower, upper)")
     order = np.argsort(inputs, kind="stable")
     grid = inputs[order]
     shown = draws[..., output][:, :, order]

@@ -93,7 +93,7 @@ class RunSettings:
             raise TypeError(
                 f"warmup must be {_WARMUPS}; got a {type(self.warmup).__name__}. Write Warmup((Phase(...), ...))."
             )
-        if self.warmup == 0 and not isinstance(self.warmup, bool):
+        if isinstance(self.warmup, int) and not isinstance(self.warmup, bool) and self.warmup == 0:
             raise ValueError("warmup must be at least 1; got 0. None runs none.")
         object.__setattr__(self, "warmup", check_count(self.warmup, "warmup"))
 

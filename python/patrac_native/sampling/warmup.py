@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -138,8 +138,9 @@ class Warmup:
     only_for: str | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.phases, Phase):
-            raise TypeError("phases of Warmup must be a tuple of Phase; got one Phase. Write Warmup((Phase(...),)).")
+        if not isinstance(self.phases, Iterable):
+            got = "one Phase. Write Warmup((Phase(...),))" if isinstance(self.phases, Phase) else repr(self.phases)
+            raise TypeError(f"phases of Warmup must be a tuple of Phase; got {got}.")
         object.__setattr__(self, "phases", tuple(self.phases))
         for phase in self.phases:
             if not isinstance(phase, Phase):

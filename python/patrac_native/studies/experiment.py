@@ -30,9 +30,9 @@ ARCHITECTURES: tuple[Architecture, ...] = (Full(), Sep(2), Sep(5), Mix(2), Mix(5
 TAU = (0.01, 0.05, 0.35)
 # The paper's ESS is a sum of autocorrelations over lags up to 1000 steps (Appendix C).
 PAPER_LAGS = 1000
-# The ESS is computed from every fourth state, or from fewer if their theta would take more than this many bytes. It
-# cannot exceed the number of states by much, since chains that integrate output weights out draw them independently for
-# each state that is kept.
+# The ESS is computed from every fourth state, or from fewer if their theta would take more than this many bytes. Fewer
+# states have a smaller ESS where chains integrate output weights out, since they draw them independently for each state
+# that is kept.
 ESS_THIN = 4
 MAX_KEPT_BYTES = 192 * 2**20
 

@@ -23,7 +23,7 @@ SIZE = StudySize(
     auto_steps_by_model={
         "Full": 60_000,
         "Sep(2)": 44_000,
-        "Sep(5)": 24_000,
+        "Sep(5)": 28_000,
         "Mix(2)": 18_000,
         "Mix(5)": 18_000,
         "Out(12)": 16_000,

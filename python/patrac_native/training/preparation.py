@@ -145,7 +145,8 @@ def prepare_training(
     targets = likelihood.check_targets(y, n, sizes[-1])
     if likelihood.outputs_per_target > 1 and not targets.any(axis=0).all():
         # Of other constants the scale says how small a variance can be.
-        raise ValueError("y is zero in all rows of a target: there is no noise to fit. Leave that target out.")
+        target = "" if targets.shape[1] == 1 else f" of target {int(np.argmin(targets.any(axis=0)))} (counted from 0)"
+        raise ValueError(f"y is zero in all rows{target}: there is no noise to fit. Leave that target out.")
     if likelihood.is_sampled:
         likelihood = likelihood.at(1.0)
     given = {

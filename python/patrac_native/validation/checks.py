@@ -273,7 +273,7 @@ def check_probability(value: Any, name: str) -> float:
         raise TypeError(f"{name} must be one number between 0 and 1; got {value!r}.")
     number = float(value)
     if not 0 < number < 1:
-        percent = f" Write {number / 100:g} for {number:g}%." if 1 < number < 100 else ""
+        percent = f" Write {number / 100:g} for {number:g}%." if 2 <= number < 100 else ""
         raise ValueError(f"{name} must be between 0 and 1; got {value}.{percent}")
     return number
 
