@@ -67,8 +67,8 @@ PATRAC_FN void block_of_products(const BlockedMatrix& left, const BlockedMatrix&
 // fused products one more is needed, for the product.
 inline constexpr int max_block_vectors = std::min(4, max_vectors<BlockedMatrix::block> - !has_fma);
 
-// Calls visit(column, std::integral_constant<int, M>()) for blocks of M <= max_block_vectors vectors, of nearly equal width,
-// which together cover the columns [begin, end).
+// Calls visit(column, std::integral_constant<int, M>()) for blocks of M <= max_block_vectors vectors, of nearly equal
+// width, which together cover the columns [begin, end).
 template <class Visit>
 PATRAC_FN void visit_columns(std::int64_t begin, std::int64_t end, const Visit& visit) {
     constexpr std::int64_t lanes = BlockedMatrix::lanes;
