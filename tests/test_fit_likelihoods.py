@@ -350,9 +350,13 @@ def test_remedies_for_intervals_name_other_likelihoods() -> None:
 @pytest.mark.parametrize(
     ("likelihood", "narrow", "wide"),
     [
-        (pn.Gaussian(1.0), 'sample the noise variance, Gaussian("sampled")', "or let it depend on the inputs"),
+        (pn.Gaussian(1.0), 'sample the noise variance, Gaussian("sampled")', "or let the noise depend on the inputs"),
         (pn.Gaussian("sampled"), "depend on the inputs, HeteroscedasticGaussian()", "HeteroscedasticGaussian()"),
-        (pn.StudentT(5.0), 'the scale of the noise, StudentT(df, "sampled")', 'StudentT(df, "sampled"), or let it'),
+        (
+            pn.StudentT(5.0),
+            'the scale of the noise, StudentT(df, "sampled")',
+            'StudentT(df, "sampled"), or let the noise',
+        ),
         (pn.StudentT(5.0, "sampled"), "depend on the inputs, HeteroscedasticGaussian()", "HeteroscedasticGaussian()"),
         (pn.HeteroscedasticGaussian(), "predict by several networks", 'outliers, StudentT(df, "sampled")'),
         (pn.Poisson(), "NegativeBinomial(dispersion)", "vary less than Poisson's"),

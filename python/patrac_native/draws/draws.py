@@ -15,7 +15,7 @@ from patrac_native.draws.count_mixture import CountMixture
 from patrac_native.draws.draws_bridges import DrawsBridges
 from patrac_native.draws.elsewhere import check_states, densities
 from patrac_native.draws.mixture import PredictiveMixture
-from patrac_native.draws.predictions import WITHOUT_OFFSET
+from patrac_native.draws.scored_predictions import WITHOUT_OFFSET
 from patrac_native.draws.stored import check_stored
 from patrac_native.draws.summary import Summary, summarise
 from patrac_native.engine.device_array import DeviceArray

@@ -17,7 +17,7 @@ from patrac_native.draws.members import apportion, check_members, check_weights
 from patrac_native.draws.mixture import PredictiveMixture
 from patrac_native.draws.mixture_summary import MixtureSummary, summarise_mixture
 from patrac_native.draws.model_comparison import Comparison, compare
-from patrac_native.draws.predictions import WITHOUT_OFFSET, Predictions
+from patrac_native.draws.scored_predictions import WITHOUT_OFFSET, ScoredPredictions
 from patrac_native.model.likelihoods import Likelihood
 from patrac_native.network.files import load_any_arrays, load_arrays, rebuilding, refuse_unknown, save_arrays
 from patrac_native.validation.checks import FloatArray, check_seed
@@ -26,7 +26,7 @@ from patrac_native.validation.checks import FloatArray, check_seed
 _KIND = "mixture of draws"
 
 
-class DrawsMixture(Predictions):
+class DrawsMixture(ScoredPredictions):
     """The mixture sum_k w_k p_k(y | x) of the posterior predictive distributions of several members.
 
     The members are the draws of posteriors of different networks (`train_many`, `sample_many`) with one kind of

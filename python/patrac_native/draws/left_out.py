@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from patrac_native import diagnostics
 from patrac_native.diagnostics.psis import khat_limit, weighted_log_mean
-from patrac_native.draws.predictions import Predictions
+from patrac_native.draws.scored_predictions import ScoredPredictions
 from patrac_native.validation.checks import FloatArray, as_real_array
 
 # Maximum size of the log-likelihoods of one block of rows.
@@ -123,7 +123,7 @@ def _left_out(log_likelihood: Callable[[slice], FloatArray], n: int, n_draws: in
     return LeftOut(elpd_rows, lpd_rows, khat, n_draws)
 
 
-class LeaveOneOutPredictions(Predictions):
+class LeaveOneOutPredictions(ScoredPredictions):
     """Base class of `Draws` with predictions of the posterior's own rows."""
 
     def loo(

@@ -9,21 +9,27 @@ from patrac_native.draws.evidence import Evidence, StepRecord
 from patrac_native.model.architectures import Full
 from patrac_native.model.likelihoods import HeteroscedasticGaussian, Likelihood, NegativeBinomial, Poisson, StudentT
 
-_SAMPLED_NOISE = 'sample the noise variance, Gaussian("sampled")'
-_SAMPLED_SCALE = 'sample the scale of the noise, StudentT(df, "sampled")'
+_DEPENDS = "let the noise depend on the inputs, HeteroscedasticGaussian()"
 
 
-def _wider_noise(likelihood: Likelihood | None) -> str:
-    """Return noise that may be larger, or larger in some rows, in words of the Python interface; empty if none is."""
+def _other_noise(likelihood: Likelihood | None) -> tuple[str, str]:
+    """Return noise to choose where intervals are too narrow and where they are too wide, as arguments of `Posterior`.
+
+    The first is empty if no likelihood has wider noise.
+    """
     if isinstance(likelihood, Poisson):
-        return "let counts vary more than Poisson's, NegativeBinomial(dispersion)"
+        wider = "let counts vary more than Poisson's, NegativeBinomial(dispersion)"
+        return wider, 'counts vary less than Poisson\'s: try Gaussian("sampled")'
     if isinstance(likelihood, NegativeBinomial):
-        return "give a larger dispersion"
+        return "give a larger dispersion", "give a smaller dispersion, or Poisson()"
     if isinstance(likelihood, HeteroscedasticGaussian):
-        return ""
+        return "", 'let the noise have outliers, StudentT(df, "sampled")'
     if likelihood is not None and likelihood.is_sampled:
-        return "let the noise depend on the inputs, HeteroscedasticGaussian()"
-    return _SAMPLED_SCALE if isinstance(likelihood, StudentT) else _SAMPLED_NOISE
+        return _DEPENDS, _DEPENDS
+    student = isinstance(likelihood, StudentT)
+    noise = 'scale of the noise, StudentT(df, "sampled")' if student else 'noise variance, Gaussian("sampled")'
+    sampled = f"sample the {noise}"
+    return sampled, f"{sampled}, or {_DEPENDS}"
 
 
 @dataclass(frozen=True)
@@ -41,9 +47,9 @@ class Remedies:
 
     def for_narrow_intervals(self, e: Evidence) -> str:
         """Return what makes intervals of new targets wider where they cover too little."""
-        advice = [_wider_noise(e.likelihood)]
+        advice = [_other_noise(e.likelihood)[0]]
         if e.architecture is Full:
-            advice.append("predict by several networks if it is one, DrawsMixture(sample_many(...))")
+            advice.append("predict by several networks where there is one, DrawsMixture(sample_many(...))")
         else:
             advice.append("train with validation rows, so that the network does not fit the noise")
             advice.append("take a larger architecture, such as Full(), which does not rest on fixed nodes")
@@ -51,17 +57,7 @@ class Remedies:
 
     def for_wide_intervals(self, e: Evidence) -> str:
         """Return what makes intervals of new targets narrower where they cover too much."""
-        likelihood = e.likelihood
-        if isinstance(likelihood, NegativeBinomial):
-            return "give a smaller dispersion, or Poisson()."
-        if isinstance(likelihood, Poisson):
-            return 'counts vary less than Poisson\'s: try Gaussian("sampled").'
-        if isinstance(likelihood, HeteroscedasticGaussian):
-            return 'let the noise have outliers, StudentT(df, "sampled").'
-        if likelihood is not None and likelihood.is_sampled:
-            return "let the noise depend on the inputs, HeteroscedasticGaussian()."
-        sampled = _SAMPLED_SCALE if isinstance(likelihood, StudentT) else _SAMPLED_NOISE
-        return f"{sampled}, or let it depend on the inputs, HeteroscedasticGaussian()."
+        return f"{_other_noise(e.likelihood)[1]}."
 
     def for_poor_predictions(self) -> str:
         """Return what to do where converged chains predict worse than the trained network."""

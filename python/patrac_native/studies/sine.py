@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from patrac_native.network.network import Network
     from patrac_native.studies.experiment import Problem
 
-# With kernel="auto" these give 1.05 to 1.4 times the paper's ESS for each model, in proportion to the means over
-# 100 data sets (docs/results.md).
+# With kernel="auto" these give 1.2 to 1.7 times the paper's ESS for each model, and 1.09 to 1.5 times by Geyer's
+# sequence, as means over 100 data sets (docs/results.md).
 SIZE = StudySize(
     replicates=10,
     steps=500_000,
