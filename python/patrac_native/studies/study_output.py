@@ -97,7 +97,7 @@ def differences(study: Study, field: str, paper: Mapping[str, tuple[float, float
     ----------
     study : Study
     field : str
-        Of Record.
+        Of Record and Baseline.
     paper : mapping of label to (mean, standard deviation)
     replicates : int
         The paper's number of data sets.
@@ -107,9 +107,10 @@ def differences(study: Study, field: str, paper: Mapping[str, tuple[float, float
     dict of str to str
         Empty with one replicate, whose spread is not known.
     """
+    scores: dict[str, Sequence[Baseline | Record]] = {**study.baselines, **study.records}
     found = {}
     for label, (mean, sd) in paper.items():
-        values = np.array([_value(record, field) for record in study.records.get(label, [])])
+        values = np.array([_value(score, field) for score in scores.get(label, [])])
         if len(values) > 1:
             error = math.hypot(values.std(ddof=1) / math.sqrt(len(values)), sd / math.sqrt(replicates))
             found[label] = f"{(values.mean() - mean) / error:+.1f}"
