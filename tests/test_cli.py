@@ -481,6 +481,14 @@ def test_a_command_that_cannot_be_loaded_does_not_stop_the_others(
     assert main(["info"]) == 0
 
 
+def test_the_package_is_the_command_too(tmp_path: Path) -> None:
+    """`python -m patrac_native` prints and returns what `patrac` does."""
+    run = [sys.executable, "-m", "patrac_native"]
+    done = subprocess.run([*run, "fit", str(tmp_path / "absent.csv"), "--target", "y"], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("patrac fit: error: ") and "absent.csv" in done.stderr
+    assert "usage: patrac " in subprocess.run([*run, "--help"], capture_output=True, text=True, check=True).stdout
+
+
 def test_help_and_info_load_nothing_heavy() -> None:
     code = (
         "import sys; from patrac_native.cli.main import main; "
