@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import pickle
 import warnings
 from collections.abc import Callable
@@ -510,6 +511,59 @@ def test_a_summary_of_counts_takes_their_offset(counts: tuple[pn.Draws, Any, Any
             of.summary(X)
         assert "overconfident" in str(without.verdict()) and "overconfident" not in str(with_it.verdict())
         np.testing.assert_allclose(with_it.mean[:, 0] - without.mean[:, 0], offset, rtol=1e-4, atol=1e-5)
+
+
+# Scores of known targets as numbers, by name.
+SCORES: dict[str, Callable[..., Any]] = {
+    "nlpd": lambda of, X, y, **offset: of.nlpd(X, y, **offset),
+    "crps": lambda of, X, y, **offset: of.crps(X, y, **offset),
+    "coverage": lambda of, X, y, **offset: of.coverage(X, y, **offset),
+    "calibration": lambda of, X, y, **offset: of.calibration(X, y, **offset).nlpd,
+    "network_nlpd": lambda of, X, y, **offset: of.network_nlpd(X, y, **offset),
+    "log_likelihood_rows": lambda of, X, y, **offset: of.log_likelihood_rows(X, y, **offset),
+    "loo": lambda of, X, y, **offset: of.members[0].loo(X, y, **offset).elpd_rows,
+    "weighted": lambda of, X, y, **offset: pn.DrawsMixture.weighted(of.members, X, y, **offset).comparison.elpd,
+}
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_scores_of_counts_miss_their_offset_with_one_warning(
+    counts: tuple[pn.Draws, Any, Any, Any], score: str
+) -> None:
+    """Rows whose offset is forgotten are scored at zero, as if zeros had been given."""
+    draws, X, y, offset = counts
+    missing = "scored at an offset of zero; give theirs, offset=..., or zeros to mean that."
+    for of in (draws, pn.DrawsMixture([draws, draws])):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            forgotten = SCORES[score](of, X, y)
+        lines = [one for one in caught if missing in str(one.message)]
+        assert len(lines) == 1 and lines[0].filename == __file__
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            zeros, theirs = SCORES[score](of, X, y, offset=np.zeros(150)), SCORES[score](of, X, y, offset=offset)
+        assert not any(missing in str(one.message) for one in caught)
+        np.testing.assert_array_equal(forgotten, zeros)
+        assert not np.allclose(theirs, zeros)
+
+
+def test_targets_of_a_mixture_have_one_value_for_each_input(
+    some_draws: pn.Draws, counts: tuple[pn.Draws, Any, Any, Any]
+) -> None:
+    """Of (n, 1) values NumPy would make a table of all pairs, and of a single one the same target everywhere."""
+    of_numbers = next(some_draws.predictive_mixtures(PLAIN))[1]
+    of_counts = next(counts[0].predictive_mixtures(PLAIN, offset=np.zeros(20)))[1]
+    for mixture in (of_numbers, of_counts):
+        inside = functools.partial(mixture.inside, coverage=0.9)
+        for call in (mixture.cdf, mixture.log_density, mixture.log_density_by_draw, inside):
+            for wrong in (np.ones((20, 1)), np.ones(3)):
+                with pytest.raises(ValueError, match=r"y must have shape \(20,\), one value for each input; got shape"):
+                    call(wrong)
+            with pytest.raises(TypeError, match="y must"):
+                call(["one"] * 20)
+        np.testing.assert_array_equal(mixture.cdf([1] * 20), mixture.cdf(np.ones(20)))
+    with pytest.raises(ValueError, match=r"y must have shape \(20,\)"):
+        of_counts.pit(np.ones((20, 1)))
 
 
 def test_arrays_of_a_posterior_and_of_a_mixture_are_read_only(some_draws: pn.Draws) -> None:

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
+from patrac_native.draws.mixture import Mixture
 from patrac_native.model.likelihoods import CountLikelihood
 from patrac_native.validation.checks import FloatArray, check_probability
 
 
 @dataclass(frozen=True)
-class CountMixture:
+class CountMixture(Mixture):
     """The mixture sum_i w_i P(y | f_i(x)) over M draws, at n inputs.
 
     Attributes
@@ -34,14 +36,10 @@ class CountMixture:
         """Return the mixture of all draws of several mixtures of one likelihood, with weights (M,) for all of them."""
         return cls(np.concatenate([part.predictor for part in parts]), parts[0].likelihood, weights)
 
-    def _average(self, values: FloatArray) -> FloatArray:
-        """Return the mean over the draws of values (M, n)."""
-        if self.weights is None:
-            average: FloatArray = values.mean(axis=0)
-            return average
-        weights = self.weights[:, None] if self.weights.ndim == 1 else self.weights
-        weighted: FloatArray = (weights * values).sum(axis=0)
-        return weighted
+    @property
+    def n_inputs(self) -> int:
+        """Number n of inputs."""
+        return int(self.predictor.shape[1])
 
     def mean(self) -> FloatArray:
         """Return the mean count, shape (n,)."""
@@ -55,15 +53,11 @@ class CountMixture:
         """Return the mean over the draws of the variance of the count given its mean, shape (n,)."""
         return self._average(self.likelihood.variance(self.predictor[..., None])[..., 0])
 
-    def sd(self) -> FloatArray:
-        """Return the standard deviation of the count, shape (n,)."""
-        return np.sqrt(self.sd_f() ** 2 + self.noise_variance())
-
-    def cdf(self, y: FloatArray) -> FloatArray:
+    def cdf(self, y: npt.ArrayLike) -> FloatArray:
         """Return the probability of at most y (n,), shape (n,)."""
-        return self._average(self.likelihood.cdf(self.predictor[..., None], np.asarray(y)[..., None])[..., 0])
+        return self._average(self.likelihood.cdf(self.predictor[..., None], self._targets(y)[..., None])[..., 0])
 
-    def pit(self, y: FloatArray) -> FloatArray:
+    def pit(self, y: npt.ArrayLike) -> FloatArray:
         """Return the mid-PIT values of observed counts y (n,), the mean of P(Y < y) and P(Y <= y), shape (n,).
 
         The mean of their distribution is that of the uniform one if the predictions are calibrated (Czado, Gneiting &
@@ -72,12 +66,12 @@ class CountMixture:
         below, upto = self.step(y)
         return 0.5 * (below + upto)
 
-    def step(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def step(self, y: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Return P(Y < y) and P(Y <= y), the ends of the step of the distribution function at counts y (n,)."""
-        counts = np.asarray(y, dtype=np.float64)
+        counts = self._targets(y)
         return self.cdf(counts - 1.0), self.cdf(counts)
 
-    def inside(self, y: FloatArray, coverage: float) -> FloatArray:
+    def inside(self, y: npt.ArrayLike, coverage: float) -> FloatArray:
         """Return the share of the step at each count y (n,) that is inside the central interval, shape (n,).
 
         Intervals of counts end at whole numbers, so they cover more than their probability. The mean of these shares is
@@ -98,18 +92,9 @@ class CountMixture:
         within = ((tail <= below) & (below <= 1.0 - tail)).astype(np.float64)
         return np.where(width > 0, overlap / np.where(width > 0, width, 1.0), within)
 
-    def log_density_by_draw(self, y: FloatArray) -> FloatArray:
+    def log_density_by_draw(self, y: npt.ArrayLike) -> FloatArray:
         """Return the log probability of counts y (n,) in each draw, shape (M, n)."""
-        return self.likelihood.log_likelihood_rows(self.predictor[..., None], np.asarray(y)[:, None])
-
-    def log_density(self, y: FloatArray) -> FloatArray:
-        """Return the log probability of counts y (n,), shape (n,)."""
-        from scipy.special import logsumexp
-
-        terms = self.log_density_by_draw(y)
-        shares = np.full(len(terms), 1.0 / len(terms)) if self.weights is None else self.weights
-        density: FloatArray = logsumexp(terms, axis=0, b=shares[:, None] if shares.ndim == 1 else shares)
-        return density
+        return self.likelihood.log_likelihood_rows(self.predictor[..., None], self._targets(y)[..., None])
 
     def quantile(self, probability: float) -> FloatArray:
         """Return the smallest count whose probability of not being exceeded is at least `probability`, shape (n,).
@@ -135,8 +120,3 @@ class CountMixture:
             reached = self.cdf(middle) >= probability
             low, high = np.where(reached, low, middle), np.where(reached, middle, high)
         return high
-
-    def interval(self, coverage: float) -> tuple[FloatArray, FloatArray]:
-        """Return the ends of a central interval of y with a probability of at least `coverage`, each of shape (n,)."""
-        tail = 0.5 * (1.0 - check_probability(coverage, "coverage"))
-        return self.quantile(tail), self.quantile(1.0 - tail)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,7 +14,6 @@ from patrac_native.draws.count_mixture import CountMixture
 from patrac_native.draws.draws_bridges import DrawsBridges
 from patrac_native.draws.elsewhere import check_states, densities
 from patrac_native.draws.mixture import PredictiveMixture
-from patrac_native.draws.scored_predictions import WITHOUT_OFFSET
 from patrac_native.draws.stored import check_stored
 from patrac_native.draws.summary import Summary, summarise
 from patrac_native.engine.device_array import DeviceArray
@@ -56,8 +54,9 @@ class Draws(DrawsBridges):
     likelihood : Likelihood
     settings : dict
         The kernel and why it was chosen; the warm-up, its number of steps and whether the chains were stable at its
-        end; device, seed, thin and seconds; and whether the run completed. Of draws from elsewhere (`from_array`):
-        sampler; thin, which counts given draws; and the quality of the trained network's fit.
+        end; device, seed, thin and seconds; whether the run completed, and whether the data had an offset. Of draws
+        from elsewhere (`from_array`): sampler; thin, which counts given draws; and the quality of the trained network's
+        fit.
     """
 
     file_kind: ClassVar[str] = "draws"
@@ -312,9 +311,15 @@ class Draws(DrawsBridges):
         ------
         TypeError, ValueError
             As `predict`, or if y does not fit X or the likelihood.
+
+        Warns
+        -----
+        UserWarning
+            If `offset` is missing, though the posterior has one.
         """
         inputs = self._inputs(X)
         targets = self.likelihood.check_targets(y, len(inputs), self.network.n_outputs)
+        offset = self._offset_of_targets(offset, len(inputs))
         rows = np.empty((self.n_chains, self.n_draws, len(inputs)))
         for block, f in self._predictor_blocks(inputs, offset):
             rows[..., block] = self._log_likelihood_rows(f, targets[block])
@@ -365,11 +370,11 @@ class Draws(DrawsBridges):
         Warns
         -----
         UserWarning
-            If targets are given without an offset, though the posterior has one.
+            If targets are given without `offset`, though the posterior has one.
         """
-        if y is not None and offset is None and self.settings.get("has_offset"):
-            warnings.warn(WITHOUT_OFFSET, UserWarning, stacklevel=2)
         inputs = self._inputs(X)
+        if y is not None:
+            offset = self._offset_of_targets(offset, len(inputs))
         classes = self.likelihood.targets == "class"
         outputs = (f for _, f in self._predictor_blocks(inputs, offset))
         summary = summarise(

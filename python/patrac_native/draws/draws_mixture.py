@@ -17,7 +17,7 @@ from patrac_native.draws.members import apportion, check_members, check_weights
 from patrac_native.draws.mixture import PredictiveMixture
 from patrac_native.draws.mixture_summary import MixtureSummary, summarise_mixture
 from patrac_native.draws.model_comparison import Comparison, compare
-from patrac_native.draws.scored_predictions import WITHOUT_OFFSET, ScoredPredictions
+from patrac_native.draws.scored_predictions import ScoredPredictions
 from patrac_native.model.likelihoods import Likelihood
 from patrac_native.network.files import load_any_arrays, load_arrays, rebuilding, refuse_unknown, save_arrays
 from patrac_native.validation.checks import FloatArray, check_seed
@@ -122,10 +122,12 @@ class DrawsMixture(ScoredPredictions):
         Warns
         -----
         UserWarning
-            If the leave-one-out predictions of more than a twentieth of the rows are unreliable for a member.
+            If the leave-one-out predictions of more than a twentieth of the rows are unreliable for a member, or
+            `offset` is missing, though a posterior has one.
         """
-        members = cls(members).members
-        weights, comparison = compare(members, X, y, method=method, row_weights=row_weights, offset=offset)
+        equal = cls(members)
+        offset = equal._offset_of_targets(offset, len(equal._inputs(X)))
+        weights, comparison = compare(equal.members, X, y, method=method, row_weights=row_weights, offset=offset)
         if comparison.is_unreliable:
             warnings.warn(
                 f"DrawsMixture.weighted: leave-one-out predictions of up to {max(comparison.unreliable)} of "
@@ -134,7 +136,7 @@ class DrawsMixture(ScoredPredictions):
                 UserWarning,
                 stacklevel=2,
             )
-        return cls(members, weights, comparison=comparison)
+        return cls(equal.members, weights, comparison=comparison)
 
     @property
     def likelihood(self) -> Likelihood:  # type: ignore[override]
@@ -261,8 +263,15 @@ class DrawsMixture(ScoredPredictions):
         -------
         ndarray of float64, shape (chain, draw, n)
             The chains of the members one after the other; `draw_weights` has their weights.
+
+        Warns
+        -----
+        UserWarning
+            As `Draws.log_likelihood_rows`.
         """
-        return np.concatenate([draws.log_likelihood_rows(X, y, offset=offset) for draws in self.members])
+        inputs = self._inputs(X)
+        offset = self._offset_of_targets(offset, len(inputs))
+        return np.concatenate([draws.log_likelihood_rows(inputs, y, offset=offset) for draws in self.members])
 
     def summary(
         self,
@@ -300,9 +309,9 @@ class DrawsMixture(ScoredPredictions):
         UserWarning
             As `Draws.summary`.
         """
-        if y is not None and offset is None and any(draws.settings.get("has_offset") for draws in self.members):
-            warnings.warn(WITHOUT_OFFSET, UserWarning, stacklevel=2)
         inputs = self._inputs(X)
+        if y is not None:
+            offset = self._offset_of_targets(offset, len(inputs))
         members = tuple(draws.summary(inputs, coverage=coverage, offset=offset) for draws in self.members)
         is_class = self.likelihood.targets == "class"
         outputs = (f for _, f in self._predictor_blocks(inputs, offset))

@@ -164,10 +164,12 @@ class LeaveOneOutPredictions(ScoredPredictions):
         Warns
         -----
         UserWarning
-            If the predictions of some rows are unreliable (large Pareto k).
+            If the predictions of some rows are unreliable (large Pareto k), or `offset` is missing, though the
+            posterior has one.
         """
         inputs = self._inputs(X)
         targets = self.likelihood.check_targets(y, len(inputs), self.n_outputs)
+        offset = self._offset_of_targets(offset, len(inputs))
         added = self.likelihood.check_offset(offset, len(inputs), self.n_outputs)
         found = self.left_out(inputs, targets, check_row_weights(row_weights, len(inputs)), added)
         if found.unreliable:

@@ -27,6 +27,7 @@ class Member(Protocol):
     network: PartialNetwork
     likelihood: Likelihood
     stats: dict[str, npt.NDArray[Any]]
+    settings: dict[str, Any]
 
     @property
     def theta(self) -> npt.NDArray[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,14 +14,24 @@ from patrac_native.draws.predictions import Predictions
 from patrac_native.network.network import Network
 from patrac_native.validation.checks import FloatArray, check_probability
 
-WITHOUT_OFFSET = (
-    "the posterior has an offset, and these targets are scored at an offset of zero; give theirs, offset=..., or zeros "
-    "to mean that."
-)
-
 
 class ScoredPredictions(Predictions):
     """Base class of what predicts new targets and is scored on known ones; see `Predictions`."""
+
+    def _offset_of_targets(self, offset: npt.ArrayLike | None, rows: int) -> npt.ArrayLike | None:
+        """Return the offset of known targets; if it is missing though the data had one, zeros with a warning.
+
+        Each public method that scores targets calls this first, so that its caller sees one warning.
+        """
+        if offset is not None or not any(member.settings.get("has_offset") for member in self.members):
+            return offset
+        warnings.warn(
+            "the posterior has an offset, and these targets are scored at an offset of zero; give theirs, offset=..., "
+            "or zeros to mean that.",
+            UserWarning,
+            stacklevel=3,
+        )
+        return np.zeros((rows, self.n_outputs))
 
     def nlpd(self, X: npt.ArrayLike, y: npt.ArrayLike, *, offset: npt.ArrayLike | None = None) -> FloatArray:
         """Return the negative log predictive density of each row, -log sum_i w_i p(y | draw i).
@@ -43,10 +54,16 @@ class ScoredPredictions(Predictions):
         ------
         TypeError, ValueError
             As `log_likelihood_rows`.
+
+        Warns
+        -----
+        UserWarning
+            If `offset` is missing, though the posterior has one.
         """
         from scipy.special import logsumexp
 
-        rows = self.log_likelihood_rows(X, y, offset=offset)
+        inputs = self._inputs(X)
+        rows = self.log_likelihood_rows(inputs, y, offset=self._offset_of_targets(offset, len(inputs)))
         density: FloatArray = logsumexp(rows, axis=(0, 1), b=self.draw_weights[..., None])
         return -density
 
@@ -66,10 +83,17 @@ class ScoredPredictions(Predictions):
         ------
         TypeError, ValueError
             As `predictive`, or if the targets are classes.
+
+        Warns
+        -----
+        UserWarning
+            If `offset` is missing, though the posterior has one.
         """
         if self.likelihood.targets in ("class", "binary"):
             raise TypeError(f"crps: the targets of {self.likelihood!r} are classes; use diagnostics.brier.")
-        return diagnostics.crps(self.predictive(X, offset=offset, seed=seed), y)
+        inputs = self._inputs(X)
+        offset = self._offset_of_targets(offset, len(inputs))
+        return diagnostics.crps(self.predictive(inputs, offset=offset, seed=seed), y)
 
     def coverage(
         self, X: npt.ArrayLike, y: npt.ArrayLike, probability: float = 0.95, *, offset: npt.ArrayLike | None = None
@@ -89,8 +113,15 @@ class ScoredPredictions(Predictions):
         ------
         TypeError, ValueError
             As `interval`, or if y does not fit X.
+
+        Warns
+        -----
+        UserWarning
+            If `offset` is missing, though the posterior has one.
         """
-        lower, upper = self.interval(X, check_probability(probability, "probability"), offset=offset)
+        check_probability(probability, "probability")
+        inputs = self._inputs(X)
+        lower, upper = self.interval(inputs, probability, offset=self._offset_of_targets(offset, len(inputs)))
         observed = self.likelihood.check_targets(y, len(lower), self.n_outputs)
         return float(((lower <= observed) & (observed <= upper)).mean())
 
@@ -116,10 +147,16 @@ class ScoredPredictions(Predictions):
         ------
         TypeError, ValueError
             As `log_likelihood_rows`.
+
+        Warns
+        -----
+        UserWarning
+            If `offset` is missing, though the posterior has one.
         """
         inputs = self._inputs(X)
         likelihood = self.likelihood
         targets = likelihood.check_targets(y, len(inputs), self.n_outputs)
+        offset = self._offset_of_targets(offset, len(inputs))
         inside = None
         if likelihood.targets not in ("class", "binary"):
             by_target = [
@@ -163,11 +200,17 @@ class ScoredPredictions(Predictions):
         Returns
         -------
         ndarray of float64, shape (n,)
+
+        Warns
+        -----
+        UserWarning
+            As `nlpd`.
         """
         from scipy.special import logsumexp
 
         inputs = self._inputs(X)
         targets = self.likelihood.check_targets(y, len(inputs), self.n_outputs)
+        offset = self._offset_of_targets(offset, len(inputs))
         added = self.likelihood.check_offset(offset, len(inputs), self.n_outputs)
         if nets is None:
             chains = np.cumsum([member.n_chains for member in self.members])[:-1]
