@@ -111,7 +111,7 @@ def test_intervals_quantiles_and_moments_are_those_of_one_distribution(fitted: p
     assert 0.7 < fitted.score(X, y) < 1
     with pytest.raises(ValueError, match="coverage must be between 0 and 1; got 90"):
         fitted.predict_interval(X, 90)
-    with pytest.raises(ValueError, match="quantiles must be one or several numbers between 0 and 1; got 5"):
+    with pytest.raises(ValueError, match="quantiles must be between 0 and 1; got 5"):
         fitted.predict_quantiles(X, 5)
 
 

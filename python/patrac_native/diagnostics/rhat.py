@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from patrac_native.diagnostics._arrays import FloatArray, chain_draws, processors, row_slices
 from patrac_native.diagnostics.rank_statistics import rank_statistics, split_chains
+from patrac_native.validation.checks import check_probabilities
 
 # ArviZ splits each chain into halves, which requires four draws.
 _MIN_DRAWS = 4
@@ -115,9 +116,7 @@ def convergence(f: ArrayLike, *, quantiles: Sequence[float] = ()) -> Convergence
     16(2), 2021.
     """
     draws = chain_draws("f", f, min_draws=_MIN_DRAWS)
-    levels = tuple(float(q) for q in quantiles)
-    if any(not 0.0 < q < 1.0 for q in levels):
-        raise ValueError(f"quantiles must lie strictly between 0 and 1, got {levels}")
+    levels = tuple(check_probabilities(quantiles, "quantiles", least=0))
     n_chains, n_draws = draws.shape[:2]
     shape = draws.shape[2:]
     x = draws.reshape(n_chains, n_draws, -1)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from numbers import Real
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,7 +14,13 @@ from patrac_native.draws.count_mixture import CountMixture
 from patrac_native.draws.mixture import PredictiveMixture
 from patrac_native.model.likelihoods import Likelihood
 from patrac_native.model.partial_network import PartialNetwork
-from patrac_native.validation.checks import FloatArray, check_count, check_inputs, check_probability
+from patrac_native.validation.checks import (
+    FloatArray,
+    check_count,
+    check_inputs,
+    check_probabilities,
+    check_probability,
+)
 
 # Maximum size of the outputs of all draws in one block of rows.
 _BLOCK_BYTES = 64 * 2**20
@@ -298,12 +303,7 @@ class Predictions(ABC):
             As `predict`; ValueError if there is no probability or one is outside (0, 1), TypeError if the targets are
             classes.
         """
-        if isinstance(probabilities, str) or not isinstance(probabilities, Real | Iterable):
-            raise TypeError(f"probabilities must be numbers, such as (0.05, 0.95); got {probabilities!r}.")
-        given = [probabilities] if isinstance(probabilities, Real) else list(probabilities)
-        wanted = [check_probability(one, f"probabilities[{index}]") for index, one in enumerate(given)]
-        if not wanted:
-            raise ValueError("probabilities must hold at least one number; got none.")
+        wanted = check_probabilities(probabilities, "probabilities")
         targets = [
             np.concatenate(
                 [

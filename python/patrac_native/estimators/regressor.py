@@ -18,7 +18,7 @@ from patrac_native.estimators.scaling import TargetScaling
 from patrac_native.estimators.uncertainty import Uncertainty
 from patrac_native.model.likelihoods import Likelihood, RealLikelihood
 from patrac_native.tabular.noise_settings import NOISE_CHOICES
-from patrac_native.validation.checks import FloatArray, check_probability, refuse_masked
+from patrac_native.validation.checks import FloatArray, check_probabilities, check_probability, refuse_masked
 
 
 class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # type: ignore[misc]
@@ -233,13 +233,13 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         ends = self._each(X, lambda mixture: np.stack(mixture.interval(coverage), axis=-1))
         return self.target_scaling_.inverse_target(ends[..., 0]), self.target_scaling_.inverse_target(ends[..., 1])
 
-    def predict_quantiles(self, X: npt.ArrayLike, quantiles: Sequence[float] = (0.05, 0.5, 0.95)) -> FloatArray:
+    def predict_quantiles(self, X: npt.ArrayLike, quantiles: float | Sequence[float] = (0.05, 0.5, 0.95)) -> FloatArray:
         """Predict quantiles of new targets, noise included.
 
         Parameters
         ----------
         X : array_like or DataFrame, shape (n, d)
-        quantiles : sequence of q float
+        quantiles : float or sequence of q float
             Probabilities in (0, 1); default (0.05, 0.5, 0.95).
 
         Returns
@@ -248,13 +248,11 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
 
         Raises
         ------
-        ValueError
-            If there is no quantile, or one is outside (0, 1).
+        TypeError, ValueError
+            If `quantiles` are not numbers, there is none, or one is outside (0, 1).
         """
-        wanted = np.atleast_1d(np.asarray(quantiles, dtype=np.float64))
-        if wanted.ndim != 1 or not len(wanted) or not ((wanted > 0) & (wanted < 1)).all():
-            raise ValueError(f"quantiles must be one or several numbers between 0 and 1; got {quantiles!r}.")
-        found = self._each(X, lambda mixture: np.stack([mixture.quantile(float(one)) for one in wanted], axis=-1))
+        wanted = check_probabilities(quantiles, "quantiles")
+        found = self._each(X, lambda mixture: np.stack([mixture.quantile(one) for one in wanted], axis=-1))
         return np.stack([self.target_scaling_.inverse_target(one) for one in np.moveaxis(found, -1, 0)], axis=-1)
 
     def sample_y(

@@ -26,7 +26,7 @@ from patrac_native.tabular.row_predictions import predict_classes, predict_regre
 from patrac_native.tabular.table_text import check_readable
 from patrac_native.tabular.tables import TableFormat, find_column, read_table
 from patrac_native.tabular.target_column import check_target
-from patrac_native.validation.checks import FloatArray
+from patrac_native.validation.checks import FloatArray, check_probability
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,8 +87,7 @@ def predict_table(
     UserWarning
         If rows are outside the range of the training rows in some column.
     """
-    if not 0 < coverage < 1:
-        raise ValueError(f"--coverage must be between 0 and 1; got {coverage}.")
+    check_probability(coverage, "--coverage")
     check_readable(data, "NEW")
     _check_outputs(data, directory, {"--out": out, "--scores": scores}, overwrite)
     preprocessor, layout = load_preprocessing(directory)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -276,6 +276,16 @@ def check_probability(value: Any, name: str) -> float:
         percent = f" Write {number / 100:g} for {number:g}%." if 2 <= number < 100 else ""
         raise ValueError(f"{name} must be between 0 and 1; got {value}.{percent}")
     return number
+
+
+def check_probabilities(values: Any, name: str, *, least: int = 1) -> list[float]:
+    """Return one or several numbers strictly between 0 and 1 as a list of at least `least`, else raise."""
+    if isinstance(values, str) or not isinstance(values, numbers.Real | Iterable):
+        raise TypeError(f"{name} must be numbers, such as (0.05, 0.95); got {values!r}.")
+    given = [values] if isinstance(values, numbers.Real) else list(values)
+    if len(given) < least:
+        raise ValueError(f"{name} must hold at least one number; got none.")
+    return [check_probability(one, f"{name}[{index}]" if len(given) > 1 else name) for index, one in enumerate(given)]
 
 
 def check_index(value: Any, name: str, count: int) -> int:
