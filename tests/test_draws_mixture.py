@@ -377,12 +377,14 @@ def test_members_that_disagree_are_no_finding_but_a_bad_member_is() -> None:
     assert pn.DrawsMixture([members[0], stuck], [1.0, 0.001]).summary(GRID).verdict().grade == "good"
 
 
-def test_thinning_keeps_weights() -> None:
+def test_thinning_and_the_first_draws_keep_weights() -> None:
     mixture = pn.DrawsMixture([sampled(1), sampled(2)], [0.25, 0.75])
-    thin = mixture.thinned(10)
-    assert thin.n_draws == 10 and thin.n_chains == 4 and thin.n_members == 2
+    thin, first = mixture.thinned(10), mixture.head(10)
+    assert thin.n_draws == first.n_draws == 10 and thin.n_chains == first.n_chains == 4 and thin.n_members == 2
     np.testing.assert_array_equal(thin.weights, mixture.weights)
     np.testing.assert_array_equal(thin.members[0].theta, mixture.members[0].theta[:, 9::10])
+    np.testing.assert_array_equal(first.weights, mixture.weights)
+    np.testing.assert_array_equal(first.members[1].theta, mixture.members[1].theta[:, :10])
     assert repr(thin).startswith("DrawsMixture(2 members, weights=[0.25, 0.75], of Draws(Out(8)")
 
 

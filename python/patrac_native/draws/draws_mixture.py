@@ -179,6 +179,10 @@ class DrawsMixture(ScoredPredictions):
         """Return the mixture of every `every`-th draw of each member, as `Draws.thinned`."""
         return DrawsMixture([draws.thinned(every) for draws in self.members], self.weights, comparison=self.comparison)
 
+    def head(self, draws: int) -> DrawsMixture:
+        """Return the mixture of the first draws of each chain of each member, as `Draws.head`."""
+        return DrawsMixture([one.head(draws) for one in self.members], self.weights, comparison=self.comparison)
+
     def predict_outputs(self, X: npt.ArrayLike, *, threads: int | None = None) -> npt.NDArray[Any]:
         """Evaluate all outputs f of the networks for equally weighted draws of the mixture.
 
