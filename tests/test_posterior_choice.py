@@ -1,5 +1,6 @@
 """Tests of the choice between likelihoods: what is trained and tried, in which order, and what the budget leaves."""
 
+import dataclasses
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -89,9 +90,36 @@ def test_networks_of_the_second_likelihood_are_trained_only_if_the_first_is_not_
     # The pilot run is planned as if all candidates had one and both trainings took as long; the rest is for the chains.
     (first, minutes), (second,) = watched.tried[0], watched.seconds
     possible = possible_candidates(settings(), NOISE_CHOICES)
+    possible[0] = dataclasses.replace(possible[0], chains=8, draws=250)
     assert first == possible[0]
     assert minutes == pytest.approx(final_share(possible) * chain_minutes(2.0, 2 * second))
     assert found.minutes == pytest.approx(chain_minutes(2.0, second) - minutes * pilot_cost(first))
+
+
+@pytest.mark.parametrize(
+    ("rows", "given", "lengths"),
+    [
+        (120, {}, (8, 250)),
+        (120, {"draws": 300}, (8, 300)),
+        # Chains that the user gives, and chains that would have fewer than 15,000 steps, are not divided.
+        (120, {"chains": 3}, (3, 500)),
+        (400, {"hidden": (50,), "epochs": 2, "minutes": 0.3}, (4, 500)),
+        (400, {"hidden": (50,), "epochs": 2, "minutes": 0.5}, (8, 250)),
+    ],
+)
+def test_chains_with_noise_of_each_row_are_more_and_shorter(
+    monkeypatch: pytest.MonkeyPatch, rows: int, given: dict[str, Any], lengths: tuple[int, int]
+) -> None:
+    watched = Watched(monkeypatch, {"heteroscedastic_gaussian": GOOD, "gaussian": GOOD})
+    found = watched.choose(rows, **given).candidate
+    assert found.likelihood is NOISE_CHOICES[0] and (found.chains, found.draws) == lengths
+    assert found.trained == found.chains
+
+
+def test_chains_with_the_same_noise_for_all_rows_stay_four(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(monkeypatch, {"heteroscedastic_gaussian": BAD, "gaussian": GOOD})
+    found = watched.choose(120).candidate
+    assert found.likelihood is NOISE_CHOICES[1] and (found.chains, found.draws) == (4, 500)
 
 
 @pytest.mark.parametrize(

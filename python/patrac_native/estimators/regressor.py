@@ -70,9 +70,10 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         chains of one network end earlier once f, at 100 training rows, has an R-hat of at most 1.01 and 400 effective
         draws.
     chains : int, optional
-        Number of chains of each network's posterior, >= 1; default 4 for one network, 2 for several.
+        Number of chains of each network's posterior, >= 1; default 4 for one network, or 8 where the noise has its own
+        variance in each row and `minutes` pay for 15,000 steps of each; 2 for several.
     draws : int, optional
-        Number of draws of each chain, >= 4; default 500 for one network, 250 for several.
+        Number of draws of each chain, >= 4; default 500 with 4 chains, else 250.
     thin : int, optional
         Number of steps for each draw, >= 1, in place of `minutes`.
     warmup : int, "paper" or Warmup, optional

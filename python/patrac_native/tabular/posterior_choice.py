@@ -115,6 +115,7 @@ def choose_posterior(
     for one in possible:
         one.check(settings)
     choice = _Choice(data, settings, spent, say)
+    possible = choice.spread(possible)
     if len(likelihoods) > 1:
         choice.try_first(possible)
         if choice.is_settled:
@@ -144,6 +145,14 @@ class _Choice:
     def is_settled(self) -> bool:
         """Whether no other needs to be tried."""
         return bool(self.trials) and self.trials[0].is_convincing
+
+    def spread(self, possible: Sequence[Candidate]) -> list[Candidate]:
+        """Return the candidates with as many chains as the budget pays for if all have a pilot run."""
+        minutes, rows = final_share(possible) * self._minutes(), self.data.training
+        return [
+            one.spread(minutes, _untrained(self._sizes(one.likelihood), self.settings), rows, self.settings)
+            for one in possible
+        ]
 
     def try_first(self, possible: Sequence[Candidate]) -> None:
         """Train networks and run a pilot run of the first candidate, unless its final run would have too few steps.
