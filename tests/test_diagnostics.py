@@ -250,6 +250,8 @@ def test_convergence_of_scalars_short_and_stuck_chains() -> None:
     assert mixed.n_constant == 1 and np.isnan(mixed.rhat[1, 0]) and mixed.max_rhat == mixed.rhat[0, 0]
     with pytest.raises(ValueError, match=r"quantiles must be between 0 and 1; got 1\.0"):
         dg.convergence(f, quantiles=(1.0,))
+    with pytest.raises(TypeError, match=r"quantiles must be numbers, such as \(0\.05, 0\.95\); got None"):
+        dg.convergence(f, quantiles=None)  # type: ignore[arg-type]
 
 
 # Regression

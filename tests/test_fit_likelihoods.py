@@ -328,7 +328,7 @@ def test_remedies_for_intervals_name_other_likelihoods() -> None:
         "--architecture full, without fixed nodes."
     )
     varying = FitRemedies(command, pn.HeteroscedasticGaussian())
-    assert varying.for_narrow_intervals(full) == "predict by several networks, --networks 4."
+    assert varying.for_narrow_intervals(full) == "predict by several networks, --networks 8."
     assert varying.for_wide_intervals(e) == "try other noise, --likelihood student-t."
     assert (
         FitRemedies(settings(networks=2), pn.HeteroscedasticGaussian()).for_narrow_intervals(full) == "take more rows."

@@ -84,6 +84,7 @@ def test_quantiles_of_draws_are_those_of_each_target() -> None:
     found = draws.quantiles(X, (0.05, 0.5, 0.95))
     assert found.shape == (12, 2, 3)
     np.testing.assert_array_equal(draws.quantiles(X, 0.5), found[..., 1:2])
+    np.testing.assert_array_equal(draws.quantiles(X, np.array(0.5)), found[..., 1:2])
     lower, upper = draws.interval(X, 0.9)
     # The ends of the interval have 0.5 * (1 - 0.9) for 0.05, a rounding apart.
     np.testing.assert_allclose(found[..., 0], lower, rtol=1e-12)

@@ -346,14 +346,20 @@ def some_draws() -> pn.Draws:
 
 
 @pytest.fixture(scope="module")
-def counts() -> tuple[pn.Draws, Any, Any, Any]:
-    """Draws for counts of mean 100 in half of the rows and 1 in the others, an offset that the inputs do not show."""
+def count_posterior() -> tuple[pn.Posterior, Any, Any, Any]:
+    """Counts of mean 100 in half of the rows and 1 in the others, an offset that the inputs do not show."""
     rng = np.random.default_rng(5)
     X = rng.uniform(-1, 1, (200, 1))
     offset = np.log(np.where(rng.uniform(size=200) < 0.5, 100.0, 1.0))
     y = rng.poisson(np.exp(offset + 0.3 * X[:, 0]))
     post = pn.Posterior(network(), pn.Mix(1), PRIOR, pn.Poisson(), X[:50], y[:50], offset=offset[:50])
-    return draws_of(post, draws=50), X[50:], y[50:], offset[50:]
+    return post, X[50:], y[50:], offset[50:]
+
+
+@pytest.fixture(scope="module")
+def counts(count_posterior: tuple[pn.Posterior, Any, Any, Any]) -> tuple[pn.Draws, Any, Any, Any]:
+    post, *rows = count_posterior
+    return draws_of(post, draws=50), *rows
 
 
 OTHERS: dict[str, tuple[type[Exception], str, Callable[[pn.Draws], Any]]] = {
@@ -522,18 +528,20 @@ SCORES: dict[str, Callable[..., Any]] = {
     "network_nlpd": lambda of, X, y, **offset: of.network_nlpd(X, y, **offset),
     "log_likelihood_rows": lambda of, X, y, **offset: of.log_likelihood_rows(X, y, **offset),
     "loo": lambda of, X, y, **offset: of.members[0].loo(X, y, **offset).elpd_rows,
+    "to_datatree": lambda of, X, y, **offset: of.members[0].to_datatree(X, y, **offset)["log_likelihood"]["y"],
     "weighted": lambda of, X, y, **offset: pn.DrawsMixture.weighted(of.members, X, y, **offset).comparison.elpd,
 }
 
 
 @pytest.mark.parametrize("score", SCORES)
 def test_scores_of_counts_miss_their_offset_with_one_warning(
-    counts: tuple[pn.Draws, Any, Any, Any], score: str
+    count_posterior: tuple[pn.Posterior, Any, Any, Any], counts: tuple[pn.Draws, Any, Any, Any], score: str
 ) -> None:
     """Rows whose offset is forgotten are scored at zero, as if zeros had been given."""
     draws, X, y, offset = counts
     missing = "scored at an offset of zero; give theirs, offset=..., or zeros to mean that."
-    for of in (draws, pn.DrawsMixture([draws, draws])):
+    elsewhere = pn.Draws.from_array(count_posterior[0], draws.theta, sampler="another")
+    for of in (draws, elsewhere, pn.DrawsMixture([draws, draws])):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             forgotten = SCORES[score](of, X, y)
@@ -550,17 +558,22 @@ def test_scores_of_counts_miss_their_offset_with_one_warning(
 def test_targets_of_a_mixture_have_one_value_for_each_input(
     some_draws: pn.Draws, counts: tuple[pn.Draws, Any, Any, Any]
 ) -> None:
-    """Of (n, 1) values NumPy would make a table of all pairs, and of a single one the same target everywhere."""
+    """Of (n, 1) values NumPy would make a table of all pairs."""
     of_numbers = next(some_draws.predictive_mixtures(PLAIN))[1]
     of_counts = next(counts[0].predictive_mixtures(PLAIN, offset=np.zeros(20)))[1]
     for mixture in (of_numbers, of_counts):
         inside = functools.partial(mixture.inside, coverage=0.9)
         for call in (mixture.cdf, mixture.log_density, mixture.log_density_by_draw, inside):
             for wrong in (np.ones((20, 1)), np.ones(3)):
-                with pytest.raises(ValueError, match=r"y must have shape \(20,\), one value for each input; got shape"):
+                with pytest.raises(
+                    ValueError, match=r"y must have shape \(20,\), one value for each input, or be one number; got"
+                ):
                     call(wrong)
             with pytest.raises(TypeError, match="y must"):
                 call(["one"] * 20)
+            with pytest.raises(ValueError, match="y must be finite"):
+                call([np.nan] * 20)
+        np.testing.assert_array_equal(mixture.log_density(1), mixture.log_density(np.ones(20)))
         np.testing.assert_array_equal(mixture.cdf([1] * 20), mixture.cdf(np.ones(20)))
     with pytest.raises(ValueError, match=r"y must have shape \(20,\)"):
         of_counts.pit(np.ones((20, 1)))

@@ -100,8 +100,8 @@ def test_networks_of_the_second_likelihood_are_trained_only_if_the_first_is_not_
     ("rows", "given", "lengths"),
     [
         (120, {}, (8, 250)),
-        (120, {"draws": 300}, (8, 300)),
-        # Chains that the user gives, and chains that would have fewer than 15,000 steps, are not divided.
+        # Numbers that the user gives stay, and chains that would have fewer than 15,000 steps are not divided.
+        (120, {"draws": 300}, (4, 300)),
         (120, {"chains": 3}, (3, 500)),
         (400, {"hidden": (50,), "epochs": 2, "minutes": 0.3}, (4, 500)),
         (400, {"hidden": (50,), "epochs": 2, "minutes": 0.5}, (8, 250)),
@@ -111,9 +111,28 @@ def test_chains_with_noise_of_each_row_are_more_and_shorter(
     monkeypatch: pytest.MonkeyPatch, rows: int, given: dict[str, Any], lengths: tuple[int, int]
 ) -> None:
     watched = Watched(monkeypatch, {"heteroscedastic_gaussian": GOOD, "gaussian": GOOD})
-    found = watched.choose(rows, **given).candidate
+    chosen = watched.choose(rows, **given)
+    found = chosen.candidate
     assert found.likelihood is NOISE_CHOICES[0] and (found.chains, found.draws) == lengths
-    assert found.trained == found.chains
+    assert len(chosen.nets) == lengths[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "lengths"),
+    [
+        # 18,900 steps of each chain: without a choice there are no pilot runs, and all minutes are theirs.
+        ({"architecture": "full", "hidden": (50,), "epochs": 2, "minutes": 0.2}, (8, 250)),
+        ({"architecture": "full", "thin": 3}, (4, 500)),
+        ({"architecture": "full", "networks": 2}, (2, 250)),
+        ({"architecture": "mix", "k": (2,)}, (4, 500)),
+    ],
+)
+def test_a_posterior_that_is_asked_for_has_more_chains_too(given: dict[str, Any], lengths: tuple[int, int]) -> None:
+    rows = arrays(400)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = choose_posterior([pn.HeteroscedasticGaussian()], rows, settings(**given), say=lambda _: None).candidate
+    assert (found.chains, found.draws) == lengths
 
 
 def test_chains_with_the_same_noise_for_all_rows_stay_four(monkeypatch: pytest.MonkeyPatch) -> None:

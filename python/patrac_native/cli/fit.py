@@ -78,7 +78,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="networks whose posteriors predict as a mixture; default by choice",
     )
     add("--chains", type=int, help="of each network; default 4, or 8 with noise of each row, of several networks 2")
-    add("--draws", type=int, help="kept draws of each chain; default 500 of 4 chains, else 250")
+    add("--draws", type=int, help="kept draws of each chain; default 500, of 8 chains and of several networks 250")
     add("--minutes", type=float, help="budget on two cores, by counted operations, not by a clock; default 2")
     add("--thin", type=int, help="steps for each kept draw, in place of --minutes")
     add("--warmup", metavar="N|paper", help="warm-up steps; default at most a quarter, with --thin half of the rest")

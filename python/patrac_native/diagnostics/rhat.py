@@ -82,7 +82,7 @@ class ConvergenceSummary:
         }
 
 
-def convergence(f: ArrayLike, *, quantiles: Sequence[float] = ()) -> ConvergenceSummary:
+def convergence(f: ArrayLike, *, quantiles: float | Sequence[float] = ()) -> ConvergenceSummary:
     """Evaluate R-hat, bulk and tail ESS and MCSE at each row and output, as `arviz_stats` does for one quantity.
 
     Function values are identified, network weights are not. So convergence should be checked on a grid of inputs and on
@@ -106,7 +106,7 @@ def convergence(f: ArrayLike, *, quantiles: Sequence[float] = ()) -> Convergence
     Raises
     ------
     TypeError
-        If `f` does not hold real numbers.
+        If `f` or `quantiles` are no real numbers.
     ValueError
         If `f` has fewer than two axes or fewer than 4 draws, holds NaN or infinity, or a quantile lies outside (0, 1).
 
@@ -116,7 +116,7 @@ def convergence(f: ArrayLike, *, quantiles: Sequence[float] = ()) -> Convergence
     16(2), 2021.
     """
     draws = chain_draws("f", f, min_draws=_MIN_DRAWS)
-    levels = tuple(check_probabilities(quantiles, "quantiles", least=0))
+    levels = tuple(check_probabilities(quantiles, "quantiles", may_be_empty=True))
     n_chains, n_draws = draws.shape[:2]
     shape = draws.shape[2:]
     x = draws.reshape(n_chains, n_draws, -1)

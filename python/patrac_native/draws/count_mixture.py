@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.draws.mixture import Mixture
+from patrac_native.draws.target_mixture import TargetMixture
 from patrac_native.model.likelihoods import CountLikelihood
 from patrac_native.validation.checks import FloatArray, check_probability
 
 
 @dataclass(frozen=True)
-class CountMixture(Mixture):
+class CountMixture(TargetMixture):
     """The mixture sum_i w_i P(y | f_i(x)) over M draws, at n inputs.
 
     Attributes
@@ -54,7 +54,7 @@ class CountMixture(Mixture):
         return self._average(self.likelihood.variance(self.predictor[..., None])[..., 0])
 
     def cdf(self, y: npt.ArrayLike) -> FloatArray:
-        """Return the probability of at most y (n,), shape (n,)."""
+        """Return the probability of at most y, shape (n,)."""
         return self._average(self.likelihood.cdf(self.predictor[..., None], self._targets(y)[..., None])[..., 0])
 
     def pit(self, y: npt.ArrayLike) -> FloatArray:
@@ -93,7 +93,7 @@ class CountMixture(Mixture):
         return np.where(width > 0, overlap / np.where(width > 0, width, 1.0), within)
 
     def log_density_by_draw(self, y: npt.ArrayLike) -> FloatArray:
-        """Return the log probability of counts y (n,) in each draw, shape (M, n)."""
+        """Return the log probability of counts y in each draw, shape (M, n)."""
         return self.likelihood.log_likelihood_rows(self.predictor[..., None], self._targets(y)[..., None])
 
     def quantile(self, probability: float) -> FloatArray:
@@ -110,7 +110,7 @@ class CountMixture(Mixture):
             If `probability` is not a number in (0, 1).
         """
         check_probability(probability, "probability")
-        low = np.full(self.predictor.shape[1], -1.0)
+        low = np.full(self.n_inputs, -1.0)
         high = np.maximum(np.ceil(self.mean()), 1.0)
         while (short := self.cdf(high) < probability).any():
             low, high = np.where(short, high, low), np.where(short, 2.0 * high, high)

@@ -16,6 +16,7 @@ from patrac_native.draws.elsewhere import check_states, densities
 from patrac_native.draws.mixture import PredictiveMixture
 from patrac_native.draws.stored import check_stored
 from patrac_native.draws.summary import Summary, summarise
+from patrac_native.draws.target_mixture import TargetMixture
 from patrac_native.engine.device_array import DeviceArray
 from patrac_native.model.likelihoods import CountLikelihood, Likelihood, RealLikelihood, likelihood_from_dict
 from patrac_native.model.partial_network import PartialNetwork
@@ -55,8 +56,8 @@ class Draws(DrawsBridges):
     settings : dict
         The kernel and why it was chosen; the warm-up, its number of steps and whether the chains were stable at its
         end; device, seed, thin and seconds; whether the run completed, and whether the data had an offset. Of draws
-        from elsewhere (`from_array`): sampler; thin, which counts given draws; and the quality of the trained network's
-        fit.
+        from elsewhere (`from_array`): sampler; thin, which counts given draws; the quality of the trained network's
+        fit; and whether the data had an offset.
     """
 
     file_kind: ClassVar[str] = "draws"
@@ -136,6 +137,8 @@ class Draws(DrawsBridges):
         states = check_states(post, theta)
         stats = densities(post, states, variance=variance, prior_scales=prior_scales, threads=threads)
         settings = {"sampler": sampler, "thin": 1, "fit": post.fit_quality.to_dict()}
+        if post.offset is not None:
+            settings["has_offset"] = True
         return cls(states, stats, post.network, post.likelihood, settings)
 
     @classmethod
@@ -239,7 +242,7 @@ class Draws(DrawsBridges):
 
     def predictive_mixtures(
         self, X: npt.ArrayLike, output: int = 0, *, offset: npt.ArrayLike | None = None
-    ) -> Iterator[tuple[slice, PredictiveMixture | CountMixture]]:
+    ) -> Iterator[tuple[slice, TargetMixture]]:
         """Evaluate the posterior predictive distribution of one target for blocks of rows of X.
 
         It is known up to rounding given the draws, so its quantiles and densities need no draws of the noise.

@@ -172,6 +172,11 @@ class DrawsBridges(ChainDraws, LeaveOneOutPredictions):
         TypeError, ValueError
             If an argument is not as described, y or offset is given without X, or there are no draws.
 
+        Warns
+        -----
+        UserWarning
+            If y is given without `offset`, though the posterior has one.
+
         Examples
         --------
         >>> import numpy as np
@@ -195,6 +200,8 @@ class DrawsBridges(ChainDraws, LeaveOneOutPredictions):
         if input_names is None:
             input_names = self.network.input_names or column_names(X)
         inputs = None if X is None else self._inputs(X)
+        if inputs is not None and y is not None:
+            offset = self._offset_of_targets(offset, len(inputs))
         added = None if inputs is None else self.likelihood.check_offset(offset, len(inputs), self.n_outputs)
         labels = arviz_groups.make_labels(self.network, self.likelihood, input_names, target_names)
         groups = {
@@ -278,7 +285,14 @@ class DrawsBridges(ChainDraws, LeaveOneOutPredictions):
             If ArviZ is not installed, or its version is 1.0 or later, which takes the DataTree.
         TypeError, ValueError
             As `to_datatree`.
+
+        Warns
+        -----
+        UserWarning
+            As `to_datatree`.
         """
+        if X is not None and y is not None:
+            offset = self._offset_of_targets(offset, len(self._inputs(X)))
         tree = self.to_datatree(
             X,
             y,

@@ -18,6 +18,7 @@ from patrac_native.draws.mixture import PredictiveMixture
 from patrac_native.draws.mixture_summary import MixtureSummary, summarise_mixture
 from patrac_native.draws.model_comparison import Comparison, compare
 from patrac_native.draws.scored_predictions import ScoredPredictions
+from patrac_native.draws.target_mixture import TargetMixture
 from patrac_native.model.likelihoods import Likelihood
 from patrac_native.network.files import load_any_arrays, load_arrays, rebuilding, refuse_unknown, save_arrays
 from patrac_native.validation.checks import FloatArray, check_seed
@@ -240,7 +241,7 @@ class DrawsMixture(ScoredPredictions):
 
     def predictive_mixtures(
         self, X: npt.ArrayLike, output: int = 0, *, offset: npt.ArrayLike | None = None
-    ) -> Iterator[tuple[slice, PredictiveMixture | CountMixture]]:
+    ) -> Iterator[tuple[slice, TargetMixture]]:
         """Evaluate the predictive distribution of one target for blocks of rows of X, as `Draws.predictive_mixtures`.
 
         All draws of all members take part, with their weights.

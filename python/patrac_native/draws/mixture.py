@@ -2,90 +2,22 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.draws.target_mixture import TargetMixture
 from patrac_native.model.likelihoods import Noise
-from patrac_native.validation.checks import FloatArray, as_real_array, check_probability
+from patrac_native.validation.checks import FloatArray, check_probability
 
 # Maximum number of Newton steps for a quantile of the mixture. Each at least halves the bracket; about five suffice.
 _QUANTILE_STEPS = 60
 
 
-class Mixture(ABC):
-    """Base class of mixtures over M draws of the distribution of one target, at n inputs.
-
-    Attributes
-    ----------
-    weights : ndarray, shape (M,) or (M, n), or None
-        Weights of the draws, for all inputs or for each, which sum to one; None if they are equal.
-    """
-
-    weights: FloatArray | None
-
-    @property
-    @abstractmethod
-    def n_inputs(self) -> int:
-        """Number n of inputs."""
-
-    @abstractmethod
-    def sd_f(self) -> FloatArray:
-        """Return the standard deviation of f, or of the mean count, over the draws, shape (n,)."""
-
-    @abstractmethod
-    def noise_variance(self) -> FloatArray:
-        """Return the mean over the draws of the variance of the noise, shape (n,)."""
-
-    @abstractmethod
-    def log_density_by_draw(self, y: npt.ArrayLike) -> FloatArray:
-        """Return the log density, or log probability, of y (n,) in each draw, shape (M, n)."""
-
-    @abstractmethod
-    def quantile(self, probability: float) -> FloatArray:
-        """Return a quantile of y for a probability in (0, 1), shape (n,)."""
-
-    def sd(self) -> FloatArray:
-        """Return the standard deviation of y, shape (n,); infinite where the noise has no variance."""
-        return np.sqrt(self.sd_f() ** 2 + self.noise_variance())
-
-    def log_density(self, y: npt.ArrayLike) -> FloatArray:
-        """Return the log density, or log probability, of y (n,), shape (n,)."""
-        from scipy.special import logsumexp
-
-        terms = self.log_density_by_draw(y)
-        shares = np.full(len(terms), 1.0 / len(terms)) if self.weights is None else self.weights
-        density: FloatArray = logsumexp(terms, axis=0, b=shares[:, None] if shares.ndim == 1 else shares)
-        return density
-
-    def interval(self, coverage: float) -> tuple[FloatArray, FloatArray]:
-        """Return the ends of the central interval of y with a probability of `coverage`, each of shape (n,).
-
-        Intervals of counts end at counts, and their probability is at least `coverage`.
-        """
-        tail = 0.5 * (1.0 - check_probability(coverage, "coverage"))
-        return self.quantile(tail), self.quantile(1.0 - tail)
-
-    def _average(self, values: FloatArray) -> FloatArray:
-        """Return the mean over the draws of values (M, n)."""
-        average: FloatArray = np.average(values, axis=0, weights=self.weights)
-        return average
-
-    def _targets(self, y: npt.ArrayLike) -> FloatArray:
-        """Return targets as an array of shape (n,), or of () for one value at all inputs."""
-        targets = as_real_array(y, "y")
-        if targets.shape not in ((), (self.n_inputs,)):
-            raise ValueError(
-                f"y must have shape ({self.n_inputs},), one value for each input; got shape {targets.shape}."
-            )
-        return targets
-
-
 @dataclass(frozen=True)
-class PredictiveMixture(Mixture):
+class PredictiveMixture(TargetMixture):
     """The mixture sum_i w_i p(y | f_i(x)) over M draws, at n inputs.
 
     Attributes
@@ -135,16 +67,16 @@ class PredictiveMixture(Mixture):
         return self._average(np.broadcast_to(np.asarray(self.noise.variance), self.location.shape))
 
     def cdf(self, y: npt.ArrayLike) -> FloatArray:
-        """Return the probability of less than y (n,), shape (n,): the PIT values of observed targets."""
+        """Return the probability of less than y, shape (n,): the PIT values of observed targets."""
         return self._average(self.noise.cdf((self._targets(y) - self.location) / self.noise.scale))
 
     def inside(self, y: npt.ArrayLike, coverage: float) -> FloatArray:
-        """Return 1 for each y (n,) inside the central interval with a probability of `coverage`, else 0, shape (n,)."""
+        """Return 1 for each y inside the central interval with a probability of `coverage`, else 0, shape (n,)."""
         pit, tail = self.cdf(y), 0.5 * (1.0 - coverage)
         return ((tail <= pit) & (pit <= 1.0 - tail)).astype(np.float64)
 
     def log_density_by_draw(self, y: npt.ArrayLike) -> FloatArray:
-        """Return the log density of y (n,) in each draw, shape (M, n)."""
+        """Return the log density of y in each draw, shape (M, n)."""
         return self.noise.log_density((self._targets(y) - self.location) / self.noise.scale) - np.log(self.noise.scale)
 
     def quantile(self, probability: float) -> FloatArray:

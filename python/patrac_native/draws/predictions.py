@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native import diagnostics
-from patrac_native.draws.count_mixture import CountMixture
-from patrac_native.draws.mixture import PredictiveMixture
+from patrac_native.draws.target_mixture import TargetMixture
 from patrac_native.model.likelihoods import Likelihood
 from patrac_native.model.partial_network import PartialNetwork
 from patrac_native.validation.checks import (
@@ -100,7 +99,7 @@ class Predictions(ABC):
     @abstractmethod
     def predictive_mixtures(
         self, X: npt.ArrayLike, output: int = 0, *, offset: npt.ArrayLike | None = None
-    ) -> Iterator[tuple[slice, PredictiveMixture | CountMixture]]:
+    ) -> Iterator[tuple[slice, TargetMixture]]:
         """Evaluate the posterior predictive distribution of one target for blocks of rows of X."""
 
     @abstractmethod

@@ -21,7 +21,7 @@ class ScoredPredictions(Predictions):
     def _offset_of_targets(self, offset: npt.ArrayLike | None, rows: int) -> npt.ArrayLike | None:
         """Return the offset of known targets; if it is missing though the data had one, zeros with a warning.
 
-        Each public method that scores targets calls this first, so that its caller sees one warning.
+        A public method calls this before it calls another that scores, so that its caller sees one warning.
         """
         if offset is not None or not any(member.settings.get("has_offset") for member in self.members):
             return offset

@@ -10,8 +10,7 @@ import numpy.typing as npt
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import validate_data
 
-from patrac_native.draws.count_mixture import CountMixture
-from patrac_native.draws.mixture import PredictiveMixture
+from patrac_native.draws.target_mixture import TargetMixture
 from patrac_native.estimators.base import PatracEstimator
 from patrac_native.estimators.sampled_targets import sampled_targets
 from patrac_native.estimators.scaling import TargetScaling
@@ -70,10 +69,11 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         chains of one network end earlier once f, at 100 training rows, has an R-hat of at most 1.01 and 400 effective
         draws.
     chains : int, optional
-        Number of chains of each network's posterior, >= 1; default 4 for one network, or 8 where the noise has its own
-        variance in each row and `minutes` pay for 15,000 steps of each; 2 for several.
+        Number of chains of each network's posterior, >= 1; default 4 for one network, 2 for several. With neither
+        `chains` nor `draws`, 8 chains of 250 draws where the noise of one network's posterior has its own variance in
+        each row, if `minutes` would pay, before any training, for 15,000 steps of each.
     draws : int, optional
-        Number of draws of each chain, >= 4; default 500 with 4 chains, else 250.
+        Number of draws of each chain, >= 4; default 500 for one network, 250 for several, or see `chains`.
     thin : int, optional
         Number of steps for each draw, >= 1, in place of `minutes`.
     warmup : int, "paper" or Warmup, optional
@@ -297,7 +297,7 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         total, epistemic = (parts[..., index] * self.target_scaling_.target_scale**2 for index in (0, 1))
         return Uncertainty(total, total - epistemic, epistemic)
 
-    def _each(self, X: npt.ArrayLike, value_of: Callable[[PredictiveMixture | CountMixture], FloatArray]) -> FloatArray:
+    def _each(self, X: npt.ArrayLike, value_of: Callable[[TargetMixture], FloatArray]) -> FloatArray:
         """Return a value (n, ...) of each row's predictive distribution, or (n, t, ...) if y had columns.
 
         It is that of the network's targets, which are standardised.
@@ -305,7 +305,7 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         inputs = self._inputs(X)
         by_target = []
         for target in range(self.n_outputs_):
-            blocks: Iterator[tuple[slice, PredictiveMixture | CountMixture]]
+            blocks: Iterator[tuple[slice, TargetMixture]]
             blocks = self.draws_.predictive_mixtures(inputs, target)
             by_target.append(np.concatenate([value_of(mixture) for _, mixture in blocks]))
         return np.stack(by_target, axis=1) if self._y_has_columns else by_target[0]

@@ -29,7 +29,7 @@ from patrac_native.tabular.model_settings import CHAINS, DRAWS_OF_CHAIN, MINUTES
 # The numbers of networks where the architecture is chosen: of Mix, whose frozen nodes no chain changes, and of classes.
 _MIX_NETWORKS, _CLASS_NETWORKS = 4, 5
 # Where the noise has its own variance in each row, chains become twice as many if each still gets so many steps.
-_SPREAD_STEPS = 3 * MIN_STEPS
+_MANY_CHAINS_STEPS = 3 * MIN_STEPS
 # Pilot runs leave out this share of the rows, on which they are scored, and have so many chains and draws of each.
 PILOT_FRACTION, _PILOT_CHAINS, _PILOT_DRAWS = 0.2, 2, 100
 # Mix is tried with the widths divided by 2, 4, ... until each is at most this.
@@ -95,20 +95,19 @@ class Candidate:
         several = self.networks > 1
         return replace(self, networks=chains if several else 1, chains=1 if several else chains, draws=_PILOT_DRAWS)
 
-    def spread(self, minutes: float, net: Network, rows: DataRows, settings: ModelSettings) -> Candidate:
-        """Return the candidate with eight chains in place of four where the noise has its own variance in each row.
+    def with_more_chains(self, minutes: float, net: Network, rows: DataRows, settings: ModelSettings) -> Candidate:
+        """Return the candidate with twice as many chains of half the length, if its noise has a variance of each row.
 
-        Such chains of one posterior rarely meet in minutes, and in one or another the noise vanishes near a row that it
-        has not seen, which costs much. As many chains and networks again, of half the length, were measured to predict
-        better (docs/performance.md, Predictive quality), where each still gets 15,000 steps of so many minutes; of the
-        network, only sizes count. Numbers that the settings give stay.
+        Four such chains rarely converge within the budget, and a chain whose noise variance vanishes near an unseen row
+        dominates the score; eight, from eight networks, dilute it (docs/performance.md, Predictive quality). Each must
+        still get `_MANY_CHAINS_STEPS` steps of the minutes; of the network, only sizes count. Numbers of chains and
+        draws that the settings give stay.
         """
-        if not self.starts_at_networks or self.likelihood.outputs_per_target == 1 or settings.chains is not None:
+        given = (settings.chains, settings.draws, settings.thin) != (None, None, None)
+        if given or not self.starts_at_networks or self.likelihood.outputs_per_target == 1:
             return self
-        draws = math.ceil(self.draws / 2) if settings.draws is None else self.draws
-        more = replace(self, chains=2 * self.chains, draws=draws)
-        pays = settings.thin is None and more.steps_within(minutes, net, rows, settings) >= _SPREAD_STEPS
-        return more if pays else self
+        more = replace(self, chains=2 * self.chains, draws=self.draws // 2)
+        return more if more.steps_within(minutes, net, rows, settings) >= _MANY_CHAINS_STEPS else self
 
     def __str__(self) -> str:
         of_networks = f" of {self.networks} networks" if self.networks > 1 else ""

@@ -20,7 +20,8 @@ from patrac_native.sampling.warmup import (
 ARCHITECTURES = ("auto", "full", "mix", "out", "sep")
 # The values of `prior`.
 PRIORS = ("auto", "gaussian", "trace-class")
-# The default of `minutes`, and those of `chains` and `draws` for one network and for several, see `Candidate.spread`.
+# The default of `minutes`, and those of `chains` and `draws` for one network and for several, beside those of
+# `Candidate.with_more_chains`.
 MINUTES = 2.0
 # Two years; with more, the number of steps would not fit a machine integer.
 _MOST_MINUTES = 1_000_000
@@ -61,10 +62,11 @@ class ModelSettings:
         Number of networks, >= 1, which are trained alike from other random weights and whose posteriors predict as an
         equally weighted mixture. Default 1, and where the architecture is chosen 4 for "mix" and 5 for classes.
     chains : int, optional
-        Number of chains of each network's posterior, >= 1; default 4 for one network, or 8 where the noise has its own
-        variance in each row and `minutes` pay for 15,000 steps of each; 2 for several.
+        Number of chains of each network's posterior, >= 1; default 4 for one network, 2 for several. With neither
+        `chains` nor `draws`, 8 chains of 250 draws where the noise of one network's posterior has its own variance in
+        each row, if `minutes` would pay, before any training, for 15,000 steps of each.
     draws : int, optional
-        Number of draws of each chain, >= 4; default 500 with 4 chains, else 250.
+        Number of draws of each chain, >= 4; default 500 for one network, 250 for several, or see `chains`.
     minutes : float, optional
         Budget of the fit on a nominal machine of two cores, > 0; default 2. Beyond 0.1 it includes the training. It
         determines the number of steps through the number of operations of a step and never through a clock, so that a

@@ -112,10 +112,10 @@ def choose_posterior(
         likelihoods = likelihoods[-1:]
     _check_rows_for_noise(likelihoods[-1], data, settings)
     possible = possible_candidates(settings, likelihoods)
+    choice = _Choice(data, settings, spent, say)
+    possible = choice.with_more_chains(possible)
     for one in possible:
         one.check(settings)
-    choice = _Choice(data, settings, spent, say)
-    possible = choice.spread(possible)
     if len(likelihoods) > 1:
         choice.try_first(possible)
         if choice.is_settled:
@@ -146,13 +146,10 @@ class _Choice:
         """Whether no other needs to be tried."""
         return bool(self.trials) and self.trials[0].is_convincing
 
-    def spread(self, possible: Sequence[Candidate]) -> list[Candidate]:
-        """Return the candidates with as many chains as the budget pays for if all have a pilot run."""
-        minutes, rows = final_share(possible) * self._minutes(), self.data.training
-        return [
-            one.spread(minutes, _untrained(self._sizes(one.likelihood), self.settings), rows, self.settings)
-            for one in possible
-        ]
+    def with_more_chains(self, possible: Sequence[Candidate]) -> list[Candidate]:
+        """Return the candidates with as many chains as the budget would pay for without any training."""
+        minutes = self._minutes() * (final_share(possible) if len(possible) > 1 else 1.0)
+        return [one.with_more_chains(minutes, self._sketch(one), self.data.training, self.settings) for one in possible]
 
     def try_first(self, possible: Sequence[Candidate]) -> None:
         """Train networks and run a pilot run of the first candidate, unless its final run would have too few steps.
@@ -162,8 +159,8 @@ class _Choice:
         """
         candidate, share, rows = possible[0], final_share(possible), self.data.training
         noise = _noise(candidate.likelihood)
-        sketch = _untrained(self._sizes(candidate.likelihood), self.settings)
-        if candidate.steps_within(share * self._minutes(), sketch, rows, self.settings) < _FIRST_STEPS:
+        steps = candidate.steps_within(share * self._minutes(), self._sketch(candidate), rows, self.settings)
+        if steps < _FIRST_STEPS:
             self.say(f"{noise} is not tried: networks of two kinds need a larger {self.settings.option('minutes')}")
             return
         nets, seconds = self._train([candidate], f" with {noise}")
@@ -232,6 +229,10 @@ class _Choice:
             self.say(f"choosing among {of} posteriors by short runs, scored on validation rows ...")
         self.trials += run_pilots(candidates, nets[0], self.data, self.settings, minutes, say=self.say)
         self.seconds["choice"] += time.perf_counter() - clock
+
+    def _sketch(self, candidate: Candidate) -> Network:
+        """Return a network of a candidate's sizes, which has not been trained."""
+        return _untrained(self._sizes(candidate.likelihood), self.settings)
 
     def _sizes(self, likelihood: Likelihood) -> list[int]:
         """Return the layer sizes of a network."""

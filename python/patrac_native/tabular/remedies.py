@@ -59,7 +59,9 @@ class FitRemedies(Remedies):
         if e.architecture is not Full:
             advice.append(f"take a larger architecture, {self.option('architecture', 'full')}, without fixed nodes")
         elif (self.settings.networks or 1) == 1:
-            advice.append(f"predict by several networks, {self.option('networks', 4)}")
+            # With noise of each row, chains of one network start at up to eight.
+            networks = 4 if self.likelihood.outputs_per_target == 1 else 8
+            advice.append(f"predict by several networks, {self.option('networks', networks)}")
         return "; or ".join(filter(None, advice)) + "." if any(advice) else "take more rows."
 
     def for_wide_intervals(self, e: Evidence) -> str:

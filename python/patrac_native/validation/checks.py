@@ -278,12 +278,13 @@ def check_probability(value: Any, name: str) -> float:
     return number
 
 
-def check_probabilities(values: Any, name: str, *, least: int = 1) -> list[float]:
-    """Return one or several numbers strictly between 0 and 1 as a list of at least `least`, else raise."""
-    if isinstance(values, str) or not isinstance(values, numbers.Real | Iterable):
+def check_probabilities(values: Any, name: str, *, may_be_empty: bool = False) -> list[float]:
+    """Return one or several numbers strictly between 0 and 1 as a list, else raise TypeError or ValueError."""
+    single = isinstance(values, numbers.Real) or (isinstance(values, np.ndarray) and values.ndim == 0)
+    if isinstance(values, str) or not (single or isinstance(values, Iterable)):
         raise TypeError(f"{name} must be numbers, such as (0.05, 0.95); got {values!r}.")
-    given = [values] if isinstance(values, numbers.Real) else list(values)
-    if len(given) < least:
+    given = [np.asarray(values).item()] if single else list(values)
+    if not given and not may_be_empty:
         raise ValueError(f"{name} must hold at least one number; got none.")
     return [check_probability(one, f"{name}[{index}]" if len(given) > 1 else name) for index, one in enumerate(given)]
 

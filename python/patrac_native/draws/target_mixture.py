@@ -1,0 +1,96 @@
+"""What distributions of one target have in common that are mixtures over draws, of numbers and of counts."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.validation.checks import FloatArray, as_real_array, check_probability
+
+
+class TargetMixture(ABC):
+    """Base class of mixtures over M draws of the distribution of one target, at n inputs.
+
+    Targets y are finite numbers, array_like of shape (n,), or one number for all inputs; methods that take them raise
+    TypeError or ValueError for others.
+
+    Attributes
+    ----------
+    weights : ndarray, shape (M,) or (M, n), or None
+        Weights of the draws, for all inputs or for each, which sum to one; None if they are equal.
+    """
+
+    weights: FloatArray | None
+
+    @property
+    @abstractmethod
+    def n_inputs(self) -> int:
+        """Number n of inputs."""
+
+    @abstractmethod
+    def mean(self) -> FloatArray:
+        """Return the mean of f, or of the count, shape (n,)."""
+
+    @abstractmethod
+    def cdf(self, y: npt.ArrayLike) -> FloatArray:
+        """Return the probability of less than y, or of at most the count y, shape (n,)."""
+
+    @abstractmethod
+    def inside(self, y: npt.ArrayLike, coverage: float) -> FloatArray:
+        """Return the share of each y inside the central interval with a probability of `coverage`, shape (n,)."""
+
+    @abstractmethod
+    def sd_f(self) -> FloatArray:
+        """Return the standard deviation of f, or of the mean count, over the draws, shape (n,)."""
+
+    @abstractmethod
+    def noise_variance(self) -> FloatArray:
+        """Return the mean over the draws of the variance of the noise, shape (n,)."""
+
+    @abstractmethod
+    def log_density_by_draw(self, y: npt.ArrayLike) -> FloatArray:
+        """Return the log density, or log probability, of y in each draw, shape (M, n)."""
+
+    @abstractmethod
+    def quantile(self, probability: float) -> FloatArray:
+        """Return a quantile of y for a probability in (0, 1), shape (n,)."""
+
+    def sd(self) -> FloatArray:
+        """Return the standard deviation of y, shape (n,); infinite where the noise has no variance."""
+        return np.sqrt(self.sd_f() ** 2 + self.noise_variance())
+
+    def log_density(self, y: npt.ArrayLike) -> FloatArray:
+        """Return the log density, or log probability, of y, shape (n,)."""
+        from scipy.special import logsumexp
+
+        terms = self.log_density_by_draw(y)
+        shares = np.full(len(terms), 1.0 / len(terms)) if self.weights is None else self.weights
+        density: FloatArray = logsumexp(terms, axis=0, b=shares[:, None] if shares.ndim == 1 else shares)
+        return density
+
+    def interval(self, coverage: float) -> tuple[FloatArray, FloatArray]:
+        """Return the ends of the central interval of y with a probability of `coverage`, each of shape (n,).
+
+        Intervals of counts end at counts, and their probability is at least `coverage`.
+        """
+        tail = 0.5 * (1.0 - check_probability(coverage, "coverage"))
+        return self.quantile(tail), self.quantile(1.0 - tail)
+
+    def _average(self, values: FloatArray) -> FloatArray:
+        """Return the mean over the draws of values (M, n)."""
+        average: FloatArray = np.average(values, axis=0, weights=self.weights)
+        return average
+
+    def _targets(self, y: npt.ArrayLike) -> FloatArray:
+        """Return targets as an array of shape (n,), or of () for one number at all inputs."""
+        targets = as_real_array(y, "y")
+        if targets.shape not in ((), (self.n_inputs,)):
+            raise ValueError(
+                f"y must have shape ({self.n_inputs},), one value for each input, or be one number; got shape "
+                f"{targets.shape}."
+            )
+        if not np.isfinite(targets).all():
+            raise ValueError("y must be finite; it holds NaN or infinity.")
+        return targets
