@@ -135,6 +135,13 @@ def test_a_posterior_that_is_asked_for_has_more_chains_too(given: dict[str, Any]
     assert (found.chains, found.draws) == lengths
 
 
+def test_a_network_beyond_the_memory_is_refused_before_it_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(monkeypatch, {"heteroscedastic_gaussian": GOOD, "gaussian": GOOD})
+    with pytest.raises(ValueError, match="of memory; this machine has"):
+        watched.choose(120, hidden=(10**12, 10**12))
+    assert not watched.trained
+
+
 def test_chains_with_the_same_noise_for_all_rows_stay_four(monkeypatch: pytest.MonkeyPatch) -> None:
     watched = Watched(monkeypatch, {"heteroscedastic_gaussian": BAD, "gaussian": GOOD})
     found = watched.choose(120).candidate

@@ -26,6 +26,7 @@ from patrac_native.tabular.model_settings import MINUTES, ModelSettings
 from patrac_native.tabular.pilots import MIN_ROWS, Trial, best_of, describe_choice, run_pilots
 from patrac_native.tabular.tuning import nominal_seconds, train_networks
 from patrac_native.training.folds import FEWEST_ROWS
+from patrac_native.training.preparation import check_training_memory
 from patrac_native.validation.checks import FloatArray
 
 # The first of two likelihoods is tried only if the budget, without any training, pays for so many steps of each of its
@@ -231,8 +232,16 @@ class _Choice:
         self.seconds["choice"] += time.perf_counter() - clock
 
     def _sketch(self, candidate: Candidate) -> Network:
-        """Return a network of a candidate's sizes, which has not been trained."""
-        return _untrained(self._sizes(candidate.likelihood), self.settings)
+        """Return a network of a candidate's sizes, which has not been trained.
+
+        Raises
+        ------
+        ValueError
+            If the machine lacks the memory to train it.
+        """
+        sizes = self._sizes(candidate.likelihood)
+        check_training_memory(sizes, "float32")
+        return _untrained(sizes, self.settings)
 
     def _sizes(self, likelihood: Likelihood) -> list[int]:
         """Return the layer sizes of a network."""

@@ -96,6 +96,17 @@ class PreparedTraining:
     input_names: tuple[str, ...] | None = None
 
 
+def check_training_memory(layer_sizes: Sequence[int], dtype: str) -> None:
+    """Raise ValueError if the machine lacks the memory to train a network."""
+    parameters = n_parameters(layer_sizes)
+    check_memory(
+        # Parameters, gradient and two moments of Adam, in the arithmetic's dtype.
+        4 * parameters * np.dtype(dtype).itemsize,
+        f"layer_sizes={list(layer_sizes)}: the training of {parameters:,} parameters",
+        "Take narrower layers.",
+    )
+
+
 def prepare_training(
     layer_sizes: Sequence[int],
     X: npt.ArrayLike,
@@ -129,13 +140,7 @@ def prepare_training(
     check_activation(activation)
     if dtype not in ("float32", "float64"):
         raise ValueError(f"dtype must be 'float32' or 'float64'; got {dtype!r}.")
-    parameters = n_parameters(sizes)
-    check_memory(
-        # Parameters, gradient and two moments of Adam, in the arithmetic's dtype.
-        4 * parameters * np.dtype(dtype).itemsize,
-        f"layer_sizes={list(sizes)}: the training of {parameters:,} parameters",
-        "Take narrower layers.",
-    )
+    check_training_memory(sizes, dtype)
     likelihood = Gaussian(1.0) if likelihood is None else likelihood
     if not isinstance(likelihood, Likelihood):
         got = repr(likelihood) if isinstance(likelihood, str | type) else type(likelihood).__name__
