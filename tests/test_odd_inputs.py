@@ -506,6 +506,13 @@ def test_counts_refuse_a_quantile_of_one(counts: tuple[pn.Draws, Any, Any, Any])
             call()
 
 
+def test_counts_whose_mean_overflows_have_infinite_quantiles(counts: tuple[pn.Draws, Any, Any, Any]) -> None:
+    """A row far outside the training range is no error of the targets, which nobody gave."""
+    with np.errstate(all="ignore"):
+        ends = counts[0].interval(PLAIN[:2], 0.9, offset=np.array([0.0, 800.0]))
+    assert np.isfinite(ends.upper[0]).all() and np.isinf(ends.upper[1]).all()
+
+
 def test_a_summary_of_counts_takes_their_offset(counts: tuple[pn.Draws, Any, Any, Any]) -> None:
     draws, X, y, offset = counts
     for of in (draws, pn.DrawsMixture([draws, draws])):

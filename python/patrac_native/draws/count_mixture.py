@@ -55,7 +55,11 @@ class CountMixture(TargetMixture):
 
     def cdf(self, y: npt.ArrayLike) -> FloatArray:
         """Return the probability of at most y, shape (n,)."""
-        return self._average(self.likelihood.cdf(self.predictor[..., None], self._targets(y)[..., None])[..., 0])
+        return self._upto(self._targets(y))
+
+    def _upto(self, counts: FloatArray) -> FloatArray:
+        """Return what `cdf` does for counts (n,) that need not be finite, as where the mean of a draw overflows."""
+        return self._average(self.likelihood.cdf(self.predictor[..., None], counts[..., None])[..., 0])
 
     def pit(self, y: npt.ArrayLike) -> FloatArray:
         """Return the mid-PIT values of observed counts y (n,), the mean of P(Y < y) and P(Y <= y), shape (n,).
@@ -112,11 +116,11 @@ class CountMixture(TargetMixture):
         check_probability(probability, "probability")
         low = np.full(self.n_inputs, -1.0)
         high = np.maximum(np.ceil(self.mean()), 1.0)
-        while (short := self.cdf(high) < probability).any():
+        while (short := self._upto(high) < probability).any():
             low, high = np.where(short, high, low), np.where(short, 2.0 * high, high)
         # The quantile is above `low` and at most `high`.
         while (high - low > 1.0).any():
             middle = np.floor(0.5 * (low + high))
-            reached = self.cdf(middle) >= probability
+            reached = self._upto(middle) >= probability
             low, high = np.where(reached, low, middle), np.where(reached, middle, high)
         return high
