@@ -89,7 +89,7 @@ def test_an_exception_ends_the_run_and_is_raised(call: int, batched: bool) -> No
 
     with pytest.raises(Broken, match="no solution"):
         pn.sample(pn.Target(function, VARIANCE, batched=batched), chains=3, draws=1_000, threads=3, seed=1)
-    assert next(calls) < call + 100  # the other chains stop at their next step
+    assert next(calls) <= call + 3  # the other two threads may have been in the function already
 
 
 @pytest.mark.parametrize(

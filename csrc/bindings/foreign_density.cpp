@@ -17,7 +17,8 @@
 namespace patrac::bindings {
 namespace {
 
-// A Python callable as a C function, whose context this is. The first exception ends the run and is kept for rethrow().
+// A Python callable as a C function, whose context this is. The first exception ends the run and is kept for rethrow();
+// the function is not called after it.
 class PythonDensity {
 public:
     explicit PythonDensity(py::object function) : function_(std::move(function)) {}
@@ -46,15 +47,16 @@ public:
 private:
     using Shape = std::vector<py::ssize_t>;
 
-    // Calls body with the GIL. Exceptions must not pass through a C function.
+    // Calls body with the GIL, which excludes other threads. Exceptions must not pass through a C function.
     template <class Body>
     int guarded(const Body& body) {
         const py::gil_scoped_acquire gil;
+        if (error_) return 1;  // a chain that has not yet seen that the run is over
         try {
             body(function_);
             return 0;
         } catch (...) {
-            if (!error_) error_ = std::current_exception();  // the GIL excludes other threads
+            if (!error_) error_ = std::current_exception();
             return 1;
         }
     }
