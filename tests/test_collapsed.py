@@ -100,16 +100,46 @@ def test_value_and_gradient_are_those_of_the_normal_density_of_y(
     np.testing.assert_allclose(gradient, exact, rtol=0, atol=10 * relative_rounding(problem) * np.abs(exact).max())
 
 
+def first_nodes(sizes: tuple[int, ...], k: int, *, output_weights: int, output_bias: bool) -> pn.Custom:
+    """The masks of a Mix of the first k nodes of each layer, with so many Bayesian weights of its one output."""
+    weights = [np.zeros(shape, dtype=bool) for shape in zip(sizes[1:], sizes[:-1], strict=True)]
+    biases = [np.zeros(width, dtype=bool) for width in sizes[1:]]
+    for layer, (mask, bias) in enumerate(zip(weights[:-1], biases[:-1], strict=True)):
+        mask[:k, : k if layer else None], bias[:k] = True, True
+    weights[-1][0, :output_weights], biases[-1][0] = True, output_bias
+    return pn.Custom(weights, biases)
+
+
+TWO_OUTPUTS, ONE_OUTPUT = (2, 5, 4, 2), (2, 5, 7, 1)
+# Mix of one output makes its last hidden layer in one loop forward and backward, and the first pass over the rows saves
+# what the second needs, if the nodes that the loop keeps are those whose output weights are integrated out; other
+# architectures hold the activations of all tiles.
+SEVERAL_TILES: dict[str, tuple[tuple[int, ...], str | pn.Custom]] = {
+    "mix, two outputs": (TWO_OUTPUTS, "mix"),
+    "custom, two outputs": (TWO_OUTPUTS, "custom"),
+    "mix": (ONE_OUTPUT, "mix"),
+    "full": (ONE_OUTPUT, "full"),
+    "without output bias": (ONE_OUTPUT, first_nodes(ONE_OUTPUT, 3, output_weights=3, output_bias=False)),
+    "a kept node behind a fixed weight": (
+        ONE_OUTPUT,
+        first_nodes(ONE_OUTPUT, 3, output_weights=2, output_bias=True),
+    ),
+}
+
+
 @pytest.mark.parametrize("level", _core.testing.levels())
 @pytest.mark.parametrize("n", [1, 5, 530])
-@pytest.mark.parametrize("architecture", ["mix", "custom"])
-def test_every_level_and_several_row_tiles(architecture: str, n: int, level: str) -> None:
-    sizes = (2, 5, 4, 2)
-    problem = case(architecture, "gaussian_by_output", sizes, n)
+@pytest.mark.parametrize("name", SEVERAL_TILES)
+def test_every_level_and_several_row_tiles(name: str, n: int, level: str) -> None:
+    sizes, architecture = SEVERAL_TILES[name]
+    rng = problems.rng_of("several tiles", name, n)
+    net = problems.random_network(rng, sizes)
+    chosen = problems.architecture(architecture, rng, net) if isinstance(architecture, str) else architecture
+    problem = problems.posed(net, chosen, problems.random_data("gaussian_by_output", rng, n, 2, sizes[-1]), rng)
     data = problem.data
     post = pn.Posterior(
-        problem.post.net,
-        problem.post.architecture,
+        net,
+        chosen,
         problems.PRIOR,
         data.likelihood,
         data.X,
@@ -121,7 +151,6 @@ def test_every_level_and_several_row_tiles(architecture: str, n: int, level: str
     assert post.level == level
     value, gradient = post.collapsed_log_likelihood_and_grad(hidden(problem))
     assert abs(value - exact_value(problem)) <= value_tolerance(problem)
-    rng = problems.rng_of("directions", architecture, n)
     for direction in rng.normal(size=(3, post.hidden_dim)):
         exact = reference.collapsed_slope(problem.partial, hidden(problem), direction, *arguments(problem))
         tolerance = 10 * relative_rounding(problem) * np.abs(gradient * direction).sum()
@@ -138,11 +167,12 @@ def mean_of_the_full_gradient(problem: Problem) -> FloatArray:
     return np.asarray(problem.post.log_likelihood_and_grad(theta)[1])[:, :split].mean(axis=0)
 
 
+@pytest.mark.parametrize("n", [15, 530])
 @pytest.mark.parametrize("activation", problems.ACTIVATIONS)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_fishers_identity_holds_for_every_activation(architecture: str, activation: str) -> None:
+def test_fishers_identity_holds_for_every_activation(architecture: str, activation: str, n: int) -> None:
     """The collapsed gradient is the mean of the full one over the output weights' conditional distribution."""
-    problem = case(architecture, "gaussian_by_output", activation=activation)
+    problem = case(architecture, "gaussian_by_output", n=n, activation=activation)
     value, gradient = problem.post.collapsed_log_likelihood_and_grad(hidden(problem))
     assert abs(value - exact_value(problem)) <= value_tolerance(problem)
     expected = mean_of_the_full_gradient(problem)
@@ -394,3 +424,41 @@ def test_collapsing_is_part_of_the_kernels_record() -> None:
     for kernel in (pn.MGrad(0.1, collapse=True), pn.PCNL(0.1, collapse=True)):
         assert kernel.to_dict()["collapse"] is True
         assert dataclasses.replace(kernel, collapse=False).to_dict()["collapse"] is False
+
+
+# What the first pass over the rows leaves to the second
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic_gaussian"])
+@pytest.mark.parametrize("architecture", ["full", "mix"])
+def test_draws_do_not_depend_on_threads_that_share_the_rows(architecture: str, likelihood: str) -> None:
+    """A single thread holds the hidden activations of all tiles, and several make them twice."""
+    post = case(architecture, likelihood, ONE_OUTPUT, 20_000, dtype="float32").post
+    kernel = pn.MGrad(1e-3, collapse=True, persistence=0.9)
+    alone, together = (run(post, kernel, chains=1, draws=5, threads=threads) for threads in (1, 3))
+    np.testing.assert_array_equal(together.theta, alone.theta)
+    np.testing.assert_array_equal(together.stats["log_likelihood"], alone.stats["log_likelihood"])
+
+
+@pytest.mark.parametrize("architecture", ["full", "mix"])
+def test_rows_beyond_what_is_kept_between_the_passes(architecture: str) -> None:
+    """Repeated rows, so many that nothing is kept, count as rows of that weight."""
+    problem = case(architecture, "gaussian", ONE_OUTPUT, 1_000)
+    repeats = 400  # 26 MB of activations at least, where 4 are held and 17 saved
+    posts = [
+        pn.Posterior(
+            problem.post.net,
+            problem.post.architecture,
+            problems.PRIOR,
+            problem.data.likelihood,
+            np.tile(problem.X, (count, 1)),
+            np.tile(problem.y, (count, 1)),
+            sample_weight=np.full(1_000 * count, repeats / count),
+            dtype="float64",
+        )
+        for count in (1, repeats)
+    ]
+    (value, gradient), (again, slope) = (post.collapsed_log_likelihood_and_grad(hidden(problem)) for post in posts)
+    # 4e5 terms, and solves whose condition is their number times the signal-to-noise of a row.
+    assert again == pytest.approx(value, rel=1e-9)
+    np.testing.assert_allclose(slope, gradient, rtol=0, atol=1e-8 * np.abs(gradient).max())

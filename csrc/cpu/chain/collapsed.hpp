@@ -16,6 +16,9 @@
 
 namespace patrac::PATRAC_LEVEL {
 
+// A chain makes the hidden activations twice in place of saving more than this.
+inline constexpr std::size_t max_saved_bytes = std::size_t{1} << 24;
+
 // The conditional law of the output weights at a point: S^(1/2) (alpha + d), d ~ N(0, M^-1), output by output.
 struct ConditionalWeights {
     // By group: W, M^-1 = W'W, M = I + S^(1/2) Phi'W Phi S^(1/2) / variance.
@@ -69,6 +72,10 @@ public:
                     static_cast<T>(output.weights[static_cast<std::size_t>(c * output.n_sources() + j)]);
         for (const std::int32_t source : collapse.sources)
             if (source < output.n_varying()) n_read_ = std::max<std::int64_t>(n_read_, source + 1);
+        // The only tile's activations are held.
+        if (const std::int64_t size = data.n_tiles * team_.saved_size();
+            data.n_tiles > 1 && static_cast<std::size_t>(size) * sizeof(T) <= max_saved_bytes)
+            saved_ = AlignedArray<T>(size);
         // Where Evaluator uses it too.
         if (data.n_slabs == 1 && NarrowPass<T>::supports(plan))
             narrow_ = std::make_unique<NarrowPass<T>>(plan, data, true);
@@ -109,13 +116,13 @@ public:
             moments_, [&](TilePass<T>& pass) { pass.set_theta(theta_.data()); },
             [&](TilePass<T>& pass, std::int64_t first, std::int64_t end, Moments& moments) {
                 collapse_->by_row ? pass.moments_by_row(*data_, first, end, limits_.data(), moments)
-                                  : pass.moments(*data_, first, end, wide_moments_, moments);
+                                  : pass.moments(*data_, first, end, wide_moments_, saved(), moments);
             },
             [](Moments& total, const Moments& other) { total.add(other); });
         const double marginal = condition(moments_.front(), state.kept);
         if (gradient) collapse_->by_row ? find_factors(state.kept) : find_reverse_weights(state.kept);
 
-        const bool hidden_done = data_->n_tiles == 1;
+        const bool hidden_done = team_.holds_all();
         team_.sum(
             totals_,
             // A thread that summed no slab above has not read theta yet.
@@ -128,7 +135,8 @@ public:
                                                    gradient ? factors_.data() : nullptr, hidden_done, totals);
                 else
                     pass.evaluate_collapsed(*data_, likelihood_, first, end,
-                                            gradient ? reverse_weights_.data() : nullptr, n_read_, hidden_done, totals);
+                                            gradient ? reverse_weights_.data() : nullptr, n_read_, hidden_done, saved(),
+                                            totals);
             },
             [&](Totals& total, const Totals& other) { total.add(other, gradient); });
         if (gradient && collapse_->by_row) {
@@ -240,6 +248,9 @@ private:
             limits_.push_back(group.narrow_entry / (prior * std::sqrt(static_cast<double>(data_->n_tiles))));
         }
     }
+
+    // What the first pass of an evaluation saves for the second, or null.
+    T* saved() { return saved_.size() > 0 ? saved_.data() : nullptr; }
 
     // Of reverse_weights_: the outputs, then the features.
     std::int64_t reverse_row() const { return plan_->n_outputs + collapse_->n_features(); }
@@ -373,6 +384,7 @@ private:
     SlabTeam<T> team_;
     AlignedArray<T> theta_;            // (K,): theta_h with the conditional mean as its output weights
     AlignedArray<T> reverse_weights_;  // (n_varying, m + P), see TilePass::evaluate_collapsed
+    AlignedArray<T> saved_;            // (n_tiles, saved_size()), see TilePass::moments; empty where nothing is saved
     AlignedArray<T> factors_;          // (groups, P, P), see TilePass::evaluate_collapsed_by_row
     AlignedArray<T> gradient_;         // (K,), by theta
     std::int64_t n_read_ = 0;          // varying sources up to the last that a Bayesian output weight reads

@@ -13,6 +13,10 @@
 
 namespace patrac::PATRAC_LEVEL {
 
+// A workspace makes the hidden activations of a collapsed evaluation twice in place of holding more than this, which
+// would not stay in the cache.
+inline constexpr std::size_t max_held_bytes = std::size_t{1} << 22;
+
 // The threads that share an evaluation, with the workspace of each.
 template <class T>
 class SlabTeam {
@@ -23,10 +27,17 @@ public:
         threads = std::min(threads, data.n_slabs);
         if (threads > 1) team_ = std::make_unique<Team>(threads);
         const std::int64_t members = team_ ? team_->size() : 1;
+        const std::int64_t held = collapse && members == 1 ? held_tiles(plan, *collapse) : 1;
+        holds_all_ = held == data.n_tiles;
         passes_.reserve(static_cast<std::size_t>(members));
-        for (std::int64_t m = 0; m < members; ++m) passes_.emplace_back(plan, data.layout, collapse);
+        for (std::int64_t m = 0; m < members; ++m) passes_.emplace_back(plan, data.layout, collapse, held);
         has_theta_.resize(static_cast<std::size_t>(members));
     }
+
+    // Whether the only workspace holds the hidden activations of all tiles.
+    bool holds_all() const { return holds_all_; }
+    // See TilePass::saved_size().
+    std::int64_t saved_size() const { return passes_.front().saved_size(); }
 
     // Number of sums that sum() needs: a single thread adds each slab to the first sum as soon as it is computed.
     std::int64_t n_sums() const { return team_ ? data_->n_slabs : std::min<std::int64_t>(2, data_->n_slabs); }
@@ -58,8 +69,19 @@ public:
     }
 
 private:
+    // The number of tiles whose hidden activations a workspace should hold from the first pass of a collapsed
+    // evaluation to the second: all, or 1 where that would take too much memory or TilePass::saved_size() does instead.
+    std::int64_t held_tiles(const Plan& plan, const CollapsePlan& collapse) const {
+        if (LastHidden<T>(plan, data_->layout.stride).collapsed_nodes(collapse) > 0) return 1;
+        std::int64_t nodes = 0;
+        for (std::size_t l = 0; l + 1 < plan.layers.size(); ++l) nodes += plan.layers[l].n_rows();
+        const auto bytes = static_cast<std::size_t>(data_->n_tiles * nodes * data_->layout.stride) * sizeof(T);
+        return bytes <= max_held_bytes ? data_->n_tiles : 1;
+    }
+
     const PackedData<T>* data_;  // outlives the team
     std::unique_ptr<Team> team_;
+    bool holds_all_ = false;
     std::vector<TilePass<T>> passes_;       // one for each member
     std::vector<unsigned char> has_theta_;  // (members,)
 };

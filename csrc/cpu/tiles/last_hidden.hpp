@@ -5,13 +5,16 @@
 // and what no dense gradient reads is not stored, but beside one that is, in a vector of two.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <type_traits>
 #include <vector>
 
 #include "cpu/tiles/contraction.hpp"
 #include "cpu/tiles/packed.hpp"
 #include "cpu/tiles/tile_workspace.hpp"
+#include "model/collapse.hpp"
 #include "model/plan.hpp"
 #include "shared/activation.hpp"
 
@@ -45,6 +48,55 @@ public:
     // From the activations below to f, in place of two layers of TilePass::forward(), with what the reverse pass needs.
     void forward(TileWorkspace<T>& work) { forward_from<max_below>(work); }
 
+    // The number of nodes whose output weights `collapse` integrates out, where these are the nodes that are kept and
+    // the first of the layer; else 0.
+    std::int64_t collapsed_nodes(const CollapsePlan& collapse) const {
+        if (!applies() || collapse.by_row) return 0;
+        const auto n_nodes = std::ssize(is_kept_);
+        const auto n_kept = std::count(is_kept_.begin(), is_kept_.end(), 1);
+        const auto n_read = std::count_if(collapse.sources.begin(), collapse.sources.end(),
+                                          [=](std::int32_t source) { return source < n_kept; });
+        const auto n_other = std::count_if(collapse.sources.begin(), collapse.sources.end(),
+                                           [=](std::int32_t source) { return source >= n_kept && source < n_nodes; });
+        const bool is_first = std::find(is_kept_.begin(), is_kept_.end(), 0) == is_kept_.begin() + n_kept;
+        return is_first && n_read == n_kept && n_other == 0 ? n_kept : 0;
+    }
+
+    // Number of values of a tile that save() writes.
+    std::int64_t saved_size(const TileWorkspace<T>& work, std::int64_t n_collapsed) const {
+        return through_.size() + work.stride + hidden_size(work, n_collapsed);
+    }
+    // After forward(), what the reverse pass of the tile needs, and f; then again from there.
+    void save(const TileWorkspace<T>& work, std::int64_t n_collapsed, T* to) const {
+        to = std::copy_n(through_.data(), through_.size(), to);
+        to = std::copy_n(work.layers.back().value.data(), work.stride, to);
+        for_each_saved(work, n_collapsed, [&](const TileValues<T>& value, std::int64_t size) {
+            to = std::copy_n(value.data(), size, to);
+        });
+    }
+    void restore(TileWorkspace<T>& work, std::int64_t n_collapsed, const T* from) {
+        const auto take = [&](auto& value, std::int64_t size) {
+            std::copy_n(from, size, value.data());
+            from += size;
+        };
+        take(through_, through_.size());
+        take(work.layers.back().value, work.stride);
+        for_each_saved(work, n_collapsed, take);
+    }
+
+    // Adds to f, made with zeros for the collapsed output weights, what their means contribute.
+    void add_collapsed(TileWorkspace<T>& work, std::int64_t n_collapsed, bool with_bias) const {
+        LayerWork<T>& output = work.layers.back();
+        const T* const value = (work.layers.end() - 2)->value.data();
+        const V bias = broadcast<V>(with_bias ? *output.biases.data() : T(0));
+        for (std::int64_t row = 0; row < work.n_vectors * lanes_v<V>; row += lanes_v<V>) {
+            V f = load<V>(output.value.data() + row) + bias;
+            for (std::int64_t node = 0; node < n_collapsed; ++node)
+                f = fma(broadcast<V>(output.weights.data()[node]), load<V>(value + node * work.stride + row), f);
+            store<V>(output.value.data() + row, f);
+        }
+    }
+
     // Once the output layer's gradient is there: dl/d(pre-activation) of the nodes whose gradient is wanted.
     void reverse_kept(TileWorkspace<T>& work) const {
         T* const value = (work.layers.end() - 2)->value.data();
@@ -56,16 +108,37 @@ public:
     }
 
     // Then, once that gradient is there too: dl/d(pre-activation) of the nodes below.
-    void reverse_below(TileWorkspace<T>& work) const {
+    void reverse_below(TileWorkspace<T>& work) const { reverse_below(work, 0); }
+    // With the first n_collapsed nodes, which `through` has not, at their dl/d(pre-activation).
+    void reverse_below(TileWorkspace<T>& work, std::int64_t n_collapsed) const {
+        const LayerWork<T>& layer = *(work.layers.end() - 2);
         T* const value = (work.layers.end() - 3)->value.data();
         const T* const slope = work.layers.back().value.data();
-        for (std::int64_t node = 0; node < through_.size(); node += work.stride)
-            times_derivative(work, value + node, [&](std::int64_t row) {
-                return load<V>(through_.data() + node + row) * load<V>(slope + row);
+        const std::int64_t n_below = through_.size() / work.stride;
+        for (std::int64_t s = 0; s < n_below; ++s)
+            times_derivative(work, value + s * work.stride, [&](std::int64_t row) {
+                V sum = load<V>(through_.data() + s * work.stride + row) * load<V>(slope + row);
+                for (std::int64_t node = 0; node < n_collapsed; ++node)
+                    sum = fma(broadcast<V>(layer.weights.data()[node * n_below + s]),
+                              load<V>(layer.value.data() + node * work.stride + row), sum);
+                return sum;
             });
     }
 
 private:
+    // The activations of the layers below, and of the first n_collapsed nodes.
+    template <class Work, class Each>
+    static void for_each_saved(Work& work, std::int64_t n_collapsed, const Each& each) {
+        for (std::size_t l = 0; l + 2 < work.layers.size(); ++l)
+            each(work.layers[l].value, work.layers[l].value.size());
+        each((work.layers.end() - 2)->value, n_collapsed * work.stride);
+    }
+    static std::int64_t hidden_size(const TileWorkspace<T>& work, std::int64_t n_collapsed) {
+        std::int64_t size = 0;
+        for_each_saved(work, n_collapsed, [&](const TileValues<T>&, std::int64_t count) { size += count; });
+        return size;
+    }
+
     // dl/d(pre-activation) of a node in place of its activation, `slope` being dl/d(activation).
     template <class Slope>
     static void times_derivative(const TileWorkspace<T>& work, T* value, const Slope& slope) {

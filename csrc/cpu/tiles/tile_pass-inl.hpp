@@ -120,8 +120,8 @@ struct RowStarts {
 };
 
 template <class T>
-TilePass<T>::TilePass(const Plan& plan, const TileLayout& layout, const CollapsePlan* collapse)
-    : work_(plan, layout.stride, collapse), last_hidden_(plan, layout.stride) {
+TilePass<T>::TilePass(const Plan& plan, const TileLayout& layout, const CollapsePlan* collapse, std::int64_t held_tiles)
+    : work_(plan, layout.stride, collapse, held_tiles), last_hidden_(plan, layout.stride) {
     for (const PlanLayer& layer : plan.layers)
         for (const DenseGradient& dense : layer.gradient) {
             const auto n_rows = std::ssize(dense.rows), n_sources = std::ssize(dense.sources);
@@ -133,6 +133,7 @@ TilePass<T>::TilePass(const Plan& plan, const TileLayout& layout, const Collapse
         by_row_ = RowVariances<T>(plan, *collapse, layout.stride, work_.zeros.data());
         return;
     }
+    n_collapsed_ = last_hidden_.collapsed_nodes(*collapse);
     weighted_ = AlignedArray<T>(collapse->n_features() * layout.stride);
     for (std::int64_t f = 0; f < collapse->n_features(); ++f)
         weighted_rows_.push_back(weighted_.data() + f * layout.stride);
@@ -272,20 +273,36 @@ void TilePass<T>::reverse_into(LayerWork<T>& below, const Contraction<T>& transp
 
 template <class T>
 template <class Zeta>
-void TilePass<T>::reverse_collapsed(const T* weights, std::int64_t n_read) {
+void TilePass<T>::reverse_read(const T* weights, std::int64_t n_read) {
+    if (n_read == 0) return;
     LayerWork<T>& below = work_.layers[work_.layers.size() - 2];
-    const std::int64_t n_varying = work_.plan.layers.back().n_varying(), n_features = work_.collapse->n_features();
+    const std::int64_t n_features = work_.collapse->n_features(), row = work_.plan.n_outputs + n_features;
     const Sources<T> sources[2] = {{work_.layers.back().value.data(), work_.plan.n_outputs, work_.stride},
                                    {weighted_.data(), n_features, work_.stride}};
-    const std::int64_t row = work_.plan.n_outputs + n_features;
-    Contraction<T> transposed{n_read,          weights,           row, 1, sources, 2, below.value.data(), work_.stride,
-                              work_.n_vectors, work_.ends_in_half};
-    if (n_read > 0) reverse_into<Zeta>(below, transposed, 0, ZeroStarts{});
-    transposed.count = n_varying - n_read;
-    transposed.weights += n_read * row;
-    transposed.n_groups = 1;
-    transposed.out += n_read * work_.stride;
-    if (transposed.count > 0) reverse_into<Zeta>(below, transposed, n_read, ZeroStarts{});
+    const Contraction<T> transposed{
+        n_read, weights, row, 1, sources, 2, below.value.data(), work_.stride, work_.n_vectors, work_.ends_in_half};
+    reverse_into<Zeta>(below, transposed, 0, ZeroStarts{});
+}
+
+template <class T>
+template <class Zeta>
+void TilePass<T>::reverse_unread(const T* weights, std::int64_t n_read) {
+    const std::int64_t count = work_.plan.layers.back().n_varying() - n_read;
+    if (count == 0) return;
+    LayerWork<T>& below = work_.layers[work_.layers.size() - 2];
+    const std::int64_t row = work_.plan.n_outputs + work_.collapse->n_features();
+    const Sources<T> source{work_.layers.back().value.data(), work_.plan.n_outputs, work_.stride};
+    const Contraction<T> transposed{count,
+                                    weights + n_read * row,
+                                    row,
+                                    1,
+                                    &source,
+                                    1,
+                                    below.value.data() + n_read * work_.stride,
+                                    work_.stride,
+                                    work_.n_vectors,
+                                    work_.ends_in_half};
+    reverse_into<Zeta>(below, transposed, n_read, ZeroStarts{});
 }
 
 template <class T>
@@ -351,11 +368,15 @@ template <class T>
 
 template <class T>
 [[gnu::noinline]] void TilePass<T>::moments(const PackedData<T>& data, std::int64_t first_tile, std::int64_t end_tile,
-                                            bool wide, Moments& moments) {
+                                            bool wide, T* saved, Moments& moments) {
     visit(work_.plan.activation, [&](auto zeta) {
         for (std::int64_t t = first_tile; t < end_tile; ++t) {
             work_.bind(data, t);
-            forward<decltype(zeta)>(0, work_.layers.size());
+            forward<decltype(zeta)>(0, work_.layers.size() - (saved ? 2 : 0));
+            if (saved) {
+                last_hidden_.forward(work_);
+                last_hidden_.save(work_, n_collapsed_, saved + t * saved_size());
+            }
             weight_features(data);
             if (wide && !std::is_same_v<T, double>)
                 wide_moments_of_tile(data, t == first_tile, moments);
@@ -369,18 +390,33 @@ template <class T>
 [[gnu::noinline]] void TilePass<T>::evaluate_collapsed(const PackedData<T>& data, const LikelihoodTerms<T>& likelihood,
                                                        std::int64_t first_tile, std::int64_t end_tile,
                                                        const T* reverse_weights, std::int64_t n_read, bool hidden_done,
-                                                       Totals& totals) {
+                                                       const T* saved, Totals& totals) {
+    const std::size_t output = work_.layers.size() - 1;
+    const std::vector<std::int32_t>& read = work_.collapse->sources;
+    const bool with_bias = std::find(read.begin(), read.end(), work_.plan.layers[output].n_sources()) != read.end();
     visit(work_.plan.activation, [&](auto zeta) {
         using Zeta = decltype(zeta);
         totals.log_likelihood = 0.0;
         for (std::int64_t t = first_tile; t < end_tile; ++t) {
             work_.bind(data, t);
-            forward<Zeta>(hidden_done ? work_.layers.size() - 1 : 0, work_.layers.size());
+            if (saved) {
+                last_hidden_.restore(work_, n_collapsed_, saved + t * saved_size());
+                last_hidden_.add_collapsed(work_, n_collapsed_, with_bias);
+            } else {
+                forward<Zeta>(hidden_done ? output : 0, output + 1);
+            }
             totals.log_likelihood += likelihood_of_tile(data, likelihood);
             if (!reverse_weights) continue;
-            if (!hidden_done) weight_features(data);
-            reverse_collapsed<Zeta>(reverse_weights, n_read);
-            reverse<Zeta>(t == first_tile, totals, work_.layers.size() - 1);
+            if (data.n_tiles > 1) weight_features(data);  // of the only tile they are there still
+            reverse_read<Zeta>(reverse_weights, n_read);
+            if (saved) {
+                add_gradient(output - 1, t == first_tile, totals);
+                last_hidden_.reverse_below(work_, n_collapsed_);
+                reverse<Zeta>(t == first_tile, totals, output - 1);
+            } else {
+                reverse_unread<Zeta>(reverse_weights, n_read);
+                reverse<Zeta>(t == first_tile, totals, output);
+            }
         }
     });
 }

@@ -26,8 +26,9 @@ public:
     using V = Vec<T>;
 
     // With `collapse`, moments() and evaluate_collapsed() may be called too; plan, layout and collapse outlive the
-    // pass.
-    TilePass(const Plan& plan, const TileLayout& layout, const CollapsePlan* collapse = nullptr);
+    // pass. It holds the hidden activations of `held_tiles` tiles, all of the data, or with 1 of one after the other.
+    TilePass(const Plan& plan, const TileLayout& layout, const CollapsePlan* collapse = nullptr,
+             std::int64_t held_tiles = 1);
     // The pass points into its own arrays, which moving leaves where they are.
     TilePass(TilePass&&) noexcept = default;
 
@@ -48,18 +49,24 @@ public:
     void evaluate(const PackedData<T>& data, const LikelihoodTerms<T>& likelihood, std::int64_t first_tile,
                   std::int64_t end_tile, bool gradient, Totals& totals);
 
+    // Number of values of a tile that moments() may save for evaluate_collapsed(), which then need not make them again;
+    // 0 where it would save none.
+    std::int64_t saved_size() const { return n_collapsed_ > 0 ? last_hidden_.saved_size(work_, n_collapsed_) : 0; }
+
     // Sums over tiles first_tile .. end_tile - 1 into moments, overwriting them; theta's output weights are zero.
-    // `wide`: sums within a tile are in float64 too, see CollapsedGroup::narrow_ratio.
-    void moments(const PackedData<T>& data, std::int64_t first_tile, std::int64_t end_tile, bool wide,
+    // `wide`: sums within a tile are in float64 too, see CollapsedGroup::narrow_ratio. `saved` (n_tiles, saved_size())
+    // or null.
+    void moments(const PackedData<T>& data, std::int64_t first_tile, std::int64_t end_tile, bool wide, T* saved,
                  Moments& moments);
 
     // As evaluate(), at theta with the conditional mean as its output weights, for the gradient of the log marginal
     // likelihood: through `reverse_weights` (n_varying, m + P) the varying sources of the output layer read the m
     // derivatives and, up to source n_read - 1, the P weighted features. Null: no gradient. `hidden_done`: the pass
-    // holds the hidden activations of the only tile already.
+    // holds the hidden activations of these tiles already. `saved`: what moments() saved at the same theta_h, or
+    // null.
     void evaluate_collapsed(const PackedData<T>& data, const LikelihoodTerms<T>& likelihood, std::int64_t first_tile,
                             std::int64_t end_tile, const T* reverse_weights, std::int64_t n_read, bool hidden_done,
-                            Totals& totals);
+                            const T* saved, Totals& totals);
 
     // Of noise whose variance each row has for each output, e^s: as moments() and evaluate_collapsed(), see
     // cpu/tiles/row_variances-inl.hpp. limits (groups,): the largest root mean square of the rows' W, times the rows,
@@ -96,9 +103,12 @@ private:
     // `starts` are what the sums start from.
     template <class Zeta, class Starts>
     void reverse_into(LayerWork<T>& below, const Contraction<T>& transposed, std::int64_t first, const Starts& starts);
-    // dl/d(pre-activation) below a collapsed output layer, whose value holds dl/df at the conditional mean.
+    // dl/d(pre-activation) below a collapsed output layer, whose value holds dl/df at the conditional mean: of the
+    // nodes up to n_read, and of the others.
     template <class Zeta>
-    void reverse_collapsed(const T* weights, std::int64_t n_read);
+    void reverse_read(const T* weights, std::int64_t n_read);
+    template <class Zeta>
+    void reverse_unread(const T* weights, std::int64_t n_read);
     // From the output layer down: the gradient of a layer, then dl/d(pre-activation) below. `first` starts the sums.
     template <class Zeta>
     void reverse(bool first, Totals& totals);
@@ -117,6 +127,7 @@ private:
 
     TileWorkspace<T> work_;
     LastHidden<T> last_hidden_;
+    std::int64_t n_collapsed_ = 0;  // see LastHidden::collapsed_nodes()
     WideOuter<T> wide_outer_;
     // Of a collapsed output layer:
     AlignedArray<T> weighted_;  // (P, stride): features times row weights

@@ -15,6 +15,26 @@
 
 namespace patrac::PATRAC_LEVEL {
 
+// The values of a layer at the rows of a tile, (rows, stride), for one tile after the other or for each of several.
+template <class T>
+class TileValues {
+public:
+    TileValues() = default;
+    TileValues(std::int64_t size, std::int64_t tiles) : all_(size * tiles), at_(all_.data()), size_(size) {}
+
+    void bind(std::int64_t tile) { at_ = all_.data() + tile * size_; }
+    // Of the bound tile, at first the first.
+    T* data() { return at_; }
+    const T* data() const { return at_; }
+    std::int64_t size() const { return size_; }
+    const T& operator[](std::int64_t i) const { return at_[i]; }
+
+private:
+    AlignedArray<T> all_;
+    T* at_ = nullptr;
+    std::int64_t size_ = 0;
+};
+
 // The arrays that a dense gradient multiplies.
 template <class T>
 struct DenseGradientWork {
@@ -29,8 +49,8 @@ struct LayerWork {
     LayerParameters<T> biases;   // (rows,)
     // (rows, stride): activations, f in the output layer. The reverse pass turns them, each layer in its place,
     // into dl/d(pre-activation): the activations are no longer needed, and the memory is in the cache.
-    AlignedArray<T> value;
-    AlignedArray<T> pre;  // (rows, stride): before the activation, where its derivative needs it
+    TileValues<T> value;
+    TileValues<T> pre;  // (rows, stride): before the activation, where its derivative needs it
     std::vector<DenseGradientWork<T>> gradient;
     // Of the bound tile:
     Sources<T> groups[2] = {};    // values of the layer below that vary, then the tile's constants
@@ -45,6 +65,7 @@ struct TileWorkspace {
     const Plan& plan;              // outlives the workspace, as does collapse
     const CollapsePlan* collapse;  // of a collapsed output layer, or null
     std::int64_t stride;
+    bool holds_all;  // whether the hidden layers have values for each tile, which then stay when another is bound
     AlignedArray<T> zeros, ones;
     std::vector<LayerWork<T>> layers;
     // Of the bound tile:
@@ -53,8 +74,9 @@ struct TileWorkspace {
     bool ends_in_half = false;
     std::vector<const T*> features;  // (P,) of a collapsed output layer
 
-    TileWorkspace(const Plan& plan_, std::int64_t stride_, const CollapsePlan* collapse_)
-        : plan(plan_), collapse(collapse_), stride(stride_), zeros(stride), ones(stride) {
+    // Holds `held_tiles` tiles, all of the data, or with 1 the bound one.
+    TileWorkspace(const Plan& plan_, std::int64_t stride_, const CollapsePlan* collapse_, std::int64_t held_tiles)
+        : plan(plan_), collapse(collapse_), stride(stride_), holds_all(held_tiles > 1), zeros(stride), ones(stride) {
         std::fill_n(ones.data(), stride, T(1));
         bool keeps_pre = false;
         visit(plan.activation, [&](auto zeta) { keeps_pre = !decltype(zeta)::from_value; });
@@ -63,8 +85,9 @@ struct TileWorkspace {
         for (std::size_t l = 0; l < plan.layers.size(); ++l) {
             const PlanLayer& layer = plan.layers[l];
             LayerWork<T>& work = layers.emplace_back(layer);
-            work.value = AlignedArray<T>(layer.n_rows() * stride);
-            if (keeps_pre && l + 1 < plan.layers.size()) work.pre = AlignedArray<T>(layer.n_rows() * stride);
+            const bool is_hidden = l + 1 < plan.layers.size();
+            work.value = TileValues<T>(layer.n_rows() * stride, is_hidden ? held_tiles : 1);
+            if (keeps_pre && is_hidden) work.pre = TileValues<T>(layer.n_rows() * stride, held_tiles);
             work.groups[0] = {l > 0 ? layers[l - 1].value.data() : zeros.data(), layer.n_varying(), stride};
             for (const DenseGradient& dense : layer.gradient) {
                 DenseGradientWork<T>& columns = work.gradient.emplace_back();
@@ -91,6 +114,7 @@ struct TileWorkspace {
         for (std::size_t l = 0; l < layers.size(); ++l) {
             const PlanLayer& layer = plan.layers[l];
             LayerWork<T>& work = layers[l];
+            if (holds_all) bind_values(l, t);
             const TileItems<T> constants = data.constants(l, t);
             work.groups[1] = {constants.base, layer.n_constant(), constants.step};
             for (std::size_t o = 0; o < layer.offset_rows.size(); ++o)
@@ -107,6 +131,21 @@ struct TileWorkspace {
             for (std::size_t b = 0; b < work.gradient.size(); ++b)
                 point_to(layer.gradient[b].sources, work.gradient[b].sources);
             if (collapse && l + 1 == layers.size()) point_to(collapse->sources, features);
+        }
+    }
+
+private:
+    // The values of layer l are those of tile t from here on, and those of the layers below already.
+    void bind_values(std::size_t l, std::int64_t t) {
+        LayerWork<T>& work = layers[l];
+        if (l > 0) work.groups[0].base = layers[l - 1].value.data();
+        if (l + 1 == layers.size()) return;
+        work.value.bind(t);
+        if (work.pre.size() > 0) work.pre.bind(t);
+        for (std::size_t b = 0; b < work.gradient.size(); ++b) {
+            const std::vector<std::int32_t>& rows = plan.layers[l].gradient[b].rows;
+            for (std::size_t r = 0; r < rows.size(); ++r)
+                work.gradient[b].rows[r] = work.value.data() + rows[r] * stride;
         }
     }
 };
