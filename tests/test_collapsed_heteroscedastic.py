@@ -317,14 +317,17 @@ def test_draws_depend_neither_on_thinning_nor_on_length_chains_or_threads() -> N
     np.testing.assert_array_equal(run(post, chains=3, draws=60, threads=2).theta, every.theta)
 
 
-@pytest.mark.parametrize("architecture", [pn.Mix(5), pn.Out(10)], ids=str)
-def test_threads_that_share_a_step_do_not_change_it(architecture: pn.Architecture) -> None:
-    """Four threads, several slabs of rows, two passes over them a step."""
+@pytest.mark.parametrize(
+    ("architecture", "n"), [(pn.Full(), 3_000), (pn.Mix(5), 12_000), (pn.Out(10), 100_000)], ids=str
+)
+def test_threads_that_share_a_step_do_not_change_it(architecture: pn.Architecture, n: int) -> None:
+    """Four threads, several slabs of rows of a million multiply-adds each, two passes over them a step."""
     rng = problems.rng_of("shared heteroscedastic steps")
     net = problems.random_network(rng, (8, 40, 40, 2))
-    X, y = rng.normal(size=(3_000, 8)), rng.normal(size=3_000)
+    X, y = rng.normal(size=(n, 8)), rng.normal(size=n)
     post = pn.Posterior(net, architecture, problems.PRIOR, LIKELIHOOD, X, y)
-    alone, shared = (run(post, pn.MGrad(1e-4, collapse=True), chains=1, threads=threads) for threads in (1, 4))
+    kernel = pn.MGrad(0.3 / n, collapse=True)
+    alone, shared = (run(post, kernel, chains=1, draws=20, threads=threads) for threads in (1, 4))
     np.testing.assert_array_equal(shared.theta, alone.theta)
     assert alone.stats["acceptance_rate"].mean() > 0.2
 

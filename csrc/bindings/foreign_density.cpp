@@ -47,7 +47,8 @@ public:
 private:
     using Shape = std::vector<py::ssize_t>;
 
-    // Calls body with the GIL, which excludes other threads. Exceptions must not pass through a C function.
+    // Calls body with the GIL, without which error_ is not touched; body may release it, so that another thread's body
+    // may raise too. Exceptions must not pass through a C function.
     template <class Body>
     int guarded(const Body& body) {
         const py::gil_scoped_acquire gil;

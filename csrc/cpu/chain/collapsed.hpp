@@ -16,7 +16,10 @@
 
 namespace patrac::PATRAC_LEVEL {
 
-// A chain makes the hidden activations twice in place of saving more than this.
+// An evaluation goes through the rows twice, and makes the hidden activations twice in place of holding more bytes of
+// them than stay in the cache, or than many chains have memory for, or saving more of a Mix. The latter may not depend
+// on the number of chains, as draws would by rounding.
+inline constexpr std::size_t max_held_bytes = std::size_t{1} << 22, max_held_by_all_chains = std::size_t{1} << 28;
 inline constexpr std::size_t max_saved_bytes = std::size_t{1} << 24;
 
 // The conditional law of the output weights at a point: S^(1/2) (alpha + d), d ~ N(0, M^-1), output by output.
@@ -42,15 +45,16 @@ public:
     static constexpr std::int64_t side_by_side = 1;
     static constexpr bool follows_prior = true;
 
-    // As TileTarget's; prior_variance (K,).
+    // As TileTarget's; prior_variance (K,). `chains`: of the run.
     CollapsedTarget(const Plan& plan, const PackedData<T>& data, const LikelihoodTerms<T>& likelihood,
-                    const CollapsePlan& collapse, const std::vector<double>& variance, std::int64_t threads)
+                    const CollapsePlan& collapse, const std::vector<double>& variance, std::int64_t threads,
+                    std::int64_t chains)
         : plan_(&plan),
           data_(&data),
           collapse_(&collapse),
           likelihood_(likelihood),
           variance_(variance),
-          team_(plan, data, threads, &collapse),
+          team_(plan, data, threads, &collapse, goes_narrow(plan, data) ? 0 : held_bytes_of(chains)),
           theta_(plan.dim),
           reverse_weights_(collapse.by_row ? 0 : plan.layers.back().n_varying() * reverse_row()) {
         for (std::int64_t s = 0; s < team_.n_sums(); ++s) {
@@ -72,13 +76,11 @@ public:
                     static_cast<T>(output.weights[static_cast<std::size_t>(c * output.n_sources() + j)]);
         for (const std::int32_t source : collapse.sources)
             if (source < output.n_varying()) n_read_ = std::max<std::int64_t>(n_read_, source + 1);
-        // The only tile's activations are held.
-        if (const std::int64_t size = data.n_tiles * team_.saved_size();
-            data.n_tiles > 1 && static_cast<std::size_t>(size) * sizeof(T) <= max_saved_bytes)
-            saved_ = AlignedArray<T>(size);
         // Where Evaluator uses it too.
-        if (data.n_slabs == 1 && NarrowPass<T>::supports(plan))
-            narrow_ = std::make_unique<NarrowPass<T>>(plan, data, true);
+        if (goes_narrow(plan, data)) narrow_ = std::make_unique<NarrowPass<T>>(plan, data, true);
+        // A single tile's activations are held.
+        const std::int64_t size = narrow_ || data.n_tiles == 1 ? 0 : data.n_tiles * team_.saved_size();
+        if (size > 0 && static_cast<std::size_t>(size) * sizeof(T) <= max_saved_bytes) saved_ = AlignedArray<T>(size);
     }
 
     std::int64_t dim() const { return collapse_->hidden_dim(); }
@@ -116,7 +118,7 @@ public:
             moments_, [&](TilePass<T>& pass) { pass.set_theta(theta_.data()); },
             [&](TilePass<T>& pass, std::int64_t first, std::int64_t end, Moments& moments) {
                 collapse_->by_row ? pass.moments_by_row(*data_, first, end, limits_.data(), moments)
-                                  : pass.moments(*data_, first, end, wide_moments_, saved(), moments);
+                                  : pass.moments(*data_, first, end, wide_moments_, saved_.data(), moments);
             },
             [](Moments& total, const Moments& other) { total.add(other); });
         const double marginal = condition(moments_.front(), state.kept);
@@ -135,8 +137,8 @@ public:
                                                    gradient ? factors_.data() : nullptr, hidden_done, totals);
                 else
                     pass.evaluate_collapsed(*data_, likelihood_, first, end,
-                                            gradient ? reverse_weights_.data() : nullptr, n_read_, hidden_done, saved(),
-                                            totals);
+                                            gradient ? reverse_weights_.data() : nullptr, n_read_, hidden_done,
+                                            saved_.data(), totals);
             },
             [&](Totals& total, const Totals& other) { total.add(other, gradient); });
         if (gradient && collapse_->by_row) {
@@ -194,6 +196,14 @@ public:
     }
 
 private:
+    static bool goes_narrow(const Plan& plan, const PackedData<T>& data) {
+        return data.n_slabs == 1 && NarrowPass<T>::supports(plan);
+    }
+    static std::size_t held_bytes_of(std::int64_t chains) {
+        return std::min(max_held_bytes,
+                        max_held_by_all_chains / static_cast<std::size_t>(std::max<std::int64_t>(1, chains)));
+    }
+
     // theta_h (K_h,) from and to its places in theta (K,).
     template <class X>
     void take_hidden(const X* theta, X* hidden) const {
@@ -248,9 +258,6 @@ private:
             limits_.push_back(group.narrow_entry / (prior * std::sqrt(static_cast<double>(data_->n_tiles))));
         }
     }
-
-    // What the first pass of an evaluation saves for the second, or null.
-    T* saved() { return saved_.size() > 0 ? saved_.data() : nullptr; }
 
     // Of reverse_weights_: the outputs, then the features.
     std::int64_t reverse_row() const { return plan_->n_outputs + collapse_->n_features(); }

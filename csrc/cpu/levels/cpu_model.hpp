@@ -148,7 +148,7 @@ public:
                 config.variance.sampled() ? std::vector<double>(variance_.size(), 1.0) : variance_;
             const CollapsePlan collapse =
                 collapse_plan(buffers.prior_variance, variance, config.variance.rate.size() > 1);
-            const auto target = [&] { return collapsed_target(collapse, each); };
+            const auto target = [&] { return collapsed_target(collapse, each, config.chains); };
             const std::vector<double> factor = hidden_factor(buffers.step_factor);
             RunBuffers<T> hidden_buffers = buffers;
             if (buffers.step_factor) hidden_buffers.step_factor = factor.data();
@@ -229,8 +229,9 @@ private:
         return plan;
     }
 
-    CollapsedTarget<T> collapsed_target(const CollapsePlan& collapse, std::int64_t threads) const {
-        return CollapsedTarget<T>(plan_, data_, terms_, collapse, variance_, threads);
+    CollapsedTarget<T> collapsed_target(const CollapsePlan& collapse, std::int64_t threads,
+                                        std::int64_t chains = 1) const {
+        return CollapsedTarget<T>(plan_, data_, terms_, collapse, variance_, threads, chains);
     }
 
     std::string level_;

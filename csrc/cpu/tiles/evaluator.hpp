@@ -13,21 +13,20 @@
 
 namespace patrac::PATRAC_LEVEL {
 
-// A workspace makes the hidden activations of a collapsed evaluation twice in place of holding more than this, which
-// would not stay in the cache.
-inline constexpr std::size_t max_held_bytes = std::size_t{1} << 22;
-
 // The threads that share an evaluation, with the workspace of each.
 template <class T>
 class SlabTeam {
 public:
-    // At most `threads` of them, one for each slab of the data. No sum depends on how many there are.
-    SlabTeam(const Plan& plan, const PackedData<T>& data, std::int64_t threads, const CollapsePlan* collapse = nullptr)
+    // At most `threads` of them, one for each slab of the data. No sum depends on how many there are, nor on
+    // `held_bytes`: the hidden activations of all tiles are held from the first pass of a collapsed evaluation to the
+    // second if they take no more.
+    SlabTeam(const Plan& plan, const PackedData<T>& data, std::int64_t threads, const CollapsePlan* collapse = nullptr,
+             std::size_t held_bytes = 0)
         : data_(&data) {
         threads = std::min(threads, data.n_slabs);
         if (threads > 1) team_ = std::make_unique<Team>(threads);
         const std::int64_t members = team_ ? team_->size() : 1;
-        const std::int64_t held = collapse && members == 1 ? held_tiles(plan, *collapse) : 1;
+        const std::int64_t held = collapse && members == 1 ? held_tiles(plan, *collapse, held_bytes) : 1;
         holds_all_ = held == data.n_tiles;
         passes_.reserve(static_cast<std::size_t>(members));
         for (std::int64_t m = 0; m < members; ++m) passes_.emplace_back(plan, data.layout, collapse, held);
@@ -69,14 +68,12 @@ public:
     }
 
 private:
-    // The number of tiles whose hidden activations a workspace should hold from the first pass of a collapsed
-    // evaluation to the second: all, or 1 where that would take too much memory or TilePass::saved_size() does instead.
-    std::int64_t held_tiles(const Plan& plan, const CollapsePlan& collapse) const {
-        if (LastHidden<T>(plan, data_->layout.stride).collapsed_nodes(collapse) > 0) return 1;
-        std::int64_t nodes = 0;
-        for (std::size_t l = 0; l + 1 < plan.layers.size(); ++l) nodes += plan.layers[l].n_rows();
-        const auto bytes = static_cast<std::size_t>(data_->n_tiles * nodes * data_->layout.stride) * sizeof(T);
-        return bytes <= max_held_bytes ? data_->n_tiles : 1;
+    // All tiles, or 1 where they would take more or what TilePass::moments() saves makes it needless.
+    std::int64_t held_tiles(const Plan& plan, const CollapsePlan& collapse, std::size_t held_bytes) const {
+        const std::int64_t stride = data_->layout.stride;
+        if (LastHidden<T>(plan, stride, &collapse).serves_collapsed()) return 1;
+        const std::int64_t size = data_->n_tiles * TileWorkspace<T>::hidden_size(plan, stride);
+        return static_cast<std::size_t>(size) * sizeof(T) <= held_bytes ? data_->n_tiles : 1;
     }
 
     const PackedData<T>* data_;  // outlives the team

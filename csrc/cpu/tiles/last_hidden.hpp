@@ -28,8 +28,8 @@ class LastHidden {
 public:
     using V = Vec<T>;
 
-    // Applies where the plan has such a layer.
-    LastHidden(const Plan& plan, std::int64_t stride) {
+    // Applies where the plan has such a layer. `collapse`: of a collapsed output layer, or null.
+    LastHidden(const Plan& plan, std::int64_t stride, const CollapsePlan* collapse = nullptr) {
         if (plan.activation != Activation::tanh || plan.n_outputs != 1 || plan.layers.size() < 3) return;
         const PlanLayer &layer = plan.layers[plan.layers.size() - 2], &output = plan.layers.back();
         if (layer.n_varying() == 0 || layer.n_varying() > max_below) return;
@@ -41,57 +41,48 @@ public:
             for (const std::int32_t source : dense.sources)
                 if (source < output.n_varying()) is_kept_[static_cast<std::size_t>(source)] = 1;
         through_ = AlignedArray<T>(layer.n_varying() * stride);
+        if (collapse && !collapse->by_row) find_collapsed(*collapse, output.n_sources());
     }
 
     bool applies() const { return !is_kept_.empty(); }
+    // Whether forward() at output weights of zero makes all that the passes of a collapsed output layer need: the nodes
+    // that it keeps are those whose output weights are integrated out, and the first of the layer.
+    bool serves_collapsed() const { return n_collapsed_ > 0; }
 
     // From the activations below to f, in place of two layers of TilePass::forward(), with what the reverse pass needs.
     void forward(TileWorkspace<T>& work) { forward_from<max_below>(work); }
 
-    // The number of nodes whose output weights `collapse` integrates out, where these are the nodes that are kept and
-    // the first of the layer; else 0.
-    std::int64_t collapsed_nodes(const CollapsePlan& collapse) const {
-        if (!applies() || collapse.by_row) return 0;
-        const auto n_nodes = std::ssize(is_kept_);
-        const auto n_kept = std::count(is_kept_.begin(), is_kept_.end(), 1);
-        const auto n_read = std::count_if(collapse.sources.begin(), collapse.sources.end(),
-                                          [=](std::int32_t source) { return source < n_kept; });
-        const auto n_other = std::count_if(collapse.sources.begin(), collapse.sources.end(),
-                                           [=](std::int32_t source) { return source >= n_kept && source < n_nodes; });
-        const bool is_first = std::find(is_kept_.begin(), is_kept_.end(), 0) == is_kept_.begin() + n_kept;
-        return is_first && n_read == n_kept && n_other == 0 ? n_kept : 0;
-    }
-
     // Number of values of a tile that save() writes.
-    std::int64_t saved_size(const TileWorkspace<T>& work, std::int64_t n_collapsed) const {
-        return through_.size() + work.stride + hidden_size(work, n_collapsed);
+    std::int64_t saved_size(const TileWorkspace<T>& work) const {
+        std::int64_t size = through_.size() + work.stride;
+        for_each_saved(work, [&](const TileValues<T>&, std::int64_t count) { size += count; });
+        return size;
     }
     // After forward(), what the reverse pass of the tile needs, and f; then again from there.
-    void save(const TileWorkspace<T>& work, std::int64_t n_collapsed, T* to) const {
+    void save(const TileWorkspace<T>& work, T* to) const {
         to = std::copy_n(through_.data(), through_.size(), to);
         to = std::copy_n(work.layers.back().value.data(), work.stride, to);
-        for_each_saved(work, n_collapsed, [&](const TileValues<T>& value, std::int64_t size) {
-            to = std::copy_n(value.data(), size, to);
-        });
+        for_each_saved(
+            work, [&](const TileValues<T>& value, std::int64_t size) { to = std::copy_n(value.data(), size, to); });
     }
-    void restore(TileWorkspace<T>& work, std::int64_t n_collapsed, const T* from) {
+    void restore(TileWorkspace<T>& work, const T* from) {
         const auto take = [&](auto& value, std::int64_t size) {
             std::copy_n(from, size, value.data());
             from += size;
         };
         take(through_, through_.size());
         take(work.layers.back().value, work.stride);
-        for_each_saved(work, n_collapsed, take);
+        for_each_saved(work, take);
     }
 
     // Adds to f, made with zeros for the collapsed output weights, what their means contribute.
-    void add_collapsed(TileWorkspace<T>& work, std::int64_t n_collapsed, bool with_bias) const {
+    void add_collapsed(TileWorkspace<T>& work) const {
         LayerWork<T>& output = work.layers.back();
         const T* const value = (work.layers.end() - 2)->value.data();
-        const V bias = broadcast<V>(with_bias ? *output.biases.data() : T(0));
+        const V bias = broadcast<V>(bias_is_collapsed_ ? *output.biases.data() : T(0));
         for (std::int64_t row = 0; row < work.n_vectors * lanes_v<V>; row += lanes_v<V>) {
             V f = load<V>(output.value.data() + row) + bias;
-            for (std::int64_t node = 0; node < n_collapsed; ++node)
+            for (std::int64_t node = 0; node < n_collapsed_; ++node)
                 f = fma(broadcast<V>(output.weights.data()[node]), load<V>(value + node * work.stride + row), f);
             store<V>(output.value.data() + row, f);
         }
@@ -108,9 +99,33 @@ public:
     }
 
     // Then, once that gradient is there too: dl/d(pre-activation) of the nodes below.
-    void reverse_below(TileWorkspace<T>& work) const { reverse_below(work, 0); }
-    // With the first n_collapsed nodes, which `through` has not, at their dl/d(pre-activation).
-    void reverse_below(TileWorkspace<T>& work, std::int64_t n_collapsed) const {
+    void reverse_below(TileWorkspace<T>& work) const { reverse_from(work, 0); }
+    // The same with the collapsed nodes, which `through` has not, at their dl/d(pre-activation).
+    void reverse_below_collapsed(TileWorkspace<T>& work) const { reverse_from(work, n_collapsed_); }
+
+private:
+    void find_collapsed(const CollapsePlan& collapse, std::int64_t n_sources) {
+        const std::vector<std::int32_t>& read = collapse.sources;
+        bias_is_collapsed_ = std::find(read.begin(), read.end(), n_sources) != read.end();
+        const auto n_nodes = std::ssize(is_kept_);
+        const auto n_kept = std::count(is_kept_.begin(), is_kept_.end(), 1);
+        const auto n_read_below = [&](std::int64_t end) {
+            return std::count_if(read.begin(), read.end(), [=](std::int32_t source) { return source < end; });
+        };
+        const bool are_first = std::find(is_kept_.begin(), is_kept_.end(), 0) == is_kept_.begin() + n_kept;
+        if (are_first && n_read_below(n_kept) == n_kept && n_read_below(n_nodes) == n_kept) n_collapsed_ = n_kept;
+    }
+
+    // The activations of the layers below, and of the collapsed nodes.
+    template <class Work, class Each>
+    void for_each_saved(Work& work, const Each& each) const {
+        for (std::size_t l = 0; l + 2 < work.layers.size(); ++l)
+            each(work.layers[l].value, work.layers[l].value.size());
+        each((work.layers.end() - 2)->value, n_collapsed_ * work.stride);
+    }
+
+    // dl/d(pre-activation) of the nodes below, from `through` and the first n_nodes of the layer.
+    void reverse_from(TileWorkspace<T>& work, std::int64_t n_nodes) const {
         const LayerWork<T>& layer = *(work.layers.end() - 2);
         T* const value = (work.layers.end() - 3)->value.data();
         const T* const slope = work.layers.back().value.data();
@@ -118,25 +133,11 @@ public:
         for (std::int64_t s = 0; s < n_below; ++s)
             times_derivative(work, value + s * work.stride, [&](std::int64_t row) {
                 V sum = load<V>(through_.data() + s * work.stride + row) * load<V>(slope + row);
-                for (std::int64_t node = 0; node < n_collapsed; ++node)
+                for (std::int64_t node = 0; node < n_nodes; ++node)
                     sum = fma(broadcast<V>(layer.weights.data()[node * n_below + s]),
                               load<V>(layer.value.data() + node * work.stride + row), sum);
                 return sum;
             });
-    }
-
-private:
-    // The activations of the layers below, and of the first n_collapsed nodes.
-    template <class Work, class Each>
-    static void for_each_saved(Work& work, std::int64_t n_collapsed, const Each& each) {
-        for (std::size_t l = 0; l + 2 < work.layers.size(); ++l)
-            each(work.layers[l].value, work.layers[l].value.size());
-        each((work.layers.end() - 2)->value, n_collapsed * work.stride);
-    }
-    static std::int64_t hidden_size(const TileWorkspace<T>& work, std::int64_t n_collapsed) {
-        std::int64_t size = 0;
-        for_each_saved(work, n_collapsed, [&](const TileValues<T>&, std::int64_t count) { size += count; });
-        return size;
     }
 
     // dl/d(pre-activation) of a node in place of its activation, `slope` being dl/d(activation).
@@ -276,6 +277,8 @@ private:
 
     std::vector<unsigned char> is_kept_;  // (nodes,): whether a dense gradient reads it; empty: not applicable
     AlignedArray<T> through_;             // (nodes below, stride): d f/d(activation)
+    std::int64_t n_collapsed_ = 0;        // see serves_collapsed()
+    bool bias_is_collapsed_ = false;
 };
 
 }  // namespace patrac::PATRAC_LEVEL

@@ -121,7 +121,7 @@ struct RowStarts {
 
 template <class T>
 TilePass<T>::TilePass(const Plan& plan, const TileLayout& layout, const CollapsePlan* collapse, std::int64_t held_tiles)
-    : work_(plan, layout.stride, collapse, held_tiles), last_hidden_(plan, layout.stride) {
+    : work_(plan, layout.stride, collapse, held_tiles), last_hidden_(plan, layout.stride, collapse) {
     for (const PlanLayer& layer : plan.layers)
         for (const DenseGradient& dense : layer.gradient) {
             const auto n_rows = std::ssize(dense.rows), n_sources = std::ssize(dense.sources);
@@ -133,7 +133,6 @@ TilePass<T>::TilePass(const Plan& plan, const TileLayout& layout, const Collapse
         by_row_ = RowVariances<T>(plan, *collapse, layout.stride, work_.zeros.data());
         return;
     }
-    n_collapsed_ = last_hidden_.collapsed_nodes(*collapse);
     weighted_ = AlignedArray<T>(collapse->n_features() * layout.stride);
     for (std::int64_t f = 0; f < collapse->n_features(); ++f)
         weighted_rows_.push_back(weighted_.data() + f * layout.stride);
@@ -375,7 +374,7 @@ template <class T>
             forward<decltype(zeta)>(0, work_.layers.size() - (saved ? 2 : 0));
             if (saved) {
                 last_hidden_.forward(work_);
-                last_hidden_.save(work_, n_collapsed_, saved + t * saved_size());
+                last_hidden_.save(work_, saved + t * saved_size());
             }
             weight_features(data);
             if (wide && !std::is_same_v<T, double>)
@@ -392,26 +391,24 @@ template <class T>
                                                        const T* reverse_weights, std::int64_t n_read, bool hidden_done,
                                                        const T* saved, Totals& totals) {
     const std::size_t output = work_.layers.size() - 1;
-    const std::vector<std::int32_t>& read = work_.collapse->sources;
-    const bool with_bias = std::find(read.begin(), read.end(), work_.plan.layers[output].n_sources()) != read.end();
     visit(work_.plan.activation, [&](auto zeta) {
         using Zeta = decltype(zeta);
         totals.log_likelihood = 0.0;
         for (std::int64_t t = first_tile; t < end_tile; ++t) {
             work_.bind(data, t);
             if (saved) {
-                last_hidden_.restore(work_, n_collapsed_, saved + t * saved_size());
-                last_hidden_.add_collapsed(work_, n_collapsed_, with_bias);
+                last_hidden_.restore(work_, saved + t * saved_size());
+                last_hidden_.add_collapsed(work_);
             } else {
                 forward<Zeta>(hidden_done ? output : 0, output + 1);
             }
             totals.log_likelihood += likelihood_of_tile(data, likelihood);
             if (!reverse_weights) continue;
-            if (data.n_tiles > 1) weight_features(data);  // of the only tile they are there still
+            if (data.n_tiles > 1) weight_features(data);  // those of a single tile are there still
             reverse_read<Zeta>(reverse_weights, n_read);
             if (saved) {
                 add_gradient(output - 1, t == first_tile, totals);
-                last_hidden_.reverse_below(work_, n_collapsed_);
+                last_hidden_.reverse_below_collapsed(work_);
                 reverse<Zeta>(t == first_tile, totals, output - 1);
             } else {
                 reverse_unread<Zeta>(reverse_weights, n_read);

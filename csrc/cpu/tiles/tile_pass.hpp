@@ -26,7 +26,7 @@ public:
     using V = Vec<T>;
 
     // With `collapse`, moments() and evaluate_collapsed() may be called too; plan, layout and collapse outlive the
-    // pass. It holds the hidden activations of `held_tiles` tiles, all of the data, or with 1 of one after the other.
+    // pass. It keeps the hidden activations of `held_tiles` tiles, all of the data, or with 1 of the last one alone.
     TilePass(const Plan& plan, const TileLayout& layout, const CollapsePlan* collapse = nullptr,
              std::int64_t held_tiles = 1);
     // The pass points into its own arrays, which moving leaves where they are.
@@ -51,7 +51,7 @@ public:
 
     // Number of values of a tile that moments() may save for evaluate_collapsed(), which then need not make them again;
     // 0 where it would save none.
-    std::int64_t saved_size() const { return n_collapsed_ > 0 ? last_hidden_.saved_size(work_, n_collapsed_) : 0; }
+    std::int64_t saved_size() const { return last_hidden_.serves_collapsed() ? last_hidden_.saved_size(work_) : 0; }
 
     // Sums over tiles first_tile .. end_tile - 1 into moments, overwriting them; theta's output weights are zero.
     // `wide`: sums within a tile are in float64 too, see CollapsedGroup::narrow_ratio. `saved` (n_tiles, saved_size())
@@ -62,8 +62,8 @@ public:
     // As evaluate(), at theta with the conditional mean as its output weights, for the gradient of the log marginal
     // likelihood: through `reverse_weights` (n_varying, m + P) the varying sources of the output layer read the m
     // derivatives and, up to source n_read - 1, the P weighted features. Null: no gradient. `hidden_done`: the pass
-    // holds the hidden activations of these tiles already. `saved`: what moments() saved at the same theta_h, or
-    // null.
+    // holds the hidden activations of these tiles already. `saved`: what moments() saved at the same theta_h, then
+    // in place of them, or null.
     void evaluate_collapsed(const PackedData<T>& data, const LikelihoodTerms<T>& likelihood, std::int64_t first_tile,
                             std::int64_t end_tile, const T* reverse_weights, std::int64_t n_read, bool hidden_done,
                             const T* saved, Totals& totals);
@@ -127,7 +127,6 @@ private:
 
     TileWorkspace<T> work_;
     LastHidden<T> last_hidden_;
-    std::int64_t n_collapsed_ = 0;  // see LastHidden::collapsed_nodes()
     WideOuter<T> wide_outer_;
     // Of a collapsed output layer:
     AlignedArray<T> weighted_;  // (P, stride): features times row weights

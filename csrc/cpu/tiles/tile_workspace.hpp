@@ -23,7 +23,7 @@ public:
     TileValues(std::int64_t size, std::int64_t tiles) : all_(size * tiles), at_(all_.data()), size_(size) {}
 
     void bind(std::int64_t tile) { at_ = all_.data() + tile * size_; }
-    // Of the bound tile, at first the first.
+    // Of the bound tile, before bind() the first.
     T* data() { return at_; }
     const T* data() const { return at_; }
     std::int64_t size() const { return size_; }
@@ -65,7 +65,7 @@ struct TileWorkspace {
     const Plan& plan;              // outlives the workspace, as does collapse
     const CollapsePlan* collapse;  // of a collapsed output layer, or null
     std::int64_t stride;
-    bool holds_all;  // whether the hidden layers have values for each tile, which then stay when another is bound
+    bool values_by_tile;  // whether the hidden layers have values for each tile, which stay when another is bound
     AlignedArray<T> zeros, ones;
     std::vector<LayerWork<T>> layers;
     // Of the bound tile:
@@ -74,12 +74,16 @@ struct TileWorkspace {
     bool ends_in_half = false;
     std::vector<const T*> features;  // (P,) of a collapsed output layer
 
-    // Holds `held_tiles` tiles, all of the data, or with 1 the bound one.
+    // Keeps the hidden values of `held_tiles` tiles, all of the data, or with 1 of the bound one alone.
     TileWorkspace(const Plan& plan_, std::int64_t stride_, const CollapsePlan* collapse_, std::int64_t held_tiles)
-        : plan(plan_), collapse(collapse_), stride(stride_), holds_all(held_tiles > 1), zeros(stride), ones(stride) {
+        : plan(plan_),
+          collapse(collapse_),
+          stride(stride_),
+          values_by_tile(held_tiles > 1),
+          zeros(stride),
+          ones(stride) {
         std::fill_n(ones.data(), stride, T(1));
-        bool keeps_pre = false;
-        visit(plan.activation, [&](auto zeta) { keeps_pre = !decltype(zeta)::from_value; });
+        const bool keeps_pre = keeps_pre_activations(plan);
         layers.reserve(plan.layers.size());
         std::size_t n_gradients = 0;
         for (std::size_t l = 0; l < plan.layers.size(); ++l) {
@@ -99,6 +103,12 @@ struct TileWorkspace {
         }
         if (collapse) features.assign(collapse->sources.size(), ones.data());
     }
+    // Number of the hidden values of a tile.
+    static std::int64_t hidden_size(const Plan& plan, std::int64_t stride) {
+        std::int64_t nodes = 0;
+        for (std::size_t l = 0; l + 1 < plan.layers.size(); ++l) nodes += plan.layers[l].n_rows();
+        return nodes * stride * (keeps_pre_activations(plan) ? 2 : 1);
+    }
     // It points into its own arrays, which moving leaves where they are.
     TileWorkspace(TileWorkspace&&) noexcept = default;
 
@@ -114,7 +124,7 @@ struct TileWorkspace {
         for (std::size_t l = 0; l < layers.size(); ++l) {
             const PlanLayer& layer = plan.layers[l];
             LayerWork<T>& work = layers[l];
-            if (holds_all) bind_values(l, t);
+            if (values_by_tile) bind_values(l, t);
             const TileItems<T> constants = data.constants(l, t);
             work.groups[1] = {constants.base, layer.n_constant(), constants.step};
             for (std::size_t o = 0; o < layer.offset_rows.size(); ++o)
@@ -135,6 +145,12 @@ struct TileWorkspace {
     }
 
 private:
+    static bool keeps_pre_activations(const Plan& plan) {
+        bool keeps = false;
+        visit(plan.activation, [&](auto zeta) { keeps = !decltype(zeta)::from_value; });
+        return keeps;
+    }
+
     // The values of layer l are those of tile t from here on, and those of the layers below already.
     void bind_values(std::size_t l, std::int64_t t) {
         LayerWork<T>& work = layers[l];
