@@ -16,9 +16,9 @@
 
 namespace patrac::PATRAC_LEVEL {
 
-// An evaluation goes through the rows twice, and makes the hidden activations twice in place of holding more bytes of
-// them than stay in the cache, or than many chains have memory for, or saving more of a Mix. The latter may not depend
-// on the number of chains, as draws would by rounding.
+// Bounds of what the first pass over the rows leaves to the second, which else makes it again. Held activations stay in
+// the cache, and those of all chains of a run in the memory. What is saved of a last hidden layer may not depend on the
+// number of chains: draws would, by rounding.
 inline constexpr std::size_t max_held_bytes = std::size_t{1} << 22, max_held_by_all_chains = std::size_t{1} << 28;
 inline constexpr std::size_t max_saved_bytes = std::size_t{1} << 24;
 
