@@ -17,7 +17,7 @@ from sides import call_steps, jax_side, jax_targets
 from timing import time_sides
 
 import patrac_native as pn
-from patrac_native.model.kernels import Kernel, kernel_from_dict
+from patrac_native.kernels import Kernel, kernel_from_dict
 
 FloatArray = npt.NDArray[Any]
 

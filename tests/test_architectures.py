@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from patrac_native.model.architectures import (
+from patrac_native.architectures import (
     Architecture,
     Custom,
     Full,
@@ -18,8 +18,8 @@ from patrac_native.model.architectures import (
     Sep,
     architecture_from_dict,
 )
-from patrac_native.model.ranking import rank_nodes
 from patrac_native.network.network import Network
+from patrac_native.network.ranking import rank_nodes
 
 
 def make_network(sizes: tuple[int, ...], seed: int = 0) -> Network:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from patrac_native.bridges.c_interface import include_dir
+from patrac_native.interop.c_interface import include_dir
 
 PAGES = Path(__file__).parents[1] / "docs" / "bridges"
 

@@ -20,7 +20,7 @@ import pytest
 
 import patrac_native as pn
 import problems
-from patrac_native.bridges.c_interface import CDensity, include_dir
+from patrac_native.interop.c_interface import CDensity, include_dir
 
 DOUBLES = ctypes.POINTER(ctypes.c_double)
 SINGLE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_size_t, DOUBLES, DOUBLES, DOUBLES, ctypes.c_void_p)

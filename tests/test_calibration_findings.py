@@ -9,9 +9,9 @@ import pytest
 from scipy.stats import norm
 
 import patrac_native as pn
-from patrac_native.draws.calibration import Calibration, calibrate
-from patrac_native.draws.fitted_noise import FittedNoise, fitted_noise
-from patrac_native.draws.verdict import judge
+from patrac_native.verdict.calibration import Calibration, calibrate
+from patrac_native.verdict.fitted_noise import FittedNoise, fitted_noise
+from patrac_native.verdict.verdict import judge
 from test_verdict import SOUND
 
 # 400 rows: the standard error of a coverage of 0.9 is 0.015.

@@ -16,10 +16,10 @@ import patrac_native as pn
 from patrac_native.cli import main as cli
 from patrac_native.cli.main import main
 from patrac_native.draws.draws_mixture import load_predictions
-from patrac_native.tabular.budget import schedule_given, schedule_within, step_operations
-from patrac_native.tabular.evaluation import evaluate_classes, evaluate_regression
-from patrac_native.tabular.fit_data import FitData
-from patrac_native.tabular.predict import _shown, load_preprocessing
+from patrac_native.fit.budget import schedule_given, schedule_within, step_operations
+from patrac_native.fit.evaluation import evaluate_classes, evaluate_regression
+from patrac_native.fit.fit_data import FitData
+from patrac_native.fit.predict import _shown, load_preprocessing
 
 # Small enough for a second a run; nothing below is about how well it fits.
 QUICK = ["--hidden", "6", "5", "--epochs", "60", "--l2", "1", "--chains", "2", "--draws", "20", "--thin", "5"]
@@ -482,8 +482,8 @@ def test_a_command_that_cannot_be_loaded_does_not_stop_the_others(
 
 
 def test_the_package_is_the_command_too(tmp_path: Path) -> None:
-    """`python -m patrac_native` prints and returns what `patrac` does."""
-    run = [sys.executable, "-m", "patrac_native"]
+    """`python -m patrac_native.cli` prints and returns what `patrac` does."""
+    run = [sys.executable, "-m", "patrac_native.cli"]
     done = subprocess.run([*run, "fit", str(tmp_path / "absent.csv"), "--target", "y"], capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr.startswith("patrac fit: error: ") and "absent.csv" in done.stderr
     assert "usage: patrac " in subprocess.run([*run, "--help"], capture_output=True, text=True, check=True).stdout

@@ -15,10 +15,10 @@ import patrac_native as pn
 import problems
 import reference
 from patrac_native.engine import _core
-from patrac_native.model.choice import choose_kernel
-from patrac_native.model.curvature_metric import MAX_WIDTH, POWER
-from patrac_native.model.kernels import kernel_from_dict, short_name
-from patrac_native.model.likelihoods import LIKELIHOODS, Likelihood
+from patrac_native.kernels import kernel_from_dict, short_name
+from patrac_native.kernels.choice import choose_kernel
+from patrac_native.likelihoods import LIKELIHOODS, Likelihood
+from patrac_native.posterior.curvature_metric import MAX_WIDTH, POWER
 from problems import Problem
 
 FloatArray = npt.NDArray[np.float64]

@@ -13,7 +13,7 @@ from scipy import stats
 import patrac_native as pn
 import problems
 from patrac_native.engine.density import Density
-from patrac_native.model import densities
+from patrac_native.posterior import densities
 
 EPS = np.finfo(np.float64).eps
 SAMPLED = {

@@ -10,7 +10,7 @@ import pytest
 import patrac_native as pn
 import problems
 from patrac_native.engine import _core
-from patrac_native.model import device_choice
+from patrac_native.kernels import device_choice
 
 KERNEL = pn.PCNL(0.02)
 DEVICE = "emulated:2"

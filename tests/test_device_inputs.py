@@ -16,8 +16,8 @@ import problems
 from conftest import four_threads_and_cuda
 from patrac_native.engine import _core, device_inputs
 from patrac_native.engine.device_inputs import InputsOnDevice, import_device_inputs
-from patrac_native.model import device_choice
-from patrac_native.model.partial_network import PartialNetwork
+from patrac_native.kernels import device_choice
+from patrac_native.posterior.partial_network import PartialNetwork
 from test_byte_inputs import network, random_bytes
 from test_device_chains import run as run_chains
 

@@ -12,8 +12,8 @@ import pytest
 
 import patrac_native as pn
 import problems
-from patrac_native.reports.report import Report
-from patrac_native.reports.run_sections import CONVERGENCE_HEADERS, add_run_sections
+from patrac_native.report.report import Report
+from patrac_native.report.run_sections import CONVERGENCE_HEADERS, add_run_sections
 from problems import ARCHITECTURES, LIKELIHOODS
 
 STEPS = {

@@ -13,23 +13,23 @@ import pytest
 
 import patrac_native as pn
 from patrac_native.cli.main import main
-from patrac_native.draws.calibration import calibrate
-from patrac_native.reports.report import Report
-from patrac_native.tabular.budget import Schedule, chain_minutes, training_seconds
-from patrac_native.tabular.candidates import (
+from patrac_native.fit.budget import Schedule, chain_minutes, training_seconds
+from patrac_native.fit.candidates import (
     Candidate,
     affordable_candidates,
     final_share,
     possible_candidates,
 )
-from patrac_native.tabular.evaluation import Evaluation, evaluate_regression
-from patrac_native.tabular.fit_data import DataRows
-from patrac_native.tabular.fit_report import _add_trials
-from patrac_native.tabular.fit_settings import FitSettings
-from patrac_native.tabular.model_settings import MINUTES
-from patrac_native.tabular.pilots import Trial, best_of, describe_choice
-from patrac_native.tabular.predict import load_preprocessing
-from patrac_native.tabular.preprocessing import Preprocessor
+from patrac_native.fit.evaluation import Evaluation, evaluate_regression
+from patrac_native.fit.fit_data import DataRows
+from patrac_native.fit.fit_report import _add_trials
+from patrac_native.fit.fit_settings import FitSettings
+from patrac_native.fit.model_settings import MINUTES
+from patrac_native.fit.pilots import Trial, best_of, describe_choice
+from patrac_native.fit.predict import load_preprocessing
+from patrac_native.fit.preprocessing import Preprocessor
+from patrac_native.report.report import Report
+from patrac_native.verdict.calibration import calibrate
 
 NOISE = pn.Gaussian(0.1)
 
@@ -246,7 +246,7 @@ def test_the_chains_of_full_go_on_from_the_pilot_run(monkeypatch: pytest.MonkeyP
         starts.append(arguments["init"])
         return pn.sample(post, **arguments)
 
-    monkeypatch.setattr("patrac_native.tabular.candidates.sample", record)
+    monkeypatch.setattr("patrac_native.fit.candidates.sample", record)
     pilot = candidate.pilot().sample(posts, nets, Schedule(1, 400), chosen)
     assert isinstance(pilot, pn.Draws) and pilot.n_chains == 2
     candidate.sample(posts, nets, Schedule(1, 400), chosen, pilot=pilot)

@@ -13,9 +13,9 @@ import pytest
 import patrac_native as pn
 from patrac_native.cli.main import main
 from patrac_native.draws.summary import Summary
-from patrac_native.tabular.fit import fit_table
-from patrac_native.tabular.fit_settings import FitSettings
-from patrac_native.tabular.pilots import best_of
+from patrac_native.fit.fit import fit_table
+from patrac_native.fit.fit_settings import FitSettings
+from patrac_native.fit.pilots import best_of
 
 FIT = "--target y --architecture full --likelihood gaussian --hidden 8 --epochs 300 --l2 0.1 --seed 5".split()
 

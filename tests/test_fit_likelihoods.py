@@ -13,18 +13,18 @@ import pytest
 import patrac_native as pn
 from patrac_native.cli.main import main
 from patrac_native.draws.draws_mixture import load_predictions
-from patrac_native.draws.remedies import Remedies
-from patrac_native.estimators.settings import settings_of
-from patrac_native.tabular.budget import steps_within
-from patrac_native.tabular.candidates import possible_candidates
-from patrac_native.tabular.dispersion import estimate_dispersion, most_likely_dispersion
-from patrac_native.tabular.evaluation import evaluate_regression
-from patrac_native.tabular.fit_data import DataRows, FitArrays
-from patrac_native.tabular.fit_settings import FitSettings
-from patrac_native.tabular.noise_settings import LIKELIHOODS
-from patrac_native.tabular.predict import load_preprocessing
-from patrac_native.tabular.preprocessing import Preprocessor
-from patrac_native.tabular.remedies import FitRemedies
+from patrac_native.fit.budget import steps_within
+from patrac_native.fit.candidates import possible_candidates
+from patrac_native.fit.dispersion import estimate_dispersion, most_likely_dispersion
+from patrac_native.fit.estimator_settings import settings_of
+from patrac_native.fit.evaluation import evaluate_regression
+from patrac_native.fit.fit_data import DataRows, FitArrays
+from patrac_native.fit.fit_settings import FitSettings
+from patrac_native.fit.noise_settings import LIKELIHOODS
+from patrac_native.fit.predict import load_preprocessing
+from patrac_native.fit.preprocessing import Preprocessor
+from patrac_native.fit.remedies import FitRemedies
+from patrac_native.verdict.remedies import Remedies
 
 QUICK = "--hidden 5 --epochs 60 --l2 1 --chains 2 --draws 20 --thin 5 --warmup 400 --threads 1".split()
 OPTIONS = {

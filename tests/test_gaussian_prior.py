@@ -12,7 +12,7 @@ import pytest
 import patrac_native as pn
 import problems
 import reference
-from patrac_native.model.priors import PRIORS, prior_from_dict
+from patrac_native.priors import PRIORS, prior_from_dict
 
 PRIORS_TRIED = (pn.GaussianPrior(), pn.GaussianPrior(2.0, 0.5), pn.GaussianPrior(3.0, 0.25, fan_in=True))
 

@@ -14,9 +14,9 @@ import patrac_native as pn
 import problems
 import reference
 from patrac_native.engine import _core
-from patrac_native.model.choice import MIN_SPREAD
-from patrac_native.model.input_metric import MAX_FACTOR, POWER, PrincipalAxes
-from patrac_native.model.kernels import kernel_from_dict
+from patrac_native.kernels import kernel_from_dict
+from patrac_native.kernels.choice import MIN_SPREAD
+from patrac_native.posterior.input_metric import MAX_FACTOR, POWER, PrincipalAxes
 from problems import Problem
 
 FloatArray = npt.NDArray[np.float64]

@@ -240,7 +240,7 @@ def test_complex_points_are_refused() -> None:
 
 def test_several_threads_register_the_handlers_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first calls of to_jax may come from several threads at the same time."""
-    from patrac_native.bridges import jax_function
+    from patrac_native.interop import jax_function
 
     names: list[str] = []
 

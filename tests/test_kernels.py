@@ -12,7 +12,7 @@ import patrac_native as pn
 import problems
 import reference
 from patrac_native.engine import _core
-from patrac_native.model.kernels import kernel_from_dict
+from patrac_native.kernels import kernel_from_dict
 from problems import ARCHITECTURES, LIKELIHOODS, Problem
 
 LEVELS: list[str] = list(_core.testing.levels())

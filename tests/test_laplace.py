@@ -10,7 +10,7 @@ import pytest
 
 import patrac_native as pn
 import problems
-from patrac_native.model.jacobian import jacobians
+from patrac_native.posterior.jacobian import jacobians
 
 EPS = np.finfo(np.float64).eps
 # Sep has no trained parameters.
@@ -34,7 +34,7 @@ def jacobian_of(post: pn.Posterior, X: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def test_jacobian_is_that_of_the_network(architecture: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Central differences are off by 1e-12 times third derivatives and by eps / 1e-6."""
     post = made(architecture)
-    monkeypatch.setattr("patrac_native.model.jacobian._MAX_ENTRIES", 7 * post.dim * 2)
+    monkeypatch.setattr("patrac_native.posterior.jacobian._MAX_ENTRIES", 7 * post.dim * 2)
     blocks = list(jacobians(post.network, np.asarray(post.X)))
     assert [rows.stop - rows.start for rows, _, _ in blocks] == [7, 7, 7, 7, 2]
     found = np.concatenate([jacobian for _, _, jacobian in blocks])

@@ -47,7 +47,7 @@ def test_whitening_has_the_prior_as_its_covariance_and_an_inverse() -> None:
 
 def test_statistics_of_blocks_of_rows_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = last_layer().quadratic
-    monkeypatch.setattr("patrac_native.model.last_layer._ROWS_AT_A_TIME", 10)
+    monkeypatch.setattr("patrac_native.posterior.last_layer._ROWS_AT_A_TIME", 10)
     blocks = last_layer().quadratic
     assert whole is not None and blocks is not None
     np.testing.assert_allclose(blocks.curvature, whole.curvature, rtol=1e-12, atol=1e-12 * whole.curvature.max())

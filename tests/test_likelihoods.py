@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 import patrac_native as pn
 import problems
 from patrac_native.engine import _core
-from patrac_native.model.likelihoods import (
+from patrac_native.likelihoods import (
     Bernoulli,
     Categorical,
     Gaussian,

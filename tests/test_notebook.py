@@ -13,8 +13,8 @@ import pytest
 
 import patrac_native as pn
 import problems
-from patrac_native.notebook.progress import is_notebook, progress_bar, shows_progress
-from patrac_native.notebook.table import html_list, html_table
+from patrac_native.plots.progress import is_notebook, progress_bar, shows_progress
+from patrac_native.plots.table import html_list, html_table
 
 
 class Text(HTMLParser):

@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 import patrac_native as pn
-from patrac_native.draws.calibration import calibrate
-from patrac_native.tabular import posterior_choice
-from patrac_native.tabular.budget import MIN_STEPS, chain_minutes
-from patrac_native.tabular.candidates import Candidate, final_share, pilot_cost, possible_candidates
-from patrac_native.tabular.evaluation import Evaluation
-from patrac_native.tabular.fit_data import FitArrays
-from patrac_native.tabular.fit_settings import FitSettings
-from patrac_native.tabular.noise_settings import NOISE_CHOICES
-from patrac_native.tabular.pilots import Trial
-from patrac_native.tabular.posterior_choice import Chosen, choose_posterior
-from patrac_native.tabular.preprocessing import Preprocessor
-from patrac_native.tabular.tuning import nominal_seconds
+from patrac_native.fit import posterior_choice
+from patrac_native.fit.budget import MIN_STEPS, chain_minutes
+from patrac_native.fit.candidates import Candidate, final_share, pilot_cost, possible_candidates
+from patrac_native.fit.evaluation import Evaluation
+from patrac_native.fit.fit_data import FitArrays
+from patrac_native.fit.fit_settings import FitSettings
+from patrac_native.fit.noise_settings import NOISE_CHOICES
+from patrac_native.fit.pilots import Trial
+from patrac_native.fit.posterior_choice import Chosen, choose_posterior
+from patrac_native.fit.preprocessing import Preprocessor
+from patrac_native.fit.tuning import nominal_seconds
+from patrac_native.verdict.calibration import calibrate
 
 # NLPD of validation rows, and that of the networks alone.
 GOOD, FAIR, BAD = (0.0, 1.0), (0.5, 0.5), (2.0, 1.0)

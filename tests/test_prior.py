@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from patrac_native.model.architectures import Custom, Full, Mix, Out, Sep
-from patrac_native.model.priors import TraceClassPrior, prior_from_dict
-from patrac_native.model.ranking import rank_nodes
+from patrac_native.architectures import Custom, Full, Mix, Out, Sep
 from patrac_native.network.network import Network
+from patrac_native.network.ranking import rank_nodes
+from patrac_native.priors import TraceClassPrior, prior_from_dict
 
 EPS = np.finfo(np.float64).eps
 

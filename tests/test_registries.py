@@ -12,14 +12,14 @@ import pytest
 
 import patrac_native as pn
 import problems
+from patrac_native.architectures import ARCHITECTURES, architecture_from_dict
 from patrac_native.draws.mixture import PredictiveMixture
 from patrac_native.engine import _core
-from patrac_native.model.architectures import ARCHITECTURES, architecture_from_dict
-from patrac_native.model.kernels import KERNELS, kernel_from_dict
-from patrac_native.model.likelihoods import LIKELIHOODS, RealLikelihood
-from patrac_native.model.priors import PRIORS
-from patrac_native.model.registries import check_registries
+from patrac_native.kernels import KERNELS, kernel_from_dict
+from patrac_native.likelihoods import LIKELIHOODS, RealLikelihood
 from patrac_native.network.activations import ACTIVATIONS
+from patrac_native.posterior.registries import check_registries
+from patrac_native.priors import PRIORS
 from patrac_native.studies.floor import measure_rate
 from patrac_native.validation.complete import by_name
 

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 import patrac_native as pn
-from patrac_native.reports.report import Report, format_number, write_json
-from patrac_native.reports.run_sections import add_run_sections
+from patrac_native.report.report import Report, format_number, write_json
+from patrac_native.report.run_sections import add_run_sections
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

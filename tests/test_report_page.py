@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 
 from patrac_native.cli.main import main
-from patrac_native.reports.report import Report
-from patrac_native.tabular.preprocessing import Preprocessor
+from patrac_native.fit.preprocessing import Preprocessor
+from patrac_native.report.report import Report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 QUICK = "--hidden 4 --epochs 40 --l2 1 --chains 2 --draws 20 --thin 2 --warmup 400 --threads 1".split()

@@ -17,7 +17,7 @@ import patrac_native as pn
 import problems
 import reference
 from patrac_native.engine import _core
-from patrac_native.model.priors import prior_from_dict
+from patrac_native.priors import prior_from_dict
 
 FloatArray = npt.NDArray[np.float64]
 A = 1.5

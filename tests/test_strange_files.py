@@ -22,9 +22,9 @@ import pytest
 
 import patrac_native as pn
 from patrac_native.cli.main import main
+from patrac_native.fit.descriptions import describe_prior
+from patrac_native.fit.fit_settings import FitSettings
 from patrac_native.network import output
-from patrac_native.tabular.descriptions import describe_prior
-from patrac_native.tabular.fit_settings import FitSettings
 from patrac_native.training.folds import split_rows
 
 QUICK = "--hidden 4 --epochs 40 --l2 1 --chains 2 --draws 20 --thin 2 --warmup 400 --threads 1".split()

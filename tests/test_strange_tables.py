@@ -13,13 +13,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from patrac_native.tabular.dates import date_layout, days
-from patrac_native.tabular.moments import extremes
-from patrac_native.tabular.number_columns import check_same_units, read_numbers
-from patrac_native.tabular.preprocessing import Preprocessor
-from patrac_native.tabular.problems import Problems
-from patrac_native.tabular.tables import find_column, read_table
-from patrac_native.tabular.target_column import guess_task
+from patrac_native.fit.dates import date_layout, days
+from patrac_native.fit.moments import extremes
+from patrac_native.fit.number_columns import check_same_units, read_numbers
+from patrac_native.fit.preprocessing import Preprocessor
+from patrac_native.fit.problems import Problems
+from patrac_native.fit.tables import find_column, read_table
+from patrac_native.fit.target_column import guess_task
 
 
 def read(tmp_path: Path, text: str, **options: Any) -> tuple[pd.DataFrame, tuple[str, ...]]:

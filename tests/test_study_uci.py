@@ -12,10 +12,10 @@ import pytest
 from scipy import stats
 
 from patrac_native.cli.main import main
+from patrac_native.fit.model_settings import ModelSettings
 from patrac_native.studies.uci import UciOptions, mean_se, run_uci, table
 from patrac_native.studies.uci_models import GROUPS, Rows, heteroscedastic_ensemble, networks, run_group, score_mixture
 from patrac_native.studies.uci_sets import SETS, Split, load_split
-from patrac_native.tabular.model_settings import ModelSettings
 
 SETTINGS = ModelSettings(hidden=(8,), epochs=100, draws=20, thin=5, progress=False, l2=0.1)
 

@@ -8,15 +8,15 @@ import pandas as pd
 import pytest
 
 import patrac_native as pn
-from patrac_native.tabular import dispersion, pilots
-from patrac_native.tabular.candidates import possible_candidates
-from patrac_native.tabular.fit import _prepare
-from patrac_native.tabular.fit_data import DataRows, FitArrays
-from patrac_native.tabular.fit_settings import FitSettings
-from patrac_native.tabular.noise_settings import NoiseSettings
-from patrac_native.tabular.preprocessing import Preprocessor
-from patrac_native.tabular.tables import TableFormat, find_column, read_table
-from patrac_native.tabular.target_column import guess_task
+from patrac_native.fit import dispersion, pilots
+from patrac_native.fit.candidates import possible_candidates
+from patrac_native.fit.fit import _prepare
+from patrac_native.fit.fit_data import DataRows, FitArrays
+from patrac_native.fit.fit_settings import FitSettings
+from patrac_native.fit.noise_settings import NoiseSettings
+from patrac_native.fit.preprocessing import Preprocessor
+from patrac_native.fit.tables import TableFormat, find_column, read_table
+from patrac_native.fit.target_column import guess_task
 from patrac_native.training.folds import copy_groups, split_rows
 
 

@@ -111,7 +111,7 @@ def test_one_native_call_evaluates_all_points_of_vmap() -> None:
             self.calls.append(("gradient", len(points)))
             return density.core.value_and_grad(points, threads)
 
-    from patrac_native.bridges.torch_function import torch_function
+    from patrac_native.interop.torch_function import torch_function
 
     counting = Counting()
     function = torch_function(counting, 1)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from patrac_native.model.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, StudentT
+from patrac_native.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, StudentT
 from patrac_native.network.activations import ACTIVATIONS
 from patrac_native.network.network import Network
 from patrac_native.training.descent import OPTIMIZERS

@@ -13,13 +13,13 @@ import pytest
 
 import patrac_native as pn
 import problems
-from patrac_native.draws.evidence import Evidence, StepRecord, longest_run
-from patrac_native.draws.findings import Finding
-from patrac_native.draws.verdict import Verdict, judge
-from patrac_native.estimators.settings import settings_of
-from patrac_native.model.fit_quality import FitQuality
-from patrac_native.tabular.fit_settings import FitSettings
-from patrac_native.tabular.remedies import FitRemedies
+from patrac_native.fit.estimator_settings import settings_of
+from patrac_native.fit.fit_settings import FitSettings
+from patrac_native.fit.remedies import FitRemedies
+from patrac_native.posterior.fit_quality import FitQuality
+from patrac_native.verdict.evidence import Evidence, StepRecord, longest_run
+from patrac_native.verdict.findings import Finding
+from patrac_native.verdict.verdict import Verdict, judge
 
 GRID = np.linspace(-3, 3, 7)[:, None]
 SLOPES = np.array([[1.0], [0.9], [1.2], [0.7], [1.1], [0.8]])

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from patrac_native.bridges.jax_function import check_interface
 from patrac_native.engine import _core
+from patrac_native.interop.jax_function import check_interface
 
 jax = pytest.importorskip("jax", reason="jax is not installed")
 

@@ -19,8 +19,8 @@ from blackjax.mcmc import adjusted_mclmc_dynamic, mclmc
 from blackjax.mcmc.adjusted_mclmc_dynamic import make_random_trajectory_length_fn
 
 import patrac_native as pn
-from patrac_native.model.choice import choose_kernel
-from patrac_native.model.kernels import Kernel, MGrad, kernel_from_dict
+from patrac_native.kernels import Kernel, MGrad, kernel_from_dict
+from patrac_native.kernels.choice import choose_kernel
 
 FloatArray = npt.NDArray[Any]
 

@@ -32,10 +32,10 @@ from sklearn.datasets import load_diabetes, load_digits
 from sklearn.model_selection import GridSearchCV, train_test_split
 
 import patrac_native as pn
+from patrac_native.fit.fit_data import DataRows
+from patrac_native.fit.model_settings import ModelSettings
+from patrac_native.fit.tuning import train_networks
 from patrac_native.studies.uci_sets import SETS, load_split
-from patrac_native.tabular.fit_data import DataRows
-from patrac_native.tabular.model_settings import ModelSettings
-from patrac_native.tabular.tuning import train_networks
 
 COVERAGE = 0.9
 _NAMES = ("yacht", "diabetes", "energy", "concrete", "abalone")

@@ -19,7 +19,7 @@ import torch
 from command import fit_and_score
 
 from patrac_native.draws.mixture import PredictiveMixture
-from patrac_native.model.likelihoods import Gaussian
+from patrac_native.likelihoods import Gaussian
 from patrac_native.studies.deep_ensemble import fit_ensemble, standardised
 from patrac_native.studies.uci_sets import SETS, Split, load_split
 

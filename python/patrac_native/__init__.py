@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from patrac_native import diagnostics, plots
+from patrac_native.architectures import Architecture, Custom, Full, Mix, Out, Sep
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.draws_mixture import DrawsMixture
 from patrac_native.draws.laplace import Laplace
@@ -29,11 +30,8 @@ from patrac_native.draws.target_draws import TargetDraws
 from patrac_native.engine.build_info import build_info
 from patrac_native.engine.device import device_status
 from patrac_native.engine.device_array import DeviceArray
-from patrac_native.model.architectures import Architecture, Custom, Full, Mix, Out, Sep
-from patrac_native.model.data_parallel import DataParallel
-from patrac_native.model.kernels import PCN, PCNL, EllipticalSlice, Exact, Kernel, MGrad
-from patrac_native.model.last_layer import ExactPosterior
-from patrac_native.model.likelihoods import (
+from patrac_native.kernels import PCN, PCNL, EllipticalSlice, Exact, Kernel, MGrad
+from patrac_native.likelihoods import (
     Bernoulli,
     Categorical,
     Gaussian,
@@ -43,20 +41,23 @@ from patrac_native.model.likelihoods import (
     Poisson,
     StudentT,
 )
-from patrac_native.model.partial_network import PartialNetwork
-from patrac_native.model.posterior import Posterior
-from patrac_native.model.priors import GaussianPrior, Prior, SampledScales, TraceClassPrior
-from patrac_native.model.ranking import rank_nodes
-from patrac_native.model.registries import check_registries
-from patrac_native.model.target import Target
 from patrac_native.network.network import Network, TrainingHistory
+from patrac_native.network.ranking import rank_nodes
+from patrac_native.posterior.data_parallel import DataParallel
+from patrac_native.posterior.last_layer import ExactPosterior
+from patrac_native.posterior.partial_network import PartialNetwork
+from patrac_native.posterior.posterior import Posterior
+from patrac_native.posterior.registries import check_registries
+from patrac_native.posterior.target import Target
+from patrac_native.priors import GaussianPrior, Prior, SampledScales, TraceClassPrior
 from patrac_native.sampling.sampler import sample, sample_many
 from patrac_native.sampling.warmup import Phase, Warmup, default_warmup, paper_warmup, transient_warmup
 from patrac_native.training.many import train_many
 from patrac_native.training.training import train
 
 if _TYPE_CHECKING:
-    from patrac_native.estimators import PatracClassifier, PatracRegressor
+    from patrac_native.fit.classifier import PatracClassifier
+    from patrac_native.fit.regressor import PatracRegressor
 
 check_registries()
 __version__ = _version("patrac_native")
@@ -124,12 +125,12 @@ def __getattr__(name: str) -> _Any:
     """Import an estimator; raise ImportError without scikit-learn, and AttributeError for any other name."""
     if name not in ("PatracClassifier", "PatracRegressor"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from patrac_native.bridges.extras import import_extra
+    from patrac_native.interop.extras import import_extra
 
     import_extra("sklearn", "sklearn", f"pn.{name}")
-    from patrac_native import estimators
+    from patrac_native.fit import classifier, regressor
 
-    return getattr(estimators, name)
+    return regressor.PatracRegressor if name == "PatracRegressor" else classifier.PatracClassifier
 
 
 def __dir__() -> list[str]:

@@ -6,13 +6,13 @@ import argparse
 from dataclasses import fields
 
 from patrac_native.cli.options import add_table_arguments
+from patrac_native.fit.candidates import RunInterrupted
+from patrac_native.fit.fit import fit_table
+from patrac_native.fit.fit_settings import FitSettings
+from patrac_native.fit.model_settings import ARCHITECTURES, PRIORS
+from patrac_native.fit.noise_settings import DF, LIKELIHOODS
+from patrac_native.fit.preprocessing import IMPUTATIONS, TASKS
 from patrac_native.network.activations import ACTIVATIONS
-from patrac_native.tabular.candidates import RunInterrupted
-from patrac_native.tabular.fit import fit_table
-from patrac_native.tabular.fit_settings import FitSettings
-from patrac_native.tabular.model_settings import ARCHITECTURES, PRIORS
-from patrac_native.tabular.noise_settings import DF, LIKELIHOODS
-from patrac_native.tabular.preprocessing import IMPUTATIONS, TASKS
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from patrac_native.cli.options import add_table_arguments
-from patrac_native.tabular.predict import predict_table
+from patrac_native.fit.predict import predict_table
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

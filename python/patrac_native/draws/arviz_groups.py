@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.bridges.datatree import Group, Named
 from patrac_native.draws.chain_draws import PER_DRAW, Stats
-from patrac_native.model.likelihoods import Likelihood
-from patrac_native.model.partial_network import PartialNetwork
-from patrac_native.model.prior_model import prior_states
-from patrac_native.model.theta_variables import theta_variables
+from patrac_native.interop.datatree import Group, Named
+from patrac_native.likelihoods import Likelihood
+from patrac_native.posterior.partial_network import PartialNetwork
+from patrac_native.posterior.prior_model import prior_states
+from patrac_native.posterior.theta_variables import theta_variables
 from patrac_native.validation.checks import FloatArray
 
 CHAIN_DRAW = ("chain", "draw")

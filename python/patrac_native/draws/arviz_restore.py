@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.bridges.datatree import array_of
 from patrac_native.draws.arviz_groups import CHAIN_DRAW, PARAMETERS, RENAMED, sampled_axes, stat_axes
-from patrac_native.model.likelihoods import Likelihood
-from patrac_native.model.partial_network import PartialNetwork
-from patrac_native.model.theta_variables import theta_variables
+from patrac_native.interop.datatree import array_of
+from patrac_native.likelihoods import Likelihood
 from patrac_native.network.digest import network_digest
+from patrac_native.posterior.partial_network import PartialNetwork
+from patrac_native.posterior.theta_variables import theta_variables
 
 _LIBRARY = "patrac_native"
 

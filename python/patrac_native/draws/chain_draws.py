@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from patrac_native.diagnostics import convergence
 from patrac_native.engine.device_array import DeviceArray
-from patrac_native.model.kernels import short_name
+from patrac_native.kernels import short_name
 from patrac_native.network.files import load_arrays, rebuilding, save_arrays
-from patrac_native.notebook.table import html_table
+from patrac_native.plots.table import html_table
 from patrac_native.validation.checks import check_count
 
 # Statistics with one value for each draw; the others have one value for each chain or each warm-up phase of a chain.

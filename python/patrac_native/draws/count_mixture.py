@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.draws.target_mixture import TargetMixture
-from patrac_native.model.likelihoods import CountLikelihood
+from patrac_native.likelihoods import CountLikelihood
 from patrac_native.validation.checks import FloatArray, check_probability
 
 

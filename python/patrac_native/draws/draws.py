@@ -18,11 +18,11 @@ from patrac_native.draws.stored import check_stored
 from patrac_native.draws.summary import Summary, summarise
 from patrac_native.draws.target_mixture import TargetMixture
 from patrac_native.engine.device_array import DeviceArray
-from patrac_native.model.likelihoods import CountLikelihood, Likelihood, RealLikelihood, likelihood_from_dict
-from patrac_native.model.partial_network import PartialNetwork
-from patrac_native.model.posterior import Posterior
+from patrac_native.likelihoods import CountLikelihood, Likelihood, RealLikelihood, likelihood_from_dict
 from patrac_native.network.files import refuse_unknown
 from patrac_native.network.network import Network
+from patrac_native.posterior.partial_network import PartialNetwork
+from patrac_native.posterior.posterior import Posterior
 from patrac_native.validation.checks import FloatArray, check_index, check_seed
 
 if TYPE_CHECKING:

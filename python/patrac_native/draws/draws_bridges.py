@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy.typing as npt
 
-from patrac_native.bridges.datatree import Group, Named, build_datatree, inference_data
 from patrac_native.draws import arviz_groups
 from patrac_native.draws.arviz_restore import attributes, library_attributes
 from patrac_native.draws.chain_draws import ChainDraws
 from patrac_native.draws.left_out import LeaveOneOutPredictions
-from patrac_native.model.describe import overview
-from patrac_native.model.likelihoods import Likelihood
-from patrac_native.model.partial_network import PartialNetwork
+from patrac_native.interop.datatree import Group, Named, build_datatree, inference_data
+from patrac_native.likelihoods import Likelihood
+from patrac_native.posterior.describe import overview
+from patrac_native.posterior.partial_network import PartialNetwork
 from patrac_native.validation.checks import FloatArray, check_count, check_seed
 from patrac_native.validation.columns import column_names
 
@@ -61,7 +61,7 @@ class DrawsBridges(ChainDraws, LeaveOneOutPredictions):
         IndexError
             If there is no such draw.
         """
-        from patrac_native.model.torch_modules import torch_module
+        from patrac_native.posterior.torch_modules import torch_module
 
         if not (-self.n_chains <= chain < self.n_chains and -self.n_draws <= draw < self.n_draws):
             raise IndexError(
@@ -102,7 +102,7 @@ class DrawsBridges(ChainDraws, LeaveOneOutPredictions):
         >>> torch.vmap(call)(draws.torch_parameters()).shape
         torch.Size([6, 5, 1])
         """
-        from patrac_native.model.torch_modules import torch_parameters
+        from patrac_native.posterior.torch_modules import torch_parameters
 
         self._require_draws()
         return torch_parameters(self.network, self._flat_theta(), dtype)

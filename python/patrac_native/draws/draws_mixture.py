@@ -19,7 +19,7 @@ from patrac_native.draws.mixture_summary import MixtureSummary, summarise_mixtur
 from patrac_native.draws.model_comparison import Comparison, compare
 from patrac_native.draws.scored_predictions import ScoredPredictions
 from patrac_native.draws.target_mixture import TargetMixture
-from patrac_native.model.likelihoods import Likelihood
+from patrac_native.likelihoods import Likelihood
 from patrac_native.network.files import load_any_arrays, load_arrays, rebuilding, refuse_unknown, save_arrays
 from patrac_native.validation.checks import FloatArray, check_seed
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.model.posterior import Posterior
+from patrac_native.posterior.posterior import Posterior
 from patrac_native.validation.checks import FloatArray, as_real_array, cast_checked, check_finite
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.draws.draws import Draws
-from patrac_native.model.jacobian import jacobians
-from patrac_native.model.posterior import Posterior
+from patrac_native.posterior.jacobian import jacobians
+from patrac_native.posterior.posterior import Posterior
 from patrac_native.validation.checks import FloatArray, check_count, check_inputs, check_seed
 from patrac_native.validation.memory import check_memory
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.draws.draws import Draws
-from patrac_native.model.likelihoods import Likelihood
+from patrac_native.likelihoods import Likelihood
 from patrac_native.validation.checks import FloatArray, as_real_array
 
 # Arguments of likelihoods in which members may differ: each draw keeps the noise of its own member.

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.draws.target_mixture import TargetMixture
-from patrac_native.model.likelihoods import Noise
+from patrac_native.likelihoods import Noise
 from patrac_native.validation.checks import FloatArray, check_probability
 
 # Maximum number of Newton steps for a quantile of the mixture. Each at least halves the bracket; about five suffice.

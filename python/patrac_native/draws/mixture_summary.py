@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.diagnostics import credible_interval
-from patrac_native.draws.calibration import Calibration
-from patrac_native.draws.findings import GOOD, GRADES, Finding, calibration_findings
-from patrac_native.draws.remedies import Remedies
 from patrac_native.draws.summary import Summary
-from patrac_native.draws.verdict import Verdict
-from patrac_native.notebook.table import html_table
+from patrac_native.plots.table import html_table
 from patrac_native.validation.checks import FloatArray
+from patrac_native.verdict.calibration import Calibration
+from patrac_native.verdict.findings import GOOD, GRADES, Finding, calibration_findings
+from patrac_native.verdict.remedies import Remedies
+from patrac_native.verdict.verdict import Verdict
 
 # The verdict leaves out members of less weight than this, which hardly contribute to predictions.
 _LEAST_WEIGHT = 0.01

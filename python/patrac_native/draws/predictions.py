@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from patrac_native import diagnostics
 from patrac_native.draws.target_mixture import TargetMixture
-from patrac_native.model.likelihoods import Likelihood
-from patrac_native.model.partial_network import PartialNetwork
+from patrac_native.likelihoods import Likelihood
+from patrac_native.posterior.partial_network import PartialNetwork
 from patrac_native.validation.checks import (
     FloatArray,
     check_count,

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native import diagnostics
-from patrac_native.draws.calibration import COVERAGE, Calibration, calibrate, network_nlpd
 from patrac_native.draws.predictions import Predictions
 from patrac_native.network.network import Network
 from patrac_native.validation.checks import FloatArray, check_probability
+from patrac_native.verdict.calibration import COVERAGE, Calibration, calibrate, network_nlpd
 
 
 class ScoredPredictions(Predictions):

@@ -13,14 +13,14 @@ import numpy.typing as npt
 from patrac_native.diagnostics import ConvergenceSummary, Interval, convergence, credible_interval
 from patrac_native.diagnostics.ess import MeanAutocorrelation, geyer_ess_of, paper_ess_of
 from patrac_native.diagnostics.rhat import joined
-from patrac_native.draws.calibration import Calibration
-from patrac_native.draws.evidence import Evidence, gather
-from patrac_native.draws.remedies import Remedies
-from patrac_native.draws.verdict import Verdict, judge
-from patrac_native.model.likelihoods import Likelihood
-from patrac_native.model.partial_network import PartialNetwork
-from patrac_native.notebook.table import html_table
+from patrac_native.likelihoods import Likelihood
+from patrac_native.plots.table import html_table
+from patrac_native.posterior.partial_network import PartialNetwork
 from patrac_native.validation.checks import FloatArray
+from patrac_native.verdict.calibration import Calibration
+from patrac_native.verdict.evidence import Evidence, gather
+from patrac_native.verdict.remedies import Remedies
+from patrac_native.verdict.verdict import Verdict, judge
 
 
 @dataclass(frozen=True)

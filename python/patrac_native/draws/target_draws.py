@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.bridges.datatree import Group, build_datatree
 from patrac_native.draws import arviz_groups
 from patrac_native.draws.arviz_restore import library_attributes, run_attributes
 from patrac_native.draws.chain_draws import ENTRIES, ChainDraws, Stats, stats_of_file
 from patrac_native.draws.stored import check_stored
 from patrac_native.draws.summary import Summary, summarise
+from patrac_native.interop.datatree import Group, build_datatree
 from patrac_native.network.files import refuse_unknown
 from patrac_native.validation.checks import as_real_array
 

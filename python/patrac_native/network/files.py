@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.network.output import check_replaceable, path_of, replacing
+from patrac_native.validation.output import check_replaceable, path_of, replacing
 
 FORMAT_VERSION = 1
 # Entries of a header that `save_arrays` adds, which `load_arrays` checks and leaves out.

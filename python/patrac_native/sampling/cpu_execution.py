@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from patrac_native.engine import _core
-from patrac_native.model.posterior import Posterior
+from patrac_native.posterior.posterior import Posterior
 from patrac_native.sampling.preparation import PreparedRun
 from patrac_native.sampling.progress import ProgressBars, Report
 from patrac_native.sampling.results import build_draws, draws_so_far

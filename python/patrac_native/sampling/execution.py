@@ -12,8 +12,8 @@ import numpy.typing as npt
 from patrac_native.engine import _core
 from patrac_native.engine.device_array import DeviceArray
 from patrac_native.engine.models import CompiledModels, join_on_device
-from patrac_native.model.device_choice import DeviceChoice
-from patrac_native.model.kernels import Kernel
+from patrac_native.kernels import Kernel
+from patrac_native.kernels.device_choice import DeviceChoice
 from patrac_native.sampling.cpu_execution import run_in_turn, run_side_by_side
 from patrac_native.sampling.preparation import PreparedRun, joint_config
 from patrac_native.sampling.progress import ProgressBars, Report

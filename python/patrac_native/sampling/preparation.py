@@ -13,12 +13,12 @@ import numpy.typing as npt
 
 from patrac_native.engine import _core
 from patrac_native.engine.threads import thread_count
-from patrac_native.model.choice import check_kernel, choose_kernel, is_deep_and_narrow
-from patrac_native.model.device_choice import DeviceChoice, choose_device
-from patrac_native.model.fit_quality import FitQuality
-from patrac_native.model.kernels import PCNL, Kernel
-from patrac_native.model.metric import Metric, RotationBlock
-from patrac_native.model.sampled_density import HostModels, NoiseLaw, SampledDensity
+from patrac_native.kernels import PCNL, Kernel
+from patrac_native.kernels.choice import check_kernel, choose_kernel, is_deep_and_narrow
+from patrac_native.kernels.device_choice import DeviceChoice, choose_device
+from patrac_native.kernels.metric import Metric, RotationBlock
+from patrac_native.posterior.fit_quality import FitQuality
+from patrac_native.posterior.sampled_density import HostModels, NoiseLaw, SampledDensity
 from patrac_native.sampling.settings import RunSettings
 from patrac_native.sampling.starting_points import starting_points
 from patrac_native.sampling.warmup import (

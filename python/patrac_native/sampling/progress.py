@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from patrac_native.notebook.progress import progress_bar, shows_progress
+from patrac_native.plots.progress import progress_bar, shows_progress
 from patrac_native.sampling.preparation import PreparedRun
 
 # A progress callback: called with the steps done, the total number of steps and the acceptance rate so far.

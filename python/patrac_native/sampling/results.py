@@ -10,13 +10,13 @@ import numpy.typing as npt
 
 from patrac_native.draws.chain_draws import PER_DRAW, Stats
 from patrac_native.draws.draws import Draws
-from patrac_native.draws.fitted_noise import FittedNoise, fitted_noise
 from patrac_native.draws.target_draws import TargetDraws
 from patrac_native.engine.device_array import DeviceArray
-from patrac_native.model.device_choice import DeviceChoice
-from patrac_native.model.posterior import Posterior
-from patrac_native.model.target import Target
+from patrac_native.kernels.device_choice import DeviceChoice
+from patrac_native.posterior.posterior import Posterior
+from patrac_native.posterior.target import Target
 from patrac_native.sampling.preparation import PreparedRun
+from patrac_native.verdict.fitted_noise import FittedNoise, fitted_noise
 
 
 def build_draws(

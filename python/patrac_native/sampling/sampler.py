@@ -9,8 +9,8 @@ from typing import Any, ParamSpec, Protocol, cast, overload
 
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.target_draws import TargetDraws
-from patrac_native.model.posterior import Posterior
-from patrac_native.model.target import Target
+from patrac_native.posterior.posterior import Posterior
+from patrac_native.posterior.target import Target
 from patrac_native.sampling.execution import execute
 from patrac_native.sampling.preparation import PreparedRun, prepare_run, resolve_seed
 from patrac_native.sampling.progress import ProgressBars

@@ -13,7 +13,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import numpy.typing as npt
 
 from patrac_native.engine.threads import thread_count
-from patrac_native.model.kernels import Kernel
+from patrac_native.kernels import Kernel
 from patrac_native.sampling.warmup import Phase, Warmup
 from patrac_native.validation.checks import check_count, check_seed
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.model.sampled_density import SampledDensity
+from patrac_native.posterior.sampled_density import SampledDensity
 from patrac_native.validation.checks import as_real_array, cast_checked, check_finite
 
 # Weight of the draw from the prior in the starting points of init="auto": 0 gives the trained values, 1 the prior.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from patrac_native.model.kernels import PCNL, Kernel, MGrad
+from patrac_native.kernels import PCNL, Kernel, MGrad
 from patrac_native.validation.checks import check_count, check_positive
 
 # Numbers of steps after which the step size is adapted: to a band of acceptance rates, and to a target.

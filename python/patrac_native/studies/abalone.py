@@ -36,7 +36,7 @@ def run_abalone(data: str, options: StudyOptions, sex: str = "onehot") -> None:
 
     The tables are printed; report.html, summary.json and results.csv are written.
     """
-    from patrac_native.reports.report import Report
+    from patrac_native.report.report import Report
     from patrac_native.studies import figures
     from patrac_native.studies.experiment import ARCHITECTURES
     from patrac_native.studies.pieces import Pieces

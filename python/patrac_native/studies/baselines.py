@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from patrac_native import diagnostics
+from patrac_native.architectures import Full, Out
 from patrac_native.diagnostics.regression import QuantileMethod
 from patrac_native.draws.laplace import Laplace
-from patrac_native.model.architectures import Full, Out
-from patrac_native.model.posterior import Posterior
-from patrac_native.model.priors import GaussianPrior
 from patrac_native.network.network import Network
+from patrac_native.posterior.posterior import Posterior
+from patrac_native.priors import GaussianPrior
 from patrac_native.studies.experiment import Problem, score_draws
 
 

@@ -14,8 +14,8 @@ from patrac_native.engine import _core
 from patrac_native.studies.floor import MULTIPLY_ADD, NORMAL, floor_microseconds, measure_rates
 
 if TYPE_CHECKING:
-    from patrac_native.model.architectures import Architecture
-    from patrac_native.model.posterior import Posterior
+    from patrac_native.architectures import Architecture
+    from patrac_native.posterior.posterior import Posterior
 
 # Layer sizes and number of rows: the paper's sine problem, and one whose data do not fit into the first-level cache.
 PROBLEMS = [((1, 50, 50, 1), 100), ((8, 50, 50, 1), 2923)]
@@ -75,7 +75,7 @@ def run_bench(*, dtype: str = "float32", seconds: float = 0.2, repeats: int = 5,
 
 def print_device_times(device: str, dtype: str, seconds: float, repeats: int) -> None:
     """Print the time of a step of few and of many chains on the CPU and on a device, and which of them to use."""
-    from patrac_native.model.architectures import Full, Mix
+    from patrac_native.architectures import Full, Mix
     from patrac_native.studies.device_bench import device_advice, obstacle, time_devices
     from patrac_native.studies.tables import format_table, number, wrapped
 
@@ -103,7 +103,7 @@ def rate_rows(levels: Sequence[str], dtype: str) -> list[list[str]]:
 
 def step_rows(dtype: str, seconds: float, repeats: int) -> list[list[str]]:
     """Return a row for each problem and architecture, with the time of a step and its floor."""
-    from patrac_native.model.architectures import Full, Mix, Out, Sep
+    from patrac_native.architectures import Full, Mix, Out, Sep
     from patrac_native.studies.tables import number
 
     architectures: list[Architecture] = [Full(), Mix(2), Mix(5), Sep(2), Sep(5), Out(12), Out(45)]
@@ -136,10 +136,10 @@ def problem(
     level : str, optional
         Instruction-set level; by default the one in use.
     """
-    from patrac_native.model.likelihoods import Gaussian
-    from patrac_native.model.posterior import Posterior
-    from patrac_native.model.priors import TraceClassPrior
+    from patrac_native.likelihoods import Gaussian
     from patrac_native.network.network import Network
+    from patrac_native.posterior.posterior import Posterior
+    from patrac_native.priors import TraceClassPrior
 
     rng = np.random.default_rng(0)
     shapes = zip(sizes[1:], sizes[:-1], strict=True)
@@ -153,7 +153,7 @@ def problem(
 
 def step_timer(post: Posterior) -> Callable[[int], float]:
     """Return a function that runs one chain for a number of steps and returns its processor time in seconds."""
-    from patrac_native.model.kernels import PCNL
+    from patrac_native.kernels import PCNL
     from patrac_native.sampling.sampler import sample
 
     def timed(steps: int) -> float:
@@ -184,7 +184,7 @@ def step_microseconds(posteriors: Sequence[Posterior], seconds: float, repeats: 
 
 def level_times(levels: Sequence[str], dtype: str, seconds: float, repeats: int) -> dict[str, list[float]]:
     """Return the microseconds a step of Full for each of `PROBLEMS`, by level."""
-    from patrac_native.model.architectures import Full
+    from patrac_native.architectures import Full
 
     by_problem = []
     for sizes, n in PROBLEMS:

@@ -124,7 +124,7 @@ def run_cifar10(options: CifarOptions) -> None:
     ValueError, FileNotFoundError
         If an option is invalid or the data are missing; before any work.
     """
-    from patrac_native.notebook.progress import progress_bar, shows_progress
+    from patrac_native.plots.progress import progress_bar, shows_progress
     from patrac_native.studies.cifar10_data import load_images
     from patrac_native.studies.cifar10_models import MODELS, NETWORK, SamplingChoice, run_model
     from patrac_native.studies.experiment import derived_seed
@@ -215,7 +215,7 @@ def _cells(scores: Mapping[str, float], columns: Mapping[str, tuple[str, int]]) 
 
 def _write(found: Results, n: int, n_test: int, options: CifarOptions) -> None:
     """Print the tables and write the report and the numbers."""
-    from patrac_native.reports.report import Report, write_json
+    from patrac_native.report.report import Report, write_json
     from patrac_native.studies.cifar10_models import NETWORK, SCALE
     from patrac_native.studies.study_output import print_table, write_csv
     from patrac_native.studies.tables import wrapped

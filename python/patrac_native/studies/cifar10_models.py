@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native import diagnostics
+from patrac_native.architectures import Architecture, Full, Mix, Out, Sep
 from patrac_native.draws.draws import Draws
-from patrac_native.model.architectures import Architecture, Full, Mix, Out, Sep
-from patrac_native.model.kernels import PCNL, Kernel
-from patrac_native.model.likelihoods import Categorical
-from patrac_native.model.posterior import Posterior
-from patrac_native.model.priors import TraceClassPrior
+from patrac_native.kernels import PCNL, Kernel
+from patrac_native.likelihoods import Categorical
 from patrac_native.network.network import Network
+from patrac_native.posterior.posterior import Posterior
+from patrac_native.priors import TraceClassPrior
 from patrac_native.sampling.sampler import sample
 from patrac_native.sampling.warmup import Warmup, paper_warmup
 from patrac_native.studies.cifar10_data import CLASSES, PIXELS, Images

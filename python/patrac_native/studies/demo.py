@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from patrac_native.draws.findings import DO_NOT_USE, ESS_GOOD, GOOD, LOOK, RHAT_GOOD, RHAT_USABLE
+from patrac_native.verdict.findings import DO_NOT_USE, ESS_GOOD, GOOD, LOOK, RHAT_GOOD, RHAT_USABLE
 
 if TYPE_CHECKING:
-    from patrac_native.model.priors import TraceClassPrior
     from patrac_native.network.network import Network
+    from patrac_native.priors import TraceClassPrior
     from patrac_native.studies.baselines import NetworkScores
     from patrac_native.studies.experiment import Outcome, Problem, Record, SamplingSettings
 
@@ -48,10 +48,10 @@ def run_demo(
     max_epochs : int, optional
         Maximum number of training epochs; by default that of `train`.
     """
+    from patrac_native.architectures import Full, Mix, Out, Sep
     from patrac_native.engine.threads import thread_count
-    from patrac_native.model.architectures import Full, Mix, Out, Sep
-    from patrac_native.model.priors import TraceClassPrior
-    from patrac_native.reports.report import write_json
+    from patrac_native.priors import TraceClassPrior
+    from patrac_native.report.report import write_json
     from patrac_native.studies.baselines import score_network
     from patrac_native.studies.experiment import (
         TAU,
@@ -177,7 +177,7 @@ def _write_report(
     table: tuple[list[str], list[list[str]]],
 ) -> None:
     """Write the HTML page."""
-    from patrac_native.reports.report import Report
+    from patrac_native.report.report import Report
     from patrac_native.studies import figures
     from patrac_native.studies.problems import sine_mean
 

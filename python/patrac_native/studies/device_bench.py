@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from patrac_native.engine.device import device_status
-from patrac_native.model.kernels import PCNL
-from patrac_native.model.posterior import Posterior
+from patrac_native.kernels import PCNL
+from patrac_native.posterior.posterior import Posterior
 from patrac_native.sampling.sampler import sample
 
 # The numbers of chains that are timed: a few, and as many as occupy a whole GPU.

@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native import diagnostics
+from patrac_native.architectures import Architecture, Full, Mix, Out, Sep
 from patrac_native.diagnostics.regression import QuantileMethod
 from patrac_native.draws.draws import Draws
-from patrac_native.model.architectures import Architecture, Full, Mix, Out, Sep
-from patrac_native.model.kernels import PCNL, Kernel, short_name
-from patrac_native.model.likelihoods import Gaussian
-from patrac_native.model.posterior import Posterior
-from patrac_native.model.priors import Prior
+from patrac_native.kernels import PCNL, Kernel, short_name
+from patrac_native.likelihoods import Gaussian
 from patrac_native.network.network import Network
+from patrac_native.posterior.posterior import Posterior
+from patrac_native.priors import Prior
 from patrac_native.sampling.sampler import sample
 from patrac_native.sampling.warmup import Warmup
 from patrac_native.studies.sampled_noise import Candidate, with_noise

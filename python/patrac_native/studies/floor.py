@@ -12,7 +12,7 @@ from patrac_native.engine import _core
 from patrac_native.network.activations import ACTIVATIONS
 
 if TYPE_CHECKING:
-    from patrac_native.model.posterior import Posterior
+    from patrac_native.posterior.posterior import Posterior
 
 MULTIPLY_ADD, NORMAL = "multiply_add", "normal"
 # Minimum processor time of one timing in seconds, far above the cost of a call and of reading the clock.

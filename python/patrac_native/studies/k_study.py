@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from patrac_native.model.architectures import Architecture, Mix, Sep
+from patrac_native.architectures import Architecture, Mix, Sep
 from patrac_native.studies.options import StudyOptions, StudySize
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def run_k(options: StudyOptions, sets: Sequence[str], data: Path | None = None) 
     ValueError, FileNotFoundError
         If an option is invalid or a set is missing; before any work.
     """
-    from patrac_native.reports.report import Report, write_json
+    from patrac_native.report.report import Report, write_json
     from patrac_native.studies.pieces import Pieces
     from patrac_native.studies.problems import sine_problem, uci_problem
     from patrac_native.studies.replicates import run_replicates

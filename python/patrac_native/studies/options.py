@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from patrac_native.diagnostics.regression import QuantileMethod
-from patrac_native.model.kernels import PCNL, Kernel
+from patrac_native.kernels import PCNL, Kernel
 from patrac_native.sampling.warmup import paper_warmup
 from patrac_native.studies.experiment import ESS_THIN, SamplingSettings
 

@@ -85,8 +85,8 @@ def abalone_problem(path: str | os.PathLike[str], seed: int, sex: str = "onehot"
     ValueError
         If the table does not have the shape of the abalone data.
     """
-    from patrac_native.tabular.preprocessing import Preprocessor
-    from patrac_native.tabular.tables import read_table
+    from patrac_native.fit.preprocessing import Preprocessor
+    from patrac_native.fit.tables import read_table
 
     frame, _ = read_table(path, header=False)
     rows = ABALONE_TRAIN + ABALONE_TEST

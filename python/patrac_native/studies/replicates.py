@@ -10,11 +10,11 @@ from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
 from dataclasses import dataclass
 
 from patrac_native.engine.threads import thread_count
-from patrac_native.model.kernels import PCNL
-from patrac_native.model.posterior import Posterior
-from patrac_native.model.priors import Prior, TraceClassPrior
+from patrac_native.kernels import PCNL
 from patrac_native.network.network import Network
-from patrac_native.notebook.progress import progress_bar, shows_progress
+from patrac_native.plots.progress import progress_bar, shows_progress
+from patrac_native.posterior.posterior import Posterior
+from patrac_native.priors import Prior, TraceClassPrior
 from patrac_native.sampling.sampler import sample
 from patrac_native.sampling.warmup import Warmup
 from patrac_native.studies.baselines import Baseline, NetworkScores, run_laplace, score_network

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from patrac_native.model.architectures import Architecture
-from patrac_native.model.likelihoods import Gaussian
+from patrac_native.architectures import Architecture
+from patrac_native.likelihoods import Gaussian
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
 
-from patrac_native.bridges.extras import import_extra
+from patrac_native.interop.extras import import_extra
 
 _DASK = "dask://"
 # Dask does not repeat a piece whose code raised; it moves the pieces of a dead worker in any case.

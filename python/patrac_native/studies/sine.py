@@ -90,7 +90,7 @@ def run_sine(options: StudyOptions, l2: float = L2) -> None:
     ValueError
         If an option is outside its range.
     """
-    from patrac_native.reports.report import Report
+    from patrac_native.report.report import Report
     from patrac_native.studies import figures
     from patrac_native.studies.pieces import Pieces
     from patrac_native.studies.problems import sine_mean, sine_problem

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from patrac_native.draws.findings import DO_NOT_USE, RHAT_USABLE
-from patrac_native.model.kernels import Kernel
+from patrac_native.kernels import Kernel
 from patrac_native.studies.baselines import Baseline, NetworkScores
 from patrac_native.studies.experiment import Record
 from patrac_native.studies.replicates import Study
 from patrac_native.studies.tables import Row, format_table, mean_sd, plural
+from patrac_native.verdict.findings import DO_NOT_USE, RHAT_USABLE
 
 if TYPE_CHECKING:
-    from patrac_native.reports.report import Report
+    from patrac_native.report.report import Report
 
 # Columns for `study_table`: heading to (field of Record, number of decimals).
 MIXING = {
@@ -224,7 +224,7 @@ def add_chain_sections(report: Report, study: Study, point: Any, label: str) -> 
 
 def finish(study: Study, report: Report, command: str, options: Mapping[str, Any], out: Path) -> None:
     """Write report.html, summary.json and results.csv to a folder, and print their paths."""
-    from patrac_native.reports.report import write_json
+    from patrac_native.report.report import write_json
 
     report.write(out / "report.html")
     write_json(out / "summary.json", study_summary(study, command, options))

@@ -73,12 +73,12 @@ def run_uci(options: UciOptions) -> None:
     ValueError, FileNotFoundError
         If an option is invalid or a set is missing; before any work.
     """
-    from patrac_native.notebook.progress import progress_bar, shows_progress
+    from patrac_native.fit.model_settings import ModelSettings
+    from patrac_native.plots.progress import progress_bar, shows_progress
     from patrac_native.studies.pieces import Pieces
     from patrac_native.studies.scheduling import check_scheduler, executor_of
     from patrac_native.studies.uci_models import GROUPS, run_group
     from patrac_native.studies.uci_sets import SETS, digest, load_split
-    from patrac_native.tabular.model_settings import ModelSettings
 
     if not 1 <= options.splits <= 20:
         raise ValueError(f"--splits must be from 1 to 20, the number of standard splits; got {options.splits}.")
@@ -198,7 +198,7 @@ def results(found: Results) -> list[dict[str, Any]]:
 
 def _write(found: Results, options: UciOptions) -> None:
     """Print the tables and write the report and the numbers."""
-    from patrac_native.reports.report import Report, write_json
+    from patrac_native.report.report import Report, write_json
     from patrac_native.studies.study_output import print_table, write_csv
     from patrac_native.studies.uci_models import RIVAL
     from patrac_native.studies.uci_sets import PUBLISHED_NLPD

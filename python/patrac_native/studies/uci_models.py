@@ -12,21 +12,21 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native import diagnostics
-from patrac_native.draws.findings import DO_NOT_USE
+from patrac_native.architectures import Full
 from patrac_native.draws.laplace import Laplace
 from patrac_native.draws.mixture import PredictiveMixture
-from patrac_native.model.architectures import Full
-from patrac_native.model.likelihoods import Gaussian
-from patrac_native.model.posterior import Posterior
-from patrac_native.model.priors import GaussianPrior
+from patrac_native.fit.array_fit import fit_arrays
+from patrac_native.fit.fit_data import DataRows, FitArrays
+from patrac_native.fit.model_settings import ModelSettings
+from patrac_native.fit.moments import mean_and_scale
+from patrac_native.fit.noise_settings import NOISE_CHOICES
+from patrac_native.fit.tuning import Choice, train_networks
+from patrac_native.likelihoods import Gaussian
+from patrac_native.posterior.posterior import Posterior
+from patrac_native.priors import GaussianPrior
 from patrac_native.studies.uci_sets import Split
-from patrac_native.tabular.array_fit import fit_arrays
-from patrac_native.tabular.fit_data import DataRows, FitArrays
-from patrac_native.tabular.model_settings import ModelSettings
-from patrac_native.tabular.moments import mean_and_scale
-from patrac_native.tabular.noise_settings import NOISE_CHOICES
-from patrac_native.tabular.tuning import Choice, train_networks
 from patrac_native.validation.checks import FloatArray
+from patrac_native.verdict.findings import DO_NOT_USE
 
 Scores = dict[str, float]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.model.likelihoods import Likelihood
+from patrac_native.likelihoods import Likelihood
 from patrac_native.network.network import Network
 from patrac_native.training.parameter_vector import forward, initial_parameters, unpack
 from patrac_native.validation.checks import FloatArray

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from patrac_native.model.likelihoods import RealLikelihood
+from patrac_native.likelihoods import RealLikelihood
 from patrac_native.network.network import Network, StopReason, TrainingHistory
-from patrac_native.notebook.progress import progress_bar
+from patrac_native.plots.progress import progress_bar
 from patrac_native.training.descent import Descent, torch_threads
 from patrac_native.training.preparation import PreparedTraining
 from patrac_native.training.validation import Validation, mean_squares

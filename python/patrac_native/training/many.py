@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from patrac_native.engine.threads import thread_count
 from patrac_native.network.network import Network
-from patrac_native.notebook.progress import progress_bar, shows_progress
+from patrac_native.plots.progress import progress_bar, shows_progress
 from patrac_native.training.fitting import fit_network
 from patrac_native.training.folds import IndexArray, problem_copies, validation_folds
 from patrac_native.training.preparation import PreparedTraining, n_parameters, prepare_training

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.model.likelihoods import Gaussian, Likelihood
+from patrac_native.likelihoods import Gaussian, Likelihood
 from patrac_native.network.activations import check_activation
 from patrac_native.training.descent import Problem, check_optimizer
 from patrac_native.training.folds import FEWEST_ROWS, validation_folds

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy.typing as npt
 
-from patrac_native.model.likelihoods import Likelihood
+from patrac_native.likelihoods import Likelihood
 from patrac_native.network.network import Network
-from patrac_native.notebook.progress import shows_progress
+from patrac_native.plots.progress import shows_progress
 from patrac_native.training.fitting import fit_network
 from patrac_native.training.preparation import prepare_training
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from patrac_native.model.likelihoods import RealLikelihood
+from patrac_native.likelihoods import RealLikelihood
 from patrac_native.network.network import Network
-from patrac_native.notebook.progress import progress_bar
+from patrac_native.plots.progress import progress_bar
 from patrac_native.training.descent import Descent, Problem, all_finite, is_elementwise, torch_threads
 from patrac_native.training.folds import IndexArray
 from patrac_native.validation.checks import FloatArray

@@ -1,0 +1,170 @@
+"""The number of steps that a budget in minutes pays for, from counted operations.
+
+No clock is read, so a fit has the same draws on every machine; on a machine other than the nominal one it takes longer
+or less than the budget.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from patrac_native.kernels import Kernel
+from patrac_native.kernels.choice import choose_kernel
+from patrac_native.network.network import Network
+from patrac_native.posterior.posterior import Posterior
+
+# The nominal machine: two cores, each of which executes this many multiply-adds in a second. Measured for one chain of
+# Full and Mix on 277 to 7,000 rows and networks of one and two hidden layers of 50 nodes, 4e10 is within 30% on a 2023
+# x86-64 core with 256-bit vectors. float64 takes twice as long.
+_CORES, _RATE = 2, {"float32": 4.0e10, "float64": 2.0e10}
+# The share of the budget that the chains get if training and scoring take no more than the rest, and the number of
+# minutes of a budget of which they get that share in any case: a shorter budget would all go to the training.
+_SAMPLING_SHARE, _LEAST_MINUTES = 0.75, 0.1
+# Nominal seconds of the scores; and of an update of a network in training, the part that does not depend on its size
+# and the part for each parameter and row of the batch. Fitted to the processor time of the trainings of yacht and
+# concrete, halved because the chains took twice their nominal time on the same machine.
+_SCORING_SECONDS = 2.0
+_UPDATE_SECONDS, _PARAMETER_ROW_SECONDS = 1.4e-4, 3.5e-10
+# Multiply-adds that take as long as an activation with its derivative, as an entry of the Gram matrix of a row's
+# features with its part of the gradient, and as the factorisation of that matrix for each cube of its size.
+_ACTIVATION, _GRAM, _FACTOR = 30.0, 3.0, 6.0
+# The share of a chain's steps that are warm-up, and the multiple to which their number is rounded; bounds of the number
+# of warm-up steps where the number of steps is given.
+_WARMUP_SHARE, _WARMUP_MULTIPLE = 0.25, 200
+_WARMUP_BOUNDS = (4_000, 20_000)
+# Fewer steps of a chain than this leave no time to converge: a smaller model is better then.
+MIN_STEPS = 5_000
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Lengths of the chains.
+
+    Attributes
+    ----------
+    thin : int
+        Number of steps for each draw.
+    warmup : int
+        Number of warm-up steps.
+    """
+
+    thin: int
+    warmup: int
+
+    def steps(self, draws: int) -> int:
+        """Return the number of steps of a chain."""
+        return self.warmup + self.thin * draws
+
+
+def step_operations(post: Posterior, kernel: Kernel) -> float:
+    """Return the multiply-adds that take as long as one step of a gradient kernel."""
+    layers = post.plan()
+    of_row = 0.0
+    for layer in layers:
+        # Forward pass, reverse pass and gradient.
+        of_row += 3.0 * layer["varying"] * (layer["varying_sources"] + layer["constant_sources"])
+    of_row += _ACTIVATION * sum(layer["varying"] for layer in layers[:-1])
+    of_step = 0.0
+    if kernel.metric == "curvature":
+        # The weights of each layer and their gradient times the axes of its rows and of its columns.
+        of_step += sum(2.0 * below * nodes * (below + nodes) for below, nodes in pairwise(post.network.layer_sizes))
+    if not kernel.collapse:
+        return of_row * post.n_rows + of_step
+    targets = post.likelihood.n_targets(post.network.n_outputs)
+    features = (post.dim - post.hidden_dim) / targets
+    # Where each row has a variance for each target, each target has a Gram matrix.
+    grams = 1 if post.likelihood.is_quadratic else targets
+    return (of_row + grams * _GRAM * features**2) * post.n_rows + grams * _FACTOR * features**3 + of_step
+
+
+def run_kernel(post: Posterior, kernel: str | Kernel) -> Kernel:
+    """Return the kernel of a run: the one that is given, or the one that "auto" chooses for the posterior."""
+    return kernel if isinstance(kernel, Kernel) else choose_kernel(post.facts)[0]
+
+
+def training_seconds(nets: Sequence[Network], rows: int, batch_rows: int) -> float:
+    """Return the time that the training of networks took on the nominal machine.
+
+    Parameters
+    ----------
+    nets : sequence of Network
+        Trained alike, several at a time, after the penalty and the number of epochs had been chosen by networks that
+        were trained one after the other.
+    rows, batch_rows : int
+        Numbers of training rows, and of rows of a batch.
+    """
+    epochs = 0.0
+    for net in nets:
+        assert net.history is not None
+        epochs += len(net.history.loss) / min(_CORES, len(nets))
+    assert nets[0].history is not None
+    validation = nets[0].history.settings["validation"]
+    epochs += 0 if validation is None else validation["network_epochs"]
+    parameters = sum((wide + 1) * width for wide, width in pairwise(nets[0].layer_sizes))
+    return epochs * (math.ceil(rows / batch_rows) * _UPDATE_SECONDS + parameters * rows * _PARAMETER_ROW_SECONDS)
+
+
+def chain_minutes(minutes: float, training: float) -> float:
+    """Return what a budget leaves for the chains.
+
+    Parameters
+    ----------
+    minutes : float
+        The budget of the whole fit.
+    training : float
+        Nominal seconds that the training took, see `training_seconds`.
+    """
+    rest = minutes - (training + _SCORING_SECONDS) / 60.0
+    return max(_SAMPLING_SHARE * min(minutes, _LEAST_MINUTES), min(_SAMPLING_SHARE * minutes, rest))
+
+
+def steps_within(minutes: float, post: Posterior, chains: int, kernel: str | Kernel = "auto") -> int:
+    """Return the number of steps of each chain that take so many minutes on the nominal machine."""
+    kernel = run_kernel(post, kernel)
+    cores = min(_CORES, chains)
+    operations = 60.0 * minutes * cores * _RATE[post.dtype.name] / chains
+    return int(operations / step_operations(post, kernel))
+
+
+def schedule_within(
+    minutes: float,
+    post: Posterior,
+    *,
+    chains: int,
+    draws: int,
+    warmup: int | None = None,
+    kernel: str | Kernel = "auto",
+) -> Schedule:
+    """Return the lengths of chains that take so many minutes: a quarter is warm-up, the rest is divided among draws.
+
+    Parameters
+    ----------
+    minutes : float
+        The time of the chains on two cores, > 0.
+    post : Posterior
+    chains, draws : int
+        Number of chains, and of draws of each.
+    warmup : int, optional
+        Number of warm-up steps, if it is given.
+    kernel : "auto" or Kernel
+        As for `sample`; default "auto".
+
+    Returns
+    -------
+    Schedule
+    """
+    steps = steps_within(minutes, post, chains, kernel)
+    if warmup is None:
+        warmup = max(_WARMUP_MULTIPLE, int(_WARMUP_SHARE * steps) // _WARMUP_MULTIPLE * _WARMUP_MULTIPLE)
+    return Schedule(thin=max(1, (steps - warmup) // draws), warmup=warmup)
+
+
+def schedule_given(thin: int, draws: int) -> Schedule:
+    """Return the lengths of chains with a given number of steps for each draw: half as many steps are warm-up."""
+    half = thin * draws // 2 // _WARMUP_MULTIPLE * _WARMUP_MULTIPLE
+    return Schedule(thin, int(np.clip(half, *_WARMUP_BOUNDS)))

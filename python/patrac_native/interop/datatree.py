@@ -1,0 +1,113 @@
+"""Groups of named arrays as an xarray DataTree, the form that ArviZ takes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
+
+from patrac_native.interop.extras import import_extra
+
+if TYPE_CHECKING:
+    import arviz
+    import xarray
+
+# An array with the names of its axes.
+Named = tuple[Sequence[str], npt.NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Group:
+    """The content of one group.
+
+    Attributes
+    ----------
+    variables : dict of str to (dimensions, array)
+        The dimensions name all axes, beginning with "chain" and "draw" where the variable has them.
+    coordinates : dict of str to (dimensions, array)
+        Labels of dimensions, and further coordinates along them.
+    """
+
+    variables: dict[str, Named] = field(default_factory=dict)
+    coordinates: dict[str, Named] = field(default_factory=dict)
+
+
+def build_datatree(
+    groups: Mapping[str, Group], attributes: Mapping[str, Any], library: Mapping[str, str], method: str
+) -> xarray.DataTree:
+    """Build a DataTree.
+
+    Parameters
+    ----------
+    groups : mapping of str to Group
+        By ArviZ's names, such as "posterior".
+    attributes : mapping
+        Of the root: numbers and strings, which netCDF files can hold.
+    library : mapping
+        Attributes of every group.
+    method : str
+        What needs xarray, for the error message.
+
+    Returns
+    -------
+    xarray.DataTree
+
+    Raises
+    ------
+    ImportError
+        If xarray is not installed.
+    """
+    module = import_extra("xarray", "arviz", method)
+    datasets = {
+        name: module.Dataset(group.variables, coords=group.coordinates, attrs=dict(library))
+        for name, group in groups.items()
+    }
+    root = module.Dataset(attrs=dict(attributes))
+    tree: xarray.DataTree = module.DataTree.from_dict({"/": root, **datasets})
+    return tree
+
+
+def inference_data(tree: xarray.DataTree, method: str) -> arviz.InferenceData:
+    """Return a DataTree as the InferenceData of ArviZ 0.x.
+
+    Parameters
+    ----------
+    tree : xarray.DataTree
+    method : str
+        What needs ArviZ, for the error messages.
+
+    Raises
+    ------
+    ImportError
+        If ArviZ is not installed, or its version has no InferenceData.
+    """
+    library = import_extra("arviz", "arviz", method)
+    if not hasattr(library, "InferenceData"):
+        raise ImportError(
+            f"{method} needs ArviZ 0.x; the installed version {library.__version__} has no InferenceData: its "
+            "functions take the result of to_datatree."
+        )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".* not defined in the InferenceData scheme")
+        data: arviz.InferenceData = library.InferenceData.from_datatree(tree)
+    return data
+
+
+def array_of(tree: Any, group: str, name: str, dimensions: Sequence[str]) -> npt.NDArray[Any]:
+    """Return a variable of a group of a DataTree with its axes in the given order.
+
+    Raises
+    ------
+    ValueError
+        If the group lacks the variable, or it has other dimensions.
+    """
+    if name not in tree[group].data_vars:
+        raise ValueError(f"tree has no variable {name!r} in its group {group!r}.")
+    variable = tree[group][name]
+    if set(variable.dims) != set(dimensions):
+        raise ValueError(f"tree: {name} must have the dimensions {tuple(dimensions)}; got {tuple(variable.dims)}.")
+    array: npt.NDArray[Any] = variable.transpose(*dimensions).to_numpy()
+    return array

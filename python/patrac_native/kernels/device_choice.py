@@ -1,0 +1,140 @@
+"""The choice of a device: the one that the caller names, or by a rule the one that holds the inputs, else the CPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from patrac_native.engine.device import EMULATED, MAX_DEVICE_LAYERS, device_status
+from patrac_native.kernels import KERNELS, Kernel, short_name
+from patrac_native.kernels.facts import ModelFacts
+
+# The device that device="auto" considers besides the CPU.
+AUTO_DEVICE = "cuda"
+
+
+@dataclass(frozen=True)
+class DeviceChoice:
+    """The device of a run, and why it was chosen.
+
+    Attributes
+    ----------
+    device : str
+        "cpu", "cuda" or, in tests, "emulated:N".
+    reason : str
+        Why it was chosen, in words; "given" if the caller named it.
+    """
+
+    device: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.device}: {self.reason}"
+
+
+def choose_device(device: str, facts: ModelFacts, kernel: Kernel, *, keep: bool = False) -> DeviceChoice:
+    """Choose the device of a run.
+
+    "auto" is a rule: it chooses the GPU if the inputs are on it, or the draws are to stay on it, and it supports the
+    kernel and the likelihood; else the CPU. The rule times nothing, so equal calls on one machine choose the same
+    device.
+
+    Parameters
+    ----------
+    device : str
+        "auto", "cpu", "cuda" or, for tests, "emulated:N".
+    facts : ModelFacts
+    kernel : Kernel
+    keep : bool
+        Whether the draws are to stay in the device's memory; default False.
+
+    Returns
+    -------
+    DeviceChoice
+
+    Raises
+    ------
+    ValueError
+        If there is no such device, it does not support the kernel or the likelihood, or `keep` is True and the CPU is
+        named or chosen.
+    RuntimeError
+        If the named device cannot be used; the message gives the reason.
+    """
+    choice = _choose(device, facts, kernel, keep)
+    if keep and choice.device == "cpu":
+        why = "" if choice.reason == "given" else f" ({choice.reason})"
+        raise ValueError(
+            f'keep_on_device=True needs device="cuda"; this run goes to the CPU{why}. Give a device or leave '
+            "keep_on_device out."
+        )
+    return choice
+
+
+def _choose(device: str, facts: ModelFacts, kernel: Kernel, keep: bool) -> DeviceChoice:
+    """Choose the device as `choose_device` does, without the check of `keep` on the CPU."""
+    if device == "auto":
+        inputs = facts.inputs_on_device
+        if inputs is not None and inputs.is_readable_on(AUTO_DEVICE):
+            why = "the inputs are there"
+        elif keep and facts.device_obstacle is None:
+            why = "the draws are to stay there"
+        else:
+            return DeviceChoice("cpu", facts.device_obstacle or "the inputs are on the host")
+        status = device_status(AUTO_DEVICE)
+        obstacle = f"no CUDA device: {status['reason']}" if not status["usable"] else _only_on_cpu(facts, kernel)
+        return DeviceChoice("cpu", obstacle) if obstacle else DeviceChoice(AUTO_DEVICE, why)
+    if device == "cpu":
+        return DeviceChoice(device, "given")
+    if not isinstance(device, str) or not (device == "cuda" or device.startswith(EMULATED)):
+        raise ValueError(f'device must be "auto", "cpu" or "cuda"; got {device!r}.')
+    status = device_status(device)
+    if not status["usable"]:
+        raise RuntimeError(f'device="{device}": {status["reason"]}; use device="auto" or "cpu".')
+    if facts.device_obstacle is not None:
+        raise ValueError(f'device="{device}" cannot run this: {facts.device_obstacle}. Use device="cpu".')
+    _check_kernel(device, kernel, facts)
+    if facts.sampled_variances is not None and not facts.likelihood.is_quadratic:
+        raise ValueError(
+            f'device="{device}" samples the variance of Gaussian noise alone; got {facts.likelihood!r}. Fix the scale, '
+            'or use device="cpu".'
+        )
+    if facts.samples_scales:
+        raise ValueError(
+            f'device="{device}" runs priors with fixed scales, and those of this prior are sampled. Use device="cpu", '
+            "or a prior with scales=None."
+        )
+    return DeviceChoice(device, "given")
+
+
+def _only_on_cpu(facts: ModelFacts, kernel: Kernel) -> str | None:
+    """Return why only the CPU supports a run, in words; None if a device supports it too."""
+    if not kernel.runs_on_devices or kernel.metric == "curvature":
+        return f"{short_name(kernel.to_dict())} runs only there"
+    if kernel.collapse and not facts.likelihood.is_quadratic:
+        return f"output weights under a {facts.likelihood.name} likelihood are integrated out only there"
+    if facts.sampled_variances is not None and not facts.likelihood.is_quadratic:
+        return "a sampled scale of Student-t noise runs only there"
+    if facts.samples_scales:
+        return "sampled scales of the prior run only there"
+    if facts.n_layers > MAX_DEVICE_LAYERS:
+        return f"networks of more than {MAX_DEVICE_LAYERS} layers run only there"
+    return None
+
+
+def _check_kernel(device: str, kernel: Kernel, facts: ModelFacts) -> None:
+    """Raise ValueError if only the CPU supports the kernel, with the likelihood at hand."""
+    if not kernel.runs_on_devices:
+        *first, last = [f"{known.__name__}()" for known in KERNELS.values() if known.runs_on_devices]
+        raise ValueError(
+            f'device="{device}" runs {", ".join(first)} and {last}; got {short_name(kernel.to_dict())}. Use one of '
+            'them, or device="cpu".'
+        )
+    if kernel.collapse and not facts.likelihood.is_quadratic:
+        raise ValueError(
+            f'device="{device}" integrates output weights out under a Gaussian likelihood alone; got '
+            f'{facts.likelihood!r}. Use {type(kernel).__name__}() without collapse=True, or device="cpu".'
+        )
+    if kernel.metric == "curvature":
+        raise ValueError(
+            f'device="{device}" runs the metrics "prior" and "inputs"; got {short_name(kernel.to_dict())}. Use one of '
+            'them, or device="cpu".'
+        )

@@ -1,0 +1,54 @@
+"""The likelihoods of the network's outputs (docs/method.md, section 5).
+
+Public: Likelihood, Gaussian, HeteroscedasticGaussian, StudentT, Categorical, Bernoulli, Poisson, NegativeBinomial, the
+registry LIKELIHOODS and `likelihood_from_dict`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from patrac_native.likelihoods.base import Likelihood, Targets
+from patrac_native.likelihoods.bernoulli import Bernoulli
+from patrac_native.likelihoods.categorical import Categorical
+from patrac_native.likelihoods.count import CountLikelihood
+from patrac_native.likelihoods.gaussian import Gaussian
+from patrac_native.likelihoods.heteroscedastic_gaussian import HeteroscedasticGaussian
+from patrac_native.likelihoods.negative_binomial import NegativeBinomial
+from patrac_native.likelihoods.poisson import Poisson
+from patrac_native.likelihoods.real import Noise, RealLikelihood
+from patrac_native.likelihoods.student_t import StudentT
+from patrac_native.validation.complete import by_name, entry_of
+
+__all__ = [
+    "LIKELIHOODS",
+    "Bernoulli",
+    "Categorical",
+    "CountLikelihood",
+    "Gaussian",
+    "HeteroscedasticGaussian",
+    "Likelihood",
+    "NegativeBinomial",
+    "Noise",
+    "Poisson",
+    "RealLikelihood",
+    "StudentT",
+    "Targets",
+    "likelihood_from_dict",
+]
+
+# All likelihoods by their names in the compiled core and in files.
+LIKELIHOODS: dict[str, type[Likelihood]] = by_name(
+    (Gaussian, Categorical, Bernoulli, StudentT, HeteroscedasticGaussian, Poisson, NegativeBinomial)
+)
+
+
+def likelihood_from_dict(content: Mapping[str, Any]) -> Likelihood:
+    """Rebuild a likelihood from what its `to_dict` returned.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown.
+    """
+    entry, arguments = entry_of(LIKELIHOODS, content, "likelihood")
+    return entry(**arguments)

@@ -1,0 +1,91 @@
+"""The likelihood of zeros and ones with logistic probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.likelihoods.base import Likelihood, Targets
+from patrac_native.likelihoods.information import diagonal_root
+from patrac_native.likelihoods.targets import ENCODE_LABELS, matrix_targets
+from patrac_native.validation.checks import FloatArray
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Bernoulli(Likelihood):
+    """Targets are 0 or 1, P(y = 1) = sigmoid(f), independent outputs; y is (n,) for one output or (n, m)."""
+
+    name = "bernoulli"
+    targets = "binary"
+    is_quadratic = False
+
+    def check_targets(self, y: npt.ArrayLike, n: int, m: int) -> Targets:
+        """Return zeros and ones as float64 (n, m); (n,) is accepted for one output. Raises as the base class does."""
+        values = matrix_targets(y, n, m, ENCODE_LABELS)
+        bad = ~((values == 0) | (values == 1))
+        if bad.any():
+            row, output = (int(index) for index in np.argwhere(bad)[0])
+            raise ValueError(
+                f"y must be 0 or 1 for a Bernoulli likelihood; got {values[row, output]:g} at row {row}, output "
+                f"{output} ({int(bad.sum())} bad values in all)."
+            )
+        return values
+
+    def log_likelihood_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:
+        """Return log sigmoid(f) where y is 1, log sigmoid(-f) where 0, summed over outputs: (..., n, m) to (..., n)."""
+        outputs = np.asarray(f, dtype=np.float64)
+        # y f - log(1 + e^f) would cancel for y = 1 and large f; this form does not.
+        rows: FloatArray = -np.logaddexp(0.0, (1 - 2 * y) * outputs).sum(axis=-1)
+        return rows
+
+    def information_root(self, f: FloatArray) -> FloatArray:
+        """Return diag of the root of p (1 - p), shape (n, m, m)."""
+        p = self.probabilities(f)
+        return diagonal_root(np.sqrt(p * (1.0 - p)))
+
+    def constant_log_likelihood(
+        self, y: Targets, row_weights: FloatArray | None = None, offset: FloatArray | None = None
+    ) -> float:
+        """Return the log-likelihood, summed over rows, of predicting each output's share of ones in y (n, m)."""
+        weights = np.ones(len(y)) if row_weights is None else row_weights
+        ones = weights @ y
+        counts = np.concatenate([ones, weights.sum() - ones])
+        shares = np.where(counts > 0, counts, 1.0) / weights.sum()
+        return float((np.where(counts > 0, counts, 0.0) * np.log(shares)).sum())
+
+    def core_parameters(self, n_outputs: int, y: Targets, row_weights: FloatArray) -> dict[str, FloatArray]:
+        """Return an empty mapping: there are no parameters."""
+        return {}
+
+    def range_checks(self, n_outputs: int) -> Mapping[str, tuple[FloatArray, str]]:
+        """Return an empty mapping: there are no parameters."""
+        return {}
+
+    def elementary_functions(self, n_outputs: int) -> dict[str, int]:
+        """Return one softplus and one sigmoid for each output."""
+        return {"softplus": n_outputs, "sigmoid": n_outputs}
+
+    def arguments(self) -> dict[str, Any]:
+        """Return an empty mapping: the constructor has no arguments."""
+        return {}
+
+    def probabilities(self, f: npt.ArrayLike) -> FloatArray:
+        """Return sigmoid(f), the probability of a 1 at each output: f (..., n, m) to (..., n, m)."""
+        return np.exp(-np.logaddexp(0.0, -np.asarray(f, dtype=np.float64)))
+
+    def sample(self, f: npt.ArrayLike, rng: np.random.Generator) -> Targets:
+        """Draw a zero or one for every output: f (..., n, m) to int64 (..., n, m)."""
+        probability = self.probabilities(f)
+        return (rng.random(probability.shape) < probability).astype(np.int64)
+
+    def torch_loss_rows(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Return -log sigmoid of f where y is 1 and of -f where 0, summed over outputs: f, y (n, m) to (n,)."""
+        from torch.nn.functional import logsigmoid
+
+        # torch's softplus is not used: it is the identity above 20, which is off by 2e-9.
+        return -logsigmoid((2 * y - 1) * f).sum(dim=-1)

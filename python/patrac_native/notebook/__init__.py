@@ -1,1 +1,0 @@
-"""What notebooks show of this package: small tables in HTML, and progress bars."""

@@ -1,0 +1,76 @@
+"""Derivatives of a network's outputs by its Bayesian parameters, in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from patrac_native.network.activations import ACTIVATIONS
+from patrac_native.network.network import Network
+from patrac_native.posterior.partial_network import PartialNetwork
+from patrac_native.validation.checks import FloatArray
+
+# Half the distance of the two points from which an activation's slope is found.
+_SLOPE_STEP = 1e-5
+# Rows at a time, so that their Jacobian has at most this many entries.
+_MAX_ENTRIES = 2**22
+
+
+def forward_with_slopes(net: Network, X: FloatArray) -> tuple[list[FloatArray], list[FloatArray]]:
+    """Evaluate a network and the slopes of its activations.
+
+    Parameters
+    ----------
+    net : Network
+    X : ndarray of float64, shape (n, d)
+
+    Returns
+    -------
+    read : list of L + 1 ndarrays
+        What each layer reads, and the outputs (n, m).
+    slopes : list of L - 1 ndarrays
+        Derivatives of each hidden layer's activations by what they are applied to, (n, nodes).
+    """
+    apply = ACTIVATIONS[net.activation].apply
+    read, slopes = [X], []
+    for layer, (weights, biases) in enumerate(zip(net.weights, net.biases, strict=True), start=1):
+        z = read[-1] @ weights.T + biases
+        if layer < len(net.weights):
+            slopes.append((apply(z + _SLOPE_STEP) - apply(z - _SLOPE_STEP)) / (2 * _SLOPE_STEP))
+            z = apply(z)
+        read.append(z)
+    return read, slopes
+
+
+def jacobians(network: PartialNetwork, X: FloatArray) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
+    """Yield blocks of rows with the network's outputs at its trained parameters and their derivatives by these.
+
+    Parameters
+    ----------
+    network : PartialNetwork
+        Not `Sep`, whose separate network has no trained parameters.
+    X : ndarray of float64, shape (n, d)
+
+    Yields
+    ------
+    rows : slice
+    f : ndarray of float64, shape (b, m)
+    jacobian : ndarray of float64, shape (b, m, K)
+        In the order of theta.
+    """
+    net = network.ranked
+    block = max(1, _MAX_ENTRIES // (network.n_outputs * network.dim))
+    for first in range(0, len(X), block):
+        rows = slice(first, min(first + block, len(X)))
+        read, slopes = forward_with_slopes(net, X[rows])
+        f = read.pop()
+        parts: list[FloatArray] = []
+        sensitivity = np.broadcast_to(np.eye(network.n_outputs), (len(f), network.n_outputs, network.n_outputs))
+        for layer in reversed(range(len(read))):
+            at, sources = np.nonzero(network.weight_masks[layer])
+            parts.append(sensitivity[:, :, network.bias_masks[layer]])
+            parts.append(sensitivity[:, :, at] * read[layer][:, None, sources])
+            if layer:
+                sensitivity = (sensitivity @ net.weights[layer]) * slopes[layer - 1][:, None, :]
+        yield rows, f, np.concatenate(parts[::-1], axis=2)

@@ -1,0 +1,177 @@
+"""The quality of predictions on rows that the draws have not seen: log density and coverage, beside the network's."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.likelihoods import Likelihood, Targets
+from patrac_native.network.network import Network
+from patrac_native.validation.checks import FloatArray
+
+# The probability of the central intervals whose coverage is judged.
+COVERAGE = 0.9
+# Kinds of unseen rows.
+HELD_OUT, VALIDATION, LEAVE_ONE_OUT = "held out", "validation", "leave one out"
+HELD_OUT_AND_VALIDATION = "held out and validation"
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Scores of predictions of y, noise included, on rows that the draws have not seen.
+
+    Attributes
+    ----------
+    kind : str
+        "held out"; "validation" for rows that a run like this one left out; "held out and validation" for both; or
+        "leave one out" for rows of the training data whose draws were reweighted.
+    rows : int
+        Number of rows.
+    nlpd, nlpd_network : float
+        Mean over the rows of the negative log predictive density, of the posterior and of the trained network alone;
+        the network's is NaN if it is not known.
+    nlpd_difference_se : float
+        Standard error of the mean of the rows' differences nlpd - nlpd_network; NaN if these are not known.
+    coverage : float
+        Share of the rows that are inside central intervals of probability 0.9, where a count at the end of its interval
+        counts in part; NaN for classes.
+    unreliable : int
+        Number of left-out rows whose importance weights are unreliable (`diagnostics.LeaveOneOut`).
+    """
+
+    kind: str
+    rows: int
+    nlpd: float
+    nlpd_network: float = math.nan
+    nlpd_difference_se: float = math.nan
+    coverage: float = math.nan
+    unreliable: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON-able values."""
+        return asdict(self)
+
+    @property
+    def coverage_se(self) -> float:
+        """Standard error of the coverage if it is 0.9."""
+        return math.sqrt(COVERAGE * (1 - COVERAGE) / self.rows)
+
+    @property
+    def is_worse_than_network(self) -> bool:
+        """Whether the posterior predicts worse than its trained network, by more than two standard errors."""
+        difference = self.nlpd - self.nlpd_network
+        slack = 2 * self.nlpd_difference_se if math.isfinite(self.nlpd_difference_se) else 0.0
+        return bool(difference > slack)
+
+    def with_validation(self, other: Calibration) -> Calibration:
+        """Return the scores of these held-out rows and of the validation rows of a run like this one together."""
+        rows = self.rows + other.rows
+        mine, others = self.rows / rows, other.rows / rows
+        return Calibration(
+            HELD_OUT_AND_VALIDATION,
+            rows,
+            nlpd=mine * self.nlpd + others * other.nlpd,
+            nlpd_network=mine * self.nlpd_network + others * other.nlpd_network,
+            nlpd_difference_se=math.hypot(mine * self.nlpd_difference_se, others * other.nlpd_difference_se),
+            coverage=mine * self.coverage + others * other.coverage,
+        )
+
+    def misses_coverage_by(self, tolerance: float) -> bool:
+        """Whether the coverage differs from 0.9 by more than a tolerance and by more than three standard errors."""
+        return bool(abs(self.coverage - COVERAGE) > max(tolerance, 3 * self.coverage_se))
+
+    def is_overconfident(self, tolerance: float) -> bool:
+        """Whether the coverage misses 0.9 from below, see `misses_coverage_by`."""
+        return self.coverage < COVERAGE and self.misses_coverage_by(tolerance)
+
+
+def network_nlpd(
+    net: Network, likelihood: Likelihood, variance: FloatArray | None, f: FloatArray, y: Targets
+) -> FloatArray:
+    """Return the negative log density of each row under the trained network alone, shape (n,).
+
+    Parameters
+    ----------
+    net : Network
+    likelihood : Likelihood
+        If it is a `Gaussian` that samples variances, they are replaced by the network's mean squared residuals on rows
+        that it was not trained on or, if these are not known, by the posterior means; so are other sampled scales.
+    variance : ndarray, shape (chain, draw) or (chain, draw, m), optional
+        The draws of sampled variances.
+    f : ndarray, shape (n, m)
+        The network's outputs, with offset.
+    y : ndarray
+        Targets, as the likelihood's `check_targets` returns them.
+    """
+    if likelihood.is_sampled:
+        assert variance is not None
+        # Mean squared residuals are no scales of other noise.
+        known = net.history.validation_mse if net.history is not None and likelihood.is_quadratic else None
+        likelihood = likelihood.at(np.atleast_1d(variance.mean(axis=(0, 1))) if known is None else known)
+    return -likelihood.log_likelihood_rows(f, y)
+
+
+def mean_with_error(values: FloatArray, weights: FloatArray | None = None) -> tuple[float, float]:
+    """Return the mean of values (n,), weighted if weights (n,) are given, and its standard error.
+
+    Under weights n is the effective number (sum w)^2 / sum w^2 of Kish; the error of a single value is infinite.
+    """
+    if weights is None:
+        n = len(values)
+        return float(values.mean()), float(values.std(ddof=1) / math.sqrt(n)) if n > 1 else math.inf
+    shares = weights / weights.sum()
+    count, mean = 1.0 / float(shares @ shares), float(shares @ values)
+    if count <= 1 + 1e-9:
+        return mean, math.inf
+    return mean, math.sqrt(float(shares @ (values - mean) ** 2) / (count - 1))
+
+
+def calibrate(
+    kind: str,
+    nlpd_rows: FloatArray,
+    nlpd_network: FloatArray | float | None = None,
+    inside: FloatArray | npt.NDArray[np.bool_] | None = None,
+    *,
+    unreliable: int = 0,
+    weights: FloatArray | None = None,
+) -> Calibration:
+    """Collect the scores of rows.
+
+    Parameters
+    ----------
+    kind : str
+        "held out", "validation" or "leave one out".
+    nlpd_rows : ndarray, shape (n,)
+        Negative log predictive density of each row.
+    nlpd_network : ndarray of shape (n,), or float, optional
+        That of the trained network for each row, or its mean over other rows that it was not trained on.
+    inside : ndarray, shape (n,) or (n, t), optional
+        Whether each target is inside its central interval of probability 0.9: True or 1, or a share for a count.
+    unreliable : int
+        Number of rows whose leave-one-out prediction is unreliable; default 0.
+    weights : ndarray, shape (n,), optional
+        Weights of the rows, positive; default ones. `rows` of the result is then their effective number.
+
+    Returns
+    -------
+    Calibration
+    """
+    rows = len(nlpd_rows) if weights is None else round(float(weights.sum() ** 2 / (weights**2).sum()))
+    network, error = math.nan, math.nan
+    if nlpd_network is not None:
+        network = _mean(np.asarray(nlpd_network), weights)
+        # Of other rows only the mean is known: the rows' own spread stands for that of the difference.
+        error = mean_with_error(nlpd_rows - nlpd_network, weights)[1]
+    covered = math.nan if inside is None else _mean(inside, weights)
+    return Calibration(kind, rows, _mean(nlpd_rows, weights), network, error, covered, unreliable)
+
+
+def _mean(values: npt.NDArray[Any], weights: FloatArray | None) -> float:
+    """Return the mean of a number or of values (n, ...), weighted by rows if weights (n,) are given."""
+    if weights is None or values.ndim == 0:
+        return float(values.mean())
+    return float(np.average(values, axis=0, weights=weights).mean())

@@ -1,0 +1,210 @@
+"""The numbers of a run that determine its verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.architectures import Architecture
+from patrac_native.diagnostics import ConvergenceSummary
+from patrac_native.kernels import Kernel, kernel_from_dict
+from patrac_native.likelihoods import Likelihood
+from patrac_native.posterior.fit_quality import FitQuality
+from patrac_native.posterior.partial_network import PartialNetwork
+from patrac_native.validation.checks import FloatArray
+from patrac_native.verdict.calibration import Calibration
+from patrac_native.verdict.fitted_noise import FittedNoise
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """What the chains of this package record about their steps.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    thin : int
+        Number of steps for each draw.
+    acceptance_rate, step_size : ndarray, shape (chain,)
+        Means over draws.
+    longest_still : ndarray of int, shape (chain,)
+        Largest number of consecutive steps, in multiples of `thin`, in which every proposal was rejected.
+    nonfinite : ndarray, shape (chain,)
+        Share of the proposals, without warm-up, that were rejected because a number was not finite.
+    init : str
+        Starting points: "auto", "map", "prior" or "given".
+    warmup_steps : int
+        Number of warm-up steps of each chain.
+    warmup_stable : bool or None
+        Whether the warm-up ended with a stable step size and log-likelihood; None if its length was fixed.
+    """
+
+    kernel: Kernel
+    thin: int
+    acceptance_rate: FloatArray
+    step_size: FloatArray
+    longest_still: npt.NDArray[np.int64]
+    nonfinite: FloatArray
+    init: str
+    warmup_steps: int
+    warmup_stable: bool | None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The numbers of a run from which `judge` derives its verdict.
+
+    Attributes
+    ----------
+    quantity : str
+        "class probabilities", or what the likelihood calls the network's outputs, such as "f".
+    architecture : type of Architecture, or None
+        None for a density without a network.
+    n_chains, n_draws : int
+        Numbers of chains, and of draws of each.
+    max_rhat, min_ess_bulk, max_mcse : float
+        Worst values over the summarised inputs; NaN if undefined.
+    rhat_log_likelihood : float
+    log_likelihood : ndarray, shape (chain,)
+        Means over draws.
+    spread : ndarray, shape (chain,)
+        Variance of the quantity over the chain's own draws, averaged over inputs and outputs.
+    steps : StepRecord or None
+        What the chains recorded about their steps; None if another sampler made the draws, for which findings about
+        steps, starting points and the warm-up are left out.
+    sampler : str
+        Name of what made the draws, such as "MGrad()" or "BlackJAX NUTS".
+    fit : FitQuality or None
+        Quality of the trained network's fit; None for draws of earlier versions, which do not contain it.
+    role_of_network : str or None
+        What the posterior takes from the trained network, in words; None if that is only where chains start.
+    noise : FittedNoise or None
+        The noise that frozen nodes have fitted, if they have.
+    calibration : Calibration or None
+        Scores of predictions on rows that the draws have not seen, where there are any.
+    likelihood : Likelihood or None
+        None for a density without a network.
+    """
+
+    quantity: str
+    architecture: type[Architecture] | None
+    n_chains: int
+    n_draws: int
+    max_rhat: float
+    min_ess_bulk: float
+    max_mcse: float
+    rhat_log_likelihood: float
+    log_likelihood: FloatArray
+    spread: FloatArray
+    steps: StepRecord | None
+    sampler: str
+    fit: FitQuality | None
+    role_of_network: str | None
+    noise: FittedNoise | None = None
+    calibration: Calibration | None = None
+    likelihood: Likelihood | None = None
+
+    @property
+    def is_independent(self) -> bool:
+        """Whether the draws are known to be independent."""
+        return self.steps is not None and self.steps.kernel.is_independent
+
+
+def gather(
+    shape: tuple[int, int],
+    spread: FloatArray,
+    quantity: str,
+    function: ConvergenceSummary,
+    log_likelihood: float,
+    *,
+    network: PartialNetwork | None,
+    likelihood: Likelihood | None,
+    sampler: str,
+    stats: Mapping[str, npt.NDArray[Any]],
+    settings: Mapping[str, Any],
+) -> Evidence:
+    """Collect the evidence of a run.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Numbers of chains and of draws of each.
+    spread : ndarray, shape (chain,)
+        See `Evidence`.
+    quantity : str
+        Name of the quantity.
+    function : ConvergenceSummary
+        Convergence of the quantity.
+    log_likelihood : float
+        R-hat of the log-likelihood.
+    network : PartialNetwork or None
+    likelihood : Likelihood or None
+    sampler : str
+        Name of what made the draws.
+    stats, settings : mapping
+        As in `Draws`.
+
+    Returns
+    -------
+    Evidence
+    """
+    fit, noise = settings.get("fit"), settings.get("fitted_noise")
+    return Evidence(
+        quantity=quantity,
+        architecture=None if network is None else type(network.architecture),
+        n_chains=shape[0],
+        n_draws=shape[1],
+        max_rhat=function.max_rhat,
+        min_ess_bulk=function.min_ess_bulk,
+        max_mcse=function.max_mcse,
+        rhat_log_likelihood=log_likelihood,
+        log_likelihood=stats["log_likelihood"].mean(axis=1),
+        spread=spread,
+        steps=_recorded_steps(stats, settings) if "kernel" in settings else None,
+        sampler=sampler,
+        fit=None if fit is None else FitQuality.from_dict(fit),
+        role_of_network=None if network is None else network.role_of_network or _role_in_noise(settings),
+        noise=None if noise is None else FittedNoise.from_dict(noise),
+        likelihood=likelihood,
+    )
+
+
+def _role_in_noise(settings: Mapping[str, Any]) -> str | None:
+    """Return what the prior of sampled noise takes from the trained network, if it does."""
+    from_residuals = settings.get("noise_prior") in ("training", "validation")
+    return "the prior of the noise variance rests on its residuals" if from_residuals else None
+
+
+def _recorded_steps(stats: Mapping[str, npt.NDArray[Any]], settings: Mapping[str, Any]) -> StepRecord:
+    """Return what the chains of a run recorded about their steps."""
+    rate, thin = stats["acceptance_rate"], int(settings["thin"])
+    return StepRecord(
+        kernel=kernel_from_dict(settings["kernel"]),
+        thin=thin,
+        acceptance_rate=rate.mean(axis=1),
+        step_size=stats["step_size"].mean(axis=1),
+        longest_still=thin * longest_run(rate == 0),
+        nonfinite=stats["nonfinite"] / (rate.shape[1] * thin),
+        init=settings["init"],
+        warmup_steps=int(settings["warmup_steps"]),
+        warmup_stable=settings["warmup_stable"],
+    )
+
+
+def longest_run(flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Return the length of the longest sequence of consecutive True entries along the last axis.
+
+    Examples
+    --------
+    >>> longest_run(np.array([[True, True, False, True], [False] * 4]))
+    array([2, 0])
+    """
+    draws = np.arange(flags.shape[-1])
+    # The position of the last False up to each entry, or -1 if there is none; the sequence begins just after it.
+    last_false = np.maximum.accumulate(np.where(flags, -1, draws), axis=-1)
+    runs: npt.NDArray[np.int64] = (draws - last_false).max(axis=-1, initial=0)
+    return runs

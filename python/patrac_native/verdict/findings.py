@@ -1,0 +1,396 @@
+"""Checks of a run: each function checks some of its numbers and returns findings in words, with their remedies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.posterior.fit_quality import FitQuality
+from patrac_native.verdict.calibration import (
+    COVERAGE,
+    HELD_OUT,
+    HELD_OUT_AND_VALIDATION,
+    LEAVE_ONE_OUT,
+    VALIDATION,
+    Calibration,
+)
+from patrac_native.verdict.evidence import Evidence, StepRecord
+from patrac_native.verdict.remedies import Remedies
+
+# The grades from best to worst; the grade of a verdict is that of its worst finding.
+GOOD, LOOK, DO_NOT_USE = GRADES = ("good", "look", "do not use")
+
+# An R-hat of at most 1.01 with a bulk ESS of at least 400 is the usual requirement for reported quantiles (Vehtari,
+# Gelman, Simpson, Carpenter and Bürkner 2021, Rank-normalization, folding, and localization: an improved R-hat). With
+# an R-hat of 1.05 the variance of all draws exceeds that within chains by a tenth, too much for a credible band.
+RHAT_GOOD, RHAT_USABLE, ESS_GOOD = 1.01, 1.05, 400
+# Every kernel performs best at acceptance rates between 0.2 and 0.8. Below 0.05 a chain changes less than once in
+# twenty steps; above 0.98 it follows a discretised diffusion, and its steps could be many times as large.
+ACCEPTANCE_LOW, ACCEPTANCE_HIGH = 0.05, 0.98
+# With an acceptance rate of 0.2, which is below the target of every warm-up, 50 consecutive rejections have probability
+# 0.8^50 = 1.4e-5. They must also be a considerable share of the run: a tenth distorts the tails, and after half a run
+# the draws are no sample.
+STILL_STEPS, STILL_LOOK, STILL_BAD = 50, 0.1, 0.5
+# Ratio of the variance of f along a chain to the median over chains (a tenth of the standard deviation). By chance it
+# is that small only in chains worth one or two independent draws.
+SPREAD_BAD = 0.01
+# Share of a chain's proposals that are not finite.
+NONFINITE_BAD = 0.01
+# Training has stopped too early if the log-likelihood of the draws exceeds the network's by more than this share of the
+# network's gain over a constant. A penalty that differs from the prior, or the nodes that Sep adds, explain less.
+FIT_GAIN = 0.1
+# Coverage of 90% intervals: a difference of five points changes decisions; below 75%, more than twice as many
+# observations as promised lie outside.
+COVERAGE_LOOK, COVERAGE_BAD = 0.05, 0.15
+# The coverage of this many rows has a standard error of 0.03. Fewer are no evidence that predictions can be used.
+CALIBRATION_ROWS = 100
+# Kinds of unseen rows in words.
+_KINDS = {
+    HELD_OUT: "held-out rows",
+    VALIDATION: "validation rows of a shorter run, which also chose the model",
+    HELD_OUT_AND_VALIDATION: "held-out rows and validation rows of a shorter run, which also chose the model",
+    LEAVE_ONE_OUT: "rows that were left out one at a time",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A problem of a run, or a sign of one.
+
+    Attributes
+    ----------
+    grade : str
+        "look" or "do not use".
+    what : str
+        The problem, with the numbers that show it.
+    remedy : str
+        What to do about it, in the arguments of whoever made the run, see `Remedies`.
+    """
+
+    grade: str
+    what: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.grade}: {self.what} Remedy: {self.remedy}"
+
+
+def facts_of(e: Evidence) -> str:
+    """Return R-hat and ESS in words; R-hat is left out if the draws are independent by construction."""
+    ess = f"smallest bulk ESS {_number(e.min_ess_bulk)} of {e.quantity}"
+    if e.is_independent:
+        return f"independent draws, {ess}"
+    unknown = f" (steps and warm-up of {e.sampler} are not known here)" if e.steps is None else ""
+    return f"largest R-hat {_number(e.max_rhat, 3)}, {ess}{unknown}"
+
+
+def convergence_grade(e: Evidence) -> str:
+    """Return the grade that R-hat and ESS give on their own."""
+    if not e.is_independent and not e.max_rhat <= RHAT_GOOD:
+        return DO_NOT_USE if e.max_rhat > RHAT_USABLE else LOOK
+    return GOOD if e.min_ess_bulk >= ESS_GOOD else LOOK
+
+
+def move_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
+    """Check for chains that do not move, and for step sizes that are far too large or far too small."""
+    steps = e.steps
+    # Without a step size every step changes the state, or draws are independent.
+    if steps is None or steps.kernel.step_size_name is None:
+        return []
+    length = e.n_draws * steps.thin
+    still = (steps.longest_still >= STILL_LOOK * length) & (steps.longest_still >= STILL_STEPS)
+    narrow = e.spread < SPREAD_BAD * np.median(e.spread)
+    low, stuck = steps.acceptance_rate < ACCEPTANCE_LOW, still | narrow
+    # If most chains reject nearly everything, the step size is the cause; if only some do, their positions are.
+    too_large = low if low.mean() > 0.5 else low & ~stuck
+    stuck &= ~too_large
+    too_small = (steps.acceptance_rate > ACCEPTANCE_HIGH) & (steps.step_size < steps.kernel.step_size_max)
+    bad = (steps.longest_still >= STILL_BAD * length) & still | narrow
+    findings = []
+    if stuck.any():
+        words = _stuck_words(e, steps, stuck, still, remedies)
+        findings.append(Finding(DO_NOT_USE if bad[stuck].any() else LOOK, *words))
+    if too_large.any():
+        grade = DO_NOT_USE if bad[too_large].any() else max(LOOK, convergence_grade(e), key=GRADES.index)
+        what = (
+            f"{_chains(too_large)} almost no proposal ({_rates(steps, too_large)}): the step size is far too large, "
+            "and the draws repeat a few states."
+        )
+        findings.append(Finding(grade, what, _step_remedy(e, steps, "a far smaller one", remedies)))
+    # Accepting almost every proposal is no problem if the chain mixes, as it does with a flat likelihood.
+    if too_small.any() and convergence_grade(e) != GOOD:
+        what = (
+            f"{_chains(too_small)} nearly every proposal ({_rates(steps, too_small)}): the step size is far too small, "
+            "and the steps lead nowhere."
+        )
+        findings.append(Finding(convergence_grade(e), what, _step_remedy(e, steps, "a far larger one", remedies)))
+    return findings
+
+
+def _stuck_words(
+    e: Evidence, steps: StepRecord, stuck: npt.NDArray[np.bool_], still: npt.NDArray[np.bool_], remedies: Remedies
+) -> tuple[str, str]:
+    """Return problem and remedy for stuck chains."""
+    who, others = _chains(stuck, "is stuck", "are stuck"), ~stuck
+    if (stuck & still).any():
+        longest = steps.longest_still[stuck & still].max()
+        share = longest / (e.n_draws * steps.thin)
+        what = f"{who}: every proposal of {longest:,.0f} steps on end was rejected, {share:.0%} of the run"
+    else:
+        share = math.sqrt(e.spread[stuck].min() / np.median(e.spread))
+        what = f"{who}: the standard deviation of {e.quantity} along it is {share:.1%} of the other chains'"
+    if others.any():
+        what += (
+            f"; log-likelihood {e.log_likelihood[stuck].min():.4g} there, {np.median(e.log_likelihood[others]):.4g} in "
+            "the other chains"
+        )
+    return f"{what}.", f"{_better_start(e, remedies)}; a smaller step size lets a chain leave a bad start."
+
+
+def _step_remedy(e: Evidence, steps: StepRecord, other: str, remedies: Remedies) -> str:
+    """Return the remedy for a step size, which depends on whether the user or the warm-up chose it."""
+    name, given = type(steps.kernel).__name__, steps.kernel.step_size
+    if given is not None:
+        return f"leave the step size to the warm-up, {name}(), or give {other} than {name}({given:g})."
+    standardise = "scale theta" if e.architecture is None else "standardise X and y"
+    return f"adapt the step size for longer, {remedies.longer_warmup(steps)}; if that does not help, {standardise}."
+
+
+def nonfinite_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
+    """Check for proposals whose log-likelihood or gradient is not finite."""
+    share = 0.0 if e.steps is None else float(e.steps.nonfinite.max())
+    if share == 0:
+        return []
+    what = (
+        f"up to {100 * share:.2g}% of a chain's proposals had a log-likelihood or gradient that is not finite and were "
+        "rejected for that."
+    )
+    remedy = (
+        "find where the function is not finite, or give a prior that keeps theta away from there."
+        if e.architecture is None
+        else f"scale X and y to unit variance, or compute with {remedies.double_precision}."
+    )
+    return [Finding(DO_NOT_USE if share > NONFINITE_BAD else LOOK, what, remedy)]
+
+
+def convergence_findings(e: Evidence, causes: Sequence[Finding], remedies: Remedies) -> list[Finding]:
+    """Check R-hat and effective sample size of the summarised quantity and of the log-likelihood."""
+    exact, findings = e.is_independent, []
+    first = "see the finding on step size or stuck chains; " if causes else ""
+    longer = min(100, max(2, math.ceil(ESS_GOOD / max(e.min_ess_bulk, 1.0)))) if e.min_ess_bulk > 0 else 100
+    run_longer = remedies.longer_run(e, longer)
+    kernel = ', or kernel="auto", whose steps go further' if e.steps is not None and e.steps.kernel.is_slow else ""
+    ess = f"the smallest bulk ESS of {e.quantity} is {_number(e.min_ess_bulk)}"
+    if not exact and e.max_rhat > RHAT_USABLE:
+        parts = "the chains disagree" if e.n_chains > 1 else "the parts of the chain disagree"
+        what = f"{parts}: the largest R-hat of {e.quantity} is {_number(e.max_rhat, 3)}, {ess}."
+        remedy = f"{first}{remedies.longer_run(e, longer, warmup=True)}{kernel}."
+        grade = DO_NOT_USE
+        if predicts_well(e):
+            grade = LOOK
+            what += f" Predictions of y can be used, as scores show ({_scores(e.calibration)}); "
+            what += f"bands of {e.quantity} cannot."
+        findings.append(Finding(grade, what, remedy))
+    elif math.isnan(e.min_ess_bulk) or (math.isnan(e.max_rhat) and not exact):
+        # The causes include chains that never moved.
+        if all(cause.grade != DO_NOT_USE for cause in causes):
+            what = f"R-hat cannot be judged: too few draws, or {e.quantity} never changes{_here(e)}."
+            draws = max(1000, 2 * e.n_draws)
+            elsewhere = ", or look at other inputs" if e.architecture else ""
+            remedy = f"take more draws, {remedies.more_draws(e, draws)}{elsewhere}."
+            findings.append(Finding(LOOK, what, remedy))
+    elif convergence_grade(e) == LOOK:
+        rhat = f"the largest R-hat of {e.quantity} is {_number(e.max_rhat, 3)} (up to {RHAT_GOOD} is good), "
+        what = (
+            f"{'' if exact else rhat}{ess} ({ESS_GOOD} or more is good): means and bands serve, quantiles are rough; "
+            f"Monte Carlo errors of the means are up to {e.max_mcse:.2g}."
+        )
+        findings.append(Finding(LOOK, what, f"{first}{run_longer}{kernel}."))
+    if e.n_chains == 1 and not exact:
+        what = "there is one chain: R-hat compares its parts, and cannot show whether other starts lead elsewhere."
+        findings.append(Finding(LOOK, what, f"{remedies.more_chains(e)}."))
+    if not exact and e.rhat_log_likelihood > RHAT_USABLE >= e.max_rhat:
+        what = (
+            f"R-hat of the log-likelihood is {_number(e.rhat_log_likelihood, 3)}, though {e.quantity} agrees{_here(e)}."
+        )
+        inputs = "summarise at inputs like the training data; " if e.architecture else ""
+        findings.append(Finding(LOOK, what, f"{inputs}{run_longer}."))
+    return findings
+
+
+def _here(e: Evidence) -> str:
+    """Return where a quantity was summarised, if that is a choice of inputs."""
+    return " at these inputs" if e.architecture else ""
+
+
+def predicts_well(e: Evidence) -> bool:
+    """Return whether scores on unseen rows show that chains which disagree predict y well all the same.
+
+    The draws of such chains are a mixture, as an ensemble is: not the posterior, but a predictive distribution that can
+    be judged by its log density and coverage. It must be no worse than the network's and not overconfident, on enough
+    rows to tell. Intervals that are too wide are a finding of their own: predictions can be used all the same.
+    """
+    c = _scores_of_unseen_rows(e)
+    return c is not None and c.nlpd <= c.nlpd_network and not c.is_overconfident(COVERAGE_LOOK)
+
+
+def _scores_of_unseen_rows(e: Evidence) -> Calibration | None:
+    """Return the scores if they are of enough rows, of which neither draws nor frozen nodes know anything.
+
+    Rows that are left out one at a time stay in the training of frozen nodes: where these have fitted noise, such
+    scores say nothing.
+    """
+    c = e.calibration
+    if c is None or c.rows < CALIBRATION_ROWS or (e.noise is not None and c.kind == LEAVE_ONE_OUT):
+        return None
+    return c
+
+
+def calibration_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
+    """Check the log density and the coverage of predictions on rows that the draws have not seen."""
+    c, findings = e.calibration, []
+    if c is None:
+        return []
+    if c.misses_coverage_by(COVERAGE_LOOK):
+        narrow = c.coverage < COVERAGE
+        what = (
+            f"90% intervals of y cover {c.coverage:.1%} of {c.rows:,} {_KINDS[c.kind]}: predictions are "
+            f"{'overconfident' if narrow else 'too wide'}."
+        )
+        remedy = remedies.for_narrow_intervals(e) if narrow else remedies.for_wide_intervals(e)
+        grade = DO_NOT_USE if c.is_overconfident(COVERAGE_BAD) else LOOK
+        findings.append(Finding(grade, what, remedy))
+    if c.is_worse_than_network:
+        what = f"the posterior predicts worse than its trained network alone ({_scores(c)})."
+        remedy = f"run longer; if the chains have converged, {remedies.for_poor_predictions()}"
+        findings.append(Finding(LOOK, what, remedy))
+    return findings
+
+
+def _scores(c: Calibration | None) -> str:
+    """Return the scores of unseen rows in words."""
+    assert c is not None
+    network = f", of the trained network {c.nlpd_network:.3f}" if math.isfinite(c.nlpd_network) else ""
+    coverage = f"; 90% intervals cover {c.coverage:.1%}" if math.isfinite(c.coverage) else ""
+    unreliable = f"; {c.unreliable:,} of these predictions are unreliable" if c.unreliable else ""
+    return f"NLPD of {c.rows:,} {_KINDS[c.kind]} {c.nlpd:.3f}{network}{coverage}{unreliable}"
+
+
+def noise_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
+    """Check for frozen nodes that have fitted noise.
+
+    Coverage of enough rows that training did not see decides where there is one: a mixture of several networks, or the
+    spread of f, can make up for the noise.
+    """
+    c = _scores_of_unseen_rows(e)
+    if e.noise is None or (c is not None and not c.is_overconfident(COVERAGE_LOOK)):
+        return []
+    what = f"{e.noise}: the frozen nodes have fitted noise, and intervals of y are likely too narrow."
+    return [Finding(LOOK, what, remedies.for_narrow_intervals(e))]
+
+
+def warmup_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
+    """Check for a warm-up that did not reach stable chains, and for adaptation while sampling."""
+    findings: list[Finding] = []
+    if e.steps is None:
+        return findings
+    if e.steps.warmup_stable is False:
+        what = (
+            "step size and log-likelihood were not yet stable when the warm-up ended, after "
+            f"{e.steps.warmup_steps:,} steps."
+        )
+        findings.append(Finding(LOOK, what, f"warm up longer, {remedies.longer_warmup(e.steps)}."))
+    if e.steps.kernel.adapt_always:
+        what = "the step size adapted while sampling, so the chain does not leave the posterior exactly invariant."
+        findings.append(Finding(LOOK, what, 'for inference, adapt="warmup".'))
+    return findings
+
+
+def fit_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
+    """Check the fit of the trained network and of the draws against a constant, and against each other.
+
+    If y contains no signal, the log-likelihood of draws lies near that of a constant, on either side by chance: the sum
+    of squared residuals has a chi-square distribution with as many degrees of freedom as there are values, so half of
+    it has the standard deviation sqrt(values / 2). A fit counts as worse than a constant only if it is worse by two of
+    these. Where the posterior takes nothing from the trained network, how that fits matters only if the draws fit no
+    better than a constant.
+    """
+    if e.fit is None or e.architecture is None:
+        return []
+    fit, draws = e.fit, float(np.median(e.log_likelihood))
+    slack = math.sqrt(2 * fit.values)
+    network_fits, draws_fit = fit.network > fit.constant, draws > fit.constant
+    network_far, draws_far = not fit.network >= fit.constant - slack, not draws >= fit.constant - slack
+    numbers = _fit_numbers(fit, draws)
+    train = f"{remedies.train_again}: {e.role_of_network or 'chains start there'}."
+    if draws_fit and not e.role_of_network:
+        return []
+    if network_fits and draws_fit:
+        # The mode fits at least as well as draws around it; with a penalty other than the prior, about as well.
+        if draws - fit.network <= max(slack, FIT_GAIN * (fit.network - fit.constant)):
+            return []
+        what = (
+            "the trained network fits the training data far worse than the draws do: it is undertrained, or held down "
+            f"by a large l2 {numbers}."
+        )
+        return [Finding(LOOK, what, train)]
+    if draws_fit:
+        what = f"the trained network fits the training data no better than a constant, though the draws do {numbers}."
+        # Sep's separate network compensates for a wrong trained network only at the data; elsewhere f follows the
+        # trained network.
+        return [Finding(DO_NOT_USE if network_far and e.architecture.is_separate else LOOK, what, train)]
+    if network_fits:
+        what = f"the draws fit the training data no better than a constant, though the trained network does {numbers}."
+        stay = f"if the draws stay there, {remedies.for_draws_that_do_not_fit()}"
+        remedy = f"{_better_start(e, remedies)}; {stay}"
+        return [Finding(DO_NOT_USE if draws_far else LOOK, what, remedy)]
+    what = f"neither the trained network nor the draws fit the training data better than a constant {numbers}."
+    if network_far or draws_far:
+        return [Finding(DO_NOT_USE, what, train)]
+    return [Finding(LOOK, what, f"{train} If that changes nothing, the inputs may say nothing about y.")]
+
+
+def _fit_numbers(fit: FitQuality, of_draws: float) -> str:
+    """Return the log-likelihoods of network, draws and constant for each row, in words."""
+    network, draws, constant = (value / fit.rows for value in (fit.network, of_draws, fit.constant))
+    return f"(log-likelihood a row: network {network:.4g}, draws {draws:.4g}, constant {constant:.4g})"
+
+
+def _better_start(e: Evidence, remedies: Remedies) -> str:
+    """Return the remedy for chains that started far from the posterior or stayed there."""
+    return f"{remedies.better_start(e)}warm up longer{remedies.warmup_argument(e)}"
+
+
+def _chains(chosen: npt.NDArray[np.bool_], one: str = "accepts", several: str = "accept") -> str:
+    """Return subject and verb of a sentence about the chosen chains, which are counted from 1."""
+    numbers = [str(chain + 1) for chain in np.flatnonzero(chosen)]
+    if len(chosen) == 1:
+        return f"the chain {one}"
+    if len(numbers) == len(chosen):
+        return f"all {len(chosen)} chains {several}"
+    if len(numbers) == 1:
+        return f"chain {numbers[0]} of {len(chosen)} {one}"
+    return f"chains {', '.join(numbers[:-1])} and {numbers[-1]} of {len(chosen)} {several}"
+
+
+def _rates(steps: StepRecord, chosen: npt.NDArray[np.bool_]) -> str:
+    """Return acceptance rates and step sizes of the chosen chains, in words."""
+    rates = _range([f"{rate:.1%}" for rate in np.sort(steps.acceptance_rate[chosen])])
+    sizes = _range([f"{size:.3g}" for size in np.sort(steps.step_size[chosen])])
+    return f"acceptance rate {rates}, step size {sizes}"
+
+
+def _range(words: Sequence[str]) -> str:
+    """Return the first and the last of sorted numbers, or one number if they are equal."""
+    return words[0] if words[0] == words[-1] else f"{words[0]} to {words[-1]}"
+
+
+def _number(value: float, digits: int = 0) -> str:
+    """Return a number as text, "undefined" for NaN and "infinite" for infinity."""
+    if math.isnan(value):
+        return "undefined"
+    return f"{value:.{digits}f}" if math.isfinite(value) else "infinite"

@@ -1,0 +1,96 @@
+"""The verdict on a run: "good", "look" or "do not use", with every reason and its remedy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from patrac_native.plots.table import html_list
+from patrac_native.verdict.evidence import Evidence
+from patrac_native.verdict.findings import (
+    GOOD,
+    GRADES,
+    Finding,
+    calibration_findings,
+    convergence_findings,
+    facts_of,
+    fit_findings,
+    move_findings,
+    noise_findings,
+    nonfinite_findings,
+    warmup_findings,
+)
+from patrac_native.verdict.remedies import Remedies
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the draws of a run can be used; its string is a sentence, or a line for each of several findings.
+
+    Attributes
+    ----------
+    grade : str
+        "good": no check argues against reporting means, bands and quantiles. "look": the findings should be examined
+        before anything is reported. "do not use": the draws do not represent the posterior, or the model does not fit
+        the data.
+    findings : tuple of Finding
+        The findings, worst first; empty for "good".
+    facts : str
+        R-hat and ESS in words.
+    """
+
+    grade: str
+    findings: tuple[Finding, ...]
+    facts: str
+
+    def __str__(self) -> str:
+        if not self.findings:
+            return f"{self.grade}: {self.facts}."
+        if len(self.findings) == 1:
+            return str(self.findings[0])
+        return "\n".join(
+            [f"{self.grade}, {len(self.findings)} findings", *(f"- {finding}" for finding in self.findings)]
+        )
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Show the string in IPython."""
+        printer.text(str(self))
+
+    def _repr_html_(self) -> str:
+        """Return grade and findings for notebooks."""
+        title = str(self).splitlines()[0]
+        return html_list(f"verdict: {title}", [str(finding) for finding in self.findings if len(self.findings) > 1])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return grade and findings as JSON-able values."""
+        findings = [{"grade": f.grade, "what": f.what, "remedy": f.remedy} for f in self.findings]
+        return {"grade": self.grade, "findings": findings}
+
+
+def judge(evidence: Evidence, remedies: Remedies | None = None) -> Verdict:
+    """Derive the verdict on a run from its numbers.
+
+    Parameters
+    ----------
+    evidence : Evidence
+    remedies : Remedies, optional
+        The words of the remedies; by default they are arguments of `sample` and `Posterior`.
+
+    Returns
+    -------
+    Verdict
+        Its grade is that of the worst finding. Among findings of one grade, causes precede their symptoms.
+    """
+    remedies = Remedies() if remedies is None else remedies
+    causes = move_findings(evidence, remedies)
+    findings = [
+        *causes,
+        *nonfinite_findings(evidence, remedies),
+        *fit_findings(evidence, remedies),
+        *noise_findings(evidence, remedies),
+        *calibration_findings(evidence, remedies),
+        *convergence_findings(evidence, causes, remedies),
+        *warmup_findings(evidence, remedies),
+    ]
+    findings.sort(key=lambda finding: -GRADES.index(finding.grade))
+    return Verdict(findings[0].grade if findings else GOOD, tuple(findings), facts_of(evidence))
