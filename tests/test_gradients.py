@@ -206,7 +206,7 @@ def test_gradient_where_the_last_layer_reads_constants_beside_few_varying_nodes(
     architecture = pn.Custom(*masks)
     data = problems.random_data("gaussian", rng, 21, 2, 1)
     problem = problems.posed(net, architecture, data, rng)
-    assert [layer["varying"] for layer in problem.post.plan()] == [1, 5, 1]
+    assert [layer["varying"] for layer in problem.post.plan().layers] == [1, 5, 1]
     check(problem)
 
 

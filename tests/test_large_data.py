@@ -94,7 +94,7 @@ MEMORY = """
     X = np.ones((n, d), np.float32, order=sys.argv[1])
     post = pn.Posterior(net, ARCHITECTURE, prior, pn.Gaussian(1.0), X, y, copy=sys.argv[2] == "copy")
     pn.sample(post, pn.PCNL(1e-6), chains=1, draws=1, thin=2, warmup=None, seed=0, threads=1, progress=False)
-    offsets = sum(layer["offsets"] for layer in post.plan())
+    offsets = sum(layer["offsets"] for layer in post.plan().layers)
     print((peak() - before - 4 * n * offsets) / X.nbytes)
 """
 

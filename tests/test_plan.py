@@ -89,7 +89,7 @@ def report(**numbers: list[int]) -> list[dict[str, int]]:
 
 def test_plan_of_full_on_the_papers_network() -> None:
     net = problems.random_network(problems.rng_of("paper"), (1, 50, 50, 1))
-    assert posterior(net, pn.Full())[0].plan() == report(
+    assert posterior(net, pn.Full())[0].plan().layers == report(
         nodes=[50, 50, 1],
         varying=[50, 50, 1],
         varying_sources=[0, 50, 50],
@@ -105,7 +105,7 @@ def test_plan_of_mix_on_the_papers_network() -> None:
     net = problems.random_network(problems.rng_of("paper"), (1, 50, 50, 1))
     post = posterior(net, pn.Mix(5))[0]
     assert post.dim == 46
-    assert post.plan() == report(
+    assert post.plan().layers == report(
         nodes=[50, 50, 1],
         varying=[5, 50, 1],
         varying_sources=[0, 5, 50],
@@ -121,7 +121,7 @@ def test_plan_of_out_on_the_papers_network() -> None:
     net = problems.random_network(problems.rng_of("paper"), (1, 50, 50, 1))
     post = posterior(net, pn.Out(45))[0]
     assert post.dim == 46
-    assert post.plan() == report(
+    assert post.plan().layers == report(
         nodes=[50, 50, 1],
         varying=[0, 0, 1],
         varying_sources=[0, 0, 0],
@@ -130,7 +130,7 @@ def test_plan_of_out_on_the_papers_network() -> None:
         bayesian=[0, 0, 46],
         gradient_block=[0, 0, 45],
     )
-    assert posterior(net, pn.Out(50))[0].plan()[-1]["offsets"] == 0
+    assert posterior(net, pn.Out(50))[0].plan().layers[-1]["offsets"] == 0
 
 
 def test_plan_of_sep_on_the_papers_network() -> None:
@@ -138,7 +138,7 @@ def test_plan_of_sep_on_the_papers_network() -> None:
     net = problems.random_network(problems.rng_of("paper"), (1, 50, 50, 1))
     post = posterior(net, pn.Sep(5))[0]
     assert post.dim == 46
-    assert post.plan() == report(
+    assert post.plan().layers == report(
         nodes=[5, 5, 1],
         varying=[5, 5, 1],
         varying_sources=[0, 5, 5],
@@ -161,7 +161,7 @@ def test_plan_leaves_out_what_only_zero_fixed_weights_connect() -> None:
     masks[1][0][1] = True  # one bias of layer 1
     architecture = pn.Custom(*masks)
     post, data = posterior(net, architecture)
-    plan = post.plan()
+    plan = post.plan().layers
     assert [layer["varying"] for layer in plan] == [1, 3, 2, 2]
     assert [layer["varying_sources"] for layer in plan] == [0, 1, 3, 2]
     # Layer 4 evaluates both outputs, which read the two varying nodes and, folded, the three constant ones.
@@ -180,7 +180,7 @@ def test_output_that_no_bayesian_parameter_reaches_still_counts() -> None:
     masks = [np.zeros(w.shape, bool) for w in net.weights], [np.zeros(len(b), bool) for b in net.biases]
     masks[1][1][0] = True
     post, data = posterior(net, pn.Custom(*masks))
-    assert post.plan()[-1]["varying"] == 1
+    assert post.plan().layers[-1]["varying"] == 1
     f = post.network.predict([0.25], data.X)
     expected = net.predict(data.X)
     expected[:, 0] += 0.25 - net.biases[-1][0]
@@ -218,7 +218,7 @@ def test_mix_of_every_node_is_full(sizes: tuple[int, ...]) -> None:
         np.testing.assert_array_equal(getattr(mix, name), getattr(full, name))
     theta = full.theta_map + 0.3 * rng.normal(size=full.dim)
     # The same plan, so the same bits.
-    assert mix.plan() == full.plan()
+    assert mix.plan().layers == full.plan().layers
     assert mix.log_likelihood(theta) == full.log_likelihood(theta)
     np.testing.assert_array_equal(mix.log_likelihood_and_grad(theta)[1], full.log_likelihood_and_grad(theta)[1])
 
@@ -375,6 +375,25 @@ def test_mix_with_a_k_for_each_layer() -> None:
     post, _ = posterior(net, pn.Mix([8, 4]))
     # layer 1: 8 weights + 8 biases; layer 2: 4 x 8 + 4; layer 3: 2 x 4 + 2.
     assert post.dim == 16 + 36 + 10
-    assert [layer["bayesian"] for layer in post.plan()] == [16, 36, 10]
-    assert [layer["varying"] for layer in post.plan()] == [8, 9, 2]
+    assert [layer["bayesian"] for layer in post.plan().layers] == [16, 36, 10]
+    assert [layer["varying"] for layer in post.plan().layers] == [8, 9, 2]
     assert math.isclose(post.prior_variance.sum(), problems.PRIOR.total_variance([1, 10, 9, 2]), rel_tol=1e-14)
+
+
+# The kernel of a run and its cost
+
+
+def test_plan_names_the_kernel_that_auto_picks_and_counts_the_operations_of_a_step() -> None:
+    net = problems.random_network(problems.rng_of("plan", 1, 6, 6, 1), [1, 6, 6, 1])
+    post, _ = posterior(net, pn.Full())
+    plan = post.plan()
+    assert plan.kernel == pn.MGrad(collapse=True, persistence=0.9) and "integrated out" in plan.reason
+    assert not plan.is_independent and plan.operations["tanh"] == 23 * 12 and plan.operations["normal"] == post.dim
+    plain = post.plan(pn.MGrad())
+    assert plain.reason == "given" and plain.operations == plan.operations and plain.step_cost < plan.step_cost
+    exact = posterior(net, pn.Out(4))[0].plan()
+    assert exact.is_independent and exact.operations == {"multiply_add": 2 * 5, "normal": 5}
+    with pytest.raises(ValueError, match="Exact"):
+        post.plan(pn.Exact())
+    with pytest.raises(TypeError, match="kernel must be"):
+        post.plan("fast")

@@ -14,7 +14,6 @@ from itertools import pairwise
 import numpy as np
 
 from patrac_native.kernels import Kernel
-from patrac_native.kernels.choice import choose_kernel
 from patrac_native.network.network import Network
 from patrac_native.posterior.posterior import Posterior
 
@@ -30,9 +29,6 @@ _SAMPLING_SHARE, _LEAST_MINUTES = 0.75, 0.1
 # concrete, halved because the chains took twice their nominal time on the same machine.
 _SCORING_SECONDS = 2.0
 _UPDATE_SECONDS, _PARAMETER_ROW_SECONDS = 1.4e-4, 3.5e-10
-# Multiply-adds that take as long as an activation with its derivative, as an entry of the Gram matrix of a row's
-# features with its part of the gradient, and as the factorisation of that matrix for each cube of its size.
-_ACTIVATION, _GRAM, _FACTOR = 30.0, 3.0, 6.0
 # The share of a chain's steps that are warm-up, and the multiple to which their number is rounded; bounds of the number
 # of warm-up steps where the number of steps is given.
 _WARMUP_SHARE, _WARMUP_MULTIPLE = 0.25, 200
@@ -63,28 +59,12 @@ class Schedule:
 
 def step_operations(post: Posterior, kernel: Kernel) -> float:
     """Return the multiply-adds that take as long as one step of a gradient kernel."""
-    layers = post.plan()
-    of_row = 0.0
-    for layer in layers:
-        # Forward pass, reverse pass and gradient.
-        of_row += 3.0 * layer["varying"] * (layer["varying_sources"] + layer["constant_sources"])
-    of_row += _ACTIVATION * sum(layer["varying"] for layer in layers[:-1])
-    of_step = 0.0
-    if kernel.metric == "curvature":
-        # The weights of each layer and their gradient times the axes of its rows and of its columns.
-        of_step += sum(2.0 * below * nodes * (below + nodes) for below, nodes in pairwise(post.network.layer_sizes))
-    if not kernel.collapse:
-        return of_row * post.n_rows + of_step
-    targets = post.likelihood.n_targets(post.network.n_outputs)
-    features = (post.dim - post.hidden_dim) / targets
-    # Where each row has a variance for each target, each target has a Gram matrix.
-    grams = 1 if post.likelihood.is_quadratic else targets
-    return (of_row + grams * _GRAM * features**2) * post.n_rows + grams * _FACTOR * features**3 + of_step
+    return post.plan(kernel).step_cost
 
 
 def run_kernel(post: Posterior, kernel: str | Kernel) -> Kernel:
     """Return the kernel of a run: the one that is given, or the one that "auto" chooses for the posterior."""
-    return kernel if isinstance(kernel, Kernel) else choose_kernel(post.facts)[0]
+    return post.plan(kernel).kernel
 
 
 def training_seconds(nets: Sequence[Network], rows: int, batch_rows: int) -> float:

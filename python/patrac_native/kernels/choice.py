@@ -65,6 +65,27 @@ def choose_kernel(facts: ModelFacts, device: str = "cpu", *, keep: bool = False)
     )
 
 
+def run_kernel(
+    kernel: str | Kernel, facts: ModelFacts, device: str = "cpu", *, keep: bool = False
+) -> tuple[Kernel, str]:
+    """Return the kernel of a run and why: a given one after `check_kernel`, or for "auto" that of `choose_kernel`."""
+    if isinstance(kernel, Kernel):
+        check_kernel(kernel, facts)
+        return kernel, "given"
+    check_kernel_argument(kernel)
+    return choose_kernel(facts, device, keep=keep)
+
+
+def check_kernel_argument(kernel: object) -> None:
+    """Raise TypeError unless the argument is "auto" or a kernel."""
+    if isinstance(kernel, Kernel) or (isinstance(kernel, str) and kernel == "auto"):
+        return
+    hint = f" Call it: {kernel.__name__}()." if isinstance(kernel, type) else ""
+    raise TypeError(
+        f'kernel must be "auto", PCN(...), PCNL(...), MGrad(...), EllipticalSlice() or Exact(); got {kernel!r}.{hint}'
+    )
+
+
 def is_deep_and_narrow(facts: ModelFacts) -> bool:
     """Return whether a network has three or more hidden layers, none of more than 32 nodes."""
     return facts.n_layers >= DEEP_LAYERS and facts.max_hidden_width <= NARROW_WIDTH

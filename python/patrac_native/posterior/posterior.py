@@ -12,7 +12,7 @@ from patrac_native.architectures import Architecture
 from patrac_native.engine import _core
 from patrac_native.engine.inputs import Inputs
 from patrac_native.kernels import Exact, Kernel
-from patrac_native.kernels.choice import check_kernel
+from patrac_native.kernels.choice import check_kernel, run_kernel
 from patrac_native.kernels.facts import ModelFacts
 from patrac_native.kernels.metric import Metric
 from patrac_native.kernels.variance_draws import variance_every
@@ -26,6 +26,7 @@ from patrac_native.posterior.fit_quality import FitQuality, fit_quality
 from patrac_native.posterior.input_metric import MAX_ROTATED_BYTES, InputMetric, PrincipalAxes, rotation_obstacle
 from patrac_native.posterior.last_layer import ExactPosterior, WhitenedQuadratic, whiten
 from patrac_native.posterior.partial_network import PartialNetwork
+from patrac_native.posterior.plan import Plan, count_operations, step_cost
 from patrac_native.posterior.posterior_bridges import PosteriorBridges
 from patrac_native.posterior.sampled_density import NoiseLaw, SampledDensity
 from patrac_native.priors import Prior
@@ -159,7 +160,7 @@ class Posterior(Conditioned, PosteriorBridges, SampledDensity):
         if not self.variance_is_sampled:
             return None
         shape, rate = self.likelihood.variance_prior(self.network.n_outputs)
-        every = partial(variance_every, self.facts, self.plan(), self.n_rows)
+        every = partial(variance_every, self.facts, self._layers, self.n_rows)
         return NoiseLaw(shape, rate, self.starting_variances, every)
 
     @property
@@ -220,25 +221,46 @@ class Posterior(Conditioned, PosteriorBridges, SampledDensity):
         if self.inputs.on_device is None:
             host = self.compiled.host
             cached = f"tiles of {host.tile_rows} rows, {host.cached_bytes / 2**20:.2f} MiB of cached data"
-        return describe_posterior(self.network, self.facts, self.plan(), self.n_rows, cached)
+        return describe_posterior(self.network, self.facts, self._layers, self.n_rows, cached)
 
-    def plan(self) -> list[dict[str, int]]:
-        """Return the numbers of nodes and parameters by which the compiled model evaluates each layer.
+    def plan(self, kernel: str | Kernel = "auto") -> Plan:
+        """Return what each step of a run computes: nodes by layer, the kernel, and counts of operations.
+
+        Parameters
+        ----------
+        kernel : "auto" or Kernel
+            As for `sample`; default "auto".
 
         Returns
         -------
-        list of L dicts of str to int
-            nodes: nodes of the layer; varying: those that depend on theta; varying_sources and constant_sources: nodes
-            of the layer below that are read in each step; offsets: nodes with a cached offset for each row; bayesian:
-            Bayesian parameters; gradient_block: entries of the dense block that covers the Bayesian weights.
+        Plan
+            With `layers`, `kernel`, `reason`, `is_independent`, `operations` and `step_cost`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `kernel` is something else, or the posterior does not support it.
         """
+        chosen, reason = run_kernel(kernel, self.facts)
+        described = (self._layers, self.network, self.likelihood, self.n_rows)
+        return Plan(
+            self._layers,
+            chosen,
+            reason,
+            count_operations(*described, is_quadratic=self.facts.is_last_layer_gaussian),
+            step_cost(*described, self.facts, chosen),
+        )
+
+    @property
+    def _layers(self) -> list[dict[str, int]]:
+        """The numbers of nodes and parameters by which the compiled model evaluates each layer."""
         layers: list[dict[str, int]] = self.compiled.planned.layers
         return layers
 
     @cached_property
     def facts(self) -> ModelFacts:
         """The facts on which the choice of kernel and device depends."""
-        is_quadratic = self.likelihood.is_quadratic and self.plan()[-1]["varying_sources"] == 0
+        is_quadratic = self.likelihood.is_quadratic and self._layers[-1]["varying_sources"] == 0
         return ModelFacts(
             likelihood=self.likelihood,
             architecture=self.architecture.label(),

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from patrac_native.engine import _core
 from patrac_native.engine.threads import thread_count
 from patrac_native.kernels import PCNL, Kernel
-from patrac_native.kernels.choice import check_kernel, choose_kernel, is_deep_and_narrow
+from patrac_native.kernels.choice import is_deep_and_narrow, run_kernel
 from patrac_native.kernels.device_choice import DeviceChoice, choose_device
 from patrac_native.kernels.metric import Metric, RotationBlock
 from patrac_native.posterior.fit_quality import FitQuality
@@ -341,13 +341,10 @@ def _core_phase(phase: Phase, relaxation: float) -> _core.Phase:
 
 def _resolve_kernel(settings: RunSettings, post: SampledDensity) -> tuple[Kernel, str]:
     """Return the kernel, and why it was chosen."""
-    if isinstance(settings.kernel, Kernel):
-        check_kernel(settings.kernel, post.facts)
-        return settings.kernel, "given"
-    if isinstance(settings.warmup, Warmup) and settings.warmup.only_for == PCNL.name:
+    if settings.kernel == "auto" and isinstance(settings.warmup, Warmup) and settings.warmup.only_for == PCNL.name:
         return PCNL(), "the warm-up is a schedule for it"
     device = "cpu" if settings.device == "auto" else settings.device
-    return choose_kernel(post.facts, device, keep=settings.keep_on_device)
+    return run_kernel(settings.kernel, post.facts, device, keep=settings.keep_on_device)
 
 
 def _resolve_warmup(warmup: Any, kernel: Kernel, post: SampledDensity) -> Warmup:

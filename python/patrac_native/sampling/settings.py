@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from patrac_native.engine.threads import thread_count
 from patrac_native.kernels import Kernel
+from patrac_native.kernels.choice import check_kernel_argument
 from patrac_native.sampling.warmup import Phase, Warmup
 from patrac_native.validation.checks import check_count, check_seed
 
@@ -50,7 +51,7 @@ class RunSettings:
     progress: bool | None = None
 
     def __post_init__(self) -> None:
-        self._check_kernel()
+        check_kernel_argument(self.kernel)
         self._check_warmup()
         if not (self.stop_when is None or callable(self.stop_when)):
             raise TypeError(
@@ -70,15 +71,6 @@ class RunSettings:
             raise ValueError(
                 f'init must be "auto", "map", "prior" or an array of shape (chains, K); got {self.init!r}.'
             )
-
-    def _check_kernel(self) -> None:
-        if isinstance(self.kernel, Kernel) or (isinstance(self.kernel, str) and self.kernel == "auto"):
-            return
-        hint = f" Call it: {self.kernel.__name__}()." if isinstance(self.kernel, type) else ""
-        raise TypeError(
-            'kernel must be "auto", PCN(...), PCNL(...), MGrad(...), EllipticalSlice() or Exact(); got '
-            f"{self.kernel!r}.{hint}"
-        )
 
     def _check_warmup(self) -> None:
         if self.warmup is None or isinstance(self.warmup, Warmup):

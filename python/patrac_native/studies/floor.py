@@ -9,7 +9,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from patrac_native.engine import _core
-from patrac_native.network.activations import ACTIVATIONS
 
 if TYPE_CHECKING:
     from patrac_native.posterior.posterior import Posterior
@@ -88,33 +87,8 @@ def measure_rates(names: Sequence[str], dtype: str, level: str) -> Rates:
 
 
 def operations(post: Posterior) -> dict[str, int]:
-    """Count the operations of one pCNL step of a posterior.
-
-    Returns
-    -------
-    dict of str to int
-        Under "multiply_add", the products of weights and values in forward pass, reverse pass and gradient; under
-        "normal", K; and the number of calls of each elementary function of activation and likelihood. With a quadratic
-        log-likelihood (Out with a Gaussian likelihood) a step does not read the data: it has 2 K multiply-adds and K
-        normals.
-    """
-    if post.quadratic is not None:
-        return {MULTIPLY_ADD: 2 * post.dim, NORMAL: post.dim}
-    n, layers = post.n_rows, post.plan()
-    counts = {MULTIPLY_ADD: 0, NORMAL: post.dim}
-    for position, layer in enumerate(layers):
-        is_output = position + 1 == len(layers)
-        rows = layer["nodes"] if is_output else layer["varying"]
-        forward = rows * (layer["varying_sources"] + layer["constant_sources"])
-        reverse = rows * layer["varying_sources"]
-        counts[MULTIPLY_ADD] += n * (forward + reverse + layer["gradient_block"])
-        if not is_output:
-            for name in ACTIVATIONS[post.net.activation].elementary:
-                counts[name] = counts.get(name, 0) + n * rows
-    outputs = layers[-1]["nodes"]
-    for name, count in post.likelihood.elementary_functions(outputs).items():
-        counts[name] = counts.get(name, 0) + n * count
-    return {name: count for name, count in counts.items() if count}
+    """Count the operations of one gradient step of a posterior, see `patrac_native.posterior.plan.Plan`."""
+    return post.plan().operations
 
 
 def floor_microseconds(post: Posterior) -> float:
