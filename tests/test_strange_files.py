@@ -24,8 +24,8 @@ import patrac_native as pn
 from patrac_native.cli.main import main
 from patrac_native.fit.descriptions import describe_prior
 from patrac_native.fit.fit_settings import FitSettings
-from patrac_native.network import output
 from patrac_native.training.folds import split_rows
+from patrac_native.validation import output
 
 QUICK = "--hidden 4 --epochs 40 --l2 1 --chains 2 --draws 20 --thin 2 --warmup 400 --threads 1".split()
 KNOWN = [*QUICK, "--noise-variance", "0.1", "--architecture", "mix", "--k", "2"]
