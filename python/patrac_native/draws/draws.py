@@ -11,6 +11,7 @@ import numpy.typing as npt
 from patrac_native.draws.arviz_restore import restore
 from patrac_native.draws.chain_draws import ENTRIES, Stats, stats_of_file
 from patrac_native.draws.count_mixture import CountMixture
+from patrac_native.draws.distribution import Component, PredictiveDistribution
 from patrac_native.draws.draws_bridges import DrawsBridges
 from patrac_native.draws.elsewhere import check_states, densities
 from patrac_native.draws.mixture import PredictiveMixture
@@ -211,6 +212,61 @@ class Draws(DrawsBridges):
         self._require_draws()
         f = self.network.predict(self._flat_theta(), X, threads=threads)
         return f.reshape(self.n_chains, self.n_draws, *f.shape[1:])
+
+    def component(self, weight: float = 1.0) -> Component:
+        """Return these draws as a component of a predictive distribution."""
+        self._require_draws()
+        variance = self.stats.get("variance")
+        return Component(
+            lambda X: self.network.predict(self._flat_theta(), X),
+            self.n_chains * self.n_draws,
+            self.theta.itemsize,
+            self.likelihood,
+            None if variance is None else variance.reshape(-1, *variance.shape[2:]),
+            weight,
+            self.network.net,
+        )
+
+    def distribution(self, X: npt.ArrayLike, *, offset: npt.ArrayLike | None = None) -> PredictiveDistribution:
+        """Return the posterior predictive distribution of new targets at X, noise included.
+
+        Its methods are means, quantiles, densities, probabilities of classes, samples and scores.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_new, d)
+            Finite inputs, n_new >= 1.
+        offset : array_like, shape (n_new,) or (n_new, m), optional
+            As for `predict`.
+
+        Returns
+        -------
+        PredictiveDistribution
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `predict`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import patrac_native as pn
+        >>> net = pn.Network([[[1.0], [2.0]], [[1.0, 1.0]]], [[0.0, 0.5], [0.0]])
+        >>> X = np.linspace(-1, 1, 5)[:, None]
+        >>> post = pn.Posterior(net, pn.Mix(1), pn.TraceClassPrior(1.5, 1.0, 1.0), pn.Gaussian(1.0), X, X[:, 0])
+        >>> at_X = pn.sample(post, chains=2, draws=50, warmup=100, seed=0).distribution(X)
+        >>> at_X.mean().shape, at_X.quantiles([0.1, 0.9]).shape, at_X.nlpd(X[:, 0]).shape
+        ((5, 1), (5, 1, 2), (5,))
+        """
+        return PredictiveDistribution(
+            [self.component()],
+            None,
+            self._inputs(X),
+            self.n_outputs,
+            offset,
+            expects_offset=bool(self.settings.get("has_offset")),
+        )
 
     def predictive(self, X: npt.ArrayLike, *, offset: npt.ArrayLike | None = None, seed: int = 0) -> npt.NDArray[Any]:
         """Draw targets y at X from the posterior predictive distribution: function draws with the likelihood's noise.

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from patrac_native.diagnostics.weights import WeightMethod
 from patrac_native.draws.count_mixture import CountMixture
+from patrac_native.draws.distribution import PredictiveDistribution
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.members import apportion, check_members, check_weights
 from patrac_native.draws.mixture import PredictiveMixture
@@ -207,6 +208,17 @@ class DrawsMixture(ScoredPredictions):
         inputs = self._inputs(X)
         chosen = [outputs for _, _, outputs in self._chosen_outputs(inputs, threads)]
         return np.concatenate(chosen).reshape(self.n_chains, self.n_draws, len(inputs), -1)
+
+    def distribution(self, X: npt.ArrayLike, *, offset: npt.ArrayLike | None = None) -> PredictiveDistribution:
+        """Return the predictive distribution of the mixture at X, as `Draws.distribution`; all draws take part."""
+        return PredictiveDistribution(
+            [one.component(float(weight)) for one, weight in zip(self.members, self.weights, strict=True)],
+            self.draw_weights.reshape(-1),
+            self._inputs(X),
+            self.n_outputs,
+            offset,
+            expects_offset=any(one.settings.get("has_offset") for one in self.members),
+        )
 
     def predictive(self, X: npt.ArrayLike, *, offset: npt.ArrayLike | None = None, seed: int = 0) -> npt.NDArray[Any]:
         """Draw targets y at X from the predictive distribution of the mixture, as `Draws.predictive`.

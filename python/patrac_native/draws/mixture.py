@@ -70,6 +70,11 @@ class PredictiveMixture(TargetMixture):
         """Return the probability of less than y, shape (n,): the PIT values of observed targets."""
         return self._average(self.noise.cdf((self._targets(y) - self.location) / self.noise.scale))
 
+    def step(self, y: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
+        """Return P(Y < y) and P(Y <= y), which are equal for numbers, each of shape (n,)."""
+        probability = self.cdf(y)
+        return probability, probability
+
     def inside(self, y: npt.ArrayLike, coverage: float) -> FloatArray:
         """Return 1 for each y inside the central interval with a probability of `coverage`, else 0, shape (n,)."""
         pit, tail = self.cdf(y), 0.5 * (1.0 - coverage)

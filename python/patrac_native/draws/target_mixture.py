@@ -38,6 +38,10 @@ class TargetMixture(ABC):
         """Return the probability of less than y, or of at most the count y, shape (n,)."""
 
     @abstractmethod
+    def step(self, y: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
+        """Return P(Y < y) and P(Y <= y), each of shape (n,)."""
+
+    @abstractmethod
     def inside(self, y: npt.ArrayLike, coverage: float) -> FloatArray:
         """Return the share of each y inside the central interval with a probability of `coverage`, shape (n,)."""
 

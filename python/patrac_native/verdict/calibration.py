@@ -89,30 +89,26 @@ class Calibration:
         return self.coverage < COVERAGE and self.misses_coverage_by(tolerance)
 
 
+def network_likelihood(net: Network, likelihood: Likelihood, variance: FloatArray | None) -> Likelihood:
+    """Return the likelihood of a trained network alone: sampled variances of the noise are fixed.
+
+    Those of a `Gaussian` are the network's mean squared residuals on rows that it was not trained on or, if these are
+    not known, the means of the draws (M,) or (M, m); so are other sampled scales.
+    """
+    if not likelihood.is_sampled:
+        return likelihood
+    assert variance is not None
+    # Mean squared residuals are no scales of other noise.
+    known = net.history.validation_mse if net.history is not None and likelihood.is_quadratic else None
+    return likelihood.at(np.atleast_1d(variance.mean(axis=0)) if known is None else known)
+
+
 def network_nlpd(
     net: Network, likelihood: Likelihood, variance: FloatArray | None, f: FloatArray, y: Targets
 ) -> FloatArray:
-    """Return the negative log density of each row under the trained network alone, shape (n,).
-
-    Parameters
-    ----------
-    net : Network
-    likelihood : Likelihood
-        If it is a `Gaussian` that samples variances, they are replaced by the network's mean squared residuals on rows
-        that it was not trained on or, if these are not known, by the posterior means; so are other sampled scales.
-    variance : ndarray, shape (chain, draw) or (chain, draw, m), optional
-        The draws of sampled variances.
-    f : ndarray, shape (n, m)
-        The network's outputs, with offset.
-    y : ndarray
-        Targets, as the likelihood's `check_targets` returns them.
-    """
-    if likelihood.is_sampled:
-        assert variance is not None
-        # Mean squared residuals are no scales of other noise.
-        known = net.history.validation_mse if net.history is not None and likelihood.is_quadratic else None
-        likelihood = likelihood.at(np.atleast_1d(variance.mean(axis=(0, 1))) if known is None else known)
-    return -likelihood.log_likelihood_rows(f, y)
+    """Return the negative log density of each row under the trained network alone, shape (n,), for its outputs f."""
+    flat = None if variance is None else variance.reshape(-1, *variance.shape[2:])
+    return -network_likelihood(net, likelihood, flat).log_likelihood_rows(f, y)
 
 
 def mean_with_error(values: FloatArray, weights: FloatArray | None = None) -> tuple[float, float]:

@@ -1,0 +1,659 @@
+"""The posterior predictive distribution of new targets: a mixture over draws, evaluated in blocks of rows."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native import diagnostics
+from patrac_native.diagnostics.psis import weighted_log_mean
+from patrac_native.draws.count_mixture import CountMixture
+from patrac_native.draws.mixture import PredictiveMixture
+from patrac_native.draws.target_mixture import TargetMixture
+from patrac_native.likelihoods import CountLikelihood, Likelihood, RealLikelihood
+from patrac_native.network.network import Network
+from patrac_native.validation.checks import (
+    FloatArray,
+    as_real_array,
+    check_probabilities,
+    check_probability,
+    check_seed,
+)
+from patrac_native.verdict.calibration import (
+    COVERAGE,
+    HELD_OUT,
+    LEAVE_ONE_OUT,
+    Calibration,
+    calibrate,
+    network_likelihood,
+)
+
+# Maximum size of the outputs of all draws in one block of rows.
+_BLOCK_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class Component:
+    """Equally weighted draws of the outputs of one posterior, or the outputs of one trained network."""
+
+    outputs: Callable[[FloatArray], npt.NDArray[Any]]  # inputs (n, d) to f (M, n, m), without offset
+    n_draws: int
+    itemsize: int
+    likelihood: Likelihood
+    variance: FloatArray | None  # sampled variances of the noise, (M,) or (M, m)
+    weight: float
+    net: Network
+
+    def alone(self, net: Network, weight: float) -> Component:
+        """Return what a trained network predicts by itself, with the noise of `network_likelihood`."""
+        likelihood = network_likelihood(net, self.likelihood, self.variance)
+        return Component(lambda X: net.predict(X)[None], 1, 8, likelihood, None, weight, net)
+
+
+class PredictiveDistribution:
+    """The posterior predictive distribution of new targets y at n inputs, their noise included.
+
+    `Draws.distribution` and `DrawsMixture.distribution` return it. Given the draws it is a mixture that is known up to
+    rounding, so only `sample` and `crps` draw noise. Networks are evaluated in blocks of rows, whose outputs take at
+    most 64 MiB. Every method evaluates them again if there are several blocks: compute several quantities of many rows
+    within `blocks`.
+
+    Methods that take targets y accept them as the likelihood describes them, of shape (n,) for one target or classes,
+    or (n, t); they raise TypeError or ValueError for others, and warn if the posterior has an offset and none was
+    given here. Methods on numbers, such as `mean` and `quantiles`, raise TypeError for classes, and `probabilities`
+    and `entropy` raise it for numbers.
+
+    Attributes
+    ----------
+    likelihood : Likelihood
+    n_rows, n_targets : int
+        Numbers n of rows and t of targets.
+    """
+
+    def __init__(
+        self,
+        components: Sequence[Component],
+        weights: FloatArray | None,
+        X: FloatArray,
+        n_outputs: int,
+        offset: npt.ArrayLike | None,
+        *,
+        expects_offset: bool,
+    ) -> None:
+        self.likelihood = components[0].likelihood
+        self.n_rows = len(X)
+        self.n_targets = self.likelihood.n_targets(n_outputs)
+        self._components = tuple(components)
+        self._draw_weights = weights  # (M,), or None for equal ones
+        self._inputs, self._n_outputs = X, n_outputs
+        self._offset = self.likelihood.check_offset(offset, self.n_rows, n_outputs)
+        self._lacks_offset = expects_offset and offset is None
+        self._first = 0  # of these rows within those of the caller
+        self._left_out: tuple[npt.NDArray[Any], FloatArray] | None = None
+
+    def blocks(self) -> Iterator[tuple[slice, PredictiveDistribution]]:
+        """Evaluate the distribution for blocks of rows, each of which keeps its outputs for several methods.
+
+        Yields
+        ------
+        rows : slice
+            The rows of this block.
+        distribution : PredictiveDistribution
+            That of these rows.
+        """
+        row_bytes = sum(one.n_draws for one in self._components) * self._n_outputs
+        row_bytes *= max(one.itemsize for one in self._components)
+        size = max(1, _BLOCK_BYTES // max(1, row_bytes))
+        if self.n_rows <= size:
+            yield slice(0, self.n_rows), self
+            return
+        for first in range(0, self.n_rows, size):
+            rows = slice(first, min(first + size, self.n_rows))
+            yield rows, self._of_rows(rows)
+
+    def _of_rows(self, rows: slice) -> PredictiveDistribution:
+        """Return the distribution of a block of rows."""
+        part = self._copy(keep_outputs=False)
+        part._inputs = self._inputs[rows]
+        part.n_rows = len(part._inputs)
+        part._offset = None if self._offset is None else self._offset[rows]
+        part._lacks_offset = False
+        part._first = self._first + rows.start
+        if self._left_out is not None:
+            targets, powers = self._left_out
+            part._left_out = targets[rows], powers[rows]
+        return part
+
+    def _copy(self, *, keep_outputs: bool) -> PredictiveDistribution:
+        """Return a copy without what has been computed, except for the outputs if asked."""
+        found = copy.copy(self)
+        for name in ("_weights", "_importance", *([] if keep_outputs else ["_outputs"])):
+            found.__dict__.pop(name, None)
+        return found
+
+    # -- of numbers and counts -------------------------------------------------------------------------------------
+
+    def mean(self) -> FloatArray:
+        """Return the mean of y, or of f where the noise has no mean, shape (n, t)."""
+        return self._each(lambda mixture: mixture.mean())
+
+    def sd(self) -> FloatArray:
+        """Return the standard deviation of y, shape (n, t); infinite where the noise has no variance."""
+        return self._each(lambda mixture: mixture.sd())
+
+    def sd_f(self) -> FloatArray:
+        """Return the standard deviation of f, or of the mean of counts, over the draws: without noise, shape (n, t)."""
+        return self._each(lambda mixture: mixture.sd_f())
+
+    def noise_variance(self) -> FloatArray:
+        """Return the mean over the draws of the variance of the noise, shape (n, t); infinite where it has none."""
+        return self._each(lambda mixture: mixture.noise_variance())
+
+    def quantiles(self, probabilities: float | Sequence[float] = (0.05, 0.5, 0.95)) -> FloatArray:
+        """Return quantiles of y; those of counts are the smallest k for which P(y <= k) is at least the probability.
+
+        Parameters
+        ----------
+        probabilities : float or sequence of q float
+            In (0, 1); default (0.05, 0.5, 0.95).
+
+        Returns
+        -------
+        ndarray of float64, shape (n, t, q)
+
+        Raises
+        ------
+        ValueError
+            If there is no probability or one is outside (0, 1).
+        """
+        wanted = check_probabilities(probabilities, "probabilities")
+        return self._each(lambda mixture: np.stack([mixture.quantile(one) for one in wanted], axis=-1))
+
+    def interval(self, coverage: float = 0.95) -> diagnostics.Interval:
+        """Return central intervals of y; those of counts end at counts, and their probability is at least `coverage`.
+
+        Parameters
+        ----------
+        coverage : float
+            Probability of the intervals, in (0, 1); default 0.95.
+
+        Returns
+        -------
+        lower, upper : ndarray of float64, shape (n, t)
+
+        Raises
+        ------
+        ValueError
+            If `coverage` is outside (0, 1).
+        """
+        tail = 0.5 * (1.0 - check_probability(coverage, "coverage"))
+        ends = self.quantiles((tail, 1.0 - tail))
+        return diagnostics.Interval(ends[..., 0], ends[..., 1])
+
+    def cdf(self, y: npt.ArrayLike) -> FloatArray:
+        """Return the probability of at most y, shape (n, t)."""
+        return self._each_at(y, lambda mixture, seen: mixture.cdf(seen))
+
+    def pit(self, y: npt.ArrayLike, *, ties: npt.ArrayLike | None = None) -> FloatArray:
+        """Return the PIT values of observed targets, which are uniform if the predictions are calibrated.
+
+        Parameters
+        ----------
+        y : array_like
+        ties : array_like, shape (n, t), optional
+            Where within the step from P(Y < y) to P(Y <= y) the value of each count lies, from 0 to 1: uniform random
+            numbers make the values uniform. Default 1/2, the mid-PIT, whose mean is that of uniform values (Czado,
+            Gneiting & Held 2009, Predictive model assessment for count data). Numbers without steps do not need it.
+
+        Returns
+        -------
+        ndarray of float64, shape (n, t)
+        """
+        targets = self._targets(y)
+        shares = np.full(targets.shape, 0.5) if ties is None else as_real_array(ties, "ties")
+        if shares.shape != targets.shape:
+            raise ValueError(f"ties must have shape {targets.shape}, one for each target; got {shares.shape}.")
+
+        def values(part: PredictiveDistribution, rows: slice) -> FloatArray:
+            found = []
+            for index, mixture in enumerate(part._mixtures()):
+                below, upto = mixture.step(targets[rows, index])
+                found.append(below + shares[rows, index] * (upto - below))
+            return np.stack(found, axis=1)
+
+        return self._rowwise(values)
+
+    def inside(self, y: npt.ArrayLike, coverage: float = 0.95) -> FloatArray:
+        """Return the share of each target that is inside its central interval of the given probability.
+
+        That is 1 or 0, except for counts: their intervals end at counts and cover more than their probability, so a
+        count at the end counts in part. The mean of these shares is `coverage` if the predictions are calibrated.
+
+        Parameters
+        ----------
+        y : array_like
+        coverage : float
+            Probability of the intervals, in (0, 1); default 0.95.
+
+        Returns
+        -------
+        ndarray of float64, shape (n, t)
+        """
+        check_probability(coverage, "coverage")
+        return self._each_at(y, lambda mixture, seen: mixture.inside(seen, coverage))
+
+    def coverage(
+        self, y: npt.ArrayLike, probability: float = 0.95, *, sample_weight: npt.ArrayLike | None = None
+    ) -> float:
+        """Return the share of targets that lie in their `interval` of the given probability.
+
+        Parameters
+        ----------
+        y : array_like
+        probability : float
+            In (0, 1); default 0.95.
+        sample_weight : array_like, shape (n,), optional
+            Weights of the rows; default ones.
+        """
+        targets = self._targets(y)
+        lower, upper = self.interval(check_probability(probability, "probability"))
+        inside = ((lower <= targets) & (targets <= upper)).astype(np.float64)
+        weights = None if sample_weight is None else as_real_array(sample_weight, "sample_weight")
+        return float(np.average(inside, axis=0, weights=weights).mean())
+
+    def crps(self, y: npt.ArrayLike, *, seed: int = 0) -> FloatArray:
+        """Return the continuous ranked probability score of each target, from one draw of it for each posterior draw.
+
+        Parameters
+        ----------
+        y : array_like
+        seed : int
+            0 <= seed < 2^64, of the noise; default 0.
+
+        Returns
+        -------
+        ndarray of float64, shape (n, t)
+            In the units of y; smaller is better.
+        """
+        self._require_numbers()
+        check_seed(seed)
+        targets = self._targets(y)
+
+        def score(part: PredictiveDistribution, rows: slice) -> FloatArray:
+            noisy = part.sample((seed + part._first) % 2**64)
+            return diagnostics.crps(noisy[None], targets[rows], per_row=True)
+
+        return self._rowwise(score)
+
+    # -- of classes ------------------------------------------------------------------------------------------------
+
+    def probabilities(self) -> FloatArray:
+        """Return the probability of each class or, for Bernoulli, of a 1 at each output, shape (n, m)."""
+
+        def mean(part: PredictiveDistribution, _: slice) -> FloatArray:
+            p, weights = part._probabilities_by_draw(), part._weights
+            average: FloatArray
+            if weights is None:
+                average = p.mean(axis=0)
+                return average
+            average = np.einsum("i,inc->nc" if weights.ndim == 1 else "in,inc->nc", weights, p)
+            return average
+
+        return self._rowwise(mean)
+
+    def entropy(self) -> diagnostics.EntropyDecomposition:
+        """Return the entropy of the class of each row, and its aleatoric and epistemic parts, each of shape (n,).
+
+        See `diagnostics.entropy_decomposition`. Rows that are left out are predicted by all draws alike here.
+        """
+        parts = [
+            diagnostics.entropy_decomposition(part._representative(part._probabilities_by_draw())[None])
+            for _, part in self.blocks()
+        ]
+        return diagnostics.EntropyDecomposition(*(np.concatenate(values) for values in zip(*parts, strict=True)))
+
+    # -- of any targets --------------------------------------------------------------------------------------------
+
+    def log_density_by_draw(self, y: npt.ArrayLike) -> FloatArray:
+        """Return the log density, or log probability, of each row's targets in each of the M draws, shape (M, n)."""
+        targets = self._targets(y)
+        parts = [part._log_density_by_draw(targets[rows]) for rows, part in self.blocks()]
+        return np.concatenate(parts, axis=1)
+
+    def log_density(self, y: npt.ArrayLike) -> FloatArray:
+        """Return the log predictive density, or log probability, of all targets of each row, shape (n,)."""
+        from scipy.special import logsumexp
+
+        targets = self._targets(y)
+
+        def density(part: PredictiveDistribution, rows: slice) -> FloatArray:
+            terms, weights = part._log_density_by_draw(targets[rows]), part._weights
+            if weights is not None and weights.ndim == 2:
+                return weighted_log_mean(terms, weights)
+            shares = np.full(len(terms), 1.0 / len(terms)) if weights is None else weights
+            found: FloatArray = logsumexp(terms, axis=0, b=shares[:, None])
+            return found
+
+        return self._rowwise(density)
+
+    def nlpd(self, y: npt.ArrayLike) -> FloatArray:
+        """Return the negative log predictive density of each row, shape (n,), whose mean compares models."""
+        return -self.log_density(y)
+
+    def sample(self, seed: int = 0) -> npt.NDArray[Any]:
+        """Draw y at all rows: one draw with independent noise for each of the M posterior draws.
+
+        Of a mixture with unequal weights these are M draws of which each member has a number in proportion to its
+        weight. Rows that are left out are drawn again with their own weights.
+
+        Parameters
+        ----------
+        seed : int
+            0 <= seed < 2^64; default 0.
+
+        Returns
+        -------
+        ndarray, shape (M, n, t)
+            For Categorical, class labels of shape (M, n).
+        """
+        rng = np.random.Generator(np.random.Philox(check_seed(seed)))
+        evaluated = zip(self._components, self._outputs_once(), strict=True)
+        if self._left_out is None:
+            chosen = _apportion([one.weight for one in self._components], [one.n_draws for one in self._components])
+            pairs = zip(evaluated, chosen, strict=True)
+            return np.concatenate([_noisy(one, f, rng, which) for (one, f), which in pairs])
+        noisy, weights = np.concatenate([_noisy(one, f, rng, None) for one, f in evaluated]), self._weights
+        assert weights is not None
+        again = np.random.default_rng(seed)
+        rows = [again.choice(len(noisy), len(noisy), p=weights[:, row]) for row in range(self.n_rows)]
+        return np.stack([noisy[which, row] for row, which in enumerate(rows)], axis=1)
+
+    def left_out(self, y: npt.ArrayLike, *, row_weights: npt.ArrayLike | None = None) -> PredictiveDistribution:
+        """Return the distribution of rows of the posterior's own data as if each had not been part of them.
+
+        The draws of each posterior are reweighted for each row by Pareto-smoothed importance sampling
+        (`diagnostics.leave_one_out`).
+
+        Parameters
+        ----------
+        y : array_like
+            The rows' targets, which the posterior knows.
+        row_weights : array_like, shape (n,), optional
+            The rows' factors in the log-likelihood, `post.row_weights`; default ones.
+
+        Returns
+        -------
+        PredictiveDistribution
+            Its `khat` and `unreliable` tell which rows to trust.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer than 25 draws, when the distribution is evaluated.
+        """
+        powers = np.ones(self.n_rows) if row_weights is None else as_real_array(row_weights, "row_weights")
+        if powers.shape != (self.n_rows,) or not (np.isfinite(powers) & (powers >= 0)).all():
+            raise ValueError(
+                f"row_weights must be finite, nonnegative and of shape ({self.n_rows},); got shape {powers.shape}."
+            )
+        targets = self._targets(y)
+        found = self._copy(keep_outputs=True)
+        found._left_out = targets, powers
+        return found
+
+    @property
+    def khat(self) -> FloatArray:
+        """Shape of the tail of the importance ratios of each row, the largest of several posteriors, shape (n,).
+
+        Minus infinity where no row is left out.
+        """
+        return self._rowwise(lambda part, _: part._importance[1])
+
+    @property
+    def unreliable(self) -> npt.NDArray[np.bool_]:
+        """Whether the prediction of each left-out row is unreliable, shape (n,)."""
+        return self._rowwise(lambda part, _: part._importance[2])
+
+    def network(self, nets: Sequence[Network] | None = None) -> PredictiveDistribution:
+        """Return what the trained network predicts by itself, or the ensemble of several.
+
+        Sampled variances of `Gaussian` are replaced by the network's mean squared residuals on rows that it was not
+        trained on or, if these are not known, by the posterior means; other sampled scales by the posterior means.
+
+        Parameters
+        ----------
+        nets : sequence of Network, optional
+            The networks, with equal weights, where the chains of one posterior started at several; by default that of
+            each member, with its weight.
+        """
+        first = self._components[0]
+        if nets is None:
+            alone = [one.alone(one.net, one.weight) for one in self._components]
+        else:
+            alone = [first.alone(net, 1.0 / len(nets)) for net in nets]
+        weights = None if len(alone) == 1 else np.array([one.weight for one in alone])
+        found = PredictiveDistribution(
+            alone, weights, self._inputs, self._n_outputs, self._offset, expects_offset=self._lacks_offset
+        )
+        return found
+
+    def calibration(
+        self,
+        y: npt.ArrayLike,
+        *,
+        kind: str | None = None,
+        nets: Sequence[Network] | None = None,
+        network_nlpd: npt.ArrayLike | None = None,
+        sample_weight: FloatArray | None = None,
+    ) -> Calibration:
+        """Score predictions of rows that the draws have not seen, beside those of the trained networks alone.
+
+        Parameters
+        ----------
+        y : array_like
+            The rows' targets.
+        kind : {"held out", "validation", "leave one out"}, optional
+            What rows they are; by default "leave one out" for a distribution of left-out rows, else "held out".
+        nets : sequence of Network, optional
+            As for `network`.
+        network_nlpd : float or array_like of shape (n,), optional
+            Negative log density under the trained network, NaN if it is unknown; by default that of `network(nets)`,
+            or unknown for left-out rows, on which the network was trained.
+        sample_weight : ndarray, shape (n,), optional
+            Positive weights of the rows; default ones.
+
+        Returns
+        -------
+        Calibration
+            Log density of both, and coverage of 90% intervals of targets that are numbers (`inside`).
+        """
+        targets = self._targets(y)
+        is_left_out = self._left_out is not None
+        if network_nlpd is None and not is_left_out:
+            network_nlpd = self.network(nets).nlpd(targets)
+        of_network = None if network_nlpd is None else np.asarray(network_nlpd, dtype=np.float64)
+        return calibrate(
+            kind or (LEAVE_ONE_OUT if is_left_out else HELD_OUT),
+            self.nlpd(targets),
+            of_network,
+            None if self.likelihood.targets in ("class", "binary") else self.inside(targets, COVERAGE),
+            unreliable=int(self.unreliable.sum()) if is_left_out else 0,
+            weights=sample_weight,
+        )
+
+    def __repr__(self) -> str:
+        draws = sum(one.n_draws for one in self._components)
+        return f"PredictiveDistribution({self.likelihood!r}, {self.n_rows} rows, {draws} draws)"
+
+    # -- evaluation ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _outputs(self) -> list[npt.NDArray[Any]]:
+        """Outputs plus offset (M, n, m) of each component at all rows, of which a block keeps its own."""
+        outputs = [one.outputs(self._inputs) for one in self._components]
+        return [self.likelihood.with_offset(f, self._offset) for f in outputs]
+
+    def _outputs_once(self) -> list[npt.NDArray[Any]]:
+        """Return `_outputs`, which are kept only if all rows are one block."""
+        _, part = next(self.blocks())
+        return part._outputs if part is self else self._of_rows(slice(0, self.n_rows))._outputs
+
+    @cached_property
+    def _weights(self) -> FloatArray | None:
+        """Weights of the draws, (M,) or, of left-out rows, (M, n); None if they are equal."""
+        return self._draw_weights if self._left_out is None else self._importance[0]
+
+    @cached_property
+    def _importance(self) -> tuple[FloatArray | None, FloatArray, npt.NDArray[np.bool_]]:
+        """Weights (M, n) of left-out rows, shapes of the tails and which are unreliable, both (n,)."""
+        if self._left_out is None:
+            return None, np.full(self.n_rows, -np.inf), np.zeros(self.n_rows, dtype=bool)
+        targets, powers = self._left_out
+        # The posterior holds the row's log-likelihood times its weight, which is what leaving it out takes away.
+        values = self._log_density_by_draw(targets) * powers
+        ends = np.cumsum([one.n_draws for one in self._components])[:-1]
+        found = [diagnostics.leave_one_out(own[None]) for own in np.split(values, ends)]
+        weights = [one.weights * part.weight for one, part in zip(found, self._components, strict=True)]
+        return (
+            np.concatenate(weights),
+            np.max([one.khat for one in found], axis=0),
+            np.any([one.is_unreliable for one in found], axis=0),
+        )
+
+    def _mixtures(self) -> list[TargetMixture]:
+        """Return the distribution of each target at all rows."""
+        self._require_numbers()
+        return [self._mixture(target) for target in range(self.n_targets)]
+
+    def _mixture(self, target: int) -> TargetMixture:
+        """Return the distribution of one target at all rows."""
+        pairs = zip(self._components, self._outputs, strict=True)
+        return combined([mixture_of(one.likelihood, f, one.variance, target) for one, f in pairs], self._weights)
+
+    def _log_density_by_draw(self, targets: npt.NDArray[Any]) -> FloatArray:
+        """Return what `log_density_by_draw` does, for targets that have been checked and one block."""
+        pairs = zip(self._components, self._outputs, strict=True)
+        return np.concatenate([log_density_rows(one.likelihood, f, one.variance, targets) for one, f in pairs])
+
+    def _probabilities_by_draw(self) -> FloatArray:
+        """Return class probabilities (M, n, m) of all draws."""
+        pairs = zip(self._components, self._outputs, strict=True)
+        return np.concatenate([one.likelihood.probabilities(f) for one, f in pairs])
+
+    def _representative(self, values: FloatArray) -> FloatArray:
+        """Return those of the values (M, ...) of all draws that represent the weights, as many as there are."""
+        sizes = [one.n_draws for one in self._components]
+        chosen = _apportion([one.weight for one in self._components], sizes)
+        parts = zip(np.split(values, np.cumsum(sizes)[:-1]), chosen, strict=True)
+        return np.concatenate([own if which is None else own[which] for own, which in parts])
+
+    def _rowwise(self, value_of: Callable[[PredictiveDistribution, slice], npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        """Return values of all rows, which `value_of` computes for a block."""
+        return np.concatenate([value_of(part, rows) for rows, part in self.blocks()])
+
+    def _each(self, value_of: Callable[[TargetMixture], FloatArray]) -> FloatArray:
+        """Return values (n, t, ...) of each target's distribution."""
+        return self._rowwise(lambda part, _: np.stack([value_of(one) for one in part._mixtures()], axis=1))
+
+    def _each_at(self, y: npt.ArrayLike, value_of: Callable[[TargetMixture, FloatArray], FloatArray]) -> FloatArray:
+        """Return values (n, t) of each target's distribution at y."""
+        self._require_numbers()
+        targets = self._targets(y)
+        return self._rowwise(
+            lambda part, rows: np.stack(
+                [value_of(one, seen) for one, seen in zip(part._mixtures(), targets[rows].T, strict=True)], axis=1
+            )
+        )
+
+    def _targets(self, y: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Return checked targets, and warn if an offset is missing; a public method calls this first."""
+        if self._lacks_offset:
+            warn_of_offset(stacklevel=4)
+            self._lacks_offset = False
+        return self.likelihood.check_targets(y, self.n_rows, self._n_outputs)
+
+    def _require_numbers(self) -> None:
+        """Raise TypeError if the targets are classes."""
+        if self.likelihood.targets in ("class", "binary"):
+            raise TypeError(
+                f"the likelihood must be one of real numbers or counts, such as Gaussian; got {self.likelihood!r}. For "
+                "classes use predict_proba, and score it with diagnostics.accuracy, brier or ece."
+            )
+
+
+def mixture_of(likelihood: Likelihood, f: npt.NDArray[Any], variance: FloatArray | None, output: int) -> TargetMixture:
+    """Return the distribution of one target for outputs plus offset f (M, n, m) and sampled variances (M, ...)."""
+    if isinstance(likelihood, CountLikelihood):
+        return CountMixture(f[..., output].astype(np.float64), likelihood.of_output(output))
+    assert isinstance(likelihood, RealLikelihood)
+    return PredictiveMixture(*likelihood.located_noise(f, variance, output))
+
+
+def combined(parts: Sequence[Any], weights: FloatArray | None) -> TargetMixture:
+    """Return the mixture of all draws of several, whose weights are (M,), (M, n), or None for those of one part."""
+    if len(parts) == 1:
+        only: TargetMixture = parts[0] if weights is None else replace(parts[0], weights=weights)
+        return only
+    assert weights is not None
+    together: TargetMixture = type(parts[0]).combined(parts, weights)
+    return together
+
+
+def log_density_rows(
+    likelihood: Likelihood, f: npt.NDArray[Any], variance: FloatArray | None, targets: npt.NDArray[Any]
+) -> FloatArray:
+    """Return the log density (M, n) of all targets of each row for outputs f (M, n, m)."""
+    if variance is None:
+        return likelihood.log_likelihood_rows(f, targets)
+    each = [
+        mixture_of(likelihood, f, variance, index).log_density_by_draw(targets[:, index])
+        for index in range(targets.shape[1])
+    ]
+    joint: FloatArray = sum(each[1:], start=each[0])
+    return joint
+
+
+def warn_of_offset(*, stacklevel: int) -> None:
+    """Warn that known targets are scored without the offset that the posterior has."""
+    warnings.warn(
+        "the posterior has an offset, and these targets are scored at an offset of zero; give theirs, offset=..., "
+        "or zeros to mean that.",
+        UserWarning,
+        stacklevel=stacklevel,
+    )
+
+
+def _noisy(
+    component: Component, f: npt.NDArray[Any], rng: np.random.Generator, which: npt.NDArray[np.intp] | None
+) -> npt.NDArray[Any]:
+    """Draw targets for outputs f (M, n, m) of all draws of a component, or of the chosen ones."""
+    variance = component.variance
+    if which is not None:
+        f, variance = f[which], None if variance is None else variance[which]
+    if variance is None:
+        return component.likelihood.sample(f, rng)
+    return component.likelihood.sample_at(f, rng, variance)
+
+
+def _apportion(weights: Sequence[float], draws: Sequence[int]) -> list[npt.NDArray[np.intp] | None]:
+    """Choose as many draws as there are, of each member in proportion to its weight (largest remainders).
+
+    The chosen draws of a member are spread evenly over its own, and repeat if they are more; None for all in order.
+    """
+    total = sum(draws)
+    # Rounded, so that weights that differ in the last bit only do not decide about a draw.
+    shares = (np.asarray(weights) * total).round(6)
+    counts = np.floor(shares).astype(int)
+    for member in np.argsort(counts - shares, kind="stable")[: total - counts.sum()]:
+        counts[member] += 1
+    return [
+        None if count == own else ((np.arange(count) + 0.5) * own / max(count, 1)).astype(np.intp)
+        for count, own in zip(counts.tolist(), draws, strict=True)
+    ]
