@@ -316,7 +316,7 @@ def test_predictions(fitted: pn.Draws) -> None:
     rows = fitted.nlpd(X, y, offset=offset)
     np.testing.assert_allclose(-mixture.log_density(y), rows, rtol=1e-5)
     assert rows.mean() < -law(fitted.likelihood, truth * np.exp(offset)).logpmf(y).mean() + 0.1
-    with pytest.raises(TypeError, match="negative_binomial likelihood has no class probabilities"):
+    with pytest.raises(TypeError, match="negative-binomial likelihood has no class probabilities"):
         fitted.predict_proba(X)
 
 

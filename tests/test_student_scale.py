@@ -191,7 +191,7 @@ def test_the_default_prior_knows_the_scale(df: float, share: float) -> None:
 def test_the_fitted_scale_is_the_mode() -> None:
     case = Case()
     residuals = case.y - case.net.predict(case.X)
-    at = case.sampled.fitted(residuals, case.weight).variance_vector(2)
+    at = case.sampled.fitted(np.zeros_like(residuals), residuals, case.weight).variance_vector(2)
 
     def log_density(square: FloatArray) -> float:
         """Density of scale^2, unnormalised."""

@@ -112,7 +112,7 @@ def test_predictions(fitted: tuple[pn.Draws, np.ndarray[Any, Any], np.ndarray[An
     rows = draws.nlpd(X, y)
     pointwise = stats.t.logpdf(y[0], 3.0, f[:, :, 0, 0], 0.1)
     assert rows[0] == pytest.approx(-np.log(np.mean(np.exp(pointwise))), rel=1e-6)
-    with pytest.raises(TypeError, match="student_t likelihood has no class probabilities"):
+    with pytest.raises(TypeError, match="student-t likelihood has no class probabilities"):
         draws.predict_proba(X)
 
 

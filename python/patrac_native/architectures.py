@@ -40,6 +40,8 @@ class Architecture(Complete, abstract=True):
         Name of the architecture in files, such as "mix".
     is_separate : bool
         Whether the sampled parameters belong to a separate network whose outputs are added to those of the trained one.
+    fixes_nodes : bool
+        Whether draws of f rest on parameters of the trained network that are kept.
     role_of_network : str
         What the posterior takes from the trained network, in words.
     """
@@ -47,6 +49,7 @@ class Architecture(Complete, abstract=True):
     name: ClassVar[str]
     is_separate: ClassVar[bool]
     role_of_network: ClassVar[str]
+    fixes_nodes: ClassVar[bool] = True
 
     def label(self) -> str:
         """Return a short label for tables and figures, such as "Mix(5)"."""
@@ -84,6 +87,10 @@ class Architecture(Complete, abstract=True):
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments as JSON-able values."""
 
+    def within(self, width: int) -> Architecture:
+        """Return the architecture with at most `width` Bayesian nodes in the last hidden layer; here itself."""
+        return self
+
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-able values from which `architecture_from_dict` rebuilds the architecture."""
         return {"name": self.name, **self.arguments()}
@@ -101,6 +108,7 @@ class Full(Architecture):
     name: ClassVar[str] = "full"
     is_separate: ClassVar[bool] = False
     role_of_network: ClassVar[str] = "ranks and prior variances are taken from it"
+    fixes_nodes: ClassVar[bool] = False
 
     def masks(self, net: Network, permutations: Permutations) -> Masks:
         """Return masks that are True everywhere; see `Architecture.masks`."""
@@ -186,6 +194,10 @@ class Out(Architecture):
     def label(self) -> str:
         """Return "Out(12)"."""
         return k_label("Out", self.k)
+
+    def within(self, width: int) -> Out:
+        """Return Out with k at most `width`."""
+        return Out(min(self.k, width))
 
     def masks(self, net: Network, permutations: Permutations) -> Masks:
         """Return masks that are True on the first k columns of the last matrix and on the last biases."""

@@ -50,7 +50,7 @@ def choose_kernel(facts: ModelFacts, device: str = "cpu", *, keep: bool = False)
         return Exact(), "Gaussian likelihood and no Bayesian parameter below the last layer: independent draws"
     kernel, reason = _gradient_kernel(facts, may_go_to_device=device != "cpu" or keep)
     stays_on_host = device == "cpu" and not keep and facts.inputs_on_device is None
-    is_same_noise = kernel.collapse and facts.likelihood.is_quadratic
+    is_same_noise = kernel.collapse and not facts.likelihood.noise_by_row
     if is_deep_and_narrow(facts) and stays_on_host and is_same_noise and facts.curvature_obstacle is None:
         return replace(kernel, metric="curvature", persistence=DEEP_PERSISTENCE), (
             f"{reason}; {facts.n_layers - 1} narrow hidden layers, where a few stiff directions keep steps small: each "
@@ -93,12 +93,12 @@ def is_deep_and_narrow(facts: ModelFacts) -> bool:
 
 def _gradient_kernel(facts: ModelFacts, *, may_go_to_device: bool) -> tuple[MGrad, str]:
     """Return the kernel for posteriors with Bayesian parameters below the last layer, but for its metric, and why."""
-    by_row = not facts.likelihood.is_quadratic
+    by_row = facts.likelihood.noise_by_row
     on_device = by_row and (may_go_to_device or facts.inputs_on_device is not None)
     if not facts.likelihood.integrates_outputs or on_device or facts.hidden_dim == 0:
         return MGrad(
             persistence=PERSISTENCE
-        ), f"a {facts.likelihood.name} likelihood: gradient steps that know the prior"
+        ), f"a {facts.likelihood.label} likelihood: gradient steps that know the prior"
     if facts.hidden_dim == facts.dim:
         return MGrad(
             persistence=PERSISTENCE
@@ -158,7 +158,7 @@ def check_kernel(kernel: Kernel, facts: ModelFacts) -> None:
             f"kernel={own} needs a Gaussian likelihood or HeteroscedasticGaussian(), whose output weights can be "
             f"integrated out; got {facts.likelihood!r}. Use {type(kernel).__name__}()."
         )
-    by_row = not facts.likelihood.is_quadratic
+    by_row = facts.likelihood.noise_by_row
     if facts.hidden_dim == 0:
         raise ValueError(
             f"kernel={own} needs Bayesian parameters "

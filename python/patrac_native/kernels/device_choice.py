@@ -92,7 +92,7 @@ def _choose(device: str, facts: ModelFacts, kernel: Kernel, keep: bool) -> Devic
     if facts.device_obstacle is not None:
         raise ValueError(f'device="{device}" cannot run this: {facts.device_obstacle}. Use device="cpu".')
     _check_kernel(device, kernel, facts)
-    if facts.sampled_variances is not None and not facts.likelihood.is_quadratic:
+    if facts.sampled_variances is not None and not facts.likelihood.is_conjugate:
         raise ValueError(
             f'device="{device}" samples the variance of Gaussian noise alone; got {facts.likelihood!r}. Fix the scale, '
             'or use device="cpu".'
@@ -109,10 +109,10 @@ def _only_on_cpu(facts: ModelFacts, kernel: Kernel) -> str | None:
     """Return why only the CPU supports a run, in words; None if a device supports it too."""
     if not kernel.runs_on_devices or kernel.metric == "curvature":
         return f"{short_name(kernel.to_dict())} runs only there"
-    if kernel.collapse and not facts.likelihood.is_quadratic:
-        return f"output weights under a {facts.likelihood.name} likelihood are integrated out only there"
-    if facts.sampled_variances is not None and not facts.likelihood.is_quadratic:
-        return "a sampled scale of Student-t noise runs only there"
+    if kernel.collapse and facts.likelihood.noise_by_row:
+        return f"output weights under a {facts.likelihood.label} likelihood are integrated out only there"
+    if facts.sampled_variances is not None and not facts.likelihood.is_conjugate:
+        return f"a sampled {facts.likelihood.scale_name} of {facts.likelihood.label} noise runs only there"
     if facts.samples_scales:
         return "sampled scales of the prior run only there"
     if facts.n_layers > MAX_DEVICE_LAYERS:
@@ -128,7 +128,7 @@ def _check_kernel(device: str, kernel: Kernel, facts: ModelFacts) -> None:
             f'device="{device}" runs {", ".join(first)} and {last}; got {short_name(kernel.to_dict())}. Use one of '
             'them, or device="cpu".'
         )
-    if kernel.collapse and not facts.likelihood.is_quadratic:
+    if kernel.collapse and facts.likelihood.noise_by_row:
         raise ValueError(
             f'device="{device}" integrates output weights out under a Gaussian likelihood alone; got '
             f'{facts.likelihood!r}. Use {type(kernel).__name__}() without collapse=True, or device="cpu".'

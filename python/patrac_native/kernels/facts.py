@@ -12,7 +12,7 @@ class LikelihoodFacts(Protocol):
     """What the choices ask about a likelihood, whose `repr` is shown in messages; every `Likelihood` has it."""
 
     @property
-    def name(self) -> str:
+    def label(self) -> str:
         """Name in words."""
 
     @property
@@ -22,6 +22,18 @@ class LikelihoodFacts(Protocol):
     @property
     def integrates_outputs(self) -> bool:
         """Whether output weights can be integrated out."""
+
+    @property
+    def noise_by_row(self) -> bool:
+        """Whether the network also predicts the scale of the noise of each row."""
+
+    @property
+    def scale_name(self) -> str | None:
+        """What the scale of the noise is called if it is a parameter."""
+
+    @property
+    def is_conjugate(self) -> bool:
+        """Whether sampled variances are conditionally inverse-gamma given the sum of squared residuals."""
 
 
 @dataclass(frozen=True)

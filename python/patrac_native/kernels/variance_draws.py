@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from patrac_native.kernels import PCN, EllipticalSlice, Kernel
+from patrac_native.kernels import Kernel
 from patrac_native.kernels.facts import ModelFacts
 
 # Draws of the variances may take this share of the steps' operations.
@@ -52,13 +52,13 @@ def variance_every(facts: ModelFacts, plan: Sequence[dict[str, int]], n_rows: in
         drawing += facts.dim * (_RESCALED_COORDINATE + (0 if rotated or n_variances == 1 else 2 * facts.dim))
     else:
         forward, reverse = _passes(plan, n_rows)
-        evaluation = forward + (0.0 if isinstance(kernel, PCN | EllipticalSlice) else reverse)
+        evaluation = forward + (0.0 if kernel.gradients_per_step == 0 else reverse)
         if kernel.collapse:
             features = (facts.dim - facts.hidden_dim) / plan[-1]["nodes"]
             # The Gram matrix, another pass through the output layer, and the features' part of the reverse pass.
             evaluation += n_rows * features * (0.5 * features + 1 + features)
         step = evaluation + facts.dim * _COORDINATE
-        if not facts.likelihood.is_quadratic:  # Student-t: a precision of each row is drawn first
+        if not facts.likelihood.is_conjugate:  # a precision of each row is drawn first
             drawing += n_rows * n_variances * _INVERSE_GAMMA + forward + evaluation
         elif kernel.collapse or n_variances > 1:
             drawing += evaluation + (forward if n_variances > 1 else 0.0)

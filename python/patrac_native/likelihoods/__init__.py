@@ -7,7 +7,7 @@ registry LIKELIHOODS and `likelihood_from_dict`.
 from collections.abc import Mapping
 from typing import Any
 
-from patrac_native.likelihoods.base import Likelihood, Targets
+from patrac_native.likelihoods.base import Likelihood, NoiseChange, Targets
 from patrac_native.likelihoods.bernoulli import Bernoulli
 from patrac_native.likelihoods.categorical import Categorical
 from patrac_native.likelihoods.count import CountLikelihood
@@ -21,6 +21,7 @@ from patrac_native.validation.complete import by_name, entry_of
 
 __all__ = [
     "LIKELIHOODS",
+    "LIKELIHOODS_BY_LABEL",
     "Bernoulli",
     "Categorical",
     "CountLikelihood",
@@ -29,6 +30,7 @@ __all__ = [
     "Likelihood",
     "NegativeBinomial",
     "Noise",
+    "NoiseChange",
     "Poisson",
     "RealLikelihood",
     "StudentT",
@@ -40,6 +42,8 @@ __all__ = [
 LIKELIHOODS: dict[str, type[Likelihood]] = by_name(
     (Gaussian, Categorical, Bernoulli, StudentT, HeteroscedasticGaussian, Poisson, NegativeBinomial)
 )
+# The same by their names in the estimators and on the command line.
+LIKELIHOODS_BY_LABEL = {one.label: one for one in LIKELIHOODS.values()}
 
 
 def likelihood_from_dict(content: Mapping[str, Any]) -> Likelihood:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,18 @@ Targets = npt.NDArray[Any]
 
 # The log densities of this many rows are summed at a time, which bounds the memory.
 _ROWS_AT_A_TIME = 65_536
+
+
+class NoiseChange(NamedTuple):
+    """What to change about the noise: in words and, if it takes another likelihood, that one's `label`."""
+
+    advice: str
+    likelihood: str | None = None
+
+
+# What several likelihoods advise.
+DEPENDS_ON_INPUTS = NoiseChange("let the noise depend on the inputs", "heteroscedastic")
+HAS_OUTLIERS = NoiseChange("let the noise have outliers", "student-t")
 
 
 class Likelihood(Complete, abstract=True):
@@ -49,9 +61,26 @@ class Likelihood(Complete, abstract=True):
         Whether rows may have offsets. Methods that take outputs f then take the linear predictor, f + offset.
     quantity : str
         What summaries and reports call the outputs f.
+    label : str
+        Name of the likelihood as an argument of the estimators and on the command line, such as "student-t".
+    example : str
+        A call that makes one, for advice; of noise with a scale, one that samples it.
+    settings : tuple of str
+        Names of the parameters that `from_settings` takes.
+    columns : tuple of str
+        Names of the columns of numbers beside the target that a table may have for it, such as "exposure".
+    noise_by_row : bool
+        Whether the network also predicts the scale of the noise of each row.
+    scale_name : str or None
+        What the scale of the noise is called if it is a parameter, which can be fixed or sampled; else None.
+    is_conjugate : bool
+        Whether the conditional of a sampled variance is inverse-gamma given the sum of squared residuals. Mean squared
+        residuals then estimate that variance.
     """
 
     name: ClassVar[str]
+    label: ClassVar[str]
+    example: ClassVar[str]
     targets: ClassVar[Literal["real", "class", "binary", "count"]]
     is_quadratic: ClassVar[bool]
     integrates_outputs: ClassVar[bool] = False
@@ -59,6 +88,57 @@ class Likelihood(Complete, abstract=True):
     outputs_per_target: ClassVar[int] = 1
     takes_offset: ClassVar[bool] = False
     quantity: ClassVar[str] = "f"
+    settings: ClassVar[tuple[str, ...]] = ()
+    columns: ClassVar[tuple[str, ...]] = ()
+    noise_by_row: ClassVar[bool] = False
+    scale_name: ClassVar[str | None] = None
+    is_conjugate: ClassVar[bool] = False
+
+    @classmethod
+    def from_settings(cls) -> Likelihood:
+        """Return the likelihood for values of `settings`, each None if the caller leaves it open."""
+        return cls()
+
+    def for_scaled_targets(self, scale: FloatArray) -> Likelihood:
+        """Return the likelihood of the targets y / scale, where this one is that of y; here the likelihood itself.
+
+        Parameters
+        ----------
+        scale : ndarray, shape (t,)
+            Positive, one for each target.
+
+        Raises
+        ------
+        ValueError
+            If the noise has parameters for another number of targets, or one for several targets of different scales.
+        """
+        return self
+
+    def wider(self) -> tuple[NoiseChange, ...]:
+        """Return changes of the noise, the best first, where intervals of new targets cover too little."""
+        return ()
+
+    def narrower(self) -> tuple[NoiseChange, ...]:
+        """Return changes of the noise, the best first, where intervals of new targets cover too much."""
+        return ()
+
+    def describe_noise(self, squared_scales: FloatArray | None, unit: float | FloatArray, how: str) -> str:
+        """Return a sentence on the noise, for reports; here an empty text.
+
+        Parameters
+        ----------
+        squared_scales : ndarray, shape (q,), or None
+            Variances of the standardised targets, or squares of scales, if `scale_name` is not None.
+        unit : float or ndarray, shape (t,)
+            Units of the target in one of the standardised target.
+        how : str
+            Where they come from, in words.
+        """
+        return ""
+
+    def describe_network_noise(self) -> str:
+        """Return a sentence on the noise that the scores of the trained network alone take, for reports."""
+        return "The network's own NLPD is that of its outputs as they are."
 
     def n_targets(self, n_outputs: int) -> int:
         """Return t, the number of targets of a row for a network of `n_outputs` outputs.
@@ -179,6 +259,20 @@ class Likelihood(Complete, abstract=True):
         ValueError
             If the variance is sampled.
         """
+
+    def squared_residuals(self, f: FloatArray, y: Targets) -> FloatArray:
+        """Return the squared residuals (n, t) of outputs f (n, m), whose means estimate the variance of the noise.
+
+        Raises
+        ------
+        TypeError
+            If the targets are not real numbers.
+        """
+        raise TypeError(f"a {self.label} likelihood has no residuals.")
+
+    def mean_precision(self, n_targets: int) -> float:
+        """Return the mean over targets of 1 / scale^2 of the noise, in which loss and penalties scale; 1 without."""
+        return 1.0
 
     def row_weights(self, sample_weight: npt.ArrayLike | None, n: int) -> FloatArray:
         """Return the factor of each row's term of the log-likelihood.
@@ -343,8 +437,8 @@ class Likelihood(Complete, abstract=True):
         """
         raise TypeError(f"{self!r} has no variance.")
 
-    def fitted(self, residuals: FloatArray, row_weights: FloatArray) -> Likelihood:
-        """Return this likelihood with sampled variances fixed at their modes given residuals (n, t) and row weights.
+    def fitted(self, f: FloatArray, y: Targets, row_weights: FloatArray) -> Likelihood:
+        """Return this likelihood with sampled variances fixed at their modes given outputs f (n, m) and row weights.
 
         Raises
         ------

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class Bernoulli(Likelihood):
     """Targets are 0 or 1, P(y = 1) = sigmoid(f), independent outputs; y is (n,) for one output or (n, m)."""
 
-    name = "bernoulli"
+    name = label = "bernoulli"
+    example = "Bernoulli()"
     targets = "binary"
     is_quadratic = False
 

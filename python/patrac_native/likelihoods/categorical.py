@@ -33,7 +33,8 @@ class Categorical(Likelihood):
         If scale is not positive and finite.
     """
 
-    name = "categorical"
+    name = label = "categorical"
+    example = "Categorical()"
     targets = "class"
     is_quadratic = False
     weight_name = "sample_weight, or the scale of Categorical,"

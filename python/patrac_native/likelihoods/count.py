@@ -28,6 +28,7 @@ class CountLikelihood(Likelihood, abstract=True):
     targets = "count"
     is_quadratic = False
     takes_offset = True
+    columns = ("exposure",)
 
     def predicted(self, f: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return the means exp(f) of the counts, shape (..., m)."""
@@ -48,7 +49,7 @@ class CountLikelihood(Likelihood, abstract=True):
 
     def probabilities(self, f: npt.ArrayLike) -> FloatArray:
         """Raise TypeError: there are no classes."""
-        raise TypeError(f"a {self.name} likelihood has no class probabilities; use Categorical or Bernoulli.")
+        raise TypeError(f"a {self.label} likelihood has no class probabilities; use Categorical or Bernoulli.")
 
     def initial_outputs(self, y: Targets, row_weights: FloatArray, offset: FloatArray | None = None) -> FloatArray:
         """Return the logarithm of total count over total exposure of each output, shape (m,).

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from patrac_native.likelihoods.base import Targets
 from patrac_native.likelihoods.information import diagonal_root
-from patrac_native.likelihoods.numbers import plain_numbers, positive_numbers
+from patrac_native.likelihoods.numbers import listed, plain_numbers, positive_numbers
 from patrac_native.likelihoods.real import Noise
 from patrac_native.likelihoods.sampled_noise import SampledNoiseLikelihood
 from patrac_native.validation.checks import FloatArray, check_positive
@@ -56,8 +56,12 @@ class Gaussian(SampledNoiseLikelihood):
     Gaussian(variance='sampled', a=2.0, b=[0.5, 2.0])
     """
 
-    name = "gaussian"
+    name = label = "gaussian"
+    example = 'Gaussian("sampled")'
+    settings = ("noise_variance",)
+    scale_name = "variance"
     is_quadratic = True
+    is_conjugate = True
     integrates_outputs = True
 
     def __init__(
@@ -89,6 +93,23 @@ class Gaussian(SampledNoiseLikelihood):
             )
         self.variance = positive_numbers(variance, "variance")
 
+    @classmethod
+    def from_settings(cls, noise_variance: float | None = None) -> Gaussian:
+        """Return the likelihood with a variance, or with a sampled one."""
+        return cls("sampled" if noise_variance is None else noise_variance)
+
+    def describe_noise(self, squared_scales: FloatArray | None, unit: float | FloatArray, how: str) -> str:
+        """Return the variance, of one target in its units too."""
+        assert squared_scales is not None
+        if np.ndim(unit):
+            return f"noise variance {listed(squared_scales)} of the standardised targets, {how}."
+        variance = float(squared_scales[0])
+        in_units = variance * float(unit) ** 2
+        return (
+            f"noise variance {in_units:.4g} in the target's units squared (noise sd {in_units**0.5:.4g}; "
+            f"{variance:.4g} of the standardised target), {how}."
+        )
+
     @property
     def is_sampled(self) -> bool:
         """Whether the noise variances are sampled with theta."""
@@ -98,12 +119,12 @@ class Gaussian(SampledNoiseLikelihood):
         """Return the likelihood with a fixed variance in place of a sampled one."""
         return Gaussian(variance)
 
-    def fitted(self, residuals: FloatArray, row_weights: FloatArray) -> Gaussian:
-        """Return the likelihood with sampled variances fixed at their modes given residuals (n, m) and row weights."""
+    def fitted(self, f: FloatArray, y: Targets, row_weights: FloatArray) -> Gaussian:
+        """Return the likelihood with sampled variances fixed at their modes given outputs (n, m) and row weights."""
         if not self.is_sampled:
             raise TypeError(f"{self!r} samples no variance.")
-        m, rows = residuals.shape[1], float(row_weights.sum())
-        squares = row_weights[:, None] * residuals**2
+        m, rows = y.shape[1], float(row_weights.sum())
+        squares = row_weights[:, None] * (y - f) ** 2
         one = self.pooled or m == 1
         sums, count = (squares.sum(keepdims=True)[0], rows * m) if one else (squares.sum(axis=0), rows)
         a, b = self.with_prior_guess(np.maximum(sums / count, np.finfo(np.float64).tiny)).variance_prior(m)
@@ -159,7 +180,7 @@ class Gaussian(SampledNoiseLikelihood):
         if row_weights is None:
             return float(self.log_likelihood(np.broadcast_to(y.mean(axis=0), y.shape), y))
         f = np.broadcast_to(row_weights @ y / row_weights.sum(), y.shape)
-        likelihood = self.fitted(y - f, row_weights) if self.is_sampled else self
+        likelihood = self.fitted(f, y, row_weights) if self.is_sampled else self
         return likelihood.weighted_log_likelihood(f, y, row_weights)
 
     def core_parameters(self, n_outputs: int, y: Targets, row_weights: FloatArray) -> dict[str, FloatArray]:

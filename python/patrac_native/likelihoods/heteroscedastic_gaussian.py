@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.likelihoods.base import Targets
+from patrac_native.likelihoods.base import HAS_OUTLIERS, NoiseChange, Targets
 from patrac_native.likelihoods.gaussian import Gaussian
 from patrac_native.likelihoods.information import diagonal_root
 from patrac_native.likelihoods.real import Noise, RealLikelihood
@@ -60,6 +60,9 @@ class HeteroscedasticGaussian(RealLikelihood):
     """
 
     name = "heteroscedastic_gaussian"
+    label = "heteroscedastic"
+    example = "HeteroscedasticGaussian()"
+    noise_by_row = True
     is_quadratic = False
     integrates_outputs = True
     outputs_per_target = 2
@@ -123,9 +126,13 @@ class HeteroscedasticGaussian(RealLikelihood):
         """Return one exponential for each target."""
         return {"exp": self.n_targets(n_outputs)}
 
-    def for_scaled_targets(self, scale: FloatArray) -> HeteroscedasticGaussian:
-        """Return the likelihood itself: the network learns the noise."""
-        return self
+    def narrower(self) -> tuple[NoiseChange, ...]:
+        """Return outliers."""
+        return (HAS_OUTLIERS,)
+
+    def describe_noise(self, squared_scales: FloatArray | None, unit: float | FloatArray, how: str) -> str:
+        """Return that the network predicts the variance."""
+        return "noise variance of each row an output of the network."
 
     def noise(self, output: int = 0) -> Noise:
         """Return standard normal noise, whose scale `located_noise` takes from the outputs."""

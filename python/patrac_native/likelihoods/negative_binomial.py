@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.likelihoods.base import Targets
+from patrac_native.likelihoods.base import NoiseChange, Targets
 from patrac_native.likelihoods.count import CountLikelihood, draw_poisson
 from patrac_native.likelihoods.information import diagonal_root
+from patrac_native.likelihoods.numbers import listed
 from patrac_native.validation.checks import FloatArray, as_real_array, check_positive
 
 if TYPE_CHECKING:
@@ -53,6 +54,9 @@ class NegativeBinomial(CountLikelihood):
     """
 
     name = "negative_binomial"
+    label = "negative-binomial"
+    example = "NegativeBinomial(dispersion)"
+    settings = ("dispersion",)
     quantity = "log mean"
 
     def __init__(self, dispersion: float | npt.ArrayLike) -> None:
@@ -72,6 +76,26 @@ class NegativeBinomial(CountLikelihood):
                 f"dispersion must be at least {LEAST_DISPERSION:g} and finite; got {values[output]:g} for output "
                 f"{output}. Poisson() is the limit of dispersion 0."
             )
+
+    @classmethod
+    def from_settings(cls, dispersion: float | None = None) -> NegativeBinomial:
+        """Return the likelihood with a dispersion, which must be given."""
+        if dispersion is None:
+            raise ValueError("dispersion must be given for negative-binomial counts.")
+        return cls(dispersion)
+
+    def wider(self) -> tuple[NoiseChange, ...]:
+        """Return a larger dispersion."""
+        return (NoiseChange("give a larger dispersion"),)
+
+    def narrower(self) -> tuple[NoiseChange, ...]:
+        """Return a smaller dispersion, and its limit."""
+        return NoiseChange("give a smaller dispersion"), NoiseChange("let counts vary less", "poisson")
+
+    def describe_noise(self, squared_scales: FloatArray | None, unit: float | FloatArray, how: str) -> str:
+        """Return the variance as a function of the mean."""
+        dispersion = listed(np.atleast_1d(self.dispersion))
+        return f"counts of a negative binomial distribution, whose variance is mean + {dispersion} mean^2."
 
     def dispersion_vector(self, m: int) -> FloatArray:
         """Return the dispersion of each output, shape (m,); raise ValueError if there are some for another number."""

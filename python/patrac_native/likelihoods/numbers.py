@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -28,3 +29,8 @@ def positive_numbers(value: float | npt.ArrayLike, name: str) -> float | FloatAr
         raise ValueError(f"{name} must be positive and finite; got {values[output]} for output {output}.")
     values.flags.writeable = False
     return values
+
+
+def listed(values: Iterable[float]) -> str:
+    """Return numbers in words."""
+    return ", ".join(f"{float(value):.4g}" for value in values)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.likelihoods.base import Targets
+from patrac_native.likelihoods.base import NoiseChange, Targets
 from patrac_native.likelihoods.count import CountLikelihood, draw_poisson
 from patrac_native.likelihoods.information import diagonal_root
 from patrac_native.validation.checks import FloatArray
@@ -31,8 +31,21 @@ class Poisson(CountLikelihood):
     array([-2.      , -1.712318])
     """
 
-    name = "poisson"
+    name = label = "poisson"
+    example = "Poisson()"
     quantity = "log rate"
+
+    def wider(self) -> tuple[NoiseChange, ...]:
+        """Return overdispersion."""
+        return (NoiseChange("let counts vary more than Poisson's", "negative-binomial"),)
+
+    def narrower(self) -> tuple[NoiseChange, ...]:
+        """Return noise whose variance is not the mean."""
+        return (NoiseChange("take noise that varies less than Poisson's", "gaussian"),)
+
+    def describe_noise(self, squared_scales: FloatArray | None, unit: float | FloatArray, how: str) -> str:
+        """Return that the variance is the mean."""
+        return "counts of a Poisson distribution, whose variance is the mean."
 
     def log_likelihood_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:
         """Return y f - exp(f) - log y! summed over outputs, shape (..., n), for f (..., n, m)."""

@@ -52,22 +52,16 @@ class RealLikelihood(Likelihood, abstract=True):
 
     def probabilities(self, f: npt.ArrayLike) -> FloatArray:
         """Raise TypeError: there are no classes."""
-        raise TypeError(f"a {self.name} likelihood has no class probabilities; use Categorical or Bernoulli.")
+        raise TypeError(f"a {self.label} likelihood has no class probabilities; use Categorical or Bernoulli.")
 
-    @abstractmethod
-    def for_scaled_targets(self, scale: FloatArray) -> RealLikelihood:
-        """Return the likelihood of the targets y / scale, where this one is that of y.
+    def squared_residuals(self, f: FloatArray, y: Targets) -> FloatArray:
+        """Return the squared differences of targets and means, shape (n, t)."""
+        squares: FloatArray = (y - self.predicted(f)) ** 2
+        return squares
 
-        Parameters
-        ----------
-        scale : ndarray, shape (t,)
-            Positive, one for each target.
-
-        Raises
-        ------
-        ValueError
-            If the noise has parameters for another number of targets, or one for several targets of different scales.
-        """
+    def mean_precision(self, n_targets: int) -> float:
+        """Return the mean over targets of 1 / scale^2 of the noise."""
+        return float(np.mean([self.noise(target).scale ** -2 for target in range(n_targets)]))
 
     @abstractmethod
     def noise(self, output: int = 0) -> Noise:

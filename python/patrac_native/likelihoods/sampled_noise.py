@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.likelihoods.base import DEPENDS_ON_INPUTS, HAS_OUTLIERS, NoiseChange
 from patrac_native.likelihoods.real import RealLikelihood
 from patrac_native.validation.checks import FloatArray
 
@@ -28,6 +29,25 @@ class SampledNoiseLikelihood(RealLikelihood, abstract=True):
     a: float | None
     b: float | FloatArray | None
     pooled: bool = False
+
+    def wider(self) -> tuple[NoiseChange, ...]:
+        """Return that the scale is sampled or, if it is, noise that depends on the inputs."""
+        return (DEPENDS_ON_INPUTS,) if self.is_sampled else (self._sampling(),)
+
+    def narrower(self) -> tuple[NoiseChange, ...]:
+        """Return that the scale is sampled, noise that depends on the inputs and, of normal noise, outliers."""
+        sampling = () if self.is_sampled else (self._sampling(),)
+        return (*sampling, DEPENDS_ON_INPUTS, *((HAS_OUTLIERS,) if self.is_conjugate else ()))
+
+    def _sampling(self) -> NoiseChange:
+        """Return the advice to sample the scale."""
+        return NoiseChange(f"sample the {self.scale_name} of the noise in place of giving it", self.label)
+
+    def describe_network_noise(self) -> str:
+        """Return whence the variance comes."""
+        if not self.is_sampled:
+            return f"The network's own NLPD has the given {self.scale_name} of the noise."
+        return "The network's own NLPD takes the variance of its residuals on validation rows for the noise."
 
     @property
     def lacks_prior(self) -> bool:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from patrac_native.likelihoods.base import Targets
 from patrac_native.likelihoods.information import diagonal_root
-from patrac_native.likelihoods.numbers import plain_numbers, positive_numbers
+from patrac_native.likelihoods.numbers import listed, plain_numbers, positive_numbers
 from patrac_native.likelihoods.real import Noise
 from patrac_native.likelihoods.sampled_noise import SampledNoiseLikelihood
 from patrac_native.validation.checks import FloatArray, check_positive
@@ -28,6 +28,8 @@ _SCALE_STEPS = 20
 # The normalising constant is a difference of values of log Gamma that grow with df and cancel: its error is about 1e-7
 # for each value at this bound, where the density differs from the Gaussian's by as little, but 0.9 for df = 1e15.
 MAX_DF = 1e8
+# Four degrees of freedom have tails that are heavy enough for outliers, and a variance.
+DEFAULT_DF = 4.0
 
 
 class StudentT(SampledNoiseLikelihood):
@@ -73,6 +75,10 @@ class StudentT(SampledNoiseLikelihood):
     """
 
     name = "student_t"
+    label = "student-t"
+    example = 'StudentT(df, "sampled")'
+    settings = ("df",)
+    scale_name = "scale"
     is_quadratic = False
 
     def __init__(
@@ -104,6 +110,25 @@ class StudentT(SampledNoiseLikelihood):
             )
         self.scale = positive_numbers(scale, "scale")
 
+    @classmethod
+    def from_settings(cls, df: float | None = None) -> StudentT:
+        """Return the likelihood with a sampled scale."""
+        return cls(DEFAULT_DF if df is None else df, "sampled")
+
+    def describe_noise(self, squared_scales: FloatArray | None, unit: float | FloatArray, how: str) -> str:
+        """Return the degrees of freedom and the scale."""
+        assert squared_scales is not None
+        scales = np.sqrt(squared_scales)
+        return (
+            f"noise of Student's t distribution with {self.df:g} degrees of freedom, scale "
+            f"{listed(np.atleast_1d(scales * unit))} in the target's units ({listed(scales)} of the standardised "
+            f"target), {how}."
+        )
+
+    def describe_network_noise(self) -> str:
+        """Return that the scale is the posterior's."""
+        return "The network's own NLPD has noise of the posterior's mean scale."
+
     @property
     def is_sampled(self) -> bool:
         """Whether the scales are sampled with theta."""
@@ -117,14 +142,14 @@ class StudentT(SampledNoiseLikelihood):
         """Return the likelihood with fixed scales, whose squares are given, in place of sampled ones."""
         return StudentT(self.df, np.sqrt(variance))
 
-    def fitted(self, residuals: FloatArray, row_weights: FloatArray) -> StudentT:
-        """Return the likelihood with sampled scales fixed at their modes given residuals (n, m) and row weights.
+    def fitted(self, f: FloatArray, y: Targets, row_weights: FloatArray) -> StudentT:
+        """Return the likelihood with sampled scales fixed at their modes given outputs f (n, m) and row weights.
 
         The modes of their squares, by the EM algorithm from those of normal noise.
         """
         if not self.is_sampled:
             raise TypeError(f"{self!r} samples no scale.")
-        rows = float(row_weights.sum())
+        rows, residuals = float(row_weights.sum()), y - f
         mean_square = np.maximum(row_weights @ residuals**2 / rows, np.finfo(np.float64).tiny)
         a, b = self.with_prior_guess(self.squared_scale_of(mean_square)).variance_prior(residuals.shape[1])
         square = (b + 0.5 * rows * mean_square) / (a + 0.5 * rows + 1)
@@ -194,7 +219,7 @@ class StudentT(SampledNoiseLikelihood):
         if self.is_sampled:  # location and scale in turn
             location = np.array([_weighted_median(column, weights) for column in y.T])
             for _ in range(_SCALE_STEPS):
-                likelihood = self.fitted(y - location, weights)
+                likelihood = self.fitted(location, y, weights)
                 location = likelihood._location(y, weights)
         f = np.broadcast_to(likelihood._location(y, weights), y.shape)
         return likelihood.weighted_log_likelihood(f, y, weights)

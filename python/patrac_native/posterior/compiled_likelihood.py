@@ -15,7 +15,7 @@ from patrac_native.validation.checks import FloatArray
 def with_noise_prior(
     likelihood: Likelihood,
     validation_mse: FloatArray | None,
-    residuals: Callable[[], FloatArray],
+    outputs: Callable[[], FloatArray],
     y: Targets,
     row_weights: FloatArray,
 ) -> tuple[Likelihood, str | None]:
@@ -26,8 +26,8 @@ def with_noise_prior(
     likelihood : Likelihood
     validation_mse : ndarray of float64, shape (m,), or None
         Mean squared residual of each output on rows on which the network was not trained, if it is known.
-    residuals : callable
-        Returns the residuals of the trained network on the posterior's rows, shape (n, m).
+    outputs : callable
+        Returns the outputs of the trained network at the posterior's rows, shape (n, m).
     y : ndarray of float64, shape (n, m)
         Targets.
     row_weights : ndarray of float64, shape (n,)
@@ -45,22 +45,23 @@ def with_noise_prior(
         return likelihood, "given"
     if validation_mse is not None and np.isfinite(validation_mse).all() and (validation_mse > 0).all():
         return likelihood.with_prior_guess(likelihood.squared_scale_of(validation_mse)), "validation"
-    mean = row_weights @ residuals() ** 2 / row_weights.sum()
+    mean = row_weights @ likelihood.squared_residuals(outputs(), y) / row_weights.sum()
     # A network may fit its rows exactly, but no noise is below the rounding of y in float32.
     floor = np.finfo(np.float32).eps ** 2 * ((y**2).mean(axis=0) + np.finfo(np.float32).tiny)
     return likelihood.with_prior_guess(likelihood.squared_scale_of(np.maximum(mean, floor))), "training"
 
 
 def fixed_likelihood(
-    likelihood: Likelihood, residuals: Callable[[], FloatArray], row_weights: FloatArray
+    likelihood: Likelihood, outputs: Callable[[], FloatArray], y: Targets, row_weights: FloatArray
 ) -> Likelihood:
     """Return the likelihood to compile, in which sampled variances are fixed at their modes given the trained network.
 
     Parameters
     ----------
     likelihood : Likelihood
-    residuals : callable
-        Returns the residuals of the trained network, shape (n, m); called only if the variances are sampled.
+    outputs : callable
+        Returns the outputs of the trained network, shape (n, m); called only if the variances are sampled.
+    y : ndarray of float64, shape (n, m)
     row_weights : ndarray of float64, shape (n,)
 
     Returns
@@ -68,7 +69,7 @@ def fixed_likelihood(
     Likelihood
         `likelihood` itself if its variance is fixed.
     """
-    return likelihood.fitted(residuals(), row_weights) if likelihood.is_sampled else likelihood
+    return likelihood.fitted(outputs(), y, row_weights) if likelihood.is_sampled else likelihood
 
 
 def check_range(likelihood: Likelihood, row_weights: FloatArray, n_outputs: int, dtype: np.dtype[Any]) -> None:

@@ -63,11 +63,11 @@ class Conditioned(PriorModel):
         self.likelihood, self.noise_prior_source = with_noise_prior(
             likelihood,
             None if self.net.history is None else self.net.history.validation_mse,
-            self._trained_residuals,
+            self._trained_outputs,
             self.y,
             self.row_weights,
         )
-        self.reference_likelihood = fixed_likelihood(self.likelihood, self._trained_residuals, self.row_weights)
+        self.reference_likelihood = fixed_likelihood(self.likelihood, self._trained_outputs, self.y, self.row_weights)
         check_range(self.reference_likelihood, self.row_weights, self.network.n_outputs, self.network.dtype)
         targets = likelihood.core_targets(self.y, self.offset)
         cast_checked(targets, self.network.dtype, "y")  # the engine's own conversion does not report an overflow
@@ -135,10 +135,9 @@ class Conditioned(PriorModel):
         other._condition(likelihood, y, self._sample_weight, self.offset)
         return other
 
-    def _trained_residuals(self) -> FloatArray:
-        """Return the residuals of the trained network, shape (n, m), of a likelihood with real targets."""
-        residuals: FloatArray = self.y - self.net.predict(self.X)
-        return residuals
+    def _trained_outputs(self) -> FloatArray:
+        """Return the outputs of the trained network, shape (n, m)."""
+        return self.net.predict(self.X)
 
     @property
     def compiled(self) -> CompiledModels:

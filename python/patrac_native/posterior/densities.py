@@ -314,7 +314,7 @@ class PosteriorDensities(PriorModel):
     def _noise_at(self, variance: FloatArray) -> SampledNoise:
         """Return the sampled noise with its prior, at given variances."""
         shape, rate = self.likelihood.variance_prior(self.network.n_outputs)
-        rescales = len(self.starting_variances) == 1 and self.likelihood.is_quadratic
+        rescales = len(self.starting_variances) == 1 and self.likelihood.is_conjugate
         return SampledNoise(
             variance=variance,
             reference=float(self.starting_variances[0]) if rescales else 0.0,
@@ -332,8 +332,9 @@ class PosteriorDensities(PriorModel):
     def _check_nothing_sampled(self) -> None:
         """Raise ValueError if the noise variance or the scales of the prior are sampled."""
         if self.variance_is_sampled:
-            fixed = "Gaussian(variance)" if self.likelihood.is_quadratic else "StudentT(df, scale)"
-            raise ValueError(f"the variance is sampled; make a posterior with a fixed one, {fixed}.")
+            what = self.likelihood.scale_name
+            fixed = self.likelihood.example.replace('"sampled"', str(what))
+            raise ValueError(f"the {what} is sampled; make a posterior with a fixed one, {fixed}.")
         if self.scale_names:
             raise ValueError(
                 "the scales of the prior are sampled; make a posterior with a prior of fixed ones (scales=None), such "

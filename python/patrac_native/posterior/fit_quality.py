@@ -79,7 +79,7 @@ def fit_quality(
     with np.errstate(over="ignore", invalid="ignore"):
         if likelihood.is_sampled:
             f = np.asarray(outputs(), dtype=np.float64)
-            network = likelihood.fitted(y - f, weights).weighted_log_likelihood(f, y, weights)
+            network = likelihood.fitted(f, y, weights).weighted_log_likelihood(f, y, weights)
         else:
             network = log_likelihood()
     return FitQuality(

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from patrac_native.engine.inputs import Inputs
 from patrac_native.engine.models import CompiledModels
-from patrac_native.kernels import Kernel, MGrad
+from patrac_native.kernels import Kernel
 from patrac_native.kernels.metric import Metric
 from patrac_native.posterior.partial_network import PartialNetwork
 from patrac_native.validation.checks import FloatArray
@@ -155,7 +155,7 @@ class InputMetric(Metric):
         factor = np.ones(network.dim)
         first = _first_weights(network)
         factor[first] = np.tile(self.axes.factors, first.stop // network.n_inputs)
-        if kernel.name == MGrad.name:
+        if not kernel.is_rotation_invariant:
             factor *= np.sqrt(network.prior_variance / network.prior_variance.mean())
         return factor
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.architectures import Architecture, Full, architecture_from_dict
+from patrac_native.architectures import Architecture, architecture_from_dict
 from patrac_native.engine import _core
 from patrac_native.engine.models import CoreModel, ModelSpec, planned_model
 from patrac_native.engine.threads import thread_count
@@ -192,7 +192,7 @@ class PartialNetwork:
     @property
     def role_of_network(self) -> str | None:
         """What the posterior takes from the trained network, in words; None if that is only where chains start."""
-        if isinstance(self.architecture, Full) and not self.prior.ranks_nodes:
+        if not (self.architecture.fixes_nodes or self.prior.ranks_nodes):
             return None
         return self.architecture.role_of_network
 

@@ -94,5 +94,5 @@ def step_cost(
     targets = likelihood.n_targets(network.n_outputs)
     features = (facts.dim - facts.hidden_dim) / targets
     # Where each row has a variance for each target, each target has a Gram matrix.
-    grams = 1 if likelihood.is_quadratic else targets
+    grams = targets if likelihood.noise_by_row else 1
     return (of_row + grams * _GRAM * features**2) * n_rows + grams * _FACTOR * features**3 + of_step

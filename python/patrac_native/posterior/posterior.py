@@ -187,11 +187,11 @@ class Posterior(Conditioned, PosteriorBridges, SampledDensity):
         """Return a warning if the prior of sampled noise rests on residuals that may be too small."""
         if self.noise_prior_source != "training":
             return []
-        name = "Gaussian(" if self.likelihood.is_quadratic else f"StudentT({self.likelihood.to_dict()['df']:g}, "
+        call = self.likelihood.example.replace('"sampled"', '"sampled", a=2, b=...')
         return [
             "the prior of the noise variance rests on the trained network's residuals on the rows of this posterior, "
             "which may be too small if the network was trained on them; train with validation rows, which then give "
-            f'net.history.validation_mse, or give a and b, as in {name}"sampled", a=2, b=...).'
+            f"net.history.validation_mse, or give a and b, as in {call}."
         ]
 
     def exact(self) -> ExactPosterior:

@@ -25,9 +25,12 @@ Predict = Callable[[npt.NDArray[np.float64], Any], npt.ArrayLike]
 class _FunctionFacts:
     """What the choices of kernel and device ask about a likelihood, for one that is a function."""
 
-    name: str = "function's"
+    label: str = "function's"
     is_quadratic: bool = False
     integrates_outputs: bool = False
+    noise_by_row: bool = False
+    scale_name: str | None = None
+    is_conjugate: bool = False
 
     def __repr__(self) -> str:
         return "a function"

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from patrac_native.engine import _core
 from patrac_native.engine.threads import thread_count
-from patrac_native.kernels import PCNL, Kernel
+from patrac_native.kernels import KERNELS, Kernel
 from patrac_native.kernels.choice import is_deep_and_narrow, run_kernel
 from patrac_native.kernels.device_choice import DeviceChoice, choose_device
 from patrac_native.kernels.metric import Metric, RotationBlock
@@ -341,8 +341,9 @@ def _core_phase(phase: Phase, relaxation: float) -> _core.Phase:
 
 def _resolve_kernel(settings: RunSettings, post: SampledDensity) -> tuple[Kernel, str]:
     """Return the kernel, and why it was chosen."""
-    if settings.kernel == "auto" and isinstance(settings.warmup, Warmup) and settings.warmup.only_for == PCNL.name:
-        return PCNL(), "the warm-up is a schedule for it"
+    only_for = settings.warmup.only_for if isinstance(settings.warmup, Warmup) else None
+    if settings.kernel == "auto" and only_for is not None:
+        return KERNELS[only_for](), "the warm-up is a schedule for it"
     device = "cpu" if settings.device == "auto" else settings.device
     return run_kernel(settings.kernel, post.facts, device, keep=settings.keep_on_device)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from patrac_native.kernels import PCNL, Kernel, MGrad
+from patrac_native.kernels import PCNL, Kernel
 from patrac_native.validation.checks import check_count, check_positive
 
 # Numbers of steps after which the step size is adapted: to a band of acceptance rates, and to a target.
@@ -292,7 +292,7 @@ def transient_warmup(kernel: Kernel, steps: int) -> Warmup:
     [500, 6500, 2250, 750]
     """
     check_count(steps, "steps")
-    if not (isinstance(kernel, MGrad | PCNL) and kernel.adapts):
+    if not (kernel.gradients_per_step > 0 and kernel.adapts):
         raise ValueError(f"kernel must be MGrad() or PCNL(), whose step size the warm-up finds; got {kernel}.")
     target = kernel.accept_target
     first, free = (int(share * steps) for share in _TRANSIENT_SHARES)

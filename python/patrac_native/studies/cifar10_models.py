@@ -63,9 +63,7 @@ class Model:
 
         The paper's Out(90) needs a wider layer than the default network's 50 nodes; it then takes all of them.
         """
-        if isinstance(self.architecture, Out) and self.architecture.k > last_hidden:
-            return Out(last_hidden)
-        return self.architecture
+        return self.architecture.within(last_hidden)
 
 
 MODELS = {

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from patrac_native.likelihoods import RealLikelihood
 from patrac_native.network.network import Network, StopReason, TrainingHistory
 from patrac_native.plots.progress import progress_bar
 from patrac_native.training.descent import Descent, torch_threads
@@ -98,7 +97,7 @@ def fit_network(
 def _validation_mse(training: PreparedTraining, net: Network) -> FloatArray | None:
     """Return the mean squared residuals (m,) of rows left out of this training, or else those of its validation."""
     problem, validation = training.problem, training.validation
-    if problem.left_out is not None and problem.left_out.any() and isinstance(problem.likelihood, RealLikelihood):
+    if problem.left_out is not None and problem.left_out.any():
         return mean_squares(problem, net, problem.left_out)
     return None if validation is None else validation.mse
 

@@ -148,7 +148,7 @@ def prepare_training(
     inputs = check_inputs(X, sizes[0])
     n = len(inputs)
     targets = likelihood.check_targets(y, n, sizes[-1])
-    if likelihood.outputs_per_target > 1 and not targets.any(axis=0).all():
+    if likelihood.noise_by_row and not targets.any(axis=0).all():
         # Of other constants the scale says how small a variance can be.
         target = "" if targets.shape[1] == 1 else f" of target {int(np.argmin(targets.any(axis=0)))} (counted from 0)"
         raise ValueError(f"y is zero in all rows{target}: there is no noise to fit. Leave that target out.")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from patrac_native.likelihoods import RealLikelihood
 from patrac_native.network.network import Network
 from patrac_native.plots.progress import progress_bar
 from patrac_native.training.descent import Descent, Problem, all_finite, is_elementwise, torch_threads
@@ -224,19 +223,20 @@ def cross_validate(
         if bar is not None:
             bar.update()
     assert best_theta is not None
-    mse = None
-    if isinstance(problem.likelihood, RealLikelihood):
-        each = [mean_squares(problem, problem.network(one), rows) for one, rows in zip(best_theta, held, strict=True)]
-        mse = np.average(each, axis=0, weights=held.sum(axis=1))
+    each = [mean_squares(problem, problem.network(one), rows) for one, rows in zip(best_theta, held, strict=True)]
+    known = [one for one in each if one is not None]
+    mse = np.average(known, axis=0, weights=held.sum(axis=1)) if known else None
     left_out = sum(len(rows) for rows in folds)
     return Validation(l2, best_epoch + 1, best, mse, left_out, len(folds), network_epochs=trained * len(folds))
 
 
-def mean_squares(problem: Problem, net: Network, weights: FloatArray) -> FloatArray:
-    """Return the weighted mean squared residual of each target, shape (t,), on the rows with positive weights (n,)."""
+def mean_squares(problem: Problem, net: Network, weights: FloatArray) -> FloatArray | None:
+    """Return the mean squared residual of each target (t,) under weights (n,) of the rows; None for other targets."""
+    if problem.likelihood.targets != "real":
+        return None
     rows = np.flatnonzero(weights)
-    residuals = problem.targets[rows] - problem.likelihood.predicted(net.predict(problem.inputs[rows]))
-    mean: FloatArray = np.average(residuals**2, axis=0, weights=weights[rows])
+    squares = problem.likelihood.squared_residuals(net.predict(problem.inputs[rows]), problem.targets[rows])
+    mean: FloatArray = np.average(squares, axis=0, weights=weights[rows])
     return mean
 
 
@@ -246,8 +246,5 @@ def _loss_scale(problem: Problem) -> float:
     A penalty has the same effect if it is multiplied by the same factor as the weights of the rows, or as the inverse
     of the noise variance.
     """
-    scale = float(problem.row_weights.mean())
-    if isinstance(problem.likelihood, RealLikelihood):
-        m = problem.targets.shape[1]
-        scale *= float(np.mean([problem.likelihood.noise(output).scale ** -2 for output in range(m)]))
-    return scale
+    t = problem.targets.shape[1] if problem.targets.ndim > 1 else 1
+    return float(problem.row_weights.mean()) * problem.likelihood.mean_precision(t)

@@ -99,7 +99,7 @@ def network_likelihood(net: Network, likelihood: Likelihood, variance: FloatArra
         return likelihood
     assert variance is not None
     # Mean squared residuals are no scales of other noise.
-    known = net.history.validation_mse if net.history is not None and likelihood.is_quadratic else None
+    known = net.history.validation_mse if net.history is not None and likelihood.is_conjugate else None
     return likelihood.at(np.atleast_1d(variance.mean(axis=0)) if known is None else known)
 
 

@@ -67,7 +67,7 @@ def fitted_noise(post: Posterior, variance: npt.NDArray[Any] | None) -> FittedNo
     unseen = None if history is None else history.validation_mse
     is_partial = post.network.separate or post.dim < post.net.n_parameters
     # Under other noise the draws are the squares of another scale.
-    if variance is None or variance.size == 0 or unseen is None or not is_partial or not post.likelihood.is_quadratic:
+    if variance is None or variance.size == 0 or unseen is None or not is_partial or not post.likelihood.is_conjugate:
         return None
     means = variance.mean(axis=(0, 1))
     expected = np.atleast_1d(unseen if np.ndim(means) else np.mean(unseen))

@@ -5,31 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from patrac_native.architectures import Full
-from patrac_native.likelihoods import HeteroscedasticGaussian, Likelihood, NegativeBinomial, Poisson, StudentT
+from patrac_native.likelihoods import LIKELIHOODS_BY_LABEL, Likelihood, NoiseChange
 from patrac_native.verdict.evidence import Evidence, StepRecord
-
-_DEPENDS = "let the noise depend on the inputs, HeteroscedasticGaussian()"
 
 
 def _other_noise(likelihood: Likelihood | None) -> tuple[str, str]:
-    """Return noise to choose where intervals are too narrow and where they are too wide, as arguments of `Posterior`.
+    """Return noise to choose where intervals are too narrow and where they are too wide; either may be empty."""
+    if likelihood is None:
+        return "", ""
+    return ", or ".join(map(_call, likelihood.wider())), ", or ".join(map(_call, likelihood.narrower()))
 
-    The first is empty if no likelihood has wider noise.
-    """
-    if isinstance(likelihood, Poisson):
-        wider = "let counts vary more than Poisson's, NegativeBinomial(dispersion)"
-        return wider, 'counts vary less than Poisson\'s: try Gaussian("sampled")'
-    if isinstance(likelihood, NegativeBinomial):
-        return "give a larger dispersion", "give a smaller dispersion, or Poisson()"
-    if isinstance(likelihood, HeteroscedasticGaussian):
-        return "", 'let the noise have outliers, StudentT(df, "sampled")'
-    if likelihood is not None and likelihood.is_sampled:
-        return _DEPENDS, _DEPENDS
-    student = isinstance(likelihood, StudentT)
-    noise = 'scale of the noise, StudentT(df, "sampled")' if student else 'noise variance, Gaussian("sampled")'
-    sampled = f"sample the {noise}"
-    return sampled, f"{sampled}, or {_DEPENDS}"
+
+def _call(change: NoiseChange) -> str:
+    """Return a change of the noise with the call that makes the other likelihood."""
+    if change.likelihood is None:
+        return change.advice
+    return f"{change.advice}, {LIKELIHOODS_BY_LABEL[change.likelihood].example}"
 
 
 @dataclass(frozen=True)
@@ -48,7 +39,7 @@ class Remedies:
     def for_narrow_intervals(self, e: Evidence) -> str:
         """Return what makes intervals of new targets wider where they cover too little."""
         advice = [_other_noise(e.likelihood)[0]]
-        if e.architecture is Full:
+        if e.architecture is not None and not e.architecture.fixes_nodes:
             advice.append("predict by several networks where there is one, DrawsMixture(sample_many(...))")
         else:
             advice.append("train with validation rows, so that the network does not fit the noise")
