@@ -1,0 +1,613 @@
+"""Conversion of tables to inputs of a network: numbers, categories, dates on request, and missing values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FloatArray = npt.NDArray[np.float64]
+_Item = TypeVar("_Item")
+
+IMPUTATIONS = ("mean", "median")
+# A text column is a category if it has at most 20 distinct values, or at most 5% of the rows and 100.
+_FEW, _SHARE, _MANY = 20, 0.05, 100
+# A column that is named in `categorical` may have so many categories, each of which is an input.
+_MOST = 1_000
+# What pandas calls the values of a column, and what they are read as. All others are refused.
+_KINDS = dict.fromkeys(("integer", "floating", "mixed-integer-float", "decimal", "boolean"), "number")
+_KINDS |= {"string": "text"} | dict.fromkeys(("datetime64", "datetime", "date"), "date")
+# Kinds of a `Column`, in words.
+_KINDS_OF_COLUMNS = {"number": "number", "date": "date", "text": "categories", "codes": "categories"}
+_ISO, _EPOCH, _DAY = "YYYY-MM-DD", datetime(1970, 1, 1), np.timedelta64(1, "D")
+# Other layouts of dates, with or without a time; years have four digits, so that no century is guessed.
+_LAYOUTS = [
+    layout + time
+    for layout in ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d")
+    for time in ("", " %H:%M", " %H:%M:%S")
+]
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Column:
+    """How one column of a table becomes inputs.
+
+    A "number" or "date" becomes (value - mean) / scale, and the categories of "text" and of "codes", which are numbers,
+    become one input of 0 and 1 each; with scale 0 there are none of these. An indicator adds an input that is 1 where
+    the value is missing. `fill` replaces missing values; that of categories is a position among them. `low` and `high`
+    are the range of the training rows, and `layout` is that of dates in a column of text.
+    """
+
+    name: str
+    kind: str
+    mean: float = 0.0
+    scale: float = 1.0
+    fill: float | None = None
+    low: float = 0.0
+    high: float = 0.0
+    categories: tuple[Any, ...] = ()
+    layout: str = ""
+    indicator: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the inputs."""
+        names = [f"{self.name}={_plain(category)}" for category in self.categories] or [self.name]
+        return (names if self.scale else []) + ([f"{self.name} is missing"] if self.indicator else [])
+
+    def values(self, series: pd.Series) -> FloatArray:
+        """Return numbers, days since 1970-01-01 or positions of categories (-1: unknown), NaN where missing; (n,)."""
+        kind = _kind(series)
+        wanted = {"codes": "number", "date": "text" if self.layout else "date"}.get(self.kind, self.kind)
+        if kind == "empty":
+            return np.full(len(series), np.nan)
+        if kind != wanted:
+            bad = series.notna().to_numpy(bool)
+            if wanted == "number" and kind == "text":
+                bad = bad & np.isnan(_as_numbers(series))
+            raise ValueError(
+                f"column {self.name!r} holds {wanted} in the training rows, and now {kind} such as "
+                f"{_shown(series, bad)}; give it the same type."
+            )
+        if self.kind == "date":
+            return _days(series, self.layout, self.name)
+        if self.kind == "text":
+            return _positions(series, series.isna().to_numpy(), self.categories)
+        try:
+            values = np.ascontiguousarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
+        except OverflowError:
+            raise ValueError(f"column {self.name!r} holds whole numbers beyond the range of float64.") from None
+        if np.isinf(values).any():
+            raise ValueError(f"column {self.name!r} must be finite; got {_shown(series, np.isinf(values))}.")
+        return values if self.kind == "number" else _positions(values, np.isnan(values), self.categories)
+
+    def _fitted(self, series: pd.Series, values: FloatArray, impute: str | None, weights: FloatArray | None) -> Column:
+        """Return the column with the moments and the range of the values of its training rows."""
+        missing = np.isnan(values)
+        if missing.any() and impute is None:
+            count = int(missing.sum())
+            raise ValueError(
+                f"column {self.name!r} has {count} missing value{'s' * (count > 1)}, at {_place(series, missing)}; "
+                "remove those rows, name the column in drop, or set impute to mean or median."
+            )
+        known, of_known = values[~missing], None if weights is None else weights[~missing]
+        if self.categories:
+            counts = np.bincount(known.astype(np.intp), of_known, len(self.categories))
+            fill = None if impute is None else float(counts.argmax())
+            return replace(self, fill=fill, high=len(counts) - 1.0, scale=float(len(counts) > 1))
+        if self.kind == "number" and np.abs(known).max() > 2.0**53 and np.unique(known).size < series.nunique():
+            raise ValueError(
+                f"column {self.name!r} holds whole numbers such as {series[~missing].iloc[0]}, some of which are equal "
+                "as float64; name identifiers in drop, or subtract a common number."
+            )
+        fill = None
+        if impute is not None:
+            fill = float(np.average(known, weights=of_known)) if impute == "mean" else _median(known, of_known)
+        mean, scale = mean_and_scale(values if fill is None else np.where(missing, fill, values), weights)
+        # The mean of equal numbers, by which missing ones are replaced, may differ from them by rounding.
+        scale = scale if fill is None or mean_and_scale(known)[1] else 0.0
+        return replace(self, mean=mean, scale=scale, fill=fill, low=float(known.min()), high=float(known.max()))
+
+    @property
+    def _filled(self) -> str:
+        """What replaces missing values, as text."""
+        assert self.fill is not None
+        return _plain(self.categories[int(self.fill)]) if self.categories else self._text(self.fill)
+
+    def encode(self, series: pd.Series) -> FloatArray:
+        """Return the inputs (n, number of inputs); an unknown category has zeros only."""
+        values = self.values(series)
+        missing = np.isnan(values)
+        if missing.any() and self.fill is None:
+            raise ValueError(
+                f"column {self.name!r} is missing at {_place(series, missing)}, and the fit had no impute; remove "
+                "those rows, or fit with impute."
+            )
+        values = np.where(missing, 0.0 if self.fill is None else self.fill, values)
+        parts = []
+        if self.categories and self.scale:
+            parts.append(values[:, None] == np.arange(len(self.categories)))
+        elif self.scale:
+            with np.errstate(over="ignore"):
+                inputs = (values - self.mean) / self.scale
+            beyond = ~(np.abs(inputs) <= np.finfo(np.float32).max)
+            if beyond.any():
+                raise ValueError(
+                    f"column {self.name!r} has {_shown(series, beyond)}, too far from the mean of the training rows, "
+                    f"{self.mean:g}, to compute with; correct or remove that row."
+                )
+            parts.append(inputs[:, None])
+        return np.concatenate([*parts, *([missing[:, None]] if self.indicator else [])], axis=1, dtype=np.float64)
+
+    def remarks(self, series: pd.Series) -> dict[int, str]:
+        """Return a remark for each row that is missing, outside the training range or of an unknown category."""
+        values, found = self.values(series), {}
+        outside = (values < self.low) | (values > self.high)
+        for row in np.flatnonzero(outside | np.isnan(values)).tolist():
+            if np.isnan(values[row]):
+                found[row] = f"{self.name} is missing"
+            elif self.categories:
+                found[row] = f"{self.name}={_plain(series.iloc[row])} is unknown"
+            else:
+                value, low, high = (self._text(number) for number in (values[row], self.low, self.high))
+                found[row] = f"{self.name}={value} is outside {low} to {high}"
+        return found
+
+    def _text(self, value: float) -> str:
+        """Return a number of the column, or its date, as text."""
+        return f"{value:.6g}" if self.kind == "number" else str(np.datetime64(int(np.floor(value)), "D"))
+
+    def describe(self) -> str:
+        """Return mean and standard deviation, or the categories, as text."""
+        if self.categories:
+            return ", ".join(map(_plain, self.categories))
+        spread = f"{self.scale:.4g}{' days' if self.kind == 'date' else ''}"
+        return (
+            f"mean {self.mean:.4g}, sd {spread}" if self.kind == "number" else f"{self._text(self.mean)}, sd {spread}"
+        )
+
+
+class Preprocessor:
+    """Converts a table, or an array whose columns are named by their numbers, to standardised inputs (n, d).
+
+    Columns are matched by the text of their names. `Preprocessor.fit` makes one.
+
+    Attributes
+    ----------
+    columns : list of Column
+        The columns that become inputs.
+    table_columns : list of str
+        The names of all columns of the fitted table.
+    notes : list of str
+        What was dropped, imputed or taken for a category, for the user.
+    """
+
+    def __init__(self, columns: Sequence[Column], table_columns: Sequence[str], notes: Sequence[str]) -> None:
+        self.columns, self.table_columns, self.notes = list(columns), list(table_columns), list(notes)
+
+    @classmethod
+    def fit(
+        cls,
+        X: Any,
+        *,
+        categorical: Sequence[Hashable] = (),
+        dates: Sequence[Hashable] = (),
+        drop: Sequence[Hashable] = (),
+        impute: str | None = None,
+        indicator: bool = False,
+        sample_weight: FloatArray | None = None,
+        standardize: bool = True,
+    ) -> Preprocessor:
+        """Determine types, categories, means and scales from the training rows.
+
+        Parameters
+        ----------
+        X : pandas DataFrame or array_like, shape (n, columns)
+        categorical, dates, drop : sequence of column names or positions
+            Columns of codes, columns of dates, which become days since 1970-01-01, and columns that are no inputs.
+        impute : {"mean", "median"}, optional
+            What replaces missing numbers; missing categories become the most frequent one. By default missing values
+            are an error.
+        indicator : bool
+            Whether each column with missing values gets a second input that marks them; default False.
+        sample_weight : ndarray, shape (n,), optional
+            Weights of the rows, positive; default ones.
+        standardize : bool
+            Whether numbers are standardised, and columns without information are dropped; default True.
+
+        Raises
+        ------
+        ValueError
+            If columns cannot be read, all of which are reported together, or none is left.
+        """
+        if impute is not None and impute not in IMPUTATIONS:
+            raise ValueError(f"impute must be one of {', '.join(IMPUTATIONS)} or None; got {impute!r}.")
+        table = _table(X)
+        named = _selected(list(table), {"drop": drop, "categorical": categorical, "dates": dates})
+        if sample_weight is not None and (sample_weight == sample_weight[0]).all():
+            sample_weight = None
+        columns: list[Column] = []
+        notes: list[str] = []
+
+        def fit_column(name: str) -> None:
+            series = table[name]
+            typed = _typed(name, series, named.get(name, ""))
+            values = typed.values(series)
+            column = typed._fitted(series, values, impute, sample_weight)
+            if missing := int(np.isnan(values).sum()):
+                notes.append(
+                    f"column {name!r}: {missing} missing value{'s' * (missing > 1)} imputed by {column._filled}"
+                )
+                column = replace(column, indicator=indicator)
+            if not standardize:
+                column = replace(column, mean=0.0, scale=1.0)
+            if not column.scale:
+                value = _plain(series[~np.isnan(values)].iloc[0])
+                notes.append(f"column {name!r} is {value} in every training row and was dropped")
+            if column.names:
+                columns.append(column)
+
+        _for_all([name for name in table if named.get(name) != "drop"], fit_column)
+        if not columns:
+            raise ValueError("no column is left to predict from: every one is dropped or constant.")
+        texts = [one for one in columns if one.kind == "text" and named.get(one.name) != "categorical"]
+        if texts:
+            shown = (
+                f"{one.name} ({', '.join(one.categories[:3])}{', ...' * (len(one.categories) > 3)})" for one in texts
+            )
+            notes.append(f"read as categories, because they hold text: {'; '.join(shown)}")
+        made = cls(columns, list(table), notes)
+        if standardize:
+            made._share_scale(table)
+        return made
+
+    def _share_scale(self, table: Mapping[str, pd.Series]) -> None:
+        """Give one scale to columns of one unit, such as pixels: each by its own would blow up the rarely lit ones.
+
+        They are at least 16 columns of numbers, all whole and from 0, at least half of which have the same largest
+        value, above 1; the others reach half of it or are 0 in most rows. The scale is the root mean square of theirs.
+        """
+        at = [i for i, column in enumerate(self.columns) if column.kind == "number" and column.scale]
+        highest = np.array([self.columns[i].high for i in at])
+        if len(at) < 16 or highest.max() <= 1 or 2 * (highest == highest.max()).sum() < len(at):
+            return
+        for i in at:
+            column = self.columns[i]
+            values = column.values(table[column.name])
+            values = values[~np.isnan(values)]
+            if (values < 0).any() or (values % 1).any() or (2 * column.high < highest.max() and np.median(values) != 0):
+                return
+        shared = float(np.sqrt(np.mean([self.columns[i].scale ** 2 for i in at])))
+        for i in at:
+            self.columns[i] = replace(self.columns[i], scale=shared)
+        self.notes.append("the columns of numbers share a unit, as pixels do, and were scaled together")
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the d inputs: "column", "column=category" or "column is missing"."""
+        return [name for column in self.columns for name in column.names]
+
+    @property
+    def text_columns(self) -> list[str]:
+        """The columns that a file of new rows must be read as text for: categories of text, and dates in text."""
+        return [column.name for column in self.columns if column.kind == "text" or column.layout]
+
+    def transform(self, X: Any) -> FloatArray:
+        """Convert rows to inputs.
+
+        Parameters
+        ----------
+        X : pandas DataFrame or array_like, shape (n, columns)
+            A table with the columns of the fit, in any order; columns that are no inputs may be absent.
+
+        Returns
+        -------
+        ndarray of float64, shape (n, d)
+
+        Raises
+        ------
+        ValueError
+            If columns differ from those of the fit, or entries cannot be read, all of which are reported together.
+        """
+        table = self._matched(X)
+        parts: list[FloatArray] = []
+        _for_all(self.columns, lambda column: parts.append(column.encode(table[column.name])))
+        return np.ascontiguousarray(np.concatenate(parts, axis=1))
+
+    def remarks(self, X: Any) -> list[str]:
+        """Return for each row what is missing, outside the training range or an unknown category; empty if nothing."""
+        table = self._matched(X)
+        found: list[list[str]] = [[] for _ in next(iter(table.values()))]
+        for column in self.columns:
+            for row, text in column.remarks(table[column.name]).items():
+                found[row].append(text)
+        return ["; ".join(texts) for texts in found]
+
+    def _matched(self, X: Any) -> dict[str, pd.Series]:
+        """Return the columns of a table by name; raise ValueError unless they are those of the fit."""
+        table, known = _table(X), set(self.table_columns)
+        unseen = [name for name in table if name not in known]
+        absent = [column.name for column in self.columns if column.name not in table]
+        if (unseen or absent) and isinstance(X, np.ndarray):
+            raise ValueError(
+                f"X is an array of {len(table)} columns, and the fit had {', '.join(self.table_columns[:20])}; give a "
+                "table with these columns."
+            )
+        if unseen or absent:
+            # The words of scikit-learn, which its checks of estimators look for.
+            lines = ["The feature names should match those that were passed during fit."]
+            for heading, which in (("unseen at fit time", unseen), ("seen at fit time, yet now missing", absent)):
+                lines += [f"Feature names {heading}:", *(f"- {name}" for name in sorted(which))] if which else []
+            raise ValueError("\n".join(lines) + "\n")
+        return table
+
+    def in_units(self, inputs: FloatArray) -> FloatArray:
+        """Convert inputs (n, d) to the units of their columns; categories and indicators stay 0 or 1."""
+        moments = [
+            (column.mean, column.scale) if name == column.name else (0.0, 1.0)
+            for column in self.columns
+            for name in column.names
+        ]
+        mean, scale = np.array(moments).T
+        return np.asarray(inputs * scale + mean)
+
+    def describe(self) -> str:
+        """Return the conversion in one line."""
+        used = [column for column in self.columns if column.kind in ("number", "date") and column.scale]
+        text = f"X: {len(self.names)} inputs from {len(self.columns)} columns"
+        if used and any((column.mean, column.scale) != (0, 1) for column in used):
+            shared = len(used) > 1 and len({column.scale for column in used}) == 1
+            by = "one scale, because they share a unit, as pixels do" if shared else "its standard deviation"
+            text += f", each number minus its mean and divided by {by}"
+        return text
+
+    def table(self) -> list[list[str]]:
+        """Return name, kind and contents of each column, for a report."""
+        return [[column.name, _KINDS_OF_COLUMNS[column.kind], column.describe()] for column in self.columns]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-able values from which `from_dict` rebuilds the preprocessor to the bit."""
+        columns = [asdict(column) for column in self.columns]
+        return {"format": _FORMAT, "columns": columns, "table_columns": self.table_columns, "notes": self.notes}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Self:
+        """Rebuild a preprocessor; raise ValueError if the content is not what `to_dict` returns."""
+        try:
+            if content["format"] != _FORMAT:
+                raise ValueError(f"it has format {content['format']!r}, and this version reads {_FORMAT}")
+            columns = [Column(**{**one, "categories": tuple(one["categories"])}) for one in content["columns"]]
+            for column in columns:
+                numbers = (column.mean, column.scale, column.low, column.high, column.fill or 0.0)
+                if not np.isfinite(numbers).all() or column.scale < 0 or column.kind not in _KINDS_OF_COLUMNS:
+                    raise ValueError(f"column {column.name!r} is none that a fit makes")
+            return cls(columns, [str(name) for name in content["table_columns"]], content["notes"])
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"the preprocessing is damaged: {error}; fit again.") from error
+
+
+def mean_and_scale(values: FloatArray, weights: FloatArray | None = None) -> tuple[float, float]:
+    """Return mean and standard deviation of values (n,); the latter is 0 if they differ by rounding only.
+
+    Rounding is bounded as in scikit-learn's StandardScaler: variance <= n eps variance + (n eps mean)^2.
+    """
+    # Scaled by a power of two, which is exact, no square overflows or underflows.
+    exponent = int(np.frexp(np.abs(values).max())[1])
+    scaled = np.ldexp(np.ascontiguousarray(values), -exponent)
+    mean = float(scaled.mean() if weights is None else np.average(scaled, weights=weights))
+    squares = (scaled - mean) ** 2
+    variance = float(squares.mean() if weights is None else np.average(squares, weights=weights))
+    rounding = len(scaled) * float(np.finfo(np.float64).eps)
+    is_constant = variance <= rounding * variance + (rounding * mean) ** 2
+    return float(np.ldexp(mean, exponent)), 0.0 if is_constant else float(np.ldexp(np.sqrt(variance), exponent))
+
+
+def _table(X: Any) -> dict[str, pd.Series]:
+    """Return the columns of a table or an array by name; those of an array are named by their numbers."""
+    import pandas as pd
+
+    if hasattr(X, "to_pandas"):
+        X = X.to_pandas()
+    elif not isinstance(X, pd.DataFrame) and (hasattr(X, "columns") or hasattr(X, "column_names")):
+        raise TypeError(
+            f"X is a {type(X).__name__}, whose columns cannot be read; give a pandas DataFrame or an array."
+        )
+    elif isinstance(X, np.ma.MaskedArray):
+        X = np.ma.filled(X.astype(np.float64), np.nan)
+    frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
+    table: dict[str, pd.Series] = {}
+    for name, series in frame.items():
+        if str(name) in table:
+            raise ValueError(f"X has two columns named {str(name)!r}; rename one.")
+        table[str(name)] = series
+    return table
+
+
+def _selected(names: Sequence[str], wanted: Mapping[str, Sequence[Hashable]]) -> dict[str, str]:
+    """Return the parameter that names each selected column; raise ValueError if there is none or there are two."""
+    known, problems = set(names), []
+    found: dict[str, str] = {}
+    for parameter, columns in wanted.items():
+        if isinstance(columns, str):
+            raise TypeError(f"{parameter} must be a sequence of columns; got {columns!r}: write [{columns!r}].")
+        for column in columns:
+            name = str(column)
+            if name not in known and isinstance(column, int) and -len(names) <= column < len(names):
+                name = names[column]
+            if name not in known:
+                shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+                problems.append(f"{parameter} names {name!r}, and the columns are {shown}.")
+            elif found.setdefault(name, parameter) != parameter:
+                problems.append(f"{parameter} names {name!r}, which {found[name]} names too; name it in one of them.")
+    if problems:
+        raise ValueError("\n".join(problems))
+    return found
+
+
+def _for_all(items: Iterable[_Item], convert: Callable[[_Item], None]) -> None:
+    """Call a function for each item; the messages of all ValueErrors become one, of a line each."""
+    problems = []
+    for item in items:
+        try:
+            convert(item)
+        except ValueError as error:
+            problems.append(str(error))
+    if problems:
+        raise ValueError("\n".join(problems))
+
+
+def _kind(series: pd.Series) -> str:
+    """Return "number", "text", "date", "empty" if all values are missing, or pandas' word for anything else."""
+    import pandas as pd
+
+    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "fiub":
+        return "empty" if series.dtype.kind == "f" and np.isnan(series.to_numpy()).all() else "number"
+    if series.isna().all():
+        return "empty"
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        series = series.astype(object)
+    found: str = pd.api.types.infer_dtype(series, skipna=True)
+    return _KINDS.get(found, found)
+
+
+def _typed(name: str, series: pd.Series, parameter: str) -> Column:
+    """Return the column with its type and categories; raise ValueError if it has none that is read."""
+    import pandas as pd
+
+    kind, what = _kind(series), f"column {name!r}"
+    if kind == "empty":
+        raise ValueError(f"{what} has no values; name it in drop.")
+    if kind not in ("number", "text", "date"):
+        raise ValueError(
+            f"{what} holds {kind} values such as {_shown(series, series.notna())}; convert them to numbers or text, or "
+            "name it in drop."
+        )
+    is_category = parameter == "categorical" or isinstance(series.dtype, pd.CategoricalDtype)
+    if kind == "number" and not is_category:
+        if parameter == "dates":
+            raise ValueError(f"dates names {name!r}, which holds numbers, not dates.")
+        return Column(name, kind)
+    distinct = series.drop_duplicates().dropna().tolist()
+    if parameter == "dates":
+        return Column(name, "date", layout=_date_layout(distinct, name) if kind == "text" else "")
+    if kind == "date":
+        raise ValueError(
+            f"{what} holds dates; name it in dates, which makes days since 1970-01-01 of them, or in drop."
+        )
+    most = _MOST if is_category else max(_FEW, min(_MANY, _SHARE * len(series)))
+    if len(distinct) > most:
+        # Texts that are no numbers, such as marks of missing values, tell why a column was not read as numbers.
+        unlike = [
+            text for text, number in zip(distinct, _as_numbers(pd.Series(distinct)), strict=True) if number != number
+        ]
+        raise ValueError(
+            f"{what} holds {'' if is_category else 'text of '}{len(distinct)} different values, such as "
+            f"{', '.join(map(repr, [*unlike[:3], *distinct[:3]][:3]))}; name it in drop"
+            + ("." if is_category else " or categorical, in dates if they are dates, or convert it to numbers.")
+        )
+    if kind == "text":
+        return Column(name, kind, categories=tuple(sorted(distinct)))
+    return Column(name, "codes", categories=tuple(sorted({float(value) for value in distinct})))
+
+
+def _median(values: FloatArray, weights: FloatArray | None) -> float:
+    """Return the median of values (n,) that count as often as their weights (n,) say."""
+    if weights is None:
+        return float(np.median(values))
+    order = np.argsort(values, kind="stable")
+    total = np.cumsum(weights[order])
+    at = [np.searchsorted(total, total[-1] / 2, side=side) for side in ("left", "right")]
+    return float(values[order][at].mean())
+
+
+def _positions(labels: Any, missing: npt.NDArray[np.bool_], categories: Sequence[Any]) -> FloatArray:
+    """Return the positions (n,) of labels among the categories: -1 for unknown ones, NaN for missing ones."""
+    import pandas as pd
+
+    kind = object if isinstance(categories[0], str) else np.float64
+    positions = pd.Index(categories, dtype=kind).get_indexer(pd.Index(labels, dtype=kind))
+    return np.where(missing, np.nan, positions)
+
+
+def _as_numbers(series: pd.Series) -> FloatArray:
+    """Return the numbers (n,) that texts are, NaN for other text."""
+    import pandas as pd
+
+    return np.asarray(pd.to_numeric(series.astype(object), errors="coerce"), dtype=np.float64)
+
+
+def _date_layout(texts: Sequence[str], name: str) -> str:
+    """Return the one layout by which all texts are dates; raise ValueError if there is none, or are two."""
+    layouts = [one for one in (_ISO, *_LAYOUTS) if all(_day(text, one) is not None for text in texts)]
+    if layouts[:1] != [_ISO] and len(layouts) != 1:
+        why = "can be read with the day or the month first" if layouts else "are not dates of one layout"
+        raise ValueError(
+            f"dates names {name!r}, whose values, such as {', '.join(map(repr, texts[:3]))}, {why}; write them as "
+            f"{_ISO}."
+        )
+    return layouts[0]
+
+
+def _day(value: Any, layout: str) -> float | None:
+    """Return a date, or a text of the layout, as days since 1970-01-01; None if it is none."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value) if layout == _ISO else datetime.strptime(value, layout)
+        except ValueError:
+            return None
+    if not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day) if isinstance(value, date) else None
+    if value is None:
+        return None
+    if value.tzinfo is not None:
+        value = value.astimezone(UTC).replace(tzinfo=None)
+    passed: timedelta = value - _EPOCH
+    return float(passed.days + (passed.seconds * 10**6 + passed.microseconds) / (86_400 * 10**6))
+
+
+def _days(series: pd.Series, layout: str, name: str) -> FloatArray:
+    """Return a column of dates as days since 1970-01-01 (n,), the same for any unit, NaN where missing."""
+    import pandas as pd
+
+    if isinstance(series.dtype, pd.DatetimeTZDtype):
+        series = series.dt.tz_convert("UTC").dt.tz_localize(None)
+    if isinstance(series.dtype, np.dtype) and series.dtype.kind == "M":
+        moments = series.to_numpy()
+        whole = moments.astype("datetime64[D]")
+        days = np.where(np.isnat(moments), np.nan, whole.astype(np.int64))
+        return np.asarray(days + (moments - whole) / _DAY)
+    missing = series.isna().to_numpy()
+    found = [np.nan if gone else _day(value, layout) for value, gone in zip(series, missing, strict=True)]
+    bad = np.array([day is None for day in found])
+    if bad.any():
+        raise ValueError(
+            f"column {name!r} must hold dates of the layout {layout}, as in the fit; got {_shown(series, bad)}."
+        )
+    return np.array(found, dtype=np.float64)
+
+
+def _plain(value: Any) -> str:
+    """Return a value as text: text as it is, whole numbers without a fraction."""
+    item = value.item() if isinstance(value, np.generic) else value
+    return str(int(item)) if isinstance(item, float) and item.is_integer() else str(item)
+
+
+def _place(series: pd.Series, mask: npt.ArrayLike) -> str:
+    """Return where the entries of a mask are: the labels of the first ones in the index, named as the index is."""
+    labels = series.index[np.flatnonzero(np.asarray(mask))]
+    more = f" and {len(labels) - 3} more" if len(labels) > 3 else ""
+    return f"{series.index.name or 'row'}{'s' * (len(labels) > 1)} {', '.join(map(str, labels[:3]))}{more}"
+
+
+def _shown(series: pd.Series, mask: npt.ArrayLike) -> str:
+    """Return the first entry of a mask, and where it is."""
+    value = series[np.asarray(mask)].iloc[0]
+    return f"{value.item() if isinstance(value, np.generic) else value!r} at {_place(series, mask)}"
