@@ -19,7 +19,7 @@ from importlib.util import find_spec as _find_spec
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from patrac_native import diagnostics, plots
+from patrac_native import diagnostics, plots, report
 from patrac_native.architectures import Architecture, Custom, Full, Mix, Out, Sep
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.draws_mixture import DrawsMixture
@@ -110,6 +110,7 @@ __all__ = [
     "paper_warmup",
     "plots",
     "rank_nodes",
+    "report",
     "sample",
     "sample_many",
     "train",

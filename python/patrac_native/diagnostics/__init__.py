@@ -18,9 +18,19 @@ from patrac_native.diagnostics.classification import (
     ece,
     entropy_decomposition,
 )
-from patrac_native.diagnostics.ess import autocorrelation, ess_geyer, ess_paper
+from patrac_native.diagnostics.ess import autocorrelation, ess_geyer, ess_paper, geyer_ess_of
 from patrac_native.diagnostics.psis import LeaveOneOut, leave_one_out
-from patrac_native.diagnostics.regression import Interval, coverage, credible_interval, crps, nll, nlpd, pit, rmse
+from patrac_native.diagnostics.regression import (
+    Interval,
+    QuantileMethod,
+    coverage,
+    credible_interval,
+    crps,
+    nll,
+    nlpd,
+    pit,
+    rmse,
+)
 from patrac_native.diagnostics.rhat import ConvergenceSummary, convergence
 from patrac_native.diagnostics.weights import model_weights
 
@@ -30,6 +40,7 @@ __all__ = [
     "EntropyDecomposition",
     "Interval",
     "LeaveOneOut",
+    "QuantileMethod",
     "accuracy",
     "autocorrelation",
     "brier",
@@ -44,6 +55,7 @@ __all__ = [
     "entropy_decomposition",
     "ess_geyer",
     "ess_paper",
+    "geyer_ess_of",
     "leave_one_out",
     "model_weights",
     "nll",

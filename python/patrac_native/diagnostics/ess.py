@@ -152,7 +152,20 @@ def ess_geyer(f: ArrayLike, *, per_chain: bool = False) -> float | FloatArray:
 
 
 def geyer_ess_of(rho: FloatArray, n_draws: int) -> FloatArray:
-    """Return `ess_geyer` of each chain from its mean autocorrelation at all lags, (chain, n_draws - 1)."""
+    """Return `ess_geyer` of each chain from autocorrelations that have been computed already.
+
+    Parameters
+    ----------
+    rho : ndarray of float64, shape (chain, n_draws - 1)
+        The autocorrelation of each chain at all lags, `autocorrelation(f, n_draws - 2)`.
+    n_draws : int
+        Number of draws of each chain.
+
+    Returns
+    -------
+    ndarray of float64, shape (chain,)
+        NaN for a chain that never changes.
+    """
     floor = 1.0 / np.log10(n_draws)
     return np.array([n_draws / max(_geyer_time(chain), floor) if np.isfinite(chain[0]) else np.nan for chain in rho])
 

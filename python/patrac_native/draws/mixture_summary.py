@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +14,7 @@ from patrac_native.draws.summary import Summary
 from patrac_native.plots.table import html_table
 from patrac_native.validation.checks import FloatArray
 from patrac_native.verdict.calibration import Calibration
-from patrac_native.verdict.findings import GOOD, GRADES, Finding, calibration_findings
+from patrac_native.verdict.findings import CALIBRATION_KINDS, GOOD, GRADES, Finding
 from patrac_native.verdict.remedies import Remedies
 from patrac_native.verdict.verdict import Verdict
 
@@ -56,6 +55,10 @@ class MixtureSummary:
         """Return the summary with scores of the mixture on unseen rows, which its verdict then considers."""
         return replace(self, members=tuple(member.with_calibration(calibration) for member in self.members))
 
+    def with_advice(self, advice: Mapping[str, str]) -> MixtureSummary:
+        """Return the summary with other remedies in its verdict, as `Summary.with_advice`."""
+        return replace(self, members=tuple(member.with_advice(advice) for member in self.members))
+
     def with_remedies(self, remedies: Remedies) -> MixtureSummary:
         """Return the summary with the words of another caller for the remedies of its verdict."""
         return replace(self, members=tuple(member.with_remedies(remedies) for member in self.members))
@@ -67,17 +70,15 @@ class MixtureSummary:
         weight are left out.
         """
         used = [member for member in range(len(self.members)) if self.weights[member] >= _LEAST_WEIGHT]
-        # The scores are those of the mixture, and the same in the evidence of each member.
-        shared = calibration_findings(self.members[used[0]].evidence, self.members[used[0]].remedies)
         grouped: dict[tuple[str, str], list[tuple[int, Finding]]] = {}
         for member in used:
             for finding in self.members[member].verdict().findings:
-                if finding in shared:
-                    continue
-                # Findings of one kind differ in their numbers only.
-                kind = re.sub(r"\d[\d,.]*(e[+-]?\d+)?%?", "#", finding.what)
-                grouped.setdefault((finding.grade, kind), []).append((member, finding))
-        findings = [*shared, *(_joined(group, len(used)) for group in grouped.values())]
+                grouped.setdefault((finding.grade, finding.kind), []).append((member, finding))
+        # The scores are those of the mixture, and the same in the evidence of each member.
+        findings = [
+            group[0][1] if group[0][1].kind in CALIBRATION_KINDS else _joined(group, len(used))
+            for group in grouped.values()
+        ]
         findings.sort(key=lambda finding: -GRADES.index(finding.grade))
         rhat = max((self.members[member].function.max_rhat for member in used), default=np.nan)
         ess = min((self.members[member].function.min_ess_bulk for member in used), default=np.nan)
@@ -138,7 +139,7 @@ def _joined(group: Sequence[tuple[int, Finding]], count: int) -> Finding:
         who = f"all {count} members (here member {members[0]}): "
     else:
         who = f"members {', '.join(members[:-1])} and {members[-1]} (here member {members[0]}): "
-    return Finding(first.grade, who + first.what, first.remedy)
+    return replace(first, what=who + first.what)
 
 
 def summarise_mixture(

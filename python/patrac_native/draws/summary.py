@@ -98,6 +98,8 @@ class Summary:
         What the quantity is summarised at: "inputs", or "entries" of theta.
     remedies : Remedies
         The words of the verdict's remedies.
+    advice : mapping of str to str
+        Texts that replace the remedies of findings of some kinds.
     """
 
     label: str
@@ -124,14 +126,31 @@ class Summary:
     evidence: Evidence
     points: str = "inputs"
     remedies: Remedies = field(default_factory=Remedies)
+    advice: Mapping[str, str] = field(default_factory=dict)
 
     def verdict(self) -> Verdict:
         """Return the verdict on the run, "good", "look" or "do not use", with every reason and its remedy."""
-        return judge(self.evidence, self.remedies)
+        return judge(self.evidence, self.remedies, self.advice)
 
     def with_calibration(self, calibration: Calibration) -> Summary:
         """Return the summary with scores of rows that the draws have not seen, which its verdict then considers."""
         return replace(self, evidence=replace(self.evidence, calibration=calibration))
+
+    def with_advice(self, advice: Mapping[str, str]) -> Summary:
+        """Return the summary with other remedies in its verdict.
+
+        Parameters
+        ----------
+        advice : mapping of str to str
+            The remedy of each kind of finding (`Finding.kind`) that is not to have the default one; a sentence.
+
+        Examples
+        --------
+        >>> def in_minutes(summary, minutes):
+        ...     longer = {one.kind: one.longer for one in summary.verdict().findings if one.longer}
+        ...     return summary.with_advice({kind: f"run longer, minutes={n * minutes}." for kind, n in longer.items()})
+        """
+        return replace(self, advice={**self.advice, **advice})
 
     def with_remedies(self, remedies: Remedies) -> Summary:
         """Return the summary with the words of another caller for the remedies of its verdict."""

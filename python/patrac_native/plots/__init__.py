@@ -1,4 +1,4 @@
-"""Plots of draws and of their diagnostics, from plain arrays: each function takes an optional `ax` and returns it.
+"""Plots of draws and of their diagnostics, from plain arrays: each plot takes an optional `ax` and returns it.
 
 Without an `ax` the functions create a pyplot figure, which is `ax.figure` of the returned axes; with one, pyplot is not
 imported and nothing outside that `ax` changes. Legends are placed below the axes, where they cannot cover data. Create
@@ -8,9 +8,11 @@ that of Okabe and Ito, whose colours colour-blind readers can distinguish.
 
 from __future__ import annotations
 
+from patrac_native.plots._canvas import CYCLE, STYLES, tidy
 from patrac_native.plots.bands import posterior_bands, predicted_vs_observed
 from patrac_native.plots.calibration import coverage_boxplot, pit_density, reliability
 from patrac_native.plots.chains import autocorrelation_plot, trace, trace_panel
+from patrac_native.plots.progress import progress_bar, shows_progress
 from patrac_native.plots.scores import (
     confusion,
     coverage_curve,
@@ -22,6 +24,8 @@ from patrac_native.plots.scores import (
 )
 
 __all__ = [
+    "CYCLE",
+    "STYLES",
     "autocorrelation_plot",
     "confusion",
     "coverage_boxplot",
@@ -31,10 +35,13 @@ __all__ = [
     "pit_histogram",
     "posterior_bands",
     "predicted_vs_observed",
+    "progress_bar",
     "reliability",
     "residuals",
     "roc_and_precision_recall",
+    "shows_progress",
     "sorted_intervals",
+    "tidy",
     "trace",
     "trace_panel",
 ]

@@ -40,7 +40,13 @@ def line_of_chain(chain: int) -> dict[str, Any]:
 
 
 def tidy(ax: Axes, xlabel: str, ylabel: str) -> None:
-    """Set the axis labels, and remove the frame on the sides without a scale."""
+    """Set the axis labels, and remove the frame on the sides without a scale.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+    xlabel, ylabel : str
+    """
     ax.set_xlabel(xlabel)
     ax.set_ylabel(ylabel)
     ax.spines[["top", "right"]].set_visible(False)

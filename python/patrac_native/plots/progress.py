@@ -14,7 +14,13 @@ def is_notebook() -> bool:
 
 
 def shows_progress(progress: bool | None) -> bool:
-    """Return whether to show a bar: as the argument `progress` says or, if it is None, in terminals and notebooks."""
+    """Return whether to show a bar.
+
+    Parameters
+    ----------
+    progress : bool or None
+        The answer; None for yes in terminals and notebooks only.
+    """
     return sys.stderr.isatty() or is_notebook() if progress is None else bool(progress)
 
 

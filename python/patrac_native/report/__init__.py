@@ -1,1 +1,22 @@
-"""HTML reports of runs: sections, tables and captions. Public: Report, add_run_sections, write_json."""
+"""The HTML report: its page, the sections that describe a run, and its numbers as JSON."""
+
+from __future__ import annotations
+
+from patrac_native.report.report import PAGE_WIDTH, Report, format_number, write_json
+from patrac_native.report.run_sections import (
+    CONVERGENCE_CAPTION,
+    CONVERGENCE_HEADERS,
+    add_run_sections,
+    convergence_rows,
+)
+
+__all__ = [
+    "CONVERGENCE_CAPTION",
+    "CONVERGENCE_HEADERS",
+    "PAGE_WIDTH",
+    "Report",
+    "add_run_sections",
+    "convergence_rows",
+    "format_number",
+    "write_json",
+]

@@ -48,6 +48,8 @@ FIT_GAIN = 0.1
 COVERAGE_LOOK, COVERAGE_BAD = 0.05, 0.15
 # The coverage of this many rows has a standard error of 0.03. Fewer are no evidence that predictions can be used.
 CALIBRATION_ROWS = 100
+# Kinds of findings on predictions of unseen rows.
+CALIBRATION_KINDS = ("narrow intervals", "wide intervals", "poor predictions")
 # Kinds of unseen rows in words.
 _KINDS = {
     HELD_OUT: "held-out rows",
@@ -63,17 +65,27 @@ class Finding:
 
     Attributes
     ----------
+    kind : str
+        Which check found it, for `Summary.with_advice`: "stuck chains", "large steps" or "small steps"; "not finite";
+        "undertrained network", "poor network" (the draws fit well), "poor draws" (the network fits well) or "poor fit"
+        (neither does); "fitted noise" (of fixed nodes); "narrow intervals", "wide intervals" or "poor predictions" of
+        unseen rows; "disagreement" (R-hat above 1.05), "unknown R-hat", "few draws" (R-hat above 1.01 or few effective
+        draws), "one chain" or "log-likelihood" (its R-hat alone); "short warm-up" or "adaptation".
     grade : str
         "look" or "do not use".
     what : str
         The problem, with the numbers that show it.
     remedy : str
-        What to do about it, in the arguments of whoever made the run, see `Remedies`.
+        What to do about it, as parameters of `train`, `Posterior` and `sample`, or the advice of `Summary.with_advice`.
+    longer : int or None
+        How many times as long a run the remedy advises; None if it advises no longer run.
     """
 
+    kind: str
     grade: str
     what: str
     remedy: str
+    longer: int | None = None
 
     def __str__(self) -> str:
         return f"{self.grade}: {self.what} Remedy: {self.remedy}"
@@ -113,21 +125,22 @@ def move_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
     findings = []
     if stuck.any():
         words = _stuck_words(e, steps, stuck, still, remedies)
-        findings.append(Finding(DO_NOT_USE if bad[stuck].any() else LOOK, *words))
+        findings.append(Finding("stuck chains", DO_NOT_USE if bad[stuck].any() else LOOK, *words))
     if too_large.any():
         grade = DO_NOT_USE if bad[too_large].any() else max(LOOK, convergence_grade(e), key=GRADES.index)
         what = (
             f"{_chains(too_large)} almost no proposal ({_rates(steps, too_large)}): the step size is far too large, "
             "and the draws repeat a few states."
         )
-        findings.append(Finding(grade, what, _step_remedy(e, steps, "a far smaller one", remedies)))
+        findings.append(Finding("large steps", grade, what, _step_remedy(e, steps, "a far smaller one", remedies)))
     # Accepting almost every proposal is no problem if the chain mixes, as it does with a flat likelihood.
     if too_small.any() and convergence_grade(e) != GOOD:
         what = (
             f"{_chains(too_small)} nearly every proposal ({_rates(steps, too_small)}): the step size is far too small, "
             "and the steps lead nowhere."
         )
-        findings.append(Finding(convergence_grade(e), what, _step_remedy(e, steps, "a far larger one", remedies)))
+        grade, remedy = convergence_grade(e), _step_remedy(e, steps, "a far larger one", remedies)
+        findings.append(Finding("small steps", grade, what, remedy))
     return findings
 
 
@@ -174,7 +187,7 @@ def nonfinite_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
         if e.architecture is None
         else f"scale X and y to unit variance, or compute with {remedies.double_precision}."
     )
-    return [Finding(DO_NOT_USE if share > NONFINITE_BAD else LOOK, what, remedy)]
+    return [Finding("not finite", DO_NOT_USE if share > NONFINITE_BAD else LOOK, what, remedy)]
 
 
 def convergence_findings(e: Evidence, causes: Sequence[Finding], remedies: Remedies) -> list[Finding]:
@@ -194,7 +207,7 @@ def convergence_findings(e: Evidence, causes: Sequence[Finding], remedies: Remed
             grade = LOOK
             what += f" Predictions of y can be used, as scores show ({_scores(e.calibration)}); "
             what += f"bands of {e.quantity} cannot."
-        findings.append(Finding(grade, what, remedy))
+        findings.append(Finding("disagreement", grade, what, remedy, longer))
     elif math.isnan(e.min_ess_bulk) or (math.isnan(e.max_rhat) and not exact):
         # The causes include chains that never moved.
         if all(cause.grade != DO_NOT_USE for cause in causes):
@@ -202,23 +215,23 @@ def convergence_findings(e: Evidence, causes: Sequence[Finding], remedies: Remed
             draws = max(1000, 2 * e.n_draws)
             elsewhere = ", or look at other inputs" if e.architecture else ""
             remedy = f"take more draws, {remedies.more_draws(e, draws)}{elsewhere}."
-            findings.append(Finding(LOOK, what, remedy))
+            findings.append(Finding("unknown R-hat", LOOK, what, remedy))
     elif convergence_grade(e) == LOOK:
         rhat = f"the largest R-hat of {e.quantity} is {_number(e.max_rhat, 3)} (up to {RHAT_GOOD} is good), "
         what = (
             f"{'' if exact else rhat}{ess} ({ESS_GOOD} or more is good): means and bands serve, quantiles are rough; "
             f"Monte Carlo errors of the means are up to {e.max_mcse:.2g}."
         )
-        findings.append(Finding(LOOK, what, f"{first}{run_longer}{kernel}."))
+        findings.append(Finding("few draws", LOOK, what, f"{first}{run_longer}{kernel}.", longer))
     if e.n_chains == 1 and not exact:
         what = "there is one chain: R-hat compares its parts, and cannot show whether other starts lead elsewhere."
-        findings.append(Finding(LOOK, what, f"{remedies.more_chains(e)}."))
+        findings.append(Finding("one chain", LOOK, what, f"{remedies.more_chains(e)}."))
     if not exact and e.rhat_log_likelihood > RHAT_USABLE >= e.max_rhat:
         what = (
             f"R-hat of the log-likelihood is {_number(e.rhat_log_likelihood, 3)}, though {e.quantity} agrees{_here(e)}."
         )
         inputs = "summarise at inputs like the training data; " if e.architecture else ""
-        findings.append(Finding(LOOK, what, f"{inputs}{run_longer}."))
+        findings.append(Finding("log-likelihood", LOOK, what, f"{inputs}{run_longer}.", longer))
     return findings
 
 
@@ -263,11 +276,11 @@ def calibration_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
         )
         remedy = remedies.for_narrow_intervals(e) if narrow else remedies.for_wide_intervals(e)
         grade = DO_NOT_USE if c.is_overconfident(COVERAGE_BAD) else LOOK
-        findings.append(Finding(grade, what, remedy))
+        findings.append(Finding("narrow intervals" if narrow else "wide intervals", grade, what, remedy))
     if c.is_worse_than_network:
         what = f"the posterior predicts worse than its trained network alone ({_scores(c)})."
         remedy = f"run longer; if the chains have converged, {remedies.for_poor_predictions()}"
-        findings.append(Finding(LOOK, what, remedy))
+        findings.append(Finding("poor predictions", LOOK, what, remedy))
     return findings
 
 
@@ -290,7 +303,7 @@ def noise_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
     if e.noise is None or (c is not None and not c.is_overconfident(COVERAGE_LOOK)):
         return []
     what = f"{e.noise}: the frozen nodes have fitted noise, and intervals of y are likely too narrow."
-    return [Finding(LOOK, what, remedies.for_narrow_intervals(e))]
+    return [Finding("fitted noise", LOOK, what, remedies.for_narrow_intervals(e))]
 
 
 def warmup_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
@@ -303,10 +316,10 @@ def warmup_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
             "step size and log-likelihood were not yet stable when the warm-up ended, after "
             f"{e.steps.warmup_steps:,} steps."
         )
-        findings.append(Finding(LOOK, what, f"warm up longer, {remedies.longer_warmup(e.steps)}."))
+        findings.append(Finding("short warm-up", LOOK, what, f"warm up longer, {remedies.longer_warmup(e.steps)}."))
     if e.steps.kernel.adapt_always:
         what = "the step size adapted while sampling, so the chain does not leave the posterior exactly invariant."
-        findings.append(Finding(LOOK, what, 'for inference, adapt="warmup".'))
+        findings.append(Finding("adaptation", LOOK, what, 'for inference, adapt="warmup".'))
     return findings
 
 
@@ -337,21 +350,22 @@ def fit_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
             "the trained network fits the training data far worse than the draws do: it is undertrained, or held down "
             f"by a large l2 {numbers}."
         )
-        return [Finding(LOOK, what, train)]
+        return [Finding("undertrained network", LOOK, what, train)]
     if draws_fit:
         what = f"the trained network fits the training data no better than a constant, though the draws do {numbers}."
         # Sep's separate network compensates for a wrong trained network only at the data; elsewhere f follows the
         # trained network.
-        return [Finding(DO_NOT_USE if network_far and e.architecture.is_separate else LOOK, what, train)]
+        grade = DO_NOT_USE if network_far and e.architecture.is_separate else LOOK
+        return [Finding("poor network", grade, what, train)]
     if network_fits:
         what = f"the draws fit the training data no better than a constant, though the trained network does {numbers}."
         stay = f"if the draws stay there, {remedies.for_draws_that_do_not_fit()}"
         remedy = f"{_better_start(e, remedies)}; {stay}"
-        return [Finding(DO_NOT_USE if draws_far else LOOK, what, remedy)]
+        return [Finding("poor draws", DO_NOT_USE if draws_far else LOOK, what, remedy)]
     what = f"neither the trained network nor the draws fit the training data better than a constant {numbers}."
     if network_far or draws_far:
-        return [Finding(DO_NOT_USE, what, train)]
-    return [Finding(LOOK, what, f"{train} If that changes nothing, the inputs may say nothing about y.")]
+        return [Finding("poor fit", DO_NOT_USE, what, train)]
+    return [Finding("poor fit", LOOK, what, f"{train} If that changes nothing, the inputs may say nothing about y.")]
 
 
 def _fit_numbers(fit: FitQuality, of_draws: float) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from patrac_native.plots.table import html_list
@@ -63,11 +64,12 @@ class Verdict:
 
     def to_dict(self) -> dict[str, Any]:
         """Return grade and findings as JSON-able values."""
-        findings = [{"grade": f.grade, "what": f.what, "remedy": f.remedy} for f in self.findings]
+        names = ("kind", "grade", "what", "remedy")
+        findings = [{name: getattr(finding, name) for name in names} for finding in self.findings]
         return {"grade": self.grade, "findings": findings}
 
 
-def judge(evidence: Evidence, remedies: Remedies | None = None) -> Verdict:
+def judge(evidence: Evidence, remedies: Remedies | None = None, advice: Mapping[str, str] | None = None) -> Verdict:
     """Derive the verdict on a run from its numbers.
 
     Parameters
@@ -75,6 +77,8 @@ def judge(evidence: Evidence, remedies: Remedies | None = None) -> Verdict:
     evidence : Evidence
     remedies : Remedies, optional
         The words of the remedies; by default they are arguments of `sample` and `Posterior`.
+    advice : mapping, optional
+        Texts that replace the remedies of findings of the kinds that are its keys.
 
     Returns
     -------
@@ -92,5 +96,7 @@ def judge(evidence: Evidence, remedies: Remedies | None = None) -> Verdict:
         *convergence_findings(evidence, causes, remedies),
         *warmup_findings(evidence, remedies),
     ]
+    advice = {} if advice is None else advice
+    findings = [replace(finding, remedy=advice.get(finding.kind, finding.remedy)) for finding in findings]
     findings.sort(key=lambda finding: -GRADES.index(finding.grade))
     return Verdict(findings[0].grade if findings else GOOD, tuple(findings), facts_of(evidence))
