@@ -10,6 +10,7 @@
 #include <string>
 #include <variant>
 
+#include "cuda/device/chain_steps.hpp"
 #include "cuda/device/cuda_check.hpp"
 #include "cuda/device/cuda_device.hpp"
 #include "cuda/device/slab_steps.hpp"
@@ -158,7 +159,7 @@ private:
     void run(const ChainLaunch<T>& work, int chains, int threads) {
         const ChosenDevice chosen(index_);
         CudaLauncher own = launcher();
-        launch_chains(work, chains, threads, own);
+        launch_chain_steps(work, chains, threads, own);
     }
     template <class T>
     void run(const SlabLaunch<T>& work, int chains, int threads) {
