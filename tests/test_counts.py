@@ -13,7 +13,7 @@ from scipy import stats
 import patrac_native as pn
 import problems
 from patrac_native import diagnostics
-from patrac_native.draws.count_mixture import CountMixture
+from patrac_native.likelihoods import CountMixture
 
 Array = np.ndarray[Any, Any]
 COUNTS = [pn.Poisson(), pn.NegativeBinomial(0.4)]

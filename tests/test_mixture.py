@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 import patrac_native as pn
-from patrac_native.draws.mixture import PredictiveMixture
+from patrac_native.likelihoods import PredictiveMixture
 
 
 def components() -> tuple[np.ndarray, np.ndarray]:

@@ -13,10 +13,9 @@ import pytest
 import patrac_native as pn
 import problems
 from patrac_native.architectures import ARCHITECTURES, architecture_from_dict
-from patrac_native.draws.mixture import PredictiveMixture
 from patrac_native.engine import _core
 from patrac_native.kernels import KERNELS, kernel_from_dict
-from patrac_native.likelihoods import LIKELIHOODS, RealLikelihood
+from patrac_native.likelihoods import LIKELIHOODS, PredictiveMixture, RealLikelihood
 from patrac_native.network.activations import ACTIVATIONS
 from patrac_native.posterior.registries import check_registries
 from patrac_native.priors import PRIORS

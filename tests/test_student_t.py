@@ -11,7 +11,7 @@ from scipy import integrate, optimize, stats
 import patrac_native as pn
 import problems
 from patrac_native import diagnostics
-from patrac_native.draws.mixture import PredictiveMixture
+from patrac_native.likelihoods import PredictiveMixture
 
 
 @pytest.mark.parametrize(

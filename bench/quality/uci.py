@@ -18,8 +18,7 @@ import numpy as np
 import torch
 from command import fit_and_score
 
-from patrac_native.draws.mixture import PredictiveMixture
-from patrac_native.likelihoods import Gaussian
+from patrac_native.likelihoods import Gaussian, PredictiveMixture
 from patrac_native.studies.deep_ensemble import fit_ensemble, standardised
 from patrac_native.studies.uci_sets import SETS, Split, load_split
 

@@ -14,10 +14,7 @@ import numpy.typing as npt
 
 from patrac_native import diagnostics
 from patrac_native.diagnostics.psis import weighted_log_mean
-from patrac_native.draws.count_mixture import CountMixture
-from patrac_native.draws.mixture import PredictiveMixture
-from patrac_native.draws.target_mixture import TargetMixture
-from patrac_native.likelihoods import CountLikelihood, Likelihood, RealLikelihood
+from patrac_native.likelihoods import Likelihood, TargetMixture
 from patrac_native.network.network import Network
 from patrac_native.validation.checks import (
     FloatArray,
@@ -282,7 +279,8 @@ class PredictiveDistribution:
         ndarray of float64, shape (n, t)
             In the units of y; smaller is better.
         """
-        self._require_numbers()
+        if self.likelihood.targets in ("class", "binary"):
+            raise TypeError(f"crps: the targets of {self.likelihood!r} are classes; use diagnostics.brier.")
         check_seed(seed)
         targets = self._targets(y)
 
@@ -529,13 +527,12 @@ class PredictiveDistribution:
 
     def _mixtures(self) -> list[TargetMixture]:
         """Return the distribution of each target at all rows."""
-        self._require_numbers()
         return [self._mixture(target) for target in range(self.n_targets)]
 
     def _mixture(self, target: int) -> TargetMixture:
         """Return the distribution of one target at all rows."""
         pairs = zip(self._components, self._outputs, strict=True)
-        return combined([mixture_of(one.likelihood, f, one.variance, target) for one, f in pairs], self._weights)
+        return combined([one.likelihood.mixture(f, one.variance, target) for one, f in pairs], self._weights)
 
     def _log_density_by_draw(self, targets: npt.NDArray[Any]) -> FloatArray:
         """Return what `log_density_by_draw` does, for targets that have been checked and one block."""
@@ -564,11 +561,10 @@ class PredictiveDistribution:
 
     def _each_at(self, y: npt.ArrayLike, value_of: Callable[[TargetMixture, FloatArray], FloatArray]) -> FloatArray:
         """Return values (n, t) of each target's distribution at y."""
-        self._require_numbers()
         targets = self._targets(y)
         return self._rowwise(
             lambda part, rows: np.stack(
-                [value_of(one, seen) for one, seen in zip(part._mixtures(), targets[rows].T, strict=True)], axis=1
+                [value_of(one, targets[rows, index]) for index, one in enumerate(part._mixtures())], axis=1
             )
         )
 
@@ -578,22 +574,6 @@ class PredictiveDistribution:
             warn_of_offset(stacklevel=4)
             self._lacks_offset = False
         return self.likelihood.check_targets(y, self.n_rows, self._n_outputs)
-
-    def _require_numbers(self) -> None:
-        """Raise TypeError if the targets are classes."""
-        if self.likelihood.targets in ("class", "binary"):
-            raise TypeError(
-                f"the likelihood must be one of real numbers or counts, such as Gaussian; got {self.likelihood!r}. For "
-                "classes use predict_proba, and score it with diagnostics.accuracy, brier or ece."
-            )
-
-
-def mixture_of(likelihood: Likelihood, f: npt.NDArray[Any], variance: FloatArray | None, output: int) -> TargetMixture:
-    """Return the distribution of one target for outputs plus offset f (M, n, m) and sampled variances (M, ...)."""
-    if isinstance(likelihood, CountLikelihood):
-        return CountMixture(f[..., output].astype(np.float64), likelihood.of_output(output))
-    assert isinstance(likelihood, RealLikelihood)
-    return PredictiveMixture(*likelihood.located_noise(f, variance, output))
 
 
 def combined(parts: Sequence[Any], weights: FloatArray | None) -> TargetMixture:
@@ -613,7 +593,7 @@ def log_density_rows(
     if variance is None:
         return likelihood.log_likelihood_rows(f, targets)
     each = [
-        mixture_of(likelihood, f, variance, index).log_density_by_draw(targets[:, index])
+        likelihood.mixture(f, variance, index).log_density_by_draw(targets[:, index])
         for index in range(targets.shape[1])
     ]
     joint: FloatArray = sum(each[1:], start=each[0])

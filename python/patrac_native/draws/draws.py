@@ -10,16 +10,21 @@ import numpy.typing as npt
 
 from patrac_native.draws.arviz_restore import restore
 from patrac_native.draws.chain_draws import ENTRIES, Stats, stats_of_file
-from patrac_native.draws.count_mixture import CountMixture
 from patrac_native.draws.distribution import Component, PredictiveDistribution
 from patrac_native.draws.draws_bridges import DrawsBridges
 from patrac_native.draws.elsewhere import check_states, densities
-from patrac_native.draws.mixture import PredictiveMixture
 from patrac_native.draws.stored import check_stored
 from patrac_native.draws.summary import Summary, summarise
-from patrac_native.draws.target_mixture import TargetMixture
 from patrac_native.engine.device_array import DeviceArray
-from patrac_native.likelihoods import CountLikelihood, Likelihood, RealLikelihood, likelihood_from_dict
+from patrac_native.likelihoods import (
+    CountLikelihood,
+    CountMixture,
+    Likelihood,
+    PredictiveMixture,
+    RealLikelihood,
+    TargetMixture,
+    likelihood_from_dict,
+)
 from patrac_native.network.files import refuse_unknown
 from patrac_native.network.network import Network
 from patrac_native.posterior.partial_network import PartialNetwork

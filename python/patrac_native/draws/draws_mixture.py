@@ -11,16 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.diagnostics.weights import WeightMethod
-from patrac_native.draws.count_mixture import CountMixture
 from patrac_native.draws.distribution import PredictiveDistribution
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.members import apportion, check_members, check_weights
-from patrac_native.draws.mixture import PredictiveMixture
 from patrac_native.draws.mixture_summary import MixtureSummary, summarise_mixture
 from patrac_native.draws.model_comparison import Comparison, compare
 from patrac_native.draws.scored_predictions import ScoredPredictions
-from patrac_native.draws.target_mixture import TargetMixture
-from patrac_native.likelihoods import Likelihood
+from patrac_native.likelihoods import CountMixture, Likelihood, PredictiveMixture, TargetMixture
 from patrac_native.network.files import load_any_arrays, load_arrays, rebuilding, refuse_unknown, save_arrays
 from patrac_native.validation.checks import FloatArray, check_seed
 

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native import diagnostics
-from patrac_native.draws.target_mixture import TargetMixture
-from patrac_native.likelihoods import Likelihood
+from patrac_native.likelihoods import Likelihood, TargetMixture
 from patrac_native.posterior.partial_network import PartialNetwork
 from patrac_native.validation.checks import (
     FloatArray,

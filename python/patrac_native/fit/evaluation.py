@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native import diagnostics
-from patrac_native.draws.count_mixture import CountMixture
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.draws_mixture import DrawsMixture
 from patrac_native.fit.fit_data import DataRows, TargetUnits
 from patrac_native.fit.network_scores import networks_of, unseen_scores, validation_scores
+from patrac_native.likelihoods import CountMixture
 from patrac_native.network.network import Network
 from patrac_native.validation.checks import FloatArray
 from patrac_native.verdict.calibration import COVERAGE, HELD_OUT, LEAVE_ONE_OUT, Calibration, calibrate

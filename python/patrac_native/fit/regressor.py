@@ -10,13 +10,12 @@ import numpy.typing as npt
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import validate_data
 
-from patrac_native.draws.target_mixture import TargetMixture
 from patrac_native.fit.base import PatracEstimator
 from patrac_native.fit.noise_settings import NOISE_CHOICES
 from patrac_native.fit.sampled_targets import sampled_targets
 from patrac_native.fit.scaling import TargetScaling
 from patrac_native.fit.uncertainty import Uncertainty
-from patrac_native.likelihoods import Likelihood, RealLikelihood
+from patrac_native.likelihoods import Likelihood, RealLikelihood, TargetMixture
 from patrac_native.validation.checks import FloatArray, check_probabilities, check_probability, refuse_masked
 
 

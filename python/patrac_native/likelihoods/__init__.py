@@ -10,12 +10,13 @@ from typing import Any
 from patrac_native.likelihoods.base import Likelihood, NoiseChange, Targets
 from patrac_native.likelihoods.bernoulli import Bernoulli
 from patrac_native.likelihoods.categorical import Categorical
-from patrac_native.likelihoods.count import CountLikelihood
+from patrac_native.likelihoods.count import CountLikelihood, CountMixture
 from patrac_native.likelihoods.gaussian import Gaussian
 from patrac_native.likelihoods.heteroscedastic_gaussian import HeteroscedasticGaussian
+from patrac_native.likelihoods.mixture import TargetMixture
 from patrac_native.likelihoods.negative_binomial import NegativeBinomial
 from patrac_native.likelihoods.poisson import Poisson
-from patrac_native.likelihoods.real import Noise, RealLikelihood
+from patrac_native.likelihoods.real import Noise, PredictiveMixture, RealLikelihood
 from patrac_native.likelihoods.student_t import StudentT
 from patrac_native.validation.complete import by_name, entry_of
 
@@ -25,6 +26,7 @@ __all__ = [
     "Bernoulli",
     "Categorical",
     "CountLikelihood",
+    "CountMixture",
     "Gaussian",
     "HeteroscedasticGaussian",
     "Likelihood",
@@ -32,8 +34,10 @@ __all__ = [
     "Noise",
     "NoiseChange",
     "Poisson",
+    "PredictiveMixture",
     "RealLikelihood",
     "StudentT",
+    "TargetMixture",
     "Targets",
     "likelihood_from_dict",
 ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.likelihoods.mixture import TargetMixture
 from patrac_native.validation.checks import FloatArray, as_real_array, check_finite
 from patrac_native.validation.complete import Complete
 
@@ -511,6 +512,34 @@ class Likelihood(Complete, abstract=True):
     def sample_prior(self, f: npt.ArrayLike, rng: np.random.Generator) -> Targets:
         """Draw targets with their noise for f (draws, n, m), where each draw has its own variance from the prior."""
         return self.sample(f, rng)
+
+    def mixture(self, f: npt.ArrayLike, variance: FloatArray | None = None, output: int = 0) -> TargetMixture:
+        """Return the distribution of one target given draws of the outputs, noise included.
+
+        Parameters
+        ----------
+        f : array_like, shape (M, n, m)
+            Outputs of M draws of the network, or of M networks, at n inputs, offset included.
+        variance : ndarray, shape (M,) or (M, m), optional
+            The draws of the sampled noise variance, of one for all outputs or of one for each; required if the
+            likelihood samples them.
+        output : int
+            The target, counted from 0; default 0.
+
+        Returns
+        -------
+        TargetMixture
+            With `mean`, `sd`, `quantile`, `interval`, `cdf` and `log_density`, among others, of equally weighted draws.
+
+        Raises
+        ------
+        TypeError
+            If the targets are neither real numbers nor counts.
+        """
+        raise TypeError(
+            f"the likelihood must be one of real numbers or counts, such as Gaussian; got {self!r}. For classes use "
+            "predict_proba, and score it with diagnostics.accuracy, brier or ece."
+        )
 
     @abstractmethod
     def torch_loss_rows(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from patrac_native.likelihoods.base import Likelihood, Targets
+from patrac_native.likelihoods.mixture import TargetMixture
 from patrac_native.likelihoods.targets import matrix_targets
-from patrac_native.validation.checks import FloatArray, check_finite
+from patrac_native.validation.checks import FloatArray, check_finite, check_probability
+
+# Maximum number of Newton steps for a quantile of the mixture. Each at least halves the bracket; about five suffice.
+_QUANTILE_STEPS = 60
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,113 @@ class Noise:
     cdf: Callable[[FloatArray], FloatArray]
     quantile: Callable[[float], float]
     log_density: Callable[[FloatArray], FloatArray]
+
+
+@dataclass(frozen=True)
+class PredictiveMixture(TargetMixture):
+    """The mixture sum_i w_i p(y | f_i(x)) over M draws, at n inputs.
+
+    Attributes
+    ----------
+    location : ndarray of float64, shape (M, n)
+        f_i(x).
+    noise : Noise
+        The noise around the location; its scale and variance broadcast to (M, n).
+    weights : ndarray, shape (M,) or (M, n), optional
+        Weights of the draws, for all inputs or for each, which sum to one; by default they are equal.
+    """
+
+    location: FloatArray
+    noise: Noise
+    weights: FloatArray | None = None
+
+    @classmethod
+    def combined(cls, parts: Sequence[PredictiveMixture], weights: FloatArray) -> PredictiveMixture:
+        """Return the mixture of several at the same inputs; `weights` (M,) are those of all their draws in turn."""
+
+        def joined(values: Sequence[float | FloatArray]) -> FloatArray:
+            pairs = zip(values, parts, strict=True)
+            return np.concatenate([np.broadcast_to(value, part.location.shape) for value, part in pairs])
+
+        noise = replace(
+            parts[0].noise,
+            scale=joined([part.noise.scale for part in parts]),
+            variance=joined([part.noise.variance for part in parts]),
+        )
+        return cls(np.concatenate([part.location for part in parts]), noise, weights)
+
+    @property
+    def n_inputs(self) -> int:
+        """Number n of inputs."""
+        return int(self.location.shape[1])
+
+    def mean(self) -> FloatArray:
+        """Return the mean of f, and of y where the noise has a mean, shape (n,)."""
+        return self._average(self.location)
+
+    def sd_f(self) -> FloatArray:
+        """Return the standard deviation of f, without the noise, shape (n,)."""
+        return np.sqrt(self._average((self.location - self.mean()) ** 2))
+
+    def noise_variance(self) -> FloatArray:
+        """Return the mean over the draws of the variance of the noise, shape (n,); infinite where it has none."""
+        return self._average(np.broadcast_to(np.asarray(self.noise.variance), self.location.shape))
+
+    def cdf(self, y: npt.ArrayLike) -> FloatArray:
+        """Return the probability of less than y, shape (n,): the PIT values of observed targets."""
+        return self._average(self.noise.cdf((self._targets(y) - self.location) / self.noise.scale))
+
+    def step(self, y: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
+        """Return P(Y < y) and P(Y <= y), which are equal for numbers, each of shape (n,)."""
+        probability = self.cdf(y)
+        return probability, probability
+
+    def inside(self, y: npt.ArrayLike, coverage: float) -> FloatArray:
+        """Return 1 for each y inside the central interval with a probability of `coverage`, else 0, shape (n,)."""
+        pit, tail = self.cdf(y), 0.5 * (1.0 - coverage)
+        return ((tail <= pit) & (pit <= 1.0 - tail)).astype(np.float64)
+
+    def log_density_by_draw(self, y: npt.ArrayLike) -> FloatArray:
+        """Return the log density of y in each draw, shape (M, n)."""
+        return self.noise.log_density((self._targets(y) - self.location) / self.noise.scale) - np.log(self.noise.scale)
+
+    def quantile(self, probability: float) -> FloatArray:
+        """Return a quantile of y, shape (n,), to rounding error, by bracketed Newton steps.
+
+        Parameters
+        ----------
+        probability : float
+            In (0, 1).
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `probability` is not a number in (0, 1).
+        """
+        check_probability(probability, "probability")
+        scale = np.broadcast_to(np.asarray(self.noise.scale), self.location.shape)
+        z = self.noise.quantile(probability)
+        # The quantile of component i is f_i + z scale_i; that of the mixture lies between the smallest and the largest.
+        parts = self.location + z * scale
+        low, high = parts.min(axis=0), parts.max(axis=0)
+        sd = self.sd()
+        # The median of noise with infinite variance would start at 0 * inf.
+        sd = np.where(np.isfinite(sd), sd, scale.mean(axis=0))
+        x: FloatArray = np.clip(self.mean() + z * sd, low, high)
+        narrowest = scale.min(axis=0)
+        for _ in range(_QUANTILE_STEPS):
+            u = (x - self.location) / scale
+            excess = self._average(self.noise.cdf(u)) - probability
+            density = self._average(np.exp(self.noise.log_density(u)) / scale)
+            low, high = np.where(excess < 0, x, low), np.where(excess < 0, high, x)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                step = x - excess / density
+            new = np.where((step >= low) & (step <= high), step, 0.5 * (low + high))
+            moved = np.abs(new - x)
+            x = new
+            if (moved <= 1e-10 * narrowest).all():
+                break
+        return x
 
 
 class RealLikelihood(Likelihood, abstract=True):
@@ -89,3 +200,7 @@ class RealLikelihood(Likelihood, abstract=True):
             Its scale and variance broadcast to `location`.
         """
         return np.asarray(f, dtype=np.float64)[..., output], self.noise(output)
+
+    def mixture(self, f: npt.ArrayLike, variance: FloatArray | None = None, output: int = 0) -> PredictiveMixture:
+        """Return the distribution of one target given draws; see `Likelihood.mixture`."""
+        return PredictiveMixture(*self.located_noise(f, variance, output))

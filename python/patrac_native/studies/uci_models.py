@@ -14,14 +14,13 @@ import numpy.typing as npt
 from patrac_native import diagnostics
 from patrac_native.architectures import Full
 from patrac_native.draws.laplace import Laplace
-from patrac_native.draws.mixture import PredictiveMixture
 from patrac_native.fit.array_fit import fit_arrays
 from patrac_native.fit.fit_data import DataRows, FitArrays
 from patrac_native.fit.model_settings import ModelSettings
 from patrac_native.fit.moments import mean_and_scale
 from patrac_native.fit.noise_settings import NOISE_CHOICES
 from patrac_native.fit.tuning import Choice, train_networks
-from patrac_native.likelihoods import Gaussian
+from patrac_native.likelihoods import Gaussian, PredictiveMixture
 from patrac_native.posterior.posterior import Posterior
 from patrac_native.priors import GaussianPrior
 from patrac_native.studies.uci_sets import Split

@@ -1,4 +1,4 @@
-"""What distributions of one target have in common that are mixtures over draws, of numbers and of counts."""
+"""The distribution of one target given draws of the outputs: a mixture, of numbers or of counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from patrac_native.validation.checks import FloatArray, as_real_array, check_pro
 
 
 class TargetMixture(ABC):
-    """Base class of mixtures over M draws of the distribution of one target, at n inputs.
+    """The mixture over M draws of the distribution of one target, at n inputs; `Likelihood.mixture` returns it.
 
     Targets y are finite numbers, array_like of shape (n,), or one number for all inputs; methods that take them raise
     TypeError or ValueError for others.
