@@ -100,7 +100,13 @@ namespace patrac::PATRAC_LEVEL {
 //   kind           its enumerator, from which its TargetLayout follows
 //   parameters(l)  the numbers (any, m) that the terms read beside targets and row weights, of the Likelihood l
 //   constant(l)    what the terms leave out of a row of weight 1
-// and, for labels, of_row(); else Output<V>, whose term() is that of one target and its derivatives.
+// and, for labels, of_row(); else Output<V>, whose term() is that of one target and its derivatives. Where a draw of a
+// sampled scale reads each row, it has, for the host,
+//   ScaleOfOutput  of an output c, whose scale is the parameter "scale" of l:
+//     logs               how often a row of weight 1 has -log scale in l
+//     parameter(square)  the entry c of parameters(l) at a squared scale, on which no other entry depends
+//     slope(f, target, step, square)  dl / d log square of a row of weight 1; numbers of the target lie `step` apart
+//     draw(rows, ..)     a draw of the square given the rows
 
 template <class Kind>
 inline constexpr TargetLayout targets_of = traits_of(Kind::kind).targets;
@@ -209,6 +215,32 @@ struct StudentT {
                    0.5 * std::log(std::numbers::pi * df[c]) - std::log(scale[c]);
         return sum;
     }
+
+    struct ScaleOfOutput {
+        static constexpr double logs = 1.0;
+        double df;
+
+        ScaleOfOutput(const Likelihood& likelihood, std::size_t c) : df(likelihood.parameter("df")[c]) {}
+        double parameter(double square) const { return 1.0 / (df * square); }
+        template <class T>
+        double slope(T f, const T* target, std::int64_t, double square) const {
+            const auto residual = static_cast<double>(*target - f);
+            return 0.5 * ((df + 1.0) * residual * residual / (df * square + residual * residual) - 1.0);
+        }
+        // The noise is a mixture of Gaussian noise (docs/method.md, section 6): draws the precision of each row, gamma
+        // of shape w (df + 1) / 2 and rate (df + r^2 / square) / 2, then the square given all of them. `terms` is the
+        // sum of the row weights, `shape` and `rate` are those of the prior.
+        template <class Rows, class Streams>
+        double draw(const Rows& rows, double square, double terms, double shape, double rate, Streams& streams) const {
+            const double precision = 1.0 / square;
+            double squares = 0.0;
+            rows.each([&](double w, auto f, const auto* target, std::int64_t) {
+                const auto e = static_cast<double>(*target - f);
+                if (w > 0.0) squares += e * e / streams.rows.next(0.5 * w * (df + 1.0), 0.5 * (df + e * e * precision));
+            });
+            return streams.values.next(shape + 0.5 * terms, rate + 0.5 * squares);
+        }
+    };
 
     template <class V>
     struct Output {
@@ -327,6 +359,10 @@ struct Categorical {
         return weight * (chosen - log(sum));
     }
 };
+
+// Whether a draw of the scale of the noise reads each row.
+template <class Kind>
+concept ScaledByRow = requires { typename Kind::ScaleOfOutput; };
 
 // Calls f with the likelihood's type.
 template <class F>

@@ -185,27 +185,16 @@ private:
             complete_draw(step_);
         else
             full_log_likelihood_ = current().log_likelihood;
-        const GaussianTerms each{target_.terms().terms / static_cast<double>(variance_.size())};
         const T* const theta = target_.output_normals() > 0 ? full_theta_.data() : target_.theta_of(current());
-        const bool is_mixture = target_.is_mixture();
-        if (is_mixture)
-            find_mixture_squares(theta);
-        else if (variance_.size() == 1)
-            squares_.front() = each.sum_of_squares(full_log_likelihood_, variance_.front());
-        else
-            target_.sum_of_squares(current(), theta, squares_.data());
-        InverseGammaStream draws(noise_.keys(), Purpose::variance_normal, Purpose::variance_uniform,
-                                 static_cast<std::uint64_t>(step_));
+        VarianceStreams streams(noise_.keys(), static_cast<std::uint64_t>(step_));
         double log_likelihood = 0.0;
-        for (std::size_t c = 0; c < variance_.size(); ++c) {
-            const double drawn =
-                draws.next(config_.variance.shape + 0.5 * each.terms, config_.variance.rate[c] + 0.5 * squares_[c]);
-            log_likelihood += each.log_likelihood(squares_[c], drawn);
-            drawn_variance_[c] = drawn;
-        }
+        if (target_.draws_by_row())
+            draw_from_rows(theta, streams);
+        else
+            log_likelihood = draw_from_squares(theta, streams);
         target_.set_variance(current(), drawn_variance_, transition_.uses_gradient());
         if (is_finite(current())) {
-            full_log_likelihood_ = is_mixture ? current().log_likelihood : log_likelihood;
+            full_log_likelihood_ = target_.draws_by_row() ? current().log_likelihood : log_likelihood;
             variance_ = drawn_variance_;
             return;
         }
@@ -222,9 +211,27 @@ private:
         ++(schedule_.sampling() ? nonfinite_ : warmup_nonfinite_);
     }
 
-    void find_mixture_squares(const T* theta) {
-        if constexpr (requires { target_.mixture_squares(theta, noise_.keys(), std::uint64_t{}, squares_.data()); })
-            target_.mixture_squares(theta, noise_.keys(), static_cast<std::uint64_t>(step_), squares_.data());
+    // Draws the variances given the sums of squared residuals; returns l at them.
+    double draw_from_squares(const T* theta, VarianceStreams& streams) {
+        const GaussianTerms each{target_.terms().terms / static_cast<double>(variance_.size())};
+        if (variance_.size() == 1)
+            squares_.front() = each.sum_of_squares(full_log_likelihood_, variance_.front());
+        else
+            target_.sum_of_squares(current(), theta, squares_.data());
+        double log_likelihood = 0.0;
+        for (std::size_t c = 0; c < variance_.size(); ++c) {
+            const double drawn = streams.values.next(config_.variance.shape + 0.5 * each.terms,
+                                                     config_.variance.rate[c] + 0.5 * squares_[c]);
+            log_likelihood += each.log_likelihood(squares_[c], drawn);
+            drawn_variance_[c] = drawn;
+        }
+        return log_likelihood;
+    }
+
+    void draw_from_rows(const T* theta, VarianceStreams& streams) {
+        if constexpr (requires { target_.draw_variances(theta, streams, 0.0, squares_.data(), drawn_variance_); })
+            target_.draw_variances(theta, streams, config_.variance.shape, config_.variance.rate.data(),
+                                   drawn_variance_);
     }
 
     // The last part of a Gibbs scan: the scales of the prior given all of theta, as the noise variance, which does not

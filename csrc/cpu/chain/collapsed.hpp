@@ -86,7 +86,7 @@ public:
     std::int64_t dim() const { return collapse_->hidden_dim(); }
     std::int64_t full_dim() const { return plan_->dim; }
     std::int64_t output_normals() const { return plan_->dim - dim(); }
-    bool is_mixture() const { return false; }
+    bool draws_by_row() const { return false; }
     GaussianTerms terms() const { return {likelihood_.terms}; }
     const double* prior_variance(const double* given) const {
         if (hidden_prior_.empty()) return given;

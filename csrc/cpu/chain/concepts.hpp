@@ -24,8 +24,8 @@ namespace patrac::PATRAC_LEVEL {
 //   terms()                   of a Gaussian likelihood
 //   prior_variance(given)     of the chain's coordinates, (dim,), `given` being theta's
 //   complete(state, w, theta) writes a kept draw, (full_dim,), and returns its log-likelihood
-//   is_mixture()              whether the noise is Gaussian with a precision of each row, which is drawn first; then it
-//   has mixture_squares(theta, keys, step, out)  the sums of squared residuals times these precisions
+//   draws_by_row()            whether a draw of the noise variances reads each row, not only sums of squares; then it
+//   has draw_variances(theta, streams, shape, rate, out)  which draws them given theta, under their prior
 //   sum_of_squares(state, theta, out)  of the residuals of each output, (m,), `theta` being the state completed
 //   set_variance(state, ..)   other noise variances, (1,) or (m,), with what they change of the state
 //   set_prior_variance(..)    other variances of theta, (full_dim,), with what they change of a state evaluated before;
@@ -46,7 +46,7 @@ concept Target =
         { given.dim() } -> std::same_as<std::int64_t>;
         { given.full_dim() } -> std::same_as<std::int64_t>;
         { given.output_normals() } -> std::same_as<std::int64_t>;
-        { given.is_mixture() } -> std::same_as<bool>;
+        { given.draws_by_row() } -> std::same_as<bool>;
         { given.terms() } -> std::convertible_to<GaussianTerms>;
         { given.prior_variance(prior_variance) } -> std::same_as<const double*>;
         { target.complete(state, w, theta) } -> std::same_as<double>;

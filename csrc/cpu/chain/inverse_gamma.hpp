@@ -23,4 +23,13 @@ private:
     UniformStream uniforms_;
 };
 
+// What a draw of the noise variances of one step takes: streams of the rows, output after output, and of the variances.
+struct VarianceStreams {
+    InverseGammaStream rows, values;
+
+    VarianceStreams(const PhiloxRoundKeys& keys, std::uint64_t step)
+        : rows(keys, Purpose::mixture_normal, Purpose::mixture_uniform, step),
+          values(keys, Purpose::variance_normal, Purpose::variance_uniform, step) {}
+};
+
 }  // namespace patrac::PATRAC_LEVEL

@@ -127,7 +127,7 @@ public:
     std::int64_t dim() const { return target_.dim(); }
     std::int64_t full_dim() const { return target_.full_dim(); }
     std::int64_t output_normals() const { return target_.output_normals(); }
-    bool is_mixture() const { return target_.is_mixture(); }
+    bool draws_by_row() const { return target_.draws_by_row(); }
     GaussianTerms terms() const { return target_.terms(); }
     const double* prior_variance(const double* given) const {
         const double* const own = target_.prior_variance(given);
@@ -159,10 +159,10 @@ public:
         target_.sum_of_squares(state.kept.inner, theta, squares);
     }
     template <class... Arguments>
-    void mixture_squares(const Arguments&... arguments)
-        requires requires(Inner& target) { target.mixture_squares(arguments...); }
+    void draw_variances(Arguments&&... arguments)
+        requires requires(Inner& target) { target.draw_variances(arguments...); }
     {
-        target_.mixture_squares(arguments...);
+        target_.draw_variances(arguments...);
     }
 
     void set_variance(State<T, Kept>& state, const std::vector<double>& variance, bool gradient) {

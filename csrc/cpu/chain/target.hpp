@@ -23,7 +23,7 @@ public:
     static constexpr std::int64_t side_by_side = 1;
     static constexpr bool follows_prior = true;
 
-    bool is_mixture() const { return false; }
+    bool draws_by_row() const { return false; }
 
     PlainTarget(std::int64_t dim, double terms, const std::vector<double>& variance)
         : dim_(dim), terms_{terms}, variance_(variance) {}
@@ -79,33 +79,20 @@ public:
         evaluator_.sum_of_squares(theta, squares);
     }
 
-    bool is_mixture() const { return likelihood_.is_mixture(); }
-    // Student-t noise as a mixture (docs/method.md, section 6): draws the precision of each row and output given the
-    // residuals, gamma of shape w (df + 1) / 2 and rate (df + r^2 / scale^2) / 2, and sums squared residuals times it.
-    void mixture_squares(const T* theta, const PhiloxRoundKeys& keys, std::uint64_t step, double* squares) {
-        evaluator_.residuals(theta, residuals_);
-        const PackedData<T>& data = evaluator_.data();
-        const std::int64_t stride = data.layout.stride, m = std::ssize(likelihood_.df);
-        InverseGammaStream draws(keys, Purpose::mixture_normal, Purpose::mixture_uniform, step);
-        for (std::int64_t c = 0; c < m; ++c) {
-            const double df = likelihood_.df[static_cast<std::size_t>(c)];
-            const double precision = 1.0 / this->variance_[static_cast<std::size_t>(c)];
-            squares[c] = 0.0;
-            for (std::int64_t t = 0; t < data.n_tiles; ++t) {
-                const T* const weight = data.tile(t) + data.layout.row_weights;
-                const T* const residual = residuals_.data() + (t * m + c) * stride;
-                for (std::int64_t r = 0; r < data.rows_in_tile(t); ++r) {
-                    const double w = static_cast<double>(weight[r]), e = static_cast<double>(residual[r]);
-                    if (w > 0.0) squares[c] += e * e / draws.next(0.5 * w * (df + 1.0), 0.5 * (df + e * e * precision));
-                }
-            }
-        }
+    bool draws_by_row() const { return likelihood_.draws_by_row(); }
+    void draw_variances(const T* theta, VarianceStreams& streams, double shape, const double* rate,
+                        std::vector<double>& drawn) {
+        const OutputRows<T>& rows = evaluator_.outputs(theta);
+        const double terms = this->terms_.terms / static_cast<double>(drawn.size());
+        likelihood_.of_scales([&](const auto& own, std::size_t c) {
+            drawn[c] = own.draw(rows.of(c), this->variance_[c], terms, shape, rate[c], streams);
+        });
     }
 
     // l and g mix outputs, so that with a variance for each they are computed again.
     void set_variance(State<T, Nothing>& state, const std::vector<double>& variance, bool gradient) {
         likelihood_.set_variance(variance);
-        if (variance.size() == 1 && !is_mixture())
+        if (variance.size() == 1 && !draws_by_row())
             this->rescale(state, variance);
         else
             evaluate(state, gradient);
@@ -114,7 +101,6 @@ public:
 
 private:
     LikelihoodTerms<T> likelihood_;
-    std::vector<T> residuals_;  // see Evaluator::residuals()
     Evaluator<T> evaluator_;
 };
 

@@ -101,12 +101,40 @@ void sum_squares(SlabTeam<T>& team, const PackedData<T>& data, std::int64_t n_ou
     std::copy(sums.front().begin(), sums.front().end(), squares);
 }
 
+// The network's outputs of all rows, with the rows' weights and targets.
+template <class T>
+struct OutputRows {
+    const PackedData<T>& data;
+    std::int64_t n_outputs;
+    std::vector<T> values;  // (n_tiles, m, stride)
+
+    struct Output {
+        const OutputRows& all;
+        std::int64_t c;
+
+        // Calls f(weight, output, target, step) for each row: numbers of a row's target lie `step` apart.
+        template <class F>
+        void each(const F& f) const {
+            const std::int64_t stride = all.data.layout.stride;
+            for (std::int64_t t = 0; t < all.data.n_tiles; ++t) {
+                const T* const tile = all.data.tile(t);
+                const T* const weight = tile + all.data.layout.row_weights;
+                const T* const target = tile + all.data.layout.targets + c * stride;
+                const T* const output = all.values.data() + (t * all.n_outputs + c) * stride;
+                for (std::int64_t r = 0; r < all.data.rows_in_tile(t); ++r)
+                    f(static_cast<double>(weight[r]), output[r], target + r, all.n_outputs * stride);
+            }
+        }
+    };
+    Output of(std::size_t c) const { return {*this, static_cast<std::int64_t>(c)}; }
+};
+
 template <class T>
 class Evaluator {
 public:
     // At most `threads` threads share an evaluation. The result does not depend on it.
     Evaluator(const Plan& plan, const PackedData<T>& data, std::int64_t threads)
-        : plan_(&plan), data_(&data), team_(plan, data, threads) {
+        : plan_(&plan), data_(&data), team_(plan, data, threads), rows_{data, plan.n_outputs, {}} {
         for (std::int64_t s = 0; s < team_.n_sums(); ++s) totals_.emplace_back(plan);
         // Only where all rows are one slab: with more, threads share the general pass.
         if (data.n_slabs == 1 && NarrowPass<T>::supports(plan)) narrow_ = std::make_unique<NarrowPass<T>>(plan, data);
@@ -131,53 +159,45 @@ public:
         sum_squares(team_, *data_, plan_->n_outputs, theta, squares);
     }
 
-    // dl / d log variance of each output, (m,), at noise variances (m,): of Gaussian noise (r^2 / variance - 1) / 2
-    // summed over rows, of Student-t noise ((df + 1) r^2 / (df variance + r^2) - 1) / 2. One more pass over the data.
+    // dl / d log variance of each output, (m,), at noise variances (m,), or squares of scales. One more pass over the
+    // data.
     void variance_slope(const T* theta, const LikelihoodTerms<T>& likelihood, const double* variance, double* slope) {
         const std::int64_t m = plan_->n_outputs;
-        const double weight = likelihood.terms / static_cast<double>(m);
-        if (!likelihood.is_mixture()) {
+        if (!likelihood.draws_by_row()) {
+            const double weight = likelihood.terms / static_cast<double>(m);
             sum_of_squares(theta, slope);
             for (std::int64_t c = 0; c < m; ++c) slope[c] = 0.5 * (slope[c] / variance[c] - weight);
             return;
         }
-        residuals(theta, residuals_);
-        for (std::int64_t c = 0; c < m; ++c) {
-            const double df = likelihood.df[static_cast<std::size_t>(c)];
-            double sum = 0.0;
-            for (std::int64_t t = 0; t < data_->n_tiles; ++t) {
-                const T* const row_weight = data_->tile(t) + data_->layout.row_weights;
-                const T* const residual = residuals_.data() + (t * m + c) * data_->layout.stride;
-                for (std::int64_t r = 0; r < data_->rows_in_tile(t); ++r) {
-                    const double square = static_cast<double>(residual[r]) * static_cast<double>(residual[r]);
-                    sum += static_cast<double>(row_weight[r]) * square / (df * variance[c] + square);
-                }
-            }
-            slope[c] = 0.5 * ((df + 1.0) * sum - weight);
-        }
+        const OutputRows<T>& rows = outputs(theta);
+        likelihood.of_scales([&](const auto& own, std::size_t c) {
+            slope[c] = 0.0;
+            rows.of(c).each([&](double w, T f, const T* target, std::int64_t step) {
+                slope[c] += w * own.slope(f, target, step, variance[c]);
+            });
+        });
     }
 
-    // y - f at theta: (n_tiles, m, stride).
-    void residuals(const T* theta, std::vector<T>& out) {
-        out.resize(static_cast<std::size_t>(data_->n_tiles * plan_->n_outputs * data_->layout.stride));
+    // The outputs at theta, valid until the next call.
+    const OutputRows<T>& outputs(const T* theta) {
+        rows_.values.resize(static_cast<std::size_t>(data_->n_tiles * plan_->n_outputs * data_->layout.stride));
         std::vector<std::int64_t> tiles(static_cast<std::size_t>(team_.n_sums()));
         team_.sum(
             tiles, [&](TilePass<T>& pass) { pass.set_theta(theta); },
             [&](TilePass<T>& pass, std::int64_t first, std::int64_t end, std::int64_t& done) {
-                pass.residuals(*data_, first, end, out.data());
+                pass.outputs(*data_, first, end, rows_.values.data());
                 done = end - first;
             },
             [](std::int64_t& total, std::int64_t other) { total += other; });
+        return rows_;
     }
-
-    const PackedData<T>& data() const { return *data_; }
 
 private:
     const Plan* plan_;  // both outlive the evaluator
     const PackedData<T>* data_;
     SlabTeam<T> team_;
     std::vector<Totals> totals_;
-    std::vector<T> residuals_;  // see residuals()
+    OutputRows<T> rows_;  // see outputs()
     std::unique_ptr<NarrowPass<T>> narrow_;
 };
 

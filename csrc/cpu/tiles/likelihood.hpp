@@ -16,43 +16,54 @@ namespace patrac::PATRAC_LEVEL {
 template <class T>
 struct LikelihoodTerms {
     LikelihoodKind kind;
+    Likelihood given;            // with its parameters
     std::vector<T> parameters;   // (any, m), see shared/likelihood.hpp
     double constant = 0.0;       // what the tiles leave out of the normalised log-likelihood
     double terms = 0.0;          // where the noise has a variance: outputs times the sum of row weights
-    std::vector<double> df;      // (m,) of Student-t noise
-    double unit_constant = 0.0;  // of Student-t noise: the constant at scales of 1
+    double unit_constant = 0.0;  // of noise whose scale is drawn from rows: the constant at scales of 1
 
     // `weight` is the sum of the row weights.
     LikelihoodTerms(const Likelihood& likelihood, double weight)
-        : kind(likelihood.kind), terms(weight * static_cast<double>(likelihood.noise_variance().size())) {
-        if (kind == LikelihoodKind::student_t) {
-            df = likelihood.parameter("df");
-            terms = weight * static_cast<double>(df.size());
-        }
+        : kind(likelihood.kind),
+          given(likelihood),
+          terms(weight * static_cast<double>(likelihood.noise_variance().size())) {
         visit(kind, [&](auto own) {
             for (const double value : own.parameters(likelihood)) parameters.push_back(static_cast<T>(value));
             constant = weight * own.constant(likelihood);
         });
-        if (is_mixture()) {
-            unit_constant = constant;
-            for (const double scale : likelihood.parameter("scale"))
-                unit_constant += terms / static_cast<double>(df.size()) * std::log(scale);
-        }
+        if (!draws_by_row()) return;
+        unit_constant = constant;
+        const std::vector<double>& scale = given.parameter("scale");
+        terms = weight * static_cast<double>(scale.size());
+        of_scales([&](const auto& own, std::size_t c) {
+            unit_constant += terms / static_cast<double>(scale.size()) * own.logs * std::log(scale[c]);
+        });
     }
 
-    bool has_variance() const { return kind == LikelihoodKind::gaussian || is_mixture(); }
-    // Student-t noise is a mixture of Gaussian noise over the precisions of rows.
-    bool is_mixture() const { return kind == LikelihoodKind::student_t; }
+    bool has_variance() const { return kind == LikelihoodKind::gaussian || draws_by_row(); }
+    bool draws_by_row() const {
+        return visit(kind, [](auto own) { return ScaledByRow<decltype(own)>; });
+    }
 
-    // Gaussian: one noise variance for all outputs, or one for each. Student-t: the square of each output's scale.
+    // Calls f(own, c) for the ScaleOfOutput of each output, see shared/likelihood.hpp.
+    template <class F>
+    void of_scales(const F& f) const {
+        visit(kind, [&](auto own) {
+            if constexpr (ScaledByRow<decltype(own)>)
+                for (std::size_t c = 0; c < given.parameter("scale").size(); ++c)
+                    f(typename decltype(own)::ScaleOfOutput(given, c), c);
+        });
+    }
+
+    // Gaussian: one noise variance for all outputs, or one for each. Else: the square of each output's scale.
     void set_variance(const std::vector<double>& variance) {
         const GaussianTerms each{terms / static_cast<double>(variance.size())};
-        if (is_mixture()) {
+        if (draws_by_row()) {
             constant = unit_constant;
-            for (std::size_t c = 0; c < df.size(); ++c) {
-                constant -= 0.5 * each.terms * std::log(variance[c]);
-                parameters[c] = static_cast<T>(1.0 / (df[c] * variance[c]));
-            }
+            of_scales([&](const auto& own, std::size_t c) {
+                constant -= 0.5 * each.terms * own.logs * std::log(variance[c]);
+                parameters[c] = static_cast<T>(own.parameter(variance[c]));
+            });
             return;
         }
         constant = 0.0;

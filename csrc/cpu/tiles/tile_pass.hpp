@@ -80,8 +80,8 @@ public:
 
     // Adds sum_r weight_r (y_r - f_r)^2 of each output over tiles first_tile .. end_tile - 1 to sums (m,).
     void add_squares(const PackedData<T>& data, std::int64_t first_tile, std::int64_t end_tile, double* sums);
-    // y - f of tiles first_tile .. end_tile - 1, each to (m, stride) at its place among those of all tiles.
-    void residuals(const PackedData<T>& data, std::int64_t first_tile, std::int64_t end_tile, T* out);
+    // f of tiles first_tile .. end_tile - 1, each to (m, stride) at its place among those of all tiles.
+    void outputs(const PackedData<T>& data, std::int64_t first_tile, std::int64_t end_tile, T* out);
 
     // f (n, m) row-major at the rows of `data`.
     void predict(const PackedData<T>& data, T* f);
