@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pytest
 from tables import Table, write_json
 
-from patrac_native.engine import _core
+from patrac_native.engine import default_simd_level, simd_levels, testing
 from patrac_native.studies.floor import MULTIPLY_ADD, NORMAL, measure_rate
 from patrac_native.studies.tables import number
 
@@ -40,7 +40,7 @@ NUMPY: dict[str, tuple[float, float, Callable[[npt.NDArray[Any]], Any]]] = {
     "cos_turn": (0, 1, lambda x: np.cos(x.dtype.type(2 * np.pi) * x)),
     "sqrt": (0.1, 10, np.sqrt),
 }
-OPERATIONS = [MULTIPLY_ADD, NORMAL, *_core.testing.elementary_functions()]
+OPERATIONS = [MULTIPLY_ADD, NORMAL, *testing.elementary_functions()]
 
 
 def numpy_nanoseconds(name: str, dtype: str) -> float | None:
@@ -66,13 +66,12 @@ def _best(call: Callable[[], Any], repeats: int = 200) -> float:
     return min(seconds) / NUMPY_VALUES * 1e9
 
 
-@pytest.mark.parametrize("level", _core.simd_levels())
+@pytest.mark.parametrize("level", simd_levels())
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_function(benchmark: Any, name: str, dtype: str, level: str) -> None:
     """Time a hundred repetitions."""
-    operation: Any = _core.testing
-    done = benchmark(operation.repeat_operation, name, dtype, 100, level)
+    done = benchmark(testing.repeat_operation, name, dtype, 100, level)
     benchmark.extra_info["nanoseconds"] = benchmark.stats["min"] / done * 1e9
 
 
@@ -82,7 +81,7 @@ def main() -> None:
     parser.add_argument("--names", nargs="+", choices=OPERATIONS, default=OPERATIONS)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table here")
     options = parser.parse_args()
-    levels, default = _core.simd_levels(), _core.default_simd_level()
+    levels, default = simd_levels(), default_simd_level()
     print(f"core {one_core.CORE}, nanoseconds an element, the best of several timings; default level {default}")
     results: dict[str, Any] = {}
     for dtype in DTYPES:

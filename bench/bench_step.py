@@ -1,7 +1,7 @@
 """Microseconds a pCNL step, compared with its floor and the best JAX implementation in the same run, on one core.
 
 `python bench/bench_step.py` prints the acceptance table, `--networks`, `--rows` and `--dtypes` span a grid, `--many`
-times many chains on the core; `pytest bench/bench_step.py` times native steps with pytest-benchmark.
+times many chains on the core.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from typing import Any
 import one_core  # noqa: F401 - pins the process, before anything below starts threads
 
 # isort: split
-import pytest
-from cases import ARCHITECTURES, Case, Key, prepare
+from cases import Case, Key, prepare
 from sides import MANY_NATIVE_CHAINS, VMAP_CHAINS, floor_side, jax_side, jax_targets, native, torch_side
 from tables import Table, add_arguments, chosen, print_about, verdict, write_json
 from timing import Side, time_beside_native
 from verify import verify, verify_gradients
 
-from patrac_native.studies.floor import floor_microseconds, measure_rates, operations
+from patrac_native.studies.floor import nanoseconds
 from patrac_native.studies.tables import number
 
 HEADERS = [
@@ -50,7 +49,7 @@ def compare(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     found = time_beside_native(sides, options.repeats, options.seconds, options.clock)
     return found | {
         "best": min(targets, key=found["ratios"].__getitem__, default=None),
-        "operations": operations(case.post),
+        "operations": case.post.plan().operations,
         "required": case.required._asdict(),
         "delta": case.delta,
         "dim": case.post.dim,
@@ -103,21 +102,9 @@ def print_rates(keys: list[Key]) -> None:
     """Print the best time of each kind of operation of the floors; the floors themselves are timed as sides."""
     for dtype in sorted({key.dtype for key in keys}):
         of_dtype = [prepare(key).post for key in keys if key.dtype == dtype]
-        names = sorted({name for post in of_dtype for name in operations(post)})
-        rates = measure_rates(names, dtype, of_dtype[0].level)
-        print(f"{dtype}, ns each: " + ", ".join(f"{name} {rates.nanoseconds(name):.3g}" for name in names))
-
-
-@pytest.mark.parametrize("chains", [1, MANY_NATIVE_CHAINS])
-@pytest.mark.parametrize("label", ARCHITECTURES)
-def test_step(benchmark: Any, label: str, chains: int) -> None:
-    """Time native steps on the sine problem; the JAX sides are in bench_peers.py, which verifies them."""
-    case = prepare(Key(label))
-    side = native(case, chains)
-    steps = max(1, 4000 // chains)
-    benchmark.pedantic(side.run, args=(steps, 0), rounds=5, warmup_rounds=1)
-    benchmark.extra_info["microseconds_a_step"] = benchmark.stats["median"] / (steps * chains) * 1e6
-    benchmark.extra_info["floor_at_best_rates"] = floor_microseconds(case.post)
+        names = sorted({name for post in of_dtype for name in post.plan().operations})
+        each = nanoseconds(names, dtype, of_dtype[0].level)
+        print(f"{dtype}, ns each: " + ", ".join(f"{name} {value:.3g}" for name, value in each.items()))
 
 
 def main() -> None:

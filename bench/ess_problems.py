@@ -14,9 +14,7 @@ import numpy.typing as npt
 from cases import ARCHITECTURES
 
 import patrac_native as pn
-from patrac_native.studies.abalone import EPOCHS as ABALONE_EPOCHS
-from patrac_native.studies.abalone import L2 as ABALONE_L2
-from patrac_native.studies.problems import abalone_problem, sine_problem
+from patrac_native.studies.problems import ABALONE_EPOCHS, ABALONE_L2, abalone_problem, sine_problem
 
 FloatArray = npt.NDArray[Any]
 # The folder of the real data, the same as for the tests.

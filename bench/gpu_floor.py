@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 from cases import Case
 
-from patrac_native.studies.floor import MULTIPLY_ADD, operations
+from patrac_native.studies.floor import MULTIPLY_ADD
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def small_floor(case: Case, chains: int, rates: Rates, multiprocessors: int) -> 
     because their rates cannot be measured separately with torch.
     """
     busy = min(1.0, chains / multiprocessors)
-    return 1e6 * chains * operations(case.post)[MULTIPLY_ADD] / (rates.fma * busy)
+    return 1e6 * chains * case.post.plan().operations[MULTIPLY_ADD] / (rates.fma * busy)
 
 
 def large_floor(case: Case, rates: Rates) -> dict[str, float]:
@@ -107,7 +107,7 @@ def large_floor(case: Case, rates: Rates) -> dict[str, float]:
     of_a_row = 4  # the label
     for position, layer in enumerate(layers):
         of_a_row += layer["constant_sources"] * (1 if position == 0 else 4) + 4 * layer["offsets"]
-    count = operations(case.post)[MULTIPLY_ADD]
+    count = case.post.plan().operations[MULTIPLY_ADD]
     return {
         "memory": 1e6 * n * of_a_row / rates.bytes,
         "fma": 1e6 * count / rates.fma,

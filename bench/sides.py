@@ -13,8 +13,7 @@ from peers_by_hand import by_hand, expert
 from timing import Side
 
 import patrac_native as pn
-from patrac_native.engine import _core
-from patrac_native.studies.floor import operations
+from patrac_native.engine import testing
 
 # One call of a compiled JAX run takes about this long, so that the overhead of the call is negligible.
 CALL_SECONDS, MAX_CALL_STEPS = 0.05, 2000
@@ -39,8 +38,8 @@ def floor_side(case: Case) -> Side:
 
     The floor is timed like the other sides: if the speed of a shared core changes, both parts of a ratio change.
     """
-    post, testing = case.post, _core.testing
-    dtype, level, counts = post.dtype.name, post.level, operations(post)
+    post = case.post
+    dtype, level, counts = post.dtype.name, post.level, post.plan().operations
     of_one_repeat = {name: testing.repeat_operation(name, dtype, 1, level) for name in counts}
 
     def run(steps: int, seed: int) -> float:

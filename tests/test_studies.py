@@ -1,4 +1,4 @@
-"""The demo and the studies: records are finite and right, files are written, runs repeat for a seed."""
+"""The demo and the studies: scores are right, files are written, runs repeat for a seed."""
 
 import csv
 import dataclasses
@@ -11,22 +11,18 @@ import pytest
 
 import patrac_native as pn
 from patrac_native.cli.main import main
-from patrac_native.sampling.warmup import paper_warmup
 from patrac_native.studies import abalone, sine
-from patrac_native.studies.baselines import run_laplace, score_network
 from patrac_native.studies.experiment import (
-    ESS_THIN,
-    MAX_KEPT_BYTES,
     Outcome,
-    Problem,
-    SamplingSettings,
+    SampledNoise,
     derived_seed,
     run_architecture,
+    run_laplace,
+    score_network,
 )
-from patrac_native.studies.options import StudyOptions
-from patrac_native.studies.problems import abalone_problem, sine_problem
-from patrac_native.studies.replicates import run_replicates
-from patrac_native.studies.sampled_noise import SampledNoise
+from patrac_native.studies.options import ESS_THIN, MAX_KEPT_BYTES, SamplingSettings, StudyOptions
+from patrac_native.studies.problems import Problem, abalone_problem, sine_problem
+from patrac_native.studies.replicates import train_network
 from patrac_native.studies.tables import format_table, mean_sd, number
 
 # Chains and training this short deserve these warnings; the tests are about what is done with the results.
@@ -39,6 +35,7 @@ pytestmark = [
 
 TIMES = ("seconds", "steps_per_second", "ess_per_second", "ess_paper_per_second")
 SETTINGS = SamplingSettings(steps=2000, draws=100, chains=2, warmup=1000)
+PRIOR = pn.TraceClassPrior(1.5, 2.0, 0.5)
 
 
 def small_network(problem: Problem, seed: int = 0) -> pn.Network:
@@ -49,6 +46,11 @@ def small_network(problem: Problem, seed: int = 0) -> pn.Network:
     return pn.Network(weights, [0.1 * rng.normal(size=size) for size in sizes[1:]])
 
 
+def run(problem: Problem, architecture: Any, seed: int = 5, **settings: Any) -> Outcome:
+    settings = dataclasses.replace(SETTINGS, **settings)
+    return run_architecture(problem, small_network(problem), PRIOR, architecture, settings, seed=seed)
+
+
 @pytest.fixture(scope="module")
 def problem() -> Problem:
     return sine_problem(3, n=40, n_test=60)
@@ -56,8 +58,7 @@ def problem() -> Problem:
 
 @pytest.fixture(scope="module")
 def outcome(problem: Problem) -> Outcome:
-    net = small_network(problem)
-    return run_architecture(problem, net, pn.TraceClassPrior(1.5, 2.0, 0.5), pn.Mix(2), SETTINGS, seed=5)
+    return run(problem, pn.Mix(2))
 
 
 def abalone_like(path: Path, rows: int = 4177) -> Path:
@@ -73,19 +74,20 @@ def abalone_like(path: Path, rows: int = 4177) -> Path:
 
 
 def test_scores_are_those_of_the_diagnostics_on_the_kept_draws(problem: Problem, outcome: Outcome) -> None:
-    record = outcome.record
+    scores = outcome.scores
     f = outcome.draws.predict(problem.X_test)
     assert f.shape == (2, 100, 60, 1)
-    assert record.nll == pn.diagnostics.nll(f, problem.y_test, 1.0)
     # The formula of Table 1 itself, in float64; both sum 60 terms, so a few hundred ulp at most.
     direct = 0.5 * ((problem.y_test - f[..., 0].astype(np.float64)) ** 2).sum(axis=-1).mean()
-    assert record.nll == pytest.approx(direct, rel=1e-13)
-    assert record.rmse == pn.diagnostics.rmse(f, np.sin(problem.X_test[:, 0]))
+    assert scores["nll"] == pn.diagnostics.nll(f, problem.y_test, 1.0) == pytest.approx(direct, rel=1e-13)
+    assert scores["rmse"] == pn.diagnostics.rmse(f, np.sin(problem.X_test[:, 0]))
     covered = pn.diagnostics.coverage(f, np.sin(problem.X_test[:, 0]), tau=(0.01, 0.05, 0.35))
-    assert list(record.coverage.values()) == covered.tolist()
-    assert list(record.coverage) == ["0.99", "0.95", "0.65"] and record.coverage_of == "f"
-    numbers = [value for value in dataclasses.asdict(record).values() if isinstance(value, float)]
+    assert list(scores["coverage"].values()) == covered.tolist()
+    assert list(scores["coverage"]) == ["0.99", "0.95", "0.65"] and scores["coverage_of"] == "f"
+    numbers = [value for value in scores.values() if isinstance(value, float)]
     assert len(numbers) > 10 and np.isfinite(numbers).all()
+    # 2000 steps for 100 draws: a score every 20 steps, a state for the ESS every 4.
+    assert (scores["thin"], scores["ess_thin"], outcome.draws.settings["thin"]) == (20, 4, 20)
 
 
 def test_the_network_alone_scores_as_a_single_draw(problem: Problem) -> None:
@@ -93,16 +95,9 @@ def test_the_network_alone_scores_as_a_single_draw(problem: Problem) -> None:
     error = problem.y_test - net.predict(problem.X_test)[:, 0]
     scores = score_network(problem, net)
     # A sum of 60 squares in two orders: 60 ulp bound the difference.
-    assert scores.nll == pytest.approx(0.5 * (error**2).sum(), rel=60 * np.finfo(float).eps)
+    assert scores["nll"] == pytest.approx(0.5 * (error**2).sum(), rel=60 * np.finfo(float).eps)
     constant = 0.5 * np.log(2 * np.pi)
-    assert scores.nlpd == pytest.approx(scores.nll / 60 + constant, rel=200 * np.finfo(float).eps)
-
-
-def test_ess_is_read_from_more_states_than_the_scores(outcome: Outcome) -> None:
-    # 2000 steps for 100 draws: a score every 20 steps, a state for the ESS every 4.
-    assert (outcome.record.thin, outcome.record.ess_thin) == (20, 4)
-    assert outcome.draws.settings["thin"] == 20
-    assert outcome.autocorrelation.shape[0] == 2
+    assert scores["nlpd"] == pytest.approx(scores["nll"] / 60 + constant, rel=200 * np.finfo(float).eps)
 
 
 @pytest.mark.parametrize(("dim", "least"), [(46, 4), (2701, 40), (3_000_000, 1000)])
@@ -114,37 +109,10 @@ def test_states_kept_for_the_ess_stay_within_memory(dim: int, least: int) -> Non
     assert thin == settings.thin or settings.steps // thin * dim * 4 <= MAX_KEPT_BYTES
 
 
-def test_the_same_seed_gives_the_same_record(problem: Problem, outcome: Outcome) -> None:
-    def run(seed: int, threads: int) -> dict[str, object]:
-        settings = dataclasses.replace(SETTINGS, threads=threads)
-        prior = pn.TraceClassPrior(1.5, 2.0, 0.5)
-        record = run_architecture(problem, small_network(problem), prior, pn.Mix(2), settings, seed=seed).record
-        return {key: value for key, value in record.to_dict().items() if key not in TIMES}
-
-    first = {key: value for key, value in outcome.record.to_dict().items() if key not in TIMES}
-    assert run(5, 2) == first
-    assert run(6, 1)["nll"] != first["nll"]
-
-
-def test_replicates_do_not_depend_on_the_number_of_threads() -> None:
-    def run(threads: int) -> list[dict[str, object]]:
-        study = run_replicates(
-            lambda seed: sine_problem(seed, n=30, n_test=40),
-            small_network,
-            SamplingSettings(steps=400, draws=100, warmup=400),
-            replicates=2,
-            seed=9,
-            threads=threads,
-            architectures=(pn.Mix(2), pn.Out(3)),
-        )
-        assert study.replicates == 2 and list(study.records) == ["Mix(2)", "Out(3)"]
-        records = [record.to_dict() for runs in study.records.values() for record in runs]
-        return [{key: value for key, value in record.items() if key not in TIMES} for record in records]
-
-    one = run(1)
-    assert one == run(3)
-    # Replicates differ in data and noise.
-    assert one[0]["nll"] != one[1]["nll"]
+def test_the_same_seed_gives_the_same_scores(problem: Problem, outcome: Outcome) -> None:
+    again = run(problem, pn.Mix(2), threads=2).scores
+    assert all(again[name] == value for name, value in outcome.scores.items() if name not in TIMES)
+    assert run(problem, pn.Mix(2), seed=6).scores["nll"] != again["nll"]
 
 
 def test_seeds_of_parts_differ() -> None:
@@ -165,9 +133,9 @@ def test_settings_refuse_steps_that_do_not_divide() -> None:
         (["--seed", "-1"], "--seed must be at least 0; got -1."),
         (["--seed", "9" * 30], "--seed must be below 2^63"),
         (["--threads", "0"], "--threads must be at least 1; got 0."),
-        (["--draws", "0"], "--draws must be at least 1; got 0."),
-        (["--replicates", "0"], "--replicates must be at least 1; got 0."),
         (["--l2", "0"], "--l2 must be positive and finite; got 0.0."),
+        (["--kernel", "auto", "--adapt-always"], "--adapt-always needs --kernel pcnl"),
+        (["--scheduler", "dask://host"], "--scheduler must be threads, processes or dask://host:port; got"),
     ],
 )
 def test_options_out_of_range_leave_no_folder(
@@ -192,7 +160,7 @@ def test_demo_writes_its_files_and_prints_the_table(tmp_path: Path, capsys: pyte
     words = ["--out", str(out), "--steps", "400", "--draws", "100", "--warmup", "200", "--max-epochs", "100"]
     assert main(["demo", *words]) == 0
     printed = capsys.readouterr().out
-    for text in ("Full", "Sep(5)", "Mix(5)", "Out(45)", "NLPD", "R-hat", "2701", str(out / "report.html")):
+    for text in ("Full", "Sep(5)", "Mix(5)", "Out(45)", "NLPD", "R-hat", "2,701", str(out / "report.html")):
         assert text in printed
     assert "One data set decides little" in printed and f"numbers: {out / 'summary.json'}" in printed
     # Chains of 400 steps have not mixed, and the demo says so.
@@ -202,8 +170,7 @@ def test_demo_writes_its_files_and_prints_the_table(tmp_path: Path, capsys: pyte
     assert [run["dim"] for run in summary["runs"]] == [2701, 46, 46, 46]
     page = (out / "report.html").read_text()
     # Bands, PIT, traces, autocorrelation; all inside the file.
-    assert page.count("data:image/png;base64,") == 4
-    assert 'src="http' not in page
+    assert page.count("data:image/png;base64,") == 4 and 'src="http' not in page
     assert (out / "other.txt").read_text() == "mine"
     assert sorted(path.name for path in out.iterdir()) == ["other.txt", "report.html", "summary.json"]
 
@@ -217,23 +184,20 @@ def test_study_sine_writes_every_number_and_compares_with_the_paper(
     printed = capsys.readouterr().out
     assert "571.8 (31.6)" in printed and "paper: ESS/s" in printed and "keeps adapting, as in the paper" in printed
     # Chains of 400 steps have not settled; the terminal says so, by name and with the R-hat of the summary.
-    runs = json.loads((out / "summary.json").read_text())["runs"]
-    worst = max(record["max_rhat"] for record in runs["Full"])
+    summary = json.loads((out / "summary.json").read_text())
+    worst = max(scores["max_rhat"] for scores in summary["runs"]["Full"])
     assert worst > 1.05 and f"Full {worst:.3f}" in " ".join(printed.split())
+    assert summary["replicates"] == 2 and not summary["interrupted"]
     with open(out / "results.csv", newline="") as stream:
         rows = list(csv.DictReader(stream))
     # Seven architectures, three Laplace approximations and the trained network in each replicate.
     nll = [row for row in rows if row["metric"] == "nll"]
     assert len(nll) == 22 and {row["replicate"] for row in rows} == {"0", "1"}
     assert {row["study"] for row in rows} == {"sine"}
-    summary = json.loads((out / "summary.json").read_text())
-    assert summary["replicates"] == 2 and not summary["interrupted"]
-    full = [float(row["value"]) for row in nll if row["model"] == "Full"]
-    assert full == [record["nll"] for record in summary["runs"]["Full"]]
-    covered = [float(r["value"]) for r in rows if (r["model"], r["metric"]) == ("Mix(5)", "coverage_0.95")]
-    assert covered == [record["coverage"]["0.95"] for record in summary["runs"]["Mix(5)"]]
-    last_layer = summary["baselines"]["Laplace, last layer"]
-    assert [float(r["value"]) for r in nll if r["model"] == "Laplace, last layer"] == [s["nll"] for s in last_layer]
+    for model, scores in [*summary["runs"].items(), *summary["baselines"].items()]:
+        assert [float(row["value"]) for row in nll if row["model"] == model] == [one["nll"] for one in scores]
+        covered = [float(row["value"]) for row in rows if (row["model"], row["metric"]) == (model, "coverage_0.95")]
+        assert covered == [one["coverage"]["0.95"] for one in scores]
     # The difference from the paper, in combined standard errors over 2 and 100 data sets; its one Laplace row stands
     # beside each of ours.
     for model, mean, sd in [("Full", 571.8, 31.6), *((label, 576.5, 60.2) for label in summary["baselines"])]:
@@ -244,48 +208,37 @@ def test_study_sine_writes_every_number_and_compares_with_the_paper(
     assert (out / "report.html").read_text().count("data:image/png;base64,") == 4
 
 
-def test_penalty_of_the_sine_study(
-    problem: Problem, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_penalty_of_the_sine_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`--l2` reaches the training and summary.json, and a folder of another penalty is refused."""
-    options = StudyOptions(tmp_path, max_epochs=50)
-    for l2 in (0.5, 1.0):
-        net = pn.train(
-            problem.layer_sizes, problem.X, problem.y, likelihood=problem.likelihood, l2=l2, validation_fraction=0,
-            seed=2, max_epochs=50, progress=False,
-        )  # fmt: skip
-        found = sine.train_network(problem, 2, options, l2=l2)
-        assert all(np.array_equal(a, b) for a, b in zip(found.weights, net.weights, strict=True))
-    penalties = []
-    train = pn.train
-
-    def recording(*args: Any, **settings: Any) -> pn.Network:
-        penalties.append(settings["l2"])
-        return train(*args, **settings)
-
-    monkeypatch.setattr("patrac_native.training.training.train", recording)
     words = ["--replicates", "1", "--steps", "400", "--draws", "100", "--kernel", "auto", "--max-epochs", "50"]
     words = ["study", "sine", "--out", str(tmp_path / "run"), "--threads", "1", *words]
     assert main([*words, "--l2", "0.5"]) == 0
-    assert penalties == [0.5]
-    assert json.loads((tmp_path / "run" / "summary.json").read_text())["options"]["l2"] == 0.5
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["options"]["l2"] == summary["training"]["l2"] == 0.5
     assert main(words) == 2 and "other settings" in capsys.readouterr().err
+
+
+def test_training_is_that_of_the_problem(problem: Problem, tmp_path: Path) -> None:
+    net = pn.train(
+        problem.layer_sizes, problem.X, problem.y, likelihood=problem.likelihood, l2=1.0, validation_fraction=0,
+        seed=2, max_epochs=50, progress=False,
+    )  # fmt: skip
+    found = train_network(problem, 2, StudyOptions(tmp_path, max_epochs=50))
+    assert all(np.array_equal(a, b) for a, b in zip(found.weights, net.weights, strict=True))
 
 
 def test_quantiles_of_the_paper(problem: Problem, outcome: Outcome, tmp_path: Path) -> None:
     options = StudyOptions(tmp_path, quantiles="paper")
     assert options.sampling(sine.SIZE).quantiles == "inverted_cdf"
     assert options.identity("sine") != StudyOptions(tmp_path).identity("sine")
-    settings = dataclasses.replace(SETTINGS, quantiles="inverted_cdf")
-    prior = pn.TraceClassPrior(1.5, 2.0, 0.5)
-    paper = run_architecture(problem, small_network(problem), prior, pn.Mix(2), settings, seed=5)
+    paper = run(problem, pn.Mix(2), quantiles="inverted_cdf")
     # The largest q below which at most a share b of the draws lies, for the draws of the other outcome.
-    f = np.sort(outcome.f_test[..., 0].reshape(-1, 60), axis=0)
+    f = np.sort(outcome.draws.predict(problem.X_test)[..., 0].reshape(-1, 60), axis=0)
     truth = np.sin(problem.X_test[:, 0])
-    for tau, share in zip((0.01, 0.05, 0.35), paper.record.coverage.values(), strict=True):
+    for tau, share in zip((0.01, 0.05, 0.35), paper.scores["coverage"].values(), strict=True):
         low, high = (f[int(np.ceil(b * 200 - 1e-9)) - 1] for b in (tau / 2, 1 - tau / 2))
         assert share == ((low <= truth) & (truth <= high)).mean()
-    assert paper.record.nll == outcome.record.nll
+    assert paper.scores["nll"] == outcome.scores["nll"]
 
 
 def test_laplace_scores_are_those_of_its_draws(problem: Problem) -> None:
@@ -297,14 +250,14 @@ def test_laplace_scores_are_those_of_its_draws(problem: Problem) -> None:
     prior = pn.GaussianPrior(0.5, 0.5)  # of the penalty
     post = pn.Posterior(net, pn.Full(), prior, problem.likelihood, problem.X, problem.y)
     f = pn.Laplace(post).sample(50, 3).predict(problem.X_test)
-    assert sampled.nlpd == pn.diagnostics.nlpd(f, problem.y_test, 1.0)
+    assert sampled["nlpd"] == pn.diagnostics.nlpd(f, problem.y_test, 1.0)
     f = pn.Laplace(post).linearised(problem.X_test, 50, 3)
-    assert linearised.rmse == pn.diagnostics.rmse(f, np.sin(problem.X_test[:, 0]))
+    assert linearised["rmse"] == pn.diagnostics.rmse(f, np.sin(problem.X_test[:, 0]))
     covered = pn.diagnostics.coverage(f, np.sin(problem.X_test[:, 0]), tau=(0.01, 0.05, 0.35))
-    assert list(linearised.coverage.values()) == covered.tolist()
+    assert list(linearised["coverage"].values()) == covered.tolist()
     f = pn.Laplace(pn.Posterior(net, pn.Out(6), prior, problem.likelihood, problem.X, problem.y)).sample(50, 3)
     # The network is linear in its last layer; draws are rounded to float32.
-    assert last.nll == pytest.approx(pn.diagnostics.nll(f.predict(problem.X_test), problem.y_test, 1.0), rel=1e-4)
+    assert last["nll"] == pytest.approx(pn.diagnostics.nll(f.predict(problem.X_test), problem.y_test, 1.0), rel=1e-4)
 
 
 def test_study_with_the_package_s_own_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -314,17 +267,13 @@ def test_study_with_the_package_s_own_kernels(tmp_path: Path, capsys: pytest.Cap
     # Each model has the steps of its own; a multiple of the draws, which the settings check.
     assert [whole.of_model(name).steps for name in ("Full", "Mix(5)", "Sep(9)")] == [60_000, 18_000, 100_000]
     assert set(sine.SIZE.auto_steps_by_model) == set(sine.PAPER_NLL)
-    # See experiment.ESS_THIN, which pieces of a study have in common.
     assert options.identity("sine")["ess_thin"] == ESS_THIN == 4
-    for name in sine.PAPER_NLL:
+    for name, ess in sine.PAPER_MIXING["paper: ESS"].items():
         assert whole.of_model(name).ess_thin(2701 if name == "Full" else 46) == 4
         # The ESS of fewer kept states reaches the paper's by the errors of its estimator alone.
-        assert whole.of_model(name).steps / 4 > float(sine.PAPER_ESS[name].split(" ")[0].replace(",", ""))
+        assert whole.of_model(name).steps / 4 > float(ess.split(" ")[0].replace(",", ""))
     assert options.sampling(sine.SIZE).of_model("Full").steps == 400
     assert dataclasses.replace(options, steps=None, quick=True).sampling(sine.SIZE).steps == sine.SIZE.quick_auto_steps
-    for given in ({"adapt_always": True}, {"warmup_factor": 0.1}):
-        with pytest.raises(ValueError, match=r"needs --kernel pcnl: it changes the paper's kernel or warm-up"):
-            dataclasses.replace(options, **given).sampling(sine.SIZE)
     words = ["--kernel", "auto", "--replicates", "1", "--steps", "400", "--draws", "100", "--max-epochs", "50"]
     assert main(["study", "sine", "--out", str(tmp_path / "study"), *words]) == 0
     printed = capsys.readouterr().out
@@ -340,31 +289,28 @@ def test_help_of_a_study_gives_the_numbers(capsys: pytest.CaptureFixture[str]) -
     text = " ".join(capsys.readouterr().out.split())
     assert "100,000 steps in place of 500,000, after about 65,000 of warm-up in place of 650,000" in text
     # The numbers are those of the paper's warm-up as it is run.
-    assert paper_warmup().steps == 650_000 and paper_warmup().scaled(sine.SIZE.quick_warmup).steps == 65_000
+    whole = pn.paper_warmup()
+    assert whole.steps == 650_000 and whole.scaled(sine.SIZE.quick_warmup).steps == 65_000
     # Its three phases are rounded to whole windows of 200 steps.
-    assert abs(paper_warmup().scaled(abalone.SIZE.quick_warmup).steps - 650_000 * abalone.SIZE.quick_warmup) <= 3 * 100
+    assert abs(whole.scaled(abalone.SIZE.quick_warmup).steps - 650_000 * abalone.SIZE.quick_warmup) <= 3 * 100
 
 
 def test_abalone_is_split_and_standardised_by_its_training_rows(tmp_path: Path) -> None:
-    problem = abalone_problem(abalone_like(tmp_path / "abalone.data"), seed=2)
-    assert problem.X.shape == (2923, 10) and problem.X_test.shape == (1254, 10)
-    assert problem.layer_sizes == (10, 50, 50, 1) and problem.variance == 36.0
-    # Means of 2923 rounded values; the targets keep their units.
-    assert np.abs(problem.X[:, 3:].mean(axis=0)).max() < 2923 * np.finfo(float).eps
-    assert problem.y.min() >= 1 and float(problem.y[0]).is_integer()
-
-
-def test_abalone_with_sex_as_one_column_has_the_paper_s_number_of_parameters(tmp_path: Path) -> None:
     path = abalone_like(tmp_path / "abalone.data")
-    problem, onehot = abalone_problem(path, 2, "coded"), abalone_problem(path, 2)
-    assert problem.layer_sizes == (8, 50, 50, 1)
+    onehot, coded = abalone_problem(path, seed=2), abalone_problem(path, 2, "coded")
+    assert onehot.X.shape == (2923, 10) and onehot.X_test.shape == (1254, 10)
+    assert onehot.layer_sizes == (10, 50, 50, 1) and onehot.variance == 36.0
+    # Means of 2923 rounded values; the targets keep their units.
+    assert np.abs(onehot.X[:, 3:].mean(axis=0)).max() < 2923 * np.finfo(float).eps
+    assert onehot.y.min() >= 1 and float(onehot.y[0]).is_integer()
+    assert coded.layer_sizes == (8, 50, 50, 1)
     net = pn.Network([np.zeros((50, 8)), np.zeros((50, 50)), np.zeros((1, 50))], [np.zeros(50)] * 2 + [np.zeros(1)])
-    post = pn.Posterior(net, pn.Mix(5), pn.GaussianPrior(), problem.likelihood, problem.X, problem.y)
-    assert post.dim == 81
+    post = pn.Posterior(net, pn.Mix(5), pn.GaussianPrior(), coded.likelihood, coded.X, coded.y)
+    assert post.dim == 81  # the paper's
     # The seven measurements are the same; the code of a row's sex is the position of its 1 among F, I, M.
-    np.testing.assert_array_equal(problem.X[:, 1:], onehot.X[:, 3:])
+    np.testing.assert_array_equal(coded.X[:, 1:], onehot.X[:, 3:])
     code = (onehot.X[:, :3] > 0).argmax(axis=1)
-    assert np.corrcoef(code, problem.X[:, 0])[0, 1] == pytest.approx(1.0)
+    assert np.corrcoef(code, coded.X[:, 0])[0, 1] == pytest.approx(1.0)
 
 
 def test_study_abalone_runs_on_a_file_of_its_layout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -380,17 +326,16 @@ def test_study_abalone_runs_on_a_file_of_its_layout(tmp_path: Path, capsys: pyte
 
 
 def test_sampled_noise_is_scored_with_the_variance_of_each_draw(problem: Problem, outcome: Outcome) -> None:
-    net, prior = small_network(problem), pn.TraceClassPrior(1.5, 2.0, 0.5)
-    sampled = run_architecture(problem, net, prior, SampledNoise(pn.Mix(2)), SETTINGS, seed=5)
+    sampled = run(problem, SampledNoise(pn.Mix(2)))
     variance = sampled.draws.stats["variance"]
     assert variance.shape[:2] == (2, 100) and np.ptp(variance) > 0
     f = sampled.draws.predict(problem.X_test)[..., 0].astype(np.float64)
     squares = (problem.y_test - f) ** 2
     by_draw = 0.5 * squares.sum(axis=-1) / variance.reshape(2, 100)
-    assert sampled.record.nll == pytest.approx(by_draw.mean(), rel=1e-12)
+    assert sampled.scores["nll"] == pytest.approx(by_draw.mean(), rel=1e-12)
     density = np.exp(-0.5 * squares / variance.reshape(2, 100, 1)) / np.sqrt(2 * np.pi * variance.reshape(2, 100, 1))
-    assert sampled.record.nlpd == pytest.approx(-np.log(density.mean(axis=(0, 1))).mean(), rel=1e-9)
-    assert sampled.record.architecture == "Mix(2), sampled noise" and sampled.record.dim == outcome.record.dim
+    assert sampled.scores["nlpd"] == pytest.approx(-np.log(density.mean(axis=(0, 1))).mean(), rel=1e-9)
+    assert sampled.label == "Mix(2), sampled noise" and sampled.scores["dim"] == outcome.scores["dim"]
 
 
 def test_study_abalone_refuses_another_file_before_making_a_folder(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 import patrac_native as pn
 from patrac_native.cli.main import main
+from patrac_native.studies.cifar10 import MODELS, score_classes
 from patrac_native.studies.cifar10_data import load_images
-from patrac_native.studies.cifar10_models import MODELS, score_classes
 
 # Chains and training this short deserve these warnings; the tests are about what is done with the results.
 pytestmark = [
@@ -131,11 +131,8 @@ def test_study_writes_every_row_and_goes_on_from_its_pieces(
     some = ["Full", "Sep(10)", "Mix(4)", "Out(90)", "Mix(10), full likelihood"]
     assert main([*words, "--models", *some[:2]]) == 0
     capsys.readouterr()
-    sampled = []
-    monkeypatch.setattr(
-        "patrac_native.studies.cifar10_models.sample",
-        lambda post, *a, **k: sampled.append(post) or pn.sample(post, *a, **k),
-    )
+    sampled, sample = [], pn.sample
+    monkeypatch.setattr(pn, "sample", lambda post, *a, **k: sampled.append(post) or sample(post, *a, **k))
     assert main([*words, "--models", *some]) == 0
     # Two posteriors and the network are there; the three others have the likelihoods that their labels say.
     assert [post.likelihood.scale for post in sampled] == [1000.0, 1000.0, None]

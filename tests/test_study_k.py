@@ -10,7 +10,7 @@ import pytest
 import patrac_native as pn
 from patrac_native.cli.main import main
 from patrac_native.studies import k_study
-from patrac_native.studies.baselines import score_network
+from patrac_native.studies.experiment import score_network
 from patrac_native.studies.problems import uci_problem
 
 # Chains and training this short deserve these warnings; the tests are about what is done with the results.
@@ -57,7 +57,7 @@ def test_network_of_unknown_noise_is_scored_with_the_residuals_of_validation_row
     variance = float(np.mean(net.history.validation_mse))
     error = problem.y_test - net.predict(problem.X_test)[:, 0]
     expected = 0.5 * (error**2 / variance + np.log(2 * np.pi * variance)).mean()
-    assert score_network(problem, net).nlpd == pytest.approx(expected, rel=1e-12)
+    assert score_network(problem, net)["nlpd"] == pytest.approx(expected, rel=1e-12)
     bare = pn.Network(net.weights, net.biases)
     with pytest.raises(ValueError, match="trained with validation rows"):
         score_network(problem, bare)

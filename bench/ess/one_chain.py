@@ -24,7 +24,7 @@ from posterior_problems import AIRFOIL_L2, EPOCHS, HIDDEN, VALIDATION, airfoil_r
 from tables import write_json
 
 import patrac_native as pn
-from patrac_native.studies.uci_models import Rows
+from patrac_native.studies.uci_sets import StandardisedRows
 
 GRADIENTS = (45_000, 150_000)
 THIN = 50
@@ -32,7 +32,7 @@ OTHER = pn.MGrad(collapse=True, metric="inputs", persistence=0.9)
 PRIORS: dict[str, Any] = {"gaussian": lambda net: pn.GaussianPrior(), "trace": pn.TraceClassPrior.fit}
 
 
-def one_chain(net: pn.Network, rows: Rows, prior: str, kernel: Any, seed: int) -> dict[str, Any]:
+def one_chain(net: pn.Network, rows: StandardisedRows, prior: str, kernel: Any, seed: int) -> dict[str, Any]:
     """Return the RMSE at each number of gradients, the steps of the warm-up and the seconds of a chain."""
     started = time.process_time()
     post = pn.Posterior(net, pn.Full(), PRIORS[prior](net), pn.Gaussian("sampled"), rows.X, rows.y)

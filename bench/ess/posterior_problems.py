@@ -11,8 +11,7 @@ import numpy as np
 from ess_problems import DATA, Data, Rows, abalone, digits, sine, trained
 
 import patrac_native as pn
-from patrac_native.studies.uci_models import Rows as Standardised
-from patrac_native.studies.uci_sets import Split, load_split
+from patrac_native.studies.uci_sets import Split, StandardisedRows, load_split, standardised
 
 AIRFOIL_TRAIN = 1202  # of 1,503 rows, four fifths
 HIDDEN, AIRFOIL_L2 = (16, 16, 16, 16), 0.1
@@ -26,25 +25,25 @@ def airfoil(seed: int) -> Data:
     return _trained(airfoil_rows(seed), HIDDEN, AIRFOIL_L2)
 
 
-def airfoil_rows(seed: int) -> Standardised:
+def airfoil_rows(seed: int) -> StandardisedRows:
     """Return the rows of airfoil self-noise, standardised; the seed splits them."""
     table = np.loadtxt(DATA / "airfoil" / "airfoil.csv", delimiter=",", skiprows=1)
     table = table[np.random.default_rng(seed).permutation(len(table))]
     (X, X_test), (y, y_test) = (np.split(part, [AIRFOIL_TRAIN]) for part in (table[:, :-1], table[:, -1]))
-    return Standardised.of(Split(X, y, X_test, y_test))
+    return standardised(Split(X, y, X_test, y_test))
 
 
 def concrete(seed: int) -> Data:
     """Return concrete strength, 8-50-1, with sampled noise; the seed is the number of the standard split."""
-    return _trained(Standardised.of(load_split(DATA / "uci", "concrete", seed)), (50,), l2=0.3)
+    return _trained(standardised(load_split(DATA / "uci", "concrete", seed)), (50,), l2=0.3)
 
 
 def yacht(seed: int) -> Data:
     """Return yacht hydrodynamics, 6-50-1, with sampled noise; the seed is the number of the standard split."""
-    return _trained(Standardised.of(load_split(DATA / "uci", "yacht", seed)), (50,), l2=0.3)
+    return _trained(standardised(load_split(DATA / "uci", "yacht", seed)), (50,), l2=0.3)
 
 
-def _trained(found: Standardised, hidden: tuple[int, ...], l2: float) -> Data:
+def _trained(found: StandardisedRows, hidden: tuple[int, ...], l2: float) -> Data:
     """Train with validation rows, on which the prior of the noise rests."""
     rows = Rows(found.X, found.y, found.X_test, found.y_test, found.X_test[:WATCHED])
     sizes = (found.X.shape[1], *hidden, 1)

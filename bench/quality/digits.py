@@ -8,21 +8,21 @@ split, and writes all scores as JSON.
 from __future__ import annotations
 
 import argparse
-import json
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
-from command import fit_and_score
+from comparison import Array, Results, add_arguments, fit_and_score, side_table
+from deep_ensemble import MEMBERS, fit_ensemble
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from patrac_native.diagnostics import accuracy, class_nlpd
-from patrac_native.studies.deep_ensemble import MEMBERS, fit_ensemble
+from patrac_native.studies.tables import format_table
 
-Arrays = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
+RIVAL = "ensemble"
+COLUMNS = {"accuracy": ("accuracy", 4), "NLPD": ("nlpd", 4), "seconds": ("seconds", 0)}
+Arrays = tuple[Array, Array, Array, Array]
 
 
 def patrac_side(split: Arrays, options: list[str]) -> dict[str, Any]:
@@ -63,30 +63,22 @@ def line(split: int, side: str, found: dict[str, Any]) -> str:
 
 def main() -> None:
     """Run the comparison."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--splits", type=int, nargs="+", default=list(range(5)), help="seeds; default 0 1 2 3 4")
-    parser.add_argument("--fit", default="", help='further options of `patrac fit`, such as "--minutes 1"')
-    parser.add_argument("--side", choices=("patrac", "ensemble"), help="measure one side only")
-    parser.add_argument("--out", type=Path, help="JSON file of all scores")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_arguments(parser, ["patrac", RIVAL], ["patrac", RIVAL])
     options = parser.parse_args()
     torch.set_num_threads(1)
     images, labels = load_digits(return_X_y=True)
-    results: list[dict[str, Any]] = []
+    results = Results(options.out)
+    found: dict[str, list[dict[str, Any]]] = {side: [] for side in options.sides}
     for seed in options.splits:
         split = train_test_split(images, labels, test_size=0.2, random_state=seed, stratify=labels)
-        found: dict[str, Any] = {"split": seed}
-        if options.side != "patrac":
-            found["ensemble"] = ensemble_side(split, seed)
-            print(line(seed, "ensemble", found["ensemble"]), flush=True)
-        if options.side != "ensemble":
-            found["patrac"] = patrac_side(split, options.fit.split())
-            print(line(seed, "patrac", found["patrac"]), flush=True)
-        results.append(found)
-        if options.out:
-            options.out.write_text(json.dumps(results, indent=1))
-    for side in (name for name in ("patrac", "ensemble") if name in results[0]):
-        means = {name: float(np.mean([one[side][name] for one in results])) for name in ("accuracy", "nlpd")}
-        print(f"{side:<9} accuracy {means['accuracy']:.4f}, NLL {means['nlpd']:.4f}")
+        for side in options.sides:
+            run = partial(patrac_side, split, options.fit.split())
+            if side == RIVAL:
+                run = partial(ensemble_side, split, seed)
+            found[side].append(results.get(f"{seed} {side}", run))
+            print(line(seed, side, found[side][-1]), flush=True)
+    print(format_table(*side_table(found, COLUMNS, RIVAL)))
 
 
 if __name__ == "__main__":

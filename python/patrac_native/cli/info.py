@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from patrac_native.engine.build_info import build_info
+from patrac_native import build_info
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

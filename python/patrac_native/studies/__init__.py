@@ -1,4 +1,1 @@
-"""The demonstration, the paper's studies and the timings of `patrac bench`.
-
-Public: run_demo, run_sine, run_abalone, run_cifar10, run_k, run_uci, run_bench, StudyOptions.
-"""
+"""The demonstration, the paper's studies and the timings of `patrac bench`, on public names of the package alone."""

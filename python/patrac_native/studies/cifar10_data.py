@@ -5,8 +5,8 @@ from __future__ import annotations
 import lzma
 import tarfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,17 +22,8 @@ _FOLDER, _ARCHIVE = "cifar-10-batches-bin", "cifar-10-binary.tar.gz"
 _BLOCK = 2_000
 
 
-@dataclass(frozen=True)
-class Images:
-    """Standardised images with their labels.
-
-    Attributes
-    ----------
-    X, X_test : ndarray of float32, shapes (n, 3072), (n_test, 3072)
-        Bytes divided by 255 and standardised by the means and standard deviations of the training rows.
-    y, y_test : ndarray of int64, shapes (n,), (n_test,)
-        Labels 0..9.
-    """
+class Images(NamedTuple):
+    """Images as bytes divided by 255, standardised by the training rows, float32 (n, 3072), with labels 0..9 (n,)."""
 
     X: npt.NDArray[np.float32]
     y: npt.NDArray[np.int64]
@@ -41,27 +32,10 @@ class Images:
 
 
 def load_images(data: Path, rows: int | None = None) -> Images:
-    """Read the training and test images.
+    """Read the training images, or the first `rows`, and the test images; raise ValueError for other files.
 
-    Parameters
-    ----------
-    data : Path
-        The archive cifar-10-binary.tar.gz, or a folder that holds it, its folder cifar-10-batches-bin or the batches
-        data_batch_1.bin ... data_batch_5.bin and test_batch.bin, each plain or compressed (.bin.xz).
-    rows : int, optional
-        Number of training rows, the first of the batches, whose order is random; by default all. Batches that are not
-        needed are not read.
-
-    Returns
-    -------
-    Images
-
-    Raises
-    ------
-    FileNotFoundError
-        If a batch is missing.
-    ValueError
-        If a batch is not one of CIFAR-10, or there are fewer training rows than `rows`.
+    `data` is the archive cifar-10-binary.tar.gz, or a folder that holds it, its folder cifar-10-batches-bin or the
+    batches, each plain or compressed (.bin.xz). Batches that are not needed are not read: their order is random.
     """
     read = _reader(data)
     parts: list[npt.NDArray[np.uint8]] = []

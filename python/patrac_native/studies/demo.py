@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from patrac_native.verdict.findings import DO_NOT_USE, ESS_GOOD, GOOD, LOOK, RHAT_GOOD, RHAT_USABLE
-
 if TYPE_CHECKING:
-    from patrac_native.network.network import Network
-    from patrac_native.priors import TraceClassPrior
-    from patrac_native.studies.baselines import NetworkScores
-    from patrac_native.studies.experiment import Outcome, Problem, Record, SamplingSettings
+    import patrac_native as pn
+    from patrac_native.studies.experiment import Outcome, Scores
+    from patrac_native.studies.options import SamplingSettings
+    from patrac_native.studies.problems import Problem
+    from patrac_native.studies.tables import Columns, Table
 
 # Full takes nine tenths of the time; this many steps give it a few thousand effective draws in a quarter of a minute.
 STEPS, DRAWS, CHAINS = 100_000, 1_000, 4
+# The usual requirement for reported quantiles (Vehtari et al. 2021, Rank-normalization, folding, and localization: an
+# improved R-hat for assessing convergence of MCMC).
+_RHAT_GOOD, _ESS_GOOD = 1.01, 400
+_LEGEND = (
+    "NLL as in the paper's Table 1 (sum over test rows, mean over draws; some 500 are due to the noise alone). NLPD: "
+    "mean negative log predictive density. RMSE: of the posterior mean against sin(x). In 99/95/65%: percent of test "
+    "rows whose sin(x) lies in that interval of f. R-hat: largest of f on a grid. ESS: effective draws of f, all "
+    "chains (Geyer). Seconds: sampling with its warm-up."
+)
+# The first row of the table, the network's, often has the best scores; this explains why.
+_READING = (
+    "One data set decides little (patrac study sine runs many), and the network may well score best on it: NLL, a mean "
+    "over draws, charges a posterior for its spread, and which curve lies nearest to the sine is partly chance. What a "
+    "posterior adds are the intervals; the network claims no uncertainty at all."
+)
 
 
 def run_demo(
@@ -31,37 +44,15 @@ def run_demo(
     warmup: int | None = None,
     max_epochs: int | None = None,
 ) -> None:
-    """Train a network, sample four architectures, print a table, and write report.html and summary.json.
-
-    Parameters
-    ----------
-    out : Path
-        Folder of the report, created if necessary.
-    seed : int
-        Seed of data, training and chains, >= 0; default 0.
-    threads : int, optional
-        Number of native threads; by default the number of processors that this process may use.
-    steps, draws : int
-        Number of steps and of draws of each chain after its warm-up; `steps` is a multiple of `draws`.
-    warmup : int, optional
-        Number of warm-up steps; by default the warm-up ends when the chains agree.
-    max_epochs : int, optional
-        Maximum number of training epochs; by default that of `train`.
-    """
-    from patrac_native.architectures import Full, Mix, Out, Sep
-    from patrac_native.engine.threads import thread_count
-    from patrac_native.priors import TraceClassPrior
-    from patrac_native.report.report import write_json
-    from patrac_native.studies.baselines import score_network
-    from patrac_native.studies.experiment import (
-        TAU,
-        SamplingSettings,
-        derived_seed,
-        run_architecture,
-    )
+    """Train a network, sample four architectures, print a table, and write report.html and summary.json."""
+    import patrac_native as pn
+    from patrac_native.engine import thread_count
+    from patrac_native.report import write_json
+    from patrac_native.studies.experiment import derived_seed, run_architecture, score_network
+    from patrac_native.studies.options import SamplingSettings, StudyOptions
     from patrac_native.studies.problems import sine_problem
-    from patrac_native.studies.tables import format_table, record_rows, run_columns, wrapped
-    from patrac_native.training.training import train
+    from patrac_native.studies.replicates import train_network
+    from patrac_native.studies.tables import COVERAGE, format_table, score_table, wrapped
 
     started = time.perf_counter()
     out.mkdir(parents=True, exist_ok=True)
@@ -77,36 +68,37 @@ def run_demo(
     # With the same seed, data and training are those of the first replicate of `patrac study sine`.
     problem = sine_problem(derived_seed(seed, 0, 0))
     print("The paper's sine problem: y = sin(x) + N(0, 1), 100 rows to learn from, 1000 to test on.")
-    net = train(
-        problem.layer_sizes,
-        problem.X,
-        problem.y,
-        likelihood=problem.likelihood,
-        l2=1.0,
-        validation_fraction=0,
-        seed=derived_seed(seed, 0, 1),
-        max_epochs=max_epochs,
-    )
+    net = train_network(problem, derived_seed(seed, 0, 1), StudyOptions(out, max_epochs=max_epochs))
     network = score_network(problem, net)
-    prior = TraceClassPrior.fit(net)
-    print(f"Trained a 1-50-50-1 tanh network: {network.epochs} epochs, {network.training_seconds:.1f} s.")
+    prior = pn.TraceClassPrior.fit(net)
+    print(f"Trained a 1-50-50-1 tanh network: {network['epochs']} epochs, {network['training_seconds']:.1f} s.")
 
     outcomes = []
-    for index, architecture in enumerate((Full(), Sep(5), Mix(5), Out(45))):
+    for index, architecture in enumerate((pn.Full(), pn.Sep(5), pn.Mix(5), pn.Out(45))):
         outcome = run_architecture(problem, net, prior, architecture, settings, seed=derived_seed(seed, 0, 2, index))
-        record = outcome.record
         print(
-            f"Sampled {record.architecture}: {CHAINS} chains x {settings.steps:,} steps, {record.seconds:.1f} s.",
+            f"Sampled {outcome.label}: {CHAINS} chains x {settings.steps:,} steps, {outcome.scores['seconds']:.1f} s.",
             flush=True,
         )
         outcomes.append(outcome)
-    records = [outcome.record for outcome in outcomes]
-    headers, rows = record_rows(run_columns([f"{1 - tau:g}" for tau in TAU]), records, network)
-    print()
-    print(format_table(headers, rows))
-    print(f"\n{wrapped(_LEGEND)}\n\n{wrapped(_READING)}\n\n{wrapped(verdict(records))}")
+    columns: Columns = {
+        "K": ("dim", 0),
+        "NLL": ("nll", 1),
+        "NLPD": ("nlpd", 4),
+        "RMSE": ("rmse", None),
+        **COVERAGE,
+        "R-hat": ("max_rhat", 3),
+        "ESS": ("ess", 0),
+        "ESS/s": ("ess_per_second", None),
+        "accept": ("acceptance_rate", 2),
+        "steps/s": ("steps_per_second", None),
+        "seconds": ("seconds", 1),
+    }
+    runs = [outcome.scores for outcome in outcomes]
+    table = score_table({"network": [network]} | {run["architecture"]: [run] for run in runs}, columns)
+    print(f"\n{format_table(*table)}\n\n{wrapped(_LEGEND)}\n\n{wrapped(_READING)}\n\n{wrapped(verdict(runs))}")
 
-    _write_report(out / "report.html", problem, net, network, prior, outcomes, settings, (headers, rows))
+    _write_report(out / "report.html", problem, net, network["epochs"], prior, outcomes, settings, table)
     seconds = time.perf_counter() - started
     write_json(
         out / "summary.json",
@@ -117,71 +109,51 @@ def run_demo(
             "threads": settings.threads,
             "training": dict(net.history.settings) if net.history else {},
             "prior": prior.to_dict(),
-            "network": vars(network),
-            "runs": [record.to_dict() for record in records],
-            "verdict": verdict(records),
+            "network": network,
+            "runs": runs,
+            "verdict": verdict(runs),
         },
     )
-    print(f"\nReport: {out / 'report.html'}  (numbers: {out / 'summary.json'}); {seconds:.0f} s in all.")
-    sys.stdout.flush()
+    report, summary = out / "report.html", out / "summary.json"
+    print(f"\nReport: {report}  (numbers: {summary}); {seconds:.0f} s in all.", flush=True)
 
 
-_LEGEND = (
-    "NLL as in the paper's Table 1 (sum over test rows, mean over draws; some 500 are due to the noise alone). NLPD: "
-    "mean negative log predictive density. RMSE: of the posterior mean against sin(x). In 99/95/65%: share of test "
-    "rows whose sin(x) lies in that interval of f. R-hat: largest of f on a grid. ESS: effective draws of f, all "
-    "chains (Geyer). Seconds: sampling with its warm-up."
-)
+def verdict(runs: Sequence[Scores]) -> str:
+    """Return a sentence on whether the chains have converged."""
+    from patrac_native.studies.output import RHAT_USABLE
 
-
-# The first row of the table, the network's, often has the best scores; this explains why.
-_READING = (
-    "One data set decides little (patrac study sine runs many), and the network may well score best on it: NLL, a mean "
-    "over draws, charges a posterior for its spread, and which curve lies nearest to the sine is partly chance. What a "
-    "posterior adds are the intervals; the network claims no uncertainty at all."
-)
-
-
-def verdict(records: Sequence[Record]) -> str:
-    """Return a sentence on whether the chains have converged.
-
-    Parameters
-    ----------
-    records : sequence of Record
-        At least one.
-    """
-    worst = max(records, key=lambda record: record.max_rhat)
-    least = min(records, key=lambda record: record.min_ess_bulk)
+    worst = max(runs, key=lambda run: float(run["max_rhat"]))
+    least = min(runs, key=lambda run: float(run["min_ess_bulk"]))
     facts = (
-        f"the worst R-hat of f is {worst.max_rhat:.3f} ({worst.architecture}), the smallest bulk ESS of f at any grid "
-        f"point {least.min_ess_bulk:.0f} ({least.architecture})"
+        f"the worst R-hat of f is {worst['max_rhat']:.3f} ({worst['architecture']}), the smallest bulk ESS of f at any "
+        f"grid point {least['min_ess_bulk']:.0f} ({least['architecture']})"
     )
-    if worst.max_rhat <= RHAT_GOOD and least.min_ess_bulk >= ESS_GOOD:
-        return f"Chains: {GOOD}. Here {facts}; up to {RHAT_GOOD} and from {ESS_GOOD} on is good."
-    if worst.max_rhat <= RHAT_USABLE:
+    if worst["max_rhat"] <= _RHAT_GOOD and least["min_ess_bulk"] >= _ESS_GOOD:
+        return f"Chains: good. Here {facts}; up to {_RHAT_GOOD} and from {_ESS_GOOD} on is good."
+    if worst["max_rhat"] <= RHAT_USABLE:
         return (
-            f"Chains: {LOOK}. They serve for means and bands: {facts}. For reported quantiles one wants an R-hat of "
-            f"{RHAT_GOOD} or less and an ESS of {ESS_GOOD} or more, which takes more steps."
+            f"Chains: look. They serve for means and bands: {facts}. For reported quantiles one wants an R-hat of "
+            f"{_RHAT_GOOD} or less and an ESS of {_ESS_GOOD} or more, which takes more steps."
         )
-    return f"Chains: {DO_NOT_USE}. They disagree: {facts}; run more steps."
+    return f"Chains: do not use. They disagree: {facts}; run more steps."
 
 
 def _write_report(
     path: Path,
     problem: Problem,
-    net: Network,
-    network: NetworkScores,
-    prior: TraceClassPrior,
+    net: pn.Network,
+    epochs: int,
+    prior: pn.TraceClassPrior,
     outcomes: Sequence[Outcome],
     settings: SamplingSettings,
-    table: tuple[list[str], list[list[str]]],
+    table: Table,
 ) -> None:
     """Write the HTML page."""
-    from patrac_native.report.report import Report
+    from patrac_native.report import Report
     from patrac_native.studies import figures
     from patrac_native.studies.problems import sine_mean
 
-    records = [outcome.record for outcome in outcomes]
+    runs = [outcome.scores for outcome in outcomes]
     history: Any = net.history
     report = Report("patrac demo: the sine problem")
     report.text(
@@ -191,22 +163,22 @@ def _write_report(
         "The last three have 46 Bayesian parameters, Full has 2,701. The question is how much of Full's honest "
         "uncertainty the small ones keep, and at what price."
     )
-    report.text(verdict(records))
+    report.text(verdict(runs))
     report.heading("Results")
     report.table(*table, caption=_LEGEND)
-    full, others = records[0], records[1:]
-    quickest = max(others, key=lambda record: record.ess_per_second)
+    full, others = runs[0], runs[1:]
+    quickest = max(others, key=lambda run: float(run["ess_per_second"]))
     report.text(
-        f"Price: Full gives {full.ess_per_second:,.0f} effective draws of f a second, {quickest.architecture} "
-        f"{quickest.ess_per_second:,.0f}, on {settings.threads} threads. Honesty: the true sine lies in the 95% "
-        f"interval at {full.coverage['0.95']:.0%} of the test inputs for Full, and at "
-        + ", ".join(f"{r.coverage['0.95']:.0%} for {r.architecture}" for r in others)
+        f"Price: Full gives {full['ess_per_second']:,.0f} effective draws of f a second, {quickest['architecture']} "
+        f"{quickest['ess_per_second']:,.0f}, on {settings.threads} threads. Honesty: the true sine lies in the 95% "
+        f"interval at {full['coverage']['0.95']:.0%} of the test inputs for Full, and at "
+        + ", ".join(f"{run['coverage']['0.95']:.0%} for {run['architecture']}" for run in others)
         + ". Coverage of a single curve moves together along x."
     )
     report.text(_READING)
     report.heading("What the posteriors look like")
     report.figure(
-        figures.bands_figure(problem, outcomes, sine_mean),
+        figures.bands_figure(problem, net, outcomes, sine_mean),
         "Orange: 100 functions drawn from each posterior. Dashed purple: pointwise 95% interval of f. Light blue: "
         "that of new observations. Dotted green: "
         "the true sine. Blue: the trained network. Dots: the data. A good band is wide where data leave f open, and "
@@ -214,7 +186,7 @@ def _write_report(
     )
     report.heading("Are predictions calibrated?")
     report.figure(
-        figures.pit_figure({outcome.record.architecture: outcome.pit_y for outcome in outcomes}, of="y, with noise,"),
+        figures.pit_figure(outcomes, of="y"),
         "PIT: where each test observation falls among the draws of y predicted for it. Flat is right; a U means "
         "intervals too narrow, a hump too wide, a slope predictions off to one side. The noise of this problem is "
         "large beside the uncertainty of f, so the architectures look alike here.",
@@ -236,20 +208,19 @@ def _write_report(
     report.heading("Settings")
     report.text(
         f"Training: Adam, learning rate {history.settings['learning_rate']:g}, l2 {history.settings['l2']:g}, "
-        f"{network.epochs} epochs, loss {history.best_loss:.2f} (negative log-likelihood {history.data_loss:.2f}; the "
+        f"{epochs} epochs, loss {history.best_loss:.2f} (negative log-likelihood {history.data_loss:.2f}; the "
         f"best constant has {history.constant_loss:.2f}).\n"
         f"Prior, fitted to the trained network: alpha {prior.alpha:.3f}, sigma_w^2 {prior.sigma2_w:.3f}, sigma_b^2 "
         f"{prior.sigma2_b:.3f}.\n"
         f"Sampling: {settings.chains} chains of {settings.steps:,} steps after the warm-up, {settings.draws:,} draws "
         "of each kept for scores; ESS from every "
-        + ", ".join(f"{r.ess_thin}th ({r.architecture})" for r in records)
+        + ", ".join(f"{run['ess_thin']}th ({run['architecture']})" for run in runs)
         + " step."
     )
-    for outcome in outcomes:
-        partial = outcome.draws.network
+    for outcome, run in zip(outcomes, runs, strict=True):
         report.text(
-            f"{outcome.record.architecture}: {outcome.record.kernel}, {outcome.record.warmup_steps:,} warm-up steps, "
-            + ("" if math.isnan(outcome.record.step_size) else f"step size {outcome.record.step_size:.3g}, ")
-            + f"prior variances rescaled by {partial.rescaling:.3g}."
+            f"{run['architecture']}: {run['kernel']}, {run['warmup_steps']:,} warm-up steps, "
+            + ("" if math.isnan(run["step_size"]) else f"step size {run['step_size']:.3g}, ")
+            + f"prior variances rescaled by {outcome.draws.network.rescaling:.3g}."
         )
     report.write(path)

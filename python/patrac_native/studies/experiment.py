@@ -1,290 +1,90 @@
-"""An experiment: a problem, an architecture, a run of the sampler, and a record of its results."""
+"""An experiment: a problem and a posterior, a run of the sampler, and the scores of its draws and of its baselines."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+import time
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+import patrac_native as pn
 from patrac_native import diagnostics
-from patrac_native.architectures import Architecture, Full, Mix, Out, Sep
-from patrac_native.diagnostics.regression import QuantileMethod
-from patrac_native.draws.draws import Draws
-from patrac_native.kernels import PCNL, Kernel, short_name
-from patrac_native.likelihoods import Gaussian
-from patrac_native.network.network import Network
-from patrac_native.posterior.posterior import Posterior
-from patrac_native.priors import Prior
-from patrac_native.sampling.sampler import sample
-from patrac_native.sampling.warmup import Warmup
-from patrac_native.studies.sampled_noise import Candidate, with_noise
-from patrac_native.validation.checks import FloatArray, check_count
+from patrac_native.studies.options import Quantiles, SamplingSettings
+from patrac_native.studies.problems import Problem
+
+Architecture = Any  # such as pn.Mix(5)
+# The numbers of one run, of a trained network or of a baseline, as tables and summary.json have them.
+Scores = dict[str, Any]
 
 # The architectures of the paper's tables, the slowest first: if their chains run at the same time, the longest one
 # should not start last.
-ARCHITECTURES: tuple[Architecture, ...] = (Full(), Sep(2), Sep(5), Mix(2), Mix(5), Out(12), Out(45))
+ARCHITECTURES: tuple[Architecture, ...] = (
+    pn.Full(),
+    pn.Sep(2),
+    pn.Sep(5),
+    pn.Mix(2),
+    pn.Mix(5),
+    pn.Out(12),
+    pn.Out(45),
+)
 # Probabilities outside the intervals whose coverage is reported (paper, Figure 3).
 TAU = (0.01, 0.05, 0.35)
 # The paper's ESS is a sum of autocorrelations over lags up to 1000 steps (Appendix C).
 PAPER_LAGS = 1000
-# The ESS is computed from every fourth state, or from fewer if their theta would take more than this many bytes. Fewer
-# states have a smaller ESS where chains integrate output weights out, since they draw them independently for each state
-# that is kept.
-ESS_THIN = 4
-MAX_KEPT_BYTES = 192 * 2**20
 
 
 @dataclass(frozen=True)
-class Problem:
-    """The data of a regression problem with one output and Gaussian noise.
+class SampledNoise:
+    """An architecture whose posterior is sampled together with the noise variance."""
 
-    Attributes
-    ----------
-    name : str
-    layer_sizes : tuple of int
-        Widths of the network to train.
-    X, y : ndarray, shapes (n, d), (n,)
-        Training rows.
-    X_test, y_test : ndarray, shapes (n_test, d), (n_test,)
-        Test rows.
-    grid : ndarray, shape (g, d)
-        Inputs at which mixing and convergence of f are measured.
-    variance : float, optional
-        Variance of the noise, in squared units of y; None if it is not known, and sampled.
-    truth_test : ndarray, shape (n_test,), optional
-        The true f at the test inputs, if it is known.
-    """
+    architecture: Architecture
 
-    name: str
-    layer_sizes: tuple[int, ...]
-    X: FloatArray
-    y: FloatArray
-    X_test: FloatArray
-    y_test: FloatArray
-    grid: FloatArray
-    variance: float | None
-    truth_test: FloatArray | None = None
-
-    @property
-    def likelihood(self) -> Gaussian:
-        """The Gaussian likelihood with the problem's variance, or with one that is sampled."""
-        return Gaussian("sampled" if self.variance is None else self.variance)
+    def label(self) -> str:
+        """Return such as "Mix(5), sampled noise"."""
+        return f"{self.architecture.label()}, sampled noise"
 
 
-@dataclass(frozen=True)
-class SamplingSettings:
-    """The settings with which each posterior is sampled.
-
-    Attributes
-    ----------
-    steps : int
-        Number of steps of each chain after the warm-up, a multiple of `draws`.
-    draws : int
-        Number of draws of each chain for scores, intervals and plots.
-    chains : int
-        Number of chains; default 1.
-    warmup : "auto", int or Warmup
-        As in `sample`.
-    kernel : Kernel or "auto"
-        Default `PCNL()`, the paper's kernel; "auto" as in `sample`.
-    threads : int
-        Number of native threads, which run chains at the same time; default 1.
-    progress : bool, optional
-        As in `sample`; default False.
-    quantiles : str
-        Estimator of the ends of intervals, as in `coverage`; default "weibull".
-    steps_by_model : mapping of str to int
-        Numbers of steps, by label, that differ from `steps`; default none.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a number is not an integer of at least 1, or `steps` is not a multiple of `draws`.
-    """
-
-    steps: int
-    draws: int
-    chains: int = 1
-    warmup: str | int | Warmup = "auto"
-    kernel: Kernel | str = field(default_factory=PCNL)
-    threads: int = 1
-    progress: bool | None = False
-    quantiles: QuantileMethod = "weibull"
-    steps_by_model: Mapping[str, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name in ("steps", "draws", "chains", "threads"):
-            check_count(getattr(self, name), name)
-        if self.steps % self.draws:
-            raise ValueError(f"steps must be a multiple of draws; got steps={self.steps}, draws={self.draws}.")
-
-    @property
-    def thin(self) -> int:
-        """Number of steps for each scored draw."""
-        return self.steps // self.draws
-
-    def of_model(self, label: str) -> SamplingSettings:
-        """Return the settings of one model, with its own number of steps."""
-        return replace(self, steps=self.steps_by_model.get(label, self.steps), steps_by_model={})
-
-    def ess_thin(self, dim: int, itemsize: int = 4) -> int:
-        """Return the thinning for the ESS: a divisor of `thin` for which theta takes at most MAX_KEPT_BYTES.
-
-        Parameters
-        ----------
-        dim : int
-            K, the number of Bayesian parameters.
-        itemsize : int
-            Size of one entry of theta in bytes.
-
-        Returns
-        -------
-        int
-            `thin` if no smaller divisor is possible.
-        """
-        minimum = self.chains * self.steps * dim * itemsize / MAX_KEPT_BYTES
-        divisors = (value for value in range(min(ESS_THIN, self.thin), self.thin) if self.thin % value == 0)
-        return next((value for value in divisors if value >= minimum), self.thin)
-
-
-@dataclass(frozen=True)
-class Record:
-    """The results of one run of one architecture, as tables and summary.json contain them.
-
-    Attributes
-    ----------
-    architecture : str
-        Label of the architecture, such as "Mix(5)".
-    dim : int
-        K, the number of Bayesian parameters.
-    chains, draws, thin : int
-        Number of chains, of scored draws of each chain, and of steps for each scored draw.
-    ess_thin : int
-        Number of steps between the states from which the ESS is computed.
-    steps, warmup_steps : int
-        Number of steps of each chain after the warm-up, and of its warm-up.
-    kernel : str
-        The kernel of the run.
-    nll : float
-        Negative log-likelihood as in the paper's Table 1, a sum over test rows without the constant; see
-        `diagnostics.nll`.
-    nlpd : float
-        Negative log predictive density, mean over test rows.
-    rmse : float
-        Root mean squared error of the posterior mean, relative to the true f or, if that is unknown, to y.
-    coverage : dict of str to float
-        Share of test rows inside the central interval, by its nominal probability, such as "0.95".
-    coverage_of : str
-        "f", or "y" for intervals that include the noise.
-    max_rhat, min_ess_bulk : float
-        Worst values over the grid, from the scored draws.
-    ess, ess_paper : float
-        Effective sample size of f over the grid, of all chains together: by Geyer's sequence, and by the paper's sum
-        over lags up to 1000 steps, which are 1000 / ess_thin kept draws, and at most a tenth of the chain.
-    ess_per_second, ess_paper_per_second : float
-        Effective sample sizes divided by `seconds`.
-    acceptance_rate, step_size : float
-        Means over chains and draws.
-    steps_per_second : float
-        Speed of all chains together, warm-up included.
-    seconds : float
-        Wall-clock time of the sampler, warm-up included.
-    """
-
-    architecture: str
-    dim: int
-    chains: int
-    draws: int
-    thin: int
-    ess_thin: int
-    steps: int
-    warmup_steps: int
-    kernel: str
-    nll: float
-    nlpd: float
-    rmse: float
-    coverage: Mapping[str, float]
-    coverage_of: str
-    max_rhat: float
-    min_ess_bulk: float
-    ess: float
-    ess_paper: float
-    ess_per_second: float
-    ess_paper_per_second: float
-    acceptance_rate: float
-    step_size: float
-    steps_per_second: float
-    seconds: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON-able values."""
-        return asdict(self)
+Candidate = Any  # an architecture, or SampledNoise of one
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A record with its draws, for plots.
+    """The scores of a run, with its scored draws and the curves of its figures.
 
-    Attributes
-    ----------
-    record : Record
-    draws : Draws
-        The scored draws.
-    f_test : ndarray, shape (chain, draw, n_test, 1)
-        Their outputs at the test inputs.
-    autocorrelation : ndarray, shape (chain, lag + 1)
-        Autocorrelation of f over the grid; one lag is `record.ess_thin` steps.
-    pit_f, pit_y : ndarray, shape (n_test,)
-        Share of draws of f, and of y with its noise, below each test observation.
+    `scores` has, beside the lengths of the run: `nll` as in the paper's Table 1 (see `diagnostics.nll`), `nlpd`, `rmse`
+    of the posterior mean and `coverage` by nominal probability, against the true f or, where that is not known, y;
+    `max_rhat` and `min_ess_bulk`, the worst over the grid; and `ess` by Geyer's sequence and `ess_paper` by the paper's
+    sum of lags, of all chains together. `seconds` is wall time of the sampler, warm-up included.
     """
 
-    record: Record
-    draws: Draws
-    f_test: npt.NDArray[Any]
-    autocorrelation: FloatArray
-    pit_f: FloatArray
-    pit_y: FloatArray
+    scores: Scores
+    draws: pn.Draws
+    autocorrelation: npt.NDArray[Any]  # (chain, lag + 1) of f over the grid; one lag is `ess_thin` steps
+    pit_f: npt.NDArray[Any]  # (n_test,), share of draws of f below each test observation
+    pit_y: npt.NDArray[Any]  # the same of y with its noise
+
+    @property
+    def label(self) -> str:
+        """Label of the architecture."""
+        return str(self.scores["architecture"])
+
+
+def posterior_of(problem: Problem, net: pn.Network, prior: Any, candidate: Candidate) -> pn.Posterior:
+    """Return the posterior of a candidate, under the problem's noise or with sampled noise."""
+    if isinstance(candidate, SampledNoise):
+        return pn.Posterior(net, candidate.architecture, prior, pn.Gaussian("sampled"), problem.X, problem.y)
+    return pn.Posterior(net, candidate, prior, problem.likelihood, problem.X, problem.y)
 
 
 def run_architecture(
-    problem: Problem,
-    net: Network,
-    prior: Prior,
-    candidate: Candidate,
-    settings: SamplingSettings,
-    *,
-    seed: int,
+    problem: Problem, net: pn.Network, prior: Any, candidate: Candidate, settings: SamplingSettings, *, seed: int
 ) -> Outcome:
-    """Sample one architecture's posterior and score it on the test rows.
-
-    Parameters
-    ----------
-    problem : Problem
-    net : Network
-        The trained network.
-    prior : Prior
-        Usually `TraceClassPrior.fit(net)`.
-    candidate : Architecture or SampledNoise
-    settings : SamplingSettings
-    seed : int
-        Seed of the chains and of the predictive noise, which determines the outcome except for its times.
-
-    Returns
-    -------
-    Outcome
-
-    Raises
-    ------
-    KeyboardInterrupt
-        If the run was interrupted.
-    """
-    architecture, likelihood = with_noise(candidate, problem.likelihood)
-    post = Posterior(net, architecture, prior, likelihood, problem.X, problem.y)
+    """Sample one posterior and score it on the test rows; raise KeyboardInterrupt if the run was interrupted."""
+    post = posterior_of(problem, net, prior, candidate)
     ess_thin = settings.ess_thin(post.dim, post.dtype.itemsize)
-    kept = sample(
+    kept = pn.sample(
         post,
         settings.kernel,
         chains=settings.chains,
@@ -302,74 +102,122 @@ def run_architecture(
     # Sums over more lags than a tenth of the chain are mostly noise, which matters only for runs far shorter than the
     # paper's.
     lags = max(1, min(PAPER_LAGS // ess_thin, kept.n_draws // 10))
-    rho = diagnostics.autocorrelation(f_grid, max_lag=min(4 * lags, kept.n_draws - 2))
     ess = diagnostics.ess_geyer(f_grid)
     ess_paper = diagnostics.ess_paper(f_grid, max_lag=lags)
 
     draws = kept.thinned(settings.thin // ess_thin)
     f_test = draws.predict(problem.X_test, threads=settings.threads)
-    rng, sampled = np.random.default_rng(seed), likelihood.is_sampled
-    variance = draws.stats["variance"] if sampled else likelihood.variance_vector(1)
-    y_draws = likelihood.sample_at(f_test, rng, variance) if sampled else likelihood.sample(f_test, rng)
+    likelihood, rng = post.likelihood, np.random.default_rng(seed)
+    if likelihood.is_sampled:
+        variance = draws.stats["variance"]
+        y_draws = likelihood.sample_at(f_test, rng, variance)
+    else:
+        variance = likelihood.variance_vector(1)
+        y_draws = likelihood.sample(f_test, rng)
     worst = diagnostics.convergence(draws.predict(problem.grid, threads=settings.threads)).worst()
     seconds = float(kept.settings["seconds"])
-    record = Record(
-        architecture=candidate.label(),
-        dim=post.dim,
-        chains=settings.chains,
-        draws=settings.draws,
-        thin=settings.thin,
-        ess_thin=ess_thin,
-        steps=settings.steps,
-        warmup_steps=kept.settings["warmup_steps"],
-        kernel=short_name(kept.settings["kernel"]),
+    scores = {
+        "architecture": candidate.label(),
+        "dim": post.dim,
+        "chains": settings.chains,
+        "draws": settings.draws,
+        "thin": settings.thin,
+        "ess_thin": ess_thin,
+        "steps": settings.steps,
+        "warmup_steps": kept.settings["warmup_steps"],
+        "kernel": kernel_name(post.plan(settings.kernel).kernel),
         **score_draws(problem, f_test, y_draws, variance, settings.quantiles),
-        coverage_of="y" if problem.truth_test is None else "f",
-        max_rhat=worst["max_rhat"],
-        min_ess_bulk=worst["min_ess_bulk"],
-        ess=ess,
-        ess_paper=ess_paper,
-        ess_per_second=ess / seconds,
-        ess_paper_per_second=ess_paper / seconds,
-        acceptance_rate=float(kept.stats["acceptance_rate"].mean()),
-        step_size=float(kept.stats["step_size"].mean()),
-        steps_per_second=kept.steps_per_second,
-        seconds=seconds,
-    )
+        "coverage_of": "y" if problem.truth_test is None else "f",
+        "max_rhat": worst["max_rhat"],
+        "min_ess_bulk": worst["min_ess_bulk"],
+        "ess": ess,
+        "ess_paper": ess_paper,
+        "ess_per_second": ess / seconds,
+        "ess_paper_per_second": ess_paper / seconds,
+        "acceptance_rate": float(kept.stats["acceptance_rate"].mean()),
+        "step_size": float(kept.stats["step_size"].mean()),
+        "steps_per_second": settings.chains * (kept.settings["warmup_steps"] + settings.steps) / seconds,
+        "seconds": seconds,
+    }
     return Outcome(
-        record,
+        scores,
         draws,
-        f_test,
-        rho,
+        diagnostics.autocorrelation(f_grid, max_lag=min(4 * lags, kept.n_draws - 2)),
         pit_f=diagnostics.pit(f_test, problem.y_test),
         pit_y=diagnostics.pit(y_draws, problem.y_test),
     )
 
 
-def score_draws(
-    problem: Problem,
-    f_test: npt.NDArray[Any],
-    y_draws: npt.NDArray[Any],
-    variance: npt.ArrayLike,
-    quantiles: QuantileMethod = "weibull",
-) -> dict[str, Any]:
-    """Return nll, nlpd, rmse and coverage of draws of f at the test rows, and of y with its noise.
+def kernel_name(kernel: Any) -> str:
+    """Return the constructor call of a kernel, without defaults, such as "MGrad(collapse=True)"."""
+    defaults = type(kernel)().to_dict()
+    given = [f"{name}={value!r}" for name, value in kernel.to_dict().items() if value != defaults[name]]
+    return f"{type(kernel).__name__}({', '.join(given)})"
 
-    `variance` is that of the noise, or one for each draw; `quantiles` as in `SamplingSettings`.
-    """
-    truth = problem.y_test if problem.truth_test is None else problem.truth_test
-    covered = diagnostics.coverage(y_draws if problem.truth_test is None else f_test, truth, tau=TAU, method=quantiles)
+
+def score_draws(
+    problem: Problem, f_test: Any, y_draws: Any, variance: npt.ArrayLike, quantiles: Quantiles = "weibull"
+) -> Scores:
+    """Score draws of f at the test rows, and of y with its noise, whose variance is one or one for each draw."""
+    covering = y_draws if problem.truth_test is None else f_test
+    covered = diagnostics.coverage(covering, problem.scored_truth, tau=TAU, method=quantiles)
     return {
         "nll": diagnostics.nll(f_test, problem.y_test, variance),
         "nlpd": diagnostics.nlpd(f_test, problem.y_test, variance),
-        "rmse": diagnostics.rmse(f_test, truth),
+        "rmse": diagnostics.rmse(f_test, problem.scored_truth),
         "coverage": {f"{1 - tau:g}": float(share) for tau, share in zip(TAU, covered, strict=True)},
     }
 
 
+def score_network(problem: Problem, net: pn.Network) -> Scores:
+    """Score the trained network as a forecast without uncertainty: one chain of one draw.
+
+    If the variance of the problem is not known, it is the mean squared residual of validation rows.
+    """
+    f, history, variance = net.predict(problem.X_test)[None, None], net.history, problem.variance
+    if variance is None:
+        if history is None or history.validation_mse is None:
+            raise ValueError("a problem of unknown variance needs a network that was trained with validation rows")
+        variance = float(np.mean(history.validation_mse))
+    return {
+        "nll": diagnostics.nll(f, problem.y_test, variance),
+        "nlpd": diagnostics.nlpd(f, problem.y_test, variance),
+        "rmse": diagnostics.rmse(f, problem.scored_truth),
+        "training_seconds": history.seconds if history else 0.0,
+        "epochs": len(history.loss) if history else 0,
+    }
+
+
+def run_laplace(
+    problem: Problem, net: pn.Network, draws: int, *, seed: int, quantiles: Quantiles = "weibull"
+) -> list[Scores]:
+    """Score Laplace approximations around the trained network, under the prior of its penalty, N(0, 1 / l2).
+
+    They are that of the last layer, where network and linearised network are the same; of all weights, predicting with
+    the network at each draw; and of all weights, predicting with the network that is linear around the trained one.
+    """
+    assert net.history is not None and problem.variance is not None
+    variance = 1 / float(net.history.settings["l2"])
+    prior, found = pn.GaussianPrior(variance, variance), []
+    for label, architecture, linearised in (
+        ("Laplace, last layer", pn.Out(net.layer_sizes[-2]), True),
+        ("Laplace, all, sampled", pn.Full(), False),
+        ("Laplace, all, linearised", pn.Full(), True),
+    ):
+        started = time.perf_counter()
+        laplace = pn.Laplace(posterior_of(problem, net, prior, architecture))
+        if linearised:
+            f_test = laplace.linearised(problem.X_test, draws, seed)
+        else:
+            f_test = laplace.sample(draws, seed).predict(problem.X_test, threads=1)
+        y_draws = problem.likelihood.sample(f_test, np.random.default_rng(seed))
+        scores = score_draws(problem, f_test, y_draws, problem.variance, quantiles)
+        found.append({"label": label, **scores, "seconds": time.perf_counter() - started})
+    return found
+
+
 def derived_seed(seed: int, *path: int) -> int:
     """Return a seed in 0..2^63-1 for the part of a study at `path`, so that parts have different random streams."""
-    check_count(seed, "seed", least=0)
     # The path is a spawn key, because the entropies [0] and [0, 0] would give the same seed.
     state = np.random.SeedSequence(seed, spawn_key=path).generate_state(1, np.uint64)
     return int(state[0] >> np.uint64(1))

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+import patrac_native as pn
 from patrac_native import plots
-from patrac_native.studies.baselines import Baseline
-from patrac_native.studies.experiment import TAU, Outcome, Problem, Record
+from patrac_native.studies.experiment import TAU, Outcome, Scores
+from patrac_native.studies.problems import Problem
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,21 +23,8 @@ _CURVE_POINTS = 201
 _HEADROOM = 0.6
 
 
-def bands_figure(problem: Problem, outcomes: Sequence[Outcome], truth: Any = None) -> Figure:
-    """Plot posterior draws and intervals over a single input, a panel for each architecture (the paper's Figure 2).
-
-    Parameters
-    ----------
-    problem : Problem
-        A problem with one input.
-    outcomes : sequence of Outcome
-    truth : callable, optional
-        Returns the true f for an array of inputs.
-
-    Returns
-    -------
-    matplotlib Figure
-    """
+def bands_figure(problem: Problem, net: pn.Network, outcomes: Sequence[Outcome], truth: Any = None) -> Figure:
+    """Plot posterior draws and intervals over a single input, a panel for each architecture (the paper's Figure 2)."""
     x = np.linspace(problem.grid.min(), problem.grid.max(), _CURVE_POINTS)
     fig, axes = _panels(len(outcomes), (4.4, 3.0))
     for index, (ax, outcome) in enumerate(zip(axes, outcomes, strict=True)):
@@ -45,35 +33,25 @@ def bands_figure(problem: Problem, outcomes: Sequence[Outcome], truth: Any = Non
             outcome.draws.predict(x[:, None]),
             truth=None if truth is None else truth(x),
             data=(problem.X[:, 0], problem.y),
-            map_fit=outcome.draws.network.net.predict(x[:, None]),
+            map_fit=net.predict(x[:, None]),
             y_interval=outcome.draws.interval(x[:, None]),
             legend=False,
             ax=ax,
         )
-        ax.set_title(f"{outcome.record.architecture}, K = {outcome.record.dim}")
+        ax.set_title(f"{outcome.label}, K = {outcome.scores['dim']}")
         # All panels have the same scale, so that widths can be compared.
         ax.set_ylim(problem.y.min() - _HEADROOM, problem.y.max() + _HEADROOM)
         if index == 0:
-            _legend_of(fig, ax)
+            legend = legend_of(fig, ax, ncols=len(ax.get_legend_handles_labels()[0]))
+            # Draws are plotted as thin, translucent lines; their legend entries are opaque and thicker.
+            for handle in legend.get_lines():
+                handle.set_alpha(1.0)
+                handle.set_linewidth(max(1.4, handle.get_linewidth()))
     return fig
 
 
 def trace_figure(outcomes: Sequence[Outcome], point: npt.ArrayLike, label: str) -> Figure:
-    """Plot the traces of the paper's Appendix D: l, log prior, first output weight and f at a point.
-
-    Parameters
-    ----------
-    outcomes : sequence of Outcome
-        One row of panels for each.
-    point : array_like, shape (d,)
-        The input at which f is traced.
-    label : str
-        Name of the input in the heading.
-
-    Returns
-    -------
-    matplotlib Figure
-    """
+    """Plot the traces of the paper's Appendix D: l, log prior, first output weight and f at an input named `label`."""
     from matplotlib.figure import Figure
 
     names = ("log-likelihood", "log prior", "first output weight", f"f({label}) less its mean")
@@ -91,9 +69,8 @@ def trace_figure(outcomes: Sequence[Outcome], point: npt.ArrayLike, label: str) 
             point=label,
         )
         for ax in row:
-            ax.set_ylabel("")
-            ax.set_xlabel("")
-        row[0].set_ylabel(outcome.record.architecture)
+            ax.set(xlabel="", ylabel="")
+        row[0].set_ylabel(outcome.label)
     for ax, name in zip(axes[0], names, strict=True):
         ax.set_title(name, fontsize="medium")
     for ax in axes[-1]:
@@ -110,41 +87,50 @@ def autocorrelation_figure(outcomes: Sequence[Outcome]) -> Figure:
         last = _last_lag_to_see(outcome.autocorrelation)
         plots.autocorrelation_plot(outcome.autocorrelation, ax, max_lag=last, legend=False)
         # The axis counts kept draws; its tick labels give steps, so that panels with different thinning are comparable.
-        thin = outcome.record.ess_thin
+        thin = outcome.scores["ess_thin"]
         steps = [step for step in MaxNLocator(4, integer=True).tick_values(0, last * thin) if step <= last * thin]
         ax.set_xticks([step / thin for step in steps], [f"{step:,.0f}" for step in steps])
         ax.set_xlabel("lag (steps)")
         ax.set_ylim(-0.15, 1.02)
-        ax.set_title(outcome.record.architecture)
+        ax.set_title(outcome.label)
     return fig
 
 
-def _last_lag_to_see(rho: npt.NDArray[np.float64]) -> int:
+def _last_lag_to_see(rho: npt.NDArray[Any]) -> int:
     """Return three times the first lag at which all chains' autocorrelations are below 0.05, at least ten."""
     small = np.all(np.abs(rho) < 0.05, axis=0)
     fallen = int(np.argmax(small)) if small.any() else rho.shape[1]
     return int(min(max(10, 3 * fallen), rho.shape[1] - 1))
 
 
-def pit_figure(pits: Mapping[str, npt.ArrayLike], *, of: str) -> Figure:
-    """Plot PIT densities of several architectures in one panel; `of` names the quantity of the draws, "y" or "f"."""
+def pit_figure(outcomes: Sequence[Outcome], *, of: str) -> Figure:
+    """Plot the densities of the PIT of "f", or of "y" with its noise, in one panel."""
     from matplotlib.figure import Figure
 
     fig = Figure(figsize=(6.2, 3.9), layout="constrained")
-    ax = plots.pit_density(pits, fig.subplots())
-    ax.set_xlabel(f"share of draws of {of} below the observed y")
+    ax = plots.pit_density({one.label: one.pit_f if of == "f" else one.pit_y for one in outcomes}, fig.subplots())
+    ax.set_xlabel(f"share of draws of {of if of == 'f' else 'y, with noise,'} below the observed y")
     return fig
 
 
-def coverage_figure(records: Mapping[str, Sequence[Record | Baseline]]) -> Figure:
-    """Plot the observed coverage over replicates, a box for each model (the paper's Figure 3)."""
+def coverage_figure(models: Mapping[str, Sequence[Scores]]) -> Figure:
+    """Plot the observed coverage over replicates, a box for each model that has one (the paper's Figure 3)."""
     from matplotlib.figure import Figure
 
-    levels = [f"{1 - tau:g}" for tau in TAU]
-    shares = {name: np.array([[r.coverage[level] for level in levels] for r in runs]) for name, runs in records.items()}
+    shares = {
+        name: np.array([[one["coverage"][f"{1 - tau:g}"] for tau in TAU] for one in scores])
+        for name, scores in models.items()
+        if "coverage" in scores[0]
+    }
     fig = Figure(figsize=(7.6, 4.2), layout="constrained")
     plots.coverage_boxplot(shares, TAU, fig.subplots())
     return fig
+
+
+def legend_of(fig: Figure, ax: Any, ncols: int) -> Any:
+    """Draw one legend below the whole figure, with the entries of one panel, and return it."""
+    handles, labels = ax.get_legend_handles_labels()
+    return fig.legend(handles, labels, loc="outside lower center", ncols=ncols, frameon=False, fontsize="small")
 
 
 def _panels(count: int, size: tuple[float, float]) -> tuple[Figure, list[Any]]:
@@ -158,15 +144,3 @@ def _panels(count: int, size: tuple[float, float]) -> tuple[Figure, list[Any]]:
     for spare in axes[count:]:
         spare.set_axis_off()
     return fig, axes[:count]
-
-
-def _legend_of(fig: Figure, ax: Any) -> None:
-    """Draw one legend below the whole figure, with the entries of one panel."""
-    handles, labels = ax.get_legend_handles_labels()
-    legend = fig.legend(
-        handles, labels, loc="outside lower center", ncols=len(handles), frameon=False, fontsize="small"
-    )
-    # Draws are plotted as thin, translucent lines; their legend entries are opaque and thicker.
-    for handle in legend.get_lines():
-        handle.set_alpha(1.0)
-        handle.set_linewidth(max(1.4, handle.get_linewidth()))

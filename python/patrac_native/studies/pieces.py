@@ -1,120 +1,158 @@
-"""The finished pieces of a study on disk: an interrupted study goes on from them."""
+"""The pieces of a study: where they run, and their results on disk, from which an interrupted study goes on."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from patrac_native.draws.draws import Draws
-from patrac_native.network.network import Network
-from patrac_native.studies.baselines import Baseline, NetworkScores
-from patrac_native.studies.experiment import Outcome, Record
+import patrac_native as pn
 
 _IDENTITY = "settings.json"
+_DASK = "dask://"
 
 
-@dataclass(frozen=True)
-class Trained:
-    """The trained network of a replicate, with its scores and those of its Laplace approximations."""
+class Piece(NamedTuple):
+    """The result of a piece: JSON-able values and, where a later step needs them, draws or a network."""
 
-    network: Network
-    scores: NetworkScores
-    baselines: list[Baseline]
+    values: dict[str, Any]
+    kept: pn.Draws | pn.Network | None = None
+
+
+_KINDS: dict[str, Any] = {"Draws": pn.Draws, "Network": pn.Network}
 
 
 class Pieces:
-    """A folder with the finished pieces of one study.
+    """A folder with the finished pieces of one study, whose JSON file is written last and whole.
 
-    A piece is its JSON file, which is written last and replaces nothing half-written: a study that is killed leaves
-    whole pieces.
-
-    Parameters
-    ----------
-    folder : Path
-        Created if it does not exist.
-    identity : mapping
-        JSON-able: whatever determines a piece beside its numbers.
-
-    Raises
-    ------
-    ValueError
-        If the folder holds pieces of another identity.
-    OSError
-        If the folder cannot be made or read.
+    `identity` is whatever determines a piece beside its name; a folder of another identity is refused.
     """
 
     def __init__(self, folder: Path, identity: Mapping[str, Any]) -> None:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / _IDENTITY
-        wanted = json.loads(json.dumps(identity))
-        if path.exists():
-            found = json.loads(path.read_text(encoding="utf-8"))
-            differs = sorted(name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name))
-            if differs:
-                name = differs[0]
+        found, wanted = self._read(_IDENTITY), json.loads(json.dumps(identity))
+        if found is None:
+            self._write(_IDENTITY, wanted)
+            return
+        for name in sorted(found.keys() | wanted.keys()):
+            if found.get(name) != wanted.get(name):
                 raise ValueError(
                     f"{folder} holds pieces of a study with other settings ({name}: {found.get(name)!r} there, "
                     f"{wanted.get(name)!r} here); give another --out, or delete that folder."
                 )
-        else:
-            self.write(_IDENTITY, wanted)
 
-    def load_trained(self, replicate: int) -> Trained | None:
-        """Return the network of a replicate, or None if it has not been trained."""
-        content = self.read(f"trained-{replicate}.json")
+    def load(self, name: str) -> Piece | None:
+        """Return a finished piece, or None."""
+        content = self._read(f"{name}.json")
         if content is None:
             return None
-        return Trained(
-            Network.load(self._folder / f"trained-{replicate}.npz"),
-            NetworkScores(**content["scores"]),
-            [Baseline(**one) for one in content["baselines"]],
-        )
+        kind = _KINDS.get(content["kept"])
+        return Piece(content["values"], kind.load(self._folder / f"{name}.npz") if kind else None)
 
-    def save_trained(self, replicate: int, trained: Trained) -> None:
-        """Write the network of a replicate."""
-        trained.network.save(self._folder / f"trained-{replicate}.npz", overwrite=True)
-        content = {"scores": asdict(trained.scores), "baselines": [asdict(one) for one in trained.baselines]}
-        self.write(f"trained-{replicate}.json", content)
+    def save(self, name: str, piece: Piece) -> None:
+        """Write a finished piece."""
+        if piece.kept is not None:
+            piece.kept.save(self._folder / f"{name}.npz", overwrite=True)
+        self._write(f"{name}.json", {"values": piece.values, "kept": type(piece.kept).__name__})
 
-    def load_run(self, replicate: int, label: str) -> Outcome | Record | None:
-        """Return a run as it was kept, or None if there is none."""
-        name = f"run-{replicate}-{label}"
-        content = self.read(f"{name}.json")
-        if content is None:
-            return None
-        record = Record(**content)
-        if not (self._folder / f"{name}-draws.npz").exists():
-            return record
-        with np.load(self._folder / f"{name}-arrays.npz", allow_pickle=False) as arrays:
-            return Outcome(record, Draws.load(self._folder / f"{name}-draws.npz"), **arrays)
-
-    def save_run(self, replicate: int, label: str, run: Outcome | Record) -> None:
-        """Write a run, with its draws if it has them."""
-        name = f"run-{replicate}-{label}"
-        if isinstance(run, Outcome):
-            run.draws.save(self._folder / f"{name}-draws.npz", overwrite=True)
-            arrays = {key: getattr(run, key) for key in ("f_test", "autocorrelation", "pit_f", "pit_y")}
-            np.savez(self._folder / f"{name}-arrays.npz", **arrays)
-        record = run.record if isinstance(run, Outcome) else run
-        self.write(f"{name}.json", record.to_dict())
-
-    def read(self, name: str) -> dict[str, Any] | None:
-        """Return the content of a JSON file, None if there is none."""
+    def _read(self, name: str) -> dict[str, Any] | None:
         path = self._folder / name
-        if not path.exists():
-            return None
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return content
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
-    def write(self, name: str, content: Mapping[str, Any]) -> None:
-        """Write a JSON file, whole or not at all."""
+    def _write(self, name: str, content: Mapping[str, Any]) -> None:
         path, partial = self._folder / name, self._folder / f"{name}.part"
         partial.write_text(json.dumps(content), encoding="utf-8")
         os.replace(partial, path)
+
+
+def run_pieces(
+    jobs: Mapping[str, Callable[[], Piece]], pieces: Pieces | None, executor: Executor | None, title: str
+) -> tuple[dict[str, Piece], bool]:
+    """Run the jobs whose pieces are not finished, and return all pieces by name, and whether Ctrl-C ended the run.
+
+    Without an executor jobs run one after the other, and Ctrl-C raises KeyboardInterrupt; with one, the jobs that are
+    under way are finished first. Raises RuntimeError if a worker process died.
+    """
+    from tqdm import tqdm
+
+    found: dict[str, Piece] = {}
+    for name in jobs:
+        piece = pieces.load(name) if pieces else None
+        if piece is not None:
+            found[name] = piece
+    if found:
+        print(f"{title}: {len(found)} of {len(jobs)} were finished before.", flush=True)
+    left = {name: job for name, job in jobs.items() if name not in found}
+
+    def keep(name: str, piece: Piece) -> None:
+        if pieces:
+            pieces.save(name, piece)
+        found[name] = piece
+
+    if executor is None:
+        for name, job in tqdm(left.items(), desc=title, unit="run", disable=None):
+            keep(name, job())
+        return found, False
+    # Futures are forgotten as they are taken, since they hold their results.
+    names: dict[Future[Piece], str] = {executor.submit(job): name for name, job in left.items()}
+    try:
+        done = as_completed(list(names))
+        for future in tqdm(done, total=len(names), desc=title, unit="run", disable=None):
+            keep(names.pop(future), future.result())
+    except KeyboardInterrupt:
+        print("\nInterrupted: waiting for the runs under way.", file=sys.stderr)
+        for future in as_completed([future for future in names if not future.cancel()]):
+            if future.exception() is None:
+                keep(names.pop(future), future.result())
+        return found, True
+    except BrokenExecutor as error:
+        raise RuntimeError(
+            f"a worker process died (killed, or out of memory); {len(found)} runs are finished. Run the same command "
+            "again to go on."
+        ) from error
+    return found, False
+
+
+def check_scheduler(scheduler: str) -> str:
+    """Return the scheduler; raise ValueError unless it is "threads", "processes" or "dask://host:port"."""
+    host, _, port = scheduler.removeprefix(_DASK).rpartition(":")
+    if scheduler in ("threads", "processes") or (scheduler.startswith(_DASK) and host and port.isdigit()):
+        return scheduler
+    raise ValueError(f"--scheduler must be threads, processes or dask://host:port; got {scheduler!r}.")
+
+
+@contextmanager
+def executor_of(scheduler: str, workers: int) -> Iterator[Executor]:
+    """Open the executor of a scheduler, with so many threads or processes, or a cluster's own; cancel what is left."""
+    check_scheduler(scheduler)
+    if scheduler.startswith(_DASK):
+        try:
+            import distributed
+        except ImportError as error:
+            raise ImportError(
+                f"--scheduler {scheduler} needs distributed, which is not installed: pip install 'patrac_native[dask]'"
+            ) from error
+        client_of: Any = distributed.Client
+        with client_of(scheduler.replace(_DASK, "tcp://"), set_as_default=False) as client:
+            # Equal arguments must not share a result: times are measured. Dask does not repeat a piece whose code
+            # raised; it moves the pieces of a dead worker in any case.
+            executor = client.get_executor(pure=False, retries=0)
+            try:
+                yield executor
+            finally:
+                executor.shutdown(wait=False)
+        return
+    # A forked process would hold locks of the threads of torch.
+    spawned = scheduler == "processes"
+    pool = ProcessPoolExecutor(workers, get_context("spawn")) if spawned else ThreadPoolExecutor(workers)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-from typing import TYPE_CHECKING
+from functools import partial
 
 from patrac_native.studies.options import StudyOptions, StudySize
-
-if TYPE_CHECKING:
-    from patrac_native.network.network import Network
-    from patrac_native.studies.experiment import Problem
 
 # With kernel="auto" these give 1.2 to 1.7 times the paper's ESS for each model, and 1.09 to 1.5 times by Geyer's
 # sequence, as means over 100 data sets (docs/results.md).
@@ -30,8 +25,7 @@ SIZE = StudySize(
         "Out(45)": 16_000,
     },
 )
-
-# l2 / 2 times the squared norm beside the negative log-likelihood: 1 is a standard normal prior on every parameter.
+# The default penalty of the networks, as in `sine_problem`.
 L2 = 1.0
 
 # Tables 1 and 2 of the paper: mean and standard deviation over 100 data sets, on its authors' laptop.
@@ -47,121 +41,75 @@ PAPER_NLL = {
 }
 # Of Table 1's one Laplace row, of which the paper does not say how it predicts: it stands beside each of ours.
 PAPER_LAPLACE_NLL = (576.5, 60.2)
-PAPER_ESS = {
-    "Full": "2,591 (1,150)",
-    "Sep(2)": "9,788 (2,531)",
-    "Sep(5)": "6,104 (1,758)",
-    "Mix(2)": "1,692 (705)",
-    "Mix(5)": "2,245 (600)",
-    "Out(12)": "3,074 (3,492)",
-    "Out(45)": "3,405 (3,363)",
-}
-PAPER_ESS_PER_SECOND = {
-    "Full": "3.8 (1.7)",
-    "Sep(2)": "23.7 (6.2)",
-    "Sep(5)": "14.6 (4.2)",
-    "Mix(2)": "3.1 (1.3)",
-    "Mix(5)": "4.1 (1.1)",
-    "Out(12)": "12.1 (13.7)",
-    "Out(45)": "13.4 (13.2)",
-}
-PAPER_SECONDS = {
-    "Full": "689 (9)",
-    "Sep(2)": "413 (6)",
-    "Sep(5)": "418 (6)",
-    "Mix(2)": "551 (9)",
-    "Mix(5)": "553 (7)",
-    "Out(12)": "255 (5)",
-    "Out(45)": "255 (5)",
+PAPER_MIXING = {
+    "paper: ESS": {
+        "Full": "2,591 (1,150)",
+        "Sep(2)": "9,788 (2,531)",
+        "Sep(5)": "6,104 (1,758)",
+        "Mix(2)": "1,692 (705)",
+        "Mix(5)": "2,245 (600)",
+        "Out(12)": "3,074 (3,492)",
+        "Out(45)": "3,405 (3,363)",
+    },
+    "paper: s": {
+        "Full": "689 (9)",
+        "Sep(2)": "413 (6)",
+        "Sep(5)": "418 (6)",
+        "Mix(2)": "551 (9)",
+        "Mix(5)": "553 (7)",
+        "Out(12)": "255 (5)",
+        "Out(45)": "255 (5)",
+    },
+    "paper: ESS/s": {
+        "Full": "3.8 (1.7)",
+        "Sep(2)": "23.7 (6.2)",
+        "Sep(5)": "14.6 (4.2)",
+        "Mix(2)": "3.1 (1.3)",
+        "Mix(5)": "4.1 (1.1)",
+        "Out(12)": "12.1 (13.7)",
+        "Out(45)": "13.4 (13.2)",
+    },
 }
 
 
 def run_sine(options: StudyOptions, l2: float = L2) -> None:
-    """Run the study, print its tables, and write report.html, summary.json and results.csv.
-
-    Parameters
-    ----------
-    options : StudyOptions
-    l2 : float
-        Penalty on the weights of the trained networks, as of `train`, > 0; default 1.
-
-    Raises
-    ------
-    ValueError
-        If an option is outside its range.
-    """
-    from patrac_native.report.report import Report
-    from patrac_native.studies import figures
-    from patrac_native.studies.pieces import Pieces
+    """Run the study, print its tables and write its files."""
+    from patrac_native.report import Report
+    from patrac_native.studies import figures, output
     from patrac_native.studies.problems import sine_mean, sine_problem
-    from patrac_native.studies.replicates import run_replicates
-    from patrac_native.studies.scheduling import check_scheduler
-    from patrac_native.studies.study_output import (
-        CHAINS,
-        MIXING,
-        add_chain_sections,
-        differences,
-        finish,
-        print_table,
-        settings_text,
-        study_table,
-        verdict,
-    )
-    from patrac_native.studies.tables import wrapped
-    from patrac_native.validation.checks import check_positive
+    from patrac_native.studies.replicates import run_study
+    from patrac_native.studies.tables import CHAINS, COVERAGE, MIXING, differences, print_table, score_table
 
-    check_positive(l2, "--l2")
-    check_scheduler(options.scheduler)
-    sampling = options.sampling(SIZE)
-    study = run_replicates(
-        sine_problem,
-        functools.partial(train_network, options=options, l2=l2),
-        sampling,
-        replicates=options.replicates,
-        seed=options.seed,
-        threads=options.threads,
+    if not 0 < l2 < float("inf"):
+        raise ValueError(f"--l2 must be positive and finite; got {l2}.")
+    by_model = options.sampling(SIZE).steps_by_model
+    study = run_study(
+        partial(sine_problem, l2=l2),
+        options,
+        SIZE,
         laplace=True,
-        scheduler=options.scheduler,
-        pieces=Pieces(
-            options.out / "pieces",
-            {**options.identity("sine"), "l2": l2, "steps_by_model": dict(sampling.steps_by_model)},
-        ),
+        identity={**options.identity("sine"), "l2": l2, "steps_by_model": dict(by_model)},
     )
     paper_nll = {**PAPER_NLL, **dict.fromkeys(study.baselines, PAPER_LAPLACE_NLL)}
-    scores = study_table(
-        study,
+    scores = score_table(
+        study.models,
+        {"NLL": ("nll", 1), "NLPD": ("nlpd", 4), "RMSE of f": ("rmse", 3), **COVERAGE},
         {
-            "NLL": ("nll", 1),
-            "NLPD": ("nlpd", 4),
-            "RMSE of f": ("rmse", 3),
-            "in 99%": ("coverage:0.99", 1),
-            "in 95%": ("coverage:0.95", 1),
-            "in 65%": ("coverage:0.65", 1),
-        },
-        network={"NLL": "nll", "NLPD": "nlpd", "RMSE of f": "rmse"},
-        paper={
             "paper: NLL": {label: f"{mean:.1f} ({sd:.1f})" for label, (mean, sd) in paper_nll.items()},
-            "difference": differences(study, "nll", paper_nll, PAPER_REPLICATES),
+            "difference": differences(study.models, "nll", paper_nll, PAPER_REPLICATES),
         },
     )
-    mixing = study_table(
-        study,
-        MIXING,
-        paper={"paper: ESS": PAPER_ESS, "paper: s": PAPER_SECONDS, "paper: ESS/s": PAPER_ESS_PER_SECOND},
-    )
-    checks = study_table(study, CHAINS)
+    mixing, checks = score_table(study.records, MIXING, PAPER_MIXING), score_table(study.records, CHAINS)
     print_table("Scores on 1000 test rows, mean (sd) over data sets; coverage of sin(x) in percent of rows", scores)
     print_table("Mixing of f, mean (sd) over data sets", mixing)
     print_table("Chains", checks)
-    print(f"\n{wrapped(settings_text(study))}\n\n{wrapped(verdict(study))}")
 
     report = Report("patrac study sine")
     report.text(
         "The simulation study of Partial Trace-Class Bayesian Neural Networks (Carter & Sell 2025), section 4: 100 "
         "observations of sin(x) + N(0, 1), x uniform on [-5, 5], 1000 test rows, a 1-50-50-1 tanh network."
     )
-    report.text(verdict(study))
-    report.text(settings_text(study))
+    output.say(study, report)
     report.heading("Scores (Table 1)")
     report.table(
         *scores,
@@ -173,7 +121,7 @@ def run_sine(options: StudyOptions, l2: float = L2) -> None:
     )
     report.heading("Coverage (Figure 3)")
     report.figure(
-        figures.coverage_figure({**study.baselines, **study.records}),
+        figures.coverage_figure(study.models),
         "Observed coverage of sin(x) over the data sets; black lines mark the targets. Fewer than five data sets are "
         "shown as points.",
     )
@@ -186,27 +134,10 @@ def run_sine(options: StudyOptions, l2: float = L2) -> None:
     report.table(*checks, caption="R-hat compares the quarters of the one chain: 1.05 or less is wanted.")
     report.heading("Posteriors of the first data set (Figure 2)")
     report.figure(
-        figures.bands_figure(study.first_problem, study.first, sine_mean),
+        figures.bands_figure(study.first_problem, study.first_network, study.first, sine_mean),
         "Orange: 100 draws of f. Dashed purple: pointwise 95% interval. Light blue: that of new observations. "
         "Dotted green: sin(x). Blue: the network.",
     )
-    add_chain_sections(report, study, [-2.0], "-2")
-    finish(study, report, "study sine", {**options.to_dict(), "l2": l2}, options.out)
-
-
-def train_network(problem: Problem, seed: int, options: StudyOptions, l2: float = L2) -> Network:
-    """Train on all rows, by default or with the paper's preset."""
-    from patrac_native.training.training import train
-
-    return train(
-        problem.layer_sizes,
-        problem.X,
-        problem.y,
-        likelihood=problem.likelihood,
-        l2=l2,
-        validation_fraction=0,
-        seed=seed,
-        max_epochs=options.max_epochs,
-        preset="paper" if options.paper_training else None,
-        progress=None if options.paper_training else False,
-    )
+    output.add_chain_sections(report, study, [-2.0], "-2")
+    summary = output.study_summary(study, "sine", options, l2=l2)
+    output.write_files(options.out, report, summary, output.results(study.models, "sine"))

@@ -1,25 +1,86 @@
-"""Tables of records: their columns, for aligned text on the terminal and for cells of the report."""
+"""Tables of scores for the terminal and the report, and the numbers of which they are made."""
 
 from __future__ import annotations
 
+import math
 import textwrap
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from patrac_native.studies.baselines import NetworkScores
-from patrac_native.studies.experiment import Record
-
 Row = list[str]
+Table = tuple[Row, list[Row]]
+# Columns of a table: heading to (name of the score, number of decimals or None for three significant digits). The score
+# "coverage:0.95" is that entry of `coverage`, in percent.
+Columns = Mapping[str, tuple[str, int | None]]
+
+MIXING: Columns = {
+    "ESS (App. C)": ("ess_paper", 0),
+    "ESS (Geyer)": ("ess", 0),
+    "seconds": ("seconds", 1),
+    "ESS/s (App. C)": ("ess_paper_per_second", 1),
+    "ESS/s (Geyer)": ("ess_per_second", 1),
+}
+CHAINS: Columns = {
+    "K": ("dim", 0),
+    "R-hat": ("max_rhat", 3),
+    "acceptance": ("acceptance_rate", 2),
+    "step size": ("step_size", 4),
+    "steps/s": ("steps_per_second", 0),
+}
+COVERAGE: Columns = {f"in {100 * level:g}%": (f"coverage:{level:g}", 1) for level in (0.99, 0.95, 0.65)}
 
 
-class Column(NamedTuple):
-    """A column of a table of records: its heading, its text for a record and, optionally, for the trained network."""
+def score_table(
+    models: Mapping[str, Sequence[Mapping[str, Any]]],
+    columns: Columns,
+    paper: Mapping[str, Mapping[str, str]] | None = None,
+) -> Table:
+    """Return means and standard deviations over replicates, a row for each model, empty where it lacks a score.
 
-    header: str
-    of_record: Callable[[Record], str]
-    of_network: Callable[[NetworkScores], str] | None = None
+    `paper` has further columns, heading to (label to text), with the paper's results.
+    """
+    further = {} if paper is None else paper
+    rows = [
+        [
+            label,
+            *(mean_sd([value_of(one, name) for one in scores], decimals) if _has(scores[0], name) else ""
+              for name, decimals in columns.values()),
+            *(figures.get(label, "") for figures in further.values()),
+        ]
+        for label, scores in models.items()
+    ]  # fmt: skip
+    return ["model", *columns, *further], rows
+
+
+def _has(scores: Mapping[str, Any], name: str) -> bool:
+    return name.partition(":")[0] in scores
+
+
+def value_of(scores: Mapping[str, Any], name: str) -> float:
+    """Return a score, or an entry of the coverage in percent."""
+    field, _, level = name.partition(":")
+    return 100 * scores[field][level] if level else float(scores[field])
+
+
+def differences(
+    models: Mapping[str, Sequence[Mapping[str, Any]]],
+    name: str,
+    paper: Mapping[str, tuple[float, float]],
+    replicates: int,
+) -> dict[str, str]:
+    """Return our means less the paper's (mean, sd over `replicates`) in combined standard errors, as text by label.
+
+    There are none with one replicate, whose spread is not known.
+    """
+    found = {}
+    for label, (mean, sd) in paper.items():
+        values = np.array([value_of(scores, name) for scores in models.get(label, [])])
+        if len(values) > 1:
+            error = math.hypot(values.std(ddof=1) / math.sqrt(len(values)), sd / math.sqrt(replicates))
+            found[label] = f"{(values.mean() - mean) / error:+.1f}"
+    return found
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -38,7 +99,7 @@ def number(value: float, digits: int = 3) -> str:
     return f"{round(value, decimals):,.{max(decimals, 0)}f}"
 
 
-def mean_sd(values: Sequence[float], decimals: int) -> str:
+def mean_sd(values: Sequence[float], decimals: int | None) -> str:
     """Format mean and standard deviation over replicates as "571.8 (31.6)", or the mean alone if all are equal.
 
     NaN, such as the step size of independent draws, becomes "-".
@@ -51,59 +112,15 @@ def mean_sd(values: Sequence[float], decimals: int) -> str:
     array = np.asarray(values, dtype=np.float64)
     if np.isnan(array).all():
         return "-"
+    if decimals is None:
+        return number(float(array.mean()))
     mean = f"{array.mean():,.{decimals}f}"
     return mean if array.size < 2 or np.ptp(array) == 0 else f"{mean} ({array.std(ddof=1):,.{decimals}f})"
-
-
-def percent(value: float) -> str:
-    """Format a share of rows as 95.1%."""
-    return f"{100 * value:.1f}%"
 
 
 def plural(count: int, noun: str) -> str:
     """Return a number with its noun: "1 thread", "2 threads"."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def coverage_columns(levels: Sequence[str]) -> list[Column]:
-    """Return a column of the observed coverage for each nominal level, such as "0.95"."""
-
-    def column(level: str) -> Column:
-        return Column(f"in {100 * float(level):g}%", lambda r: percent(r.coverage[level]))
-
-    return [column(level) for level in levels]
-
-
-ARCHITECTURE = Column("model", lambda r: r.architecture, lambda s: "network")
-SCORES = [
-    Column("NLL", lambda r: f"{r.nll:.1f}", lambda s: f"{s.nll:.1f}"),
-    Column("NLPD", lambda r: f"{r.nlpd:.4f}", lambda s: f"{s.nlpd:.4f}"),
-    Column("RMSE", lambda r: number(r.rmse), lambda s: number(s.rmse)),
-]
-DIM = Column("K", lambda r: str(r.dim))
-MIXING = [
-    Column("R-hat", lambda r: f"{r.max_rhat:.3f}"),
-    Column("ESS", lambda r: f"{r.ess:,.0f}"),
-    Column("ESS/s", lambda r: number(r.ess_per_second)),
-    Column("accept", lambda r: f"{r.acceptance_rate:.2f}"),
-    Column("steps/s", lambda r: number(r.steps_per_second)),
-    Column("seconds", lambda r: f"{r.seconds:.1f}"),
-]
-
-
-def run_columns(levels: Sequence[str]) -> list[Column]:
-    """Return all columns of a table with one row for each run."""
-    return [ARCHITECTURE, DIM, *SCORES, *coverage_columns(levels), *MIXING]
-
-
-def record_rows(
-    columns: Sequence[Column], records: Sequence[Record], network: NetworkScores | None = None
-) -> tuple[Row, list[Row]]:
-    """Return headers and rows; the row of the trained network, if it is given, is the first."""
-    rows = [[column.of_record(record) for column in columns] for record in records]
-    if network is not None:
-        rows.insert(0, [column.of_network(network) if column.of_network else "" for column in columns])
-    return [column.header for column in columns], rows
 
 
 def wrapped(text: str) -> str:
@@ -122,10 +139,15 @@ def format_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     Full    2701
     Mix(5)    46
     """
-    widths = [max(len(cell) for cell in column) for column in zip(headers, *rows, strict=True)]
+    widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
+    lines = [headers, ["-" * width for width in widths], *rows]
+    first, *rest = widths
+    return "\n".join(
+        "  ".join([line[0].ljust(first), *(cell.rjust(w) for cell, w in zip(line[1:], rest, strict=True))]).rstrip()
+        for line in lines
+    )
 
-    def line(cells: Sequence[str]) -> str:
-        first, *rest = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
-        return "  ".join([cells[0].ljust(widths[0]) if first is not None else "", *rest]).rstrip()
 
-    return "\n".join([line(headers), "  ".join("-" * width for width in widths), *(line(row) for row in rows)])
+def print_table(title: str, table: Table) -> None:
+    """Print a table under its title."""
+    print(f"\n{title}\n{format_table(*table)}", flush=True)

@@ -13,7 +13,6 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import torch
 
@@ -125,12 +124,3 @@ def fit_ensemble(
     ensemble = Ensemble(X.shape[1], outputs, classes=classes is not None, seed=seed + 1)
     ensemble.train(inputs, targets, rate=tuned.rate, epochs=tuned.epochs, seed=seed + 1)
     return ensemble, tuned
-
-
-def standardised(
-    X: npt.NDArray[Any], *others: npt.NDArray[Any]
-) -> tuple[npt.NDArray[Any], list[npt.NDArray[Any]], npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return X and others scaled by X's means and standard deviations along the first axis, and these two."""
-    mean, scale = X.mean(axis=0), X.std(axis=0)
-    scale = np.where(scale == 0, 1.0, scale)
-    return (X - mean) / scale, [(other - mean) / scale for other in others], mean, scale
