@@ -11,10 +11,10 @@ import pytest
 
 import patrac_native as pn
 from patrac_native.network.network import Network, TrainingHistory
-from patrac_native.training import validation
+from patrac_native.training import penalty_search
 from patrac_native.training.descent import Descent, Problem
 from patrac_native.training.folds import validation_folds
-from patrac_native.training.validation import search_penalties
+from patrac_native.training.penalty_search import search_penalties
 
 torch = pytest.importorskip("torch")
 
@@ -235,7 +235,7 @@ def test_other_optimisers_train_the_folds_one_by_one() -> None:
     for optimizer in ("adam", torch.optim.Adam):
         setup = problem(X, y, optimizer=optimizer)
         folds = validation_folds(setup, 0.2)
-        found.append(validation.cross_validate(setup, 1.0, folds, max_epochs=100, patience=100))
+        found.append(penalty_search.cross_validate(setup, 1.0, folds, max_epochs=100, patience=100))
     assert found[0].epochs == found[1].epochs
     # The fused implementation of Adam rounds in another order.
     assert found[0].mse == pytest.approx(found[1].mse, rel=1e-6)
@@ -285,7 +285,7 @@ def test_ctrl_c_while_choosing_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(validation, "cross_validate", interrupt)
+    monkeypatch.setattr(penalty_search, "cross_validate", interrupt)
     X, y = linear(50)
     with pytest.raises(KeyboardInterrupt):
         pn.train([3, 4, 1], X, y, progress=False)

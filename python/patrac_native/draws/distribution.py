@@ -214,9 +214,10 @@ class PredictiveDistribution:
         ndarray of float64, shape (n, t)
         """
         targets = self._targets(y)
-        shares = np.full(targets.shape, 0.5) if ties is None else as_real_array(ties, "ties")
-        if shares.shape != targets.shape:
-            raise ValueError(f"ties must have shape {targets.shape}, one for each target; got {shares.shape}.")
+        shape = targets.shape[:2]
+        shares = np.full(shape, 0.5) if ties is None else as_real_array(ties, "ties")
+        if shares.shape != shape:
+            raise ValueError(f"ties must have shape {shape}, one for each target; got {shares.shape}.")
 
         def values(part: PredictiveDistribution, rows: slice) -> FloatArray:
             found = []
@@ -259,9 +260,8 @@ class PredictiveDistribution:
         sample_weight : array_like, shape (n,), optional
             Weights of the rows; default ones.
         """
-        targets = self._targets(y)
-        lower, upper = self.interval(check_probability(probability, "probability"))
-        inside = ((lower <= targets) & (targets <= upper)).astype(np.float64)
+        check_probability(probability, "probability")
+        inside = self._each_at(y, lambda mixture, seen: mixture.covers(seen, probability))
         weights = None if sample_weight is None else as_real_array(sample_weight, "sample_weight")
         return float(np.average(inside, axis=0, weights=weights).mean())
 
@@ -286,7 +286,7 @@ class PredictiveDistribution:
 
         def score(part: PredictiveDistribution, rows: slice) -> FloatArray:
             noisy = part.sample((seed + part._first) % 2**64)
-            return diagnostics.crps(noisy[None], targets[rows], per_row=True)
+            return part.likelihood.crps_rows(noisy, targets[rows])
 
         return self._rowwise(score)
 

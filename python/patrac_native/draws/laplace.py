@@ -91,7 +91,7 @@ class Laplace:
         for rows, f, jacobian in jacobians(post.network, np.asarray(post.X, dtype=np.float64)):
             if post.offset is not None:
                 f = f + post.offset[rows]
-            root = post.likelihood.information_root(f) * np.sqrt(post.row_weights[rows])[:, None, None]
+            root = post.likelihood.information_root(f, post.y[rows]) * np.sqrt(post.row_weights[rows])[:, None, None]
             scaled = np.swapaxes(root, 1, 2) @ (jacobian * deviation)
             flat = scaled.reshape(-1, post.dim)
             precision += flat.T @ flat

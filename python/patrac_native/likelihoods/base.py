@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.diagnostics import crps
 from patrac_native.likelihoods.mixture import TargetMixture
 from patrac_native.validation.checks import FloatArray, as_real_array, check_finite
 from patrac_native.validation.complete import Complete
@@ -70,6 +71,9 @@ class Likelihood(Complete, abstract=True):
         Names of the parameters that `from_settings` takes.
     columns : tuple of str
         Names of the columns of numbers beside the target that a table may have for it, such as "exposure".
+    numbers_per_target : int
+        Length of the last axis of targets (n, t, ...) of which each has several numbers, such as two bounds; 1 for
+        targets (n, t) or (n,).
     noise_by_row : bool
         Whether the network also predicts the scale of the noise of each row.
     scale_name : str or None
@@ -91,6 +95,7 @@ class Likelihood(Complete, abstract=True):
     quantity: ClassVar[str] = "f"
     settings: ClassVar[tuple[str, ...]] = ()
     columns: ClassVar[tuple[str, ...]] = ()
+    numbers_per_target: ClassVar[int] = 1
     noise_by_row: ClassVar[bool] = False
     scale_name: ClassVar[str | None] = None
     is_conjugate: ClassVar[bool] = False
@@ -101,17 +106,9 @@ class Likelihood(Complete, abstract=True):
         return cls()
 
     def for_scaled_targets(self, scale: FloatArray) -> Likelihood:
-        """Return the likelihood of the targets y / scale, where this one is that of y; here the likelihood itself.
+        """Return the likelihood of y / scale, scale (t,), where this one is that of y; here the likelihood itself.
 
-        Parameters
-        ----------
-        scale : ndarray, shape (t,)
-            Positive, one for each target.
-
-        Raises
-        ------
-        ValueError
-            If the noise has parameters for another number of targets, or one for several targets of different scales.
+        Raises ValueError if one scale of noise would serve targets that are scaled differently.
         """
         return self
 
@@ -124,16 +121,10 @@ class Likelihood(Complete, abstract=True):
         return ()
 
     def describe_noise(self, squared_scales: FloatArray | None, unit: float | FloatArray, how: str) -> str:
-        """Return a sentence on the noise, for reports; here an empty text.
+        """Return a sentence on the noise for reports; here an empty text.
 
-        Parameters
-        ----------
-        squared_scales : ndarray, shape (q,), or None
-            Variances of the standardised targets, or squares of scales, if `scale_name` is not None.
-        unit : float or ndarray, shape (t,)
-            Units of the target in one of the standardised target.
-        how : str
-            Where they come from, in words.
+        `squared_scales` (q,) are variances of the standardised targets, or squares of scales, where `scale_name` is not
+        None; `unit`, a number or (t,), is the standard deviation of the targets, and `how` says whence they come.
         """
         return ""
 
@@ -142,13 +133,7 @@ class Likelihood(Complete, abstract=True):
         return "The network's own NLPD is that of its outputs as they are."
 
     def n_targets(self, n_outputs: int) -> int:
-        """Return t, the number of targets of a row for a network of `n_outputs` outputs.
-
-        Raises
-        ------
-        ValueError
-            If no number of targets needs so many outputs.
-        """
+        """Return t for a network of `n_outputs` outputs; raise ValueError if no number of targets needs so many."""
         if n_outputs % self.outputs_per_target:
             raise ValueError(
                 f"{self!r} needs {self.outputs_per_target} outputs of the network for each target; got {n_outputs}. "
@@ -187,19 +172,7 @@ class Likelihood(Complete, abstract=True):
         """
 
     def check_offset(self, offset: npt.ArrayLike | None, n: int, m: int) -> FloatArray | None:
-        """Validate offsets.
-
-        Parameters
-        ----------
-        offset : array_like, shape (n,) or (n, m), optional
-            What is added to the outputs of each row; of shape (n,), to all outputs alike.
-        n, m : int
-            Numbers of rows and outputs.
-
-        Returns
-        -------
-        ndarray of float64, shape (n, m), or None
-            None if there are none.
+        """Return offsets (n,), of all outputs alike, or (n, m) as float64 (n, m); None if there are none.
 
         Raises
         ------
@@ -243,32 +216,22 @@ class Likelihood(Complete, abstract=True):
         """
 
     @abstractmethod
-    def information_root(self, f: FloatArray) -> FloatArray:
-        """Return a root B of the Fisher information B B' of the outputs of each row.
+    def information_root(self, f: FloatArray, y: Targets | None = None) -> FloatArray:
+        """Return a root B (n, m, r) of the Fisher information B B' of outputs f (n, m) of each row, offset included.
 
-        Parameters
-        ----------
-        f : ndarray, shape (n, m)
-            Outputs of the network, with offset.
-
-        Returns
-        -------
-        ndarray of float64, shape (n, m, r)
-
-        Raises
-        ------
-        ValueError
-            If the variance is sampled.
+        `y` may say what was observed of a row, such as a bound alone.
         """
+
+    def typical(self, y: Targets) -> Targets:
+        """Return finite numbers (n, t), or labels (n,), that stand for the targets; here y itself."""
+        return y
+
+    def crps_rows(self, noisy: FloatArray, y: Targets) -> FloatArray:
+        """Return the continuous ranked probability score (n, t) of draws (M, n, t) of numbers, noise included, at y."""
+        return crps(noisy[None], y, per_row=True)
 
     def squared_residuals(self, f: FloatArray, y: Targets) -> FloatArray:
-        """Return the squared residuals (n, t) of outputs f (n, m), whose means estimate the variance of the noise.
-
-        Raises
-        ------
-        TypeError
-            If the targets are not real numbers.
-        """
+        """Return the squared residuals (n, t) of outputs f (n, m), whose means estimate the variance of the noise."""
         raise TypeError(f"a {self.label} likelihood has no residuals.")
 
     def mean_precision(self, n_targets: int) -> float:
@@ -276,19 +239,7 @@ class Likelihood(Complete, abstract=True):
         return 1.0
 
     def row_weights(self, sample_weight: npt.ArrayLike | None, n: int) -> FloatArray:
-        """Return the factor of each row's term of the log-likelihood.
-
-        Parameters
-        ----------
-        sample_weight : array_like, shape (n,), optional
-            Finite and nonnegative, with a positive sum; default ones.
-        n : int
-            Number of rows.
-
-        Returns
-        -------
-        ndarray of float64, shape (n,)
-            The sample weights; for Categorical(scale) they are scaled to sum to `scale`.
+        """Return the factor of each row's term of the log-likelihood, float64 (n,): the sample weights, or ones.
 
         Raises
         ------
@@ -342,35 +293,14 @@ class Likelihood(Complete, abstract=True):
     ) -> float:
         """Return the log-likelihood of the best constant predictor (the mean of y, or the class frequencies).
 
-        Parameters
-        ----------
-        y : ndarray
-            As `check_targets` returns it.
-        row_weights : ndarray, shape (n,), optional
-            Row weights, as the method `row_weights` returns them; by default those without sample weights. If they are
-            given, a sampled noise variance is fixed at its mode given the predictor's residuals.
-        offset : ndarray, shape (n, m), optional
-            As `check_offset` returns it: what is added to the constant.
-
-        Returns
-        -------
-        float
+        Row weights (n,) are as `row_weights` returns them, and offsets (n, m) as `check_offset` does. If weights are
+        given, a sampled noise variance is fixed at its mode given the predictor's residuals.
         """
 
     def initial_outputs(
         self, y: Targets, row_weights: FloatArray, offset: FloatArray | None = None
     ) -> FloatArray | None:
-        """Return outputs (m,) at which the biases of the last layer start in training; None for torch's random ones.
-
-        Parameters
-        ----------
-        y : ndarray
-            As `check_targets` returns it.
-        row_weights : ndarray, shape (n,)
-            Nonnegative, not all zero.
-        offset : ndarray, shape (n, m), optional
-            As `check_offset` returns it.
-        """
+        """Return outputs (m,) at which the biases of the last layer start in training; None for torch's random ones."""
         return None
 
     @property
@@ -384,34 +314,11 @@ class Likelihood(Complete, abstract=True):
         return False
 
     def variance_prior(self, m: int) -> tuple[float, FloatArray]:
-        """Return the inverse-gamma prior of the noise variances that are sampled with theta.
-
-        Parameters
-        ----------
-        m : int
-            Number of outputs of the network.
-
-        Returns
-        -------
-        a : float
-            Shape.
-        b : ndarray of float64, shape (q,)
-            Rates of the q variances: one for all outputs, or one for each.
-
-        Raises
-        ------
-        TypeError
-            If nothing is sampled.
-        ValueError
-            If the prior is still to be chosen.
-        """
+        """Return shape a and rates b (q,) of the inverse-gamma prior of sampled variances, one or one of each."""
         raise TypeError(f"{self!r} samples no variance.")
 
     def with_prior_guess(self, guess: npt.ArrayLike) -> Likelihood:
-        """Return this likelihood with a prior of its sampled variances chosen by a guess of them, shape (m,).
-
-        Returns `self` if nothing is to be chosen.
-        """
+        """Return this likelihood with a prior of its sampled variances chosen by a guess (m,) where it is open."""
         return self
 
     def squared_scale_of(self, mean_square: FloatArray) -> FloatArray:
@@ -419,33 +326,15 @@ class Likelihood(Complete, abstract=True):
         return mean_square
 
     def variance_vector(self, m: int) -> FloatArray:
-        """Return the fixed variances of the noise that can be sampled instead, shape (m,), or squares of its scales.
-
-        Raises
-        ------
-        TypeError
-            If nothing of that kind is a parameter of the noise.
-        """
+        """Return the fixed variances of noise whose scale is a parameter, shape (m,), or squares of its scales."""
         raise TypeError(f"{self!r} has no variance.")
 
     def at(self, variance: float | npt.ArrayLike) -> Likelihood:
-        """Return the likelihood with fixed variances, or squares of scales, in place of sampled ones.
-
-        Raises
-        ------
-        TypeError
-            As `variance_vector`.
-        """
+        """Return the likelihood with fixed variances, or squares of scales, in place of sampled ones."""
         raise TypeError(f"{self!r} has no variance.")
 
     def fitted(self, f: FloatArray, y: Targets, row_weights: FloatArray) -> Likelihood:
-        """Return this likelihood with sampled variances fixed at their modes given outputs f (n, m) and row weights.
-
-        Raises
-        ------
-        TypeError
-            If nothing is sampled.
-        """
+        """Return this likelihood with sampled variances at their modes given outputs f (n, m) and row weights (n,)."""
         raise TypeError(f"{self!r} samples no variance.")
 
     def core_targets(self, y: Targets, offset: FloatArray | None) -> FloatArray:
@@ -458,10 +347,9 @@ class Likelihood(Complete, abstract=True):
 
     @abstractmethod
     def range_checks(self, n_outputs: int) -> Mapping[str, tuple[FloatArray, str]]:
-        """Return the numbers that must neither overflow nor underflow in the engine's dtype.
+        """Return the numbers that must not overflow or underflow in the engine's dtype, with advice, by their names.
 
-        The keys are their names for error messages; the values are the numbers and advice on what to change. The
-        caller silences NumPy's overflow warnings.
+        The caller silences NumPy's overflow warnings.
         """
 
     @abstractmethod
@@ -489,24 +377,7 @@ class Likelihood(Complete, abstract=True):
         """
 
     def sample_at(self, f: npt.ArrayLike, rng: np.random.Generator, variance: FloatArray) -> Targets:
-        """Draw targets with their noise, given sampled variances of the noise.
-
-        Parameters
-        ----------
-        f : array_like, shape (..., n, m)
-        rng : numpy.random.Generator
-        variance : ndarray, shape (...) or (..., m)
-            One variance for each leading index of f, or one for each output.
-
-        Returns
-        -------
-        ndarray of float64, shape (..., n, m)
-
-        Raises
-        ------
-        TypeError
-            If nothing is sampled.
-        """
+        """Draw targets (..., n, m) with their noise, given its sampled variances (...) or (..., m)."""
         raise TypeError(f"{self!r} samples no variance.")
 
     def sample_prior(self, f: npt.ArrayLike, rng: np.random.Generator) -> Targets:
@@ -543,19 +414,12 @@ class Likelihood(Complete, abstract=True):
 
     @abstractmethod
     def torch_loss_rows(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Return the negative of `log_likelihood_rows` as a differentiable tensor of shape (n,).
-
-        Parameters
-        ----------
-        f : torch.Tensor, shape (n, m)
-        y : torch.Tensor
-            Float (n, t) of the dtype of `f`, or int64 (n,) for classes.
-        """
+        """Return the negative of `log_likelihood_rows` as a differentiable tensor (n,), of tensors f (n, m) and y."""
 
     def torch_loss(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Return the normalised negative log-likelihood of all rows as a differentiable scalar tensor.
 
-        Under Categorical(scale) it is `scale` times the mean over rows. The parameters are those of `torch_loss_rows`.
+        Under Categorical(scale) it is `scale` times the mean over rows.
         """
         return self.torch_loss_rows(f, y).sum() * float(self.row_weights(None, len(f))[0])
 

@@ -44,7 +44,7 @@ class Bernoulli(Likelihood):
         rows: FloatArray = -np.logaddexp(0.0, (1 - 2 * y) * outputs).sum(axis=-1)
         return rows
 
-    def information_root(self, f: FloatArray) -> FloatArray:
+    def information_root(self, f: FloatArray, y: Targets | None = None) -> FloatArray:
         """Return diag of the root of p (1 - p), shape (n, m, m)."""
         p = self.probabilities(f)
         return diagonal_root(np.sqrt(p * (1.0 - p)))

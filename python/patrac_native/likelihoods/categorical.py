@@ -77,7 +77,7 @@ class Categorical(Likelihood):
         weights = super().row_weights(sample_weight, n)
         return weights if self.scale is None else self.scale * (weights / weights.sum())
 
-    def information_root(self, f: FloatArray) -> FloatArray:
+    def information_root(self, f: FloatArray, y: Targets | None = None) -> FloatArray:
         """Return the columns sqrt(p_c) (e_c - p), shape (n, m, m), whose products sum to diag(p) - p p'."""
         p = self.probabilities(f)
         return np.sqrt(p)[:, None, :] * (np.eye(f.shape[1]) - p[:, :, None])

@@ -94,7 +94,7 @@ class HeteroscedasticGaussian(RealLikelihood):
         rows: FloatArray = -0.5 * (squares + log_variance + _LOG_2_PI).sum(axis=-1)
         return rows
 
-    def information_root(self, f: FloatArray) -> FloatArray:
+    def information_root(self, f: FloatArray, y: Targets | None = None) -> FloatArray:
         """Return diag of exp(-s / 2) for the means and 1 / sqrt(2) for the log variances s, shape (n, m, m)."""
         _, s = self._split(f)
         return diagonal_root(np.concatenate([np.exp(-0.5 * s), np.full(s.shape, 0.5**0.5)], axis=1))

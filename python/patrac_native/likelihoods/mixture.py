@@ -82,6 +82,12 @@ class TargetMixture(ABC):
         tail = 0.5 * (1.0 - check_probability(coverage, "coverage"))
         return self.quantile(tail), self.quantile(1.0 - tail)
 
+    def covers(self, y: npt.ArrayLike, coverage: float) -> FloatArray:
+        """Return 1 for each y inside its `interval`, else 0, shape (n,)."""
+        lower, upper = self.interval(coverage)
+        seen = self._targets(y)
+        return ((lower <= seen) & (seen <= upper)).astype(np.float64)
+
     def _average(self, values: FloatArray) -> FloatArray:
         """Return the mean over the draws of values (M, n)."""
         average: FloatArray = np.average(values, axis=0, weights=self.weights)

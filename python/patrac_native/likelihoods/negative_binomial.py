@@ -124,7 +124,7 @@ class NegativeBinomial(CountLikelihood):
         dispersion = self.dispersion_vector(outputs.shape[-1])
         return outputs + np.log(dispersion), 1.0 / dispersion
 
-    def information_root(self, f: FloatArray) -> FloatArray:
+    def information_root(self, f: FloatArray, y: Targets | None = None) -> FloatArray:
         """Return diag of the root of mu / (1 + dispersion mu), shape (n, m, m)."""
         dispersion = self.dispersion_vector(f.shape[1])
         return diagonal_root(1.0 / np.sqrt(np.exp(-f) + dispersion))

@@ -54,7 +54,7 @@ class Poisson(CountLikelihood):
         rows: FloatArray = (y * t - np.maximum(y, 1) * np.exp(t) + y + self.row_constants(y)).sum(axis=-1)
         return rows
 
-    def information_root(self, f: FloatArray) -> FloatArray:
+    def information_root(self, f: FloatArray, y: Targets | None = None) -> FloatArray:
         """Return diag of the root of the mean, shape (n, m, m)."""
         return diagonal_root(np.exp(0.5 * f))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy.typing as npt
 
 from patrac_native.likelihoods.base import Targets
 from patrac_native.likelihoods.information import diagonal_root
-from patrac_native.likelihoods.numbers import listed, plain_numbers, positive_numbers
+from patrac_native.likelihoods.numbers import listed
 from patrac_native.likelihoods.real import Noise
 from patrac_native.likelihoods.sampled_noise import SampledNoiseLikelihood
 from patrac_native.validation.checks import FloatArray, check_positive
@@ -80,6 +79,7 @@ class StudentT(SampledNoiseLikelihood):
     settings = ("df",)
     scale_name = "scale"
     is_quadratic = False
+    scale: float | FloatArray | str
 
     def __init__(
         self,
@@ -94,21 +94,7 @@ class StudentT(SampledNoiseLikelihood):
             raise ValueError(f"df must be at least 1; got {self.df}.")
         if self.df > MAX_DF:
             raise ValueError(f"df must be at most {MAX_DF:g}; got {self.df:g}. Use Gaussian(scale**2), its limit.")
-        self.a: float | None = None
-        self.b: float | FloatArray | None = None
-        if isinstance(scale, str):
-            if scale != "sampled":
-                raise ValueError(f'scale must be a positive number, one for each output, or "sampled"; got {scale!r}.')
-            self.scale: float | FloatArray | str = scale
-            self.a = check_positive(2.0 if a is None else a, "a")
-            self.b = None if b is None else positive_numbers(b, "b")
-            return
-        if a is not None or b is not None:
-            raise ValueError(
-                "a and b are the prior of a sampled scale; leave them out, or write "
-                f'StudentT({self.df:g}, "sampled", a=..., b=...).'
-            )
-        self.scale = positive_numbers(scale, "scale")
+        self._set_noise(scale, a, b)
 
     @classmethod
     def from_settings(cls, df: float | None = None) -> StudentT:
@@ -124,15 +110,6 @@ class StudentT(SampledNoiseLikelihood):
             f"{listed(np.atleast_1d(scales * unit))} in the target's units ({listed(scales)} of the standardised "
             f"target), {how}."
         )
-
-    def describe_network_noise(self) -> str:
-        """Return that the scale is the posterior's."""
-        return "The network's own NLPD has noise of the posterior's mean scale."
-
-    @property
-    def is_sampled(self) -> bool:
-        """Whether the scales are sampled with theta."""
-        return isinstance(self.scale, str)
 
     def squared_scale_of(self, mean_square: FloatArray) -> FloatArray:
         """Return squares of scales for mean squared residuals, which fluctuate without bounds where df is small."""
@@ -162,40 +139,11 @@ class StudentT(SampledNoiseLikelihood):
                 break
         return self.at(square)
 
-    def variance_vector(self, m: int) -> FloatArray:
-        """Return the square of each output's scale, shape (m,), which takes the place of a Gaussian's variance."""
-        return np.asarray(self.scale_vector(m) ** 2, dtype=np.float64)
-
-    def scale_vector(self, m: int) -> FloatArray:
-        """Return the scale of each output, shape (m,); raise ValueError if it is sampled or has another length."""
-        if isinstance(self.scale, str):
-            raise ValueError("the scale is sampled: take at(variance) with its square, such as a guess or a draw.")
-        if isinstance(self.scale, np.ndarray) and self.scale.shape != (m,):
-            raise ValueError(
-                f"scale has {len(self.scale)} entries, but the network has {m} outputs; give one number or {m}."
-            )
-        return np.full(m, self.scale)
-
-    def for_scaled_targets(self, scale: FloatArray) -> StudentT:
-        """Return the likelihood of the targets y / scale, where this one is that of y."""
-        if self.is_sampled:
-            return self._with_scaled_rates(scale)
-        scales = self.scale_vector(len(scale)) / scale
-        return StudentT(self.df, scales.item() if len(scales) == 1 else scales)
-
     def _constant(self, m: int) -> float:
         """Return the log density of all m outputs at r = 0."""
         df = self.df
         of_shape = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - 0.5 * math.log(df * math.pi)
         return m * of_shape - float(np.log(self.scale_vector(m)).sum())
-
-    def check_targets(self, y: npt.ArrayLike, n: int, m: int) -> Targets:
-        """Return y as finite float64 (n, m); (n,) is accepted for one output. Raises as `Likelihood.check_targets`."""
-        if not self.is_sampled:
-            self.scale_vector(m)
-        else:
-            self._check_rates(m)
-        return super().check_targets(y, n, m)
 
     def log_likelihood_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:
         """Return the log density summed over outputs, shape (..., n), for f (..., n, m)."""
@@ -205,7 +153,7 @@ class StudentT(SampledNoiseLikelihood):
         rows: FloatArray = self._constant(m) - 0.5 * (self.df + 1) * np.log1p(squares / self.df).sum(axis=-1)
         return rows
 
-    def information_root(self, f: FloatArray) -> FloatArray:
+    def information_root(self, f: FloatArray, y: Targets | None = None) -> FloatArray:
         """Return diag of the root of (df + 1) / ((df + 3) scale^2), shape (n, m, m)."""
         information = (self.df + 1) / (self.df + 3) / self.variance_vector(f.shape[1])
         return diagonal_root(np.broadcast_to(np.sqrt(information), f.shape))
@@ -252,56 +200,23 @@ class StudentT(SampledNoiseLikelihood):
         """Return one logarithm for each output."""
         return {"log": n_outputs}
 
-    def noise(self, output: int = 0) -> Noise:
-        """Return the Student-t noise of one output, counted from 0."""
+    def standard_noise(self) -> Noise:
+        """Return Student-t noise of scale 1."""
         from scipy.special import betaln, stdtr, stdtrit
 
         df = self.df
         log_mass = 0.5 * math.log(df) + float(betaln(0.5, df / 2))
-        known = self.scale
-        if isinstance(known, str):
-            raise ValueError("the scale is sampled: take at(variance) with its square, such as a guess or a draw.")
-        scale = float(known[output]) if isinstance(known, np.ndarray) else known
         return Noise(
-            scale=scale,
-            variance=scale**2 * df / (df - 2) if df > 2 else math.inf,
+            scale=1.0,
+            variance=df / (df - 2) if df > 2 else math.inf,
             cdf=lambda u: stdtr(df, u),
             quantile=lambda probability: float(stdtrit(df, probability)),
             log_density=lambda u: -0.5 * (df + 1) * np.log1p(u**2 / df) - log_mass,
         )
 
-    def located_noise(
-        self, f: npt.ArrayLike, variance: FloatArray | None = None, output: int = 0
-    ) -> tuple[FloatArray, Noise]:
-        """Return location (M, n) and noise of one output; with a sampled scale, the noise of each draw."""
-        if not self.is_sampled:
-            return super().located_noise(f, variance, output)
-        if variance is None:
-            raise ValueError("variance: the likelihood samples its scale; give the squares, shape (M,) or (M, m).")
-        outputs = np.asarray(f, dtype=np.float64)
-        draws = np.asarray(variance, dtype=np.float64)
-        square = draws.reshape(len(draws), -1)[:, [output if draws.ndim > 1 else 0]]
-        spread = square * self.df / (self.df - 2) if self.df > 2 else np.full_like(square, math.inf)
-        return outputs[..., output], replace(self.at(1.0).noise(), scale=np.sqrt(square), variance=spread)
-
-    def sample_at(self, f: npt.ArrayLike, rng: np.random.Generator, variance: FloatArray) -> Targets:
-        """Return f (..., n, m) plus independent noise whose sampled squares of scales are (...) or (..., m)."""
-        outputs = np.asarray(f, dtype=np.float64)
-        by_output = variance[..., None, None] if variance.ndim == outputs.ndim - 2 else variance[..., None, :]
-        return outputs + np.sqrt(by_output) * rng.standard_t(self.df, outputs.shape)
-
-    def sample_prior(self, f: npt.ArrayLike, rng: np.random.Generator) -> Targets:
-        """Return f (draws, n, m) plus noise; sampled scales are drawn from their prior for each draw."""
-        if not self.is_sampled:
-            return self.sample(f, rng)
-        outputs = np.asarray(f)
-        a, b = self.variance_prior(outputs.shape[-1])
-        return self.sample_at(outputs, rng, b / rng.gamma(a, size=(len(outputs), len(b))))
-
-    def sample(self, f: npt.ArrayLike, rng: np.random.Generator) -> Targets:
-        """Return f (..., n, m) plus independent Student-t noise of the same shape."""
-        outputs = np.asarray(f, dtype=np.float64)
-        return outputs + self.scale_vector(outputs.shape[-1]) * rng.standard_t(self.df, outputs.shape)
+    def draw_standard(self, shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
+        """Draw Student-t variates."""
+        return rng.standard_t(self.df, shape)
 
     def torch_loss_rows(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Return the negative log density summed over outputs, shape (n,), for f, y (n, m)."""
@@ -312,10 +227,8 @@ class StudentT(SampledNoiseLikelihood):
         return 0.5 * (self.df + 1) * ((y - f).square() * precision).log1p().sum(dim=-1) - self._constant(m)
 
     def arguments(self) -> dict[str, Any]:
-        """Return the arguments `df` and `scale` and, if it is sampled, a, and b where it is known."""
-        fixed = {"df": self.df, "scale": plain_numbers(self.scale)}
-        prior = {"a": self.a} | ({} if self.b is None else {"b": plain_numbers(self.b)})
-        return fixed | (prior if self.is_sampled else {})
+        """Return the argument `df` and those of the scale."""
+        return {"df": self.df, **super().arguments()}
 
 
 def _weighted_median(values: FloatArray, weights: FloatArray) -> float:

@@ -47,7 +47,7 @@ def with_noise_prior(
         return likelihood.with_prior_guess(likelihood.squared_scale_of(validation_mse)), "validation"
     mean = row_weights @ likelihood.squared_residuals(outputs(), y) / row_weights.sum()
     # A network may fit its rows exactly, but no noise is below the rounding of y in float32.
-    floor = np.finfo(np.float32).eps ** 2 * ((y**2).mean(axis=0) + np.finfo(np.float32).tiny)
+    floor = np.finfo(np.float32).eps ** 2 * ((likelihood.typical(y) ** 2).mean(axis=0) + np.finfo(np.float32).tiny)
     return likelihood.with_prior_guess(likelihood.squared_scale_of(np.maximum(mean, floor))), "training"
 
 

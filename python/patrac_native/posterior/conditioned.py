@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+import numpy as np
 import numpy.typing as npt
 
 from patrac_native.engine.inputs import Inputs
@@ -70,7 +71,9 @@ class Conditioned(PriorModel):
         self.reference_likelihood = fixed_likelihood(self.likelihood, self._trained_outputs, self.y, self.row_weights)
         check_range(self.reference_likelihood, self.row_weights, self.network.n_outputs, self.network.dtype)
         targets = likelihood.core_targets(self.y, self.offset)
-        cast_checked(targets, self.network.dtype, "y")  # the engine's own conversion does not report an overflow
+        cast_checked(
+            targets[np.isfinite(targets)], self.network.dtype, "y"
+        )  # the engine's own conversion does not report an overflow
         self._compiled = CompiledModels(
             self.network.spec(
                 likelihood.name,

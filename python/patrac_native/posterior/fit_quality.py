@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -86,5 +87,5 @@ def fit_quality(
         network=network if np.isfinite(network) else float("-inf"),
         constant=likelihood.constant_log_likelihood(y, weights, offset),
         rows=rows,
-        values=rows * y.size / len(y),
+        values=rows * math.prod(y.shape[1:2]),
     )

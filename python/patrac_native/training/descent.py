@@ -98,17 +98,7 @@ class Problem:
 
 
 class Epoch(NamedTuple):
-    """What an epoch began with.
-
-    Attributes
-    ----------
-    theta : torch.Tensor, shape (p,), or (B, p) for several networks
-        The parameters.
-    loss : torch.Tensor, shape () or (B,)
-        Their penalised loss on all rows.
-    rows : torch.Tensor, shape (n,) or (B, n)
-        The negative log-likelihood of each row, without its weight.
-    """
+    """What an epoch began with: parameters (p,) or (B, p), penalised losses () or (B,), rows' losses (n,) or (B, n)."""
 
     theta: torch.Tensor
     loss: torch.Tensor
@@ -116,22 +106,11 @@ class Epoch(NamedTuple):
 
 
 class Descent:
-    """The training of one network, or of B networks with the same initial parameters that differ in their row weights.
+    """The training of one network, or side by side of several that differ in their row weights (B, n) alone."""
 
-    The loss of a network is sum_r w_r nll_r + (l2 / 2) * squared norm of the parameters. A row of weight zero takes no
-    part in the training. The sum over a mini-batch is scaled by n / batch_size. The parameters of B networks form one
-    tensor (B, p) and are updated by one optimiser, whose calls take hardly longer for several small networks.
-
-    Parameters
-    ----------
-    problem : Problem
-    l2 : float
-        Penalty, >= 0.
-    weights : ndarray, shape (B, n), optional
-        Row weights of B networks; their optimiser must be one of `ELEMENTWISE` for B > 1. By default one network is
-        trained with the problem's row weights.
-    """
-
+    # The loss of a network is sum_r w_r nll_r + (l2 / 2) * squared norm of the parameters; the sum over a mini-batch
+    # is scaled by n / batch_size. The parameters of B networks form one tensor (B, p), which one optimiser of
+    # ELEMENTWISE updates: its calls take hardly longer for several small networks.
     def __init__(self, problem: Problem, l2: float, weights: FloatArray | None = None) -> None:
         import torch
 

@@ -12,8 +12,8 @@ import numpy as np
 from patrac_native.network.network import Network, StopReason, TrainingHistory
 from patrac_native.plots.progress import progress_bar
 from patrac_native.training.descent import Descent, torch_threads
+from patrac_native.training.penalty_search import Validation, mean_squares
 from patrac_native.training.preparation import PreparedTraining
-from patrac_native.training.validation import Validation, mean_squares
 from patrac_native.validation.checks import FloatArray
 
 if TYPE_CHECKING:
@@ -38,30 +38,7 @@ def fit_network(
     show: bool = False,
     is_interrupted: Callable[[], bool] = lambda: False,
 ) -> tuple[Network, list[str]]:
-    """Train a network on all rows.
-
-    Parameters
-    ----------
-    training : PreparedTraining
-    show : bool
-        Whether to show a progress bar.
-    is_interrupted : callable
-        Asked in every epoch whether to stop; then KeyboardInterrupt is raised as if Ctrl-C had been pressed.
-
-    Returns
-    -------
-    network : Network
-        With its history.
-    notes : list of str
-        Warnings for the user.
-
-    Raises
-    ------
-    ValueError
-        If the loss is not finite at the initial parameters.
-    KeyboardInterrupt
-        If the training is interrupted in its first epoch.
-    """
+    """Train a network on all rows, and return it with warnings; `is_interrupted` is asked in every epoch."""
     problem, validation = training.problem, training.validation
     likelihood, targets = problem.likelihood, problem.targets
     started = time.perf_counter()

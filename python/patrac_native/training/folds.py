@@ -60,7 +60,7 @@ def copy_groups(targets: Any, *inputs: Any) -> IndexArray | None:
 
 def problem_copies(problem: Problem) -> IndexArray | None:
     """Return the `copy_groups` of the rows of a training."""
-    return copy_groups(problem.targets, problem.inputs, problem.offset)
+    return copy_groups(problem.targets.reshape(problem.n_rows, -1), problem.inputs, problem.offset)
 
 
 def _numbered(keys: Sequence[npt.NDArray[Any]]) -> IndexArray:
@@ -86,34 +86,7 @@ def split_rows(
     labels: npt.ArrayLike | None = None,
     groups: IndexArray | None = None,
 ) -> list[IndexArray]:
-    """Split rows at random into parts, the last of which gets the rows that the fractions leave.
-
-    Parameters
-    ----------
-    n : int
-        Number of rows.
-    fractions : sequence of float
-        Share of each part except the last; positive, with a sum below 1.
-    seed : int
-        Seed of the permutation.
-    labels : array_like, shape (n,), optional
-        Class of each row. If it is given, each part gets its share of every class, and a class with no more rows than
-        there are fractions is assigned to the last part.
-    groups : integer array, shape (n,), optional
-        As returned by `copy_groups`. Rows of one number are put into one part, with the class of the first of them,
-        and parts end where a group does, as near to their shares as possible. A group that is larger than the smallest
-        part of its class is divided.
-
-    Returns
-    -------
-    list of integer arrays, each sorted
-        The rows of each part, one part more than there are fractions; each row is in exactly one part.
-
-    Raises
-    ------
-    ValueError
-        If a part would be empty.
-    """
+    """Split rows at random into parts of these shares and a last one; by class, and with groups whole, if given."""
     rng = np.random.default_rng(seed)
     strata = np.zeros(n, dtype=np.intp) if labels is None else np.unique(np.asarray(labels), return_inverse=True)[1]
     first = np.arange(n) if groups is None else _first_of_group(groups)
@@ -145,12 +118,7 @@ def _first_of_group(groups: IndexArray) -> IndexArray:
 
 
 def _keep_together(rows: IndexArray, ends: IndexArray, first: IndexArray) -> tuple[IndexArray, IndexArray]:
-    """Order permuted rows by groups, and move the ends of parts to ends of groups.
-
-    `first` is the first row of the group of each row. Its place in the permutation is that of its group: a place that
-    depends on the size of the group, such as that of whichever of its rows comes first, would crowd copies into the
-    first part. Since no group is larger than a part, ends that move to the nearest end of a group stay apart.
-    """
+    """Order permuted rows by groups, each at the place of its first row, and move ends of parts to ends of groups."""
     smallest = np.diff([0, *ends, len(rows)]).min()
     sizes = np.bincount(first[rows], minlength=len(first))
     leader = np.where(sizes[first[rows]] <= smallest, first[rows], rows)  # a group that is too large is divided
@@ -164,18 +132,7 @@ def _keep_together(rows: IndexArray, ends: IndexArray, first: IndexArray) -> tup
 
 
 def validation_folds(problem: Problem, fraction: float) -> list[IndexArray]:
-    """Return the validation rows of each network.
-
-    With 1,000 rows or more there is one set of validation rows, the given share of all rows. With fewer, the rows are
-    split into about 1 / fraction parts, at least two, and each part is the validation set of one network. Classes are
-    divided among the parts in proportion; a class with fewer rows than there are parts, and rows of weight zero, are in
-    none of them. Copies of a row are in the same part (`copy_groups`).
-
-    Raises
-    ------
-    ValueError
-        If there are too few rows.
-    """
+    """Return the validation rows of each network: of one network for 1,000 rows or more, else each part in turn."""
     too_few = (
         f"validation_fraction={fraction:g} of {problem.n_rows} rows leaves too few to choose the training by: "
         "give more rows, or train on all of them with validation_fraction=0 and your own l2."

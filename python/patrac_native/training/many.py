@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -16,10 +15,11 @@ import numpy.typing as npt
 from patrac_native.engine.threads import thread_count
 from patrac_native.network.network import Network
 from patrac_native.plots.progress import progress_bar, shows_progress
+from patrac_native.training.descent import torch_threads
 from patrac_native.training.fitting import fit_network
 from patrac_native.training.folds import IndexArray, problem_copies, validation_folds
+from patrac_native.training.penalty_search import cross_validate
 from patrac_native.training.preparation import PreparedTraining, n_parameters, prepare_training
-from patrac_native.training.validation import cross_validate
 from patrac_native.validation.checks import FloatArray, check_count, check_layer_sizes, check_positive
 from patrac_native.validation.memory import check_memory
 
@@ -182,7 +182,7 @@ def _fit_all(trainings: Sequence[PreparedTraining], workers: int, show: bool) ->
     bar = progress_bar(total=len(trainings), desc="training", unit=" networks", disable=not show, leave=False)
     # Torch releases the GIL in its operations. Each network has one thread, so its arithmetic is that of any other
     # number of workers.
-    with _one_torch_thread(), bar, ThreadPoolExecutor(workers) as pool:
+    with torch_threads(0), bar, ThreadPoolExecutor(workers) as pool:
         futures = [pool.submit(fit, training) for training in trainings]
         results = []
         try:
@@ -196,16 +196,3 @@ def _fit_all(trainings: Sequence[PreparedTraining], workers: int, show: bool) ->
                 future.cancel()
             raise
     return results
-
-
-@contextmanager
-def _one_torch_thread() -> Iterator[None]:
-    """Set torch's number of threads to one within the context, for threads that start in it too."""
-    import torch
-
-    usual = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(usual)

@@ -32,10 +32,7 @@ def initial_parameters(sizes: Sequence[int], dtype: torch.dtype, generator: torc
 
 
 def forward(theta: torch.Tensor, sizes: Sequence[int], activation: str, X: torch.Tensor) -> torch.Tensor:
-    """Evaluate a network or several at X (n, d).
-
-    The outputs have shape (n, m) for theta (p,), and (B, n, m) for theta (B, p), the parameters of B networks.
-    """
+    """Evaluate a network (p,) at X (n, d), or B networks (B, p): outputs (n, m) or (B, n, m)."""
     import torch
 
     apply = ACTIVATIONS[activation].torch_module().forward

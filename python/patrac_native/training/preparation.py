@@ -16,7 +16,7 @@ from patrac_native.likelihoods import Gaussian, Likelihood
 from patrac_native.network.activations import check_activation
 from patrac_native.training.descent import Problem, check_optimizer
 from patrac_native.training.folds import FEWEST_ROWS, validation_folds
-from patrac_native.training.validation import Validation, choose_training
+from patrac_native.training.penalty_search import Validation, choose_training
 from patrac_native.validation.checks import (
     check_count,
     check_inputs,
@@ -62,28 +62,7 @@ FEW_ROWS_ADVICE = "validation_fraction=0 asks for that."
 
 @dataclass(frozen=True)
 class PreparedTraining:
-    """A training whose arguments are checked and whose penalty and number of epochs are chosen.
-
-    Attributes
-    ----------
-    problem : Problem
-    l2 : float
-        Penalty.
-    epochs : int or None
-        Maximum number of epochs of the training; None for no maximum.
-    patience : int
-        Number of consecutive epochs without a new lowest loss after which training stops.
-    validation : Validation or None
-        What was chosen on validation rows; None without them.
-    recorded : dict
-        The arguments of `train` as plain values, with defaults and preset filled in.
-    seconds : float
-        Wall-clock time of the choice.
-    notes : tuple of str
-        Warnings for the user.
-    input_names : tuple of str, or None
-        Names of the columns of X, if it is a data frame.
-    """
+    """A training whose arguments are checked and whose penalty and number of epochs are chosen."""
 
     problem: Problem
     l2: float
@@ -128,13 +107,7 @@ def prepare_training(
     preset: Literal["default", "paper"] | None = None,
     show: bool = False,
 ) -> PreparedTraining:
-    """Check the arguments of `train` and choose what they leave open; `show` tells whether to show a progress bar.
-
-    Raises
-    ------
-    TypeError, ValueError, KeyboardInterrupt
-        As `train`.
-    """
+    """Check the arguments of `train` and choose what they leave open; `show` tells whether to show a progress bar."""
     started = time.perf_counter()
     sizes = check_layer_sizes(layer_sizes)
     check_activation(activation)

@@ -1,4 +1,4 @@
-"""Validation of a training: penalty and number of epochs are chosen by rows that the networks were not trained on."""
+"""The choice of penalty and number of epochs by rows that the networks were not trained on."""
 
 from __future__ import annotations
 
@@ -33,27 +33,7 @@ _CROSS_SEARCHED_ROWS = 300
 
 @dataclass(frozen=True)
 class Validation:
-    """Penalty and number of epochs, and what networks trained by them achieve on rows that they were not trained on.
-
-    Attributes
-    ----------
-    l2 : float
-        Penalty.
-    epochs : int
-        Number of epochs, at least 1.
-    loss : float
-        Weighted mean over the validation rows of the negative log-likelihood.
-    mse : ndarray of float64, shape (m,), or None
-        Weighted mean over the validation rows of the squared residuals of each output; None unless targets are real.
-    rows : int
-        Number of validation rows.
-    folds : int
-        Number of networks trained, each of which leaves out other rows.
-    trials : tuple of (l2, validation loss)
-        The penalties tried; empty if the penalty was given.
-    network_epochs : int
-        Number of epochs of all networks that the choice trained.
-    """
+    """Penalty and number of epochs, and what networks trained by them achieve on rows they were not trained on."""
 
     l2: float
     epochs: int
@@ -86,31 +66,7 @@ def choose_training(
     patience: int,
     show: bool,
 ) -> Validation:
-    """Choose the penalty, unless it is given, and then the number of epochs.
-
-    Parameters
-    ----------
-    problem : Problem
-    folds : sequence of integer arrays
-        The validation rows of each network, as `validation_folds` returns them.
-    l2 : float or None
-        A given penalty is kept.
-    max_epochs : int or None
-        Maximum number of epochs; None for no maximum.
-    patience : int
-        Number of consecutive epochs without a lower validation loss after which a training stops.
-    show : bool
-        Whether to show a progress bar.
-
-    Returns
-    -------
-    Validation
-
-    Raises
-    ------
-    ValueError
-        If the loss is not finite at the initial parameters.
-    """
+    """Choose the penalty, unless it is given, and then the number of epochs."""
     trials: list[tuple[float, float]] = []
     searched = 0
     shown = progress_bar(desc="validation", unit=" epochs", disable=not show, leave=False)
@@ -160,32 +116,7 @@ def cross_validate(
     patience: int,
     bar: tqdm[Any] | None = None,
 ) -> Validation:
-    """Train a network without each fold, all at the same epoch at any time, until the validation loss stops falling.
-
-    The validation loss of an epoch is that of the parameters that `train` would return if training ended then: those
-    with the lowest training loss so far. The mean over all validation rows decides on the number of epochs.
-
-    Parameters
-    ----------
-    problem : Problem
-    l2 : float
-        Penalty.
-    folds : sequence of integer arrays
-        The validation rows of each network.
-    max_epochs, patience
-        As for `choose_training`.
-    bar : tqdm, optional
-        Progress bar, which counts epochs.
-
-    Returns
-    -------
-    Validation
-
-    Raises
-    ------
-    ValueError
-        If the loss is not finite at the initial parameters.
-    """
+    """Train a network without each fold, in step, until the validation loss of the best parameters stops falling."""
     import torch
 
     n, weights = problem.n_rows, problem.row_weights
@@ -241,10 +172,6 @@ def mean_squares(problem: Problem, net: Network, weights: FloatArray) -> FloatAr
 
 
 def _loss_scale(problem: Problem) -> float:
-    """Return the scale of the loss of a row, which the penalties of the search are multiples of.
-
-    A penalty has the same effect if it is multiplied by the same factor as the weights of the rows, or as the inverse
-    of the noise variance.
-    """
+    """Return the scale of the loss of a row, in multiples of which penalties have the same effect on any data."""
     t = problem.targets.shape[1] if problem.targets.ndim > 1 else 1
     return float(problem.row_weights.mean()) * problem.likelihood.mean_precision(t)
