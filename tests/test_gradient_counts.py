@@ -10,7 +10,6 @@ import patrac_native as pn
 import problems
 
 RUN: dict[str, Any] = {"chains": 2, "draws": 12, "thin": 3, "warmup": 40, "seed": 2, "threads": 1}
-FIXTURES = Path(__file__).parent / "fixtures" / "draws"
 
 
 def posterior(architecture: pn.Architecture, likelihood: pn.Likelihood | None = None) -> pn.Posterior:
@@ -81,14 +80,10 @@ def test_an_interrupted_run_counts_the_draws_that_it_returns(interrupt: Any) -> 
     assert draws.stats["gradients"].tolist() == [7 * draws.n_draws] * 2
 
 
-def test_files_keep_the_number_and_old_ones_have_none(tmp_path: Path) -> None:
+def test_files_keep_the_number(tmp_path: Path) -> None:
     draws = pn.sample(posterior(pn.Mix(2)), pn.MGrad(), **RUN)
     draws.save(tmp_path / "draws.npz")
     np.testing.assert_array_equal(pn.Draws.load(tmp_path / "draws.npz").stats["gradients"], draws.stats["gradients"])
-    old = pn.Draws.load(FIXTURES / "full-gaussian.npz")
-    assert "gradients" not in old.stats and "gradients" not in old.head(2).stats
-    summary = old.summary(np.zeros((2, old.network.n_inputs)))
-    assert summary.gradients is None and "gradients" not in str(summary)
 
 
 def test_the_summary_states_effective_draws_per_gradient_and_per_second() -> None:
