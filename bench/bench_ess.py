@@ -9,28 +9,26 @@ from __future__ import annotations
 import argparse
 import time
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import one_core  # noqa: F401 - pins the process, before anything below starts threads
 
 # isort: split
-from agreement import APART, CHAINS, agreement, verify_features
 from cases import Case, Key
-from ess_count import ROUNDS, Count, Plan, Side, pilot
+from ess_count import ROUNDS, Count, Plan, Side, compare, pilot
 from ess_problems import PROBLEMS, REQUIRED, Data, Problem
 from ess_sides import JAX, KERNELS, NUTS, JaxSide, NativeSide, NutsSide, fastest, is_supported, native_side, same_kernel
 from ess_sides import targets as jax_targets
-from ess_tables import print_agreement, print_architecture, print_requirements, progress_line
+from ess_tables import print_architecture, print_requirements, progress_line
+from harness import print_about, script_parser, write_json
 from sides import jax_side, native
-from tables import print_about, write_json
 from verify import verify_acceptance, verify_gradients
 
 import patrac_native as pn
 
-AGREEMENT_SECONDS, NUTS_WARMUP, TRIAL_SECONDS = 8.0, 1000, 0.1
-# --quick: data seeds, processor seconds of a side, of one in the agreement, draws of NUTS's warm-up.
-QUICK = {"seeds": 1, "seconds": 0.5, "agreement": 0.0, "nuts_warmup": 200}
+NUTS_WARMUP, TRIAL_SECONDS = 1000, 0.1
+# --quick: data seeds, processor seconds of a side, draws of NUTS's warm-up.
+QUICK = {"seeds": 1, "seconds": 0.5, "nuts_warmup": 200}
 # Its JAX side, which is otherwise chosen by timing.
 QUICK_TARGET = {"Full": "jax masked"}
 
@@ -41,11 +39,10 @@ class Architecture:
     def __init__(self, name: str, options: argparse.Namespace) -> None:
         self.name, self.options = name, options
         self.target: str | None = None
-        self.agreement: dict[str, Any] | None = None
         self.seeds: list[dict[str, Any]] = []
 
     def run(self, data: Data, seed: int) -> None:
-        """Warm up all sides, verify them on the first seed, and count effective draws in alternating rounds."""
+        """Warm up all sides, count effective draws in alternating rounds, and compare the means of f."""
         options, post = self.options, data.posterior(self.name)
         auto = native_side(post, "auto", "auto", seed)
         sides: dict[str, Side] = {
@@ -60,16 +57,12 @@ class Architecture:
         found: dict[str, Any] = {"seed": seed, "auto": chosen, "dim": post.dim}
         if options.peers:
             found |= self._add_peers(post, data, auto, sides, plans, seed)
-        if not self.seeds and post.likelihood.name == "gaussian":
-            starts = auto.run(CHAINS, APART, seed).theta
-            verify_features(post, starts, data.grid)
-            if options.agreement:
-                self.agreement = agreement(sides, plans, starts, post, data, options.agreement)
         counts = {name: Count(side, post, data, plans[name]) for name, side in sides.items()}
         for number in range(ROUNDS):
             for count in counts.values():
                 count.run_round(number)
         self.seeds.append(found | {"sides": {name: count.measure() for name, count in counts.items()}})
+        compare(counts)
 
     def _add_peers(
         self,
@@ -107,7 +100,6 @@ def settled(options: argparse.Namespace, problem: Problem) -> argparse.Namespace
     defaults: dict[str, Any] = {
         "seeds": problem.seeds,
         "seconds": problem.seconds,
-        "agreement": AGREEMENT_SECONDS,
         "nuts_warmup": NUTS_WARMUP,
     }
     for name, value in (defaults | (QUICK if options.quick else {})).items():
@@ -123,19 +115,17 @@ def settled(options: argparse.Namespace, problem: Problem) -> argparse.Namespace
 
 def parse() -> argparse.Namespace:
     """Return the options."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = script_parser(__doc__)
     add = parser.add_argument
     add("--problem", choices=list(PROBLEMS), default="sine")
     add("--architectures", nargs="+", metavar="A", help="such as Full 'Mix(5)'; default: the problem's")
     add("--kernels", nargs="+", choices=list(KERNELS), default=list(KERNELS), help="beside auto")
     add("--seeds", type=int, metavar="N", help="data seeds")
     add("--seconds", type=float, help="processor time, the most of one side on one data seed")
-    add("--agreement", type=float, metavar="SECONDS", help="processor time of a side where all must agree; 0: no look")
     add("--nuts-warmup", type=int, metavar="DRAWS")
     add("--no-peers", action="store_true", help="native alone")
     add("--with-nuts", action="store_true", help="NUTS too where the problem leaves it out because it takes long")
     add("--quick", action="store_true", help="one seed, short")
-    add("--json", type=Path, metavar="FILE", help="write everything here")
     options = parser.parse_args()
     return settled(options, PROBLEMS[options.problem])
 
@@ -152,15 +142,13 @@ def main() -> None:
             architecture.run(data, seed)
             minutes = (time.perf_counter() - started) / 60
             print(f"{minutes:.1f} min: {progress_line(name, architecture.seeds[-1])}", flush=True)
-            if seed == 0 and architecture.agreement:
-                print_agreement(architecture.agreement)
     for name, architecture in found.items():
         print_architecture(f"{options.problem}, {name}", architecture.seeds)
     if options.problem == "sine":
         print_requirements({name: architecture.seeds for name, architecture in found.items()})
     minutes = (time.perf_counter() - started) / 60
     print(f"\n{minutes:.1f} minutes")
-    results = {name: {"agreement": a.agreement, "seeds": a.seeds} for name, a in found.items()}
+    results = {name: {"seeds": architecture.seeds} for name, architecture in found.items()}
     write_json(options.json, results, problem=options.problem, minutes=minutes, numpyro=version("numpyro"))
 
 

@@ -6,10 +6,8 @@ pytest-benchmark. Native functions run in a loop of their own over values in the
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import one_core
@@ -18,7 +16,7 @@ import one_core
 import numpy as np
 import numpy.typing as npt
 import pytest
-from tables import Table, write_json
+from harness import Table, script_parser, write_json
 
 from patrac_native.engine import default_simd_level, simd_levels, testing
 from patrac_native.studies.floor import MULTIPLY_ADD, NORMAL, measure_rate
@@ -77,9 +75,8 @@ def test_function(benchmark: Any, name: str, dtype: str, level: str) -> None:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = script_parser(__doc__)
     parser.add_argument("--names", nargs="+", choices=OPERATIONS, default=OPERATIONS)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the table here")
     options = parser.parse_args()
     levels, default = simd_levels(), default_simd_level()
     print(f"core {one_core.CORE}, nanoseconds an element, the best of several timings; default level {default}")

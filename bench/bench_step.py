@@ -1,7 +1,8 @@
 """Microseconds a pCNL step, compared with its floor and the best JAX implementation in the same run, on one core.
 
 `python bench/bench_step.py` prints the acceptance table, `--networks`, `--rows` and `--dtypes` span a grid, `--many`
-times many chains on the core.
+times many chains on the core, `--variants` prints every peer, one chain and under vmap: the choices made in `peers.py`
+and `peers_by_hand.py` rest on that table.
 """
 
 from __future__ import annotations
@@ -13,9 +14,18 @@ import one_core  # noqa: F401 - pins the process, before anything below starts t
 
 # isort: split
 from cases import Case, Key, prepare
+from harness import (
+    Side,
+    Table,
+    add_arguments,
+    chosen,
+    print_about,
+    script_parser,
+    time_beside_native,
+    verdict,
+    write_json,
+)
 from sides import MANY_NATIVE_CHAINS, VMAP_CHAINS, floor_side, jax_side, jax_targets, native, torch_side
-from tables import Table, add_arguments, chosen, print_about, verdict, write_json
-from timing import Side, time_beside_native
 from verify import verify, verify_gradients
 
 from patrac_native.studies.floor import nanoseconds
@@ -33,6 +43,8 @@ HEADERS = [
 ]
 WIDTHS = [36, 9, 9, 20, 24, 20, 20, 20]
 PLAIN = ("jax masked", "jax rows first")
+# With more rows than this, `--variants` leaves out chains under vmap: a call would take seconds, and is not faster.
+MAX_VMAP_ROWS = 1000
 MANY_HEADERS = ["", "us/chain-step", "floor", "of the floor", "best JAX vmap", "best JAX/native"]
 MANY_WIDTHS = [36, 13, 9, 12, 30, 20]
 
@@ -98,6 +110,24 @@ def many_row(case: Case, found: dict[str, Any]) -> list[str]:
     ]
 
 
+def compare_variants(case: Case, options: argparse.Namespace) -> dict[str, Any]:
+    """Verify and time every peer, one chain and many, and print a block of them."""
+    targets = jax_targets(case, variants=True)
+    sides = {"native": native(case)} | {name: jax_side(case, target) for name, target in targets.items()}
+    if options.torch and case.post.likelihood.name == "gaussian":
+        sides["torch"] = torch_side(case)
+    verify(case, targets, sides)
+    if case.key.rows <= MAX_VMAP_ROWS:
+        for name, target in targets.items():
+            if name != "jax masked" or case.key.architecture == "Full":
+                sides |= {f"{name} x {chains}": jax_side(case, target, chains) for chains in VMAP_CHAINS}
+    found = time_beside_native(sides, options.repeats, options.seconds, options.clock)
+    table = Table([str(case.key), "us/step", "/ native"], [36, 9, 9])
+    for name, median in found["median"].items():
+        table.row([name, number(median), number(found["ratios"].get(name, 1.0))])
+    return found
+
+
 def print_rates(keys: list[Key]) -> None:
     """Print the best time of each kind of operation of the floors; the floors themselves are timed as sides."""
     for dtype in sorted({key.dtype for key in keys}):
@@ -109,11 +139,12 @@ def print_rates(keys: list[Key]) -> None:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = script_parser(__doc__, repeats=7)
     add_arguments(parser)
     parser.add_argument("--torch", action="store_true", help="also time the eager PyTorch loop (Gaussian problems)")
     parser.add_argument("--no-peers", action="store_true", help="native and floor alone, nothing to verify against")
     parser.add_argument("--many", action="store_true", help=f"{MANY_NATIVE_CHAINS} chains against vmap instead of one")
+    parser.add_argument("--variants", action="store_true", help="every peer, one chain and under vmap")
     options = parser.parse_args()
     keys = chosen(options)
     if options.many and options.rows is None and options.networks is None:
@@ -123,16 +154,15 @@ def main() -> None:
     print(
         f"\nmicroseconds ({options.clock} clock), median of {options.repeats}; ratios: median of those of each repeat"
     )
-    table = Table(MANY_HEADERS, MANY_WIDTHS) if options.many else Table(HEADERS, WIDTHS)
     results: dict[str, Any] = {}
-    for key in keys:
-        case = prepare(key)
-        if options.many:
-            results[str(key)] = compare_many(case, options)
-            table.row(many_row(case, results[str(key)]))
-        else:
-            results[str(key)] = compare(case, options)
-            table.row(step_row(case, results[str(key)]))
+    if options.variants:
+        results = {str(key): compare_variants(prepare(key), options) for key in keys}
+    else:
+        table = Table(MANY_HEADERS, MANY_WIDTHS) if options.many else Table(HEADERS, WIDTHS)
+        compared, row = (compare_many, many_row) if options.many else (compare, step_row)
+        for key in keys:
+            results[str(key)] = compared(prepare(key), options)
+            table.row(row(prepare(key), results[str(key)]))
     write_json(options.json, results, clock=options.clock)
 
 

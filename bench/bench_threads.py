@@ -1,22 +1,18 @@
 """The gain of a second core: two chains on two cores against one chain, and the rows of one chain on two threads.
 
-`python bench/bench_threads.py` prints both; `pytest bench/bench_threads.py` times the sides with pytest-benchmark. The
-process is not pinned, the clock is wall time, and the machine must be idle.
+`python bench/bench_threads.py` prints both. The process is not pinned, the clock is wall time, and the machine must be
+idle.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import statistics
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
-from cases import Key, posterior, prepare
-from timing import Side, paired_ratio, time_sides
+from cases import Key, prepare
+from harness import Side, paired_ratio, script_parser, time_sides, write_json
 
 import patrac_native as pn
 from patrac_native.studies.tables import format_table, number
@@ -26,73 +22,34 @@ CHAIN_CASES = [Key("Full"), Key("Mix(5)"), Key("Sep(5)"), Key("Out(45)")]
 ROW_CASE = Key("Full", "8-50-50-1", 50_000)
 
 
+def sampled(key: Key, chains: int, threads: int, **run: Any) -> pn.Draws:
+    """Run chains of a case from its starting point."""
+    case = prepare(key)
+    init = np.tile(case.start, (chains, 1))
+    fixed: dict[str, Any] = {"chains": chains, "threads": threads, "init": init, "warmup": None, "progress": False}
+    return pn.sample(case.post, pn.PCNL(case.delta), **fixed, **run)
+
+
 def chains_side(key: Key, chains: int, threads: int) -> Side:
     """Return a side of several chains; it counts as one chain, because its times are those of a step of all chains."""
-    case = prepare(key)
-    kernel, init = pn.PCNL(case.delta), np.tile(case.start, (chains, 1))
-
-    def run(steps: int, seed: int) -> float:
-        draws = pn.sample(
-            case.post,
-            kernel,
-            chains=chains,
-            draws=1,
-            thin=steps,
-            warmup=None,
-            init=init,
-            seed=seed,
-            threads=threads,
-            progress=False,
+    return Side(
+        lambda steps, seed: float(
+            sampled(key, chains, threads, draws=1, thin=steps, seed=seed).stats["acceptance_rate"].mean()
         )
-        return float(draws.stats["acceptance_rate"].mean())
-
-    return Side(run)
+    )
 
 
 def same_draws(key: Key, chains: int) -> None:
     """Raise unless the draws are the same, bit for bit, for one thread and two."""
-    case = prepare(key)
-    found = [
-        pn.sample(
-            case.post,
-            pn.PCNL(case.delta),
-            chains=chains,
-            draws=2,
-            thin=3,
-            warmup=None,
-            init=np.tile(case.start, (chains, 1)),
-            seed=5,
-            threads=threads,
-            progress=False,
-        ).theta
-        for threads in (1, 2)
-    ]
+    found = [sampled(key, chains, threads, draws=2, thin=3, seed=5).theta for threads in (1, 2)]
     if not np.array_equal(found[0], found[1]):
         raise AssertionError(f"{key}: draws depend on the number of threads")
 
 
-@pytest.mark.parametrize(("chains", "threads"), [(1, 1), (2, 2)])
-def test_chains(benchmark: Any, chains: int, threads: int) -> None:
-    """Time Full on the sine problem."""
-    same_draws(Key("Full"), 2)
-    side = chains_side(Key("Full"), chains, threads)
-    benchmark.pedantic(side.run, args=(4000, 0), rounds=5, warmup_rounds=1)
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_rows(benchmark: Any, threads: int) -> None:
-    """Time one chain with many rows."""
-    same_draws(ROW_CASE, 1)
-    side = chains_side(ROW_CASE, 1, threads)
-    benchmark.pedantic(side.run, args=(10, 0), rounds=5, warmup_rounds=1)
-
-
 def main() -> None:
     """Print both tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=7)
+    parser = script_parser(__doc__, repeats=7)
     parser.add_argument("--seconds", type=float, default=0.5, help="time of one timing")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all timings here")
     options = parser.parse_args()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if cores < 2:
@@ -120,9 +77,7 @@ def main() -> None:
     print()
     print(format_table(["us/step, one chain", *sides, "gain"], [[str(ROW_CASE), *medians, f"{gain:.2f}"]]))
     results["rows over threads"] = {"case": str(ROW_CASE), "microseconds": times, "gain": gain}
-    results["tile rows"] = posterior(ROW_CASE).compiled.host.tile_rows
-    if options.json:
-        options.json.write_text(json.dumps({"build": pn.build_info(), "cases": results}, indent=1, default=str) + "\n")
+    write_json(options.json, results)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 import patrac_native as pn
 
-ARCHITECTURES: dict[str, pn.Architecture] = {
+ARCHITECTURES: dict[str, Any] = {
     "Full": pn.Full(),
     "Mix(2)": pn.Mix(2),
     "Mix(5)": pn.Mix(5),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from ess_measures import bulk, conditional_mean, geyer, longest_stay, paper
+from ess_measures import bulk, conditional_mean, geyer, longest_stay, max_rhat, paper, root_mean_square_z
 from ess_problems import Data
 from ess_sides import MAX_BYTES, THINS, JaxSide, NativeSide, NutsSide, Stretch
 
@@ -28,6 +28,9 @@ MAX_MEASURED, MAX_CONDITIONAL, CONDITIONAL_PER_DRAW = 100_000, 2000, 4
 # higher than at the typical states for which its step size was adapted.
 STUCK = 0.05
 PILOT_KEPT, PILOT_SECONDS = 100, 0.3
+# Root mean square of the differences of means of f in standard errors that is too large to be chance; sides are held
+# to it where both have at least so many effective draws and are settled.
+WRONG, LEAST_ESS, SETTLED = 3.0, 100, 1.1
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ class Count:
         """Return the median speed of the rounds, and effective draws for each step and each second."""
         series = {name: np.concatenate([part[name] for part in self._watched]) for name in self._watched[0]}
         main, *others = series
-        f = series[main]
+        f = self.f = series[main]
         ess = {"geyer": geyer(f), "paper": paper(f, self.plan.thin), "bulk": bulk(f)}
         ess |= {name: geyer(series[name]) for name in others}
         per_step = {name: value / self._measured_steps for name, value in ess.items()}
@@ -134,3 +137,16 @@ class Count:
         if isinstance(self.side, NutsSide):
             found |= {"divergences": self.side.divergences, "gradients_per_draw": self._measured_steps / len(f)}
         return found
+
+
+def compare(counts: dict[str, Count]) -> None:
+    """Raise AssertionError if the watched means of a side differ from those of the last side, both being settled."""
+    *others, reference = counts
+    settled = {
+        name: geyer(count.f) for name, count in counts.items() if max_rhat(count.f[None].astype(np.float64)) <= SETTLED
+    }
+    for name in others:
+        if min(settled.get(name, 0.0), settled.get(reference, 0.0)) >= LEAST_ESS:
+            z = root_mean_square_z(counts[name].f[None], counts[reference].f[None], (settled[name], settled[reference]))
+            if z > WRONG:
+                raise AssertionError(f"f of {name} is {z:.1f} standard errors off that of {reference}")

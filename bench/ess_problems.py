@@ -48,7 +48,7 @@ class Data:
 
     net: pn.Network
     prior: pn.TraceClassPrior
-    likelihood: pn.Likelihood
+    likelihood: Any
     X: FloatArray
     y: FloatArray
     X_test: FloatArray
@@ -117,7 +117,7 @@ class Rows(NamedTuple):
 def trained(
     sizes: tuple[int, ...],
     rows: Rows,
-    likelihood: pn.Likelihood,
+    likelihood: Any,
     l2: float,
     epochs: int = EPOCHS,
     watch: Callable[[FloatArray], dict[str, FloatArray]] = outputs,

@@ -12,17 +12,16 @@ import numpy as np
 import numpy.typing as npt
 import peers
 from cases import Case
+from harness import time_sides
 from nuts_peer import nuts
 from sides import call_steps, jax_side, jax_targets
-from timing import time_sides
 
 import patrac_native as pn
-from patrac_native.kernels import Kernel, kernel_from_dict
 
 FloatArray = npt.NDArray[Any]
 
 # The native kernels, by their names in the tables. "auto" is added to them, though it is usually one of them.
-KERNELS: dict[str, Callable[[], Kernel]] = {
+KERNELS: dict[str, Callable[[], Any]] = {
     "pCNL": lambda: pn.PCNL(),
     "mGrad": lambda: pn.MGrad(),
     "collapsed pCNL": lambda: pn.PCNL(collapse=True),
@@ -57,7 +56,7 @@ def is_supported(name: str, post: pn.Posterior) -> bool:
     return not name.startswith("collapsed") or (gaussian and not last_layer_only)
 
 
-def same_kernel(one: Kernel, other: Kernel) -> bool:
+def same_kernel(one: Any, other: Any) -> bool:
     """Return whether two kernels differ only in the step size."""
     contents = [{k: v for k, v in kernel.to_dict().items() if k not in STEP_SIZES} for kernel in (one, other)]
     return contents[0] == contents[1]
@@ -68,7 +67,7 @@ class NativeSide:
     """`pn.sample` as a user calls it, timed as a whole call."""
 
     post: pn.Posterior
-    kernel: Kernel
+    kernel: Any
     state: FloatArray
     stable: bool | None
 
@@ -81,16 +80,12 @@ class NativeSide:
         self.state = draws.theta[0, -1].copy()
         return Stretch(draws.theta[0], kept * thin, seconds)
 
-    def restart(self, theta: FloatArray, seed: int) -> None:
-        """Continue from another state; the seed has no effect here, because every run has its own."""
-        self.state = theta
 
-
-def native_side(post: pn.Posterior, kernel: Kernel | str, start: FloatArray | str, seed: int) -> NativeSide:
+def native_side(post: pn.Posterior, kernel: Any, start: FloatArray | str, seed: int) -> NativeSide:
     """Run the default warm-up and return a side with the kernel and step size that it found."""
     init = start if isinstance(start, str) else start[None]
     warm = pn.sample(post, kernel, chains=1, draws=1, init=init, seed=seed, threads=1, progress=False)
-    found, step_size = kernel_from_dict(warm.settings["kernel"]), float(warm.stats["step_size"][0, -1])
+    found, step_size = post.plan(kernel).kernel, float(warm.stats["step_size"][0, -1])
     # Exact and elliptical slice have no step size.
     for name in {field.name for field in fields(found)} & STEP_SIZES:
         found = replace(found, **{name: step_size})
@@ -104,14 +99,10 @@ class JaxSide:
         calls = max(1, call_steps(case, 1) // CALL_STEPS)
         self.call_draws = calls * CALL_STEPS // thin
         steps, dtype = calls * CALL_STEPS, case.post.dtype
-        self._start, self._advance = peers.jax_chain(target, dtype, case.delta, steps, thin=thin)
+        start, self._advance = peers.jax_chain(target, dtype, case.delta, steps, thin=thin)
         self._target, self._dtype = target, dtype
-        self.restart(case.start, seed)
+        self._carry = start(case.start, seed)
         self.run(self.call_draws, thin)
-
-    def restart(self, theta: FloatArray, seed: int) -> None:
-        """Continue from another state with a new random state."""
-        self._carry = self._start(theta, seed)
 
     def run(self, kept: int, thin: int, seed: int = 0) -> Stretch:
         """Continue the chain for about `kept` states, in whole calls; the chain has its own random state."""
@@ -130,13 +121,9 @@ class NutsSide:
     def __init__(self, case: Case, target: peers.Target, warmup: int, seed: int) -> None:
         self._target, self._dtype = target, case.post.dtype
         compiled = nuts(target, case.post.dtype, warmup, NUTS_CALL_DRAWS)
-        self._run, self._move, self._state = compiled.run, compiled.move, compiled.warm_up(case.start, seed)
+        self._run, self._state = compiled.run, compiled.warm_up(case.start, seed)
         self.divergences = 0
         self.run(NUTS_CALL_DRAWS)
-
-    def restart(self, theta: FloatArray, seed: int) -> None:
-        """Continue from another state without a new adaptation."""
-        self._state = self._move(self._state, theta, seed)
 
     def run(self, kept: int, thin: int = 1, seed: int = 0) -> Stretch:
         """Continue the chain for about `kept` draws, in whole calls."""

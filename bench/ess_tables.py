@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from agreement import ASKED
 from ess_problems import PAPER_RATE, REQUIRED
 from ess_sides import JAX, NUTS
-from tables import Table, verdict
+from harness import Table, verdict
 
 from patrac_native.studies.tables import number, plural
 
@@ -69,17 +68,6 @@ def progress_line(name: str, found: Mapping[str, Any]) -> str:
     """Return a line with the effective draws a second of all sides of one posterior."""
     rates = ", ".join(f"{side} {number(values['per_second']['geyer'])}" for side, values in found["sides"].items())
     return f"{name} seed {found['seed']}: ESS/s {rates}"
-
-
-def print_agreement(found: Mapping[str, Mapping[str, float]]) -> None:
-    """Print the largest differences of mean and quantiles of f from those of the last side."""
-    *others, reference = found
-    table = Table([f"f beside {reference}", "largest z", f"<= {ASKED:g}", "R-hat"], [20, 10, 8, 8])
-    for name in others:
-        z = found[name]["z"]
-        said = "stuck" if found[name]["stuck"] else "ok" if z <= ASKED else "NOT MET"
-        table.row([name, number(z), said, f"{found[name]['rhat']:.3f}"])
-    table.row([reference, "-", "-", f"{found[reference]['rhat']:.3f}"])
 
 
 def print_architecture(title: str, seeds: Seeds) -> None:

@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from cases import Case
@@ -34,10 +33,10 @@ from gpu_problems import (
     small_case,
 )
 from gpu_sides import jax_reason, on_device, on_jax, wall_times
-from gpu_thresholds import TABLE, Threshold
-from tables import Table, verdict
+from harness import Table, script_parser, verdict
 
 import patrac_native as pn
+from patrac_native.engine import device_status
 from patrac_native.studies.tables import number
 
 SMALL_HEADERS = [
@@ -52,6 +51,7 @@ SMALL_HEADERS = [
     "JAX/ours",
 ]
 SMALL_WIDTHS = [10, 7, 20, 8, 28, 8, 12, 18, 20]
+TABLE = "| network | architecture | faster than the CPU from | measured at |\n|---|---|---|---|"
 LARGE_HEADERS = ["float32", "us/step", "memory", "fma", "tensor", "of the floor", "error of g"]
 LARGE_WIDTHS = [10, 26, 9, 9, 9, 12, 11]
 
@@ -61,7 +61,7 @@ class Run:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
-        self.status = pn.device_status(options.device)
+        self.status = device_status(options.device)
         self.sizes = QUICK if options.quick else SIZES
         self.repeats, self.seconds = (1, 0.05) if options.quick else (options.repeats, options.seconds)
         self.started = time.perf_counter()
@@ -198,26 +198,43 @@ def large_chain(run: Run) -> None:
         )
 
 
-def threshold(
-    run: Run, name: str, counted: str, counts: Sequence[int], case_of: Callable[[int, str], Case]
-) -> Threshold | None:
-    """Compare the device with the CPU on all its threads at each count; None if a check failed or time ran out."""
-    found = []
+def first_faster(counts: Sequence[int], device: Sequence[float], cpu: Sequence[float]) -> int | None:
+    """Return the count from which on the device was faster at every one; None where it was not at the largest.
+
+    Examples
+    --------
+    >>> first_faster([1, 32, 1024], [9.0, 9.0, 9.0], [3.0, 10.0, 99.0])
+    32
+    >>> first_faster([1, 32, 1024], [2.0, 9.0, 9.0], [3.0, 8.0, 99.0])
+    1024
+    >>> first_faster([1, 32], [2.0, 9.0], [3.0, 3.0]) is None
+    True
+    """
+    slower = [count for count, ours, theirs in zip(counts, device, cpu, strict=True) if ours >= theirs]
+    return next((count for count in counts if not slower or count > slower[-1]), None)
+
+
+def threshold(run: Run, name: str, counted: str, counts: Sequence[int], case_of: Callable[[int, str], Case]) -> None:
+    """Compare the device with the CPU on all its threads at each count; nothing if a check failed or time ran out."""
+    times: dict[str, list[float]] = {run.options.device: [], "cpu": []}
     for count in counts:
         if not run.has_time(f"threshold {name} x {count} {counted}"):
-            return None
+            return
         case = case_of(count, "float32")
         # As in large_chain(), the reference is deleted after the check.
         check = partial(lambda c, n: check_gradients(c, case_of(n, "float64").post, run.options.device), case, count)
         if not run.passes(f"gradients of {case.key}", check):
-            return None
-        chains = count if counted == "chains" else 1
-        device, cpu = (
-            wall_times(on_device(case, chains, where), run.repeats, run.seconds)
-            for where in (run.options.device, "cpu")
-        )
-        found.append((count, device.median, cpu.median))
-    return Threshold.of(case, counted, found)
+            return
+        for where, found in times.items():
+            side = on_device(case, count if counted == "chains" else 1, where)
+            found.append(wall_times(side, run.repeats, run.seconds).median)
+    device, cpu = times.values()
+    first = first_faster(counts, device, cpu)
+    network = case.key.network + ("" if counted == "rows" else f", n={case.key.rows}")
+    start = f"no count of {counted}" if first is None else f"{first:,} {counted}"
+    print(f"| {network} | {name} | {start} | {', '.join(f'{count:,}' for count in counts)} |", flush=True)
+    result = {"network": network, "architecture": name, "counted": counted, "counts": counts, "first": first}
+    run.results["thresholds"].append(result | {"device": device, "cpu": cpu})
 
 
 def thresholds(run: Run) -> None:
@@ -225,35 +242,25 @@ def thresholds(run: Run) -> None:
     sizes = run.sizes
     print(TABLE)
     for name in SMALL:
-        of_chains = partial(lambda n, _, dtype: small_case(n, sizes, dtype), name)
-        keep_threshold(run, threshold(run, name, "chains", sizes.chains, of_chains))
+        threshold(run, name, "chains", sizes.chains, partial(lambda n, _, dtype: small_case(n, sizes, dtype), name))
     for name in LARGE:
         of_rows = partial(lambda n, rows, dtype: large_case(n, sizes, dtype, rows), name)
-        keep_threshold(run, threshold(run, name, "rows", sizes.rows_of_one, of_rows))
-
-
-def keep_threshold(run: Run, found: Threshold | None) -> None:
-    """Print and record a threshold if there is one."""
-    if found is not None:
-        print(found.row(), flush=True)
-        run.results["thresholds"].append(found.to_dict())
+        threshold(run, name, "rows", sizes.rows_of_one, of_rows)
 
 
 def main() -> None:
     """Check, time, print and write; the exit code is 1 if a check failed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = script_parser(__doc__, repeats=3)
     parser.add_argument("--device", default="cuda", help='"cuda" or, to try the script, "emulated:4"')
     parser.add_argument("--quick", action="store_true", help="small sizes and single short timings")
     parser.add_argument("--only", choices=["small", "large", "thresholds"], help="one of the tables")
     parser.add_argument(
         "--peers", choices=["auto", "any", "none"], default="auto", help="JAX: on a GPU, anywhere, never"
     )
-    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.4, help="wall time of one timing")
     parser.add_argument("--budget", type=float, default=400, help="seconds after which no further case is begun")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything here")
     options = parser.parse_args()
-    status = pn.device_status(options.device)
+    status = device_status(options.device)
     if not status["usable"]:
         sys.exit(f'device="{options.device}": {status["reason"]}')
     run = Run(options)
@@ -281,7 +288,7 @@ def main() -> None:
     seconds = time.perf_counter() - run.started
     print(f"\n{len(run.results['checks'])} checks passed, {len(run.results['failed'])} failed; {seconds:.0f} s")
     if options.json:
-        about = {"status": status, "build": pn.build_info(), "rates": rates.to_dict(), "jax": run.jax or "timed"}
+        about = {"status": status, "build": pn.build_info(), "rates": vars(rates), "jax": run.jax or "timed"}
         about |= {"quick": options.quick, "device": options.device, "seconds": seconds}
         options.json.write_text(json.dumps({"about": about} | run.results, indent=1, default=str) + "\n")
     sys.exit(1 if run.results["failed"] else 0)

@@ -8,7 +8,7 @@ import numpy as np
 from cases import Case
 
 import patrac_native as pn
-from patrac_native.engine import _core
+from patrac_native.engine import Purpose, default_simd_level, device_normals, standard_normals
 
 # Maximum errors relative to the CPU in float64: of a gradient relative to its norm, and of l relative to l.
 MAX_ERROR = {"float32": 1e-5, "float64": 1e-11}
@@ -18,17 +18,14 @@ POINTS = 3
 def check_normals(device: str) -> int:
     """Compare the device's normals with the CPU's, bit by bit; return the number of normals compared."""
     compared = 0
-    for bits in (32, 64):
+    for dtype in ("float32", "float64"):
         for seed, chain, step in ((0, 0, 0), (1, 4095, 17), (2**40 + 9, 2, 2**63), (2**64 - 1, 7, 2**32 + 5)):
-            where: dict[str, Any] = {"seed": seed, "chain": chain, "step": step, "purpose": _core.Purpose.proposal}
+            where: dict[str, Any] = {"seed": seed, "chain": chain, "step": step, "purpose": Purpose.proposal}
             count = 2**16 + 3
-            ours = getattr(_core, f"device_normals{bits}")(**where, device=device, count=count)
-            level = _core.default_simd_level()
-            expected = getattr(_core, f"standard_normals{bits}")(**where, steps=1, count=count, level=level)[0]
+            ours = device_normals[dtype](**where, device=device, count=count)
+            expected = standard_normals[dtype](**where, steps=1, count=count, level=default_simd_level())[0]
             if not np.array_equal(ours, expected):
-                raise AssertionError(
-                    f"normals of float{bits}, seed {seed}, step {step}: the device's are not the CPU's"
-                )
+                raise AssertionError(f"normals of {dtype}, seed {seed}, step {step}: the device's are not the CPU's")
             compared += count
     return compared
 
@@ -36,10 +33,7 @@ def check_normals(device: str) -> int:
 def check_gradients(case: Case, reference: pn.Posterior, device: str) -> dict[str, float]:
     """Compare l and g of a case on the device with `reference`, the same posterior in float64, on the CPU.
 
-    Returns
-    -------
-    dict
-        The largest error of l relative to l, and of g relative to its norm.
+    The result holds the largest error of l relative to l, and of g relative to its norm.
     """
     post, rng = case.post, np.random.default_rng(2)
     theta = (case.start * (1 + 0.05 * rng.standard_normal((POINTS, post.dim)))).astype(post.dtype)

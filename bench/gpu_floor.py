@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from cases import Case
 
@@ -13,26 +13,12 @@ from patrac_native.studies.floor import MULTIPLY_ADD
 
 @dataclass(frozen=True)
 class Rates:
-    """Rates of the whole device, measured with torch.
+    """Rates of the whole device, measured with torch."""
 
-    Attributes
-    ----------
-    where : str
-        torch's name of the device; "cpu" if torch finds no GPU, so that the script can be tested.
-    bytes : float
-        Bytes a second that a copy much larger than any cache reads and writes.
-    fma, tensor : float
-        Multiply-adds a second of a large float32 matrix product, without and with TF32.
-    """
-
-    where: str
-    bytes: float
-    fma: float
-    tensor: float
-
-    def to_dict(self) -> dict[str, float | str]:
-        """Return the fields as JSON-able values."""
-        return asdict(self)
+    where: str  # torch's name of the device; "cpu" if torch finds no GPU, so that the script can be tested
+    bytes: float  # a second, that a copy much larger than any cache reads and writes
+    fma: float  # multiply-adds a second of a large float32 matrix product
+    tensor: float  # the same with TF32
 
 
 def measure_rates(device: str, quick: bool) -> Rates:

@@ -16,8 +16,8 @@ from cases import Case, Key
 
 import patrac_native as pn
 
-SMALL: dict[str, pn.Architecture] = {"Full": pn.Full(), "Mix(5)": pn.Mix(5), "Sep(2)": pn.Sep(2)}
-LARGE: dict[str, pn.Architecture] = {"Full": pn.Full(), "Mix(4)": pn.Mix(4), "Sep(4)": pn.Sep(4), "Out(24)": pn.Out(24)}
+SMALL: dict[str, Any] = {"Full": pn.Full(), "Mix(5)": pn.Mix(5), "Sep(2)": pn.Sep(2)}
+LARGE: dict[str, Any] = {"Full": pn.Full(), "Mix(4)": pn.Mix(4), "Sep(4)": pn.Sep(4), "Out(24)": pn.Out(24)}
 PRIOR = pn.TraceClassPrior(1.5, 2.0, 0.5)
 # Step size of the large problem, so small that most proposals are accepted; it does not affect the time of a step.
 LARGE_STEP_SIZE = 1e-12

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from cases import Case
-from timing import Side
+from harness import Side
 
 import patrac_native as pn
 
@@ -70,22 +70,11 @@ def on_jax(case: Case, chains: int, quick: bool) -> dict[str, Side]:
 
 @dataclass(frozen=True)
 class WallTimes:
-    """Wall time of a step, and of a call beside its steps.
+    """Wall time of a step, and of a call beside its steps."""
 
-    Attributes
-    ----------
-    microseconds : list of float
-        Of a step of all chains, in each repeat.
-    call : float
-        Seconds of a call with the fewest steps that the side takes at once: for thousands of chains as long as
-        hundreds of steps.
-    acceptance_rate : float
-        Of the last repeat.
-    """
-
-    microseconds: list[float]
-    call: float
-    acceptance_rate: float
+    microseconds: list[float]  # of a step of all chains, in each repeat
+    call: float  # seconds of the shortest call; for thousands of chains as long as hundreds of steps
+    acceptance_rate: float  # of the last repeat
 
     @property
     def median(self) -> float:
@@ -94,13 +83,7 @@ class WallTimes:
 
 
 def wall_times(side: Side, repeats: int, seconds: float) -> WallTimes:
-    """Time a step as the difference between a long run, of about so many seconds more, and a short one.
-
-    Raises
-    ------
-    RuntimeError
-        If a long run takes no longer than a short one.
-    """
+    """Time a step as the difference between a long run, of about so many seconds more, and a short one."""
 
     def elapsed(chunks: int, seed: int = 0) -> tuple[float, float]:
         started = time.perf_counter()

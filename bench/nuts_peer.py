@@ -27,12 +27,10 @@ class Nuts(NamedTuple):
     """A compiled sampler.
 
     warm_up : function (theta, seed) -> state after `warmup` draws that adapt step size and diagonal metric
-    move : function (state, theta, seed) -> state elsewhere, adapted as it was
     run : function state -> (state, NutsRun) of `draws` further draws
     """
 
     warm_up: Callable[[npt.NDArray[Any], int], Any]
-    move: Callable[[Any, npt.NDArray[Any], int], Any]
     run: Callable[[Any], tuple[Any, NutsRun]]
 
 
@@ -67,11 +65,6 @@ def nuts(target: Target, dtype: npt.DTypeLike, warmup: int, draws: int) -> Nuts:
     def start(theta: npt.NDArray[Any], seed: int) -> Any:
         return kernel.init(jax.random.key(seed), warmup, coordinates(theta), model_args=(), model_kwargs={})
 
-    def move(state: Any, theta: npt.NDArray[Any], seed: int) -> Any:
-        z = coordinates(theta)
-        value, gradient = jax.jit(jax.value_and_grad(energy))(z)
-        return state._replace(z=z, z_grad=gradient, potential_energy=value, rng_key=jax.random.key(seed))
-
     def one(state: Any, _: None) -> tuple[Any, NutsRun]:
         state = kernel.sample(state, (), {})
         return state, NutsRun(state.z, state.num_steps, state.diverging)
@@ -79,4 +72,4 @@ def nuts(target: Target, dtype: npt.DTypeLike, warmup: int, draws: int) -> Nuts:
     # `warmup` counts from zero in the state itself; adaptation ends there.
     adapt = jax.jit(lambda state: jax.lax.fori_loop(0, warmup, lambda _, s: kernel.sample(s, (), {}), state))
     run = jax.jit(lambda state: jax.lax.scan(one, state, length=draws))
-    return Nuts(lambda theta, seed: adapt(start(theta, seed)), move, run)
+    return Nuts(lambda theta, seed: adapt(start(theta, seed)), run)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import peers
 from cases import Case
+from harness import Side
 from peers_by_hand import by_hand, expert
-from timing import Side
 
 import patrac_native as pn
 from patrac_native.engine import testing

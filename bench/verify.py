@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import peers
 from cases import Case
-from timing import Side, steps_for
+from harness import Side, steps_for
 
 RUNS = 8
 RUN_SECONDS = 0.3  # of one run of the slowest side

@@ -43,27 +43,25 @@ def test_pytest_benchmark_times(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_nuts_under_pytest_benchmark(tmp_path: Path) -> None:
-    for name in ("blackjax", "pytest_benchmark"):
-        pytest.importorskip(name, reason=f"{name} is not installed")
-    out = tmp_path / "out.json"
-    chosen = "bench/backend/bench_nuts.py::test_nuts[Sep(5)-native]"
-    found = written(["-m", "pytest", "-p", "no:cacheprovider", chosen, f"--benchmark-json={out}"], out)
-    (one,) = found["benchmarks"]
-    assert one["extra_info"]["ess_per_second"] > 0 and one["stats"]["rounds"] == 3
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("script", "needs"), [("nutpie_chains", ("nutpie",)), ("logistic_regression", ("numba", "blackjax"))]
+    ("script", "needs", "options"),
+    [
+        ("nutpie_chains", ("nutpie",), ()),
+        ("logistic_regression", ("numba", "blackjax"), ()),
+        ("bench_nuts", ("blackjax", "numpyro"), ("--cases", "Sep(5)")),
+    ],
 )
-def test_scripts_write_their_results(script: str, needs: tuple[str, ...], tmp_path: Path) -> None:
+def test_scripts_write_their_results(
+    script: str, needs: tuple[str, ...], options: tuple[str, ...], tmp_path: Path
+) -> None:
     for name in needs:
         pytest.importorskip(name, reason=f"{name} is not installed")
     out = tmp_path / "out.json"
-    found = written([f"bench/backend/{script}.py", "--repeats", "1", "--json", str(out)], out)
+    found = written([f"bench/backend/{script}.py", "--repeats", "1", *options, "--json", str(out)], out)
     if script == "nutpie_chains":
-        assert found["evaluation_seconds"] > 0 and len(found["ratios"]) == 1
+        assert found["about"]["evaluation_seconds"] > 0 and len(found["cases"]["ratios"]) == 1
+    elif script == "bench_nuts":
+        assert found["cases"]["Sep(5)"]["native"]["ess_per_second"] > 0
     else:
         assert found["cases"]["pn.Target, kernel auto"]["medians"]["max_rhat"] < 1.05
         assert len(found["cases"]) == 4

@@ -15,7 +15,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "bench" / "ess"
 
 def measures() -> Any:
     """Return the module of the measures, which is in no package."""
-    spec = spec_from_file_location("joint_measures", FOLDER / "joint_measures.py")
+    spec = spec_from_file_location("ess_measures", FOLDER.parent / "ess_measures.py")
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up

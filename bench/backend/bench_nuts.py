@@ -1,7 +1,6 @@
 """BlackJAX's NUTS on the native density beside the same sampler on densities in JAX, on the paper's sine problem.
 
 `python bench/backend/bench_nuts.py` prints effective draws of f a second for each side and writes them with --json.
-`pytest bench/backend/bench_nuts.py` times the same runs with pytest-benchmark, whose JSON has them as extra_info.
 
 All sides sample one posterior in the coordinates of prior N(0, I), with the step size and the diagonal metric that
 window adaptation finds on the native density. *collapsed* is the native density with the output weights integrated out,
@@ -14,7 +13,6 @@ in turn; rates are those of the sums over repeats, since the ESS of a single run
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Callable
@@ -31,17 +29,15 @@ import blackjax
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from cases import Key, posterior
 from ess_measures import geyer
+from harness import print_about, script_parser, write_json
 from nuts_peer import potential
 from peers import Target, in_theta, lean, masked
 from peers_by_hand import expert
-from tables import print_about, write_json
 
 # Minimum ratios of the effective draws a second, on the better of the native densities, to those on the plain one.
 REQUIRED = {"Mix(5)": 3.0, "Sep(5)": 3.0, "Full": 1.5}
-SIDES = ("native", "collapsed", "plain", "lean", "by hand")
 WARMUP, DRAWS, REPEATS = 300, 500, 5
 GRID = np.linspace(-6, 6, 50)[:, None]
 # Of a gradient in float32, relative to its largest entry: sums over 100 rows and 50 nodes.
@@ -145,25 +141,10 @@ def measure(label: str, repeats: int) -> dict[str, dict[str, float]]:
     }
 
 
-@pytest.mark.parametrize("name", SIDES)
-@pytest.mark.parametrize("label", REQUIRED)
-def test_nuts(benchmark: Any, label: str, name: str) -> None:
-    """Time a run; extra_info has the effective draws a second of the timed run."""
-    if name not in densities(label):
-        pytest.skip("on Full there is nothing to leave out")
-    one = side(label, name)
-    z, gradients = benchmark.pedantic(one.run, args=(1,), rounds=3, warmup_rounds=1)
-    seconds = benchmark.stats["median"]
-    benchmark.extra_info["ess_per_second"] = effective_draws(label, name, z) / seconds
-    benchmark.extra_info["microseconds_per_gradient"] = seconds / gradients * 1e6
-
-
 def main() -> None:
     """Print a block for each architecture."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = script_parser(__doc__, repeats=REPEATS)
     parser.add_argument("--cases", nargs="+", choices=list(REQUIRED), default=list(REQUIRED))
-    parser.add_argument("--repeats", type=int, default=REPEATS)
-    parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     print_about()
     results = {}

@@ -8,7 +8,6 @@ agree within Monte Carlo errors. ESS is the smallest rank-normalised bulk ESS ov
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 import time
@@ -24,7 +23,7 @@ import blackjax
 import jax
 import jax.numpy as jnp
 import numpy as np
-from tables import print_about, write_json
+from harness import print_about, script_parser, write_json
 
 import patrac_native as pn
 
@@ -95,9 +94,7 @@ def measured(seconds: float, theta: Any, gradients: int) -> dict[str, float]:
 
 def main() -> None:
     """Verify, time and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser = script_parser(__doc__, repeats=3)
     arguments = parser.parse_args()
     print_about()
     target, X, y = page_target()

@@ -7,14 +7,16 @@ prints the wall time of the longest chain per gradient, two chains over one. An 
 
 from __future__ import annotations
 
-import argparse
-import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 import numpy as np
 import nutpie
+from harness import script_parser, write_json
 
 import patrac_native as pn
 
@@ -44,9 +46,7 @@ def seconds_a_gradient(model: Any, chains: int, seed: int) -> float:
 
 def main() -> None:
     """Print a line for each pair of runs, and the median of the ratios."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=REPEATS)
-    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser = script_parser(__doc__, repeats=REPEATS)
     options = parser.parse_args()
     post = posterior()
     model, density, point = post.to_nutpie(), post.density("posterior", "whitened"), np.zeros(post.dim)
@@ -62,9 +62,7 @@ def main() -> None:
         ratios.append(two / one)
         print(f"  {one * 1e6:.0f} us a gradient, two chains {two * 1e6:.0f} us, {ratios[-1]:.2f} times")
     print(f"median {np.median(ratios):.2f} times (required: below {REQUIRED})")
-    if options.json:
-        content = {"about": pn.build_info(), "evaluation_seconds": evaluation, "ratios": ratios}
-        options.json.write_text(json.dumps(content, indent=1, default=str) + "\n")
+    write_json(options.json, {"ratios": ratios}, evaluation_seconds=evaluation)
 
 
 if __name__ == "__main__":

@@ -19,10 +19,10 @@ import one_core  # noqa: F401 - pins the process, before anything below starts t
 
 # isort: split
 import numpy as np
-from joint_measures import ess_of_means, joint_ess
+from ess_measures import ess_of_means, joint_ess
+from harness import print_about, write_json
 from posterior_problems import PROBLEMS, data_of
-from posterior_sides import FloatArray, native_kernel
-from tables import print_about, write_json
+from posterior_sides import FloatArray
 
 import patrac_native as pn
 from patrac_native.diagnostics import ess_geyer
@@ -42,7 +42,7 @@ def measure(problem: str, persistence: float, options: argparse.Namespace) -> di
     """Return effective draws per 1,000 gradients by each estimate."""
     data = data_of(PROBLEMS[problem].data, 0)
     post = data.posterior(PROBLEMS[problem].architecture)
-    kernel = replace(native_kernel(post, None), persistence=persistence)
+    kernel = replace(post.plan().kernel, persistence=persistence)
     thin = max(1, options.steps // KEPT)
     run: dict[str, Any] = {"chains": options.chains, "draws": options.steps // thin, "thin": thin}
     draws = pn.sample(post, kernel, warmup=options.warmup, seed=1, threads=1, progress=False, **run)

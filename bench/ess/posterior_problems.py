@@ -50,6 +50,25 @@ def _trained(found: StandardisedRows, hidden: tuple[int, ...], l2: float) -> Dat
     return trained(sizes, rows, pn.Gaussian("sampled"), l2, EPOCHS, validation_fraction=VALIDATION)
 
 
+def rising_noise(seed: int) -> Data:
+    """Return a sine whose noise deviation rises from 0.05 to 0.5, 100 rows, 1-50-50-2, with noise of each row."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (200, 1))
+    y = np.sin(2 * X[:, 0]) + 0.05 * 10 ** ((X[:, 0] + 2) / 4) * rng.standard_normal(200)
+    return _noise_of_each_row(standardised(Split(X[:100], y[:100], X[100:], y[100:])), (50, 50))
+
+
+def concrete_rows(seed: int) -> Data:
+    """Return concrete strength, 8-50-2, with noise of each row; the seed is the number of the standard split."""
+    return _noise_of_each_row(standardised(load_split(DATA / "uci", "concrete", seed)), (50,))
+
+
+def _noise_of_each_row(found: StandardisedRows, hidden: tuple[int, ...]) -> Data:
+    """Train a network with a mean and a log-variance for each row."""
+    rows = Rows(found.X, found.y, found.X_test, found.y_test, found.X_test[:WATCHED])
+    return trained((found.X.shape[1], *hidden, 2), rows, pn.HeteroscedasticGaussian(), 0.3, EPOCHS)
+
+
 def narrow_digits(seed: int) -> Data:
     """Return scikit-learn's digits, 1,200 of their rows, 64-16-16-10; the seed selects the rows."""
     return digits(seed, hidden=16)
@@ -72,6 +91,9 @@ PROBLEMS = {
     "airfoil-full": Problem(airfoil, "Full"),
     "concrete-full": Problem(concrete, "Full"),
     "yacht-full": Problem(yacht, "Full"),
+    "rising-noise-full": Problem(rising_noise, "Full"),
+    "rising-noise-mix5": Problem(rising_noise, "Mix(5)"),
+    "concrete-rows-out45": Problem(concrete_rows, "Out(45)"),
 }
 
 

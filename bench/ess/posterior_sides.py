@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,8 +18,6 @@ from blackjax.mcmc import adjusted_mclmc_dynamic, mclmc
 from blackjax.mcmc.adjusted_mclmc_dynamic import make_random_trajectory_length_fn
 
 import patrac_native as pn
-from patrac_native.kernels import Kernel, MGrad, kernel_from_dict
-from patrac_native.kernels.choice import choose_kernel
 
 FloatArray = npt.NDArray[Any]
 
@@ -57,33 +54,10 @@ def joined(parts: Sequence[Stretch]) -> Stretch:
     )
 
 
-class Side(ABC):
-    """Chains that have warmed up, each of which continues from its current state.
-
-    Attributes
-    ----------
-    warmup_gradients : float
-        Gradients of a chain in the warm-up.
-    warmup_seconds : float
-        Processor time of the warm-up of all chains.
-    """
-
-    warmup_gradients: float
-    warmup_seconds: float
-
-    @abstractmethod
-    def advance(self, kept: int, thin: int) -> Stretch:
-        """Continue all chains for `kept` states or a few more, one for every `thin` transitions."""
-
-    def describe(self) -> dict[str, Any]:
-        """Return what the side adapted, as JSON-able values."""
-        return {}
-
-
-class NativeSide(Side):
+class NativeSide:
     """`pn.sample`, each chain with the step size that its warm-up found."""
 
-    def __init__(self, post: pn.Posterior, kernel: Kernel, starts: FloatArray, warmup: int | str, seed: int) -> None:
+    def __init__(self, post: pn.Posterior, kernel: pn.MGrad, starts: FloatArray, warmup: int | str, seed: int) -> None:
         self._post, self._seed, self._calls = post, seed, 0
         self._fixed: dict[str, Any] = {"threads": 1, "progress": False}
         started = time.process_time()
@@ -91,12 +65,10 @@ class NativeSide(Side):
         self.warmup_seconds = time.process_time() - started
         self.warmup_gradients = draws.settings["warmup_steps"] * kernel.gradients_per_step
         self._stable = draws.settings["warmup_stable"]
-        resolved, sizes = kernel_from_dict(draws.settings["kernel"]), draws.stats["step_size"][:, -1]
-        assert isinstance(resolved, MGrad)  # the only kernel of these posteriors
-        self._kernels = [replace(resolved, delta=float(size)) for size in sizes]
+        self._kernels = [replace(kernel, delta=float(size)) for size in draws.stats["step_size"][:, -1]]
         self._states = draws.theta[:, -1]
 
-    def _sample(self, kernel: Kernel, **arguments: Any) -> pn.Draws:
+    def _sample(self, kernel: pn.MGrad, **arguments: Any) -> pn.Draws:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # a warm-up that is not stable is reported
             return pn.sample(self._post, kernel, **self._fixed, **arguments)
@@ -121,13 +93,6 @@ class NativeSide(Side):
         return {"kernels": [kernel.to_dict() for kernel in self._kernels], "warmup_stable": self._stable}
 
 
-def native_kernel(post: pn.Posterior, metric: str | None) -> Kernel:
-    """Return the kernel of `kernel="auto"`, or the same in another metric."""
-    kernel, _ = choose_kernel(post.facts)
-    assert isinstance(kernel, MGrad)
-    return kernel if metric is None else replace(kernel, metric=metric)
-
-
 class Compiled(NamedTuple):
     """A sampler of BlackJAX as functions for `jax.jit`.
 
@@ -141,7 +106,7 @@ class Compiled(NamedTuple):
     kept: int
 
 
-class BlackjaxSide(Side):
+class BlackjaxSide:
     """A sampler of BlackJAX in whitened coordinates, each chain tuned alone; compilation is not timed.
 
     It runs on the native density, whose gradient is that of the native kernels: with the output weights integrated out
@@ -301,11 +266,17 @@ def nuts(density: Callable[[Any], Any], gradients: float) -> Compiled:
     return Compiled(tune, step, NUTS_CALL_KEPT)
 
 
-AUTO, BEFORE = "auto", "auto, metric of the prior"
+AUTO, BEFORE, PLAIN = "auto", "auto, metric of the prior", "auto, not collapsed"
+# What the native sides change of the kernel of `kernel="auto"`.
+NATIVE: dict[str, dict[str, Any]] = {AUTO: {}, BEFORE: {"metric": "prior"}, PLAIN: {"collapse": False}}
 BLACKJAX = {"MCLMC": unadjusted, "MAMS": adjusted, "NUTS": nuts}
-SIDES = (AUTO, BEFORE, *BLACKJAX)
+SIDES = (*NATIVE, *BLACKJAX)
 # Without an accept test, so that a bias of its moments is part of it.
 BIASED = ("MCLMC",)
+
+
+# Chains that have warmed up, with the gradients of a chain and the processor time of all in the warm-up.
+Side = NativeSide | BlackjaxSide
 
 
 def make_side(
@@ -314,4 +285,5 @@ def make_side(
     """Warm up a side; `gradients` are those of the warm-up of a sampler that has to be told."""
     if name in BLACKJAX:
         return BlackjaxSide(post, BLACKJAX[name], starts, gradients, seed)
-    return NativeSide(post, native_kernel(post, None if name == AUTO else "prior"), starts, warmup, seed)
+    kernel: Any = post.plan().kernel
+    return NativeSide(post, replace(kernel, **NATIVE[name]), starts, warmup, seed)

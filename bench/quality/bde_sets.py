@@ -28,8 +28,8 @@ import one_core  # noqa: F401 - pins the process, before anything below starts t
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from harness import write_json
 from sklearn.model_selection import train_test_split
-from tables import write_json
 
 import patrac_native as pn
 
@@ -136,14 +136,11 @@ def with_log_variance(draws: pn.Draws) -> pn.Network:
 
 def scores(draws: pn.Draws | pn.DrawsMixture, X: FloatArray, y: FloatArray) -> dict[str, float]:
     """Return RMSE, NLL by moments and coverage of 90% intervals."""
-    mean, sd, inside = np.empty(len(y)), np.empty(len(y)), np.empty(len(y), bool)
-    for block, mixture in draws.predictive_mixtures(X):
-        mean[block], sd[block] = mixture.mean(), mixture.sd()
-        lower, upper = mixture.interval(0.9)
-        inside[block] = (lower <= y[block]) & (y[block] <= upper)
+    found = draws.distribution(X)
+    mean, sd = found.mean()[:, 0], found.sd()[:, 0]
     error = y - mean
     nll = 0.5 * float((np.log(2 * np.pi * sd**2) + (error / sd) ** 2).mean())
-    return {"rmse": float(np.sqrt((error**2).mean())), "nll": nll, "coverage": float(inside.mean())}
+    return {"rmse": float(np.sqrt((error**2).mean())), "nll": nll, "coverage": found.coverage(y, 0.9)}
 
 
 def bde_side(rows: dict[str, FloatArray], python: str, seed: int, members: int) -> dict[str, Any]:

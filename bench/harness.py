@@ -1,19 +1,79 @@
-"""Tables that are printed row by row, verdicts on requirements, and the JSON file of a run."""
+"""The harness of the benchmarks: options, alternating timings and their paired ratios, tables, JSON files."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import platform
-from collections.abc import Mapping, Sequence
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from cases import ARCHITECTURES, NETWORKS, REQUIRED, Key
-from timing import CLOCKS
 
 import patrac_native as pn
 from patrac_native.studies.tables import number
+
+CLOCKS: dict[str, Callable[[], float]] = {"cpu": time.process_time, "wall": time.perf_counter}
+Times = dict[str, dict[str, list[float]]]  # {clock: {side: [repeat]}}, microseconds a step of one chain
+
+
+@dataclass(frozen=True)
+class Side:
+    """Something that runs chains: `run(steps, seed)` returns the acceptance rate; steps come in whole chunks."""
+
+    run: Callable[[int, int], float]
+    chunk: int = 1
+    chains: int = 1
+
+
+def steps_for(side: Side, seconds: float) -> int:
+    """How many steps take about this much processor time, in whole chunks; also the warm-up of the timing."""
+    now = time.process_time
+    side.run(side.chunk, 0)
+    chunks = 1
+    while True:
+        started = now()
+        side.run(chunks * side.chunk, 0)
+        taken = now() - started
+        if taken > seconds / 4:
+            return max(1, round(chunks * seconds / taken)) * side.chunk
+        chunks *= 2 if taken > seconds / 16 else 8
+
+
+def time_sides(sides: Mapping[str, Side], repeats: int, seconds: float) -> Times:
+    """Time each side `repeats` times for about this long, all sides in turn."""
+    steps = {name: steps_for(side, seconds) for name, side in sides.items()}
+    found: Times = {clock: {name: [] for name in sides} for clock in CLOCKS}
+    for repeat in range(repeats):
+        for name, side in sides.items():
+            before = {clock: now() for clock, now in CLOCKS.items()}
+            side.run(steps[name], repeat)
+            for clock, now in CLOCKS.items():
+                found[clock][name].append((now() - before[clock]) / (steps[name] * side.chains) * 1e6)
+    return found
+
+
+def paired_ratio(numerator: Sequence[float], denominator: Sequence[float]) -> float:
+    """Median of the repeats' ratios."""
+    return statistics.median(a / b for a, b in zip(numerator, denominator, strict=True))
+
+
+def time_beside_native(sides: Mapping[str, Side], repeats: int, seconds: float, clock: str) -> dict[str, Any]:
+    """Time the sides, one of them "native": all timings, and on one clock medians and what the others take of it."""
+    found = time_sides(sides, repeats, seconds)
+    times = found[clock]
+    return {
+        "microseconds": found,
+        "median": {name: statistics.median(values) for name, values in times.items()},
+        "ratios": {name: paired_ratio(times[name], times["native"]) for name in times if name != "native"},
+    }
 
 
 def verdict(value: float | None, required: float | None) -> str:
@@ -48,14 +108,11 @@ class Table:
 
 def about() -> dict[str, Any]:
     """Return the machine and the versions with which a table was measured."""
-    import jax
-    import one_core  # imported here, because it pins the process to one core
-
     return {
-        "core": one_core.CORE,
+        "core": getattr(sys.modules.get("one_core"), "CORE", None),  # None if the process is not pinned
         "machine": platform.machine(),
         "processor": processor(),
-        "jax": jax.__version__,
+        "jax": version("jax") if find_spec("jax") else None,
         "build": pn.build_info(),
     }
 
@@ -84,16 +141,23 @@ def write_json(path: Path | None, results: Mapping[str, Any], **more: Any) -> No
         path.write_text(json.dumps({"about": about() | more, "cases": results}, indent=1, default=str) + "\n")
 
 
+def script_parser(doc: str | None, *, repeats: int | None = None) -> argparse.ArgumentParser:
+    """Return the parser of a script with its description, `--json` and, with a default, `--repeats`."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all results here")
+    if repeats is not None:
+        parser.add_argument("--repeats", type=int, default=repeats, help=f"timings of each side; default {repeats}")
+    return parser
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that select the cases and the timings."""
     parser.add_argument("--cases", nargs="+", choices=list(ARCHITECTURES), help="architectures; default: the table")
     parser.add_argument("--rows", nargs="+", type=int, metavar="N", help="numbers of rows")
     parser.add_argument("--networks", nargs="+", choices=list(NETWORKS))
     parser.add_argument("--dtypes", nargs="+", choices=["float32", "float64"], default=["float32"])
-    parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.3, help="processor time of one timing")
     parser.add_argument("--clock", choices=list(CLOCKS), default="cpu", help="cpu: unmoved by other processes")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all timings here")
 
 
 def chosen(options: argparse.Namespace) -> list[Key]:
