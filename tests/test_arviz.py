@@ -348,16 +348,6 @@ def test_draws_of_a_target() -> None:
         draws.to_datatree(names=["a"])
 
 
-def test_mixtures_are_refused() -> None:
-    _, draws = drawn()
-    mixture = pn.DrawsMixture([draws, draws])
-    for method in (mixture.to_datatree, mixture.to_inferencedata):
-        with pytest.raises(
-            TypeError, match=r"weighted draws of several posteriors; .*mixture.members\[0\].to_datatree"
-        ):
-            method()
-
-
 def test_a_missing_xarray_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     _, draws = drawn()
     for name in [name for name in sys.modules if name.split(".")[0] in ("xarray", "arviz")]:

@@ -137,7 +137,7 @@ def test_a_run_whose_frozen_nodes_fitted_noise_is_not_good(targets: int, tmp_pat
     with pytest.warns(UserWarning, match=r"of the trained network's mean squared residual on rows .* use Full\(\)"):
         draws = pn.sample(posts[0], **settings)
     draws.save(tmp_path / "draws.npz")
-    for found in (draws, pn.Draws.load(tmp_path / "draws.npz"), draws.head(200)):
+    for found in (draws, pn.Draws.load(tmp_path / "draws.npz"), draws[:, :200]):
         noise = found.summary(X).evidence.noise
         means = np.atleast_1d(draws.stats["variance"].mean(axis=(0, 1)))
         assert noise == FittedNoise(means.min(), 1.0, None if targets == 1 else int(means.argmin()))
@@ -181,8 +181,8 @@ def test_a_summary_of_held_out_rows_judges_predictions(sampled: bool) -> None:
     assert draws.summary(X[:9]).evidence.calibration is None
     found = draws.summary(X[80:], y[80:]).evidence.calibration
     assert found is not None and found.kind == "held out" and found.rows == 40
-    assert found.nlpd == pytest.approx(draws.nlpd(X[80:], y[80:]).mean())
-    assert found.coverage == draws.coverage(X[80:], y[80:], 0.9)
+    assert found.nlpd == pytest.approx(draws.distribution(X[80:]).nlpd(y[80:]).mean())
+    assert found.coverage == draws.distribution(X[80:]).coverage(y[80:], 0.9)
     assert net.history is not None and net.history.validation_mse is not None
     noise = float(net.history.validation_mse[0]) if sampled else 0.09
     f = net.predict(X[80:])[:, 0]
@@ -199,7 +199,7 @@ def test_classes_are_judged_by_their_log_probability() -> None:
         pn.Posterior(net, pn.Full(), pn.GaussianPrior(), pn.Categorical(), X, y),
         chains=1, draws=50, warmup=200, seed=0, progress=False,
     )  # fmt: skip
-    found = draws.calibration(X, y)
-    assert np.isnan(found.coverage) and found.nlpd == pytest.approx(draws.nlpd(X, y).mean())
+    found = draws.distribution(X).calibration(y)
+    assert np.isnan(found.coverage) and found.nlpd == pytest.approx(draws.distribution(X).nlpd(y).mean())
     p = pn.Categorical().probabilities(net.predict(X))[np.arange(60), y]
     assert found.nlpd_network == pytest.approx(-np.log(p).mean())

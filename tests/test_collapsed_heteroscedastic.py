@@ -356,7 +356,7 @@ def test_chains_with_and_without_collapsing_agree() -> None:
     estimates = []
     for kernel in (pn.MGrad(persistence=0.9), pn.MGrad(collapse=True, persistence=0.9)):
         draws = pn.sample(post, kernel, chains=2, draws=1000, thin=100, warmup=4000, seed=6, progress=False)
-        outputs = np.asarray(draws.predict_outputs(np.array([[-1.5], [0.0], [1.5]])), np.float64).reshape(2, 1000, -1)
+        outputs = draws.distribution(np.array([[-1.5], [0.0], [1.5]])).outputs().astype(float).reshape(2, 1000, -1)
         values = np.concatenate([outputs, outputs**2, draws.stats["log_likelihood"][..., None]], axis=-1)
         batches = values.reshape(2 * 10, 100, -1).mean(axis=1)
         estimates.append((batches.mean(axis=0), batches.std(axis=0, ddof=1) / np.sqrt(len(batches))))
@@ -386,7 +386,7 @@ def test_predictions_and_files(tmp_path: Any) -> None:
     post = case("mix").post
     draws = run(post, draws=20)
     X = post.X[:4]
-    assert draws.predict(X).shape == (2, 20, 4, 2) and draws.predict_outputs(X).shape == (2, 20, 4, 4)
+    assert draws.predict(X).shape == (2, 20, 4, 2) and draws.distribution(X).outputs().shape == (40, 4, 4)
     draws.save(tmp_path / "draws.npz")
     loaded = pn.Draws.load(tmp_path / "draws.npz")
     np.testing.assert_array_equal(loaded.theta, draws.theta)

@@ -98,8 +98,7 @@ def test_bad_offsets_are_refused_everywhere(small: pn.Draws, offset: Any, error:
         lambda: pn.train((2, 3, 2), X, y, likelihood=pn.Poisson(), offset=offset),
         lambda: small.predict(X, offset=offset),
         lambda: small.predictive(X, offset=offset),
-        lambda: list(small.predict_blocks(X, offset=offset)),
-        lambda: list(small.predictive_mixtures(X, offset=offset)),
+        lambda: small.distribution(X, offset=offset),
         lambda: post.prior_predict(X, 2, offset=offset),
         lambda: post.prior_predictive(X, 2, offset=offset),
     ):
@@ -109,10 +108,10 @@ def test_bad_offsets_are_refused_everywhere(small: pn.Draws, offset: Any, error:
 
 def test_bad_inputs_are_named_before_offsets(small: pn.Draws) -> None:
     for X, message in ((5.0, r"X must have shape \(n, 2\)"), (np.ones((3, 4)), "X must have 2 columns")):
-        for use in (small.predict_blocks, small.predictive_mixtures, pn.DrawsMixture([small]).predict_blocks):
+        for use in (small.predict, small.distribution, pn.DrawsMixture([small]).distribution):
             for offset in (None, np.zeros(3)):
                 with pytest.raises(ValueError, match=message):
-                    list(use(X, offset=offset))
+                    use(X, offset=offset)
 
 
 def test_an_offset_is_refused_by_other_likelihoods() -> None:
@@ -261,22 +260,26 @@ def fitted() -> pn.Draws:
     return pn.sample(post, chains=2, draws=300, thin=5, warmup=3000, seed=1, progress=False)
 
 
+def mixture_at(draws: pn.Draws, X: Array, offset: Array) -> Any:
+    """Return the distribution of the counts at X by the likelihood of the draws."""
+    return draws.likelihood.mixture(draws.distribution(X, offset=offset).outputs())
+
+
 def test_predictions(fitted: pn.Draws) -> None:
     """Rates, means, predictive counts, intervals, PIT and scores have the offset and the law of the counts."""
     X, y, offset = accidents(400, 1)
-    rate, mean, outputs = fitted.predict(X), fitted.predict(X, offset=offset), fitted.predict_outputs(X)
-    assert rate.shape == mean.shape == outputs.shape == (2, 300, 400, 1)
+    rate, mean, at_X = fitted.predict(X), fitted.predict(X, offset=offset), fitted.distribution(X)
+    outputs = at_X.outputs().reshape(rate.shape)
+    assert rate.shape == mean.shape == (2, 300, 400, 1)
     np.testing.assert_array_equal(rate, np.exp(outputs))
     # exp in float32, of a sum in float32.
     np.testing.assert_allclose(mean, rate * np.exp(offset)[:, None], rtol=2e-6)
-    blocks = [block for _, block in fitted.predict_blocks(X, offset=offset, rows=70)]
-    np.testing.assert_array_equal(np.concatenate(blocks, axis=2), mean)
     truth = np.exp(1 + np.sin(2 * X[:, 0]))
     assert np.median(np.abs(np.log(rate.mean(axis=(0, 1))[:, 0] / truth))) < 0.2
 
     noisy = fitted.predictive(X, offset=offset, seed=2)
     assert noisy.dtype == np.int64 and noisy.shape == mean.shape
-    ((_, mixture),) = fitted.predictive_mixtures(X, offset=offset)
+    mixture = mixture_at(fitted, X, offset)
     assert isinstance(mixture, CountMixture)
     np.testing.assert_allclose(mixture.mean(), mean.mean(axis=(0, 1))[:, 0], rtol=1e-5)
     of_draws = noisy.reshape(600, 400)
@@ -302,7 +305,7 @@ def test_predictions(fitted: pn.Draws) -> None:
     ends = np.clip(np.stack([below, upto]), 0.05, 0.95)
     np.testing.assert_allclose(shares, (ends[1] - ends[0]) / (upto - below), rtol=1e-12)
     assert abs(shares.mean() - 0.9) <= 5 * np.sqrt(0.09 / 400) and shares.mean() < covered.mean()
-    assert fitted.calibration(X, y, offset=offset).coverage == pytest.approx(shares.mean(), rel=1e-9)
+    assert fitted.distribution(X, offset=offset).calibration(y).coverage == pytest.approx(shares.mean(), rel=1e-9)
 
     pit = mixture.pit(y)
     # The mid-PIT has mean 1/2 and a variance below the uniform one's.
@@ -313,7 +316,7 @@ def test_predictions(fitted: pn.Draws) -> None:
     assert (np.abs(half - pit) <= 5 * np.sqrt(0.25 / 600)).all()
     assert 0 < diagnostics.crps(noisy, y) < np.abs(y - np.median(y)).mean()
 
-    rows = fitted.nlpd(X, y, offset=offset)
+    rows = fitted.distribution(X, offset=offset).nlpd(y)
     np.testing.assert_allclose(-mixture.log_density(y), rows, rtol=1e-5)
     assert rows.mean() < -law(fitted.likelihood, truth * np.exp(offset)).logpmf(y).mean() + 0.1
     with pytest.raises(TypeError, match="negative-binomial likelihood has no class probabilities"):
@@ -336,31 +339,31 @@ def test_quantiles_of_mixtures_are_the_least_counts(probability: float) -> None:
 
 def test_scores_and_mixtures_of_networks_take_offsets(fitted: pn.Draws) -> None:
     X, y, offset = accidents(60, 5)
-    ((_, mixture),) = fitted.predictive_mixtures(X, offset=offset)
+    mixture = mixture_at(fitted, X, offset)
     rows = fitted.log_likelihood_rows(X, y, offset=offset)
     np.testing.assert_allclose(rows.reshape(600, 60), mixture.log_density_by_draw(y), rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(fitted.nlpd(X, y, offset=offset), -mixture.log_density(y), rtol=1e-6)
+    np.testing.assert_allclose(fitted.distribution(X, offset=offset).nlpd(y), -mixture.log_density(y), rtol=1e-6)
     lower, upper = fitted.interval(X, 0.9, offset=offset)
     np.testing.assert_array_equal(np.stack([lower, upper])[..., 0], np.stack(mixture.interval(0.9)))
     inside = ((lower[:, 0] <= y) & (y <= upper[:, 0])).mean()
-    assert fitted.coverage(X, y, 0.9, offset=offset) == inside
-    assert fitted.crps(X, y, offset=offset, seed=3) == diagnostics.crps(fitted.predictive(X, offset=offset, seed=3), y)
+    assert fitted.distribution(X, offset=offset).coverage(y, 0.9) == inside
+    noisy = fitted.predictive(X, offset=offset, seed=3)
+    assert fitted.distribution(X, offset=offset).crps(y, seed=3).mean() == diagnostics.crps(noisy, y)
 
     # Two members with unequal weights: the mixture's means are weighted means of the members'.
     other = fitted.thinned(2)
     both = pn.DrawsMixture([fitted.thinned(2), other], [0.25, 0.75])
-    ((_, joined),) = both.predictive_mixtures(X, offset=offset)
-    own = [next(one.predictive_mixtures(X, offset=offset))[1] for one in both.members]
-    np.testing.assert_allclose(joined.cdf(y), 0.25 * own[0].cdf(y) + 0.75 * own[1].cdf(y), rtol=1e-12)
-    np.testing.assert_allclose(both.nlpd(X, y, offset=offset), -joined.log_density(y), rtol=1e-6)
+    joined, (first, second) = both.distribution(X, offset=offset), (mixture_at(one, X, offset) for one in both.members)
+    np.testing.assert_allclose(joined.cdf(y)[:, 0], 0.25 * first.cdf(y) + 0.75 * second.cdf(y), rtol=1e-12)
+    densities = 0.25 * np.exp(first.log_density(y)) + 0.75 * np.exp(second.log_density(y))
+    np.testing.assert_allclose(joined.log_density(y), np.log(densities), rtol=1e-6)
     mean = both.predict(X, offset=offset)
     np.testing.assert_allclose(mean, both.predict(X) * np.exp(offset)[:, None], rtol=2e-6)
-    blocks = [block for _, block in both.predict_blocks(X, offset=offset, rows=25)]
-    np.testing.assert_array_equal(np.concatenate(blocks, axis=2), mean)
     noisy = both.predictive(X, offset=offset, seed=1)
     assert noisy.shape == mean.shape and noisy.dtype == np.int64
     # As in the test of one posterior; the draws are 600.
-    assert (np.abs(noisy.reshape(-1, 60).mean(axis=0) - joined.mean()) <= 5 * joined.sd() / np.sqrt(600)).all()
+    error = np.abs(noisy.reshape(-1, 60).mean(axis=0) - joined.mean()[:, 0])
+    assert (error <= 5 * joined.sd()[:, 0] / np.sqrt(600)).all()
     weighted = pn.DrawsMixture.weighted([fitted.thinned(2), other], X, y, offset=offset, method="equal")
     assert weighted.comparison is not None and np.isfinite(weighted.comparison.elpd).all()
     with pytest.raises(ValueError, match=r"offset must have shape \(60,\) or \(60, 1\)"):

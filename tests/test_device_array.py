@@ -47,7 +47,7 @@ def test_draws_are_those_of_any_run(kernel: str, dtype: str, device: str) -> Non
     arguments: dict[str, Any] = {"draws": 400, "warmup": WARMUPS["fixed"]}
     found = run(post, KERNELS[kernel], device, keep_on_device=True, **arguments)
     expected = run(post, KERNELS[kernel], device, **arguments)
-    assert found.device_theta.shape == expected.theta.shape and found.theta.dtype == expected.theta.dtype
+    assert found._device_theta.shape == expected.theta.shape and found.theta.dtype == expected.theta.dtype
     np.testing.assert_array_equal(found.theta, expected.theta)
     assert set(found.stats) == set(expected.stats)
     for name, values in expected.stats.items():
@@ -78,7 +78,7 @@ def test_draws_of_several_posteriors(device: str) -> None:
         for keep in (True, False)
     )
     for ours, theirs in zip(found, expected, strict=True):
-        assert ours.device_theta.shape == theirs.theta.shape
+        assert ours._device_theta.shape == theirs.theta.shape
         np.testing.assert_array_equal(ours.theta, theirs.theta)
 
 
@@ -88,7 +88,7 @@ def test_draws_of_several_posteriors(device: str) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_numpy_takes_the_memory_over(dtype: str, emulated: str) -> None:
     draws = kept_run(emulated, posterior(dtype=dtype))
-    array = draws.device_theta
+    array = draws._device_theta
     assert (array.shape, array.ndim, array.dtype.name, array.device) == (draws.theta.shape, 3, dtype, "cpu")
     first, second = np.from_dlpack(array), np.from_dlpack(array)
     np.testing.assert_array_equal(first, draws.theta)
@@ -101,18 +101,18 @@ def test_numpy_takes_the_memory_over(dtype: str, emulated: str) -> None:
 def test_torch_takes_the_memory_over(dtype: str, device: str) -> None:
     torch = pytest.importorskip("torch")
     draws = kept_run(device, posterior(dtype=dtype))
-    tensor = torch.from_dlpack(draws.device_theta)
+    tensor = torch.from_dlpack(draws)
     assert tensor.dtype == getattr(torch, dtype)
-    assert tensor.device == torch.device(draws.device_theta.device)
+    assert tensor.device == torch.device(draws._device_theta.device)
     np.testing.assert_array_equal(tensor.cpu().numpy(), draws.theta)
     # The memory is shared: a write through one array is visible in the next.
     tensor[1, 2, 3] = 7.0
-    assert torch.from_dlpack(draws.device_theta)[1, 2, 3] == 7.0
+    assert torch.from_dlpack(draws)[1, 2, 3] == 7.0
 
 
 def test_both_forms_of_the_capsule_are_handed_out(emulated: str) -> None:
     """Consumers without a version get the old form; an array that nobody imports is freed with its capsule."""
-    array = kept_run(emulated).device_theta
+    array = kept_run(emulated)._device_theta
     for version, name in ((None, "dltensor"), ((0, 8), "dltensor"), ((1, 0), "dltensor_versioned")):
         assert f'"{name}"' in repr(array.__dlpack__(max_version=version))
 
@@ -144,7 +144,7 @@ def test_memory_goes_with_the_last_of_its_takers(emulated: str) -> None:
         kept = pn.sample(
             post, pn.PCN(0.3), chains=1, draws=draws, warmup=None, seed=1, device=emulated, keep_on_device=True
         )
-        array = kept.device_theta
+        array = kept._device_theta
         for version in (None, (1, 0)):
             array.__dlpack__(max_version=version)  # nobody takes it
         taken = np.from_dlpack(array)
@@ -159,7 +159,7 @@ def test_memory_goes_with_the_last_of_its_takers(emulated: str) -> None:
 
 
 def test_the_host_gets_copies(device: str) -> None:
-    array = kept_run(device).device_theta
+    array = kept_run(device)._device_theta
     host = np.asarray(array)
     host[:] = 0.0
     assert np.asarray(array).any() and np.asarray(array, dtype=np.float32).dtype == np.float32
@@ -171,13 +171,13 @@ def test_the_host_gets_copies(device: str) -> None:
 
 
 def test_no_other_device_gets_it(emulated: str) -> None:
-    array = kept_run(emulated).device_theta
+    array = kept_run(emulated)._device_theta
     with pytest.raises(BufferError, match="theta is on cpu: take it there"):
         array.__dlpack__(dl_device=(2, 0))
 
 
 def test_the_cuda_interface_is_of_cuda_alone(emulated: str) -> None:
-    assert not hasattr(kept_run(emulated).device_theta, "__cuda_array_interface__")
+    assert not hasattr(kept_run(emulated)._device_theta, "__cuda_array_interface__")
 
 
 def test_what_the_cuda_interface_says() -> None:
@@ -214,8 +214,8 @@ def test_what_the_cuda_interface_says() -> None:
 def test_what_was_taken_outlives_draws_and_model(emulated: str) -> None:
     post = problems.problem(problems.rng_of("lifetime"), (3, 9, 6, 3), 30).post
     draws = kept_run(emulated, post, draws=300, thin=1)
-    expected, taken, capsule = draws.theta, np.from_dlpack(draws.device_theta), draws.device_theta.__dlpack__()
-    array = draws.device_theta
+    expected, taken, capsule = draws.theta, np.from_dlpack(draws._device_theta), draws._device_theta.__dlpack__()
+    array = draws._device_theta
     del draws, post
     gc.collect()
     # New memory of the same size would lie where freed memory did.
@@ -230,7 +230,7 @@ def test_what_was_taken_outlives_draws_and_model(emulated: str) -> None:
 def test_a_part_outlives_the_others(emulated: str) -> None:
     arguments: dict[str, Any] = {"chains": 2, "draws": 150, "warmup": None, "progress": False}
     several = pn.sample_many(replicates(), pn.PCNL(0.02), device=emulated, keep_on_device=True, **arguments)
-    expected, last = several[2].theta, several[2].device_theta
+    expected, last = several[2].theta, several[2]._device_theta
     del several
     gc.collect()
     np.testing.assert_array_equal(np.from_dlpack(last), expected)
@@ -250,8 +250,7 @@ def test_draws_work_as_any_other(device: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(draws.summary(X).mean, expected.summary(X).mean)
     for again in (copy.deepcopy(draws), pickle.loads(pickle.dumps(draws))):
         np.testing.assert_array_equal(again.theta, expected.theta)
-        with pytest.raises(ValueError, match="these draws are on the host alone"):
-            again.device_theta  # noqa: B018
+        np.testing.assert_array_equal(np.from_dlpack(again), expected.theta)
 
 
 def test_theta_is_fetched_once(device: str) -> None:
@@ -275,13 +274,13 @@ def test_interrupted_runs_have_the_kept_draws_alone(calls: int, device: str, int
             progress=True,
         )
     kept = draws.n_draws
-    assert 0 < kept < 100_000 and draws.device_theta.shape == draws.theta.shape == (2, kept, posterior().dim)
-    assert draws.device_theta.strides[0] == 100_000 * draws.device_theta.strides[1]
+    assert 0 < kept < 100_000 and draws._device_theta.shape == draws.theta.shape == (2, kept, posterior().dim)
+    assert draws._device_theta.strides[0] == 100_000 * draws._device_theta.strides[1]
     few = min(kept, 100)
     first = run(posterior(), KERNELS["pcnl"], device, chains=2, draws=few, thin=1)
     np.testing.assert_array_equal(draws.theta[:, :few], first.theta)
     if not device.startswith("cuda"):
-        np.testing.assert_array_equal(np.from_dlpack(draws.device_theta), draws.theta)
+        np.testing.assert_array_equal(np.from_dlpack(draws), draws.theta)
 
 
 def test_a_run_interrupted_in_warmup_has_none(device: str, interrupt: Interrupt) -> None:
@@ -296,7 +295,7 @@ def test_a_run_interrupted_in_warmup_has_none(device: str, interrupt: Interrupt)
             keep_on_device=True,
             progress=True,
         )
-    assert draws.device_theta.shape == draws.theta.shape == (4, 0, posterior().dim)
+    assert draws._device_theta.shape == draws.theta.shape == (4, 0, posterior().dim)
 
 
 # Messages
@@ -315,11 +314,9 @@ def test_the_cpu_keeps_nothing_on_a_device(device: str, why: str, monkeypatch: p
             sample(posterior(), pn.PCNL(0.1), device=device, keep_on_device=True)
 
 
-def test_draws_of_other_runs_have_no_device_theta(device: str) -> None:
-    for where in ("cpu", device):
-        draws = run(posterior(), KERNELS["pcnl"], where)
-        with pytest.raises(ValueError, match=r'device_theta: these draws .* device="cuda", keep_on_device=True\)'):
-            draws.device_theta  # noqa: B018
+def test_draws_on_the_host_are_exported_from_there() -> None:
+    draws = run(posterior(), KERNELS["pcnl"], "cpu")
+    assert np.from_dlpack(draws).ctypes.data == draws.theta.ctypes.data
 
 
 def test_draws_that_the_device_cannot_hold_are_refused_at_once(device: str) -> None:

@@ -78,7 +78,7 @@ def test_inputs_on_a_device_are_sampled_there_as_where_it_is_named() -> None:
 def test_draws_that_are_to_stay_go_to_the_device() -> None:
     draws = sampled(posterior(there=False), keep_on_device=True)
     assert where(draws) == (DEVICE, "the draws are to stay there")
-    assert draws.device_theta.shape == (2, 20, posterior(there=False).dim)
+    assert draws._device_theta.shape == (2, 20, posterior(there=False).dim)
     with pytest.raises(ValueError, match=r"keep_on_device=True needs device=.*EllipticalSlice"):
         sampled(posterior(there=False), pn.EllipticalSlice(), keep_on_device=True)
 
@@ -120,7 +120,7 @@ def test_several_posteriors_go_together() -> None:
 
 @pytest.mark.usefixtures("a_device")
 def test_draws_that_are_to_stay_are_not_sampled_on_the_cpu_instead() -> None:
-    """Posteriors that one launch cannot run raise, because `device_theta` would be missing after a run on the CPU."""
+    """Posteriors that one launch cannot run raise, because theta would not be on the device after a run on the CPU."""
     unlike = [posterior(there=True), posterior(there=True, dtype="float32")]
     with pytest.raises(ValueError, match="posts must be of one dtype"):
         pn.sample_many(unlike, KERNEL, draws=5, warmup=None, seed=3, progress=False, keep_on_device=True)

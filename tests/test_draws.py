@@ -103,23 +103,16 @@ def test_predict_is_the_same_for_any_number_of_threads() -> None:
         np.testing.assert_array_equal(draws.predict(X, threads=threads), draws.predict(X))
 
 
-@pytest.mark.parametrize("rows", [1, 4, 10, 33, None])
-def test_blocks_are_the_whole_prediction_cut_up(rows: int | None) -> None:
+@pytest.mark.parametrize("rows", [1, 4, 10, 33])
+def test_blocks_are_the_whole_prediction_cut_up(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     draws, _ = sampled()
     X = problems.rng_of("blocks").normal(size=(33, 2))
+    monkeypatch.setattr("patrac_native.draws.distribution._BLOCK_BYTES", 2 * 4 * 3 * 8 * rows)
     whole, seen = draws.predict(X), []
-    for block, f in draws.predict_blocks(X, rows=rows):
-        np.testing.assert_array_equal(f, whole[:, :, block])
-        seen += list(range(33))[block]
-        assert f.shape[2] == block.stop - block.start <= (rows or 33)
-    assert seen == list(range(33))
-
-
-def test_default_blocks_keep_their_bytes_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    draws, _ = sampled()
-    monkeypatch.setattr("patrac_native.draws.predictions._BLOCK_BYTES", 2 * 4 * 3 * 8 * 10)
-    blocks = [f for _, f in draws.predict_blocks(np.zeros((33, 2)))]
-    assert [f.shape[2] for f in blocks] == [10, 10, 10, 3]
+    for block, part in draws.distribution(X).blocks():
+        np.testing.assert_array_equal(part.outputs().reshape(2, 4, -1, 3), whole[:, :, block])
+        seen.append(part.n_rows)
+    assert seen == [rows] * (33 // rows) + [33 % rows] * (33 % rows > 0)
 
 
 def test_predictive_of_gaussian_adds_noise_of_each_outputs_variance() -> None:
@@ -184,11 +177,10 @@ def test_probabilities_of_a_gaussian_are_refused() -> None:
         (lambda draws: draws.predict(np.zeros((0, 2))), ValueError, "X has no rows"),
         (lambda draws: draws.predict([[0.0, np.nan]]), ValueError, "X must be finite; column 1 has nan first at row 0"),
         (lambda draws: draws.predict([["a", "b"]]), TypeError, "X must hold real numbers"),
-        (
-            lambda draws: list(draws.predict_blocks(np.zeros((3, 2)), rows=0)),
-            ValueError,
-            "rows must be at least 1; got 0",
-        ),
+        (lambda draws: draws[:3], TypeError, r"indexed by two slices, draws\[chains, draws\]; got slice"),
+        (lambda draws: draws[0, :2], TypeError, "indexed by two slices"),
+        (lambda draws: draws[:, ::2], TypeError, "for every n-th use thinned"),
+        (lambda draws: draws[:, :0], ValueError, "must leave a chain and a draw; there are 2 x 4"),
         (lambda draws: draws.predictive(np.zeros((3, 2)), seed=-1), ValueError, "seed must be at least 0; got -1"),
         (lambda draws: draws.predict(np.zeros((3, 2)), threads=0), ValueError, "threads must be at least 1; got 0"),
         (lambda draws: draws.summary(np.zeros((3, 2)), coverage=1.5), ValueError, r"coverage.*1\.5"),
@@ -247,7 +239,7 @@ def test_summary_holds_the_moments_and_diagnostics_of_the_function_draws() -> No
 
 def test_steps_per_second_counts_all_chains_and_the_warmup() -> None:
     draws, _ = sampled()
-    assert draws.steps_per_second == 2 * (400 + 4 * 5) / draws.settings["seconds"]
+    assert draws.summary(np.zeros((1, 2))).steps_per_second == 2 * (400 + 4 * 5) / draws.settings["seconds"]
     assert (draws.n_chains, draws.n_draws) == (2, 4)
     assert "chains=2, draws=4" in repr(draws) and "thin=5, seed=1" in repr(draws)
 
@@ -293,8 +285,8 @@ def test_a_summary_by_blocks_of_rows_is_that_of_all_rows(likelihood: str, monkey
     X = post.X[:7]
     values = draws.predict_proba(X) if likelihood == "categorical" else draws.predict(X)
     m = values.shape[-1]
-    monkeypatch.setattr("patrac_native.draws.predictions._BLOCK_BYTES", 2 * 3 * 25 * m * 8)
-    assert len(list(draws.predict_blocks(X))) == 4
+    monkeypatch.setattr("patrac_native.draws.distribution._BLOCK_BYTES", 2 * 3 * 25 * m * 8)
+    assert len(list(draws.distribution(X).blocks())) == 4
     found, whole = draws.summary(X), pn.diagnostics.convergence(values)
     lower, upper = pn.diagnostics.credible_interval(values, 0.95)
     for name in ("rhat", "ess_bulk", "ess_tail", "mcse_mean", "mean", "sd"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,8 +13,7 @@ import pytest
 
 import patrac_native as pn
 from patrac_native.diagnostics import leave_one_out, model_weights
-from patrac_native.draws import left_out, predictions
-from patrac_native.draws.draws_mixture import load_predictions
+from patrac_native.draws import distribution
 
 N, GRID = 60, np.linspace(-2, 2, 7)[:, None]
 
@@ -67,26 +67,28 @@ def test_a_mixture_of_equal_members_is_the_member(likelihood: pn.Likelihood) -> 
     np.testing.assert_allclose(mixture.weights, [1 / 6, 1 / 3, 1 / 2])
     for of_mixture, of_member in zip(mixture.interval(GRID, 0.9), member.interval(GRID, 0.9), strict=True):
         np.testing.assert_allclose(of_mixture, of_member, rtol=1e-9)
-    np.testing.assert_allclose(mixture.nlpd(X, y), member.nlpd(X, y), rtol=1e-12)
-    assert mixture.coverage(X, y) == member.coverage(X, y)
+    np.testing.assert_allclose(mixture.distribution(X).nlpd(y), member.distribution(X).nlpd(y), rtol=1e-12)
+    assert mixture.distribution(X).coverage(y) == member.distribution(X).coverage(y)
     same = pn.DrawsMixture([member, member])
     np.testing.assert_array_equal(same.predict(GRID), np.concatenate([member.predict(GRID)] * 2))
     # 400 draws of the noise: the mean absolute difference of two of them enters with a standard error of a twentieth.
-    assert same.crps(X, y, seed=1) == pytest.approx(member.crps(X, y, seed=2), rel=0.05)
+    assert same.distribution(X).crps(y, seed=1).mean() == pytest.approx(
+        member.distribution(X).crps(y, seed=2).mean(), rel=0.05
+    )
 
 
 def test_draws_score_like_the_functions_of_arrays() -> None:
     X, y = data()
     draws = sampled(1)
     f = draws.predict(X)
-    np.testing.assert_allclose(draws.nlpd(X, y), pn.diagnostics.nlpd(f, y, 0.09, per_row=True), rtol=1e-12)
+    np.testing.assert_allclose(draws.distribution(X).nlpd(y), pn.diagnostics.nlpd(f, y, 0.09, per_row=True), rtol=1e-12)
     lower, upper = draws.interval(X, 0.8)
-    assert draws.coverage(X, y, 0.8) == ((lower[:, 0] <= y) & (y <= upper[:, 0])).mean()
+    assert draws.distribution(X).coverage(y, 0.8) == ((lower[:, 0] <= y) & (y <= upper[:, 0])).mean()
     noisy = pn.diagnostics.credible_interval(draws.predictive(X, seed=3), 0.8)
     # An end is a quantile of 200 draws with a density of about 1 at it: a standard error of sqrt(0.1 * 0.9 / 200).
     assert np.abs(noisy.lower - lower).max() < 6 * np.sqrt(0.09 / 200)
     assert np.abs(noisy.upper - upper).max() < 6 * np.sqrt(0.09 / 200)
-    assert draws.crps(X, y, seed=3) == pn.diagnostics.crps(draws.predictive(X, seed=3), y)
+    assert draws.distribution(X).crps(y, seed=3).mean() == pn.diagnostics.crps(draws.predictive(X, seed=3), y)
 
 
 @pytest.mark.parametrize("likelihood", [*LIKELIHOODS, pn.Categorical()], ids=lambda one: repr(one)[:20])
@@ -101,15 +103,19 @@ def test_log_likelihood_rows_add_up_to_that_of_each_draw(likelihood: pn.Likeliho
 def test_blocks_of_rows_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = data()
     mixture = pn.DrawsMixture([sampled(1), sampled(2)], [0.7, 0.3])
-    before = mixture.interval(X), mixture.nlpd(X, y), pn.DrawsMixture.weighted(mixture.members, X, y).weights
+
+    def values() -> list[Any]:
+        at_X = mixture.distribution(X)
+        scores = [at_X.nlpd(y), at_X.inside(y, 0.5), at_X.left_out(y).log_density(y), at_X.network().mean()]
+        return [*scores, *at_X.interval(), pn.DrawsMixture.weighted(mixture.members, X, y).weights]
+
+    before = values()
     whole = mixture.predict(X)
-    for rows in (1, 13, 100):
-        parts = [f for _, f in mixture.predict_blocks(X, rows=rows)]
-        np.testing.assert_allclose(np.concatenate(parts, axis=2), whole, rtol=1e-12)
-    monkeypatch.setattr(predictions, "_BLOCK_BYTES", 400 * 8 * 7)
-    monkeypatch.setattr(left_out, "_BLOCK_BYTES", 200 * 8 * 11)
-    after = mixture.interval(X), mixture.nlpd(X, y), pn.DrawsMixture.weighted(mixture.members, X, y).weights
-    for one, other in zip(before, after, strict=True):
+    monkeypatch.setattr(distribution, "_BLOCK_BYTES", 400 * 8 * 7)
+    parts = [part.outputs() for _, part in mixture.distribution(X).blocks()]
+    assert len(parts) > 5
+    np.testing.assert_allclose(np.concatenate(parts, axis=1).reshape(whole.shape), whole, rtol=1e-12)
+    for one, other in zip(before, values(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9)
 
 
@@ -118,14 +124,11 @@ def test_weights_weigh_the_densities() -> None:
     members = [sampled(1), sampled(2), sampled(3)]
     weights = np.array([0.5, 0.2, 0.3])
     mixture = pn.DrawsMixture(members, weights)
-    densities = np.stack([np.exp(-draws.nlpd(X, y)) for draws in members])
-    np.testing.assert_allclose(mixture.nlpd(X, y), -np.log(weights @ densities), rtol=1e-10)
-    assert mixture.draw_weights.shape == (6, 100)
-    assert mixture.draw_weights.sum() == pytest.approx(1)
+    densities = np.stack([np.exp(-draws.distribution(X).nlpd(y)) for draws in members])
+    np.testing.assert_allclose(mixture.distribution(X).nlpd(y), -np.log(weights @ densities), rtol=1e-10)
     lower, _ = mixture.interval(GRID, 0.9)
     cdf = sum(
-        weight * next(draws.predictive_mixtures(GRID))[1].cdf(lower[:, 0])
-        for weight, draws in zip(weights, members, strict=True)
+        weight * draws.distribution(GRID).cdf(lower)[:, 0] for weight, draws in zip(weights, members, strict=True)
     )
     np.testing.assert_allclose(cdf, 0.05, rtol=1e-6)
     alone = pn.DrawsMixture(members, [0.0, 1.0, 0.0])
@@ -175,11 +178,11 @@ def test_classes_are_mixed() -> None:
     assert mixture.predictive(X, seed=1).shape == (4, 100, N)
     averages = np.stack([draws.predict_proba(X).mean(axis=(0, 1)) for draws in members])
     observed = np.einsum("k,knc->nc", mixture.weights, averages)[np.arange(N), labels]
-    np.testing.assert_allclose(mixture.nlpd(X, labels), -np.log(observed), rtol=1e-10)
+    np.testing.assert_allclose(mixture.distribution(X).nlpd(labels), -np.log(observed), rtol=1e-10)
     with pytest.raises(TypeError, match="must be one of real numbers"):
         mixture.interval(X)
     with pytest.raises(TypeError, match=r"the targets of .* are classes"):
-        mixture.crps(X, labels)
+        mixture.distribution(X).crps(labels)
     assert mixture.summary(GRID).quantity == "class probabilities"
 
 
@@ -214,10 +217,14 @@ def test_leave_one_out_agrees_with_leaving_rows_out() -> None:
         without = posterior(1, sample_weight=weights)
         exact = pn.sample(without, chains=4, draws=5000, seed=2, progress=False)
         # Each is a mean over 20,000 independent draws of densities whose coefficient of variation is below one.
-        assert loo.elpd_rows[row] == pytest.approx(-exact.nlpd(X[row : row + 1], y[row : row + 1])[0], abs=0.04)
+        assert loo.elpd_rows[row] == pytest.approx(
+            -exact.distribution(X[row : row + 1]).nlpd(y[row : row + 1])[0], abs=0.04
+        )
         # Of a posterior that does not hold the row, all draws predict it alike.
         alike = exact.loo(X, post.y, row_weights=weights)
-        assert alike.elpd_rows[row] == pytest.approx(-exact.nlpd(X[row : row + 1], y[row : row + 1])[0], rel=1e-10)
+        assert alike.elpd_rows[row] == pytest.approx(
+            -exact.distribution(X[row : row + 1]).nlpd(y[row : row + 1])[0], rel=1e-10
+        )
 
 
 def test_unreliable_leave_one_out_predictions_are_said() -> None:
@@ -312,11 +319,10 @@ def test_files(tmp_path: Path) -> None:
     mixture.members[0].save(alone)
     with pytest.raises(ValueError, match="holds draws, not mixture of draws"):
         pn.DrawsMixture.load(alone)
-    assert isinstance(load_predictions(path), pn.DrawsMixture)
-    np.testing.assert_array_equal(load_predictions(alone).predict(GRID), mixture.members[0].predict(GRID))
-    mixture.members[0].network.net.save(tmp_path / "net.npz")
-    with pytest.raises(ValueError, match=r"net\.npz holds a network; give the path of a file with draws"):
-        load_predictions(tmp_path / "net.npz")
+    stream = io.BytesIO()
+    mixture.save(stream)
+    stream.seek(0)
+    np.testing.assert_array_equal(pn.DrawsMixture.load(stream).predict(GRID), mixture.predict(GRID))
     equal = pn.DrawsMixture(mixture.members)
     equal.save(path, overwrite=True)
     assert pn.DrawsMixture.load(path).comparison is None
@@ -348,17 +354,17 @@ def test_calibration_of_a_mixture_is_beside_the_ensemble_of_its_networks() -> No
     X, y = data()
     members = [sampled(seed, pn.Gaussian("sampled")) for seed in (1, 2)]
     mixture = pn.DrawsMixture(members, [0.25, 0.75])
-    found = mixture.calibration(X, y)
-    assert found.nlpd == pytest.approx(mixture.nlpd(X, y).mean()) and found.rows == N
-    assert found.coverage == mixture.coverage(X, y, 0.9)
-    densities = [np.exp(-member.network_nlpd(X, y)) for member in members]
+    found = mixture.distribution(X).calibration(y)
+    assert found.nlpd == pytest.approx(mixture.distribution(X).nlpd(y).mean()) and found.rows == N
+    assert found.coverage == mixture.distribution(X).coverage(y, 0.9)
+    densities = [np.exp(-member.distribution(X).network().nlpd(y)) for member in members]
     expected = -np.log(0.25 * densities[0] + 0.75 * densities[1])
-    np.testing.assert_allclose(mixture.network_nlpd(X, y), expected, rtol=1e-12)
+    np.testing.assert_allclose(mixture.distribution(X).network().nlpd(y), expected, rtol=1e-12)
     # By hand: the variance is the posterior mean, because these networks have no validation rows.
     variance = members[0].stats["variance"].mean()
     residual = members[0].network.net.predict(X)[:, 0] - y
     normal = 0.5 * (np.log(2 * np.pi * variance) + residual**2 / variance)
-    np.testing.assert_allclose(members[0].network_nlpd(X, y), normal, rtol=1e-12)
+    np.testing.assert_allclose(members[0].distribution(X).network().nlpd(y), normal, rtol=1e-12)
     assert mixture.summary(X, y).members[0].evidence.calibration == found
 
 
@@ -379,8 +385,8 @@ def test_members_that_disagree_are_no_finding_but_a_bad_member_is() -> None:
 
 def test_thinning_and_the_first_draws_keep_weights() -> None:
     mixture = pn.DrawsMixture([sampled(1), sampled(2)], [0.25, 0.75])
-    thin, first = mixture.thinned(10), mixture.head(10)
-    assert thin.n_draws == first.n_draws == 10 and thin.n_chains == first.n_chains == 4 and thin.n_members == 2
+    thin, first = mixture.thinned(10), mixture[:, :10]
+    assert thin.n_draws == first.n_draws == 10 and thin.n_chains == first.n_chains == 4 and len(thin.members) == 2
     np.testing.assert_array_equal(thin.weights, mixture.weights)
     np.testing.assert_array_equal(thin.members[0].theta, mixture.members[0].theta[:, 9::10])
     np.testing.assert_array_equal(first.weights, mixture.weights)

@@ -68,7 +68,7 @@ def test_parts_of_a_run_have_their_share() -> None:
     draws = pn.sample(posterior(pn.Mix(2)), pn.MGrad(), **(RUN | {"draws": 11}))
     assert draws.stats["gradients"].tolist() == [33, 33]
     assert draws.thinned(4).stats["gradients"].tolist() == [24, 24]
-    assert draws.head(5).stats["gradients"].tolist() == [15, 15]
+    assert draws[:, :5].stats["gradients"].tolist() == [15, 15]
 
 
 def test_an_interrupted_run_counts_the_draws_that_it_returns(interrupt: Any) -> None:

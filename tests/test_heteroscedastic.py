@@ -145,18 +145,16 @@ def test_predictions(fitted: tuple[pn.Draws, pn.Posterior]) -> None:
     draws, _ = fitted
     X, y, sd = rising_noise(300, seed=4)
     targets = np.stack([y, -y], axis=1)
-    outputs, mean = draws.predict_outputs(X), draws.predict(X)
-    assert outputs.shape == (2, 300, 300, 4) and mean.shape == (2, 300, 300, 2)
+    mean, flat = draws.predict(X), draws.distribution(X).outputs()
+    outputs = flat.reshape(2, 300, 300, 4)
+    assert mean.shape == (2, 300, 300, 2)
     np.testing.assert_array_equal(mean, outputs[..., :2])
-    np.testing.assert_array_equal(
-        np.concatenate([block for _, block in draws.predict_blocks(X, rows=70)], axis=2), mean
-    )
     noisy = draws.predictive(X, seed=2)
     residuals = ((noisy - mean) / np.exp(0.5 * outputs[..., 2:])).ravel()
     # A correct sampler fails one time in a million; every 37th residual, so that none are of one draw.
     assert stats.kstest(residuals[::37], stats.norm.cdf).pvalue > 1e-6
     for output, observed in enumerate((y, -y)):
-        ((_, mixture),) = draws.predictive_mixtures(X, output)
+        mixture = draws.likelihood.mixture(flat, output=output)
         lower, upper = mixture.interval(0.9)
         covered = (lower <= observed) & (observed <= upper)
         # The noise is that of the model: 90% of 300 rows within five standard errors, in either half of the inputs.
@@ -167,7 +165,7 @@ def test_predictions(fitted: tuple[pn.Draws, pn.Posterior]) -> None:
         pit = mixture.cdf(observed)
         assert stats.kstest(pit, "uniform").pvalue > 1e-4
     assert 0 < float(np.mean(diagnostics.crps(noisy, targets))) < 0.5
-    rows = draws.nlpd(X, targets)
+    rows = draws.distribution(X).nlpd(targets)
     of_row = stats.norm.logpdf(targets[0], mean[:, :, 0], np.exp(0.5 * outputs[:, :, 0, 2:])).sum(axis=-1)
     assert rows[0] == pytest.approx(-np.log(np.mean(np.exp(of_row))), rel=1e-6)
     # Beside the law of the data; two targets, each known from the other, do not matter to this mean.

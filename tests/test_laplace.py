@@ -86,7 +86,7 @@ def test_draws_have_its_mean_and_covariance() -> None:
     """theta is linear in the normals: unit normals give a root of the covariance."""
     laplace = pn.Laplace(made("mix", "categorical"))
     draws = laplace.sample(20_000, seed=3)
-    assert draws.theta.shape == (1, 20_000, laplace.post.dim) and draws.sampler == "Laplace"
+    assert draws.theta.shape == (1, 20_000, laplace.post.dim) and draws.settings["sampler"] == "Laplace"
     z = np.linalg.solve(np.linalg.cholesky(laplace.covariance), (draws.theta[0] - laplace.mean).T)
     n, dim = z.shape[1], len(z)
     # Means and products of independent standard normals; 4.5 standard errors each, K (K + 3) / 2 comparisons.

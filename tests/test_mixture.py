@@ -72,7 +72,7 @@ def test_classes_have_no_such_mixture() -> None:
     post = pn.Posterior(net, pn.Full(), pn.TraceClassPrior(1.5, 1.0, 1.0), pn.Categorical(), X, np.arange(12) % 2)
     draws = pn.sample(post, chains=1, draws=4, warmup=10, seed=0, progress=False)
     with pytest.raises(TypeError, match="must be one of real numbers or counts, such as Gaussian; got Categorical"):
-        next(draws.predictive_mixtures(X))
+        draws.distribution(X).mean()
 
 
 def test_quantiles_of_draws_are_those_of_each_target() -> None:

@@ -153,17 +153,15 @@ def test_a_prior_for_another_number_of_outputs_is_refused() -> None:
 
 
 def test_predictions_use_the_variance_of_their_output() -> None:
-    """Draws of y, and the mixture of each output, spread as the variances of that output say."""
+    """Draws of y, and the distribution of each output, spread as the variances of that output say."""
     case = Case(m=2)
     draws = run(case.posterior(pn.Gaussian("sampled")), draws=500)
     X = case.X[:3]
     f, y = draws.predict(X), draws.predictive(X, seed=5)
     z = (y - f) / np.sqrt(draws.stats["variance"])[..., None, :]
     assert abs(z.std() - 1) < 4 / np.sqrt(2 * z.size)
-    for output in range(2):
-        [(_, mixture)] = draws.predictive_mixtures(X, output)
-        total = f[..., output].var(axis=(0, 1)) + draws.stats["variance"][..., output].mean()
-        np.testing.assert_allclose(mixture.sd(), np.sqrt(total), rtol=1e-10)
+    total = f.var(axis=(0, 1)) + draws.stats["variance"].mean(axis=(0, 1))
+    np.testing.assert_allclose(draws.distribution(X).sd(), np.sqrt(total), rtol=1e-10)
     rows = draws.log_likelihood_rows(case.X, case.y).sum(axis=-1)
     np.testing.assert_allclose(rows, draws.stats["log_likelihood"], rtol=1e-9)
     assert draws.thinned(5).stats["variance"].shape == (4, 100, 2)

@@ -403,13 +403,6 @@ OTHERS: dict[str, tuple[type[Exception], str, Callable[[pn.Draws], Any]]] = {
     ),
     "a quantile in words": (TypeError, "probabilities must be numbers", lambda d: d.quantiles(PLAIN, "median")),
     "no quantile": (ValueError, "probabilities must hold at least one number", lambda d: d.quantiles(PLAIN, [])),
-    "target True": (
-        TypeError,
-        "output must be an integer; got True",
-        lambda d: next(d.predictive_mixtures(PLAIN, True)),
-    ),
-    "target -1": (ValueError, "output must be at least 0; got -1", lambda d: next(d.predictive_mixtures(PLAIN, -1))),
-    "target 1": (ValueError, r"output must be in 0\.\.0; got 1", lambda d: next(d.predictive_mixtures(PLAIN, 1))),
     "one member": (TypeError, r"members must be a sequence of Draws, such as \[first, second\]", pn.DrawsMixture),
     "one posterior": (
         TypeError,
@@ -488,7 +481,7 @@ OTHERS: dict[str, tuple[type[Exception], str, Callable[[pn.Draws], Any]]] = {
 
 
 def _mixture(draws: pn.Draws) -> Any:
-    return next(draws.predictive_mixtures(PLAIN))[1]
+    return draws.likelihood.mixture(draws.distribution(PLAIN).outputs())
 
 
 @pytest.mark.parametrize("case", OTHERS)
@@ -500,7 +493,7 @@ def test_what_stands_in_another_s_place_is_refused_by_name(case: str, some_draws
 
 def test_counts_refuse_a_quantile_of_one(counts: tuple[pn.Draws, Any, Any, Any]) -> None:
     """No count has the probability 1 of not being exceeded: the search for it would not end."""
-    mixture = next(counts[0].predictive_mixtures(PLAIN, offset=np.zeros(20)))[1]
+    mixture = _mixture(counts[0])
     for call in (lambda: mixture.interval(90), lambda: mixture.quantile(1.0), lambda: mixture.quantile(float("nan"))):
         with pytest.raises(ValueError, match="must be between 0 and 1"):
             call()
@@ -528,11 +521,11 @@ def test_a_summary_of_counts_takes_their_offset(counts: tuple[pn.Draws, Any, Any
 
 # Scores of known targets as numbers, by name.
 SCORES: dict[str, Callable[..., Any]] = {
-    "nlpd": lambda of, X, y, **offset: of.nlpd(X, y, **offset),
-    "crps": lambda of, X, y, **offset: of.crps(X, y, **offset),
-    "coverage": lambda of, X, y, **offset: of.coverage(X, y, **offset),
-    "calibration": lambda of, X, y, **offset: of.calibration(X, y, **offset).nlpd,
-    "network_nlpd": lambda of, X, y, **offset: of.network_nlpd(X, y, **offset),
+    "nlpd": lambda of, X, y, **offset: of.distribution(X, **offset).nlpd(y),
+    "crps": lambda of, X, y, **offset: of.distribution(X, **offset).crps(y).mean(),
+    "coverage": lambda of, X, y, **offset: of.distribution(X, **offset).coverage(y),
+    "calibration": lambda of, X, y, **offset: of.distribution(X, **offset).calibration(y).nlpd,
+    "network_nlpd": lambda of, X, y, **offset: of.distribution(X, **offset).network().nlpd(y),
     "log_likelihood_rows": lambda of, X, y, **offset: of.log_likelihood_rows(X, y, **offset),
     "loo": lambda of, X, y, **offset: of.members[0].loo(X, y, **offset).elpd_rows,
     "to_datatree": lambda of, X, y, **offset: of.members[0].to_datatree(X, y, **offset)["log_likelihood"]["y"],
@@ -566,8 +559,7 @@ def test_targets_of_a_mixture_have_one_value_for_each_input(
     some_draws: pn.Draws, counts: tuple[pn.Draws, Any, Any, Any]
 ) -> None:
     """Of (n, 1) values NumPy would make a table of all pairs."""
-    of_numbers = next(some_draws.predictive_mixtures(PLAIN))[1]
-    of_counts = next(counts[0].predictive_mixtures(PLAIN, offset=np.zeros(20)))[1]
+    of_numbers, of_counts = _mixture(some_draws), _mixture(counts[0])
     for mixture in (of_numbers, of_counts):
         inside = functools.partial(mixture.inside, coverage=0.9)
         for call in (mixture.cdf, mixture.log_density, mixture.log_density_by_draw, inside):
@@ -597,7 +589,7 @@ def test_arrays_of_a_posterior_and_of_a_mixture_are_read_only(some_draws: pn.Dra
 def test_thinned_draws_are_copies(some_draws: pn.Draws) -> None:
     """They free the memory of the others, and changing them changes no other draws."""
     before = some_draws.theta.copy()
-    for part in (some_draws.thinned(10), some_draws.head(2)):
+    for part in (some_draws.thinned(10), some_draws[:, :2]):
         part.theta[:] = 0.0
         part.stats["log_likelihood"][:] = 0.0
     np.testing.assert_array_equal(some_draws.theta, before)
@@ -605,7 +597,8 @@ def test_thinned_draws_are_copies(some_draws: pn.Draws) -> None:
 
 
 def test_the_first_draws_have_their_share_of_the_seconds(some_draws: pn.Draws) -> None:
-    assert some_draws.head(5).steps_per_second == pytest.approx(some_draws.steps_per_second)
+    first, whole = (draws.summary(PLAIN[:3]) for draws in (some_draws[:, :5], some_draws))
+    assert first.steps_per_second == pytest.approx(whole.steps_per_second)
 
 
 def test_a_summary_warns_of_no_argument_that_it_lacks() -> None:

@@ -163,7 +163,7 @@ def test_every_likelihood_runs_from_data_to_predictions(name: str, place: str) -
     post, likelihood = problem.post, problem.data.likelihood
     draws = pn.sample(post, pn.MGrad(), chains=2, draws=10, warmup=200, seed=1, device=place, threads=1)
     offset = problem.data.offset
-    f = likelihood.with_offset(draws.predict_outputs(problem.X), offset)
+    f = draws.distribution(problem.X, offset=offset).outputs().reshape(2, 10, 20, -1)
     np.testing.assert_array_equal(draws.predict(problem.X, offset=offset), likelihood.predicted(f))
     own = likelihood.log_likelihood_rows(f, post.y) @ post.row_weights
     # Sums of 20 rows and of a network's layers in float64, of numbers of order 10 to 100.

@@ -155,7 +155,7 @@ def test_ctrl_c_returns_the_draws_so_far() -> None:
         """
         kept = draws.n_draws
         assert 0 < kept < 1_000_000
-        assert not draws.settings["completed"] and np.isnan(draws.steps_per_second)
+        assert not draws.settings["completed"] and np.isnan(draws.summary(X).steps_per_second)
         assert draws.theta.shape == (3, kept, post.dim)
         for name in ("log_likelihood", "log_prior", "acceptance_rate", "step_size"):
             assert draws.stats[name].shape == (3, kept), name
@@ -176,7 +176,7 @@ def test_ctrl_c_in_warmup_returns_no_draws_and_says_why_nothing_can_be_predicted
         INTERRUPTED,
         """
         assert draws.theta.shape == (3, 0, post.dim)
-        for use in (draws.predict, draws.predictive, lambda X: list(draws.predict_blocks(X))):
+        for use in (draws.predict, draws.predictive, draws.distribution):
             try:
                 use(X)
             except ValueError as error:

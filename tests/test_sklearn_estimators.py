@@ -23,6 +23,7 @@ from sklearn.preprocessing import StandardScaler
 
 import patrac_native as pn
 from patrac_native.cli.main import main
+from patrac_native.posterior.partial_network import PartialNetwork
 
 SMALL: dict[str, Any] = {
     "hidden_layer_sizes": (6,),
@@ -118,13 +119,13 @@ def test_intervals_quantiles_and_moments_are_those_of_one_distribution(fitted: p
 def test_a_sample_evaluates_each_row_once(fitted: pn.PatracRegressor, monkeypatch: pytest.MonkeyPatch) -> None:
     X, _ = rows()
     evaluated: list[int] = []
-    whole = pn.Draws.predict_outputs
+    whole = PartialNetwork.predict
 
-    def counted(draws: pn.Draws, inputs: Any, **options: Any) -> Any:
+    def counted(network: PartialNetwork, theta: Any, inputs: Any, **options: Any) -> Any:
         evaluated.append(len(inputs))
-        return whole(draws, inputs, **options)
+        return whole(network, theta, inputs, **options)
 
-    monkeypatch.setattr(pn.Draws, "predict_outputs", counted)
+    monkeypatch.setattr(PartialNetwork, "predict", counted)
     fitted.sample_y(X, 5)
     assert sum(evaluated) == len(X)
 

@@ -66,12 +66,11 @@ def test_an_ended_run_has_the_first_draws_of_the_whole_run(name: str, threads: i
     whole, ended = pn.sample(post, **settings), pn.sample(post, **settings, stop_when=is_enough)
     assert [draws.n_draws for draws in seen] == [6, 12, 18]
     for draws in (*seen, ended):
-        first = whole.head(draws.n_draws)
+        first = whole[:, : draws.n_draws]
         np.testing.assert_array_equal(draws.theta, first.theta)
         for statistic, values in draws.stats.items():
             np.testing.assert_array_equal(values, first.stats[statistic], err_msg=statistic)
     assert ended.n_draws == 18 and ended.settings["completed"] and ended.settings["draws_asked"] == DRAWS
-    assert ended.steps_per_second > 0
 
 
 def test_a_run_that_is_never_enough_has_all_draws() -> None:

@@ -219,7 +219,7 @@ def test_another_version_is_refused_with_both_versions(saved: tuple[Path, pn.Dra
 def test_unknown_entries_are_named(section: str, saved: tuple[Path, pn.Draws]) -> None:
     """They may say what this version would leave out."""
     path, draws = saved
-    header, _ = draws.to_arrays()
+    header, _ = draws._to_arrays()
     content = {"weird": 1} if section == "header" else {section: header.get(section, {}) | {"weird": 1}}
     if section == "prior":
         content = {"network": header["network"] | {"prior": header["network"]["prior"] | {"weird": 1}}}

@@ -229,7 +229,7 @@ def test_points_that_are_not_finite_are_rejected_and_counted(where: str) -> None
 def test_defaults_are_mgrad_with_persistence_from_draws_of_the_prior() -> None:
     target = pn.Target(quadratic, VARIANCE)
     draws = pn.sample(target, chains=2, draws=5, warmup=100, seed=4)
-    assert draws.sampler == "MGrad(persistence=0.9)" and draws.settings["device"] == "cpu"
+    assert draws.summary().sampler == "MGrad(persistence=0.9)" and draws.settings["device"] == "cpu"
     assert draws.settings["fit"] is None
     given = pn.sample(
         target, chains=2, draws=5, warmup=100, seed=4, init=np.stack([target.prior_start(4, chain) for chain in (0, 1)])
@@ -270,7 +270,7 @@ def test_predictions_summary_and_files(tmp_path: Path) -> None:
     uneven = pn.Target(quadratic, VARIANCE, predict=lambda theta, x: np.zeros(1 + int(theta[0] > 0)))
     with pytest.raises(TypeError, match=r"predict of the Target must be a rectangular array.*"):
         pn.sample(uneven, chains=1, draws=50, seed=2).predict(X)
-    assert repr(draws.head(7)) == "TargetDraws(K=3, chains=4, draws=7, thin=3, seed=2)"
+    assert repr(draws[:, :7]) == "TargetDraws(K=3, chains=4, draws=7, thin=3, seed=2)"
 
 
 def test_chains_far_apart_get_a_remedy_that_fits_a_function() -> None:

@@ -274,9 +274,10 @@ def test_modules_are_the_networks_of_the_draws(architecture: str, dtype: str) ->
     tolerance = 300 * float(np.finfo(dtype).eps)
     for chain in range(2):
         for draw in range(3):
-            module = draws.to_torch(chain, draw)
+            module = draws.network.to_torch(draws.theta[chain, draw])
             np.testing.assert_allclose(module(inputs).detach().numpy(), f[chain, draw], rtol=tolerance, atol=tolerance)
-    module, parameters = draws.to_torch(0, 0), draws.torch_parameters()
+    flat = draws.theta.reshape(6, -1)
+    module, parameters = draws.network.to_torch(flat[0]), draws.network.torch_parameters(flat)
     assert set(parameters) == {name for name, _ in module.named_parameters()}
     together = torch.vmap(lambda one: functional_call(module, one, (inputs,)))(parameters)
     np.testing.assert_allclose(together.numpy().reshape(f.shape), f, rtol=tolerance, atol=tolerance)
@@ -285,7 +286,7 @@ def test_modules_are_the_networks_of_the_draws(architecture: str, dtype: str) ->
 
 def test_a_module_keeps_the_trained_nodes_in_their_order() -> None:
     draws = drawn("mix", "float64")
-    trained, module = draws.network.net.to_torch(), draws.to_torch(1, 2)
+    trained, module = draws.network.net.to_torch(), draws.network.to_torch(draws.theta[1, 2])
     changed = sum(
         int((one != other).sum()) for one, other in zip(trained.parameters(), module.parameters(), strict=True)
     )
@@ -295,24 +296,15 @@ def test_a_module_keeps_the_trained_nodes_in_their_order() -> None:
 
 def test_parameters_without_a_bayesian_entry_are_one_copy() -> None:
     post = posterior("out")
-    draws = pn.Draws.from_array(post, points_of(post, 2, 3).numpy(), sampler="noise")
-    parameters = draws.torch_parameters(dtype=torch.float32)
+    parameters = post.network.torch_parameters(points_of(post, 6).numpy(), dtype=torch.float32)
     assert parameters["0.weight"].stride(0) == 0 and parameters["4.weight"].stride(0) > 0
     assert {value.dtype for value in parameters.values()} == {torch.float32}
     assert {len(value) for value in parameters.values()} == {6}
 
 
 def test_a_module_of_sep_is_stored_and_read() -> None:
-    module = drawn("sep", "float64").to_torch(0, 1)
+    draws = drawn("sep", "float64")
+    module = draws.network.to_torch(draws.theta[0, 1])
     again = pickle.loads(pickle.dumps(module))
     x = torch.ones(3, 2, dtype=torch.float64)
     assert torch.equal(again(x), module(x))
-
-
-def test_draws_that_do_not_exist() -> None:
-    draws = drawn("mix", "float64")
-    for chain, draw in ((2, 0), (0, 3), (-3, 0)):
-        with pytest.raises(IndexError, match=f"2 chains of 3 draws; got chain={chain}, draw={draw}"):
-            draws.to_torch(chain, draw)
-    x = torch.ones(1, 2, dtype=torch.float64)
-    assert torch.equal(draws.to_torch(-1, -1)(x), draws.to_torch(1, 2)(x))

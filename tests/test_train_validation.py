@@ -326,4 +326,4 @@ def test_the_sampled_noise_of_a_partial_model_holds_on_real_data(data_dir: Path)
     draws = pn.sample(post, chains=4, draws=500, seed=1, progress=False)
     assert draws.stats["variance"].mean() > 0.8 * mse[0]
     # The standard error of a coverage of 0.9 of 160 rows is 0.024.
-    assert draws.coverage(X_test, y_test, 0.9) > 0.9 - 3 * 0.024
+    assert draws.distribution(X_test).coverage(y_test, 0.9) > 0.9 - 3 * 0.024

@@ -124,7 +124,7 @@ def patrac_side(rows: dict[str, FloatArray], settings: Settings, seed: int, memb
 
 def with_log_variance(draws: pn.Draws) -> pn.Network:
     """Return the network of the last draw with a second output: the logarithm of the draw's noise variance."""
-    end = pn.Network.from_torch(draws.to_torch(0, -1))
+    end = pn.Network.from_torch(draws.network.to_torch(draws.theta[0, -1]))
     weights, biases = end.weights[-1], end.biases[-1]
     log_variance = np.log(draws.stats["variance"][0, -1])
     return pn.Network(

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.draws.chain_draws import PER_DRAW, Stats
+from patrac_native.draws.distribution import PredictiveDistribution
 from patrac_native.interop.datatree import Group, Named
 from patrac_native.likelihoods import Likelihood
 from patrac_native.posterior.partial_network import PartialNetwork
@@ -71,6 +72,62 @@ def check_names(names: Sequence[object] | None, count: int, argument: str, what:
     return np.array(words)
 
 
+def run_groups(network: PartialNetwork, labels: Labels, theta: npt.NDArray[Any], stats: Stats) -> dict[str, Group]:
+    """Return the groups of a run that need no inputs, for theta (chain, draw, K)."""
+    sampled = {name: stats[name] for name in PARAMETERS if name in stats}
+    return {
+        "posterior": posterior_group(network, labels, theta, sampled),
+        "sample_stats": sample_stats_group(stats),
+    }
+
+
+def data_groups(
+    network: PartialNetwork,
+    labels: Labels,
+    shape: tuple[int, ...],
+    distribution: PredictiveDistribution | None,
+    y: npt.ArrayLike | None,
+    seed: int,
+) -> dict[str, Group]:
+    """Return what is known; with inputs, the groups that need them; and with targets, those that need them too.
+
+    `shape` are the numbers of chains and draws, `distribution` is that at the inputs.
+    """
+    if distribution is None:
+        return {"constant_data": constant_group(network, labels, None, None)}
+    likelihood, rows = distribution.likelihood, row_coordinates(distribution.n_rows, labels)
+    by_draw = chain_coordinates(shape) | rows
+    observed = None if y is None else distribution.check_targets(y)
+
+    def drawn(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return values.reshape(*shape, *values.shape[1:])
+
+    def targets(values: npt.NDArray[Any]) -> Named:
+        return target_values(values, likelihood, labels)
+
+    places = None if distribution.offset is None else targets(distribution.offset)
+    groups = {
+        "constant_data": constant_group(network, labels, distribution.X, places),
+        "posterior_predictive": Group({"y": targets(drawn(distribution.sample(seed)))}, dict(by_draw)),
+    }
+    # A group of its own: plots of posterior_predictive expect no axis that observed_data lacks, as that of classes.
+    function = groups["function"] = Group(coordinates=dict(by_draw))
+    f = drawn(distribution.outputs())
+    if likelihood.targets == "class":
+        function.variables["p"] = (*CHAIN_DRAW, "row", "output"), likelihood.probabilities(f)
+        function.coordinates["output"] = ("output",), labels.outputs
+    elif likelihood.targets == "binary":
+        function.variables["p"] = targets(likelihood.probabilities(f))
+    else:
+        function.variables["f"] = targets(likelihood.predicted(f))
+    if observed is not None:
+        groups["observed_data"] = Group({"y": targets(observed)}, rows)
+        own = {name: at for name, at in by_draw.items() if name != "target"}
+        values = drawn(distribution.log_density_by_draw(observed))
+        groups["log_likelihood"] = Group({"y": ((*CHAIN_DRAW, "row"), values)}, own)
+    return groups
+
+
 def posterior_group(
     network: PartialNetwork, labels: Labels, theta: npt.NDArray[Any], sampled: Mapping[str, npt.NDArray[Any]]
 ) -> Group:
@@ -125,11 +182,6 @@ def chain_coordinates(shape: Sequence[int]) -> dict[str, Named]:
     return {name: ((name,), np.arange(size)) for name, size in zip(CHAIN_DRAW, shape, strict=True)}
 
 
-def sampled_parameters(stats: Stats) -> dict[str, npt.NDArray[Any]]:
-    """Return the statistics that are draws of parameters."""
-    return {name: stats[name] for name in PARAMETERS if name in stats}
-
-
 def sample_stats_group(stats: Stats) -> Group:
     """Return the group of the statistics that are no parameters, and of the log density lp of theta and data."""
     shape = stats["log_likelihood"].shape
@@ -149,8 +201,7 @@ def prior_groups(
     network: PartialNetwork,
     likelihood: Likelihood,
     labels: Labels,
-    X: npt.NDArray[Any] | None,
-    offset: npt.NDArray[Any] | None,
+    distribution: PredictiveDistribution | None,
     *,
     draws: int,
     seed: int,
@@ -167,13 +218,13 @@ def prior_groups(
         variances = rate / np.random.default_rng(seed).gamma(shape, size=(draws, len(rate)))
         sampled["variance"] = variances[None, :, 0] if len(rate) == 1 else variances[None]
     groups = {"prior": posterior_group(network, labels, theta[None], sampled)}
-    if X is not None:
-        f = likelihood.with_offset(network.predict(theta, X), offset)
+    if distribution is not None:
+        f = likelihood.with_offset(network.predict(theta, distribution.X), distribution.offset)
         y = likelihood.sample_prior(f, np.random.default_rng(seed))
         groups["prior_predictive"] = Group(
             {"y": target_values(y[None], likelihood, labels)}, chain_coordinates((1, draws))
         )
-        groups["prior_predictive"].coordinates.update(row_coordinates(len(X), labels))
+        groups["prior_predictive"].coordinates.update(row_coordinates(distribution.n_rows, labels))
     return groups
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
@@ -13,16 +12,16 @@ import numpy.typing as npt
 from patrac_native.diagnostics import convergence
 from patrac_native.engine.device_array import DeviceArray
 from patrac_native.kernels import short_name
-from patrac_native.network.files import load_arrays, rebuilding, save_arrays
+from patrac_native.network.files import PathOrStream, load_arrays, rebuilding, save_arrays
 from patrac_native.plots.table import html_table
 from patrac_native.validation.checks import check_count
 
 # Statistics with one value for each draw; the others have one value for each chain or each warm-up phase of a chain.
 PER_DRAW = ("log_likelihood", "log_prior", "acceptance_rate", "step_size", "variance", "prior_scales")
-
+# Statistics that enter predictions and scores, and whether they are variances.
+_USED = {"log_likelihood": False, "log_prior": False, "variance": True, "prior_scales": True}
 # R-hat of split chains needs this many draws of each.
 _LEAST_FOR_RHAT = 4
-
 # Entries of the header of a file that any draws have.
 ENTRIES = ("settings", "stats")
 
@@ -30,19 +29,22 @@ Stats = Mapping[str, npt.NDArray[Any]]
 
 
 class ChainDraws(ABC):
-    """Base class of draws: states (chain, draw, K) with statistics and settings, which can be thinned and stored.
+    """Base class of `Draws` and `TargetDraws`: states (chain, draw, K) with statistics and settings.
+
+    `draws[chains, draws]` with two slices selects chains and consecutive draws, such as `draws[:, :100]`, the first 100
+    draws of each chain. Draws export theta by DLPack, as `torch.from_dlpack(draws)`, from the device's memory after
+    `sample(..., keep_on_device=True)`.
 
     Attributes
     ----------
     stats : dict of str to ndarray
-        Statistics by name; those of `PER_DRAW` begin with the axes (chain, draw).
+        Statistics by name.
     settings : dict
         JSON-able values that describe the run.
-    file_kind : str
-        What a file of these draws holds, in words, by which files of one class are told from those of another.
     """
 
-    file_kind: ClassVar[str]
+    # What a file of these draws holds, in words, by which files of one class are told from those of another.
+    _KIND: ClassVar[str]
 
     def __init__(self, theta: npt.NDArray[Any] | DeviceArray, stats: Stats, settings: Mapping[str, Any]) -> None:
         self._device_theta = theta if isinstance(theta, DeviceArray) else None
@@ -51,37 +53,21 @@ class ChainDraws(ABC):
         self.stats = dict(stats)
         self.settings = dict(settings)
 
-    @property
-    def sampler(self) -> str:
-        """What made the draws: the kernel of the run, such as "MGrad(persistence=0.9)", or another sampler's name."""
-        kernel = self.settings.get("kernel")
-        return str(self.settings["sampler"]) if kernel is None else short_name(kernel)
-
     @abstractmethod
     def _with(self, theta: npt.NDArray[Any], stats: Stats, settings: Mapping[str, Any]) -> Self:
         """Return draws of the same density with other states."""
 
+    @classmethod
+    @abstractmethod
+    def _from_arrays(cls, header: Mapping[str, Any], arrays: Stats) -> Self:
+        """Rebuild draws from what `_to_arrays` returned."""
+
     @property
     def theta(self) -> npt.NDArray[Any]:
-        """The kept states on the host, shape (chain, draw, K)."""
+        """The kept states, shape (chain, draw, K); on the host, to which the first use copies them from a device."""
         if self._theta is None:
             self._theta = np.asarray(self._device_theta)
         return self._theta
-
-    @property
-    def device_theta(self) -> DeviceArray:
-        """The kept states in the device's memory, shape (chain, draw, K).
-
-        Raises
-        ------
-        ValueError
-            If the draws are on the host only.
-        """
-        if self._device_theta is None:
-            raise ValueError(
-                'device_theta: these draws are on the host alone; run sample(..., device="cuda", keep_on_device=True).'
-            )
-        return self._device_theta
 
     @property
     def n_chains(self) -> int:
@@ -92,17 +78,6 @@ class ChainDraws(ABC):
     def n_draws(self) -> int:
         """Number of draws (kept states) of each chain."""
         return int(self._shape[1])
-
-    @property
-    def steps_per_second(self) -> float:
-        """Steps of all chains, warm-up included, for each second of the run's wall-clock time.
-
-        NaN if the run was interrupted, or another sampler made the draws.
-        """
-        if not self.settings.get("completed"):
-            return float("nan")
-        steps = self.n_chains * (self.settings["warmup_steps"] + self.n_draws * self.settings["thin"])
-        return float(steps / self.settings["seconds"])
 
     def thinned(self, every: int) -> Self:
         """Return every `every`-th draw, which are the draws of a run whose `thin` is `every` times as large.
@@ -124,54 +99,57 @@ class ChainDraws(ABC):
         """
         if check_count(every, "every") > self.n_draws:
             raise ValueError(f"every must be at most the number of draws, {self.n_draws}; got {every}.")
-        keep = slice(every - 1, None, every)
         whole = self.n_draws // every * every
-        stats = self._stats_of(keep, whole)
+        stats = self._stats_of(slice(None), slice(every - 1, None, every), whole)
         if "acceptance_rate" in stats:
             rate = self.stats["acceptance_rate"][:, :whole].reshape(self.n_chains, -1, every)
             stats["acceptance_rate"] = rate.mean(axis=-1)
         settings = {**self.settings, "thin": self.settings["thin"] * every}
-        return self._with(self.theta[:, keep].copy(), stats, settings)
+        return self._with(self.theta[:, every - 1 :: every].copy(), stats, settings)
 
-    def head(self, draws: int) -> Self:
-        """Return the first draws of each chain.
-
-        Parameters
-        ----------
-        draws : int
-            A number from 1 to `n_draws`.
-
-        Returns
-        -------
-        draws of the same class
-            On the host; of the seconds of a complete run it has the share of these steps.
+    def __getitem__(self, index: tuple[slice, slice]) -> Self:
+        """Return the draws of some chains, of which a complete run has its share of the seconds; see the class.
 
         Raises
         ------
-        TypeError, ValueError
-            If `draws` is not an integer from 1 to `n_draws`.
+        TypeError
+            If the index is not two slices without a step.
+        ValueError
+            If it leaves no chain or no draw.
         """
-        if check_count(draws, "draws") > self.n_draws:
-            raise ValueError(f"draws must be at most the number of draws, {self.n_draws}; got {draws}.")
+        if not isinstance(index, tuple) or [type(one) for one in index] != [slice, slice]:
+            raise TypeError(f"draws are indexed by two slices, draws[chains, draws]; got {index!r}.")
+        chains, draws = (range(size)[one] for one, size in zip(index, self._shape, strict=False))
+        if chains.step != 1 or draws.step != 1:
+            raise TypeError("draws are indexed by slices of consecutive chains and draws; for every n-th use thinned.")
+        if not len(chains) or not len(draws):
+            raise ValueError(f"draws[...] must leave a chain and a draw; there are {self.n_chains} x {self.n_draws}.")
         settings = dict(self.settings)
         if "seconds" in settings and self.settings.get("completed"):
-            steps = [settings["warmup_steps"] + count * settings["thin"] for count in (draws, self.n_draws)]
+            # Chains cost alike, and draws their steps.
+            steps = [
+                of_chains * (settings["warmup_steps"] + count * settings["thin"])
+                for of_chains, count in ((len(chains), len(draws)), (self.n_chains, self.n_draws))
+            ]
             settings["seconds"] *= steps[0] / steps[1]
-        return self._with(self.theta[:, :draws].copy(), self._stats_of(slice(draws), draws), settings)
+        return self._with(self.theta[index].copy(), self._stats_of(*index, len(draws)), settings)
 
-    def _stats_of(self, keep: slice, covered: int) -> dict[str, npt.NDArray[Any]]:
-        """Return the statistics of the draws `keep`, which cost the steps of the first `covered` draws."""
-        stats = {name: values[:, keep].copy() if name in PER_DRAW else values for name, values in self.stats.items()}
+    def _stats_of(self, chains: slice, keep: slice, covered: int) -> dict[str, npt.NDArray[Any]]:
+        """Return the statistics of draws of some chains, which cost the steps of `covered` draws of each."""
+        stats = {
+            name: values[chains, keep].copy() if name in PER_DRAW else values[chains].copy()
+            for name, values in self.stats.items()
+        }
         if "gradients" in stats and self.n_draws:
             stats["gradients"] = stats["gradients"] // self.n_draws * covered
         return stats
 
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write everything but the data to one .npz file (no pickle), which `load` reads.
+    def save(self, path: PathOrStream, *, overwrite: bool = False) -> None:
+        """Write everything but the data in the format .npz (no pickle), which `load` reads.
 
         Parameters
         ----------
-        path : path-like
+        path : path-like or binary stream
             Path of the file, used as given; no file name extension is added.
         overwrite : bool
             Whether an existing file may be replaced; default False.
@@ -183,16 +161,15 @@ class ChainDraws(ABC):
         OSError
             If the file cannot be written.
         """
-        header, arrays = self.to_arrays()
-        save_arrays(path, self.file_kind, header, arrays, overwrite=overwrite)
+        save_arrays(path, self._KIND, *self._to_arrays(), overwrite=overwrite)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
+    def load(cls, path: PathOrStream) -> Self:
         """Read draws written by `save`.
 
         Parameters
         ----------
-        path : path-like
+        path : path-like or binary stream
 
         Returns
         -------
@@ -206,19 +183,14 @@ class ChainDraws(ABC):
             If the file is damaged, holds something else or numbers that are not finite, or has another version of the
             format.
         """
-        content = load_arrays(path, cls.file_kind)
+        content = load_arrays(path, cls._KIND)
         with rebuilding(path):
-            return cls.from_arrays(*content)
+            return cls._from_arrays(*content)
 
-    def to_arrays(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    def _to_arrays(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return the draws as JSON-able values, of the names `ENTRIES`, and arrays by name, as in files."""
         header = {"settings": self.settings, "stats": list(self.stats)}
         return header, {"theta": self.theta, **{f"stat_{name}": values for name, values in self.stats.items()}}
-
-    @classmethod
-    @abstractmethod
-    def from_arrays(cls, header: Mapping[str, Any], arrays: Stats) -> Self:
-        """Rebuild draws from what `to_arrays` returned."""
 
     def _overview(self) -> list[tuple[str, str]]:
         """Return labels and values of the table for notebooks."""
@@ -226,7 +198,7 @@ class ChainDraws(ABC):
         steps = f"{self.n_chains} chains x {self.n_draws} draws (thin {known['thin']})"
         if "warmup_steps" in known:
             steps += f" after {known['warmup_steps']} warm-up steps"
-        rows = [("sampler", self.sampler), ("draws", steps)]
+        rows = [("sampler", sampler_of(known)), ("draws", steps)]
         if "seed" in known:
             rows.append(("seed", str(known["seed"])))
         if "seconds" in known:
@@ -248,16 +220,52 @@ class ChainDraws(ABC):
         """Return the state for copies and pickles, which hold the draws on the host only."""
         return {**self.__dict__, "_theta": self.theta, "_device_theta": None}
 
-    def _flat_theta(self) -> npt.NDArray[Any]:
-        """Return theta with shape (chain * draw, K)."""
-        return self.theta.reshape(-1, self.theta.shape[-1])
+    def __dlpack__(self, **arguments: Any) -> Any:
+        """Export theta, from the device's memory if it is there; see `DeviceArray.__dlpack__`."""
+        return (self.theta if self._device_theta is None else self._device_theta).__dlpack__(**arguments)
 
-    def _require_draws(self) -> None:
-        """Raise ValueError if the run was interrupted before its first draw."""
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return where `__dlpack__` finds theta: DLPack's device type and the device's index."""
+        kind, index = (self.theta if self._device_theta is None else self._device_theta).__dlpack_device__()
+        return int(kind), index
+
+    def _flat_theta(self) -> npt.NDArray[Any]:
+        """Return theta with shape (chain * draw, K); ValueError if the run was interrupted before its first draw."""
         if self.n_draws == 0:
             raise ValueError("there are no draws: the run was interrupted before the first. Run `sample` again.")
+        return self.theta.reshape(-1, self.theta.shape[-1])
 
 
-def stats_of_file(header: Mapping[str, Any], arrays: Stats) -> dict[str, npt.NDArray[Any]]:
-    """Return the statistics that `ChainDraws.to_arrays` wrote, by name."""
-    return {name: arrays[f"stat_{name}"] for name in header["stats"]}
+def sampler_of(settings: Mapping[str, Any]) -> str:
+    """Return what made the draws: the kernel of the run, as "MGrad(persistence=0.9)", or another sampler's name."""
+    kernel = settings.get("kernel")
+    return str(settings["sampler"]) if kernel is None else short_name(kernel)
+
+
+def read_states(
+    header: Mapping[str, Any], arrays: Stats, dim: int | None = None, dtype: np.dtype[Any] | None = None
+) -> tuple[npt.NDArray[Any], dict[str, npt.NDArray[Any]]]:
+    """Return theta and the statistics of a file; ValueError unless they are finite and of matching shapes.
+
+    Their numbers may have been changed or belong to another network: `dim` is its K and `dtype` that of its theta, or
+    None for any.
+    """
+    theta, stats = arrays["theta"], {name: arrays[f"stat_{name}"] for name in header["stats"]}
+    if theta.ndim != 3 or (dim is not None and theta.shape[-1] != dim):
+        raise ValueError(f"its theta has shape {theta.shape}, not (chain, draw, {'K' if dim is None else dim})")
+    if theta.dtype.kind != "f" or (dtype is not None and theta.dtype != dtype):
+        raise ValueError(f"its theta has dtype {theta.dtype}, not {'a real one' if dtype is None else dtype}")
+    if not np.isfinite(theta).all():
+        raise ValueError("its theta holds NaN or infinity")
+    for name, is_variance in _USED.items():
+        if name not in stats:
+            continue
+        values = stats[name]
+        if values.dtype.kind != "f" or values.shape[:2] != theta.shape[:2]:
+            raise ValueError(
+                f"its {name} has shape {values.shape} and dtype {values.dtype}, not one real number for each draw of "
+                f"theta {theta.shape}"
+            )
+        if not np.isfinite(values).all() or (is_variance and not (values > 0).all()):
+            raise ValueError(f"its {name} holds numbers that are not finite{' and positive' * is_variance}")
+    return theta, stats

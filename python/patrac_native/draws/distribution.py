@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -42,6 +43,7 @@ class Component:
 
     outputs: Callable[[FloatArray], npt.NDArray[Any]]  # inputs (n, d) to f (M, n, m), without offset
     n_draws: int
+    n_outputs: int
     itemsize: int
     likelihood: Likelihood
     variance: FloatArray | None  # sampled variances of the noise, (M,) or (M, m)
@@ -51,7 +53,7 @@ class Component:
     def alone(self, net: Network, weight: float) -> Component:
         """Return what a trained network predicts by itself, with the noise of `network_likelihood`."""
         likelihood = network_likelihood(net, self.likelihood, self.variance)
-        return Component(lambda X: net.predict(X)[None], 1, 8, likelihood, None, weight, net)
+        return Component(lambda X: net.predict(X)[None], 1, self.n_outputs, 8, likelihood, None, weight, net)
 
 
 class PredictiveDistribution:
@@ -70,30 +72,37 @@ class PredictiveDistribution:
     Attributes
     ----------
     likelihood : Likelihood
-    n_rows, n_targets : int
-        Numbers n of rows and t of targets.
+    X : ndarray of float64, shape (n, d)
+    offset : ndarray of float64, shape (n, m), or None
+    n_rows, n_targets, n_draws : int
+        Numbers n of rows, t of targets and M of draws of all chains.
     """
 
     def __init__(
         self,
         components: Sequence[Component],
-        weights: FloatArray | None,
         X: FloatArray,
-        n_outputs: int,
         offset: npt.ArrayLike | None,
         *,
+        is_mixture: bool,
         expects_offset: bool,
     ) -> None:
         self.likelihood = components[0].likelihood
         self.n_rows = len(X)
-        self.n_targets = self.likelihood.n_targets(n_outputs)
+        self._n_outputs = components[0].n_outputs
+        self.n_targets = self.likelihood.n_targets(self._n_outputs)
+        self.n_draws = sum(one.n_draws for one in components)
         self._components = tuple(components)
-        self._draw_weights = weights  # (M,), or None for equal ones
-        self._inputs, self._n_outputs = X, n_outputs
-        self._offset = self.likelihood.check_offset(offset, self.n_rows, n_outputs)
+        self.X = X
+        self.offset = self.likelihood.check_offset(offset, self.n_rows, self._n_outputs)
         self._lacks_offset = expects_offset and offset is None
         self._first = 0  # of these rows within those of the caller
         self._left_out: tuple[npt.NDArray[Any], FloatArray] | None = None
+        self._draw_weights: FloatArray | None = None  # (M,), or None for equal ones
+        if is_mixture:
+            self._draw_weights = np.concatenate(
+                [one.weight * np.full(one.n_draws, 1 / one.n_draws) for one in components]
+            )
 
     def blocks(self) -> Iterator[tuple[slice, PredictiveDistribution]]:
         """Evaluate the distribution for blocks of rows, each of which keeps its outputs for several methods.
@@ -105,8 +114,7 @@ class PredictiveDistribution:
         distribution : PredictiveDistribution
             That of these rows.
         """
-        row_bytes = sum(one.n_draws for one in self._components) * self._n_outputs
-        row_bytes *= max(one.itemsize for one in self._components)
+        row_bytes = self.n_draws * self._n_outputs * max(one.itemsize for one in self._components)
         size = max(1, _BLOCK_BYTES // max(1, row_bytes))
         if self.n_rows <= size:
             yield slice(0, self.n_rows), self
@@ -118,15 +126,23 @@ class PredictiveDistribution:
     def _of_rows(self, rows: slice) -> PredictiveDistribution:
         """Return the distribution of a block of rows."""
         part = self._copy(keep_outputs=False)
-        part._inputs = self._inputs[rows]
-        part.n_rows = len(part._inputs)
-        part._offset = None if self._offset is None else self._offset[rows]
+        part.X = self.X[rows]
+        part.n_rows = len(part.X)
+        part.offset = None if self.offset is None else self.offset[rows]
         part._lacks_offset = False
         part._first = self._first + rows.start
         if self._left_out is not None:
             targets, powers = self._left_out
             part._left_out = targets[rows], powers[rows]
         return part
+
+    def of_member(self, index: int) -> PredictiveDistribution:
+        """Return the distribution by the draws of one member of a mixture alone, counted from 0."""
+        found = self._copy(keep_outputs=False)
+        one = replace(self._components[index], weight=1.0)
+        found._components, found._draw_weights = (one,), None
+        found.likelihood, found.n_draws = one.likelihood, one.n_draws
+        return found
 
     def _copy(self, *, keep_outputs: bool) -> PredictiveDistribution:
         """Return a copy without what has been computed, except for the outputs if asked."""
@@ -213,7 +229,7 @@ class PredictiveDistribution:
         -------
         ndarray of float64, shape (n, t)
         """
-        targets = self._targets(y)
+        targets = self.check_targets(y)
         shape = targets.shape[:2]
         shares = np.full(shape, 0.5) if ties is None else as_real_array(ties, "ties")
         if shares.shape != shape:
@@ -282,7 +298,7 @@ class PredictiveDistribution:
         if self.likelihood.targets in ("class", "binary"):
             raise TypeError(f"crps: the targets of {self.likelihood!r} are classes; use diagnostics.brier.")
         check_seed(seed)
-        targets = self._targets(y)
+        targets = self.check_targets(y)
 
         def score(part: PredictiveDistribution, rows: slice) -> FloatArray:
             noisy = part.sample((seed + part._first) % 2**64)
@@ -312,7 +328,7 @@ class PredictiveDistribution:
         See `diagnostics.entropy_decomposition`. Rows that are left out are predicted by all draws alike here.
         """
         parts = [
-            diagnostics.entropy_decomposition(part._representative(part._probabilities_by_draw())[None])
+            diagnostics.entropy_decomposition(self.likelihood.probabilities(part.outputs())[None])
             for _, part in self.blocks()
         ]
         return diagnostics.EntropyDecomposition(*(np.concatenate(values) for values in zip(*parts, strict=True)))
@@ -321,7 +337,7 @@ class PredictiveDistribution:
 
     def log_density_by_draw(self, y: npt.ArrayLike) -> FloatArray:
         """Return the log density, or log probability, of each row's targets in each of the M draws, shape (M, n)."""
-        targets = self._targets(y)
+        targets = self.check_targets(y)
         parts = [part._log_density_by_draw(targets[rows]) for rows, part in self.blocks()]
         return np.concatenate(parts, axis=1)
 
@@ -329,7 +345,7 @@ class PredictiveDistribution:
         """Return the log predictive density, or log probability, of all targets of each row, shape (n,)."""
         from scipy.special import logsumexp
 
-        targets = self._targets(y)
+        targets = self.check_targets(y)
 
         def density(part: PredictiveDistribution, rows: slice) -> FloatArray:
             terms, weights = part._log_density_by_draw(targets[rows]), part._weights
@@ -345,11 +361,22 @@ class PredictiveDistribution:
         """Return the negative log predictive density of each row, shape (n,), whose mean compares models."""
         return -self.log_density(y)
 
+    def outputs(self) -> npt.NDArray[Any]:
+        """Evaluate the outputs f of the network, offset included, in M equally weighted draws.
+
+        Returns
+        -------
+        ndarray of the posterior's dtype, shape (M, n, m)
+            In the draws of all chains or, of a mixture with unequal weights, in M draws of which each member has a
+            number in proportion to its weight, spread evenly over its own.
+        """
+        pairs = zip(self._outputs_once(), self._chosen, strict=True)
+        return _joined([f if which is None else f[which] for f, which in pairs])
+
     def sample(self, seed: int = 0) -> npt.NDArray[Any]:
         """Draw y at all rows: one draw with independent noise for each of the M posterior draws.
 
-        Of a mixture with unequal weights these are M draws of which each member has a number in proportion to its
-        weight. Rows that are left out are drawn again with their own weights.
+        The posterior draws are those of `outputs`; rows that are left out are drawn again with their own weights.
 
         Parameters
         ----------
@@ -364,9 +391,9 @@ class PredictiveDistribution:
         rng = np.random.Generator(np.random.Philox(check_seed(seed)))
         evaluated = zip(self._components, self._outputs_once(), strict=True)
         if self._left_out is None:
-            chosen = _apportion([one.weight for one in self._components], [one.n_draws for one in self._components])
-            pairs = zip(evaluated, chosen, strict=True)
-            return np.concatenate([_noisy(one, f, rng, which) for (one, f), which in pairs])
+            return _joined(
+                [_noisy(one, f, rng, which) for (one, f), which in zip(evaluated, self._chosen, strict=True)]
+            )
         noisy, weights = np.concatenate([_noisy(one, f, rng, None) for one, f in evaluated]), self._weights
         assert weights is not None
         again = np.random.default_rng(seed)
@@ -396,12 +423,8 @@ class PredictiveDistribution:
         ValueError
             If there are fewer than 25 draws, when the distribution is evaluated.
         """
-        powers = np.ones(self.n_rows) if row_weights is None else as_real_array(row_weights, "row_weights")
-        if powers.shape != (self.n_rows,) or not (np.isfinite(powers) & (powers >= 0)).all():
-            raise ValueError(
-                f"row_weights must be finite, nonnegative and of shape ({self.n_rows},); got shape {powers.shape}."
-            )
-        targets = self._targets(y)
+        powers = check_row_weights(row_weights, self.n_rows)
+        targets = self.check_targets(y)
         found = self._copy(keep_outputs=True)
         found._left_out = targets, powers
         return found
@@ -431,16 +454,13 @@ class PredictiveDistribution:
             The networks, with equal weights, where the chains of one posterior started at several; by default that of
             each member, with its weight.
         """
-        first = self._components[0]
         if nets is None:
             alone = [one.alone(one.net, one.weight) for one in self._components]
         else:
-            alone = [first.alone(net, 1.0 / len(nets)) for net in nets]
-        weights = None if len(alone) == 1 else np.array([one.weight for one in alone])
-        found = PredictiveDistribution(
-            alone, weights, self._inputs, self._n_outputs, self._offset, expects_offset=self._lacks_offset
+            alone = [self._components[0].alone(net, 1.0 / len(nets)) for net in nets]
+        return PredictiveDistribution(
+            alone, self.X, self.offset, is_mixture=len(alone) > 1, expects_offset=self._lacks_offset
         )
-        return found
 
     def calibration(
         self,
@@ -472,7 +492,7 @@ class PredictiveDistribution:
         Calibration
             Log density of both, and coverage of 90% intervals of targets that are numbers (`inside`).
         """
-        targets = self._targets(y)
+        targets = self.check_targets(y)
         is_left_out = self._left_out is not None
         if network_nlpd is None and not is_left_out:
             network_nlpd = self.network(nets).nlpd(targets)
@@ -487,16 +507,32 @@ class PredictiveDistribution:
         )
 
     def __repr__(self) -> str:
-        draws = sum(one.n_draws for one in self._components)
-        return f"PredictiveDistribution({self.likelihood!r}, {self.n_rows} rows, {draws} draws)"
+        return f"PredictiveDistribution({self.likelihood!r}, {self.n_rows} rows, {self.n_draws} draws)"
+
+    def check_targets(self, y: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Return checked targets as the likelihood stores them, and warn if an offset is missing.
+
+        Parameters
+        ----------
+        y : array_like
+
+        Returns
+        -------
+        ndarray
+            float64 of shape (n, t), or int64 of shape (n,) for classes.
+        """
+        if self._lacks_offset:
+            _warn_of_offset()
+            self._lacks_offset = False
+        return self.likelihood.check_targets(y, self.n_rows, self._n_outputs)
 
     # -- evaluation ------------------------------------------------------------------------------------------------
 
     @cached_property
     def _outputs(self) -> list[npt.NDArray[Any]]:
         """Outputs plus offset (M, n, m) of each component at all rows, of which a block keeps its own."""
-        outputs = [one.outputs(self._inputs) for one in self._components]
-        return [self.likelihood.with_offset(f, self._offset) for f in outputs]
+        outputs = [one.outputs(self.X) for one in self._components]
+        return [self.likelihood.with_offset(f, self.offset) for f in outputs]
 
     def _outputs_once(self) -> list[npt.NDArray[Any]]:
         """Return `_outputs`, which are kept only if all rows are one block."""
@@ -532,24 +568,22 @@ class PredictiveDistribution:
     def _mixture(self, target: int) -> TargetMixture:
         """Return the distribution of one target at all rows."""
         pairs = zip(self._components, self._outputs, strict=True)
-        return combined([one.likelihood.mixture(f, one.variance, target) for one, f in pairs], self._weights)
+        return _combined([one.likelihood.mixture(f, one.variance, target) for one, f in pairs], self._weights)
 
     def _log_density_by_draw(self, targets: npt.NDArray[Any]) -> FloatArray:
         """Return what `log_density_by_draw` does, for targets that have been checked and one block."""
         pairs = zip(self._components, self._outputs, strict=True)
-        return np.concatenate([log_density_rows(one.likelihood, f, one.variance, targets) for one, f in pairs])
+        return _joined([_log_density_rows(one.likelihood, f, one.variance, targets) for one, f in pairs])
 
     def _probabilities_by_draw(self) -> FloatArray:
         """Return class probabilities (M, n, m) of all draws."""
         pairs = zip(self._components, self._outputs, strict=True)
-        return np.concatenate([one.likelihood.probabilities(f) for one, f in pairs])
+        return _joined([one.likelihood.probabilities(f) for one, f in pairs])
 
-    def _representative(self, values: FloatArray) -> FloatArray:
-        """Return those of the values (M, ...) of all draws that represent the weights, as many as there are."""
-        sizes = [one.n_draws for one in self._components]
-        chosen = _apportion([one.weight for one in self._components], sizes)
-        parts = zip(np.split(values, np.cumsum(sizes)[:-1]), chosen, strict=True)
-        return np.concatenate([own if which is None else own[which] for own, which in parts])
+    @property
+    def _chosen(self) -> list[npt.NDArray[np.intp] | None]:
+        """Those draws of each component that represent the weights, as many as there are in all; None for all."""
+        return _apportion([one.weight for one in self._components], [one.n_draws for one in self._components])
 
     def _rowwise(self, value_of: Callable[[PredictiveDistribution, slice], npt.NDArray[Any]]) -> npt.NDArray[Any]:
         """Return values of all rows, which `value_of` computes for a block."""
@@ -561,22 +595,15 @@ class PredictiveDistribution:
 
     def _each_at(self, y: npt.ArrayLike, value_of: Callable[[TargetMixture, FloatArray], FloatArray]) -> FloatArray:
         """Return values (n, t) of each target's distribution at y."""
-        targets = self._targets(y)
+        targets = self.check_targets(y)
         return self._rowwise(
             lambda part, rows: np.stack(
                 [value_of(one, targets[rows, index]) for index, one in enumerate(part._mixtures())], axis=1
             )
         )
 
-    def _targets(self, y: npt.ArrayLike) -> npt.NDArray[Any]:
-        """Return checked targets, and warn if an offset is missing; a public method calls this first."""
-        if self._lacks_offset:
-            warn_of_offset(stacklevel=4)
-            self._lacks_offset = False
-        return self.likelihood.check_targets(y, self.n_rows, self._n_outputs)
 
-
-def combined(parts: Sequence[Any], weights: FloatArray | None) -> TargetMixture:
+def _combined(parts: Sequence[Any], weights: FloatArray | None) -> TargetMixture:
     """Return the mixture of all draws of several, whose weights are (M,), (M, n), or None for those of one part."""
     if len(parts) == 1:
         only: TargetMixture = parts[0] if weights is None else replace(parts[0], weights=weights)
@@ -586,7 +613,7 @@ def combined(parts: Sequence[Any], weights: FloatArray | None) -> TargetMixture:
     return together
 
 
-def log_density_rows(
+def _log_density_rows(
     likelihood: Likelihood, f: npt.NDArray[Any], variance: FloatArray | None, targets: npt.NDArray[Any]
 ) -> FloatArray:
     """Return the log density (M, n) of all targets of each row for outputs f (M, n, m)."""
@@ -600,14 +627,32 @@ def log_density_rows(
     return joint
 
 
-def warn_of_offset(*, stacklevel: int) -> None:
-    """Warn that known targets are scored without the offset that the posterior has."""
+def check_row_weights(row_weights: npt.ArrayLike | None, n: int, members: int | None = None) -> FloatArray:
+    """Return the row weights of one posterior, (n,), or of several, (members, n); by default ones."""
+    powers = np.ones(n) if row_weights is None else as_real_array(row_weights, "row_weights")
+    shapes = [(n,)] if members is None else [(n,), (members, n)]
+    if powers.shape not in shapes or not (np.isfinite(powers) & (powers >= 0)).all():
+        wanted = " or ".join(str(shape) for shape in shapes)
+        raise ValueError(f"row_weights must be finite, nonnegative and of shape {wanted}; got shape {powers.shape}.")
+    return powers if members is None else np.broadcast_to(powers, (members, n))
+
+
+def _warn_of_offset() -> None:
+    """Warn the caller of this package that known targets are scored without the offset that the posterior has."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("patrac_native.draws"):
+        frame, level = frame.f_back, level + 1
     warnings.warn(
         "the posterior has an offset, and these targets are scored at an offset of zero; give theirs, offset=..., "
         "or zeros to mean that.",
         UserWarning,
-        stacklevel=stacklevel,
+        stacklevel=level,
     )
+
+
+def _joined(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Return arrays of several components along their first axis, without a copy of a single one."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _noisy(

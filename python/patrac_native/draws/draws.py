@@ -2,49 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
 import numpy.typing as npt
 
-from patrac_native.draws.arviz_restore import restore
-from patrac_native.draws.chain_draws import ENTRIES, Stats, stats_of_file
-from patrac_native.draws.distribution import Component, PredictiveDistribution
-from patrac_native.draws.draws_bridges import DrawsBridges
+from patrac_native.draws import arviz_groups
+from patrac_native.draws.arviz_restore import attributes, library_attributes, restore
+from patrac_native.draws.chain_draws import ENTRIES, ChainDraws, Stats, read_states, sampler_of
 from patrac_native.draws.elsewhere import check_states, densities
-from patrac_native.draws.stored import check_stored
+from patrac_native.draws.loo import LeftOut, leave_out
+from patrac_native.draws.predictions import Predictions
 from patrac_native.draws.summary import Summary, summarise
 from patrac_native.engine.device_array import DeviceArray
-from patrac_native.likelihoods import (
-    CountLikelihood,
-    CountMixture,
-    Likelihood,
-    PredictiveMixture,
-    RealLikelihood,
-    TargetMixture,
-    likelihood_from_dict,
-)
+from patrac_native.interop.datatree import build_datatree, inference_data
+from patrac_native.likelihoods import Likelihood, likelihood_from_dict
 from patrac_native.network.files import refuse_unknown
 from patrac_native.network.network import Network
+from patrac_native.posterior.describe import overview
 from patrac_native.posterior.partial_network import PartialNetwork
 from patrac_native.posterior.posterior import Posterior
-from patrac_native.validation.checks import FloatArray, check_index, check_seed
+from patrac_native.validation.checks import check_count, check_seed
+from patrac_native.validation.columns import column_names
 
 if TYPE_CHECKING:
+    import arviz
     import xarray
 
 
-class Draws(DrawsBridges):
+class Draws(ChainDraws, Predictions):
     """The draws of a run, as `sample` returns them.
+
+    `draws[chains, draws]` with two slices selects chains and consecutive draws: `draws[:, :100]` are the first 100
+    draws of each chain.
 
     Attributes
     ----------
     theta : ndarray of the posterior's dtype, shape (chain, draw, K)
         The kept states, in the order of `network.parameters`. If they are on a device, the first use of `theta` copies
-        them to the host.
-    device_theta : DeviceArray
-        The same array on the device, after `sample(..., keep_on_device=True)`.
+        them to the host. After `sample(..., keep_on_device=True)` other libraries take them there by DLPack, such as
+        `torch.from_dlpack(draws)`.
     stats : dict of str to ndarray
         Of shape (chain, draw): log_likelihood and log_prior, both normalised; acceptance_rate, over the `thin` steps up
         to the draw (for elliptical slice sampling, the number of steps over the number of points evaluated);
@@ -66,7 +64,7 @@ class Draws(DrawsBridges):
         fit; and whether the data had an offset.
     """
 
-    file_kind: ClassVar[str] = "draws"
+    _KIND: ClassVar[str] = "draws"
 
     def __init__(
         self,
@@ -180,225 +178,6 @@ class Draws(DrawsBridges):
         """Return draws of the same posterior with other states."""
         return Draws(theta, stats, self.network, self.likelihood, settings)
 
-    @property
-    def members(self) -> tuple[Draws, ...]:
-        """These draws, as the only member of a mixture."""
-        return (self,)
-
-    @property
-    def n_outputs(self) -> int:
-        """Number m of outputs of the network."""
-        return self.network.n_outputs
-
-    @property
-    def draw_weights(self) -> FloatArray:
-        """Weight of each draw, shape (chain, draw): all are equal and sum to one."""
-        return np.full((self.n_chains, self.n_draws), 1.0 / max(1, self.n_chains * self.n_draws))
-
-    def predict_outputs(self, X: npt.ArrayLike, *, threads: int | None = None) -> npt.NDArray[Any]:
-        """Evaluate all outputs f of the network for each draw, which the methods of `likelihood` take.
-
-        For counts they are the linear predictor without its offset.
-
-        Parameters
-        ----------
-        X, threads
-            As for `predict`.
-
-        Returns
-        -------
-        ndarray of the posterior's dtype, shape (chain, draw, n_new, m)
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `predict`.
-        """
-        self._require_draws()
-        f = self.network.predict(self._flat_theta(), X, threads=threads)
-        return f.reshape(self.n_chains, self.n_draws, *f.shape[1:])
-
-    def component(self, weight: float = 1.0) -> Component:
-        """Return these draws as a component of a predictive distribution."""
-        self._require_draws()
-        variance = self.stats.get("variance")
-        return Component(
-            lambda X: self.network.predict(self._flat_theta(), X),
-            self.n_chains * self.n_draws,
-            self.theta.itemsize,
-            self.likelihood,
-            None if variance is None else variance.reshape(-1, *variance.shape[2:]),
-            weight,
-            self.network.net,
-        )
-
-    def distribution(self, X: npt.ArrayLike, *, offset: npt.ArrayLike | None = None) -> PredictiveDistribution:
-        """Return the posterior predictive distribution of new targets at X, noise included.
-
-        Its methods are means, quantiles, densities, probabilities of classes, samples and scores.
-
-        Parameters
-        ----------
-        X : array_like, shape (n_new, d)
-            Finite inputs, n_new >= 1.
-        offset : array_like, shape (n_new,) or (n_new, m), optional
-            As for `predict`.
-
-        Returns
-        -------
-        PredictiveDistribution
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `predict`.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> import patrac_native as pn
-        >>> net = pn.Network([[[1.0], [2.0]], [[1.0, 1.0]]], [[0.0, 0.5], [0.0]])
-        >>> X = np.linspace(-1, 1, 5)[:, None]
-        >>> post = pn.Posterior(net, pn.Mix(1), pn.TraceClassPrior(1.5, 1.0, 1.0), pn.Gaussian(1.0), X, X[:, 0])
-        >>> at_X = pn.sample(post, chains=2, draws=50, warmup=100, seed=0).distribution(X)
-        >>> at_X.mean().shape, at_X.quantiles([0.1, 0.9]).shape, at_X.nlpd(X[:, 0]).shape
-        ((5, 1), (5, 1, 2), (5,))
-        """
-        return PredictiveDistribution(
-            [self.component()],
-            None,
-            self._inputs(X),
-            self.n_outputs,
-            offset,
-            expects_offset=bool(self.settings.get("has_offset")),
-        )
-
-    def predictive(self, X: npt.ArrayLike, *, offset: npt.ArrayLike | None = None, seed: int = 0) -> npt.NDArray[Any]:
-        """Draw targets y at X from the posterior predictive distribution: function draws with the likelihood's noise.
-
-        Parameters
-        ----------
-        X : array_like, shape (n_new, d)
-            Finite inputs, n_new >= 1.
-        offset : array_like, shape (n_new,) or (n_new, m), optional
-            As for `predict`.
-        seed : int
-            0 <= seed < 2^64, for the noise; default 0.
-
-        Returns
-        -------
-        ndarray, shape (chain, draw, n_new, t)
-            Targets; for Categorical, class labels of shape (chain, draw, n_new).
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `predict`, or if `seed` is not an integer in its range.
-        """
-        rng = np.random.Generator(np.random.Philox(check_seed(seed)))
-        f = self.likelihood.with_offset(self.predict_outputs(X), offset)
-        if "variance" in self.stats:
-            return self.likelihood.sample_at(f, rng, self.stats["variance"])
-        return self.likelihood.sample(f, rng)
-
-    def predictive_mixtures(
-        self, X: npt.ArrayLike, output: int = 0, *, offset: npt.ArrayLike | None = None
-    ) -> Iterator[tuple[slice, TargetMixture]]:
-        """Evaluate the posterior predictive distribution of one target for blocks of rows of X.
-
-        It is known up to rounding given the draws, so its quantiles and densities need no draws of the noise.
-
-        Parameters
-        ----------
-        X : array_like, shape (n_new, d)
-            Finite inputs, n_new >= 1.
-        output : int
-            The target, counted from 0; default 0.
-        offset : array_like, shape (n_new,) or (n_new, m), optional
-            As for `predict`.
-
-        Yields
-        ------
-        block : slice
-            The rows of X in this block.
-        mixture : PredictiveMixture, or CountMixture for counts
-            Over all draws of all chains.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `predict`; TypeError if the targets are neither real numbers nor counts.
-        """
-        likelihood = self.likelihood
-        if not isinstance(likelihood, RealLikelihood | CountLikelihood):
-            raise TypeError(
-                f"the likelihood must be one of real numbers or counts, such as Gaussian; got {likelihood!r}. For "
-                "classes use predict_proba, and score it with diagnostics.accuracy, brier or ece."
-            )
-        output = check_index(output, "output", likelihood.n_targets(self.n_outputs))
-        for block, f in self._predictor_blocks(X, offset):
-            if isinstance(likelihood, CountLikelihood):
-                predictor = f[..., output].reshape(-1, f.shape[2]).astype(np.float64)
-                yield block, CountMixture(predictor, likelihood.of_output(output))
-            else:
-                yield block, self._mixture(likelihood, f, output)
-
-    def _mixture(self, likelihood: RealLikelihood, f: npt.NDArray[Any], output: int) -> PredictiveMixture:
-        """Return the mixture of one target for outputs f (chain, draw, rows, m)."""
-        variance = self.stats.get("variance")
-        flat = None if variance is None else variance.reshape(-1, *variance.shape[2:])
-        return PredictiveMixture(*likelihood.located_noise(f.reshape(-1, *f.shape[2:]), flat, output))
-
-    def log_likelihood_rows(
-        self, X: npt.ArrayLike, y: npt.ArrayLike, *, offset: npt.ArrayLike | None = None
-    ) -> FloatArray:
-        """Evaluate the log-likelihood of each row in each draw, normalised and without sample weights.
-
-        With the data of the posterior, this is what leave-one-out predictions (`diagnostics.leave_one_out`) and the
-        weights of a mixture (`DrawsMixture.weighted`) are computed from.
-
-        Parameters
-        ----------
-        X : array_like, shape (n, d)
-            Finite inputs, n >= 1, such as `post.X`.
-        y : array_like
-            Their targets, as the likelihood describes them, such as `post.y`.
-        offset : array_like, shape (n,) or (n, m), optional
-            As for `predict`, such as `post.offset`.
-
-        Returns
-        -------
-        ndarray of float64, shape (chain, draw, n)
-            Under a sampled noise variance, with the variance of each draw.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `predict`, or if y does not fit X or the likelihood.
-
-        Warns
-        -----
-        UserWarning
-            If `offset` is missing, though the posterior has one.
-        """
-        inputs = self._inputs(X)
-        targets = self.likelihood.check_targets(y, len(inputs), self.network.n_outputs)
-        offset = self._offset_of_targets(offset, len(inputs))
-        rows = np.empty((self.n_chains, self.n_draws, len(inputs)))
-        for block, f in self._predictor_blocks(inputs, offset):
-            rows[..., block] = self._log_likelihood_rows(f, targets[block])
-        return rows
-
-    def _log_likelihood_rows(self, f: npt.NDArray[Any], y: npt.NDArray[Any]) -> FloatArray:
-        """Return the log-likelihood of each row (chain, draw, rows) for outputs f (chain, draw, rows, m)."""
-        likelihood = self.likelihood
-        if "variance" not in self.stats or not isinstance(likelihood, RealLikelihood):
-            return likelihood.log_likelihood_rows(f, y)
-        rows = sum(
-            self._mixture(likelihood, f, target).log_density_by_draw(y[:, target]) for target in range(y.shape[1])
-        )
-        return np.asarray(rows).reshape(f.shape[:3])
-
     def summary(
         self,
         X: npt.ArrayLike,
@@ -415,11 +194,11 @@ class Draws(DrawsBridges):
             Finite inputs at which f is summarised, such as a grid or a sample of the training inputs.
         y : array_like, optional
             Targets at X, if these rows were held out: the verdict then also considers how well the draws predict them
-            (`calibration`). Targets of the training rows would flatter.
+            (`PredictiveDistribution.calibration`). Targets of the training rows would flatter.
         coverage : float
             Posterior probability of the central intervals, in (0, 1); default 0.95.
         offset : array_like, shape (n,) or (n, m), optional
-            As for `predict`; it is part of f.
+            As for `distribution`; it is part of f.
 
         Returns
         -------
@@ -429,21 +208,18 @@ class Draws(DrawsBridges):
         Raises
         ------
         TypeError, ValueError
-            As `predict`, or if `coverage` is outside (0, 1) or there are fewer than 4 draws.
+            As `distribution`, or if `coverage` is outside (0, 1) or there are fewer than 4 draws.
 
         Warns
         -----
         UserWarning
             If targets are given without `offset`, though the posterior has one.
         """
-        inputs = self._inputs(X)
-        if y is not None:
-            offset = self._offset_of_targets(offset, len(inputs))
-        classes = self.likelihood.targets == "class"
-        outputs = (f for _, f in self._predictor_blocks(inputs, offset))
+        distribution = self._distribution(X, offset)
+        calibration = None if y is None else distribution.calibration(y)
         summary = summarise(
-            (self.likelihood.probabilities(f) for f in outputs) if classes else outputs,
-            "class probabilities" if classes else self.likelihood.quantity,
+            self._summarised(distribution),
+            "class probabilities" if self.likelihood.targets == "class" else self.likelihood.quantity,
             coverage,
             label=self.network.architecture.label(),
             network=self.network,
@@ -451,43 +227,238 @@ class Draws(DrawsBridges):
             scale_names=self.network.scale_names,
             stats=self.stats,
             settings=self.settings,
-            sampler=self.sampler,
-            steps_per_second=self.steps_per_second,
         )
-        return summary if y is None else summary.with_calibration(self.calibration(inputs, y, offset=offset))
+        return summary if calibration is None else summary.with_calibration(calibration)
 
-    def to_arrays(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    def loo(
+        self,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike,
+        *,
+        row_weights: npt.ArrayLike | None = None,
+        offset: npt.ArrayLike | None = None,
+    ) -> LeftOut:
+        """Predict each row of the posterior's data as if it had not been part of them, without refitting.
+
+        Draws are reweighted by Pareto-smoothed importance sampling (`diagnostics.leave_one_out`, with ArviZ's
+        functions). The trained network has seen the row all the same: of partial architectures, the predictions are
+        those of the posterior without the row, around a network that was trained with it.
+
+        Parameters
+        ----------
+        X : array_like, shape (n, d)
+            The inputs of the posterior, `post.X`.
+        y : array_like
+            Their targets, `post.y`.
+        row_weights : array_like, shape (n,), optional
+            `post.row_weights`, if the posterior was given sample weights or a scale; default ones.
+        offset : array_like, shape (n,) or (n, m), optional
+            `post.offset`, if the posterior has one.
+
+        Returns
+        -------
+        LeftOut
+            Log predictive density and Pareto k of each row, and their sum `elpd`; its string is a table.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `log_likelihood_rows`, or if `row_weights` are not as described or there are fewer than 25 draws.
+
+        Warns
+        -----
+        UserWarning
+            If the predictions of some rows are unreliable (large Pareto k), or `offset` is missing, though the
+            posterior has one.
+        """
+        found = leave_out(self._distribution(X, offset), y, row_weights)
+        if found.unreliable:
+            warnings.warn(
+                f"Draws.loo: the predictions of {found.unreliable} of {len(found.khat)} rows are unreliable (Pareto k "
+                f"up to {found.khat.max():.2f}), and so is their sum. Run more draws, or score held-out rows.",
+                UserWarning,
+                stacklevel=2,
+            )
+        return found
+
+    def to_datatree(
+        self,
+        X: npt.ArrayLike | None = None,
+        y: npt.ArrayLike | None = None,
+        *,
+        offset: npt.ArrayLike | None = None,
+        input_names: Sequence[object] | None = None,
+        target_names: Sequence[object] | None = None,
+        prior_draws: int = 500,
+        seed: int = 0,
+    ) -> xarray.DataTree:
+        """Return the draws as an xarray DataTree for ArviZ; see docs/bridges/arviz.md.
+
+        Its groups are, with t targets, m outputs and n rows:
+
+        - posterior: theta as one variable for each matrix and vector, without gaps: "weights_1" (chain, draw, input,
+          hidden_1), "biases_1" (chain, draw, hidden_1), "weights_2" (chain, draw, hidden_1, hidden_2) and so on, up to
+          the "output" of the last layer. Only nodes with Bayesian parameters are part of them, in the order of their
+          ranks; their labels are the trained network's own indices (of `Sep`, those of the separate network). Where the
+          masks of `Custom` are no blocks of nodes, weights are vectors with labels "node that is read, node that
+          reads". Sampled noise variances are "variance", and sampled variances of the prior "prior_scales".
+        - sample_stats: `stats`, where "total_log_likelihood" is the log-likelihood of all rows, and "lp" its sum with
+          log_prior.
+        - prior: draws of the same variables from the prior, in one chain.
+        - constant_data: "hidden_1_rank" and its like, the ranks of nodes, counted from 0; with X, X and offset.
+        - with X, posterior_predictive: "y" with noise, as `predictive` draws it; prior_predictive: y; and function, a
+          name of this package: "f", which `predict` returns, or "p", the probabilities of classes or of ones.
+        - with y, observed_data: y; log_likelihood: y, one value for each row, the sum over its targets. It has no
+          sample weights; `loo` takes them into account.
+
+        A single target has no axis; several have the axis "target". The attributes of the root are versions, seed and
+        every setting.
+
+        Parameters
+        ----------
+        X : array_like, shape (n, d), optional
+            Finite inputs; those of the posterior if log-likelihoods are to serve leave-one-out predictions.
+        y : array_like, optional
+            Their targets, as the likelihood describes them.
+        offset : array_like, shape (n,) or (n, m), optional
+            As for `distribution`.
+        input_names : sequence of d str, optional
+            Labels of the inputs; by default the columns of the data frame on which the network was trained or that the
+            posterior was given, those of X, or indices.
+        target_names : sequence of str, optional
+            Labels of the t targets or, for `Categorical`, of the m classes; by default indices.
+        prior_draws : int
+            Number of draws from the prior; 0 leaves the groups of the prior out. Default 500.
+        seed : int
+            0 <= seed < 2^64, for the noise, as in `predictive`, and for the prior, as in `Posterior.sample_prior`;
+            default 0.
+
+        Returns
+        -------
+        xarray.DataTree
+            The arrays of n rows take 8 to 24 bytes for each row, target and draw. Parameters share memory with `theta`
+            where possible: copy the tree before changing it.
+
+        Raises
+        ------
+        ImportError
+            If xarray is not installed (extra "arviz").
+        TypeError, ValueError
+            If an argument is not as described, y or offset is given without X, or there are no draws.
+
+        Warns
+        -----
+        UserWarning
+            If y is given without `offset`, though the posterior has one.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import patrac_native as pn
+        >>> net = pn.Network([[[1.0, 0.5], [2.0, 0.0]], [[1.0, 1.0]]], [[0.0, 0.5], [0.0]])
+        >>> X = np.linspace(-1, 1, 10).reshape(5, 2)
+        >>> post = pn.Posterior(net, pn.Mix(1), pn.TraceClassPrior(1.5, 1.0, 1.0), pn.Gaussian(1.0), X, X[:, 0])
+        >>> draws = pn.sample(post, chains=2, draws=50, warmup=100, seed=0)
+        >>> tree = draws.to_datatree(X, post.y, input_names=["height", "width"])
+        >>> dict(tree["posterior"]["weights_1"].sizes)
+        {'chain': 2, 'draw': 50, 'input': 2, 'hidden_1': 1}
+        >>> tree["posterior"]["weights_1"].sel(hidden_1=1, input="width").shape
+        (2, 50)
+        """
+        self._flat_theta()
+        check_seed(seed)
+        check_count(prior_draws, "prior_draws", least=0)
+        for name, value in (("y", y), ("offset", offset)):
+            if X is None and value is not None:
+                raise ValueError(f"{name} must be left out without X: give both, such as post.X and post.{name}.")
+        if input_names is None:
+            input_names = self.network.input_names or column_names(X)
+        labels = arviz_groups.make_labels(self.network, self.likelihood, input_names, target_names)
+        groups = arviz_groups.run_groups(self.network, labels, self.theta, self.stats)
+        distribution = None if X is None else self._distribution(X, offset)
+        groups |= arviz_groups.data_groups(self.network, labels, self.theta.shape[:2], distribution, y, seed)
+        if prior_draws:
+            groups |= arviz_groups.prior_groups(
+                self.network, self.likelihood, labels, distribution, draws=prior_draws, seed=seed
+            )
+        root = attributes(self.network, self.likelihood, self.settings, sampler_of(self.settings))
+        return build_datatree(groups, root, library_attributes(), "to_datatree")
+
+    def to_inferencedata(
+        self,
+        X: npt.ArrayLike | None = None,
+        y: npt.ArrayLike | None = None,
+        *,
+        offset: npt.ArrayLike | None = None,
+        input_names: Sequence[object] | None = None,
+        target_names: Sequence[object] | None = None,
+        prior_draws: int = 500,
+        seed: int = 0,
+    ) -> arviz.InferenceData:
+        """Return the draws as the InferenceData of ArviZ 0.x, with the groups of `to_datatree`.
+
+        Parameters
+        ----------
+        X, y, offset, input_names, target_names, prior_draws, seed
+            As for `to_datatree`.
+
+        Returns
+        -------
+        arviz.InferenceData
+            Its method `to_datatree` gives the tree for `Draws.from_datatree`.
+
+        Raises
+        ------
+        ImportError
+            If ArviZ is not installed, or its version is 1.0 or later, which takes the DataTree.
+        TypeError, ValueError
+            As `to_datatree`.
+
+        Warns
+        -----
+        UserWarning
+            As `to_datatree`.
+        """
+        tree = self.to_datatree(
+            X,
+            y,
+            offset=offset,
+            input_names=input_names,
+            target_names=target_names,
+            prior_draws=prior_draws,
+            seed=seed,
+        )
+        return inference_data(tree, "to_inferencedata")
+
+    def _weighted_members(self) -> Sequence[tuple[Draws, float]]:
+        """Return these draws, with the weight one."""
+        return [(self, 1.0)]
+
+    def _overview(self) -> list[tuple[str, str]]:
+        """Return labels and values of the table for notebooks."""
+        return [*overview(self.network, self.likelihood), *super()._overview()]
+
+    def _to_arrays(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return draws and network as JSON-able values and arrays by name, as they are written to files."""
-        header, arrays = super().to_arrays()
+        header, arrays = super()._to_arrays()
         net_header, net_arrays = self.network.net.to_arrays()
         content = {"net": net_header, "network": self.network.to_dict(), "likelihood": self.likelihood.to_dict()}
         return {**content, **header}, {**arrays, **net_arrays}
 
     @classmethod
-    def from_arrays(cls, header: Mapping[str, Any], arrays: Stats) -> Draws:
-        """Rebuild draws from what `to_arrays` returned."""
+    def _from_arrays(cls, header: Mapping[str, Any], arrays: Stats) -> Draws:
+        """Rebuild draws from what `_to_arrays` returned."""
         refuse_unknown(header, ("net", "network", "likelihood", *ENTRIES), "its header")
         network = PartialNetwork.from_dict(Network.from_arrays(header["net"], arrays), header["network"])
-        stats = stats_of_file(header, arrays)
-        check_stored(arrays["theta"], stats, network.dim, network.dtype)
-        likelihood = likelihood_from_dict(_with_pooled(header["likelihood"], stats, network.n_outputs))
-        return cls(arrays["theta"], stats, network, likelihood, header["settings"])
+        theta, stats = read_states(header, arrays, network.dim, network.dtype)
+        return cls(theta, stats, network, likelihood_from_dict(header["likelihood"]), header["settings"])
 
     def __repr__(self) -> str:
         if "kernel" in self.settings:
             made = f"thin={self.settings['thin']}, seed={self.settings['seed']}"
         else:
-            made = f"sampler={self.sampler!r}"
+            made = f"sampler={sampler_of(self.settings)!r}"
         return (
             f"Draws({self.network.architecture.label()}, chains={self.n_chains}, draws={self.n_draws}, "
             f"K={self.network.dim}, {made})"
         )
-
-
-def _with_pooled(
-    likelihood: Mapping[str, Any], stats: Mapping[str, npt.NDArray[Any]], n_outputs: int
-) -> Mapping[str, Any]:
-    """Complete a likelihood's content from a file: before `pooled` existed, all outputs shared a sampled variance."""
-    if n_outputs > 1 and "variance" in stats and stats["variance"].ndim == 2:
-        return {**likelihood, "pooled": True}
-    return likelihood

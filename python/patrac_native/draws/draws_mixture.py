@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native import diagnostics
 from patrac_native.diagnostics.weights import WeightMethod
-from patrac_native.draws.distribution import PredictiveDistribution
+from patrac_native.draws.distribution import check_row_weights
 from patrac_native.draws.draws import Draws
-from patrac_native.draws.members import apportion, check_members, check_weights
+from patrac_native.draws.loo import Comparison, leave_out
 from patrac_native.draws.mixture_summary import MixtureSummary, summarise_mixture
-from patrac_native.draws.model_comparison import Comparison, compare
-from patrac_native.draws.scored_predictions import ScoredPredictions
-from patrac_native.likelihoods import CountMixture, Likelihood, PredictiveMixture, TargetMixture
-from patrac_native.network.files import load_any_arrays, load_arrays, rebuilding, refuse_unknown, save_arrays
-from patrac_native.validation.checks import FloatArray, check_seed
+from patrac_native.draws.predictions import Predictions
+from patrac_native.likelihoods import Likelihood
+from patrac_native.network.files import PathOrStream, load_arrays, rebuilding, refuse_unknown, save_arrays
+from patrac_native.validation.checks import FloatArray, as_real_array
 
 # What files of mixtures hold, in words.
 _KIND = "mixture of draws"
+# Arguments of likelihoods in which members may differ: each draw keeps the noise of its own member.
+_NOISE_ARGUMENTS = frozenset({"variance", "scale", "a", "b"})
 
 
-class DrawsMixture(ScoredPredictions):
+class DrawsMixture(Predictions):
     """The mixture sum_k w_k p_k(y | x) of the posterior predictive distributions of several members.
 
     The members are the draws of posteriors of different networks (`train_many`, `sample_many`) with one kind of
@@ -65,10 +66,9 @@ class DrawsMixture(ScoredPredictions):
         if isinstance(members, Draws):
             raise TypeError("members must be a sequence of Draws, such as [first, second]; got one Draws.")
         self._members = tuple(members)
-        check_members(self._members)
-        self._weights = check_weights(weights, len(self._members))
+        _check_members(self._members)
+        self._weights = _check_weights(weights, len(self._members))
         self.comparison = comparison
-        self._selected = apportion(self._weights, [draws.n_chains * draws.n_draws for draws in self.members])
 
     @property
     def weights(self) -> FloatArray:
@@ -125,8 +125,13 @@ class DrawsMixture(ScoredPredictions):
             `offset` is missing, though a posterior has one.
         """
         equal = cls(members)
-        offset = equal._offset_of_targets(offset, len(equal._inputs(X)))
-        weights, comparison = compare(equal.members, X, y, method=method, row_weights=row_weights, offset=offset)
+        together = equal._distribution(X, offset)
+        targets, powers = together.check_targets(y), check_row_weights(row_weights, together.n_rows, len(equal.members))
+        found = [leave_out(together.of_member(index), targets, power) for index, power in enumerate(powers)]
+        weights = diagnostics.model_weights(np.stack([one.elpd_rows for one in found]), method)
+        comparison = Comparison(
+            method, tuple(one.elpd for one in found), tuple(one.unreliable for one in found), together.n_rows
+        )
         if comparison.is_unreliable:
             warnings.warn(
                 f"DrawsMixture.weighted: leave-one-out predictions of up to {max(comparison.unreliable)} of "
@@ -148,11 +153,6 @@ class DrawsMixture(ScoredPredictions):
         return self._members
 
     @property
-    def n_members(self) -> int:
-        """Number of members."""
-        return len(self.members)
-
-    @property
     def n_chains(self) -> int:
         """Number of chains of all members."""
         return sum(draws.n_chains for draws in self.members)
@@ -162,130 +162,17 @@ class DrawsMixture(ScoredPredictions):
         """Number of draws of each chain."""
         return self.members[0].n_draws
 
-    @property
-    def n_outputs(self) -> int:
-        """Number m of outputs of the networks."""
-        return self.members[0].n_outputs
-
-    @property
-    def draw_weights(self) -> FloatArray:
-        """Weight of each draw, shape (chain, draw), the chains of the members one after the other; they sum to one."""
-        return np.concatenate(
-            [weight * draws.draw_weights for weight, draws in zip(self.weights, self.members, strict=True)]
-        )
-
     def thinned(self, every: int) -> DrawsMixture:
         """Return the mixture of every `every`-th draw of each member, as `Draws.thinned`."""
         return DrawsMixture([draws.thinned(every) for draws in self.members], self.weights, comparison=self.comparison)
 
-    def head(self, draws: int) -> DrawsMixture:
-        """Return the mixture of the first draws of each chain of each member, as `Draws.head`."""
-        return DrawsMixture([one.head(draws) for one in self.members], self.weights, comparison=self.comparison)
+    def __getitem__(self, index: tuple[slice, slice]) -> DrawsMixture:
+        """Return the mixture of some chains and draws of each member; see `Draws`."""
+        return DrawsMixture([draws[index] for draws in self.members], self.weights, comparison=self.comparison)
 
-    def predict_outputs(self, X: npt.ArrayLike, *, threads: int | None = None) -> npt.NDArray[Any]:
-        """Evaluate all outputs f of the networks for equally weighted draws of the mixture.
-
-        Parameters
-        ----------
-        X, threads
-            As for `predict`.
-
-        Returns
-        -------
-        ndarray, shape (chain, draw, n_new, m)
-            With equal weights and equal numbers of chains, the draws of all chains of all members. Otherwise as many
-            draws, of which each member has a number in proportion to its weight, spread evenly over its own draws; the
-            first two axes then have no meaning.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `predict`.
-        """
-        inputs = self._inputs(X)
-        chosen = [outputs for _, _, outputs in self._chosen_outputs(inputs, threads)]
-        return np.concatenate(chosen).reshape(self.n_chains, self.n_draws, len(inputs), -1)
-
-    def distribution(self, X: npt.ArrayLike, *, offset: npt.ArrayLike | None = None) -> PredictiveDistribution:
-        """Return the predictive distribution of the mixture at X, as `Draws.distribution`; all draws take part."""
-        return PredictiveDistribution(
-            [one.component(float(weight)) for one, weight in zip(self.members, self.weights, strict=True)],
-            self.draw_weights.reshape(-1),
-            self._inputs(X),
-            self.n_outputs,
-            offset,
-            expects_offset=any(one.settings.get("has_offset") for one in self.members),
-        )
-
-    def predictive(self, X: npt.ArrayLike, *, offset: npt.ArrayLike | None = None, seed: int = 0) -> npt.NDArray[Any]:
-        """Draw targets y at X from the predictive distribution of the mixture, as `Draws.predictive`.
-
-        Parameters
-        ----------
-        X : array_like, shape (n_new, d)
-            Finite inputs, n_new >= 1.
-        offset : array_like, shape (n_new,) or (n_new, m), optional
-            As for `Draws.predict`.
-        seed : int
-            0 <= seed < 2^64, for the noise; default 0.
-
-        Returns
-        -------
-        ndarray, shape (chain, draw, n_new, t)
-            Targets of the draws that `predict` returns; for Categorical, class labels of shape (chain, draw, n_new).
-        """
-        rng = np.random.Generator(np.random.Philox(check_seed(seed)))
-        inputs = self._inputs(X)
-        parts = []
-        for draws, chosen, outputs in self._chosen_outputs(inputs):
-            f = self.likelihood.with_offset(outputs, offset)
-            variance = draws.stats.get("variance")
-            if variance is None:
-                parts.append(draws.likelihood.sample(f, rng))
-            else:
-                flat = variance.reshape(-1, *variance.shape[2:])
-                parts.append(draws.likelihood.sample_at(f, rng, flat[chosen]))
-        together = np.concatenate(parts)
-        return together.reshape(self.n_chains, self.n_draws, *together.shape[1:])
-
-    def predictive_mixtures(
-        self, X: npt.ArrayLike, output: int = 0, *, offset: npt.ArrayLike | None = None
-    ) -> Iterator[tuple[slice, TargetMixture]]:
-        """Evaluate the predictive distribution of one target for blocks of rows of X, as `Draws.predictive_mixtures`.
-
-        All draws of all members take part, with their weights.
-        """
-        weights = self.draw_weights.reshape(-1)
-        added = self.likelihood.check_offset(offset, len(self._inputs(X)), self.n_outputs)
-        for block, inputs in self.input_blocks(X):
-            # A block of the mixture fits in one block of each member.
-            own = None if added is None else added[block]
-            parts = [next(draws.predictive_mixtures(inputs, output, offset=own))[1] for draws in self.members]
-            of_numbers = [part for part in parts if isinstance(part, PredictiveMixture)]
-            of_counts = [part for part in parts if isinstance(part, CountMixture)]
-            if of_counts:
-                yield block, CountMixture.combined(of_counts, weights)
-            else:
-                yield block, PredictiveMixture.combined(of_numbers, weights)
-
-    def log_likelihood_rows(
-        self, X: npt.ArrayLike, y: npt.ArrayLike, *, offset: npt.ArrayLike | None = None
-    ) -> FloatArray:
-        """Evaluate the log-likelihood of each row in each draw of each member, as `Draws.log_likelihood_rows`.
-
-        Returns
-        -------
-        ndarray of float64, shape (chain, draw, n)
-            The chains of the members one after the other; `draw_weights` has their weights.
-
-        Warns
-        -----
-        UserWarning
-            As `Draws.log_likelihood_rows`.
-        """
-        inputs = self._inputs(X)
-        offset = self._offset_of_targets(offset, len(inputs))
-        return np.concatenate([draws.log_likelihood_rows(inputs, y, offset=offset) for draws in self.members])
+    def _weighted_members(self) -> Sequence[tuple[Draws, float]]:
+        """Return the members with their weights."""
+        return list(zip(self.members, self.weights.tolist(), strict=True))
 
     def summary(
         self,
@@ -323,101 +210,106 @@ class DrawsMixture(ScoredPredictions):
         UserWarning
             As `Draws.summary`.
         """
-        inputs = self._inputs(X)
-        if y is not None:
-            offset = self._offset_of_targets(offset, len(inputs))
-        members = tuple(draws.summary(inputs, coverage=coverage, offset=offset) for draws in self.members)
-        is_class = self.likelihood.targets == "class"
-        outputs = (f for _, f in self._predictor_blocks(inputs, offset))
-        blocks = (self.likelihood.probabilities(f) for f in outputs) if is_class else outputs
-        summary = summarise_mixture(members, self.weights, blocks, coverage)
-        return summary if y is None else summary.with_calibration(self.calibration(inputs, y, offset=offset))
+        distribution = self._distribution(X, offset)
+        calibration = None if y is None else distribution.calibration(y)
+        members = tuple(draws.summary(X, coverage=coverage, offset=offset) for draws in self.members)
+        summary = summarise_mixture(members, self.weights, self._summarised(distribution), coverage)
+        return summary if calibration is None else summary.with_calibration(calibration)
 
-    def to_datatree(self, *_: object, **__: object) -> NoReturn:
-        """Refuse: draws of a mixture have weights and belong to several posteriors, which ArviZ has no groups for.
+    def save(self, path: PathOrStream, *, overwrite: bool = False) -> None:
+        """Write members and weights in the format .npz (no pickle), without the data; as `Draws.save`."""
+        save_arrays(path, _KIND, *self._to_arrays(), overwrite=overwrite)
 
-        Raises
-        ------
-        TypeError
-            Always; the message says what to use instead.
-        """
-        raise TypeError(
-            "to_datatree: ArviZ has no groups for weighted draws of several posteriors; give it one member, such as "
-            "mixture.members[0].to_datatree(X, y), or all of them to its function compare."
-        )
+    @classmethod
+    def load(cls, path: PathOrStream) -> DrawsMixture:
+        """Read a mixture written by `save`; parameters and errors as `Draws.load`."""
+        content = load_arrays(path, _KIND)
+        with rebuilding(path):
+            return cls._from_arrays(*content)
 
-    to_inferencedata = to_datatree
-
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write members and weights to one .npz file (no pickle); the data are not part of it.
-
-        Parameters, errors
-        ------------------
-        As `Draws.save`.
-        """
-        content, arrays = self.to_arrays()
-        save_arrays(path, _KIND, content, arrays, overwrite=overwrite)
-
-    def to_arrays(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    def _to_arrays(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return members and weights as JSON-able values and arrays by name, as they are written to files."""
         headers, arrays = [], {"weights": self.weights}
         for index, draws in enumerate(self.members):
-            header, own = draws.to_arrays()
+            header, own = draws._to_arrays()
             headers.append(header)
             arrays |= {f"member{index}_{name}": array for name, array in own.items()}
         comparison = None if self.comparison is None else self.comparison.to_dict()
         return {"members": headers, "comparison": comparison}, arrays
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> DrawsMixture:
-        """Read a mixture written by `save`; parameters and errors as `Draws.load`."""
-        content = load_arrays(path, _KIND)
-        with rebuilding(path):
-            return cls.from_arrays(*content)
-
-    @classmethod
-    def from_arrays(cls, header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> DrawsMixture:
-        """Rebuild a mixture from header and arrays of its file."""
+    def _from_arrays(cls, header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> DrawsMixture:
+        """Rebuild a mixture from what `_to_arrays` returned."""
         refuse_unknown(header, ("members", "comparison"), "its header")
         members = []
         for index, own in enumerate(header["members"]):
             prefix = f"member{index}_"
             part = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-            members.append(Draws.from_arrays(own, part))
+            members.append(Draws._from_arrays(own, part))
         found = header["comparison"]
         return cls(members, arrays["weights"], comparison=None if found is None else Comparison.from_dict(found))
 
-    def _chosen_outputs(
-        self, inputs: FloatArray, threads: int | None = None
-    ) -> Iterator[tuple[Draws, npt.NDArray[np.intp], npt.NDArray[Any]]]:
-        """Yield each member, its chosen draws (s,) and their outputs (s, n, m)."""
-        for draws, chosen in zip(self.members, self._selected, strict=True):
-            f = draws.predict_outputs(inputs, threads=threads)
-            yield draws, chosen, f.reshape(-1, *f.shape[2:])[chosen]
-
     def __repr__(self) -> str:
         weights = ", ".join(f"{weight:.3g}" for weight in self.weights)
-        return f"DrawsMixture({self.n_members} members, weights=[{weights}], of {self.members[0]!r})"
+        return f"DrawsMixture({len(self.members)} members, weights=[{weights}], of {self.members[0]!r})"
 
 
-def load_predictions(path: str | os.PathLike[str]) -> Draws | DrawsMixture:
-    """Read draws or a mixture of draws, whichever the file holds.
+def _check_members(members: tuple[Draws, ...]) -> None:
+    """Raise unless the members are draws that can predict the same targets."""
+    if not members:
+        raise ValueError("members must hold at least one Draws; got none.")
+    first = members[0]
+    for index, draws in enumerate(members):
+        if not isinstance(draws, Draws):
+            raise TypeError(f"members[{index}] must be Draws, as sample_many returns them; got {type(draws).__name__}.")
+        if draws.n_draws == 0:
+            raise ValueError(f"members[{index}] has no draws: its run was interrupted before the first.")
+        if draws.n_draws != first.n_draws:
+            raise ValueError(
+                f"members must have the same number of draws for each chain; members[{index}] has {draws.n_draws}, the "
+                f"first {first.n_draws}. Leave a run out that was interrupted."
+            )
+        shape, expected = (
+            (draws.network.n_inputs, draws.network.n_outputs),
+            (first.network.n_inputs, first.network.n_outputs),
+        )
+        if shape != expected:
+            raise ValueError(
+                f"members must have the same inputs and outputs; members[{index}] has {shape[0]} and {shape[1]}, the "
+                f"first {expected[0]} and {expected[1]}."
+            )
+        if draws.network.input_names != first.network.input_names:
+            raise ValueError(
+                f"members must have the same inputs in the same order; members[{index}] has "
+                f"{draws.network.input_names}, the first {first.network.input_names}."
+            )
+        if _kind(draws.likelihood) != _kind(first.likelihood):
+            raise ValueError(
+                f"members must have one kind of likelihood; members[{index}] has {draws.likelihood!r}, the first "
+                f"{first.likelihood!r}."
+            )
 
-    Parameters
-    ----------
-    path : path-like
 
-    Returns
-    -------
-    Draws or DrawsMixture
+def _kind(likelihood: Likelihood) -> dict[str, Any]:
+    """Return what members must have in common: the likelihood without the variance or scale of its noise."""
+    return {name: value for name, value in likelihood.to_dict().items() if name not in _NOISE_ARGUMENTS}
 
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        As `Draws.load`.
-    """
-    kind, header, arrays = load_any_arrays(path)
-    if kind not in (_KIND, Draws.file_kind):
-        raise ValueError(f"{os.fspath(path)} holds {kind}; give the path of a file with draws.")
-    with rebuilding(path):
-        return (DrawsMixture if kind == _KIND else Draws).from_arrays(header, arrays)
+
+def _check_weights(weights: npt.ArrayLike | None, count: int) -> FloatArray:
+    """Return weights of the members (count,), scaled to a sum of one, read-only."""
+    values = np.ones(count) if weights is None else as_real_array(weights, "weights")
+    if values.shape != (count,):
+        raise ValueError(f"weights must have shape ({count},), one for each member; got {values.shape}.")
+    if not (np.isfinite(values) & (values >= 0)).all() or not values.any():
+        raise ValueError(f"weights must be finite and nonnegative with a positive sum; got {values.tolist()}.")
+    scaled: FloatArray = values / values.sum()
+    scaled.flags.writeable = False
+    return scaled
+
+
+def load_predictions(path: PathOrStream) -> Draws | DrawsMixture:
+    """Read draws or a mixture, until its callers know which they have."""
+    try:
+        return Draws.load(path)
+    except ValueError:
+        return DrawsMixture.load(path)

@@ -145,22 +145,7 @@ def _joined(group: Sequence[tuple[int, Finding]], count: int) -> Finding:
 def summarise_mixture(
     members: tuple[Summary, ...], weights: FloatArray, blocks: Iterable[npt.NDArray[Any]], coverage: float
 ) -> MixtureSummary:
-    """Build the summary of a mixture.
-
-    Parameters
-    ----------
-    members : tuple of Summary
-        The summary of each member.
-    weights : ndarray, shape (members,)
-    blocks : iterable of ndarray, shape (chain, draw, rows, m)
-        Equally weighted draws of the quantity under the mixture at blocks of inputs.
-    coverage : float
-        Posterior probability of the central intervals, in (0, 1).
-
-    Returns
-    -------
-    MixtureSummary
-    """
+    """Build the summary of a mixture from those of its members and equally weighted draws (chain, draw, rows, m)."""
     means = np.stack([member.mean for member in members])
     shares = weights[:, None, None]
     mean = (shares * means).sum(axis=0)

@@ -1,48 +1,38 @@
-"""Predictions of draws of one posterior and of mixtures of several: functions, classes, intervals and quantiles."""
+"""What draws of one posterior and mixtures of several have in common: predictions at new inputs."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from patrac_native import diagnostics
-from patrac_native.likelihoods import Likelihood, TargetMixture
+from patrac_native.draws.distribution import Component, PredictiveDistribution
+from patrac_native.likelihoods import Likelihood
 from patrac_native.posterior.partial_network import PartialNetwork
-from patrac_native.validation.checks import (
-    FloatArray,
-    check_count,
-    check_inputs,
-    check_probabilities,
-    check_probability,
-)
+from patrac_native.validation.checks import FloatArray, check_inputs, check_probabilities, check_probability
 
-# Maximum size of the outputs of all draws in one block of rows.
-_BLOCK_BYTES = 64 * 2**20
+if TYPE_CHECKING:
+    from typing import Protocol
 
+    class Member(Protocol):
+        """What predictions need of the draws of one posterior; see `Draws`."""
 
-class Member(Protocol):
-    """What predictions need of the draws of one posterior; see `Draws`."""
+        network: PartialNetwork
+        likelihood: Likelihood
+        stats: dict[str, npt.NDArray[Any]]
+        settings: dict[str, Any]
 
-    network: PartialNetwork
-    likelihood: Likelihood
-    stats: dict[str, npt.NDArray[Any]]
-    settings: dict[str, Any]
-
-    @property
-    def theta(self) -> npt.NDArray[Any]:
-        """The draws, shape (chain, draw, K)."""
-
-    @property
-    def n_chains(self) -> int:
-        """Number of chains."""
+        @property
+        def theta(self) -> npt.NDArray[Any]:
+            """The draws, shape (chain, draw, K)."""
 
 
 class Predictions(ABC):
-    """Base class of what predicts new targets by weighted draws.
+    """Base class of `Draws` and `DrawsMixture`: weighted draws of functions that predict new targets.
 
     Attributes
     ----------
@@ -53,62 +43,23 @@ class Predictions(ABC):
 
     @property
     @abstractmethod
-    def members(self) -> tuple[Member, ...]:
-        """The draws of each posterior; their chains follow one another wherever an array has an axis of chains."""
-
-    @property
-    def n_inputs(self) -> int:
-        """Number d of inputs of the networks."""
-        return self.members[0].network.n_inputs
-
-    def _inputs(self, X: npt.ArrayLike) -> FloatArray:
-        """Return X as float64 (n, d), the columns of a data frame in the order of the training; see `check_inputs`."""
-        return check_inputs(X, self.n_inputs, columns=self.members[0].network.input_names)
-
-    @property
-    @abstractmethod
     def n_chains(self) -> int:
-        """Number of chains of all members."""
+        """Number of chains, of all members of a mixture."""
 
     @property
     @abstractmethod
     def n_draws(self) -> int:
-        """Number of draws of each chain."""
-
-    @property
-    @abstractmethod
-    def n_outputs(self) -> int:
-        """Number of outputs of the network."""
-
-    @property
-    @abstractmethod
-    def draw_weights(self) -> FloatArray:
-        """Weight of each draw, shape (chain, draw); they sum to one."""
+        """Number of draws (kept states) of each chain."""
 
     @abstractmethod
-    def log_likelihood_rows(
-        self, X: npt.ArrayLike, y: npt.ArrayLike, *, offset: npt.ArrayLike | None = None
-    ) -> FloatArray:
-        """Evaluate the log-likelihood of each row in each draw, shape (chain, draw, n)."""
+    def _weighted_members(self) -> Sequence[tuple[Member, float]]:
+        """Return the draws of each posterior with their weight; their chains follow one another in all arrays."""
 
-    @abstractmethod
-    def predictive(self, X: npt.ArrayLike, *, offset: npt.ArrayLike | None = None, seed: int = 0) -> npt.NDArray[Any]:
-        """Draw targets from the posterior predictive distribution, shape (chain, draw, n, t)."""
+    def distribution(self, X: npt.ArrayLike, *, offset: npt.ArrayLike | None = None) -> PredictiveDistribution:
+        """Return the predictive distribution of new targets at X, noise included.
 
-    @abstractmethod
-    def predictive_mixtures(
-        self, X: npt.ArrayLike, output: int = 0, *, offset: npt.ArrayLike | None = None
-    ) -> Iterator[tuple[slice, TargetMixture]]:
-        """Evaluate the posterior predictive distribution of one target for blocks of rows of X."""
-
-    @abstractmethod
-    def predict_outputs(self, X: npt.ArrayLike, *, threads: int | None = None) -> npt.NDArray[Any]:
-        """Evaluate all outputs of the networks, shape (chain, draw, n, m)."""
-
-    def predict(
-        self, X: npt.ArrayLike, *, offset: npt.ArrayLike | None = None, threads: int | None = None
-    ) -> npt.NDArray[Any]:
-        """Evaluate the predictions of each draw: the function draws f(x; theta) of the t targets.
+        Its methods are means, quantiles, densities, probabilities of classes, samples and scores. All draws of a
+        mixture take part, with their weights.
 
         Parameters
         ----------
@@ -118,128 +69,102 @@ class Predictions(ABC):
         offset : array_like, shape (n_new,) or (n_new, m), optional
             Of `Poisson` and `NegativeBinomial`: what is added to the outputs of each row, such as the logarithm of its
             exposure; finite. Default zeros, also if the posterior has offsets.
-        threads : int, optional
-            Number of native threads; by default the number of processors that this process may use.
 
         Returns
         -------
-        ndarray of the posterior's dtype, shape (chain, draw, n_new, t)
-            The outputs of the network, or what the likelihood's `predicted` derives from them: the means of
-            `HeteroscedasticGaussian` and of counts. Of a mixture, the draws that its `predict_outputs` chooses.
-            For many rows, `predict_blocks` needs less memory.
+        PredictiveDistribution
 
         Raises
         ------
         TypeError
             If X does not hold real numbers.
         ValueError
-            If X has another shape or is not finite, or there are no draws.
-        """
-        return self.likelihood.predicted(self.likelihood.with_offset(self.predict_outputs(X, threads=threads), offset))
+            If X has another shape or is not finite, the likelihood takes no offset, or there are no draws.
 
-    def predict_blocks(
-        self,
-        X: npt.ArrayLike,
-        *,
-        offset: npt.ArrayLike | None = None,
-        rows: int | None = None,
-        threads: int | None = None,
-    ) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
-        """Evaluate the predictions for blocks of rows of X, which bounds the memory for any number of rows.
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import patrac_native as pn
+        >>> net = pn.Network([[[1.0], [2.0]], [[1.0, 1.0]]], [[0.0, 0.5], [0.0]])
+        >>> X = np.linspace(-1, 1, 5)[:, None]
+        >>> post = pn.Posterior(net, pn.Mix(1), pn.TraceClassPrior(1.5, 1.0, 1.0), pn.Gaussian(1.0), X, X[:, 0])
+        >>> at_X = pn.sample(post, chains=2, draws=50, warmup=100, seed=0).distribution(X)
+        >>> at_X.mean().shape, at_X.quantiles([0.1, 0.9]).shape, at_X.nlpd(X[:, 0]).shape
+        ((5, 1), (5, 1, 2), (5,))
+        """
+        return self._distribution(X, offset)
+
+    def predict(
+        self, X: npt.ArrayLike, *, offset: npt.ArrayLike | None = None, threads: int | None = None
+    ) -> npt.NDArray[Any]:
+        """Evaluate the predictions of each draw: the function draws f(x; theta) of the t targets.
 
         Parameters
         ----------
-        X : array_like, shape (n_new, d)
-            Finite inputs, n_new >= 1.
-        offset : array_like, shape (n_new,) or (n_new, m), optional
-            As for `predict`.
-        rows : int, optional
-            Number of rows of a block, at least 1; by default f of a block takes at most 64 MiB.
+        X, offset
+            As for `distribution`.
         threads : int, optional
-            As for `predict`.
+            Number of native threads; by default the number of processors that this process may use.
 
-        Yields
-        ------
-        block : slice
-            The rows of X in this block.
-        predictions : ndarray of the posterior's dtype, shape (chain, draw, rows, t)
-            As `predict` returns them.
+        Returns
+        -------
+        ndarray of the posterior's dtype, shape (chain, draw, n_new, t)
+            The outputs of the network, or what the likelihood derives from them: the means of
+            `HeteroscedasticGaussian` and of counts. Of a mixture with unequal weights, those of equally weighted draws
+            that represent it, of which each member has a number in proportion to its weight; the first two axes then
+            have no meaning. For many rows, `distribution(X).blocks()` needs less memory.
 
         Raises
         ------
         TypeError, ValueError
-            As `predict`, or if `rows` is not an integer of at least 1.
+            As `distribution`.
         """
-        for block, f in self._predictor_blocks(X, offset, rows=rows, threads=threads):
-            yield block, self.likelihood.predicted(f)
+        return self._by_chain(self.likelihood.predicted(self._distribution(X, offset, threads).outputs()))
 
-    def _predictor_blocks(
-        self, X: npt.ArrayLike, offset: npt.ArrayLike | None, *, rows: int | None = None, threads: int | None = None
-    ) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
-        """Yield blocks of rows of X, and their outputs plus offset (chain, draw, rows, m)."""
-        inputs = self._inputs(X)
-        added = self.likelihood.check_offset(offset, len(inputs), self.n_outputs)
-        for block, f in self.output_blocks(inputs, rows=rows, threads=threads):
-            yield block, self.likelihood.with_offset(f, None if added is None else added[block])
-
-    def output_blocks(
-        self, X: npt.ArrayLike, *, rows: int | None = None, threads: int | None = None
-    ) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
-        """Evaluate all outputs f of the network for blocks of rows of X.
+    def predictive(self, X: npt.ArrayLike, *, offset: npt.ArrayLike | None = None, seed: int = 0) -> npt.NDArray[Any]:
+        """Draw targets y at X from the posterior predictive distribution: function draws with the likelihood's noise.
 
         Parameters
         ----------
-        X, rows, threads
-            As for `predict_blocks`.
+        X, offset
+            As for `distribution`.
+        seed : int
+            0 <= seed < 2^64, for the noise; default 0.
 
-        Yields
-        ------
-        block : slice
-            The rows of X in this block.
-        f : ndarray of the posterior's dtype, shape (chain, draw, rows, m)
-            As `predict_outputs` returns them.
+        Returns
+        -------
+        ndarray, shape (chain, draw, n_new, t)
+            Targets, of the draws that `predict` returns; for Categorical, class labels of shape (chain, draw, n_new).
 
         Raises
         ------
         TypeError, ValueError
-            As `predict_blocks`.
+            As `distribution`, or if `seed` is not an integer in its range.
         """
-        for block, inputs in self.input_blocks(X, rows):
-            yield block, self.predict_outputs(inputs, threads=threads)
-
-    def input_blocks(self, X: npt.ArrayLike, rows: int | None = None) -> Iterator[tuple[slice, FloatArray]]:
-        """Yield blocks of rows of X, by default so small that the outputs of all draws take at most 64 MiB."""
-        inputs = self._inputs(X)
-        if rows is None:
-            itemsize = max(member.theta.itemsize for member in self.members)
-            row_bytes = self.n_chains * self.n_draws * self.n_outputs * itemsize
-            rows = max(1, _BLOCK_BYTES // max(1, row_bytes))
-        rows = check_count(rows, "rows")
-        for first in range(0, len(inputs), rows):
-            block = slice(first, min(first + rows, len(inputs)))
-            yield block, inputs[block]
+        return self._by_chain(self._distribution(X, offset).sample(seed))
 
     def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Evaluate the class probabilities of each draw at X.
 
         Parameters
         ----------
-        X : array_like, shape (n_new, d)
-            Finite inputs, n_new >= 1.
+        X
+            As for `distribution`.
 
         Returns
         -------
         ndarray of float64, shape (chain, draw, n_new, m)
-            For Categorical the softmax over classes; for Bernoulli the probability of a 1 at each output.
+            For Categorical the softmax over classes; for Bernoulli the probability of a 1 at each output. The draws
+            are those of `predict`.
 
         Raises
         ------
         TypeError
             If the likelihood has no classes.
         ValueError
-            As `predict`.
+            As `distribution`.
         """
-        return self.likelihood.probabilities(self.predict_outputs(X))
+        return self._by_chain(self.likelihood.probabilities(self._distribution(X).outputs()))
 
     def interval(
         self, X: npt.ArrayLike, coverage: float = 0.95, *, offset: npt.ArrayLike | None = None
@@ -250,12 +175,10 @@ class Predictions(ABC):
 
         Parameters
         ----------
-        X : array_like, shape (n_new, d)
-            Finite inputs, n_new >= 1.
+        X, offset
+            As for `distribution`.
         coverage : float
             Probability of the intervals, in (0, 1); default 0.95.
-        offset : array_like, shape (n_new,) or (n_new, m), optional
-            As for `Draws.predict`.
 
         Returns
         -------
@@ -264,12 +187,10 @@ class Predictions(ABC):
         Raises
         ------
         TypeError, ValueError
-            As `predict`; ValueError if `coverage` is outside (0, 1), TypeError if the targets are classes.
+            As `distribution`; ValueError if `coverage` is outside (0, 1), TypeError if the targets are classes.
         """
         check_probability(coverage, "coverage")
-        tail = 0.5 * (1.0 - coverage)
-        ends = self.quantiles(X, (tail, 1.0 - tail), offset=offset)
-        return diagnostics.Interval(ends[..., 0], ends[..., 1])
+        return self._distribution(X, offset).interval(coverage)
 
     def quantiles(
         self,
@@ -284,12 +205,10 @@ class Predictions(ABC):
 
         Parameters
         ----------
-        X : array_like, shape (n_new, d)
-            Finite inputs, n_new >= 1.
+        X, offset
+            As for `distribution`.
         probabilities : float or sequence of q float
             In (0, 1); default (0.05, 0.5, 0.95).
-        offset : array_like, shape (n_new,) or (n_new, m), optional
-            As for `Draws.predict`.
 
         Returns
         -------
@@ -298,17 +217,124 @@ class Predictions(ABC):
         Raises
         ------
         TypeError, ValueError
-            As `predict`; ValueError if there is no probability or one is outside (0, 1), TypeError if the targets are
-            classes.
+            As `distribution`; ValueError if there is no probability or one is outside (0, 1), TypeError if the targets
+            are classes.
         """
-        wanted = check_probabilities(probabilities, "probabilities")
-        targets = [
-            np.concatenate(
-                [
-                    np.stack([mixture.quantile(one) for one in wanted], axis=-1)
-                    for _, mixture in self.predictive_mixtures(X, target, offset=offset)
-                ]
-            )
-            for target in range(self.likelihood.n_targets(self.n_outputs))
-        ]
-        return np.stack(targets, axis=1)
+        return self._distribution(X, offset).quantiles(check_probabilities(probabilities, "probabilities"))
+
+    def log_likelihood_rows(
+        self, X: npt.ArrayLike, y: npt.ArrayLike, *, offset: npt.ArrayLike | None = None
+    ) -> FloatArray:
+        """Evaluate the log-likelihood of each row in each draw, normalised and without sample weights.
+
+        With the data of the posterior, this is what leave-one-out predictions (`diagnostics.leave_one_out`) and the
+        weights of a mixture (`DrawsMixture.weighted`) are computed from.
+
+        Parameters
+        ----------
+        X : array_like, shape (n, d)
+            Finite inputs, n >= 1, such as `post.X`.
+        y : array_like
+            Their targets, as the likelihood describes them, such as `post.y`.
+        offset : array_like, shape (n,) or (n, m), optional
+            As for `distribution`, such as `post.offset`.
+
+        Returns
+        -------
+        ndarray of float64, shape (chain, draw, n)
+            Under a sampled noise variance, with the variance of each draw. The chains of the members of a mixture
+            follow one another.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `distribution`, or if y does not fit X or the likelihood.
+
+        Warns
+        -----
+        UserWarning
+            If `offset` is missing, though the posterior has one.
+        """
+        return self._by_chain(self._distribution(X, offset).log_density_by_draw(y))
+
+    # Until the estimators stand on `distribution`:
+
+    @property
+    def members(self) -> Any:
+        return tuple(member for member, _ in self._weighted_members())
+
+    @property
+    def n_outputs(self) -> int:
+        return self._weighted_members()[0][0].network.n_outputs
+
+    @property
+    def n_inputs(self) -> int:
+        return self._weighted_members()[0][0].network.n_inputs
+
+    def predict_blocks(self, X: Any, *, offset: Any = None) -> Any:
+        for rows, part in self._distribution(X, offset).blocks():
+            yield rows, self._by_chain(self.likelihood.predicted(part.outputs()))
+
+    def predictive_mixtures(self, X: Any, output: int = 0, *, offset: Any = None) -> Any:
+        for rows, part in self._distribution(X, offset).blocks():
+            yield rows, part._mixture(output)
+
+    def network_nlpd(self, X: Any, y: Any, *, offset: Any = None, nets: Any = None) -> Any:
+        return self._distribution(X, offset).network(nets).nlpd(y)
+
+    def input_blocks(self, X: Any) -> Any:
+        for rows, part in self._distribution(X).blocks():
+            yield rows, part.X
+
+    def to_arrays(self) -> Any:
+        return self._to_arrays()  # type: ignore[attr-defined]
+
+    @classmethod
+    def from_arrays(cls, header: Any, arrays: Any) -> Any:
+        return cls._from_arrays(header, arrays)  # type: ignore[attr-defined]
+
+    def head(self, draws: int) -> Any:
+        return self[:, :draws]  # type: ignore[index]
+
+    def _distribution(
+        self, X: npt.ArrayLike, offset: npt.ArrayLike | None = None, threads: int | None = None
+    ) -> PredictiveDistribution:
+        """Return what `distribution` does, for networks that are evaluated by a number of threads."""
+        members = self._weighted_members()
+        network = members[0][0].network
+        return PredictiveDistribution(
+            [_component(member, weight, threads) for member, weight in members],
+            check_inputs(X, network.n_inputs, columns=network.input_names),
+            offset,
+            is_mixture=members[0][0] is not self,
+            expects_offset=any(member.settings.get("has_offset") for member, _ in members),
+        )
+
+    def _summarised(self, distribution: PredictiveDistribution) -> Iterator[npt.NDArray[Any]]:
+        """Yield what a summary shows, (chain, draw, rows, m) for blocks of rows: outputs, or class probabilities."""
+        is_class = self.likelihood.targets == "class"
+        for _, part in distribution.blocks():
+            f = self._by_chain(part.outputs())
+            yield self.likelihood.probabilities(f) if is_class else f
+
+    def _by_chain(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return values (M, ...) of all draws with the axes (chain, draw, ...)."""
+        return values.reshape(self.n_chains, self.n_draws, *values.shape[1:])
+
+
+def _component(member: Member, weight: float, threads: int | None) -> Component:
+    """Return the draws of one posterior as a component of a predictive distribution; ValueError without draws."""
+    theta = member.theta.reshape(-1, member.theta.shape[-1])
+    if not len(theta):
+        raise ValueError("there are no draws: the run was interrupted before the first. Run `sample` again.")
+    network, variance = member.network, member.stats.get("variance")
+    return Component(
+        lambda X: network.predict(theta, X, threads=threads),
+        len(theta),
+        network.n_outputs,
+        theta.itemsize,
+        member.likelihood,
+        None if variance is None else variance.reshape(-1, *variance.shape[2:]),
+        weight,
+        network.net,
+    )

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from patrac_native.diagnostics import ConvergenceSummary, Interval, convergence, credible_interval
 from patrac_native.diagnostics.ess import MeanAutocorrelation, geyer_ess_of, paper_ess_of
 from patrac_native.diagnostics.rhat import joined
+from patrac_native.draws.chain_draws import sampler_of
 from patrac_native.likelihoods import Likelihood
 from patrac_native.plots.table import html_table
 from patrac_native.posterior.partial_network import PartialNetwork
@@ -91,7 +92,7 @@ class Summary:
     seconds, steps_per_second : float
         Wall-clock time of the run and its speed, warm-up included; NaN if not known.
     gradients : int or None
-        Number of gradients of all chains after the warm-up; None for draws of another sampler and of old files.
+        Number of gradients of all chains after the warm-up; None for draws of another sampler.
     evidence : Evidence
         The numbers that determine the verdict.
     points : str
@@ -230,50 +231,19 @@ def summarise(
     scale_names: tuple[str, ...],
     stats: Mapping[str, npt.NDArray[Any]],
     settings: Mapping[str, Any],
-    sampler: str,
-    steps_per_second: float,
     points: str = "inputs",
 ) -> Summary:
-    """Build the summary of a run.
+    """Build the summary of a run; ValueError if `coverage` is outside (0, 1) or there are fewer than 4 draws.
 
-    Parameters
-    ----------
-    blocks : iterable of ndarray, shape (chain, draw, rows, m)
-        Draws of the quantity at blocks of inputs, of which one at a time is held.
-    quantity : str
-        Name of the quantity, such as "f".
-    coverage : float
-        Posterior probability of the central intervals, in (0, 1).
-    label : str
-        Label of what was sampled.
-    network : PartialNetwork or None
-        None for a density without a network.
-    likelihood : Likelihood or None
-        None for a density without a network.
-    scale_names : tuple of str
-        Names of the sampled variances of the prior; empty if they are fixed.
-    stats, settings : mapping
-        As in `Draws`.
-    sampler : str
-        Name of what made the draws.
-    steps_per_second : float
-    points : str
-        What the second axis but one of the blocks counts, in words; default "inputs".
-
-    Returns
-    -------
-    Summary
-
-    Raises
-    ------
-    ValueError
-        If `coverage` is outside (0, 1), or there are fewer than 4 draws.
+    `blocks` are draws (chain, draw, rows, m) of the quantity at blocks of inputs, of which one at a time is held;
+    `scale_names` are the sampled variances of the prior; `stats` and `settings` are as in `Draws`. A density without a
+    network has neither `network` nor `likelihood`, and `points` says what its rows are, in words.
     """
     parts = _Parts(coverage)
     for block in blocks:
         parts.add(block)
     function, log_likelihood = joined(parts.convergence), convergence(stats["log_likelihood"])
-    n_chains, n_draws = parts.shape
+    (n_chains, n_draws), sampler = parts.shape, sampler_of(settings)
     lower, upper = (np.concatenate(ends) for ends in zip(*parts.intervals, strict=True))
     rho = parts.autocorrelation.result()
     # Lags above a tenth of the draws are mostly noise, which would dominate the paper's plain sum.
@@ -298,7 +268,7 @@ def summarise(
         step_size=stats["step_size"].mean(axis=1) if "step_size" in stats else None,
         prior_scales=_summarise_scales(stats["prior_scales"], scale_names, coverage) if scale_names else None,
         seconds=settings.get("seconds", math.nan),
-        steps_per_second=steps_per_second,
+        steps_per_second=_steps_per_second(settings, n_chains, n_draws),
         gradients=int(stats["gradients"].sum()) if "gradients" in stats else None,
         evidence=gather(
             (n_chains, n_draws),
@@ -349,6 +319,14 @@ class _Parts:
         """Variance of each chain over its draws, averaged over rows and outputs, shape (chain,)."""
         assert self._squares is not None
         return self._squares / self._points
+
+
+def _steps_per_second(settings: Mapping[str, Any], n_chains: int, n_draws: int) -> float:
+    """Return the steps of all chains, warm-up included, for each second; NaN if interrupted or of another sampler."""
+    if not settings.get("completed"):
+        return math.nan
+    steps = n_chains * (settings["warmup_steps"] + n_draws * settings["thin"])
+    return float(steps / settings["seconds"])
 
 
 def _summarise_scales(scales: FloatArray, names: tuple[str, ...], coverage: float) -> ScaleSummary:

@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from patrac_native.draws import arviz_groups
 from patrac_native.draws.arviz_restore import library_attributes, run_attributes
-from patrac_native.draws.chain_draws import ENTRIES, ChainDraws, Stats, stats_of_file
-from patrac_native.draws.stored import check_stored
+from patrac_native.draws.chain_draws import ENTRIES, ChainDraws, Stats, read_states, sampler_of
 from patrac_native.draws.summary import Summary, summarise
 from patrac_native.interop.datatree import Group, build_datatree
 from patrac_native.network.files import refuse_unknown
@@ -36,7 +35,7 @@ class TargetDraws(ChainDraws):
         As of `Draws`.
     """
 
-    file_kind: ClassVar[str] = "draws of a target"
+    _KIND: ClassVar[str] = "draws of a target"
 
     def __init__(
         self,
@@ -52,11 +51,6 @@ class TargetDraws(ChainDraws):
     def _with(self, theta: npt.NDArray[Any], stats: Stats, settings: Mapping[str, Any]) -> TargetDraws:
         """Return draws of the same target with other states."""
         return TargetDraws(theta, stats, settings, predict=self._predict)
-
-    @property
-    def is_batched(self) -> bool:
-        """Whether the target's functions take several theta at once."""
-        return bool(self.settings["batched"])
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Evaluate the target's `predict` for each draw.
@@ -82,13 +76,12 @@ class TargetDraws(ChainDraws):
             raise ValueError(
                 "these draws have no predict: give the function, Target(..., predict=...); files do not hold it."
             )
-        self._require_draws()
-        flat = self._flat_theta()
-        predicted = self._predict(flat, X) if self.is_batched else [self._predict(one, X) for one in flat]
+        flat, batched = self._flat_theta(), bool(self.settings["batched"])
+        predicted = self._predict(flat, X) if batched else [self._predict(one, X) for one in flat]
         values = as_real_array(predicted, "predict of the Target", "Return arrays of one shape for every theta.")
         if values.ndim not in (2, 3) or len(values) != len(flat):
-            shape = "(B, n) or (B, n, m)" if self.is_batched else "(n,) or (n, m)"
-            found = values.shape if self.is_batched else values.shape[1:]
+            shape = "(B, n) or (B, n, m)" if batched else "(n,) or (n, m)"
+            found = values.shape if batched else values.shape[1:]
             raise ValueError(f"predict of the Target must return an array {shape}; got shape {found}.")
         return values.reshape(self.n_chains, self.n_draws, *values.shape[1:])
 
@@ -112,7 +105,7 @@ class TargetDraws(ChainDraws):
         ValueError
             As `predict` if X is given; if `coverage` is outside (0, 1), or there are fewer than 4 draws.
         """
-        self._require_draws()
+        self._flat_theta()
         values = self.theta[..., None] if X is None else self.predict(X)
         return summarise(
             [values if values.ndim == 4 else values[..., None]],
@@ -124,8 +117,6 @@ class TargetDraws(ChainDraws):
             scale_names=(),
             stats=self.stats,
             settings=self.settings,
-            sampler=self.sampler,
-            steps_per_second=self.steps_per_second,
             points="entries" if X is None else "inputs",
         )
 
@@ -150,7 +141,7 @@ class TargetDraws(ChainDraws):
         ValueError
             If `names` are not K different ones, or there are no draws.
         """
-        self._require_draws()
+        self._flat_theta()
         labels = arviz_groups.check_names(names, self.theta.shape[-1], "names", "entry of theta")
         axes = (*arviz_groups.CHAIN_DRAW, "parameter")
         coordinates = arviz_groups.chain_coordinates(self.theta.shape[:2]) | {"parameter": (("parameter",), labels)}
@@ -158,16 +149,14 @@ class TargetDraws(ChainDraws):
             "posterior": Group({"theta": (axes, self.theta)}, coordinates),
             "sample_stats": arviz_groups.sample_stats_group(self.stats),
         }
-        root = library_attributes() | run_attributes(self.settings, self.sampler)
+        root = library_attributes() | run_attributes(self.settings, sampler_of(self.settings))
         return build_datatree(groups, root, library_attributes(), "to_datatree")
 
     @classmethod
-    def from_arrays(cls, header: Mapping[str, Any], arrays: Stats) -> TargetDraws:
-        """Rebuild draws from what `to_arrays` returned; they have no `predict`."""
+    def _from_arrays(cls, header: Mapping[str, Any], arrays: Stats) -> TargetDraws:
+        """Rebuild draws from what `_to_arrays` returned; they have no `predict`."""
         refuse_unknown(header, ENTRIES, "its header")
-        stats = stats_of_file(header, arrays)
-        check_stored(arrays["theta"], stats, None, None)
-        return cls(arrays["theta"], stats, header["settings"])
+        return cls(*read_states(header, arrays), header["settings"])
 
     def __repr__(self) -> str:
         return (

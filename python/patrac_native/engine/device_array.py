@@ -15,7 +15,7 @@ _OLD_NUMPY = np.lib.NumpyVersion(np.__version__) < "2.1.0"
 
 
 class DeviceArray:
-    """Draws of theta in a device's memory, shape (chain, draw, K), as returned by `Draws.device_theta`.
+    """Draws of theta in a device's memory, shape (chain, draw, K), of `sample(..., keep_on_device=True)`.
 
     `torch.from_dlpack`, `cupy.from_dlpack`, `jax.dlpack.from_dlpack` and every other consumer of DLPack or, on a GPU,
     of `__cuda_array_interface__` share this memory without a copy, so a write through one array is visible in all.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -17,16 +17,15 @@ FORMAT_VERSION = 1
 # Entries of a header that `save_arrays` adds, which `load_arrays` checks and leaves out.
 _OWN = ("format", "kind", "arrays")
 Arrays = Mapping[str, npt.NDArray[Any]]
+PathOrStream = str | os.PathLike[str] | BinaryIO
 
 
-def save_arrays(
-    path: str | os.PathLike[str], kind: str, header: Mapping[str, Any], arrays: Arrays, *, overwrite: bool
-) -> None:
+def save_arrays(path: PathOrStream, kind: str, header: Mapping[str, Any], arrays: Arrays, *, overwrite: bool) -> None:
     """Write a file of the given kind; if writing fails, an existing file is left unchanged.
 
     Parameters
     ----------
-    path : path-like
+    path : path-like or binary stream
         Path of the file, used as given; no file name extension is added.
     kind : str
         What the file holds, in words; `load_arrays` checks it.
@@ -44,21 +43,24 @@ def save_arrays(
         As `check_replaceable`, or if the file cannot be written; for a full disk the message gives the number of bytes
         needed.
     """
+    content = {"format": FORMAT_VERSION, "kind": kind, "arrays": sorted(arrays), **header}
+    if hasattr(path, "write"):
+        np.savez(path, allow_pickle=False, header=np.array(json.dumps(content)), **arrays)
+        return
     target = path_of(path)
     check_replaceable(target)
     if not overwrite and os.path.exists(target):
         raise FileExistsError(f"{target} exists; choose another path or pass overwrite=True.")
-    content = {"format": FORMAT_VERSION, "kind": kind, "arrays": sorted(arrays), **header}
     with replacing(target, size=sum(array.nbytes for array in arrays.values()), binary=True) as stream:
         np.savez(stream, allow_pickle=False, header=np.array(json.dumps(content)), **arrays)
 
 
-def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+def load_arrays(path: PathOrStream, kind: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """Read a file written by `save_arrays`.
 
     Parameters
     ----------
-    path : path-like
+    path : path-like or binary stream
     kind : str
         What the file must hold, as given to `save_arrays`.
 
@@ -74,17 +76,8 @@ def load_arrays(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any]
     ValueError
         If the file is damaged, holds something else, or has another version of the format.
     """
-    found, header, arrays = load_any_arrays(path)
-    if found != kind:
-        raise ValueError(f"{os.fspath(path)} holds {found}, not {kind}; give the path of a file with {kind}.")
-    return header, arrays
-
-
-def load_any_arrays(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    """Read a file of any kind; return the kind, and header and arrays as `load_arrays`."""
-    target = path_of(path)
-    _check_regular(target)
-    with open(target, "rb") as stream:
+    name = _name(path)
+    with _opened(path) as stream:
         try:
             with np.load(stream, allow_pickle=False) as content:
                 header = json.loads(str(content["header"]))
@@ -92,30 +85,45 @@ def load_any_arrays(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], 
                     raise ValueError("it has no header of this package")
                 version, found = header["format"], header["kind"]
                 wanted = header.get("arrays")
-                arrays = {name: content[name] for name in content.files if name != "header"}
+                arrays = {one: content[one] for one in content.files if one != "header"}
             # Damage to the archive's directory can hide a member, which the checksums of the others do not reveal.
             if version == FORMAT_VERSION and sorted(arrays) != wanted:
                 raise ValueError("its arrays are not those that were written")
         except Exception as error:  # for a damaged archive zipfile and NumPy raise about ten kinds of exceptions
             # NumPy's message advises to allow pickle, which would be wrong advice here.
             reason = "it is no .npz archive" if "pickle" in str(error) else error
-            raise ValueError(_damaged(target, reason)) from error
+            raise ValueError(_damaged(name, reason)) from error
     if version != FORMAT_VERSION:
         raise ValueError(
-            f"{target} has file format {version!r}, but this version of patrac_native reads {FORMAT_VERSION}; "
+            f"{name} has file format {version!r}, but this version of patrac_native reads {FORMAT_VERSION}; "
             "read it with the version that wrote it."
         )
-    return str(found), {key: value for key, value in header.items() if key not in _OWN}, arrays
+    if found != kind:
+        raise ValueError(f"{name} holds {found}, not {kind}; give the path of a file with {kind}.")
+    return {key: value for key, value in header.items() if key not in _OWN}, arrays
+
+
+def _name(path: PathOrStream) -> str:
+    """Return what error messages call a file."""
+    return "the stream" if hasattr(path, "read") else path_of(path)
+
+
+def _opened(path: PathOrStream) -> AbstractContextManager[BinaryIO]:
+    """Open a file for reading; a stream stays open."""
+    if hasattr(path, "read"):
+        return nullcontext(path)
+    _check_regular(path_of(path))
+    return open(path_of(path), "rb")
 
 
 @contextmanager
-def rebuilding(path: str | os.PathLike[str]) -> Iterator[None]:
+def rebuilding(path: PathOrStream) -> Iterator[None]:
     """Turn errors of a block that rebuilds an object from header and arrays into a ValueError that names the file."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         reason = f"its header lacks {error}" if isinstance(error, KeyError) else error
-        raise ValueError(_damaged(os.fspath(path), reason)) from error
+        raise ValueError(_damaged(_name(path), reason)) from error
 
 
 def refuse_unknown(content: Mapping[str, Any], known: Collection[str], what: str) -> None:

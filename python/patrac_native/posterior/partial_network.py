@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from patrac_native.likelihoods import Gaussian
 from patrac_native.network.files import refuse_unknown
 from patrac_native.network.network import Network
 from patrac_native.network.ranking import rank_nodes
+from patrac_native.network.torch_exchange import build_module
 from patrac_native.priors import Prior, prior_from_dict
 from patrac_native.priors.scales import scale_groups
 from patrac_native.validation.checks import (
@@ -26,6 +27,9 @@ from patrac_native.validation.checks import (
     check_finite,
     check_inputs_keeping_dtype,
 )
+
+if TYPE_CHECKING:
+    import torch
 
 DTYPES = ("float32", "float64")
 
@@ -385,6 +389,77 @@ class PartialNetwork:
         model: Any = self._without_rows
         f: npt.NDArray[Any] = model.predict(batch, inputs, thread_count(threads))
         return f[0] if single else f
+
+    def to_torch(self, theta: npt.ArrayLike, *, dtype: torch.dtype | None = None) -> torch.nn.Module:
+        """Return the network at one theta as a torch module, whose outputs are f.
+
+        Parameters
+        ----------
+        theta : array_like, shape (K,)
+            Such as `draws.theta[chain, draw]`.
+        dtype : torch.dtype, optional
+            Of the parameters; by default that of theta.
+
+        Returns
+        -------
+        torch.nn.Module
+            An `nn.Sequential` of Linear layers and activations with the nodes in the trained network's own order, as
+            `net.to_torch()` returns it. For Sep, a module that adds the separate network to the trained one.
+        """
+        import torch
+
+        from patrac_native.network.sum_module import SumOfNetworks
+
+        values = np.asarray(theta)
+        dtype = torch.from_numpy(np.empty(0, values.dtype)).dtype if dtype is None else dtype
+        weights, biases = self.parameters_at(values[None])
+        sampled = build_module([w[0] for w in weights], [b[0] for b in biases], self.net.activation, dtype)
+        return SumOfNetworks(self.net.to_torch(dtype), sampled) if self.separate else sampled
+
+    def torch_parameters(self, theta: npt.ArrayLike, *, dtype: torch.dtype | None = None) -> dict[str, torch.Tensor]:
+        """Return the parameters of the modules of many theta, for `torch.func.functional_call` under `torch.vmap`.
+
+        Parameters
+        ----------
+        theta : array_like, shape (B, K)
+            Such as `draws.theta.reshape(-1, K)`.
+        dtype : torch.dtype, optional
+            As for `to_torch`.
+
+        Returns
+        -------
+        dict of str to tensor, shape (B, ...)
+            By the names of the parameters of `to_torch(theta[0])`. Parameters without a Bayesian entry are views of one
+            copy.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import torch
+        >>> import patrac_native as pn
+        >>> net = pn.Network([[[1.0], [2.0]], [[1.0, 1.0]]], [[0.0, 0.5], [0.0]])
+        >>> X = np.linspace(-1, 1, 5)[:, None]
+        >>> post = pn.Posterior(net, pn.Mix(1), pn.TraceClassPrior(1.5, 1.0, 1.0), pn.Gaussian(1.0), X, X[:, 0])
+        >>> theta = pn.sample(post, chains=2, draws=3, warmup=100, seed=0).theta.reshape(6, -1)
+        >>> module, inputs = post.network.to_torch(theta[0]), torch.tensor(X, dtype=torch.float32)
+        >>> call = lambda parameters: torch.func.functional_call(module, parameters, (inputs,))
+        >>> torch.vmap(call)(post.network.torch_parameters(theta)).shape
+        torch.Size([6, 5, 1])
+        """
+        import torch
+
+        values = np.asarray(theta)
+        stacked = {
+            name: parameter.detach().expand(len(values), *parameter.shape)
+            for name, parameter in self.to_torch(values[0], dtype=dtype).named_parameters()
+        }
+        prefix = "separate." if self.separate else ""
+        for layer, (w, b) in enumerate(zip(*self.parameters_at(values), strict=True)):
+            # Linear layers stand at even places of the Sequential, activations between them.
+            for name, found in ((f"{prefix}{2 * layer}.weight", w), (f"{prefix}{2 * layer}.bias", b)):
+                if len(found) > 1:
+                    stacked[name] = torch.from_numpy(found).to(stacked[name].dtype)
+        return stacked
 
     def sample_prior(
         self, draws: int, *, seed: int, chain: int = 0, purpose: _core.Purpose = _core.Purpose.prior

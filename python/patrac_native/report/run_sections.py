@@ -107,7 +107,8 @@ def add_run_sections(
     name = draws.network.architecture.label() if name is None else name
     summary = draws.summary(inputs) if summary is None else summary
     by_class = draws.likelihood.targets == "class"
-    f = draws.predict_proba(inputs) if by_class else draws.predict_outputs(inputs)
+    f = draws.predict_proba(inputs) if by_class else draws.distribution(inputs).outputs()
+    f = f.reshape(draws.n_chains, draws.n_draws, *f.shape[-2:])
     what = summary.quantity
     worst = point is None
     if point is None:
@@ -124,7 +125,7 @@ def add_run_sections(
 
     report.heading(f"{name}: chains", level=level)
     report.table(CONVERGENCE_HEADERS, convergence_rows({name: summary}), CONVERGENCE_CAPTION)
-    report.text(f"{name}: {_kernel_words(draws)}")
+    report.text(f"{name}: {_kernel_words(summary.sampler, draws.settings)}")
     if verdict:
         report.text(f"{name}: {summary.verdict()}")
     report.figure(
@@ -151,12 +152,11 @@ def add_run_sections(
     return summary
 
 
-def _kernel_words(draws: Draws) -> str:
+def _kernel_words(sampler: str, settings: Mapping[str, Any]) -> str:
     """Return a sentence on the kernel and why it was chosen, how its warm-up ended, and the device."""
-    settings = draws.settings
     if "kernel" not in settings:
-        return f"draws of {draws.sampler}; its step sizes, acceptance rates and warm-up are not known here."
-    text = f"kernel {draws.sampler} ({settings['kernel_reason']}), "
+        return f"draws of {sampler}; its step sizes, acceptance rates and warm-up are not known here."
+    text = f"kernel {sampler} ({settings['kernel_reason']}), "
     text += f"{settings['warmup_steps']:,} steps of warm-up"
     if settings["warmup_stable"] is not None:
         text += ", which ended when the chains were stable" if settings["warmup_stable"] else ", not stable"

@@ -90,9 +90,9 @@ def sample(post: Posterior | Target, settings: RunSettings) -> Generator[str, No
         scales. `draws.settings` records "device" and "device_reason"; `patrac bench` times both devices. Their draws
         differ by rounding.
     keep_on_device : bool
-        Whether theta stays in the device's memory, where other libraries can use it through `draws.device_theta`, a
-        `DeviceArray`; the first use of `draws.theta` copies it to the host. Default False; True needs a device other
-        than the CPU.
+        Whether theta stays in the device's memory, where other libraries take it by DLPack, such as
+        `torch.from_dlpack(draws)`; the first use of `draws.theta` copies it to the host. Default False; True needs a
+        device other than the CPU.
     variance_every : "auto" or int
         Number of steps, at least 1, from one draw of sampled noise variances to the next; every number leaves the
         posterior invariant. The default "auto" follows from counts of operations: the smallest number with which the
