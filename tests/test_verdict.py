@@ -405,7 +405,13 @@ def test_the_worst_finding_decides_and_stands_first() -> None:
     assert lines[0] == "do not use, 3 findings"
     assert lines[1].startswith("- do not use: up to 50% of a chain's proposals") and "Remedy: scale X and y" in lines[1]
     content = json.loads(json.dumps(verdict.to_dict()))
-    assert content["grade"] == "do not use" and set(content["findings"][0]) == {"kind", "grade", "what", "remedy"}
+    assert content["grade"] == "do not use" and set(content["findings"][0]) == {
+        "kind",
+        "grade",
+        "what",
+        "remedy",
+        "longer",
+    }
 
 
 def test_longest_run_of_flags() -> None:

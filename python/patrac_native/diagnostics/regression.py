@@ -332,6 +332,30 @@ def crps(y_draws: ArrayLike, y: ArrayLike, *, fair: bool = True, per_row: bool =
     return out.reshape(np.shape(y)) if per_row else float(out.mean())
 
 
+def mean_with_error(values: FloatArray, weights: FloatArray | None = None) -> tuple[float, float]:
+    """Return the mean of the values of independent rows, such as scores, and its standard error.
+
+    Parameters
+    ----------
+    values : ndarray of float64, shape (n,)
+    weights : ndarray of float64, shape (n,), optional
+        Nonnegative weights of the rows; their effective number is then (sum w)^2 / sum w^2 (Kish). Default ones.
+
+    Returns
+    -------
+    mean, error : float
+        The error of a single value is infinite.
+    """
+    if weights is None:
+        n = len(values)
+        return float(values.mean()), float(values.std(ddof=1) / math.sqrt(n)) if n > 1 else math.inf
+    shares = weights / weights.sum()
+    count, mean = 1.0 / float(shares @ shares), float(shares @ values)
+    if count <= 1 + 1e-9:
+        return mean, math.inf
+    return mean, math.sqrt(float(shares @ (values - mean) ** 2) / (count - 1))
+
+
 def _row_slices(values: NDArray[Any]) -> Any:
     """Yield slices of rows for up to six float64 temporaries of the shape of the draws."""
     chain, draw, n, m = values.shape

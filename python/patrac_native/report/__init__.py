@@ -1,4 +1,4 @@
-"""The HTML report: its page, the sections that describe a run, and its numbers as JSON."""
+"""The HTML report: its page, the sections that describe a run, the verdict, and its numbers as JSON."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from patrac_native.report.run_sections import (
     add_run_sections,
     convergence_rows,
 )
+from patrac_native.verdict.findings import Finding
+from patrac_native.verdict.verdict import Verdict
 
 __all__ = [
     "CONVERGENCE_CAPTION",
     "CONVERGENCE_HEADERS",
     "PAGE_WIDTH",
+    "Finding",
     "Report",
+    "Verdict",
     "add_run_sections",
     "convergence_rows",
     "format_number",

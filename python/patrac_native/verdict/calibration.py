@@ -9,12 +9,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.likelihoods import Likelihood, Targets
+from patrac_native.diagnostics import mean_with_error as mean_with_error
+from patrac_native.likelihoods import Likelihood
 from patrac_native.network.network import Network
 from patrac_native.validation.checks import FloatArray
 
 # The probability of the central intervals whose coverage is judged.
 COVERAGE = 0.9
+# A difference of five points changes decisions; below 75%, more than twice as many observations as promised lie
+# outside.
+COVERAGE_LOOK, COVERAGE_BAD = 0.05, 0.15
 # Kinds of unseen rows.
 HELD_OUT, VALIDATION, LEAVE_ONE_OUT = "held out", "validation", "leave one out"
 HELD_OUT_AND_VALIDATION = "held out and validation"
@@ -80,11 +84,11 @@ class Calibration:
             coverage=mine * self.coverage + others * other.coverage,
         )
 
-    def misses_coverage_by(self, tolerance: float) -> bool:
+    def misses_coverage_by(self, tolerance: float = COVERAGE_LOOK) -> bool:
         """Whether the coverage differs from 0.9 by more than a tolerance and by more than three standard errors."""
         return bool(abs(self.coverage - COVERAGE) > max(tolerance, 3 * self.coverage_se))
 
-    def is_overconfident(self, tolerance: float) -> bool:
+    def is_overconfident(self, tolerance: float = COVERAGE_LOOK) -> bool:
         """Whether the coverage misses 0.9 from below, see `misses_coverage_by`."""
         return self.coverage < COVERAGE and self.misses_coverage_by(tolerance)
 
@@ -101,29 +105,6 @@ def network_likelihood(net: Network, likelihood: Likelihood, variance: FloatArra
     # Mean squared residuals are no scales of other noise.
     known = net.history.validation_mse if net.history is not None and likelihood.is_conjugate else None
     return likelihood.at(np.atleast_1d(variance.mean(axis=0)) if known is None else known)
-
-
-def network_nlpd(
-    net: Network, likelihood: Likelihood, variance: FloatArray | None, f: FloatArray, y: Targets
-) -> FloatArray:
-    """Return the negative log density of each row under the trained network alone, shape (n,), for its outputs f."""
-    flat = None if variance is None else variance.reshape(-1, *variance.shape[2:])
-    return -network_likelihood(net, likelihood, flat).log_likelihood_rows(f, y)
-
-
-def mean_with_error(values: FloatArray, weights: FloatArray | None = None) -> tuple[float, float]:
-    """Return the mean of values (n,), weighted if weights (n,) are given, and its standard error.
-
-    Under weights n is the effective number (sum w)^2 / sum w^2 of Kish; the error of a single value is infinite.
-    """
-    if weights is None:
-        n = len(values)
-        return float(values.mean()), float(values.std(ddof=1) / math.sqrt(n)) if n > 1 else math.inf
-    shares = weights / weights.sum()
-    count, mean = 1.0 / float(shares @ shares), float(shares @ values)
-    if count <= 1 + 1e-9:
-        return mean, math.inf
-    return mean, math.sqrt(float(shares @ (values - mean) ** 2) / (count - 1))
 
 
 def calibrate(

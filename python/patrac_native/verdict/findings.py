@@ -12,12 +12,14 @@ import numpy.typing as npt
 from patrac_native.posterior.fit_quality import FitQuality
 from patrac_native.verdict.calibration import (
     COVERAGE,
+    COVERAGE_BAD,
     HELD_OUT,
     HELD_OUT_AND_VALIDATION,
     LEAVE_ONE_OUT,
     VALIDATION,
     Calibration,
 )
+from patrac_native.verdict.calibration import COVERAGE_LOOK as COVERAGE_LOOK
 from patrac_native.verdict.evidence import Evidence, StepRecord
 from patrac_native.verdict.remedies import Remedies
 
@@ -43,9 +45,6 @@ NONFINITE_BAD = 0.01
 # Training has stopped too early if the log-likelihood of the draws exceeds the network's by more than this share of the
 # network's gain over a constant. A penalty that differs from the prior, or the nodes that Sep adds, explain less.
 FIT_GAIN = 0.1
-# Coverage of 90% intervals: a difference of five points changes decisions; below 75%, more than twice as many
-# observations as promised lie outside.
-COVERAGE_LOOK, COVERAGE_BAD = 0.05, 0.15
 # The coverage of this many rows has a standard error of 0.03. Fewer are no evidence that predictions can be used.
 CALIBRATION_ROWS = 100
 # Kinds of findings on predictions of unseen rows.
@@ -248,7 +247,7 @@ def predicts_well(e: Evidence) -> bool:
     rows to tell. Intervals that are too wide are a finding of their own: predictions can be used all the same.
     """
     c = _scores_of_unseen_rows(e)
-    return c is not None and c.nlpd <= c.nlpd_network and not c.is_overconfident(COVERAGE_LOOK)
+    return c is not None and c.nlpd <= c.nlpd_network and not c.is_overconfident()
 
 
 def _scores_of_unseen_rows(e: Evidence) -> Calibration | None:
@@ -268,7 +267,7 @@ def calibration_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
     c, findings = e.calibration, []
     if c is None:
         return []
-    if c.misses_coverage_by(COVERAGE_LOOK):
+    if c.misses_coverage_by():
         narrow = c.coverage < COVERAGE
         what = (
             f"90% intervals of y cover {c.coverage:.1%} of {c.rows:,} {_KINDS[c.kind]}: predictions are "
@@ -300,7 +299,7 @@ def noise_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
     spread of f, can make up for the noise.
     """
     c = _scores_of_unseen_rows(e)
-    if e.noise is None or (c is not None and not c.is_overconfident(COVERAGE_LOOK)):
+    if e.noise is None or (c is not None and not c.is_overconfident()):
         return []
     what = f"{e.noise}: the frozen nodes have fitted noise, and intervals of y are likely too narrow."
     return [Finding("fitted noise", LOOK, what, remedies.for_narrow_intervals(e))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from patrac_native.plots.table import html_list
@@ -63,10 +63,13 @@ class Verdict:
         return html_list(f"verdict: {title}", [str(finding) for finding in self.findings if len(self.findings) > 1])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return grade and findings as JSON-able values."""
-        names = ("kind", "grade", "what", "remedy")
-        findings = [{name: getattr(finding, name) for name in names} for finding in self.findings]
-        return {"grade": self.grade, "findings": findings}
+        """Return the fields as JSON-able values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Verdict:
+        """Rebuild a verdict from what `to_dict` returned."""
+        return cls(content["grade"], tuple(Finding(**one) for one in content["findings"]), content["facts"])
 
 
 def judge(evidence: Evidence, remedies: Remedies | None = None, advice: Mapping[str, str] | None = None) -> Verdict:
