@@ -76,7 +76,7 @@ class Architecture:
         """Add JAX, with step size and thinning of native pCNL, and NUTS; both start where the native sides do."""
         options, pcnl = self.options, sides["pCNL"]
         assert isinstance(pcnl, NativeSide) and pcnl.kernel.step_size is not None
-        key = Key(self.name, "-".join(map(str, post.net.layer_sizes)), len(post.y))
+        key = Key(self.name, "-".join(map(str, post.network.net.layer_sizes)), len(post.data.y))
         case = Case(key, post, auto.state, pcnl.kernel.step_size)
         targets = jax_targets(case)
         if self.target is None:

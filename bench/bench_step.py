@@ -133,7 +133,7 @@ def print_rates(keys: list[Key]) -> None:
     for dtype in sorted({key.dtype for key in keys}):
         of_dtype = [prepare(key).post for key in keys if key.dtype == dtype]
         names = sorted({name for post in of_dtype for name in post.plan().operations})
-        each = nanoseconds(names, dtype, of_dtype[0].level)
+        each = nanoseconds(names, dtype, of_dtype[0].network.level)
         print(f"{dtype}, ns each: " + ", ".join(f"{name} {value:.3g}" for name, value in each.items()))
 
 

@@ -134,7 +134,7 @@ def prepare(key: Key) -> Case:
         warm = pn.sample(post, pn.PCNL(), chains=1, draws=1, seed=1, threads=1, progress=False)
         return Case(key, post, warm.theta[0, -1], float(warm.stats["step_size"][0, -1]))
     # The trained values generated the data; Sep has none.
-    start = post.theta_map.astype(post.dtype)
+    start = post.theta_map.astype(post.network.dtype)
     if post.network.separate:
         start = 0.1 * post.sample_prior(1, seed=1)[0]
     return Case(key, post, start, step_size_by_trials(post, start))

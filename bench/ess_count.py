@@ -45,7 +45,7 @@ class Plan:
 
 def states_at_a_time(post: pn.Posterior) -> int:
     """Return the maximum number of kept states in memory."""
-    return max(1, MAX_BYTES // (post.dtype.itemsize * post.dim))
+    return max(1, MAX_BYTES // (post.network.dtype.itemsize * post.dim))
 
 
 def pilot(side: Side, post: pn.Posterior, data: Data, thin: int | None, seconds: float) -> Plan:

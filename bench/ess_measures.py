@@ -65,17 +65,17 @@ def conditional_mean(post: pn.Posterior, theta: FloatArray, X: FloatArray) -> Fl
     In float64, for one output (docs/method.md, section 6): y = o + Phi a + e, a ~ N(0, S), and the mean of a is
     (S^-1 + Phi'Phi/s2)^-1 Phi'(y - o)/s2.
     """
-    assert isinstance(post.likelihood, pn.Gaussian) and post.net.layer_sizes[-1] == 1
+    assert isinstance(post.likelihood, pn.Gaussian) and post.network.net.layer_sizes[-1] == 1
     variance = float(np.asarray(post.likelihood.variance).ravel()[0])
     weights, bias = post.network.weight_masks[-1][0], post.network.bias_masks[-1][0]
     n_output = int(weights.sum()) + int(bias)
     prior_precision = np.diag(1 / post.prior_variance[len(post.prior_variance) - n_output :])
-    both = np.concatenate([post.X, X])
-    n, widest = len(post.X), len(both) * max(post.net.layer_sizes)
+    both = np.concatenate([post.data.X, X])
+    n, widest = len(post.data.X), len(both) * max(post.network.net.layer_sizes)
     found = []
     for part in np.array_split(theta, max(1, len(theta) * widest // CONDITIONAL_CHUNK)):
         features, offset = output_features(post, part.astype(np.float64), both)
-        phi, residual = features[:, :n], post.y[:, 0] - offset[:, :n]
+        phi, residual = features[:, :n], post.data.y[:, 0] - offset[:, :n]
         gram = prior_precision + phi.transpose(0, 2, 1) @ phi / variance
         mean = np.linalg.solve(gram, phi.transpose(0, 2, 1) @ residual[..., None] / variance)
         found.append((features[:, n:] @ mean)[..., 0] + offset[:, n:])
@@ -102,7 +102,7 @@ def output_features(post: pn.Posterior, theta: FloatArray, X: FloatArray) -> tup
     (w, b), (wm, bm) = fixed[-1], masks[-1]
     offset = h[:, :, ~wm[0]] @ w[0, ~wm[0]] + (0.0 if bm[0] else b[0])
     if separate:
-        offset = offset + post.net.predict(X)[:, 0]
+        offset = offset + post.network.net.predict(X)[:, 0]
     features = h[:, :, wm[0]]
     if bm[0]:
         features = np.concatenate([features, np.ones((*features.shape[:2], 1))], axis=2)

@@ -50,7 +50,7 @@ class Stretch(NamedTuple):
 def is_supported(name: str, post: pn.Posterior) -> bool:
     """Return whether a posterior supports a kernel."""
     gaussian = post.likelihood.name == "gaussian"
-    last_layer_only = int(post.parameters["layer"].min()) == len(post.net.weights)
+    last_layer_only = int(post.parameters["layer"].min()) == len(post.network.net.weights)
     if name == "exact":
         return gaussian and last_layer_only
     return not name.startswith("collapsed") or (gaussian and not last_layer_only)
@@ -98,7 +98,7 @@ class JaxSide:
     def __init__(self, case: Case, target: peers.Target, thin: int, seed: int) -> None:
         calls = max(1, call_steps(case, 1) // CALL_STEPS)
         self.call_draws = calls * CALL_STEPS // thin
-        steps, dtype = calls * CALL_STEPS, case.post.dtype
+        steps, dtype = calls * CALL_STEPS, case.post.network.dtype
         start, self._advance = peers.jax_chain(target, dtype, case.delta, steps, thin=thin)
         self._target, self._dtype = target, dtype
         self._carry = start(case.start, seed)
@@ -119,8 +119,8 @@ class NutsSide:
     """NumPyro's NUTS, warmed up by its own adaptation from the same start."""
 
     def __init__(self, case: Case, target: peers.Target, warmup: int, seed: int) -> None:
-        self._target, self._dtype = target, case.post.dtype
-        compiled = nuts(target, case.post.dtype, warmup, NUTS_CALL_DRAWS)
+        self._target, self._dtype = target, case.post.network.dtype
+        compiled = nuts(target, case.post.network.dtype, warmup, NUTS_CALL_DRAWS)
         self._run, self._state = compiled.run, compiled.warm_up(case.start, seed)
         self.divergences = 0
         self.run(NUTS_CALL_DRAWS)
@@ -143,7 +143,9 @@ def targets(case: Case) -> dict[str, peers.Target]:
     variance = float(np.asarray(case.post.likelihood.variance).ravel()[0])
     found = jax_targets(case)
     return (
-        found if variance == 1 else {name: _with_variance(t, variance, len(case.post.y)) for name, t in found.items()}
+        found
+        if variance == 1
+        else {name: _with_variance(t, variance, len(case.post.data.y)) for name, t in found.items()}
     )
 
 

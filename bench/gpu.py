@@ -133,7 +133,7 @@ def small_chains(run: Run) -> None:
                 "chain_steps_per_second": 1e6 * chains / times.median,
                 "floor": floor,
                 "acceptance_rate": times.acceptance_rate,
-                "layout": case.post.compiled.on_device(device).layout(False),
+                "layout": case.post.sampled.compiled.on_device(device).layout(False),
             }
             if not run.jax and chains in sizes.jax_chains and run.has_time(f"JAX {name} x {chains}"):
                 sides = on_jax(case, chains, run.options.quick)
@@ -185,7 +185,7 @@ def large_chain(run: Run) -> None:
             "floors": floors,
             "bound": bound,
             "acceptance_rate": times.acceptance_rate,
-            "layout": case.post.compiled.on_device(device).layout(False),
+            "layout": case.post.sampled.compiled.on_device(device).layout(False),
         }
         table.row(
             [

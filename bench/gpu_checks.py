@@ -36,15 +36,15 @@ def check_gradients(case: Case, reference: pn.Posterior, device: str) -> dict[st
     The result holds the largest error of l relative to l, and of g relative to its norm.
     """
     post, rng = case.post, np.random.default_rng(2)
-    theta = (case.start * (1 + 0.05 * rng.standard_normal((POINTS, post.dim)))).astype(post.dtype)
-    value, gradient = post.compiled.on_device(device).log_likelihood_and_grad(theta)
+    theta = (case.start * (1 + 0.05 * rng.standard_normal((POINTS, post.dim)))).astype(post.network.dtype)
+    value, gradient = post.sampled.compiled.on_device(device).log_likelihood_and_grad(theta)
     expected_value, expected = reference.log_likelihood_and_grad(theta.astype(np.float64))
     error = np.linalg.norm(gradient - expected, axis=1) / np.linalg.norm(expected, axis=1)
     found = {
         "log_likelihood": float(np.abs(value / expected_value - 1).max()),
         "gradient": float(error.max()),
     }
-    allowed = MAX_ERROR[post.dtype.name]
+    allowed = MAX_ERROR[post.network.dtype.name]
     if not max(found.values()) <= allowed:
         raise AssertionError(f"{case.key}: errors {found} on {device}, more than {allowed:g}")
     return found
@@ -68,7 +68,7 @@ def check_chains(case: Case, device: str) -> float:
     ]
     moves = [draws.stats["acceptance_rate"] for draws in found]
     error = float(np.abs(found[0].theta - found[1].theta).max() / np.abs(found[1].theta).max())
-    allowed = {"float32": 1e-4, "float64": 1e-9}[case.post.dtype.name]
+    allowed = {"float32": 1e-4, "float64": 1e-9}[case.post.network.dtype.name]
     if not (np.array_equal(*moves) and error <= allowed):
         raise AssertionError(f"{case.key}: chains on {device} leave the CPU's, by {error:.1e} of the largest entry")
     return error

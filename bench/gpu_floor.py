@@ -89,7 +89,7 @@ def large_floor(case: Case, rates: Rates) -> dict[str, float]:
     "fma" and "tensor" count its multiply-adds on either kind of unit; a product with the accuracy of float32 takes
     several products in TF32 or BF16.
     """
-    n, layers = len(case.post.X), case.post.plan().layers
+    n, layers = len(case.post.data.X), case.post.plan().layers
     of_a_row = 4  # the label
     for position, layer in enumerate(layers):
         of_a_row += layer["constant_sources"] * (1 if position == 0 else 4) + 4 * layer["offsets"]

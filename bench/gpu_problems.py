@@ -115,7 +115,7 @@ def large_case(name: str, sizes: Sizes, dtype: str = "float32", rows: int | None
     rows = sizes.large_rows if rows is None else rows
     net, X, y = images(sizes.large, sizes.large_rows)
     post = pn.Posterior(net, LARGE[name], PRIOR, pn.Categorical(), X[:rows], y[:rows], dtype=dtype, copy=False)
-    start = post.theta_map.astype(post.dtype)
+    start = post.theta_map.astype(post.network.dtype)
     if post.network.separate:
         start = np.where(post.parameters["layer"] == 1, 2e-4, 0.3) * post.sample_prior(1, seed=1)[0]
     key = Key(name, "-".join(map(str, sizes.large)), rows, dtype)

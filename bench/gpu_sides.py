@@ -55,7 +55,9 @@ def on_jax(case: Case, chains: int, quick: bool) -> dict[str, Side]:
     chunk = JAX_STEPS[quick]
 
     def side(target: peers.Target) -> Side:
-        start, advance = peers.jax_chain(target, case.post.dtype, case.delta, chunk, chains if chains > 1 else None)
+        start, advance = peers.jax_chain(
+            target, case.post.network.dtype, case.delta, chunk, chains if chains > 1 else None
+        )
 
         def run(steps: int, seed: int) -> float:
             carry = start(case.start, seed)

@@ -42,7 +42,7 @@ class Target:
 def in_theta(post: pn.Posterior, value_and_grad: ValueAndGrad) -> Target:
     """Target of a function of theta = sqrt(C) z."""
     deviation = np.sqrt(post.prior_variance)
-    scale = jnp.asarray(deviation, post.dtype)
+    scale = jnp.asarray(deviation, post.network.dtype)
 
     def whitened(z: Any) -> tuple[Any, Any]:
         value, gradient = value_and_grad(scale * z)
@@ -111,7 +111,7 @@ def network_with_masks(post: pn.Posterior) -> tuple[Layers, Layers]:
 
 def fixed_output_bias(post: pn.Posterior) -> npt.NDArray[Any]:
     """What `network_with_masks` leaves out of the outputs, (m,)."""
-    return post.net.biases[-1] if post.network.separate else np.zeros(post.network.n_outputs)
+    return post.network.net.biases[-1] if post.network.separate else np.zeros(post.network.n_outputs)
 
 
 def flat(layers: Layers) -> npt.NDArray[Any]:
@@ -123,9 +123,9 @@ def masked(post: pn.Posterior) -> ValueAndGrad:
     """The plain version: theta scattered into the full parameter vector, every layer evaluated, its gradient masked."""
     layers, masks = network_with_masks(post)
     mask = flat(masks)
-    index, fixed = np.flatnonzero(mask), jnp.asarray(np.where(mask, 0.0, flat(layers)), post.dtype)
-    inputs, y = jnp.asarray(post.X.T, post.dtype), targets(post)
-    offset = jnp.asarray(fixed_output_bias(post), post.dtype)[:, None]
+    index, fixed = np.flatnonzero(mask), jnp.asarray(np.where(mask, 0.0, flat(layers)), post.network.dtype)
+    inputs, y = jnp.asarray(post.data.X.T, post.network.dtype), targets(post)
+    offset = jnp.asarray(fixed_output_bias(post), post.network.dtype)[:, None]
 
     def of_parameters(parameters: Layers) -> Any:
         return log_likelihood(forward(parameters, inputs) + offset, y)
@@ -146,7 +146,7 @@ def masked(post: pn.Posterior) -> ValueAndGrad:
 def rows_first(post: pn.Posterior) -> ValueAndGrad:
     """Full with activations (n, nodes): the faster layout where inputs are many (784: by a sixth), the slower else."""
     layers, y = list(zip(post.network.ranked.weights, post.network.ranked.biases, strict=True)), targets(post)
-    inputs = jnp.asarray(post.X, post.dtype)
+    inputs = jnp.asarray(post.data.X, post.network.dtype)
 
     def of_parameters(parameters: Layers) -> Any:
         h = inputs
@@ -169,10 +169,10 @@ def lean(post: pn.Posterior) -> ValueAndGrad:
     trained one's outputs precomputed.
     """
     network = post.network
-    inputs, y = jnp.asarray(post.X.T, post.dtype), targets(post)
+    inputs, y = jnp.asarray(post.data.X.T, post.network.dtype), targets(post)
     if network.separate:
         shapes = list(zip(network.weight_masks, network.bias_masks, strict=True))
-        trained = jnp.asarray(post.net.predict(post.X).T, post.dtype)
+        trained = jnp.asarray(post.network.net.predict(post.data.X).T, post.network.dtype)
         return jax.value_and_grad(lambda theta: log_likelihood(trained + forward(unpack(theta, shapes), inputs), y))
     fixed, masks = network_with_masks(post)
 
@@ -181,7 +181,7 @@ def lean(post: pn.Posterior) -> ValueAndGrad:
         for layer, layer_masks in zip(fixed, masks, strict=True):
             arrays = []
             for array, mask in zip(layer, layer_masks, strict=True):
-                values, where = jnp.asarray(array, post.dtype), np.nonzero(mask)
+                values, where = jnp.asarray(array, post.network.dtype), np.nonzero(mask)
                 if mask.any():
                     part = theta[at : at + mask.sum()]
                     values = values.at[where].set(part, unique_indices=True, indices_are_sorted=True)
@@ -195,7 +195,7 @@ def lean(post: pn.Posterior) -> ValueAndGrad:
 
 def targets(post: pn.Posterior) -> Any:
     """Targets (m, n) of the posterior's type, or labels (n,)."""
-    return jnp.asarray(post.y.T, post.dtype if post.likelihood.name == "gaussian" else jnp.int32)
+    return jnp.asarray(post.data.y.T, post.network.dtype if post.likelihood.name == "gaussian" else jnp.int32)
 
 
 def jax_chain(

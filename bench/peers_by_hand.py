@@ -42,9 +42,9 @@ def reduce(post: pn.Posterior) -> tuple[FloatArray, list[ReducedLayer]]:
         shapes = [mask.shape for mask in network.weight_masks]
         layers = [ReducedLayer(r, s, np.empty((r, 0)), np.empty((0, s)), None) for r, s in shapes]
         r, s = shapes[-1]
-        layers[-1] = ReducedLayer(r, s, np.empty((r, 0)), np.empty((0, s)), post.net.predict(post.X).T)
-        return post.X.T, layers
-    h, varying, inputs, layers = post.X.T, 0, None, []
+        layers[-1] = ReducedLayer(r, s, np.empty((r, 0)), np.empty((0, s)), post.network.net.predict(post.data.X).T)
+        return post.data.X.T, layers
+    h, varying, inputs, layers = post.data.X.T, 0, None, []
     for position, (w, b) in enumerate(zip(network.ranked.weights, network.ranked.biases, strict=True)):
         mask = network.weight_masks[position]
         rows, sources = int(mask.any(axis=1).sum()), int(mask.any(axis=0).sum())
@@ -57,14 +57,14 @@ def reduce(post: pn.Posterior) -> tuple[FloatArray, list[ReducedLayer]]:
             layers.append(ReducedLayer(rows, sources, np.empty((rows, 0)), np.empty((0, sources)), offset))
             h, varying = np.tanh(w[rows:] @ h + b[rows:, None]), rows
         else:
-            offset = np.zeros((len(b), len(post.X)))
+            offset = np.zeros((len(b), len(post.data.X)))
             offset[rows:] += b[rows:, None]
             offset += w[:, varying:] @ h
             nothing = rows == len(b) and varying == w.shape[1]
             layers.append(
                 ReducedLayer(rows, sources, w[:rows, sources:varying], w[rows:, :varying], None if nothing else offset)
             )
-            h, varying = np.empty((0, len(post.X))), len(b)
+            h, varying = np.empty((0, len(post.data.X))), len(b)
     assert inputs is not None
     return inputs, layers
 
@@ -74,7 +74,7 @@ def by_hand(post: pn.Posterior, reverse: str = "written", small_width: int = SMA
 
     Products of matrices with at most `small_width` rows and columns are computed as broadcasts and sums.
     """
-    dtype = post.dtype
+    dtype = post.network.dtype
     constant_inputs, layers = reduce(post)
     inputs, y = jnp.asarray(constant_inputs, dtype), targets(post)
     fixed = [
@@ -141,10 +141,10 @@ def outer(delta: Any, h: Any, small_width: int) -> Any:
 
 def expert(post: pn.Posterior) -> Target:
     """Return the expert's target: the quadratic form if the log-likelihood has one, else the reduced network."""
-    form = post.quadratic
+    form = post.sampled.quadratic
     if form is None:
         return in_theta(post, by_hand(post))
-    slope, curvature = jnp.asarray(form.slope, post.dtype), jnp.asarray(form.curvature, post.dtype)
+    slope, curvature = jnp.asarray(form.slope, post.network.dtype), jnp.asarray(form.curvature, post.network.dtype)
     constant = form.constant
 
     def value_and_grad(z: Any) -> tuple[Any, Any]:

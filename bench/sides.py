@@ -39,7 +39,7 @@ def floor_side(case: Case) -> Side:
     The floor is timed like the other sides: if the speed of a shared core changes, both parts of a ratio change.
     """
     post = case.post
-    dtype, level, counts = post.dtype.name, post.level, post.plan().operations
+    dtype, level, counts = post.network.dtype.name, post.network.level, post.plan().operations
     of_one_repeat = {name: testing.repeat_operation(name, dtype, 1, level) for name in counts}
 
     def run(steps: int, seed: int) -> float:
@@ -70,7 +70,7 @@ def jax_targets(case: Case, variants: bool = False) -> dict[str, peers.Target]:
         found["jax by hand, dots"] = peers.in_theta(post, by_hand(post, small_width=1))
     if variants:
         found["jax by hand, jax.grad"] = peers.in_theta(post, by_hand(post, reverse="jax.grad"))
-        if post.quadratic is not None:
+        if post.sampled.quadratic is not None:
             found["jax by hand, over rows"] = peers.in_theta(post, by_hand(post))
     return found
 
@@ -78,7 +78,7 @@ def jax_targets(case: Case, variants: bool = False) -> dict[str, peers.Target]:
 def jax_side(case: Case, target: peers.Target, chains: int | None = None) -> Side:
     """Return a side that calls the compiled scan until the steps are done, for `chains` chains by vmap."""
     chunk = call_steps(case, chains or 1)
-    start, advance = peers.jax_chain(target, case.post.dtype, case.delta, chunk, chains)
+    start, advance = peers.jax_chain(target, case.post.network.dtype, case.delta, chunk, chains)
 
     def run(steps: int, seed: int) -> float:
         carry = start(case.start, seed)

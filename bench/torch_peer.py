@@ -20,11 +20,11 @@ def torch_run(post: pn.Posterior, delta: float) -> Callable[[npt.NDArray[Any], i
     import torch
 
     torch.set_num_threads(1)
-    dtype = torch.float32 if post.dtype == np.float32 else torch.float64
+    dtype = torch.float32 if post.network.dtype == np.float32 else torch.float64
     layers, masks = network_with_masks(post)
     index = torch.from_numpy(np.flatnonzero(flat(masks)))
     fixed = torch.from_numpy(flat(layers)).to(dtype)
-    inputs, y = torch.from_numpy(post.X.T.copy()).to(dtype), torch.from_numpy(post.y.T.copy()).to(dtype)
+    inputs, y = torch.from_numpy(post.data.X.T.copy()).to(dtype), torch.from_numpy(post.data.y.T.copy()).to(dtype)
     offset = torch.from_numpy(fixed_output_bias(post).copy()).to(dtype)[:, None]
     c = torch.from_numpy(post.prior_variance.copy()).to(dtype)
     deviation = c.sqrt()
@@ -46,7 +46,7 @@ def torch_run(post: pn.Posterior, delta: float) -> Callable[[npt.NDArray[Any], i
 
     def run(start: npt.NDArray[Any], steps: int, seed: int) -> float:
         generator = torch.Generator().manual_seed(seed)
-        u, accepted = torch.from_numpy(start.astype(post.dtype)), 0
+        u, accepted = torch.from_numpy(start.astype(post.network.dtype)), 0
         l_u, g_u = value_and_grad(u)
         for _ in range(steps):
             v = keep * u + drift * c * g_u + noise * deviation * torch.randn(len(c), generator=generator, dtype=dtype)

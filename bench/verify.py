@@ -27,9 +27,9 @@ def tolerances(case: Case) -> tuple[float, float]:
     in the peer: 3 x ulp/2 x the widths of all layers. At a mode the gradient is what n terms of both signs leave, about
     their sum over sqrt(n).
     """
-    rounding = 3 * float(np.finfo(case.post.dtype).eps) / 2 * sum(case.post.net.layer_sizes[:-1])
+    rounding = 3 * float(np.finfo(case.post.network.dtype).eps) / 2 * sum(case.post.network.net.layer_sizes[:-1])
     # The quadratic form of `last_layer` is as exact as the float64 eigenvectors, whatever the type: nothing to add.
-    return rounding, rounding * max(1.0, float(np.sqrt(len(case.post.X))) / 10)
+    return rounding, rounding * max(1.0, float(np.sqrt(len(case.post.data.X))) / 10)
 
 
 def verify_gradients(case: Case, targets: Mapping[str, peers.Target]) -> None:
@@ -38,11 +38,11 @@ def verify_gradients(case: Case, targets: Mapping[str, peers.Target]) -> None:
     of_value, of_gradient = tolerances(case)
     rng = np.random.default_rng(2)
     spread = 0.1 * np.sqrt(min(case.delta, 1.0) * post.prior_variance) * rng.standard_normal((3, post.dim))
-    for theta in (case.start + spread).astype(post.dtype):
+    for theta in (case.start + spread).astype(post.network.dtype):
         value: Any
         value, gradient = post.log_likelihood_and_grad(theta)
         for side, target in targets.items():
-            z = target.from_theta(theta.astype(np.float64)).astype(post.dtype)
+            z = target.from_theta(theta.astype(np.float64)).astype(post.network.dtype)
             other_value, g_z = target.value_and_grad(z)
             other = target.gradient_in_theta(np.asarray(g_z, np.float64))
             if not abs(value - float(other_value)) <= of_value * abs(value):

@@ -133,26 +133,26 @@ class Problem:
     @property
     def X(self) -> npt.NDArray[np.float64]:
         """The inputs rounded to the engine's dtype."""
-        return self.data.X.astype(self.post.dtype).astype(np.float64)
+        return self.data.X.astype(self.post.network.dtype).astype(np.float64)
 
     @property
     def y(self) -> npt.NDArray[np.float64]:
         """The targets rounded to the engine's dtype."""
-        return np.asarray(self.post.y, dtype=np.float64).astype(self.post.dtype).astype(np.float64)
+        return np.asarray(self.post.data.y, dtype=np.float64).astype(self.post.network.dtype).astype(np.float64)
 
     def predictor(self, theta: npt.NDArray[np.float64] | None = None) -> npt.NDArray[np.float64]:
         """Return the outputs of the oracle plus the offset."""
         f = self.partial.predict(self.theta if theta is None else theta, self.X)
-        return f if self.post.offset is None else f + self.post.offset
+        return f if self.post.data.offset is None else f + self.post.data.offset
 
     def reference_value(self, theta: npt.NDArray[np.float64] | None = None) -> float:
         """Return l from the oracle."""
-        return reference.log_likelihood(self.data.likelihood, self.predictor(theta), self.y, self.post.row_weights)
+        return reference.log_likelihood(self.data.likelihood, self.predictor(theta), self.y, self.post.data.row_weights)
 
     def reference_gradient(self, theta: npt.NDArray[np.float64] | None = None) -> npt.NDArray[np.float64]:
         """Return g from the oracle."""
         at = self.theta if theta is None else theta
-        slope = reference.output_slope(self.data.likelihood, self.predictor(at), self.y, self.post.row_weights)
+        slope = reference.output_slope(self.data.likelihood, self.predictor(at), self.y, self.post.data.row_weights)
         return self.partial.gradient(at, self.X, slope)
 
 
@@ -165,7 +165,7 @@ def posed(
     """Return posterior and oracle of a network, with theta near its `theta_map`."""
     given = {"sample_weight": data.sample_weight, "offset": data.offset}
     post = pn.Posterior(net, chosen, PRIOR, data.likelihood, data.X, data.y, **given, dtype=dtype)
-    theta = (post.theta_map + 0.3 * rng.normal(size=post.dim)).astype(post.dtype).astype(np.float64)
+    theta = (post.theta_map + 0.3 * rng.normal(size=post.dim)).astype(post.network.dtype).astype(np.float64)
     return Problem(post, reference.partial(net, chosen), data, theta)
 
 

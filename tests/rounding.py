@@ -59,12 +59,12 @@ def error_bounds(problem: Problem, unit_roundoff: float) -> Bounds:
     companion = np.asarray(partial.companion_output(problem.X))
     f = outputs[-1] + companion
     f_error = output_errors[-1] + 2 * u * (np.abs(companion) + np.abs(f))
-    if problem.post.offset is not None:
-        shift = problem.post.offset + problem.data.likelihood.shift(problem.y)  # what the engine adds to f
+    if problem.post.data.offset is not None:
+        shift = problem.post.data.offset + problem.data.likelihood.shift(problem.y)  # what the engine adds to f
         f_error = f_error + u * (np.abs(shift) + np.abs(f + shift))
-        f = f + problem.post.offset
+        f = f + problem.post.data.offset
     value, delta_error = _likelihood_bounds(problem, f, f_error, u)
-    delta = reference.output_slope(problem.data.likelihood, f, problem.y, problem.post.row_weights)
+    delta = reference.output_slope(problem.data.likelihood, f, problem.y, problem.post.data.row_weights)
 
     # One tile's rows are added in float32, tiles in float64: at most 264 terms.
     row_rounding = _sum_rounding(min(len(f), 264), u)
@@ -94,7 +94,7 @@ def error_bounds(problem: Problem, unit_roundoff: float) -> Bounds:
 
 def _likelihood_bounds(problem: Problem, f: Array, f_error: Array, u: float) -> tuple[float, Array]:
     """Return the errors of l and of dl/df; row weights, precision and scale are each rounded once."""
-    likelihood, y, weight = problem.data.likelihood, problem.y, problem.post.row_weights[:, None]
+    likelihood, y, weight = problem.data.likelihood, problem.y, problem.post.data.row_weights[:, None]
     if isinstance(likelihood, pn.Gaussian):
         precision = 1 / np.broadcast_to(likelihood.variance, f.shape[1:])
         residual_error = f_error + u * np.abs(y - f)

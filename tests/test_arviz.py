@@ -144,7 +144,7 @@ def test_groups_of_each_likelihood(likelihood: str, n_targets: int) -> None:
     predictive, function = groups["posterior_predictive"], groups["function"]
     same(predictive["y"], draws.predictive(data.X, offset=data.offset, seed=3), last)
     same(groups["prior_predictive"]["y"][0], post.prior_predictive(data.X, 5, offset=data.offset, seed=3), last)
-    same(groups["observed_data"]["y"], post.y, last)
+    same(groups["observed_data"]["y"], post.data.y, last)
     same(groups["log_likelihood"]["y"], draws.log_likelihood_rows(data.X, data.y, offset=data.offset), None)
     if is_class:
         same(function["p"], draws.predict_proba(data.X), "output")
@@ -185,7 +185,7 @@ def test_sampled_variances_and_scales_are_parameters(likelihood: pn.Likelihood, 
     posterior, prior = tree["posterior"], tree["prior"]
     np.testing.assert_array_equal(posterior["variance"], draws.stats["variance"])
     np.testing.assert_array_equal(posterior["prior_scales"], draws.stats["prior_scales"])
-    assert posterior["scale"].values.tolist() == list(post.scale_names)
+    assert posterior["scale"].values.tolist() == list(post.network.scale_names)
     assert posterior["variance"].dims[2:] == (("output",) if draws.stats["variance"].ndim == 3 else ())
     assert not {"variance", "prior_scales"} & set(tree["sample_stats"].data_vars)
     # Theta of the prior has the prior's scales: whitened by them, its entries are standard normal.
@@ -224,7 +224,7 @@ def test_statistics_and_attributes() -> None:
     assert attributes["inference_library"] == "patrac_native"
     assert attributes["inference_library_version"] == pn.__version__
     assert attributes["seed"] == 1 and attributes["tuning_steps"] == 10
-    assert attributes["architecture"] == problem.post.architecture.label()
+    assert attributes["architecture"] == problem.post.network.architecture.label()
     assert set(tree.children) == {"posterior", "sample_stats", "constant_data"}
 
 
@@ -243,7 +243,7 @@ def test_columns_of_a_data_frame_name_the_inputs() -> None:
     assert tree["posterior"]["input"].values.tolist() == ["height", "width"]
     assert tree["constant_data"]["X"].sel(input="width").values.tolist() == frame["width"].tolist()
     # Names of the posterior's own frame order the columns of another one.
-    net, law = problem.post.net, problem.data.likelihood
+    net, law = problem.post.network.net, problem.data.likelihood
     post = pn.Posterior(net, pn.Mix(2), problems.PRIOR, law, frame, problem.data.y)
     named = pn.sample(post, pn.PCN(0.1), **RUN)
     for given in (frame, frame[["width", "height"]]):
@@ -268,10 +268,10 @@ def test_draws_of_another_sampler_and_parts_of_chains() -> None:
 
 def test_trees_of_another_posterior_are_refused() -> None:
     problem, draws = drawn()
-    net, X, y = problem.post.net, problem.post.X, problem.post.y
+    net, X, y = problem.post.network.net, problem.post.data.X, problem.post.data.y
     tree = draws.to_datatree(prior_draws=0)
     other = problems.random_network(problems.rng_of("another network"), net.layer_sizes)
-    chosen, law = problem.post.architecture, problem.data.likelihood
+    chosen, law = problem.post.network.architecture, problem.data.likelihood
     for post, words in (
         (pn.Posterior(other, chosen, problems.PRIOR, law, X, y), "network of other weights"),
         (pn.Posterior(net, pn.Full(), problems.PRIOR, law, X, y), "architecture .*not {'name': 'full'}"),

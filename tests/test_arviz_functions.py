@@ -104,10 +104,10 @@ def test_loo_is_that_of_the_draws(library: Library, likelihood: str) -> None:
     problem, draws = drawn(likelihood)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        own = draws.loo(problem.post.X, problem.post.y, offset=problem.post.offset)
+        own = draws.loo(problem.post.data.X, problem.post.data.y, offset=problem.post.data.offset)
         theirs = library.functions.loo(library.data(draws, problem), reff=1.0, pointwise=True)
     if library.name == "arviz 0.x":
-        values = draws.log_likelihood_rows(problem.post.X, problem.post.y, offset=problem.post.offset)
+        values = draws.log_likelihood_rows(problem.post.data.X, problem.post.data.y, offset=problem.post.data.offset)
         weights = pn.diagnostics.leave_one_out(values).weights
         ratios = np.exp(values.reshape(weights.shape) - own.elpd_rows)
         errors = np.sqrt((weights**2 * (ratios - 1) ** 2).sum(axis=0))
@@ -132,7 +132,10 @@ def test_compare_ranks_by_loo(library: Library) -> None:
         compare = library.functions.compare
         exact = {"round_to": "none"} if "round_to" in inspect.signature(compare).parameters else {}
         table = compare({"Mix": library.data(mix, problem), "Full": library.data(full, problem)}, **exact)
-        found = {name: draws.loo(problem.post.X, problem.post.y).elpd for name, draws in (("Mix", mix), ("Full", full))}
+        found = {
+            name: draws.loo(problem.post.data.X, problem.post.data.y).elpd
+            for name, draws in (("Mix", mix), ("Full", full))
+        }
     assert list(table.index) == sorted(found, key=found.__getitem__, reverse=True)
     # Its elpd differ from ours in the length of the smoothed tail, which ArviZ derives from the effective sample size.
     column = "elpd_loo" if "elpd_loo" in table else "elpd"

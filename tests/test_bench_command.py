@@ -58,7 +58,7 @@ def test_floor_adds_up() -> None:
     """The sum of counts times the rates that are printed."""
     post = posterior(pn.Full(), pn.Gaussian(1.0))
     counts = post.plan().operations
-    each = nanoseconds(list(counts), "float32", post.level)
+    each = nanoseconds(list(counts), "float32", post.network.level)
     # Four terms, each rounded twice.
     expected = sum(count * each[name] for name, count in counts.items()) / 1e3
     assert floor_microseconds(post) == pytest.approx(expected, rel=1e-14)
@@ -81,8 +81,8 @@ def test_models_take_the_level(monkeypatch: pytest.MonkeyPatch) -> None:
     """The argument takes precedence over the environment variable."""
     monkeypatch.setenv("PATRAC_SIMD", simd_levels()[0])
     for level in simd_levels():
-        assert bench.problem(pn.Mix(2), (1, 4, 4, 1), 9, "float32", level).level == level
-    assert bench.problem(pn.Mix(2), (1, 4, 4, 1), 9, "float32").level == simd_levels()[0]
+        assert bench.problem(pn.Mix(2), (1, 4, 4, 1), 9, "float32", level).network.level == level
+    assert bench.problem(pn.Mix(2), (1, 4, 4, 1), 9, "float32").network.level == simd_levels()[0]
 
 
 @pytest.mark.parametrize(("option", "value"), [("--seconds", "0"), ("--repeats", "0")])

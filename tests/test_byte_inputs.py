@@ -45,14 +45,14 @@ def posterior(
 def test_bytes_give_the_bits_of_floats(architecture: str, likelihood: str, dtype: str) -> None:
     X = random_bytes(301, 5)
     of_bytes, of_floats = (posterior(x, likelihood, architecture, dtype=dtype) for x in (X, X.astype(dtype)))
-    assert of_bytes.X.dtype == np.uint8
-    np.testing.assert_array_equal(of_bytes.X, X)
+    assert of_bytes.data.X.dtype == np.uint8
+    np.testing.assert_array_equal(of_bytes.data.X, X)
     theta = 0.9 * of_bytes.theta_map + 0.01
     value, gradient = of_floats.log_likelihood_and_grad(theta)
     found, slope = of_bytes.log_likelihood_and_grad(theta)
     assert found == value
     np.testing.assert_array_equal(slope, gradient)
-    assert of_bytes.fit_quality == of_floats.fit_quality
+    assert of_bytes.sampled.fit_quality == of_floats.sampled.fit_quality
     np.testing.assert_array_equal(of_bytes.network.predict(theta, X[:7]), of_floats.network.predict(theta, X[:7]))
 
 
@@ -66,12 +66,12 @@ def test_bytes_in_any_order(copy: bool) -> None:
     for other in (X, np.asfortranarray(X), apart[::2, 2:6], X[::-1][::-1]):
         post = posterior(other, copy=copy)
         assert post.log_likelihood(theta) == expected
-        assert np.shares_memory(post.X, other) is not copy
+        assert np.shares_memory(post.data.X, other) is not copy
 
 
 @pytest.mark.parametrize("X", [np.ones((4, 3), bool), np.ones((4, 3), np.int8), np.ones((4, 3), np.int64)], ids=str)
 def test_other_whole_numbers_become_float64(X: npt.NDArray[Any]) -> None:
-    assert posterior(X).X.dtype == np.float64
+    assert posterior(X).data.X.dtype == np.float64
 
 
 def test_what_is_computed_beside_the_chains() -> None:
@@ -81,7 +81,7 @@ def test_what_is_computed_beside_the_chains() -> None:
         of_bytes, of_floats = (
             pn.Posterior(net, pn.Out(4), problems.PRIOR, likelihood, x, y) for x in (X, X.astype(np.float64))
         )
-        assert of_bytes.starting_variances == of_floats.starting_variances
+        assert of_bytes.sampled.law.initial == of_floats.sampled.law.initial
         ours, theirs = (pn.sample(post, seed=1, draws=5, progress=False) for post in (of_bytes, of_floats))
         np.testing.assert_array_equal(ours.theta, theirs.theta)
 
@@ -104,7 +104,7 @@ def test_a_device_gets_the_bits_of_floats(architecture: str, n: int, d: int, dty
     models = [posterior(x, "categorical", architecture, dtype=dtype) for x in (X, X.astype(dtype))]
     theta = np.stack([models[0].theta_map, 0.9 * models[0].theta_map]).astype(dtype)
     (value, gradient), (expected, slope) = (
-        post.compiled.on_device(device).log_likelihood_and_grad(theta) for post in models
+        post.sampled.compiled.on_device(device).log_likelihood_and_grad(theta) for post in models
     )
     np.testing.assert_array_equal(value, expected)
     np.testing.assert_array_equal(gradient, slope)
@@ -117,7 +117,7 @@ def test_blocks_alone_read_a_wide_layer_that_others_shared(kind: str, device: st
     if kind == "floats":
         X = X.astype(np.float32) + np.float32(0.5)
     post = posterior(X, "categorical")
-    model = post.compiled.on_device(device)
+    model = post.sampled.compiled.on_device(device)
     assert model.layout(False, 1)["wide_inputs"] == kind and model.layout(False, 40)["wide_inputs"] == "none"
     theta = (post.theta_map * np.linspace(0.5, 1.0, 40)[:, None]).astype(np.float32)
     before = model.bytes
@@ -162,7 +162,7 @@ def test_a_wide_layer_is_kept_by_rows_and_by_features_alone(kind: str, max_copie
     rows = 4 * 2 * 1.1 * len(X)
     assert (
         0
-        < post.compiled.on_device(device).bytes - max_copies * X.nbytes
+        < post.sampled.compiled.on_device(device).bytes - max_copies * X.nbytes
         <= 0.1 * max_copies * X.nbytes + parameters * 4 + rows
     )
 
@@ -171,7 +171,7 @@ def test_few_rows_of_a_wide_layer_are_kept_the_same_way(device: str) -> None:
     """Blocks share the features of few rows as they share the rows of many."""
     X = random_bytes(20, 640)
     post = posterior(X, "categorical")
-    model = post.compiled.on_device(device)
+    model = post.sampled.compiled.on_device(device)
     assert model.layout(False, 1)["wide_inputs"] == "bytes"
     padded = (20 + 32) * 640 + (641 + 32) * 64  # bytes by rows and by features
     before = model.bytes
@@ -198,7 +198,7 @@ MEMORY = """
     print((now("VmHWM") - start) / X.nbytes)
     open("/proc/self/clear_refs", "w").write("5")  # the peak from here on
     start = now("VmRSS")
-    model = post.compiled.on_device("emulated:1")
+    model = post.sampled.compiled.on_device("emulated:1")
     print((now("VmHWM") - start) / X.nbytes, (now("VmRSS") - start) / X.nbytes)
 """
 

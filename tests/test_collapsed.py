@@ -49,9 +49,9 @@ def hidden(problem: Problem) -> FloatArray:
 
 def arguments(problem: Problem) -> tuple[Any, ...]:
     """What the oracle wants after theta_h: C, variance, X, y, row weights."""
-    C = problem.partial.prior_variances(problems.PRIOR, problem.post.net.layer_sizes)
+    C = problem.partial.prior_variances(problems.PRIOR, problem.post.network.net.layer_sizes)
     assert isinstance(problem.data.likelihood, pn.Gaussian)
-    return C, problem.data.likelihood.variance, problem.X, problem.y, problem.post.row_weights
+    return C, problem.data.likelihood.variance, problem.X, problem.y, problem.post.data.row_weights
 
 
 def exact_value(problem: Problem, theta_hidden: FloatArray | None = None) -> float:
@@ -91,10 +91,10 @@ def test_value_and_gradient_are_those_of_the_normal_density_of_y(
     architecture: str, likelihood: str, sizes: tuple[int, ...]
 ) -> None:
     problem = case(architecture, likelihood, sizes)
-    assert problem.post.hidden_dim == len(hidden(problem))
-    value, gradient = problem.post.collapsed_log_likelihood_and_grad(hidden(problem))
+    assert problem.post.sampled.facts.hidden_dim == len(hidden(problem))
+    value, gradient = problem.post.density("collapsed").value_and_grad(hidden(problem))
     assert abs(value - exact_value(problem)) <= value_tolerance(problem)
-    assert problem.post.collapsed_log_likelihood(hidden(problem)) == value
+    assert problem.post.density("collapsed").value(hidden(problem)) == value
     exact = exact_gradient(problem)
     assert np.abs(exact).max() > 1e-3
     # The gradient is a difference of parts of its own size times the signal-to-noise that relative_rounding has.
@@ -152,10 +152,10 @@ def test_every_level_and_several_row_tiles(name: str, n: int, level: str) -> Non
         dtype="float64",
         level=level,
     )
-    assert post.level == level
-    value, gradient = post.collapsed_log_likelihood_and_grad(hidden(problem))
+    assert post.network.level == level
+    value, gradient = post.density("collapsed").value_and_grad(hidden(problem))
     assert abs(value - exact_value(problem)) <= value_tolerance(problem)
-    for direction in rng.normal(size=(3, post.hidden_dim)):
+    for direction in rng.normal(size=(3, post.sampled.facts.hidden_dim)):
         exact = reference.collapsed_slope(problem.partial, hidden(problem), direction, *arguments(problem))
         tolerance = 10 * relative_rounding(problem) * np.abs(gradient * direction).sum()
         assert abs(gradient @ direction - exact) <= tolerance
@@ -163,7 +163,7 @@ def test_every_level_and_several_row_tiles(name: str, n: int, level: str) -> Non
 
 def mean_of_the_full_gradient(problem: Problem) -> FloatArray:
     """E of the gradient of l over theta_h, a ~ N(m, Sigma): it is quadratic in a, so 2 K_a points give it exactly."""
-    split = problem.post.hidden_dim
+    split = problem.post.sampled.facts.hidden_dim
     mean, covariance = reference.output_conditional(problem.partial, hidden(problem), *arguments(problem))
     steps = np.sqrt(len(mean)) * np.linalg.cholesky(covariance).T
     points = np.concatenate([mean + steps, mean - steps])
@@ -177,7 +177,7 @@ def mean_of_the_full_gradient(problem: Problem) -> FloatArray:
 def test_fishers_identity_holds_for_every_activation(architecture: str, activation: str, n: int) -> None:
     """The collapsed gradient is the mean of the full one over the output weights' conditional distribution."""
     problem = case(architecture, "gaussian_by_output", n=n, activation=activation)
-    value, gradient = problem.post.collapsed_log_likelihood_and_grad(hidden(problem))
+    value, gradient = problem.post.density("collapsed").value_and_grad(hidden(problem))
     assert abs(value - exact_value(problem)) <= value_tolerance(problem)
     expected = mean_of_the_full_gradient(problem)
     np.testing.assert_allclose(
@@ -189,9 +189,9 @@ def test_fishers_identity_holds_for_every_activation(architecture: str, activati
 def test_bayes_rule_holds_between_the_full_and_the_collapsed_density(architecture: str) -> None:
     """log p(y | theta_h) = l(theta) + log N(a; 0, S) - log N(a; m, Sigma) whatever a is."""
     problem = case(architecture, "gaussian_by_output")
-    split = problem.post.hidden_dim
+    split = problem.post.sampled.facts.hidden_dim
     mean, covariance = reference.output_conditional(problem.partial, hidden(problem), *arguments(problem))
-    collapsed = problem.post.collapsed_log_likelihood(hidden(problem))
+    collapsed = problem.post.density("collapsed").value(hidden(problem))
     for trial in range(3):
         a = problems.rng_of("a", architecture, trial).normal(size=problem.post.dim - split)
         full = problem.post.log_likelihood(np.concatenate([hidden(problem), a]))
@@ -209,12 +209,12 @@ def perturbed(problem: Problem, rng: np.random.Generator) -> tuple[float, FloatA
         array = np.asarray(values, dtype=np.float64)
         return array * (1 + UNIT32 * rng.choice([-1.0, 1.0], array.shape))
 
-    net, data = problem.post.net, problem.data
+    net, data = problem.post.network.net, problem.data
     assert isinstance(data.likelihood, pn.Gaussian)
     near = pn.Network([off(w) for w in net.weights], [off(b) for b in net.biases], net.activation)
     post = pn.Posterior(
         near,
-        problem.post.architecture,
+        problem.post.network.architecture,
         problems.PRIOR,
         pn.Gaussian(off(problem.post.likelihood.variance_vector(problem.y.shape[1]))),  # type: ignore[attr-defined]
         off(problem.X),
@@ -222,7 +222,7 @@ def perturbed(problem: Problem, rng: np.random.Generator) -> tuple[float, FloatA
         sample_weight=data.sample_weight,
         dtype="float64",
     )
-    value, gradient = post.collapsed_log_likelihood_and_grad(off(hidden(problem)))
+    value, gradient = post.density("collapsed").value_and_grad(off(hidden(problem)))
     return float(value), np.asarray(gradient)
 
 
@@ -248,11 +248,11 @@ def check_float32(problem: Problem) -> None:
     forward and back; each is one like those of `perturbed`, and all with their worst signs would be sqrt(count) larger
     than the random ones: 2 * 3 * 17 in all.
     """
-    value, gradient = problem.post.collapsed_log_likelihood_and_grad(hidden(problem))
+    value, gradient = problem.post.density("collapsed").value_and_grad(hidden(problem))
     assert np.asarray(gradient).dtype == np.float32
     wide = pn.Posterior(
-        problem.post.net,
-        problem.post.architecture,
+        problem.post.network.net,
+        problem.post.network.architecture,
         problems.PRIOR,
         problem.data.likelihood,
         problem.X,
@@ -260,7 +260,7 @@ def check_float32(problem: Problem) -> None:
         sample_weight=problem.data.sample_weight,
         dtype="float64",
     )
-    expected, slope = wide.collapsed_log_likelihood_and_grad(hidden(problem))
+    expected, slope = wide.density("collapsed").value_and_grad(hidden(problem))
     rng = problems.rng_of("perturbed", problem.theta.tobytes())
     near = [perturbed(problem, rng) for _ in range(6)]
     roundings = 2 * 3 * 17
@@ -275,14 +275,14 @@ def check_float32(problem: Problem) -> None:
 
 def test_a_batch_is_its_rows() -> None:
     problem = case("mix", "gaussian")
-    batch = hidden(problem) + 0.1 * problems.rng_of("batch").normal(size=(5, problem.post.hidden_dim))
-    values, gradients = problem.post.collapsed_log_likelihood_and_grad(batch)
+    batch = hidden(problem) + 0.1 * problems.rng_of("batch").normal(size=(5, problem.post.sampled.facts.hidden_dim))
+    values, gradients = problem.post.density("collapsed").value_and_grad(batch)
     assert values.shape == (5,) and gradients.shape == batch.shape
     for row, value, gradient in zip(batch, values, gradients, strict=True):
-        one, slope = problem.post.collapsed_log_likelihood_and_grad(row)
+        one, slope = problem.post.density("collapsed").value_and_grad(row)
         assert one == value
         np.testing.assert_array_equal(slope, gradient)
-    np.testing.assert_array_equal(problem.post.collapsed_log_likelihood(batch), values)
+    np.testing.assert_array_equal(problem.post.density("collapsed").value(batch), values)
 
 
 # The acceptance ratio on theta_h
@@ -296,7 +296,7 @@ def test_collapsed_acceptance_is_detailed_balance(architecture: str, kernel: str
     if kernel == "pcnl" and delta > 2:
         delta = min(2.0, delta / 20)
     problem = case(architecture, "gaussian_by_output")
-    split = problem.post.hidden_dim
+    split = problem.post.sampled.facts.hidden_dim
     C = np.asarray(problem.post.prior_variance[:split])
     rng = problems.rng_of("collapsed balance", architecture, kernel, delta)
     u, w = hidden(problem), rng.normal(size=split)
@@ -310,7 +310,7 @@ def test_collapsed_acceptance_is_detailed_balance(architecture: str, kernel: str
     ends = [exact_value(problem, at) + reference.log_normal(at, nothing, C) for at in (u, v)]
     exact = ends[1] - ends[0] + density(u, v, g_v, C, delta) - density(v, u, g_u, C, delta)
     everywhere = np.asarray(problem.post.prior_variance)  # the output weights' too: they are integrated over it
-    got = problem.post.compiled.host.log_acceptance(u, v, everywhere, kernel, delta, collapse=True)
+    got = problem.post.sampled.compiled.host.log_acceptance(u, v, everywhere, kernel, delta, collapse=True)
     spread = np.abs(ends).max() + split * 10
     assert abs(got - exact) <= 1e-9 * (1 + abs(exact)) + 10 * relative_rounding(problem) * spread
 
@@ -325,7 +325,7 @@ def run(post: pn.Posterior, kernel: pn.Kernel, **changes: Any) -> pn.Draws:
 
 def whitened_output_weights(problem: Problem, theta: FloatArray) -> FloatArray:
     """L^-1 (a - m) for each theta, Sigma = L L'."""
-    split = problem.post.hidden_dim
+    split = problem.post.sampled.facts.hidden_dim
     found = []
     for row in theta.astype(np.float64):
         mean, covariance = reference.output_conditional(problem.partial, row[:split], *arguments(problem))
@@ -341,7 +341,7 @@ def test_output_weights_are_drawn_from_their_conditional_given_each_kept_state(a
 
     problem = case(architecture, "gaussian_by_output", dtype=dtype)
     draws = run(problem.post, pn.MGrad(0.05, collapse=True), chains=1, draws=600)
-    moved = np.any(np.diff(draws.theta[0, :, : problem.post.hidden_dim], axis=0) != 0, axis=1).mean()
+    moved = np.any(np.diff(draws.theta[0, :, : problem.post.sampled.facts.hidden_dim], axis=0) != 0, axis=1).mean()
     assert 0.2 < moved < 1
     z = whitened_output_weights(problem, draws.theta[0])
     count, dim = z.shape
@@ -401,11 +401,14 @@ def test_a_proposal_of_nothing_is_accepted_and_the_start_is_kept() -> None:
     start = post.theta_map + 0.1
     draws = run(post, pn.PCNL(1e-20, collapse=True), chains=1, draws=20, init=start[None])
     np.testing.assert_allclose(
-        draws.theta[0, :, : post.hidden_dim], np.tile(start[: post.hidden_dim], (20, 1)), rtol=0, atol=1e-8
+        draws.theta[0, :, : post.sampled.facts.hidden_dim],
+        np.tile(start[: post.sampled.facts.hidden_dim], (20, 1)),
+        rtol=0,
+        atol=1e-8,
     )
     assert (draws.stats["acceptance_rate"] == 1).all()
     # The output weights of the start are forgotten at once.
-    assert np.abs(np.diff(draws.theta[0, :, post.hidden_dim :], axis=0)).min() > 0
+    assert np.abs(np.diff(draws.theta[0, :, post.sampled.facts.hidden_dim :], axis=0)).min() > 0
 
 
 # What cannot be collapsed
@@ -418,7 +421,7 @@ def test_without_hidden_bayesian_parameters_exact_is_named() -> None:
         with pytest.raises(ValueError, match=r"Exact\(\)"):
             run(post, kernel)
     with pytest.raises(ValueError, match=r"Exact\(\)|hidden"):
-        post.collapsed_log_likelihood(np.zeros(0))
+        post.density("collapsed").value(np.zeros(0))
 
 
 @pytest.mark.parametrize("likelihood", ["categorical", "bernoulli"])
@@ -428,15 +431,15 @@ def test_only_gaussian_likelihoods_collapse(likelihood: str) -> None:
     with pytest.raises(ValueError, match="Gaussian"):
         run(post, pn.MGrad(0.1, collapse=True))
     with pytest.raises(ValueError, match="Gaussian"):
-        post.collapsed_log_likelihood(np.zeros(post.hidden_dim))
+        post.density("collapsed").value(np.zeros(post.sampled.facts.hidden_dim))
 
 
 def test_theta_hidden_of_the_wrong_shape_or_not_finite_is_refused() -> None:
     post = case("mix", "gaussian").post
-    with pytest.raises(ValueError, match="theta_hidden"):
-        post.collapsed_log_likelihood(np.zeros(post.dim))
-    with pytest.raises(ValueError, match="theta_hidden"):
-        post.collapsed_log_likelihood_and_grad(np.full(post.hidden_dim, np.nan))
+    with pytest.raises(ValueError, match="points"):
+        post.density("collapsed").value(np.zeros(post.dim))
+    with pytest.raises(ValueError, match="points"):
+        post.density("collapsed").value_and_grad(np.full(post.sampled.facts.hidden_dim, np.nan))
 
 
 def test_collapsing_is_part_of_the_kernels_record() -> None:
@@ -457,8 +460,8 @@ def test_rows_beyond_what_is_kept_between_the_passes(sizes: tuple[int, ...], arc
     repeats = 400  # 42 MB of activations, of which 4 would be held, and 32 MB to be saved, where 17 are
     posts = [
         pn.Posterior(
-            problem.post.net,
-            problem.post.architecture,
+            problem.post.network.net,
+            problem.post.network.architecture,
             problems.PRIOR,
             problem.data.likelihood,
             np.tile(problem.X, (count, 1)),
@@ -468,7 +471,7 @@ def test_rows_beyond_what_is_kept_between_the_passes(sizes: tuple[int, ...], arc
         )
         for count in (1, repeats)
     ]
-    (value, gradient), (again, slope) = (post.collapsed_log_likelihood_and_grad(hidden(problem)) for post in posts)
+    (value, gradient), (again, slope) = (post.density("collapsed").value_and_grad(hidden(problem)) for post in posts)
     # 4e5 terms, and solves whose condition is their number times the signal-to-noise of a row.
     assert again == pytest.approx(value, rel=1e-9)
     np.testing.assert_allclose(slope, gradient, rtol=0, atol=1e-8 * np.abs(gradient).max())

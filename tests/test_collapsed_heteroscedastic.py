@@ -51,8 +51,8 @@ def hidden(problem: Problem) -> FloatArray:
 
 def arguments(problem: Problem) -> tuple[Any, ...]:
     """What the oracle wants after theta_h: C, the variance (of each row), X, y, row weights."""
-    C = problem.partial.prior_variances(problems.PRIOR, problem.post.net.layer_sizes)
-    return C, None, problem.X, problem.y, problem.post.row_weights
+    C = problem.partial.prior_variances(problems.PRIOR, problem.post.network.net.layer_sizes)
+    return C, None, problem.X, problem.y, problem.post.data.row_weights
 
 
 def exact_value(problem: Problem, theta_hidden: FloatArray) -> float:
@@ -91,10 +91,10 @@ def value_tolerance(problem: Problem) -> float:
 def test_value_and_gradient_are_those_of_the_normal_density_of_y(architecture: str, sizes: tuple[int, ...]) -> None:
     problem = case(architecture, sizes)
     entries = np.delete(np.arange(problem.post.dim), drawn(problem))
-    np.testing.assert_array_equal(problem.post.hidden_entries, entries)
-    value, gradient = problem.post.collapsed_log_likelihood_and_grad(hidden(problem))
+    np.testing.assert_array_equal(problem.post.density("collapsed").entries, entries)
+    value, gradient = problem.post.density("collapsed").value_and_grad(hidden(problem))
     assert abs(value - exact_value(problem, hidden(problem))) <= value_tolerance(problem)
-    assert problem.post.collapsed_log_likelihood(hidden(problem)) == value
+    assert problem.post.density("collapsed").value(hidden(problem)) == value
     exact = exact_gradient(problem, hidden(problem))
     assert np.abs(exact).max() > 1e-3
     tolerance = 10 * relative_rounding(problem) * np.abs(exact).max()
@@ -105,9 +105,9 @@ def test_the_gradient_is_the_slope_of_the_value() -> None:
     """Central differences of the compiled value itself, whose error is h^2 times a third derivative of order 100."""
     problem, h = case("mix"), 1e-5
     at = hidden(problem)
-    _, gradient = problem.post.collapsed_log_likelihood_and_grad(at)
+    _, gradient = problem.post.density("collapsed").value_and_grad(at)
     steps = h * np.eye(len(at))
-    values = np.asarray(problem.post.collapsed_log_likelihood(np.concatenate([at + steps, at - steps])))
+    values = np.asarray(problem.post.density("collapsed").value(np.concatenate([at + steps, at - steps])))
     slope = (values[: len(at)] - values[len(at) :]) / (2 * h)
     np.testing.assert_allclose(gradient, slope, rtol=0, atol=1e-6 * np.abs(slope).max())
 
@@ -118,11 +118,18 @@ def test_the_gradient_is_the_slope_of_the_value() -> None:
 def test_every_level_and_several_row_tiles(architecture: str, n: int, level: str) -> None:
     problem = case(architecture, n=n)
     data = problem.data
-    parts = (problem.post.net, problem.post.architecture, problems.PRIOR, data.likelihood, data.X, data.y)
+    parts = (
+        problem.post.network.net,
+        problem.post.network.architecture,
+        problems.PRIOR,
+        data.likelihood,
+        data.X,
+        data.y,
+    )
     post = pn.Posterior(*parts, sample_weight=data.sample_weight, dtype="float64", level=level)
-    value, gradient = post.collapsed_log_likelihood_and_grad(hidden(problem))
+    value, gradient = post.density("collapsed").value_and_grad(hidden(problem))
     assert abs(value - exact_value(problem, hidden(problem))) <= value_tolerance(problem)
-    for direction in problems.rng_of("directions", architecture, n).normal(size=(3, post.hidden_dim)):
+    for direction in problems.rng_of("directions", architecture, n).normal(size=(3, len(gradient))):
         exact = reference.collapsed_slope(problem.partial, hidden(problem), direction, *arguments(problem))
         tolerance = 10 * relative_rounding(problem) * np.abs(gradient * direction).sum()
         assert abs(gradient @ direction - exact) <= tolerance
@@ -133,7 +140,7 @@ def test_a_network_without_hidden_layers() -> None:
     rng = problems.rng_of("no hidden layer")
     net = problems.random_network(rng, (3, 2))
     problem = problems.posed(net, pn.Full(), problems.random_data("heteroscedastic_gaussian", rng, 20, 3, 1), rng)
-    value, gradient = problem.post.collapsed_log_likelihood_and_grad(hidden(problem))
+    value, gradient = problem.post.density("collapsed").value_and_grad(hidden(problem))
     assert abs(value - exact_value(problem, hidden(problem))) <= value_tolerance(problem)
     exact = exact_gradient(problem, hidden(problem))
     np.testing.assert_allclose(gradient, exact, rtol=0, atol=10 * relative_rounding(problem) * np.abs(exact).max())
@@ -147,13 +154,13 @@ def test_fishers_identity_holds_for_every_activation(activation: str) -> None:
     """
     problem = case("mix", activation=activation)
     t = problem.y.shape[1]
-    value, gradient = problem.post.collapsed_log_likelihood_and_grad(hidden(problem))
+    value, gradient = problem.post.density("collapsed").value_and_grad(hidden(problem))
     assert abs(value - exact_value(problem, hidden(problem))) <= value_tolerance(problem)
     mean, covariance = reference.output_conditional(problem.partial, hidden(problem), *arguments(problem))
     steps = np.sqrt(len(mean)) * np.linalg.cholesky(covariance).T
     theta = [reference.joined(problem.partial, hidden(problem), a, t) for a in (*(mean + steps), *(mean - steps))]
     full = np.asarray(problem.post.log_likelihood_and_grad(np.array(theta))[1]).mean(axis=0)
-    expected = full[problem.post.hidden_entries]
+    expected = full[problem.post.density("collapsed").entries]
     np.testing.assert_allclose(
         gradient, expected, rtol=0, atol=10 * relative_rounding(problem) * np.abs(expected).max()
     )
@@ -165,7 +172,7 @@ def test_bayes_rule_holds_between_the_full_and_the_collapsed_density(architectur
     problem = case(architecture)
     post = problem.post
     mean, covariance = reference.output_conditional(problem.partial, hidden(problem), *arguments(problem))
-    collapsed = post.collapsed_log_likelihood(hidden(problem))
+    collapsed = post.density("collapsed").value(hidden(problem))
     for trial in range(3):
         a = problems.rng_of("a", architecture, trial).normal(size=len(mean))
         full = post.log_likelihood(reference.joined(problem.partial, hidden(problem), a, problem.y.shape[1]))
@@ -185,7 +192,7 @@ def test_float32_errs_no_more_than_its_roundings_allow(architecture: str, activa
     As in tests/test_collapsed.py: 2 x 3 x 17 roundings, each like one of those.
     """
     problem = case(architecture, n=n, dtype="float32", activation=activation)
-    value, gradient = problem.post.collapsed_log_likelihood_and_grad(hidden(problem))
+    value, gradient = problem.post.density("collapsed").value_and_grad(hidden(problem))
     assert np.asarray(gradient).dtype == np.float32
     rng = problems.rng_of("rounded", architecture, activation, n)
 
@@ -194,11 +201,11 @@ def test_float32_errs_no_more_than_its_roundings_allow(architecture: str, activa
             array = np.asarray(values, dtype=np.float64)
             return array * (1 + unit * rng.choice([-1.0, 1.0], array.shape))
 
-        net = problem.post.net
+        net = problem.post.network.net
         near = pn.Network([off(w) for w in net.weights], [off(b) for b in net.biases], net.activation)
-        parts = (near, problem.post.architecture, problems.PRIOR, LIKELIHOOD, off(problem.X), off(problem.y))
+        parts = (near, problem.post.network.architecture, problems.PRIOR, LIKELIHOOD, off(problem.X), off(problem.y))
         post = pn.Posterior(*parts, sample_weight=problem.data.sample_weight, dtype="float64")
-        found = post.collapsed_log_likelihood_and_grad(off(hidden(problem)))
+        found = post.density("collapsed").value_and_grad(off(hidden(problem)))
         return float(found[0]), np.asarray(found[1])
 
     expected, slope = wide(0.0)
@@ -232,14 +239,17 @@ def test_rows_of_low_variance_in_float32(log_variance: float, n: int, activation
     y = net.predict(X)[:, 0] + 0.1 * np.exp(0.5 * net.predict(X)[:, 1]) * rng.normal(size=n)
     prior = pn.TraceClassPrior(1.5, 4.0, 4.0)
     posts = [pn.Posterior(net, pn.Full(), prior, LIKELIHOOD, X, y, dtype=dtype) for dtype in ("float32", "float64")]
-    around = posts[0].theta_map[posts[0].hidden_entries]
+    around = posts[0].theta_map[posts[0].density("collapsed").entries]
     points = (around + 1e-4 * rng.normal(size=(10, len(around)))).astype(np.float32)
-    l32, g32 = posts[0].collapsed_log_likelihood_and_grad(points)
-    l64, g64 = posts[1].collapsed_log_likelihood_and_grad(points.astype(np.float64))
+    l32, g32 = posts[0].density("collapsed").value_and_grad(points)
+    l64, g64 = posts[1].density("collapsed").value_and_grad(points.astype(np.float64))
     deviation = float(np.exp(0.5 * net.predict(X)[:, 1]).min())
     np.testing.assert_allclose(l32, l64, rtol=0, atol=64 * 2.0**-24 * n / deviation)
     theta = posts[1].density("collapsed").complete(points, seed=1).astype(np.float32)
-    full = [post.log_likelihood_and_grad(theta.astype(post.dtype))[1][:, posts[0].hidden_entries] for post in posts]
+    full = [
+        post.log_likelihood_and_grad(theta.astype(post.network.dtype))[1][:, posts[0].density("collapsed").entries]
+        for post in posts
+    ]
     allowed = 8 * np.linalg.norm(full[0] - full[1], axis=1).max()
     assert np.linalg.norm(g32 - g64, axis=1).max() <= allowed
 
@@ -259,7 +269,7 @@ def test_collapsed_acceptance_is_detailed_balance(architecture: str, kernel: str
     """The log ratio equals log pi(v) q(v, u) - log pi(u) q(u, v) on theta_h, the prior's variances in its order."""
     problem = case(architecture)
     delta = min(delta, 2.0) if kernel == "pcnl" else delta
-    C = np.asarray(problem.post.prior_variance)[problem.post.hidden_entries]
+    C = np.asarray(problem.post.prior_variance)[problem.post.density("collapsed").entries]
     nothing = np.zeros(len(C))
     density = reference.pcnl_log_density if kernel == "pcnl" else reference.mgrad_log_density
     propose = reference.pcnl_proposal if kernel == "pcnl" else reference.mgrad_proposal
@@ -269,7 +279,7 @@ def test_collapsed_acceptance_is_detailed_balance(architecture: str, kernel: str
     ends = [exact_value(problem, at) + reference.log_normal(at, nothing, C) for at in (u, v)]
     exact = ends[1] - ends[0] + density(u, v, g_v, C, delta) - density(v, u, g_u, C, delta)
     everywhere = np.asarray(problem.post.prior_variance)
-    got = problem.post.compiled.host.log_acceptance(u, v, everywhere, kernel, delta, collapse=True)
+    got = problem.post.sampled.compiled.host.log_acceptance(u, v, everywhere, kernel, delta, collapse=True)
     assert abs(got - exact) <= 1e-9 * (1 + abs(exact)) + 10 * relative_rounding(problem) * (np.abs(ends).max() + len(C))
 
 
@@ -280,7 +290,7 @@ def test_output_weights_are_drawn_from_their_conditional_given_each_kept_state(a
     from scipy.stats import kstest
 
     problem = case(architecture, dtype=dtype)
-    entries = problem.post.hidden_entries
+    entries = problem.post.density("collapsed").entries
     theta = run(problem.post, chains=1, draws=600).theta[0].astype(np.float64)
     moved = np.any(np.diff(theta[:, entries], axis=0) != 0, axis=1).mean()
     assert 0.2 < moved < 1
@@ -337,7 +347,7 @@ def test_threads_that_share_a_step_do_not_change_it(architecture: pn.Architectur
 def test_metrics_step_in_the_coordinates_of_theta_h(architecture: str, metric: str) -> None:
     """Steps of nothing keep theta_h; longer ones leave draws whose log-likelihood is the full model's."""
     problem = case(architecture)
-    post, entries = problem.post, problem.post.hidden_entries
+    post, entries = problem.post, problem.post.density("collapsed").entries
     still = run(post, pn.MGrad(1e-20, collapse=True, metric=metric), init=np.stack([problem.theta] * 2), draws=10)
     np.testing.assert_allclose(still.theta[..., entries] - hidden(problem), 0.0, rtol=0, atol=1e-8)
     draws = run(post, pn.MGrad(0.02, collapse=True, metric=metric), init=np.stack([problem.theta] * 2))
@@ -370,8 +380,8 @@ def test_sampled_scales(prior: Any, metric: str) -> None:
     """The density follows the scales: a chain that draws them has the log prior and log-likelihood of its theta."""
     problem = case("mix")
     post = pn.Posterior(
-        problem.post.net, problem.post.architecture, dataclasses.replace(prior, scales="sampled"), LIKELIHOOD,
-        problem.X, problem.y, sample_weight=problem.data.sample_weight, dtype="float64",
+        problem.post.network.net, problem.post.network.architecture, dataclasses.replace(prior, scales="sampled"),
+        LIKELIHOOD, problem.X, problem.y, sample_weight=problem.data.sample_weight, dtype="float64",
     )  # fmt: skip
     draws = run(post, pn.MGrad(0.05, collapse=True, metric=metric), scales_every=1, draws=100)
     assert 0.1 < draws.stats["acceptance_rate"].mean() < 1
@@ -385,7 +395,7 @@ def test_sampled_scales(prior: Any, metric: str) -> None:
 def test_predictions_and_files(tmp_path: Any) -> None:
     post = case("mix").post
     draws = run(post, draws=20)
-    X = post.X[:4]
+    X = post.data.X[:4]
     assert draws.predict(X).shape == (2, 20, 4, 2) and draws.distribution(X).outputs().shape == (40, 4, 4)
     draws.save(tmp_path / "draws.npz")
     loaded = pn.Draws.load(tmp_path / "draws.npz")
@@ -411,26 +421,26 @@ def test_a_proposal_beyond_the_range_is_rejected_and_counted() -> None:
 @pytest.mark.parametrize("coordinates", ["theta", "whitened"])
 def test_densities_of_other_libraries(coordinates: Any) -> None:
     problem = case("mix")
-    post, entries = problem.post, problem.post.hidden_entries
+    post, entries = problem.post, problem.post.density("collapsed").entries
     density, whole = post.density("collapsed", coordinates), post.density("collapsed_posterior", coordinates)
     deviation = np.sqrt(post.prior_variance[entries]) if coordinates == "whitened" else np.ones(len(entries))
     point = hidden(problem) / deviation
     np.testing.assert_allclose(density.theta(point), hidden(problem), rtol=1e-14)
-    value, gradient = post.collapsed_log_likelihood_and_grad(hidden(problem))
+    value, gradient = post.density("collapsed").value_and_grad(hidden(problem))
     got, slope = density.value_and_grad(point)
     np.testing.assert_allclose(got, value, rtol=1e-13)
     np.testing.assert_allclose(slope, gradient * deviation, rtol=1e-9, atol=1e-9)
     C = np.ones(len(entries)) if coordinates == "whitened" else post.prior_variance[entries]
     prior = reference.log_normal(point, np.zeros_like(point), C) - 0.5 * len(C) * np.log(2 * np.pi)
     np.testing.assert_allclose(whole.value(point), value + prior, rtol=1e-12)
-    start, spread = post._start(whole.spec)
+    start, spread = whole.start, whole.spread
     np.testing.assert_allclose(start * deviation, post.theta_map[entries], rtol=1e-12)
-    assert spread.shape == start.shape == (post.hidden_dim,)
+    assert spread.shape == start.shape == (whole.dim,)
 
 
 def test_completed_points_have_the_conditional_law() -> None:
     problem = case("mix")
-    post, entries = problem.post, problem.post.hidden_entries
+    post, entries = problem.post, problem.post.density("collapsed").entries
     theta = post.density("collapsed").complete(np.tile(hidden(problem), (4000, 1)), seed=1)
     np.testing.assert_array_equal(theta[:, entries], np.tile(hidden(problem), (4000, 1)))
     mean, covariance = reference.output_conditional(problem.partial, hidden(problem), *arguments(problem))

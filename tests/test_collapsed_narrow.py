@@ -42,7 +42,7 @@ def rounding(problem: Problem) -> float:
     Those count the roundings of a solve with the covariance of y as one for each of its rows. The twin of the solve has
     a row for each output weight.
     """
-    return max(1.0, (problem.post.dim - problem.post.hidden_dim) / len(problem.y))
+    return max(1.0, (problem.post.dim - problem.post.sampled.facts.hidden_dim) / len(problem.y))
 
 
 @pytest.mark.parametrize("level", _core.testing.levels())
@@ -56,12 +56,12 @@ def test_value_and_gradient_are_those_of_the_normal_density_of_y(
     for width in range(1, WIDEST + 2):
         for n in ROWS[:-1]:
             problem = narrow(width, n_hidden, n, architecture=architecture)
-            assert problem.post.level == level
-            value, gradient = problem.post.collapsed_log_likelihood_and_grad(hidden(problem))
+            assert problem.post.network.level == level
+            value, gradient = problem.post.density("collapsed").value_and_grad(hidden(problem))
             assert abs(value - exact_value(problem)) <= rounding(problem) * value_tolerance(problem)
-            assert problem.post.collapsed_log_likelihood(hidden(problem)) == value
+            assert problem.post.density("collapsed").value(hidden(problem)) == value
             rng = problems.rng_of("narrow directions", width, n)
-            for direction in rng.normal(size=(2, problem.post.hidden_dim)):
+            for direction in rng.normal(size=(2, problem.post.sampled.facts.hidden_dim)):
                 exact = reference.collapsed_slope(problem.partial, hidden(problem), direction, *arguments(problem))
                 tolerance = 10 * rounding(problem) * relative_rounding(problem) * np.abs(gradient * direction).sum()
                 assert abs(gradient @ direction - exact) <= tolerance
@@ -73,7 +73,7 @@ def general(problem: Problem) -> pn.Posterior:
     The first hidden layer has one node more, none of whose parameters is Bayesian. Its weights into the second layer
     are 1e-200: f is the same in every digit, but the second layer has offsets, which loops of known width do not read.
     """
-    net, data = problem.post.net, problem.data
+    net, data = problem.post.network.net, problem.data
     weights, biases = [np.array(w) for w in net.weights], [np.array(b) for b in net.biases]
     masks = [np.ones(w.shape, dtype=bool) for w in weights], [np.ones(b.shape, dtype=bool) for b in biases]
     weights[0], biases[0] = np.vstack([weights[0], weights[0][:1]]), np.append(biases[0], 0.3)
@@ -89,7 +89,7 @@ def general(problem: Problem) -> pn.Posterior:
         data.X,
         data.y,
         sample_weight=data.sample_weight,
-        dtype=str(problem.post.dtype),
+        dtype=str(problem.post.network.dtype),
     )
 
 
@@ -103,10 +103,13 @@ def test_the_general_passes_give_the_same(n_hidden: int, level: str, monkeypatch
         for n in ROWS:
             problem = narrow(width, n_hidden, n)
             other = general(problem)
-            assert other.hidden_dim == problem.post.hidden_dim and other.dim == problem.post.dim
+            assert (
+                other.sampled.facts.hidden_dim == problem.post.sampled.facts.hidden_dim
+                and other.dim == problem.post.dim
+            )
             C = np.asarray(problem.post.prior_variance)
-            (l_own,), (g_own,) = problem.post.compiled.host.collapsed(hidden(problem)[None], C, True)
-            (l_other,), (g_other,) = other.compiled.host.collapsed(hidden(problem)[None], C, True)
+            (l_own,), (g_own,) = problem.post.sampled.compiled.host.collapsed(hidden(problem)[None], C, True)
+            (l_other,), (g_other,) = other.sampled.compiled.host.collapsed(hidden(problem)[None], C, True)
             assert abs(l_own - l_other) <= 2 * rounding(problem) * value_tolerance(problem)
             atol = 20 * rounding(problem) * relative_rounding(problem) * np.abs(g_other).max()
             np.testing.assert_allclose(g_own, g_other, rtol=0, atol=atol)
@@ -125,10 +128,10 @@ def test_float32_errs_no_more_than_its_roundings_allow(
     for width in range(1, WIDEST + 1):
         for n in (15, 700, 3300):
             problem = narrow(width, n_hidden, n, dtype="float32", d=2)
-            value, gradient = problem.post.collapsed_log_likelihood_and_grad(hidden(problem))
+            value, gradient = problem.post.density("collapsed").value_and_grad(hidden(problem))
             wide = narrow(width, n_hidden, n, d=2)
             rounded = pn.Posterior(
-                wide.post.net,
+                wide.post.network.net,
                 pn.Full(),
                 problems.PRIOR,
                 wide.data.likelihood,
@@ -137,7 +140,7 @@ def test_float32_errs_no_more_than_its_roundings_allow(
                 sample_weight=wide.data.sample_weight,
                 dtype="float64",
             )
-            expected, slope = rounded.collapsed_log_likelihood_and_grad(hidden(problem))
+            expected, slope = rounded.density("collapsed").value_and_grad(hidden(problem))
             rng = problems.rng_of("narrow perturbed", width, n_hidden, n)
             near = [perturbed(problem, rng) for _ in range(6)]
             value_error = max(abs(other - expected) for other, _ in near)
@@ -166,10 +169,10 @@ def test_the_density_goes_on_where_moments_become_wide(width: int) -> None:
         posts = [
             pn.Posterior(net, pn.Full(), prior, pn.Gaussian(variance), X, y, dtype=t) for t in ("float32", "float64")
         ]
-        around = posts[0].theta_map[: posts[0].hidden_dim]
+        around = posts[0].theta_map[: posts[0].sampled.facts.hidden_dim]
         points = (around + 0.01 * math.sqrt(variance) * rng.normal(size=(20, len(around)))).astype(np.float32)
-        l32, g32 = posts[0].collapsed_log_likelihood_and_grad(points)
-        l64, g64 = posts[1].collapsed_log_likelihood_and_grad(points.astype(np.float64))
+        l32, g32 = posts[0].density("collapsed").value_and_grad(points)
+        l64, g64 = posts[1].density("collapsed").value_and_grad(points.astype(np.float64))
         size = np.abs(y - net.predict(X)).sum() / variance
         np.testing.assert_allclose(l32, l64, rtol=0, atol=16 * UNIT32 * size)
         assert (np.linalg.norm(g32 - g64, axis=1) < 0.05 * np.linalg.norm(g64, axis=1)).all()
@@ -189,14 +192,14 @@ def test_every_step_uses_the_variance_drawn_before_it() -> None:
     net = problems.random_network(rng, (2, 3, 3, 1))
     X, y = rng.normal(size=(40, 2)), rng.normal(size=(40, 1))
     post = pn.Posterior(net, pn.Full(), problems.PRIOR, pn.Gaussian("sampled", a=2.5, b=0.5), X, y, dtype="float64")
-    step_size, split, moves = 0.2, post.hidden_dim, 0
+    step_size, split, moves = 0.2, post.sampled.facts.hidden_dim, 0
     draws = run(post, pn.MGrad(step_size, collapse=True), variance_every=1)
     theta, C = draws.theta[0, :, :split], np.asarray(post.prior_variance)[:split]
     variances = draws.stats["variance"][0].ravel()
     assert len(np.unique(variances)) == len(variances)
     for step in range(1, len(theta)):
         w = _core.standard_normals64(
-            seed=8, chain=0, step=step, purpose=_core.Purpose.proposal, steps=1, count=split, level=post.level
+            seed=8, chain=0, step=step, purpose=_core.Purpose.proposal, steps=1, count=split, level=post.network.level
         )[0]
         density = post.density("collapsed", variance=float(variances[step - 1]))
         u = theta[step - 1]

@@ -175,7 +175,7 @@ def test_float32_keeps_the_digits_of_large_counts(likelihood: Any, place: str) -
     for count in y:
         offset = np.log(np.array([max(count, 1.0)]))
         post = pn.Posterior(net, bias, problems.PRIOR, likelihood, np.zeros((1, 1)), [count], offset=offset)
-        model = post.compiled.host if place == "host" else post.compiled.on_device(place)
+        model = post.sampled.compiled.host if place == "host" else post.sampled.compiled.on_device(place)
         for f in (-0.125, 0.0, 2.0**-10, 0.25, 3.0):
             theta = np.array([[f]], dtype=np.float32)
             value = model.log_likelihood(theta, 1) if place == "host" else model.log_likelihood(theta)
@@ -231,11 +231,11 @@ def test_an_offset_in_the_posterior_is_a_shift_of_the_output() -> None:
     """The same constant for all rows is that of the bias, by row and output another theta cannot give it."""
     problem = problems.problem(problems.rng_of("offset"), (2, 4, 2), 9, likelihood="negative_binomial")
     post, likelihood = problem.post, problem.data.likelihood
-    f = post.network.predict(post.theta_map, post.X)
-    assert post.offset is not None and post.offset.shape == (9, 2)
-    expected = likelihood.log_likelihood_rows(f + post.offset, post.y) @ post.row_weights
+    f = post.network.predict(post.theta_map, post.data.X)
+    assert post.data.offset is not None and post.data.offset.shape == (9, 2)
+    expected = likelihood.log_likelihood_rows(f + post.data.offset, post.data.y) @ post.data.row_weights
     assert post.log_likelihood(post.theta_map) == pytest.approx(expected, rel=1e-12)
-    without = likelihood.log_likelihood_rows(f, post.y) @ post.row_weights
+    without = likelihood.log_likelihood_rows(f, post.data.y) @ post.data.row_weights
     assert abs(without - expected) > 1
 
 
@@ -255,8 +255,8 @@ def fitted() -> pn.Draws:
     net = pn.train([1, 12, 1], X, y, likelihood=likelihood, offset=offset, l2=0.1, seed=0, progress=False)
     assert net.history is not None and net.history.data_loss < net.history.constant_loss - 30
     post = pn.Posterior(net, pn.Mix(4), pn.TraceClassPrior(1.2, 1.0, 1.0), likelihood, X, y, offset=offset)
-    assert post.fit_quality.network == pytest.approx(-net.history.data_loss, rel=1e-5)
-    assert post.fit_quality.constant == pytest.approx(-net.history.constant_loss, rel=1e-12)
+    assert post.sampled.fit_quality.network == pytest.approx(-net.history.data_loss, rel=1e-5)
+    assert post.sampled.fit_quality.constant == pytest.approx(-net.history.constant_loss, rel=1e-12)
     return pn.sample(post, chains=2, draws=300, thin=5, warmup=3000, seed=1, progress=False)
 
 

@@ -47,7 +47,7 @@ def posterior(architecture: Any = None, prior: Any = None, likelihood: Any = Non
 
 def matrix(post: pn.Posterior, kernel: pn.Kernel) -> FloatArray:
     """R with whitened theta = R x, from the definition: of each block, A X B'."""
-    metric = post.metric_of(kernel)
+    metric = post.sampled.metric_of(kernel)
     assert metric is not None
     R = np.zeros((post.dim, post.dim))
     for first, A, B in metric.rotation(kernel):
@@ -89,21 +89,21 @@ def test_the_information_of_a_single_row_is_exact(architecture: str, likelihood:
     post = problem.post
     kernel = pn.MGrad(metric="curvature")
     theta, step = np.asarray(post.theta_map), 1e-5
-    X = np.asarray(post.X)
+    X = np.asarray(post.data.X)
     J = np.stack(
         [(post.network.predict(theta + e, X)[0] - post.network.predict(theta - e, X)[0]) / (2 * step)
          for e in step * np.eye(post.dim)],
         axis=1,
     ).astype(float)  # fmt: skip
-    root = post.reference_likelihood.information_root(post.network.predict(theta, X).astype(float))[0]
-    whitened = math.sqrt(float(post.row_weights[0])) * (root.T @ J) * np.sqrt(np.asarray(post.prior_variance))
+    root = post.sampled.law.reference.information_root(post.network.predict(theta, X).astype(float))[0]
+    whitened = math.sqrt(float(post.data.row_weights[0])) * (root.T @ J) * np.sqrt(np.asarray(post.prior_variance))
     R = matrix(post, kernel)
     np.testing.assert_allclose(R.T @ R, np.eye(post.dim), atol=1e-12)
     along = whitened @ R
-    information = (np.asarray(post.metric_of(kernel).step_factor(kernel)) ** (-1 / POWER)) - 1.0  # type: ignore[union-attr]
+    information = (np.asarray(post.sampled.metric_of(kernel).step_factor(kernel)) ** (-1 / POWER)) - 1.0  # type: ignore[union-attr]
     # Differences of f have an error of eps / step times its size, squared slopes twice that.
     np.testing.assert_allclose((along**2).sum(axis=0), information, rtol=1e-6, atol=1e-7 * information.max())
-    for first, A, B in post.metric_of(kernel).rotation(kernel):  # type: ignore[union-attr]
+    for first, A, B in post.sampled.metric_of(kernel).rotation(kernel):  # type: ignore[union-attr]
         block = slice(first, first + len(A) * len(B))
         product = along[:, block].T @ along[:, block]
         np.testing.assert_allclose(product, np.diag(np.diag(product)), atol=1e-6 * information.max())
@@ -118,7 +118,7 @@ def test_rows_and_their_weights_add_up() -> None:
 
     def factor(X: Any, y: Any, **more: Any) -> FloatArray:
         post = pn.Posterior(net, pn.Full(), problems.PRIOR, pn.Gaussian(0.5), X, y, dtype="float64", **more)
-        metric = post.metric_of(kernel)
+        metric = post.sampled.metric_of(kernel)
         assert metric is not None
         return metric.step_factor(kernel)
 
@@ -142,7 +142,7 @@ def test_native_steps_are_the_reference_steps(architecture: str, kernel: Any) ->
     """30 steps, rejections included, of a kernel in x = R'C^(-1/2) theta; tolerances as in tests/test_sampling.py."""
     problem, seed, steps = problem_of(architecture), 7, 30
     post = problem.post
-    metric = post.metric_of(kernel)
+    metric = post.sampled.metric_of(kernel)
     assert metric is not None
     to_theta = np.sqrt(np.asarray(post.prior_variance))[:, None] * matrix(post, kernel)
     C, step_size = np.ones(post.dim), kernel.delta * metric.step_factor(kernel)
@@ -156,7 +156,7 @@ def test_native_steps_are_the_reference_steps(architecture: str, kernel: Any) ->
         for step in range(steps):
             w = _core.standard_normals64(
                 seed=seed, chain=chain, step=step, purpose=_core.Purpose.proposal, steps=1, count=len(u),
-                level=post.level,
+                level=post.network.level,
             )[0]  # fmt: skip
             g = to_theta.T @ problem.reference_gradient(to_theta @ u)
             if kernel.name == "mgrad":
@@ -187,7 +187,7 @@ def test_draws_are_in_the_posteriors_own_coordinates(hidden: tuple[int, ...], dt
     start = np.asarray(post.theta_map)[None] + 0.3
     still = pn.MGrad(1e-30, metric="curvature", collapse=collapse)
     found = pn.sample(post, still, chains=1, draws=2, warmup=None, init=start, seed=1).theta[0, -1]
-    part = slice(0, post.hidden_dim if collapse else post.dim)
+    part = slice(0, post.sampled.facts.hidden_dim if collapse else post.dim)
     # Two products of at most 40 terms there and back.
     error = 1e3 * np.finfo(dtype).eps * np.abs(start).max()
     np.testing.assert_allclose(found[part], start[0, part], rtol=0, atol=error)
@@ -208,7 +208,7 @@ def test_sampled_scales_and_variances_follow(collapse: bool) -> None:
     for metric in ("prior", "curvature"):
         kernel = pn.MGrad(collapse=collapse, metric=metric)
         draws = pn.sample(post, kernel, chains=8, draws=400, thin=5, warmup=2000, seed=2, progress=False)
-        f = draws.predict(np.asarray(post.X)[:4])[..., 0].astype(float)
+        f = draws.predict(np.asarray(post.data.X)[:4])[..., 0].astype(float)
         noise, scales = np.log(draws.stats["variance"])[..., None], np.log(draws.stats["prior_scales"])
         watched = np.concatenate([f, noise, scales], axis=2)
         found.append((watched.mean(axis=1), watched.std(axis=1)))
@@ -225,7 +225,7 @@ def test_other_noise_has_the_moments_of_the_prior_metric(likelihood: Likelihood)
         draws = pn.sample(
             post, pn.MGrad(metric=metric), chains=8, draws=400, thin=5, warmup=2000, seed=3, progress=False
         )
-        f = draws.predict(np.asarray(post.X)[:4])[..., 0].astype(float)
+        f = draws.predict(np.asarray(post.data.X)[:4])[..., 0].astype(float)
         if likelihood.is_sampled:
             f = np.concatenate([f, np.log(draws.stats["variance"])[..., None]], axis=2)
         found.append(f.mean(axis=1))
@@ -295,10 +295,10 @@ def chosen(sizes: tuple[int, ...], architecture: Any = None, likelihood: Any = N
     post = pn.Posterior(
         net, architecture or pn.Full(), more.pop("prior", problems.PRIOR), likelihood or pn.Gaussian(0.5), X, y, **more
     )
-    kernel, reason = choose_kernel(post.facts)
+    kernel, reason = choose_kernel(post.sampled.facts)
     assert f'kernel="auto" means {short_name(kernel.to_dict())}: {reason}' in post.describe()
     assert pn.sample(post, chains=2, draws=2, warmup=20, seed=1).settings["kernel"] == kernel.to_dict()
-    return kernel, post.facts
+    return kernel, post.sampled.facts
 
 
 DEEP = pn.MGrad(collapse=True, metric="curvature", persistence=0.97)

@@ -48,11 +48,11 @@ def initialise(rank: int, folder: str) -> None:
 def work(rank: int, folder: str) -> None:
     """What each process does; process 0 writes what it found to a file."""
     initialise(rank, folder)
-    target = pn.DataParallel(posterior(of_rank(rank)))
+    shared = pn.Target.data_parallel(posterior(of_rank(rank)))
     if rank:
-        target.serve()
+        shared.serve()
     else:
-        with target:
+        with shared as target:
             value, gradient = target.log_likelihood_and_grad(POINTS)
             settings: dict[str, Any] = {"chains": CHAINS, "draws": DRAWS, "thin": THIN, "warmup": WARMUP, "seed": 3}
             draws = pn.sample(target, KERNEL, **settings, progress=False)
@@ -121,14 +121,14 @@ def fail(rank: int, folder: str) -> None:
         except Exception as error:
             messages.append(f"{type(error).__name__}: {error}")
 
-    note(lambda: pn.DataParallel(posterior(of_rank(rank), likelihood=pn.Gaussian(0.8 + rank))))
-    target = pn.DataParallel(posterior(of_rank(rank)))
-    note(target.__enter__ if rank else target.serve)
+    note(lambda: pn.Target.data_parallel(posterior(of_rank(rank), likelihood=pn.Gaussian(0.8 + rank))))
+    shared = pn.Target.data_parallel(posterior(of_rank(rank)))
+    note(shared.__enter__ if rank else shared.serve)
     if rank:
-        target.post = None  # type: ignore[assignment]
-        note(target.serve)
+        shared._post = None  # type: ignore[assignment]
+        note(shared.serve)
     else:
-        with target:
+        with shared as target:
             note(lambda: pn.sample(target, KERNEL, chains=2, draws=5, warmup=20, progress=False))
             # The other process still answers.
             note(lambda: target.log_likelihood_and_grad(POINTS))
@@ -151,15 +151,15 @@ def test_differences_misuse_and_failures_are_named(tmp_path: Path) -> None:
 
 
 def test_refused_posteriors() -> None:
-    with pytest.raises(RuntimeError, match="DataParallel needs a process group: call torch"):
-        pn.DataParallel(posterior())
+    with pytest.raises(RuntimeError, match="data_parallel needs a process group: call torch"):
+        pn.Target.data_parallel(posterior())
     with pytest.raises(ValueError, match="post must have fixed variances; its noise variance is sampled"):
-        pn.DataParallel(posterior(likelihood=pn.Gaussian("sampled", a=2.0, b=1.0)))
+        pn.Target.data_parallel(posterior(likelihood=pn.Gaussian("sampled", a=2.0, b=1.0)))
     with pytest.raises(ValueError, match="its scales of the prior are sampled"):
-        pn.DataParallel(posterior(prior=pn.GaussianPrior(scales="sampled")))
+        pn.Target.data_parallel(posterior(prior=pn.GaussianPrior(scales="sampled")))
     with pytest.raises(TypeError, match="post must be a Posterior; got str"):
-        pn.DataParallel("x")  # type: ignore[arg-type]
+        pn.Target.data_parallel("x")  # type: ignore[arg-type]
     net = pn.Network([np.ones((2, 1))], [np.zeros(2)])
     classes = pn.Posterior(net, pn.Full(), pn.GaussianPrior(), pn.Categorical(scale=10.0), GRID, [0, 1, 0, 1, 1])
     with pytest.raises(ValueError, match=r"must have a likelihood that is a sum over rows; Categorical\(scale=10"):
-        pn.DataParallel(classes)
+        pn.Target.data_parallel(classes)

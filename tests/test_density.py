@@ -60,7 +60,7 @@ def test_densities_are_those_of_the_posterior(architecture: str, likelihood: str
     rng = problems.rng_of("density", architecture, likelihood)
     made = problems.problem(rng, (3, 6, 5, 2), 30, architecture_name=architecture, likelihood=likelihood, dtype=dtype)
     post = made.post
-    points = (post.theta_map + 0.3 * rng.normal(size=(5, post.dim))).astype(post.dtype)
+    points = (post.theta_map + 0.3 * rng.normal(size=(5, post.dim))).astype(post.network.dtype)
     value, gradient = post.log_likelihood_and_grad(points)
     density = post.density()
     for threads in (1, 2):
@@ -75,7 +75,7 @@ def test_densities_are_those_of_the_posterior(architecture: str, likelihood: str
     np.testing.assert_allclose(found, value + prior, rtol=0, atol=scaled(post, terms))
     # One rounding of the posterior's gradient to dtype, and the rounding of theta / C in float64.
     own = gradient.astype(np.float64) - points * precision
-    unit = np.finfo(post.dtype).eps
+    unit = np.finfo(post.network.dtype).eps
     np.testing.assert_allclose(slope, own, rtol=unit, atol=4 * EPS * np.abs(points * precision).max())
 
 
@@ -99,14 +99,18 @@ def test_whitened_coordinates(kind: Any) -> None:
 @pytest.mark.parametrize("coordinates", ["theta", "whitened"])
 def test_collapsed_densities(coordinates: Any) -> None:
     post = problems.problem(problems.rng_of("collapsed"), (3, 6, 5, 2), 30, architecture_name="mix").post
-    deviation = np.sqrt(post.prior_variance[: post.hidden_dim]) if coordinates == "whitened" else 1.0
-    point = problems.rng_of("theta_h").normal(size=post.hidden_dim)
+    deviation = np.sqrt(post.prior_variance[: post.sampled.facts.hidden_dim]) if coordinates == "whitened" else 1.0
+    point = problems.rng_of("theta_h").normal(size=post.sampled.facts.hidden_dim)
     density, whole = post.density("collapsed", coordinates), post.density("collapsed_posterior", coordinates)
-    value, gradient = post.collapsed_log_likelihood_and_grad(point * deviation)
+    value, gradient = post.density("collapsed").value_and_grad(point * deviation)
     found, slope = density.value_and_grad(point)
     assert found == value
     np.testing.assert_array_equal(slope, gradient * deviation)
-    spread = np.ones(post.hidden_dim) if coordinates == "whitened" else np.sqrt(post.prior_variance[: post.hidden_dim])
+    spread = (
+        np.ones(post.sampled.facts.hidden_dim)
+        if coordinates == "whitened"
+        else np.sqrt(post.prior_variance[: post.sampled.facts.hidden_dim])
+    )
     prior = stats.norm.logpdf(point, scale=spread).sum()
     np.testing.assert_allclose(whole.value(point), value + prior, rtol=0, atol=scaled(post, [value, 10 * prior]))
     assert_gradient(whole, point)
@@ -116,12 +120,12 @@ def test_collapsed_densities(coordinates: Any) -> None:
 def test_collapsed_densities_at_a_given_variance(name: str) -> None:
     """The variance that a density stands at is that of a posterior in which it is fixed."""
     post = sampled_problem(name)
-    variance = np.linspace(0.5, 0.9, len(post.starting_variances)).squeeze()
+    variance = np.linspace(0.5, 0.9, len(post.sampled.law.initial)).squeeze()
     fixed = pn.Posterior(
-        post.net, pn.Mix(4), problems.PRIOR, pn.Gaussian(variance), post.X, post.y,
-        sample_weight=post.row_weights, dtype="float64",
+        post.network.net, pn.Mix(4), problems.PRIOR, pn.Gaussian(variance), post.data.X, post.data.y,
+        sample_weight=post.data.row_weights, dtype="float64",
     )  # fmt: skip
-    point = problems.rng_of(name).normal(size=post.hidden_dim)
+    point = problems.rng_of(name).normal(size=post.sampled.facts.hidden_dim)
     value, gradient = post.density("collapsed", variance=variance).value_and_grad(point)
     wanted, slope = fixed.density("collapsed").value_and_grad(point)
     # Sums over 50 rows, in the residuals and in the determinant, and the inverse of a well-conditioned matrix.
@@ -147,16 +151,16 @@ def test_completed_points_have_the_law_of_the_output_weights(name: str, coordina
         fixed: dict[str, Any] = {}
     else:
         post = sampled_problem(name)
-        fixed = {"variance": np.linspace(0.5, 0.9, len(post.starting_variances)).squeeze()}
+        fixed = {"variance": np.linspace(0.5, 0.9, len(post.sampled.law.initial)).squeeze()}
     density = post.density("collapsed", coordinates, **fixed)
-    point = problems.rng_of("complete", name).normal(size=post.hidden_dim)
-    hidden, drawn = density.theta(point), post.dim - post.hidden_dim
+    point = problems.rng_of("complete", name).normal(size=post.sampled.facts.hidden_dim)
+    hidden, drawn = density.theta(point), post.dim - post.sampled.facts.hidden_dim
     mean, covariance = law_of_output_weights(post, hidden, **fixed)
     normals = np.concatenate([np.zeros((1, drawn)), np.eye(drawn)])
     theta = density.core.complete(np.tile(point, (len(normals), 1)), normals, 1)
-    np.testing.assert_array_equal(theta[:, : post.hidden_dim], np.tile(hidden, (len(normals), 1)))
+    np.testing.assert_array_equal(theta[:, : post.sampled.facts.hidden_dim], np.tile(hidden, (len(normals), 1)))
     # The inverse of a well-conditioned matrix of sums over 30 or 50 rows.
-    weights = theta[:, post.hidden_dim :]
+    weights = theta[:, post.sampled.facts.hidden_dim :]
     np.testing.assert_allclose(weights[0], mean, rtol=0, atol=1e5 * EPS * np.abs(mean).max())
     root = weights[1:] - weights[0]
     np.testing.assert_allclose(root.T @ root, covariance, rtol=0, atol=1e5 * EPS * np.abs(covariance).max())
@@ -174,17 +178,19 @@ def test_only_collapsed_densities_are_completed() -> None:
     with pytest.raises(ValueError, match=r"density='posterior' integrates no output weights out: its theta\(points\)"):
         post.density("posterior", variance=0.5).complete(np.zeros(post.dim))
     collapsed = post.density("collapsed", variance=0.5)
-    with pytest.raises(ValueError, match=f"points must have {post.hidden_dim} entries on their last axis"):
+    with pytest.raises(
+        ValueError, match=f"points must have {post.sampled.facts.hidden_dim} entries on their last axis"
+    ):
         collapsed.complete(np.zeros(post.dim))
     with pytest.raises(ValueError, match="points must be finite"):
-        collapsed.complete(np.full(post.hidden_dim, np.nan))
+        collapsed.complete(np.full(post.sampled.facts.hidden_dim, np.nan))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", SAMPLED)
 def test_a_given_variance_is_that_of_log_likelihood(name: str, dtype: str) -> None:
     post = sampled_problem(name, dtype)
-    variance = np.linspace(0.3, 0.9, len(post.starting_variances)).squeeze()
+    variance = np.linspace(0.3, 0.9, len(post.sampled.law.initial)).squeeze()
     points = problems.rng_of(name).normal(size=(3, post.dim)).astype(dtype)
     found, slope = post.density(variance=variance).value_and_grad(points, threads=2)
     value, gradient = post.log_likelihood_and_grad(points, variance=variance)
@@ -199,14 +205,14 @@ def test_logarithms_of_variances_as_coordinates(name: str, kind: Any, place: str
     """The joint density of theta and log variance: inverse-gamma prior and Jacobian under a posterior, else neither."""
     post = sampled_problem(name)
     density = post.density(kind, place + "+log_variance")  # type: ignore[arg-type]
-    q = len(post.starting_variances)
+    q = len(post.sampled.law.initial)
     assert density.dim == post.dim + q
     point = 0.7 * problems.rng_of(name, place).normal(size=density.dim)
     theta, variance = density.theta(point), density.variance(point)
     np.testing.assert_array_equal(variance, np.exp(point[-q:]))
     wanted = post.log_likelihood(theta, variance=variance if q > 1 else variance[0])
     if kind == "posterior":
-        shape, rate = post.likelihood.variance_prior(post.net.layer_sizes[-1])
+        shape, rate = post.likelihood.variance_prior(post.network.net.layer_sizes[-1])
         wanted += stats.invgamma.logpdf(variance, shape, scale=rate).sum() + np.log(variance).sum()
         wanted += stats.norm.logpdf(point[:-q]).sum() if place == "whitened" else post.log_prior(theta)
     # exp of the compiler's library and of NumPy may differ in the last place, which l magnifies by its slope.

@@ -53,19 +53,22 @@ def test_normals_are_the_cpus_to_the_last_bit(
 def check(problem: Problem, device: str) -> dict[str, Any]:
     """Compare l and g at problem.theta with the oracle; return the layout of the chains."""
     post = problem.post
-    model = post.compiled.on_device(device)
+    model = post.sampled.compiled.on_device(device)
     # Two chains evaluate the same point, and the first must not affect the second.
-    theta = np.stack([problem.theta, problem.theta]).astype(post.dtype)
+    theta = np.stack([problem.theta, problem.theta]).astype(post.network.dtype)
     value, gradient = model.log_likelihood_and_grad(theta)
     assert value[0] == value[1] and np.array_equal(gradient[0], gradient[1])
 
-    expected, bounds = problem.reference_gradient(), error_bounds(problem, 0.5 * float(np.finfo(post.dtype).eps))
+    expected, bounds = (
+        problem.reference_gradient(),
+        error_bounds(problem, 0.5 * float(np.finfo(post.network.dtype).eps)),
+    )
     # The oracle's own roundings, in float64, add about as much again as the device's in float64.
     oracle = error_bounds(problem, 0.5 * float(np.finfo(np.float64).eps))
     error = np.abs(gradient[0] - expected)
     assert (error <= bounds.gradient + oracle.gradient).all()
     assert abs(value[0] - problem.reference_value()) <= bounds.value + oracle.value
-    if post.dtype == np.float32:
+    if post.network.dtype == np.float32:
         assert np.linalg.norm(error) <= GRADIENT_ERROR_32 * np.linalg.norm(expected)
     layout: dict[str, Any] = model.layout(False)
     return layout
@@ -130,9 +133,9 @@ def test_the_workspace_is_in_shared_memory_where_it_fits(
     """9,761 parameters in float64, each four or five times, are 312 KB: more than any device shares in a block."""
     problem = problems.problem(problems.rng_of("workspace", sizes), sizes, 40)
     check(problem, device)
-    layout, status = problem.post.compiled.on_device(device).layout(persists, 1), _core.device_status(device)
+    layout, status = problem.post.sampled.compiled.on_device(device).layout(persists, 1), _core.device_status(device)
     assert layout["in_shared_memory"] == in_shared_memory == (layout["workspace_bytes"] <= status["shared_bytes"])
-    without = problem.post.compiled.on_device(device).layout(False, 1)["workspace_bytes"]
+    without = problem.post.sampled.compiled.on_device(device).layout(False, 1)["workspace_bytes"]
     # Up to a whole four.
     assert layout["workspace_bytes"] - without == (8 * -(-problem.post.dim // 4) * 4 if persists else 0)
 
@@ -141,12 +144,12 @@ def test_the_test_of_gradients_can_fail(device: str) -> None:
     """The test detects a device that rounds each weight to half precision."""
     problem = problems.problem(problems.rng_of("broken"), (4, 12, 8, 1), 30, dtype="float32")
     rounded = problem.theta.astype(np.float16).astype(np.float32)[None]
-    gradient = problem.post.compiled.on_device(device).log_likelihood_and_grad(rounded)[1][0]
+    gradient = problem.post.sampled.compiled.on_device(device).log_likelihood_and_grad(rounded)[1][0]
     expected = problem.reference_gradient()
     assert np.linalg.norm(gradient - expected) > GRADIENT_ERROR_32 * np.linalg.norm(expected)
 
 
 def test_a_device_model_is_made_once() -> None:
     post = problems.problem(problems.rng_of("once"), (2, 3, 1), 5).post
-    assert post.compiled.on_device("emulated:1") is post.compiled.on_device("emulated:1")
-    assert isinstance(post.compiled.on_device("emulated:1"), _core.DeviceModel64)
+    assert post.sampled.compiled.on_device("emulated:1") is post.sampled.compiled.on_device("emulated:1")
+    assert isinstance(post.sampled.compiled.on_device("emulated:1"), _core.DeviceModel64)

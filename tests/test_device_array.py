@@ -62,7 +62,7 @@ def test_draws_of_collapsed_chains(device: str) -> None:
 
 def test_draws_of_chains_that_share_blocks(device: str) -> None:
     post = many_rows("gaussian", "mix", "float64").post
-    assert post.compiled.on_device(device).layout(False, 2)["blocks_of_chain"] > 1
+    assert post.sampled.compiled.on_device(device).layout(False, 2)["blocks_of_chain"] > 1
     found, expected = (
         run(post, pn.PCNL(0.0005), device, chains=2, draws=6, keep_on_device=keep) for keep in (True, False)
     )
@@ -242,7 +242,7 @@ def test_a_part_outlives_the_others(emulated: str) -> None:
 def test_draws_work_as_any_other(device: str, tmp_path: Path) -> None:
     draws, expected = kept_run(device), run(posterior(), KERNELS["pcnl"], device)
     assert (draws.n_chains, draws.n_draws) == (3, 12) and draws._theta is None
-    X = posterior().X[:4]
+    X = posterior().data.X[:4]
     draws.save(tmp_path / "run.npz")
     np.testing.assert_array_equal(pn.Draws.load(tmp_path / "run.npz").theta, expected.theta)
     np.testing.assert_array_equal(draws.predict(X), expected.predict(X))

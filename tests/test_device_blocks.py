@@ -107,7 +107,7 @@ def test_a_wide_first_layer(inputs: str, device: str) -> None:
     """Each emulated thread plays a warp here: eight are the blocks of a GPU, and 64 leave most without rows."""
     problem = wide_problem("full", (300, 70, 3), 1100, inputs)
     right, slope = problem.reference_value(), problem.reference_gradient()
-    model = problem.post.compiled.on_device(device)
+    model = problem.post.sampled.compiled.on_device(device)
     value, gradient = model.log_likelihood_and_grad(problem.theta[None].astype(np.float32))
     assert model.layout(False)["wide_inputs"] == inputs
     assert abs(value[0] - right) <= 1e-6 * abs(right)

@@ -114,7 +114,7 @@ def test_adapting_while_sampling_is_the_cpus(thin: int, device: str) -> None:
 def test_a_workspace_outside_shared_memory_gives_the_cpus_chains(device: str) -> None:
     rng = problems.rng_of("large chains")
     post = problems.problem(rng, (80, 80, 40, 1), 12).post
-    assert not post.compiled.on_device(device).layout(True, 1)["in_shared_memory"]
+    assert not post.sampled.compiled.on_device(device).layout(True, 1)["in_shared_memory"]
     kernel, few = pn.MGrad(1e-3, persistence=0.9), {"chains": 2, "draws": 3}
     assert_same_chains(run(post, kernel, device, **few), run(post, kernel, "cpu", **few), ERROR_64)
 
@@ -244,7 +244,7 @@ def test_draws_of_a_device_are_saved_and_predict_as_any_other(device: str, tmp_p
     draws.save(tmp_path / "run.npz")
     again = pn.Draws.load(tmp_path / "run.npz")
     assert again.settings["device"] == device and again.settings["device_reason"] == "given"
-    X, theta = posterior().X[:4], draws.theta.reshape(-1, posterior().dim)
+    X, theta = posterior().data.X[:4], draws.theta.reshape(-1, posterior().dim)
     np.testing.assert_array_equal(again.predict(X), draws.predict(X))
     kept = draws.stats["log_likelihood"].ravel()
     np.testing.assert_allclose(kept, posterior().log_likelihood(theta), rtol=1e-12)

@@ -38,11 +38,18 @@ def a_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def posterior(*, there: bool, dtype: str = "float64", **more: Any) -> pn.Posterior:
     problem = problems.problem(problems.rng_of("device choice"), (2, 6, 5, 2), 23, architecture_name="mix", dtype=dtype)
-    post, X = problem.post, np.asarray(problem.post.X)
+    post, X = problem.post, np.asarray(problem.post.data.X)
     if not there:
         return post
     return pn.Posterior(
-        post.net, post.architecture, post.network.prior, post.likelihood, OnDevice(X), post.y, dtype=dtype, **more
+        post.network.net,
+        post.network.architecture,
+        post.network.prior,
+        post.likelihood,
+        OnDevice(X),
+        post.data.y,
+        dtype=dtype,
+        **more,
     )
 
 

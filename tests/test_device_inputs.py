@@ -127,11 +127,16 @@ def test_draws_are_those_of_inputs_on_the_host(architecture: str, kind: str, dty
     np.testing.assert_array_equal(found.theta, expected.theta)
     for name, values in expected.stats.items():
         np.testing.assert_array_equal(found.stats[name], values, err_msg=name)
-    assert there.plan().layers == here.plan().layers and there.hidden_dim == here.hidden_dim and there.n_rows == 70
-    error = 1e-12 if dtype == "float64" else 1e-5
-    np.testing.assert_allclose(there.fit_quality.network, here.fit_quality.network, rtol=error)
     assert (
-        there.inputs.on_device is not None and f"the inputs are on {there.inputs.on_device.place}" in there.describe()
+        there.plan().layers == here.plan().layers
+        and there.sampled.facts.hidden_dim == here.sampled.facts.hidden_dim
+        and there.data.n_rows == 70
+    )
+    error = 1e-12 if dtype == "float64" else 1e-5
+    np.testing.assert_allclose(there.sampled.fit_quality.network, here.sampled.fit_quality.network, rtol=error)
+    assert (
+        there.data.inputs.on_device is not None
+        and f"the inputs are on {there.data.inputs.on_device.place}" in there.describe()
     )
     assert repr(there) == repr(here)
 
@@ -140,9 +145,9 @@ def test_draws_are_those_of_inputs_on_the_host(architecture: str, kind: str, dty
 @pytest.mark.parametrize("kind", TYPES)
 def test_wide_layers_and_shared_blocks(kind: str, device: str) -> None:
     X = inputs(900, 300, kind)
-    models = [posterior(x, "full").compiled.on_device(device) for x in (X, put(X, device))]
+    models = [posterior(x, "full").sampled.compiled.on_device(device) for x in (X, put(X, device))]
     theta = posterior(X, "full").theta_map.astype(np.float32)[None]
-    assert posterior(put(X, device), "full").inputs.on_device is not None
+    assert posterior(put(X, device), "full").data.inputs.on_device is not None
     assert models[1].layout(False, 1) == models[0].layout(False, 1)
     assert models[1].layout(False, 1)["wide_inputs"] == ("bytes" if kind == "uint8" else "floats")
     for found, expected in zip(*(model.log_likelihood_and_grad(theta) for model in models), strict=True):
@@ -165,8 +170,8 @@ def orders(X: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
 def test_any_order(kind: str, order: str, copy: bool, device: str) -> None:
     X = inputs(61, 6, kind)
     there = posterior(put(orders(X)[order], device), copy=copy)
-    np.testing.assert_array_equal(there.X, X)
-    assert there.X.dtype == X.dtype and not there.X.flags.writeable
+    np.testing.assert_array_equal(there.data.X, X)
+    assert there.data.X.dtype == X.dtype and not there.data.X.flags.writeable
     found, expected = (run(post, KERNEL, device) for post in (there, posterior(X)))
     np.testing.assert_array_equal(found.theta, expected.theta)
 
@@ -179,7 +184,7 @@ def test_many_data_sets(device: str) -> None:
         pn.sample_many([posterior(x) for x in given], KERNEL, device=device, **arguments)
         for given in ([put(X, device) for X in sets], sets)
     )
-    assert posterior(put(sets[0], device)).inputs.on_device is not None
+    assert posterior(put(sets[0], device)).data.inputs.on_device is not None
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_array_equal(ours.theta, theirs.theta)
     assert not np.array_equal(found[0].theta, found[1].theta)
@@ -216,8 +221,8 @@ def test_auto_takes_several_to_one_place(first: str, monkeypatch: pytest.MonkeyP
     assert where == "cpu" and reason.startswith("emulated:4 does not run it: posts must be of one dtype")
     fixed = posterior(OnDevice(X), likelihood="gaussian")
     noise = pn.Posterior(
-        fixed.net,
-        fixed.architecture,
+        fixed.network.net,
+        fixed.network.architecture,
         problems.PRIOR,
         pn.Gaussian("sampled", a=2.0, b=1.0),
         OnDevice(X),
@@ -232,7 +237,7 @@ def test_auto_takes_several_to_one_place(first: str, monkeypatch: pytest.MonkeyP
 def test_a_run_on_the_cpu_leaves_nothing_on_the_device() -> None:
     post = posterior(OnDevice(inputs(40, 4, "float32")))
     run(post, KERNEL, "cpu")
-    assert post.compiled.has_host and not post.compiled.is_on_device("emulated:4")
+    assert post.sampled.compiled.has_host and not post.sampled.compiled.is_on_device("emulated:4")
 
 
 # Lifetime of the memory
@@ -274,8 +279,8 @@ def test_capsules_of_torch(kind: str, copy: bool) -> None:
     rows, columns = torch.from_numpy(X), torch.from_numpy(X.T.copy()).T
     for tensor in (rows, columns, torch.from_numpy(X.repeat(2, axis=0))[::2]):
         post = posterior(OnDevice(tensor), copy=copy)
-        assert post.inputs.on_device is not None and post.inputs.on_device.core.dtype == kind
-        np.testing.assert_array_equal(post.X, X)
+        assert post.data.inputs.on_device is not None and post.data.inputs.on_device.core.dtype == kind
+        np.testing.assert_array_equal(post.data.X, X)
 
 
 def test_a_capsule_is_taken_once() -> None:
@@ -368,7 +373,7 @@ def test_the_host_gets_a_copy_when_it_needs_one() -> None:
     theta = here.theta_map
     assert there.log_likelihood(theta) == here.log_likelihood(theta)
     np.testing.assert_array_equal(run(there, KERNEL, "cpu").theta, run(here, KERNEL, "cpu").theta)
-    np.testing.assert_array_equal(there.X, X)
+    np.testing.assert_array_equal(there.data.X, X)
 
 
 def test_what_needs_the_host_at_once() -> None:
@@ -376,7 +381,7 @@ def test_what_needs_the_host_at_once() -> None:
     X, net, y = inputs(90, 6, "float64"), network((6, 9, 1)), problems.rng_of("y").normal(size=90)
     for likelihood in (pn.Gaussian(0.5), pn.Gaussian("sampled", a=2.0, b=1.0)):
         there, here = (pn.Posterior(net, pn.Out(4), problems.PRIOR, likelihood, x, y) for x in (OnDevice(X), X))
-        assert there.starting_variances == here.starting_variances
+        assert there.sampled.law.initial == here.sampled.law.initial
         ours, theirs = (pn.sample(post, seed=1, draws=5, progress=False) for post in (there, here))
         np.testing.assert_array_equal(ours.theta, theirs.theta)
 
@@ -384,28 +389,28 @@ def test_what_needs_the_host_at_once() -> None:
 def test_other_types_come_by_way_of_the_host() -> None:
     X = random_bytes(20, 4).astype(np.int32)
     post = posterior(OnDevice(X))
-    assert post.inputs.on_device is None and post.X.dtype == np.float64
-    np.testing.assert_array_equal(post.X, X)
+    assert post.data.inputs.on_device is None and post.data.X.dtype == np.float64
+    np.testing.assert_array_equal(post.data.X, X)
     y = np.linspace(0, 1, 20)[:, None].repeat(3, axis=1)
     on_device = pn.Posterior(network((4, 9, 8, 3)), pn.Full(), problems.PRIOR, pn.Gaussian(1.0), X, OnDevice(y))
-    np.testing.assert_array_equal(on_device.y, y)
+    np.testing.assert_array_equal(on_device.data.y, y)
 
 
 def test_networks_that_are_too_deep_for_a_device() -> None:
     X, sizes = inputs(9, 4, "float32"), (4, *[3] * _core.MAX_DEVICE_LAYERS, 1)
     for x in (X, OnDevice(X)):
         post = pn.Posterior(network(sizes), pn.Full(), problems.PRIOR, pn.Gaussian(1.0), x, X[:, 0])
-        assert post.inputs.on_device is None and np.isfinite(post.fit_quality.network)
+        assert post.data.inputs.on_device is None and np.isfinite(post.sampled.fit_quality.network)
 
 
 def test_arrays_of_the_host_are_no_device_inputs() -> None:
     torch = pytest.importorskip("torch")
     X = inputs(20, 4, "float32")
     for same in (X, torch.from_numpy(X), torch.from_numpy(X).requires_grad_()):
-        assert posterior(same).inputs.on_device is None
+        assert posterior(same).data.inputs.on_device is None
     net = network((4, 9, 8, 3))
     listed = pn.Posterior(net, pn.Full(), problems.PRIOR, pn.Gaussian(1.0), X.tolist(), X[:, :3])
-    assert listed.inputs.on_device is None
+    assert listed.data.inputs.on_device is None
 
 
 def test_arrays_that_numpy_reads_are_left_to_it() -> None:
@@ -428,7 +433,7 @@ def test_arrays_that_numpy_reads_are_left_to_it() -> None:
     np.testing.assert_array_equal(posterior(X).network.predict(posterior(X).theta_map, Pinned(X)).shape, (20, 3))
     y = X[:, :3]
     post = pn.Posterior(network((4, 9, 8, 3)), pn.Full(), problems.PRIOR, pn.Gaussian(1.0), X, Pinned(y))
-    np.testing.assert_array_equal(post.y, y)
+    np.testing.assert_array_equal(post.data.y, y)
 
 
 def test_doubles_of_a_float32_model_are_rounded_first() -> None:
@@ -450,7 +455,7 @@ def test_rows_that_are_folded_in_several_stretches() -> None:
     post = pn.Posterior(net, pn.Sep(2), problems.PRIOR, pn.Gaussian(1.0), X, y, dtype="float64")
     theta = rng.normal(size=(1, post.dim))
     found, expected = (
-        post.compiled.on_device("emulated:4").log_likelihood_and_grad(theta),
+        post.sampled.compiled.on_device("emulated:4").log_likelihood_and_grad(theta),
         post.log_likelihood_and_grad(theta),
     )
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-12)
@@ -484,7 +489,7 @@ def test_bad_inputs_are_told_as_on_the_host(case: str, device: str) -> None:
 def test_largest_floats_are_let_through() -> None:
     X = inputs(30, 4, "float64")
     X[5, 1] = float(np.finfo(np.float32).max) * (1 + 1e-9)  # rounds to the largest
-    assert posterior(OnDevice(X), dtype="float32").inputs.on_device is not None
+    assert posterior(OnDevice(X), dtype="float32").data.inputs.on_device is not None
 
 
 @pytest.mark.parametrize(

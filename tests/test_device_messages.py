@@ -61,7 +61,7 @@ def test_an_unusable_device_is_refused_with_the_reason() -> None:
         _core.device_normals32(device="cuda", seed=1, chain=0, step=0, purpose=_core.Purpose.proposal, count=4)
     assert str(caught.value) == CUDA["reason"]
     with pytest.raises(RuntimeError) as caught:
-        posterior().compiled.on_device("cuda")
+        posterior().sampled.compiled.on_device("cuda")
     assert str(caught.value) == CUDA["reason"]
 
 
@@ -111,7 +111,9 @@ def test_more_layers_than_a_launch_holds() -> None:
     for layers, runs in ((16, True), (17, False)):
         post = problems.problem(rng, (2,) * (layers + 1), 5).post
         if runs:
-            assert np.isfinite(post.compiled.on_device(DEVICE).log_likelihood_and_grad(post.theta_map[None])[0]).all()
+            assert np.isfinite(
+                post.sampled.compiled.on_device(DEVICE).log_likelihood_and_grad(post.theta_map[None])[0]
+            ).all()
             continue
         with pytest.raises(ValueError, match='device: at most 16 layers run on a device; use device="cpu"'):
             pn.sample(post, pn.PCNL(0.1), device=DEVICE)

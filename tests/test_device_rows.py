@@ -44,10 +44,10 @@ def many_rows(
 def check_against_reference(problem: problems.Problem, device: str) -> dict[str, Any]:
     """Compare l and its gradient with the oracle's; check that blocks shared the evaluation."""
     theta = np.stack([problem.theta, problem.theta / 2])
-    model = problem.post.compiled.on_device(device)
-    value, gradient = model.log_likelihood_and_grad(theta.astype(problem.post.dtype))
+    model = problem.post.sampled.compiled.on_device(device)
+    value, gradient = model.log_likelihood_and_grad(theta.astype(problem.post.network.dtype))
     # Rounding errors of sums over sources and over the rows of a tile grow like the root of their number, hundreds.
-    bound = 50 * EPS[problem.post.dtype.name]
+    bound = 50 * EPS[problem.post.network.dtype.name]
     for i in range(len(theta)):
         right, slope = problem.reference_value(theta[i]), problem.reference_gradient(theta[i])
         assert abs(value[i] - right) <= bound * abs(right)
@@ -103,10 +103,10 @@ def test_more_tiles_than_slabs(device: str) -> None:
 
 def test_who_shares() -> None:
     """Evaluations are shared where chains are few and tiles several, whatever the device's size."""
-    model = many_rows("gaussian", "full", "float32").post.compiled.on_device("emulated:1")
+    model = many_rows("gaussian", "full", "float32").post.sampled.compiled.on_device("emulated:1")
     assert model.layout(False, 1)["blocks_of_chain"] == model.layout(False, 32)["blocks_of_chain"] >= 4
     assert model.layout(False, 33)["blocks_of_chain"] == 1
-    small = many_rows("gaussian", "full", "float32", n=100).post.compiled.on_device("emulated:1")
+    small = many_rows("gaussian", "full", "float32", n=100).post.sampled.compiled.on_device("emulated:1")
     assert small.layout(False, 1)["blocks_of_chain"] == 1
 
 
@@ -120,7 +120,7 @@ WARMUPS = {
 
 def two_starts(post: pn.Posterior) -> npt.NDArray[Any]:
     """Return the trained values and a point near them."""
-    return np.stack([post.theta_map, 0.9 * post.theta_map]).astype(post.dtype)
+    return np.stack([post.theta_map, 0.9 * post.theta_map]).astype(post.network.dtype)
 
 
 def run(post: pn.Posterior, device: str, **changes: Any) -> pn.Draws:
@@ -200,7 +200,7 @@ def test_flat_likelihood_always_accepts(device: str) -> None:
         sample_weight=np.full(1100, 1e-12),
         dtype="float64",
     )
-    assert post.compiled.on_device(device).layout(False)["blocks_of_chain"] >= 4
+    assert post.sampled.compiled.on_device(device).layout(False)["blocks_of_chain"] >= 4
     draws = run(post, device, kernel=pn.PCNL(1.0), init="prior")
     assert (draws.stats["acceptance_rate"] == 1).all()
     square = draws.theta**2 / post.prior_variance
@@ -252,24 +252,26 @@ def test_wide_first_layer(architecture: str, sizes: tuple[int, ...], n: int, inp
     """Products of a wide first layer that are split into bfloat16 are as accurate as in float32, for few rows too."""
     problem = wide_problem(architecture, sizes, n, inputs)
     theta = problem.theta[None].astype(np.float32)
-    model = problem.post.compiled.on_device(device)
+    model = problem.post.sampled.compiled.on_device(device)
     assert model.layout(False)["wide_inputs"] == inputs
     value, gradient = model.log_likelihood_and_grad(theta)
     right, slope = problem.reference_value(), problem.reference_gradient()
     assert abs(value[0] - right) <= 1e-6 * abs(right)
     assert np.linalg.norm(gradient[0] - slope) <= WIDE_ERROR * np.linalg.norm(slope)
     if device != "emulated:1":
-        _, one_thread = problem.post.compiled.on_device("emulated:1").log_likelihood_and_grad(theta)
+        _, one_thread = problem.post.sampled.compiled.on_device("emulated:1").log_likelihood_and_grad(theta)
         assert np.linalg.norm(gradient - one_thread) <= 1e-6 * np.linalg.norm(one_thread)
 
 
 def test_wide_layers_are_chosen() -> None:
     """Neither float64 nor layers with few features use the matrix units."""
     assert (
-        many_rows("gaussian", "full", "float32").post.compiled.on_device("emulated:1").layout(False)["wide_inputs"]
+        many_rows("gaussian", "full", "float32")
+        .post.sampled.compiled.on_device("emulated:1")
+        .layout(False)["wide_inputs"]
         == "none"
     )
-    wide = many_rows("categorical", "full", "float64", n=600, sizes=(700, 30, 5, 3)).post.compiled.on_device(
+    wide = many_rows("categorical", "full", "float64", n=600, sizes=(700, 30, 5, 3)).post.sampled.compiled.on_device(
         "emulated:1"
     )
     assert wide.layout(False)["wide_inputs"] == "none"
@@ -280,7 +282,7 @@ def test_few_rows_of_many_features_are_shared() -> None:
 
     def inputs(n: int, chains: int) -> str:
         problem = wide_problem("full", (300, 4, 3), n, "floats")
-        found: str = problem.post.compiled.on_device("emulated:1").layout(False, chains)["wide_inputs"]
+        found: str = problem.post.sampled.compiled.on_device("emulated:1").layout(False, chains)["wide_inputs"]
         return found
 
     assert inputs(28, 1) == inputs(28, 32) == "floats"

@@ -112,7 +112,7 @@ def test_warm_ups_are_the_cpus(kernel: str, warmup: str, device: str) -> None:
 def test_blocks_that_share_evaluations(kernel: str, every: int, device: str) -> None:
     """One variance only rescales l and g, so blocks still share the evaluations of many rows."""
     post = posterior(1100, pooled=True)
-    assert post.compiled.on_device(device).layout(False, 2)["blocks_of_chain"] > 1
+    assert post.sampled.compiled.on_device(device).layout(False, 2)["blocks_of_chain"] > 1
     more: dict[str, Any] = {"chains": 2, "draws": 24, "variance_every": every}
     found, expected = (run(post, kernels(1100)[kernel], where, **more) for where in (device, "cpu"))
     assert 0 < expected.stats["acceptance_rate"].mean() < 1
@@ -123,7 +123,7 @@ def test_blocks_that_share_evaluations(kernel: str, every: int, device: str) -> 
 def test_a_wide_first_layer(device: str) -> None:
     """Sums on the matrix units, one target: the first steps equal the CPU's as far as float32 allows."""
     post = posterior(600, dtype="float32", sizes=(300, 12, 1))
-    assert post.compiled.on_device(device).layout(False, 1)["wide_inputs"] == "floats"
+    assert post.sampled.compiled.on_device(device).layout(False, 1)["wide_inputs"] == "floats"
     kernel, few = pn.PCNL(1e-4), {"chains": 1, "draws": 4, "thin": 1, "variance_every": 1}
     assert_same_chains(run(post, kernel, device, **few), run(post, kernel, "cpu", **few), ERROR_32)
 
@@ -195,7 +195,13 @@ def test_posteriors_with_other_laws_of_variances_do_not_run_together(other: Any)
     first = posterior()
     if other == "fixed":
         other = pn.Posterior(
-            first.net, first.architecture, problems.PRIOR, pn.Gaussian(1.0), first.X, first.y, dtype="float64"
+            first.network.net,
+            first.network.architecture,
+            problems.PRIOR,
+            pn.Gaussian(1.0),
+            first.data.X,
+            first.data.y,
+            dtype="float64",
         )
     with pytest.raises(ValueError, match=r"^posts must have as many sampled noise .* posts\[1\] has Gaussian"):
         pn.sample_many([first, other], pn.PCNL(0.1), draws=1, warmup=None, device="emulated:1", progress=False)

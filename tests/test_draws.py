@@ -42,7 +42,7 @@ def test_every_statistic_of_the_core_is_recorded(likelihood: pn.Likelihood, monk
     monkeypatch.setattr(sampler, "build_draws", build_draws)
     problem = problems.problem(problems.rng_of("statistics"), (2, 4, 1), 9)
     post = problem.post
-    post = pn.Posterior(post.net, pn.Mix(2), problems.PRIOR, likelihood, post.X, post.y)
+    post = pn.Posterior(post.network.net, pn.Mix(2), problems.PRIOR, likelihood, post.data.X, post.data.y)
     draws = pn.sample(post, pn.PCNL(0.01), chains=2, draws=3, warmup=20, seed=1)
     # Facts of the run, which `draws.settings` records or which are used up.
     of_run = {"theta", "draws_done", "completed", "warmup_steps", "warmup_stable"}
@@ -72,13 +72,13 @@ def forward_bounds(problem: Problem, u: float) -> Any:
     """Bounds of f at problem.X, whose rows are not those of the posterior."""
     rows = len(problem.data.X)
     post = pn.Posterior(
-        problem.post.net,
-        problem.post.architecture,
+        problem.post.network.net,
+        problem.post.network.architecture,
         problems.PRIOR,
         pn.Gaussian(1.0),
         problem.data.X,
         np.zeros((rows, 3)),
-        dtype=problem.post.dtype.name,
+        dtype=problem.post.network.dtype.name,
     )
     data = problems.Data(pn.Gaussian(1.0), problem.data.X, np.zeros((rows, 3)), None)
     return error_bounds(Problem(post, problem.partial, data, problem.theta), u).f
@@ -282,7 +282,7 @@ def test_a_summary_by_blocks_of_rows_is_that_of_all_rows(likelihood: str, monkey
     rng = problems.rng_of("summary", likelihood)
     post = problems.problem(rng, (2, 5, 4, 3), 20, architecture_name="mix", likelihood=likelihood).post
     draws = pn.sample(post, chains=3, draws=25, warmup=100, seed=0)
-    X = post.X[:7]
+    X = post.data.X[:7]
     values = draws.predict_proba(X) if likelihood == "categorical" else draws.predict(X)
     m = values.shape[-1]
     monkeypatch.setattr("patrac_native.draws.distribution._BLOCK_BYTES", 2 * 3 * 25 * m * 8)

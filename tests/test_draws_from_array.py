@@ -55,7 +55,7 @@ def check_round_trip(architecture: str, likelihood: str, dtype: str) -> None:
     X = rng.normal(size=(5, 2))
     np.testing.assert_array_equal(draws.predict(X), own.predict(X))
     np.testing.assert_array_equal(draws.predictive(X, seed=3), own.predictive(X, seed=3))
-    assert draws.theta.dtype == post.dtype
+    assert draws.theta.dtype == post.network.dtype
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_sampled_scales_of_the_prior_belong_to_their_draws() -> None:
     draws = pn.Draws.from_array(post, own.theta, sampler="another", prior_scales=scales)
     np.testing.assert_allclose(draws.stats["log_prior"], own.stats["log_prior"], rtol=1e-13)
     summary = draws.summary(X[:3])
-    assert summary.prior_scales is not None and summary.prior_scales.names == post.scale_names
+    assert summary.prior_scales is not None and summary.prior_scales.names == post.network.scale_names
     with pytest.raises(ValueError, match="prior_scales must be given, because this posterior samples the scales"):
         pn.Draws.from_array(post, own.theta, sampler="another")
 
@@ -135,7 +135,7 @@ def test_the_posterior_in_closed_form_by_another_sampler() -> None:
 def test_chains_that_disagree_are_not_to_be_used() -> None:
     post, theta = exact_problem()
     theta[0] += 3 * theta.std(axis=(0, 1))
-    verdict = pn.Draws.from_array(post, theta, sampler="BlackJAX NUTS").summary(post.X).verdict()
+    verdict = pn.Draws.from_array(post, theta, sampler="BlackJAX NUTS").summary(post.data.X).verdict()
     assert verdict.grade == "do not use"
     (finding,) = [f for f in verdict.findings if "the chains disagree" in f.what]
     assert finding.remedy.startswith("run BlackJAX NUTS longer, ") and "warmup=" not in finding.remedy
@@ -145,13 +145,13 @@ def test_a_single_chain_of_few_draws() -> None:
     post, theta = exact_problem()
     draws = pn.Draws.from_array(post, theta[0, :5], sampler="NumPy")
     assert draws.theta.shape == (1, 5, post.dim)
-    remedies = [finding.remedy for finding in draws.summary(post.X).verdict().findings]
+    remedies = [finding.remedy for finding in draws.summary(post.data.X).verdict().findings]
     assert "run several." in remedies and any("1000 of each chain" in remedy for remedy in remedies)
 
 
 def test_draws_that_fit_worse_than_a_constant_start_elsewhere() -> None:
     post, theta = exact_problem()
-    verdict = pn.Draws.from_array(post, theta + 20.0, sampler="NumPy").summary(post.X).verdict()
+    verdict = pn.Draws.from_array(post, theta + 20.0, sampler="NumPy").summary(post.data.X).verdict()
     (finding,) = [f for f in verdict.findings if "no better than a constant" in f.what]
     assert finding.grade == "do not use" and "post.theta_map" in finding.remedy and "init=" not in finding.remedy
 
@@ -162,19 +162,19 @@ def test_saved_thinned_and_shortened_draws(tmp_path: Path) -> None:
     draws.save(tmp_path / "draws.npz")
     loaded = pn.Draws.load(tmp_path / "draws.npz")
     np.testing.assert_array_equal(loaded.theta, draws.theta)
-    np.testing.assert_array_equal(loaded.predict(post.X), draws.predict(post.X))
-    assert str(loaded.summary(post.X)) == str(draws.summary(post.X))
+    np.testing.assert_array_equal(loaded.predict(post.data.X), draws.predict(post.data.X))
+    assert str(loaded.summary(post.data.X)) == str(draws.summary(post.data.X))
     assert repr(loaded) == "Draws(Out(5), chains=4, draws=400, K=6, sampler='NumPy')"
     np.testing.assert_array_equal(draws.thinned(10).theta, theta[:, 9::10])
     assert draws.thinned(10).settings["thin"] == 10
     np.testing.assert_array_equal(draws[:, :7].stats["log_likelihood"], draws.stats["log_likelihood"][:, :7])
-    assert np.isnan(draws.summary(post.X).steps_per_second)
+    assert np.isnan(draws.summary(post.data.X).steps_per_second)
 
 
 def test_a_report_of_them_leaves_out_what_is_not_known(tmp_path: Path) -> None:
     post, theta = exact_problem()
     report = Report("draws of another sampler")
-    add_run_sections(report, pn.Draws.from_array(post, theta, sampler="NumPy"), post.X)
+    add_run_sections(report, pn.Draws.from_array(post, theta, sampler="NumPy"), post.data.X)
     report.write(tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert "draws of NumPy; its step sizes, acceptance rates and warm-up are not known here" in page
@@ -186,7 +186,7 @@ def test_they_join_a_mixture_with_draws_of_this_package() -> None:
     post, theta = exact_problem()
     own = pn.sample(post, chains=4, draws=400, seed=1, threads=1)
     mixture = pn.DrawsMixture([own, pn.Draws.from_array(post, theta, sampler="NumPy")])
-    assert mixture.summary(post.X).verdict().grade == "good"
+    assert mixture.summary(post.data.X).verdict().grade == "good"
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_draws_score_like_the_functions_of_arrays() -> None:
 def test_log_likelihood_rows_add_up_to_that_of_each_draw(likelihood: pn.Likelihood) -> None:
     post = posterior(1, likelihood)
     draws = sampled(1, likelihood)
-    rows = draws.log_likelihood_rows(post.X, post.y)
+    rows = draws.log_likelihood_rows(post.data.X, post.data.y)
     assert rows.shape == (2, 100, N)
     np.testing.assert_allclose(rows.sum(axis=-1), draws.stats["log_likelihood"], rtol=1e-8)
 
@@ -209,7 +209,7 @@ def test_leave_one_out_agrees_with_leaving_rows_out() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         draws = pn.sample(post, chains=4, draws=5000, seed=1, progress=False)
-    loo = draws.loo(X, post.y)
+    loo = draws.loo(X, post.data.y)
     assert loo.unreliable == 0
     for row in (0, 10, 20):
         weights = np.ones(N)
@@ -221,7 +221,7 @@ def test_leave_one_out_agrees_with_leaving_rows_out() -> None:
             -exact.distribution(X[row : row + 1]).nlpd(y[row : row + 1])[0], abs=0.04
         )
         # Of a posterior that does not hold the row, all draws predict it alike.
-        alike = exact.loo(X, post.y, row_weights=weights)
+        alike = exact.loo(X, post.data.y, row_weights=weights)
         assert alike.elpd_rows[row] == pytest.approx(
             -exact.distribution(X[row : row + 1]).nlpd(y[row : row + 1])[0], rel=1e-10
         )

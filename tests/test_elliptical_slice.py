@@ -23,7 +23,7 @@ def flat(dtype: str) -> pn.Posterior:
     """Return a posterior whose likelihood is constant, with a noise variance of 1e30."""
     found = problem("full")
     return pn.Posterior(
-        found.post.net, pn.Full(), problems.PRIOR, pn.Gaussian(1e30), found.data.X, found.data.y, dtype=dtype
+        found.post.network.net, pn.Full(), problems.PRIOR, pn.Gaussian(1e30), found.data.X, found.data.y, dtype=dtype
     )
 
 

@@ -164,7 +164,9 @@ def test_where_a_chain_is_needed_exact_is_refused(architecture: str, likelihood:
 def test_a_sampled_variance_has_no_single_closed_form() -> None:
     case = Case("out")
     likelihood = pn.Gaussian(variance="sampled")
-    post = pn.Posterior(case.post.net, case.post.architecture, problems.PRIOR, likelihood, case.X, case.y)
+    post = pn.Posterior(
+        case.post.network.net, case.post.network.architecture, problems.PRIOR, likelihood, case.X, case.y
+    )
     with pytest.raises(ValueError, match="variance"):
         post.exact()
     assert run(post).stats["variance"].shape == (2, 50, 3)

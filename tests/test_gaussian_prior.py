@@ -45,7 +45,7 @@ def test_prior_draws_have_its_moments_and_log_prior_is_its_density() -> None:
 
     problem = problems.problem(problems.rng_of("moments"), (3, 6, 2), 5)
     post = pn.Posterior(
-        problem.post.net, pn.Full(), PRIORS_TRIED[2], pn.Gaussian(1.0), problem.X, problem.y, dtype="float64"
+        problem.post.network.net, pn.Full(), PRIORS_TRIED[2], pn.Gaussian(1.0), problem.X, problem.y, dtype="float64"
     )
     theta = post.sample_prior(4000, seed=1)
     z = theta / np.sqrt(post.prior_variance)
@@ -82,7 +82,7 @@ def test_a_last_layer_under_it_has_its_closed_form(device: str, tmp_path: Path) 
 
 def test_description_and_dictionaries() -> None:
     problem = problems.problem(problems.rng_of("describe"), (2, 5, 1), 6)
-    post = pn.Posterior(problem.post.net, pn.Mix(2), PRIORS_TRIED[2], pn.Gaussian(1.0), problem.X, problem.y)
+    post = pn.Posterior(problem.post.network.net, pn.Mix(2), PRIORS_TRIED[2], pn.Gaussian(1.0), problem.X, problem.y)
     line = "prior: independent Gaussian, variance of weights 3 / number of nodes read, of biases 0.25\n"
     assert line in post.describe()
     for prior in (*PRIORS_TRIED, problems.PRIOR):

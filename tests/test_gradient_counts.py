@@ -16,7 +16,9 @@ def posterior(architecture: pn.Architecture, likelihood: pn.Likelihood | None = 
     """Return a posterior of a 3-6-5-1 network with nine rows."""
     problem = problems.problem(problems.rng_of("gradients"), (3, 6, 5, 1), 9)
     post = problem.post
-    return pn.Posterior(post.net, architecture, problems.PRIOR, likelihood or pn.Gaussian(0.5), post.X, post.y)
+    return pn.Posterior(
+        post.network.net, architecture, problems.PRIOR, likelihood or pn.Gaussian(0.5), post.data.X, post.data.y
+    )
 
 
 @pytest.mark.parametrize("kernel", [pn.PCNL(), pn.MGrad(), pn.MGrad(persistence=0.9)], ids=str)

@@ -52,8 +52,8 @@ def autograd(problem: Problem) -> tuple[float, npt.NDArray[np.float64]]:
         f = torch.nn.functional.linear(zeta(f) if layer else f, tensors[2 * layer], tensors[2 * layer + 1])
     if partial.companion is not None:
         f = f + partial.companion.to_torch()(torch.tensor(problem.X)).detach()
-    if problem.post.offset is not None:
-        f = f + torch.tensor(problem.post.offset)
+    if problem.post.data.offset is not None:
+        f = f + torch.tensor(problem.post.data.offset)
     y = torch.tensor(problem.y)
     if isinstance(likelihood, pn.Categorical):
         rows = torch.distributions.Categorical(logits=f).log_prob(y)
@@ -74,7 +74,7 @@ def autograd(problem: Problem) -> tuple[float, npt.NDArray[np.float64]]:
     else:
         scale = torch.tensor(np.sqrt(np.broadcast_to(likelihood.variance, f.shape[1:])))
         rows = torch.distributions.Normal(f, scale).log_prob(y).sum(dim=1)
-    value = (rows * torch.tensor(problem.post.row_weights)).sum()
+    value = (rows * torch.tensor(problem.post.data.row_weights)).sum()
     value.backward()
     gradients = [np.zeros(t.shape) if t.grad is None else t.grad.numpy() for t in tensors]
     g = [
@@ -91,7 +91,7 @@ def check(problem: Problem) -> None:
     got_value, got_gradient = problem.post.log_likelihood_and_grad(problem.theta)
     assert problem.post.log_likelihood(problem.theta) == got_value
     assert gradient.shape == got_gradient.shape == (problem.post.dim,)
-    if problem.post.dtype == np.float64:
+    if problem.post.network.dtype == np.float64:
         # The issue's own bound; rounding alone gives about 1e-13 on these sizes.
         np.testing.assert_allclose(got_gradient, gradient, rtol=0, atol=1e-9 * np.abs(gradient).max())
         bounds = error_bounds(problem, 0.5 * EPS64)
@@ -120,7 +120,7 @@ def test_gradient_agrees_with_autograd(
     problem = problems.problem(
         rng, sizes, n, architecture_name=architecture, likelihood=likelihood, activation=activation, dtype=dtype
     )
-    assert problem.post.level == problem.post.compiled.host.level == level
+    assert problem.post.network.level == problem.post.sampled.compiled.host.level == level
     check(problem)
 
 
@@ -252,7 +252,7 @@ def test_gradient_over_several_tiles(architecture: str, dtype: str) -> None:
     """Three tiles and a piece: their rows, offsets and constants must follow on each other."""
     rng = problems.rng_of("tiles", architecture, dtype)
     problem = problems.problem(rng, (3, 12, 9, 2), 811, architecture_name=architecture, dtype=dtype)
-    assert problem.post.compiled.host.tile_rows == 256
+    assert problem.post.sampled.compiled.host.tile_rows == 256
     check(problem)
 
 
@@ -261,7 +261,7 @@ def test_gradient_where_wide_layers_make_low_tiles(architecture: str) -> None:
     """Wide layers lower the tile to its least height; a tile of another height must change nothing but rounding."""
     rng = problems.rng_of("wide", architecture)
     problem = problems.problem(rng, (5, 70, 60, 3), 301, architecture_name=architecture)
-    assert problem.post.compiled.host.tile_rows == 96
+    assert problem.post.sampled.compiled.host.tile_rows == 96
     check(problem)
 
 
@@ -272,8 +272,8 @@ def test_log_likelihood_is_that_of_the_likelihood_at_the_networks_outputs(archit
     rng = problems.rng_of("value", architecture, likelihood)
     problem = problems.problem(rng, (3, 8, 6, 4), 37, architecture_name=architecture, likelihood=likelihood)
     post, data = problem.post, problem.data
-    f = data.likelihood.with_offset(post.net.predict(data.X), data.offset)
-    expected = data.likelihood.log_likelihood(f, post.y, data.sample_weight)
+    f = data.likelihood.with_offset(post.network.net.predict(data.X), data.offset)
+    expected = data.likelihood.log_likelihood(f, post.data.y, data.sample_weight)
     if architecture.startswith("sep"):
         # Zero weights: the separate network is silent, so the sum is the trained network's output.
         assert not post.theta_map.any()
@@ -312,8 +312,8 @@ def test_reference_gradient_agrees_with_finite_differences(likelihood: str, acti
         )
         gradient, h = problem.reference_gradient(), 1e-5
         given, predictor = problem.data.likelihood, problem.predictor()
-        slope = reference.output_slope(given, predictor, problem.y, problem.post.row_weights)
-        size = np.abs(slope).sum() + abs(problem.reference_value()) + problem.post.row_weights.sum()
+        slope = reference.output_slope(given, predictor, problem.y, problem.post.data.row_weights)
+        size = np.abs(slope).sum() + abs(problem.reference_value()) + problem.post.data.row_weights.sum()
         for k in range(problem.post.dim):
             step = np.zeros(problem.post.dim)
             step[k] = h

@@ -46,7 +46,7 @@ def test_exact_draws_are_refused() -> None:
     post = problems.problem(
         problems.rng_of("h"), (2, 4, 1), 9, architecture_name="out", likelihood="heteroscedastic_gaussian"
     ).post
-    assert post.quadratic is None
+    assert post.sampled.quadratic is None
     with pytest.raises(ValueError, match="Gaussian"):
         pn.sample(post, pn.Exact(), chains=1, draws=1)
 
@@ -59,7 +59,7 @@ def test_extreme_variances_are_finite(dtype: str, place: str) -> None:
     biases = pn.Custom([np.zeros((2, 1), dtype=bool)], [np.ones(2, dtype=bool)])
     X, y = np.zeros((2, 1)), np.array([[0.0], [1e-20]])
     post = pn.Posterior(net, biases, problems.PRIOR, LIKELIHOOD, X, y, dtype=dtype)
-    model = post.compiled.host if place == "host" else post.compiled.on_device(place)
+    model = post.sampled.compiled.host if place == "host" else post.sampled.compiled.on_device(place)
     for s in (-100.0, -60.0, 0.0, 60.0, 100.0, 300.0):
         theta = np.array([[0.0, s]], dtype=dtype)
         expected = float(LIKELIHOOD.log_likelihood_rows(np.broadcast_to(theta[0], (2, 2)), y).sum())
@@ -178,9 +178,9 @@ def test_summary_and_report_are_of_all_outputs(fitted: tuple[pn.Draws, pn.Poster
     summary = draws.summary(np.linspace(-2, 2, 5)[:, None])
     assert summary.quantity == "mean and log-variance" and summary.mean.shape == (5, 4)
     assert "mean and log-variance: max R-hat" in str(summary)
-    assert post.fit_quality.network > post.fit_quality.constant
+    assert post.sampled.fit_quality.network > post.sampled.fit_quality.constant
     # Sums of 300 rows, evaluated again from float32 outputs.
-    of_rows = draws.log_likelihood_rows(post.X, post.y).sum(axis=-1).mean()
+    of_rows = draws.log_likelihood_rows(post.data.X, post.data.y).sum(axis=-1).mean()
     assert of_rows == pytest.approx(float(draws.stats["log_likelihood"].mean()), rel=1e-4)
 
 
@@ -196,16 +196,16 @@ def test_stored_draws_know_it(fitted: tuple[pn.Draws, pn.Posterior], tmp_path: A
     draws.save(tmp_path / "draws.npz")
     loaded = pn.Draws.load(tmp_path / "draws.npz")
     assert loaded.likelihood == LIKELIHOOD
-    np.testing.assert_array_equal(loaded.predictive(post.X[:3], seed=4), draws.predictive(post.X[:3], seed=4))
+    np.testing.assert_array_equal(loaded.predictive(post.data.X[:3], seed=4), draws.predictive(post.data.X[:3], seed=4))
 
 
 def test_a_posterior_with_sample_weights_repeats_rows(fitted: tuple[pn.Draws, pn.Posterior]) -> None:
     _, post = fitted
-    weight = np.random.default_rng(0).integers(0, 3, len(post.y))
-    parts = (post.net, post.architecture, post.network.prior, LIKELIHOOD)
-    weighted = pn.Posterior(*parts, post.X, post.y, sample_weight=weight, dtype="float64")
+    weight = np.random.default_rng(0).integers(0, 3, len(post.data.y))
+    parts = (post.network.net, post.network.architecture, post.network.prior, LIKELIHOOD)
+    weighted = pn.Posterior(*parts, post.data.X, post.data.y, sample_weight=weight, dtype="float64")
     repeated = pn.Posterior(
-        *parts, np.repeat(post.X, weight, axis=0), np.repeat(post.y, weight, axis=0), dtype="float64"
+        *parts, np.repeat(post.data.X, weight, axis=0), np.repeat(post.data.y, weight, axis=0), dtype="float64"
     )
     values, gradient = weighted.log_likelihood_and_grad(post.theta_map)
     expected, expected_gradient = repeated.log_likelihood_and_grad(post.theta_map)

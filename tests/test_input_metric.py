@@ -49,7 +49,7 @@ def posterior(
 
 def matrix(problem: Problem) -> FloatArray:
     """T with rotated theta = T theta, (K, K), from the definition: w becomes R'w for every node of the first layer."""
-    parameters, rotation = problem.post.parameters, problem.post.input_metric.axes.rotation
+    parameters, rotation = problem.post.parameters, problem.post.sampled.input_metric.axes.rotation
     T = np.eye(problem.post.dim)
     first = (parameters["layer"] == 1) & (parameters["column"] >= 0)
     for row in set(parameters["row"][first].tolist()):
@@ -89,7 +89,7 @@ def test_axes_without_extent_get_the_capped_factor(scale: float) -> None:
 def test_the_rotation_leaves_densities_as_they_are(architecture: str, likelihood: str) -> None:
     """l and the prior of rotated theta in the rotated model are those of theta; gradients rotate with it."""
     problem = problem_of(architecture, likelihood)
-    post, metric = problem.post, problem.post.input_metric
+    post, metric = problem.post, problem.post.sampled.input_metric
     theta = np.stack([problem.theta, -0.3 * problem.theta])
     rotated = metric.rotated(theta)
     np.testing.assert_allclose(rotated, theta @ matrix(problem).T, rtol=0, atol=1e-14 * np.abs(theta).max())
@@ -110,7 +110,7 @@ def test_the_rotation_leaves_densities_as_they_are(architecture: str, likelihood
 def factors(problem: Problem, kernel: pn.Kernel) -> FloatArray:
     """q of every coordinate, from the definition in docs/method.md, section 6."""
     post = problem.post
-    axes, C = post.input_metric.axes, np.asarray(post.prior_variance)
+    axes, C = post.sampled.input_metric.axes, np.asarray(post.prior_variance)
     ratio = np.minimum(axes.moments.mean() / axes.moments, MAX_FACTOR) ** POWER
     at = (post.parameters["layer"] == 1) & (post.parameters["column"] >= 0)
     q = np.ones(post.dim)
@@ -131,7 +131,7 @@ def test_acceptance_is_detailed_balance(kernel: Any, architecture: str) -> None:
     problem = problem_of(architecture)
     post, T, C = problem.post, matrix(problem), np.asarray(problem.post.prior_variance)
     q = factors(problem, kernel)
-    np.testing.assert_allclose(post.input_metric.step_factor(kernel), q, rtol=1e-12)
+    np.testing.assert_allclose(post.sampled.input_metric.step_factor(kernel), q, rtol=1e-12)
     assert q.max() > 1.5 * q.min() > 0
     rng = problems.rng_of("metric balance", architecture, kernel)
     u = T @ problem.theta
@@ -146,7 +146,7 @@ def test_acceptance_is_detailed_balance(kernel: Any, architecture: str) -> None:
         return target(v) + log_density(kernel, u, v, gv, C, back) - target(u) - there
 
     wanted = exact(kernel.delta * q)
-    host = post.input_metric.compiled.host
+    host = post.sampled.input_metric.compiled.host
     got = host.log_acceptance(u, v, C, kernel.name, kernel.delta, False, q)
     tolerance = 1e-10 * (1 + abs(wanted))
     assert abs(got - wanted) <= tolerance
@@ -171,7 +171,7 @@ def test_native_steps_are_the_reference_steps(architecture: str, kernel: Any) ->
         for step in range(steps):
             w = _core.standard_normals64(
                 seed=seed, chain=chain, step=step, purpose=_core.Purpose.proposal, steps=1, count=len(u),
-                level=post.level,
+                level=post.network.level,
             )[0]  # fmt: skip
             g = T @ problem.reference_gradient(T.T @ u)
             if kernel.name == "mgrad":
@@ -195,9 +195,9 @@ def test_pcnl_never_overshoots() -> None:
     post = posterior(correlated(8, 3), likelihood=pn.Gaussian(1e40), dtype="float64")
     draws = pn.sample(post, pn.PCNL(2.0, metric="inputs"), chains=2, draws=200, warmup=None, seed=1)
     assert (draws.stats["acceptance_rate"] == 1).all()
-    fast = post.input_metric.step_factor(pn.PCNL()) > 1
+    fast = post.sampled.input_metric.step_factor(pn.PCNL()) > 1
     assert fast.any()
-    z = post.input_metric.rotated(draws.theta.reshape(-1, post.dim))[:, fast].reshape(2, 200, -1)
+    z = post.sampled.input_metric.rotated(draws.theta.reshape(-1, post.dim))[:, fast].reshape(2, 200, -1)
     z = z / np.sqrt(np.asarray(post.prior_variance)[fast])
     correlation = (z[:, 1:] * z[:, :-1]).mean(axis=(0, 1))
     assert (np.abs(correlation) < 5 / np.sqrt(2 * 199)).all()  # five standard errors of independent draws
@@ -274,7 +274,7 @@ def test_sampled_scales_and_variances_follow(collapse: bool) -> None:
 
 def test_auto_takes_the_metric_of_the_inputs_where_one_axis_dominates() -> None:
     post = posterior(correlated(50, 6))
-    assert post.facts.input_spread is not None and post.facts.input_spread > MIN_SPREAD
+    assert post.sampled.facts.input_spread is not None and post.sampled.facts.input_spread > MIN_SPREAD
     draws = pn.sample(post, chains=1, draws=3, warmup=50, seed=1)
     assert draws.settings["kernel"]["metric"] == "inputs"
     reason = draws.settings["kernel_reason"]

@@ -31,7 +31,7 @@ def problem(dtype: str = "float64", n: int = 30) -> pn.Posterior:
 
 
 def points_of(post: pn.Posterior, count: int = 3) -> npt.NDArray[Any]:
-    return (post.theta_map + 0.3 * problems.rng_of("points").normal(size=(count, post.dim))).astype(post.dtype)
+    return (post.theta_map + 0.3 * problems.rng_of("points").normal(size=(count, post.dim))).astype(post.network.dtype)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -46,7 +46,7 @@ def test_values_and_gradients_are_those_of_the_posterior(architecture: str, like
     points = points_of(post)
     value, gradient = post.log_likelihood_and_grad(points)
     found, slope = jax.vmap(jax.value_and_grad(post.to_jax()))(points)
-    assert found.dtype == slope.dtype == post.dtype
+    assert found.dtype == slope.dtype == post.network.dtype
     np.testing.assert_array_equal(found, np.asarray(value).astype(dtype))
     np.testing.assert_array_equal(slope, gradient)
 
@@ -181,7 +181,7 @@ def test_the_density_is_freed_with_its_last_program() -> None:
     for _ in range(2):
         compile_and_forget()
     before = peak()
-    size = problem(n=100_000).compiled.host.cached_bytes / 2**20
+    size = problem(n=100_000).sampled.compiled.host.cached_bytes / 2**20
     for _ in range(6):
         compile_and_forget()
     assert size > 5
@@ -253,7 +253,7 @@ def test_several_threads_register_the_handlers_once(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(jax.ffi, "register_ffi_target", register)
     density = problem().density()
     with ThreadPoolExecutor(4) as threads:
-        list(threads.map(lambda _: jax_function.jax_function(density, 1), range(4)))
+        list(threads.map(lambda _: jax_function.to_jax(density, 1), range(4)))
     assert len(names) == len(set(names)) == 3
 
 

@@ -32,7 +32,7 @@ def points(problem: Problem, rng: np.random.Generator, spread: float) -> tuple[F
 
 def log_target(problem: Problem, theta: FloatArray) -> float:
     """log pi up to a constant, by the oracle."""
-    C = problem.partial.prior_variances(problems.PRIOR, problem.post.net.layer_sizes)
+    C = problem.partial.prior_variances(problems.PRIOR, problem.post.network.net.layer_sizes)
     return problem.reference_value(theta) + reference.log_normal(theta, np.zeros_like(theta), C)
 
 
@@ -86,7 +86,9 @@ def test_pcnl_acceptance_is_detailed_balance(architecture: str, delta: float) ->
         exact = pcnl_log_ratio(problem, u, v, delta)
         tolerance = 1e-10 * (1 + abs(exact))
         assert density_rounding(problem, u, v, delta) < tolerance
-        got = problem.post.compiled.host.log_acceptance(u, v, np.asarray(problem.post.prior_variance), "pcnl", delta)
+        got = problem.post.sampled.compiled.host.log_acceptance(
+            u, v, np.asarray(problem.post.prior_variance), "pcnl", delta
+        )
         assert abs(got - exact) <= tolerance
         assert abs(pcnl_rho_difference(problem, u, v, delta, printed=False) - exact) <= tolerance
 
@@ -118,7 +120,7 @@ def test_acceptance_in_float32_loses_no_more_than_its_roundings(level: str, monk
         of_coefficients = np.abs(bend) * (np.abs(pull) + 0.5 * delta * C * np.abs(both))
         sizes = of_coefficients + np.abs((b - a) * both)
         exact = to_value - from_value + 0.5 * parts.sum()
-        got = problem.post.compiled.host.log_acceptance(u, v, C, "pcnl", delta)
+        got = problem.post.sampled.compiled.host.log_acceptance(u, v, C, "pcnl", delta)
         wide = 2.0**-53 * (len(a) + 10) * (sizes.sum() + abs(to_value) + abs(from_value))
         assert abs(got - exact) <= 0.5 * 2.0**-24 * of_coefficients.sum() + wide
 
@@ -126,7 +128,7 @@ def test_acceptance_in_float32_loses_no_more_than_its_roundings(level: str, monk
 def test_acceptance_is_antisymmetric_and_zero_for_no_move() -> None:
     problem = problems.problem(problems.rng_of("antisymmetric"), (2, 5, 4, 3), 15, architecture_name="mix")
     u, v = points(problem, problems.rng_of("antisymmetric points"), 0.3)
-    model, C = problem.post.compiled.host, np.asarray(problem.post.prior_variance)
+    model, C = problem.post.sampled.compiled.host, np.asarray(problem.post.prior_variance)
     for kernel, step_size in (("pcnl", 0.5), ("mgrad", 0.5), ("pcn", 0.5)):
         assert model.log_acceptance(u, v, C, kernel, step_size) == -model.log_acceptance(v, u, C, kernel, step_size)
         assert model.log_acceptance(u, u, C, kernel, step_size) == 0
@@ -183,7 +185,7 @@ def test_mgrad_acceptance_is_detailed_balance(architecture: str, delta: float) -
         tolerance = 1e-10 * (1 + abs(exact))
         assert rounding < tolerance
         C = np.asarray(problem.post.prior_variance)
-        assert abs(problem.post.compiled.host.log_acceptance(u, v, C, "mgrad", delta) - exact) <= tolerance
+        assert abs(problem.post.sampled.compiled.host.log_acceptance(u, v, C, "mgrad", delta) - exact) <= tolerance
         assert abs(mgrad_acceptance(problem, u, v, delta) - exact) <= tolerance
 
 
@@ -208,7 +210,7 @@ def test_mgrad_is_pcnl_where_all_prior_variances_are_equal() -> None:
     """
     problem = problems.problem(problems.rng_of("equal"), (2, 5, 4, 3), 15, architecture_name="mix")
     u, v = points(problem, problems.rng_of("equal points"), 0.3)
-    C, model = np.full(problem.post.dim, 0.7), problem.post.compiled.host
+    C, model = np.full(problem.post.dim, 0.7), problem.post.sampled.compiled.host
     for delta in (0.01, 0.3, 1.3):
         s = delta / (delta + 2 * 0.7)
         one = model.log_acceptance(u, v, C, "mgrad", delta)
@@ -237,7 +239,7 @@ def test_pcn_acceptance_is_detailed_balance(likelihood: str, beta: float) -> Non
     C = np.asarray(problem.post.prior_variance)
     there, back = reference.pcn_log_density(v, u, C, beta), reference.pcn_log_density(u, v, C, beta)
     exact = log_target(problem, v) + back - log_target(problem, u) - there
-    got = problem.post.compiled.host.log_acceptance(u, v, C, "pcn", beta)
+    got = problem.post.sampled.compiled.host.log_acceptance(u, v, C, "pcn", beta)
     assert abs(got - exact) <= 1e-10 * (1 + abs(exact))
     assert abs(exact) > 1e-6
 

@@ -35,25 +35,25 @@ def test_jacobian_is_that_of_the_network(architecture: str, monkeypatch: pytest.
     """Central differences are off by 1e-12 times third derivatives and by eps / 1e-6."""
     post = made(architecture)
     monkeypatch.setattr("patrac_native.posterior.jacobian._MAX_ENTRIES", 7 * post.dim * 2)
-    blocks = list(jacobians(post.network, np.asarray(post.X)))
+    blocks = list(jacobians(post.network, np.asarray(post.data.X)))
     assert [rows.stop - rows.start for rows, _, _ in blocks] == [7, 7, 7, 7, 2]
     found = np.concatenate([jacobian for _, _, jacobian in blocks])
-    np.testing.assert_allclose(found, jacobian_of(post, post.X), rtol=0, atol=1e-8)
+    np.testing.assert_allclose(found, jacobian_of(post, post.data.X), rtol=0, atol=1e-8)
     outputs = np.concatenate([f for _, f, _ in blocks])
-    np.testing.assert_allclose(outputs, post.network.predict(post.theta_map, post.X), rtol=0, atol=1e-13)
+    np.testing.assert_allclose(outputs, post.network.predict(post.theta_map, post.data.X), rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "gaussian_by_output", "categorical", "student_t", "poisson"])
 def test_covariance_is_the_inverse_of_information_and_prior(likelihood: str) -> None:
     """The information of a row's outputs is the expectation of squared scores, here by sums over drawn targets."""
     post = made("mix", likelihood)
-    J = jacobian_of(post, post.X)
-    f = np.asarray(post.network.predict(post.theta_map, post.X))
-    f = f if post.offset is None else f + post.offset
+    J = jacobian_of(post, post.data.X)
+    f = np.asarray(post.network.predict(post.theta_map, post.data.X))
+    f = f if post.data.offset is None else f + post.data.offset
     root = post.likelihood.information_root(f)
     information = root @ np.swapaxes(root, 1, 2)
     precision = np.diag(1 / post.prior_variance) + np.einsum(
-        "n,nak,nab,nbl->kl", post.row_weights, J, information, J, optimize=True
+        "n,nak,nab,nbl->kl", post.data.row_weights, J, information, J, optimize=True
     )
     found = pn.Laplace(post).covariance
     np.testing.assert_allclose(found @ precision, np.eye(post.dim), rtol=0, atol=1e-5)

@@ -46,14 +46,14 @@ def posterior(X: Any, **arguments: Any) -> pn.Posterior:
 def test_in_place_means_no_copy_and_the_model_holds_the_array() -> None:
     X = np.asfortranarray(problems.rng_of("hold").normal(size=(5000, 4)).astype(np.float32))
     post = posterior(X, copy=False)
-    assert np.shares_memory(post.X, X)
+    assert np.shares_memory(post.data.X, X)
     # What the tiles hold beside the inputs: a target and a weight for each row, up to the last tile's padding.
-    assert post.compiled.host.cached_bytes < posterior(X).compiled.host.cached_bytes - 0.9 * X.nbytes
+    assert post.sampled.compiled.host.cached_bytes < posterior(X).sampled.compiled.host.cached_bytes - 0.9 * X.nbytes
     theta = post.theta_map
     before = post.log_likelihood(theta)
     X[:10] = 0
     assert post.log_likelihood(theta) != before
-    model = post.compiled.host
+    model = post.sampled.compiled.host
     value = post.log_likelihood(theta)
     del X, post
     gc.collect()
@@ -63,9 +63,9 @@ def test_in_place_means_no_copy_and_the_model_holds_the_array() -> None:
 def test_a_copy_keeps_the_type_of_the_inputs() -> None:
     X = problems.rng_of("type").normal(size=(50, 4)).astype(np.float32)
     post = posterior(X)
-    assert post.X.dtype == np.float32
-    assert not np.shares_memory(post.X, X)
-    assert posterior(X.astype(int)).X.dtype == np.float64
+    assert post.data.X.dtype == np.float32
+    assert not np.shares_memory(post.data.X, X)
+    assert posterior(X.astype(int)).data.X.dtype == np.float64
 
 
 def test_inputs_at_odd_addresses_are_copied() -> None:

@@ -23,7 +23,7 @@ def last_layer(dtype: str = "float64", n: int = 37) -> pn.Posterior:
 
 def test_the_quadratic_is_the_log_likelihood() -> None:
     post = last_layer()
-    form = post.quadratic
+    form = post.sampled.quadratic
     assert form is not None
     z = problems.rng_of("z").normal(size=(20, post.dim))
     quadratic = form.constant + z @ form.slope - 0.5 * z**2 @ form.curvature
@@ -37,7 +37,7 @@ def test_the_quadratic_is_the_log_likelihood() -> None:
 
 def test_whitening_has_the_prior_as_its_covariance_and_an_inverse() -> None:
     post = last_layer()
-    form = post.quadratic
+    form = post.sampled.quadratic
     assert form is not None
     C = form.to_theta @ form.to_theta.T
     np.testing.assert_allclose(C, np.diag(post.prior_variance), rtol=0, atol=1e-14 * post.prior_variance.max())
@@ -46,9 +46,9 @@ def test_whitening_has_the_prior_as_its_covariance_and_an_inverse() -> None:
 
 
 def test_statistics_of_blocks_of_rows_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = last_layer().quadratic
+    whole = last_layer().sampled.quadratic
     monkeypatch.setattr("patrac_native.posterior.last_layer._ROWS_AT_A_TIME", 10)
-    blocks = last_layer().quadratic
+    blocks = last_layer().sampled.quadratic
     assert whole is not None and blocks is not None
     np.testing.assert_allclose(blocks.curvature, whole.curvature, rtol=1e-12, atol=1e-12 * whole.curvature.max())
     assert blocks.constant == pytest.approx(whole.constant, rel=1e-13)
@@ -75,12 +75,12 @@ def test_only_a_gaussian_last_layer_is_quadratic() -> None:
     rng = problems.rng_of("not quadratic")
     for architecture_name, likelihood in (("mix", "gaussian"), ("sep", "gaussian"), ("out", "categorical")):
         problem = problems.problem(rng, (2, 5, 4, 3), 9, architecture_name=architecture_name, likelihood=likelihood)
-        assert problem.post.quadratic is None
+        assert problem.post.sampled.quadratic is None
     # Linear regression: a network without hidden layer.
     net = pn.Network([[[0.3, 0.1]]], [[0.0]])
     X = rng.normal(size=(6, 2))
     post = pn.Posterior(net, pn.Full(), pn.TraceClassPrior(1.5, 1.0, 1.0), pn.Gaussian(1.0), X, X[:, 0])
-    assert post.quadratic is not None
+    assert post.sampled.quadratic is not None
 
 
 def test_describe_says_that_a_step_needs_no_data() -> None:

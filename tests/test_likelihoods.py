@@ -339,7 +339,7 @@ def test_log_sum_exp_of_the_engine_is_accurate_relative_to_its_largest_input(
     for row in rows:
         x = row.astype(dtype)
         post = pn.Posterior(net, pn.Full(), prior, pn.Categorical(), x[None], [2], dtype=dtype)
-        assert post.level == level
+        assert post.network.level == level
         with mpmath.workprec(200):
             exact = float(float(x[2]) - mpmath.log(mpmath.fsum(mpmath.exp(float(v)) for v in x)))
         bound = unit * (4 * float(np.abs(x).max()) + 2 * m + 4)
@@ -363,7 +363,7 @@ def test_confident_classes_leave_no_subnormal_numbers(dtype: str, device: str) -
     if device == "cpu":
         value, gradient = post.log_likelihood_and_grad(theta)
     else:
-        value, gradient = post.compiled.on_device(device).log_likelihood_and_grad(theta)
+        value, gradient = post.sampled.compiled.on_device(device).log_likelihood_and_grad(theta)
     assert float(value[0]) == 0.0
     np.testing.assert_array_equal(gradient, np.zeros((1, 6)))
 

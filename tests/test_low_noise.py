@@ -47,10 +47,10 @@ def test_the_marginal_of_float32_is_that_of_float64(variance: float, activation:
     case = LowNoise(variance, activation)
     narrow, wide = (case.posterior(pn.Gaussian(variance), dtype) for dtype in ("float32", "float64"))
     rng = problems.rng_of("low noise, points", activation)
-    around = narrow.theta_map[: narrow.hidden_dim]
+    around = narrow.theta_map[: narrow.sampled.facts.hidden_dim]
     points = (around + 0.01 * np.sqrt(variance) * rng.normal(size=(20, len(around)))).astype(np.float32)
-    l32, g32 = narrow.collapsed_log_likelihood_and_grad(points)
-    l64, g64 = wide.collapsed_log_likelihood_and_grad(points.astype(np.float64))
+    l32, g32 = narrow.density("collapsed").value_and_grad(points)
+    l64, g64 = wide.density("collapsed").value_and_grad(points.astype(np.float64))
     # Each f and residual has an error of some u of the outputs' scale, 1; dl/df is about residual / variance.
     size = np.abs(case.y - case.net.predict(case.X)).sum() / variance
     np.testing.assert_allclose(l32, l64, rtol=0, atol=16 * U32 * size)

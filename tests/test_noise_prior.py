@@ -71,11 +71,11 @@ def test_residuals_of_unseen_rows_come_first(pooled: bool) -> None:
     unseen = np.array([0.5, 3.0])
     likelihood = pn.Gaussian("sampled", pooled=pooled)
     post = Case(m=2, validation=unseen).posterior(likelihood)
-    assert post.noise_prior_source == "validation"
+    assert post.sampled.law.source == "validation"
     assert post.likelihood == pn.Gaussian("sampled", a=2.0, b=1.75 if pooled else unseen, pooled=pooled)
     case = Case(m=2)
     post = case.posterior(likelihood)
-    assert post.noise_prior_source == "training"
+    assert post.sampled.law.source == "training"
     assert isinstance(post.likelihood, pn.Gaussian)
     np.testing.assert_allclose(post.likelihood.b, case.residuals.mean() if pooled else case.residuals, rtol=1e-12)
 
@@ -84,7 +84,7 @@ def test_a_given_prior_is_kept_and_a_given_half_is_completed() -> None:
     case = Case(m=2, validation=np.array([0.5, 3.0]))
     given = pn.Gaussian("sampled", a=3.0, b=[1.0, 2.0])
     assert case.posterior(given).likelihood == given
-    assert case.posterior(given).noise_prior_source == "given"
+    assert case.posterior(given).sampled.law.source == "given"
     # The mean of 1 / variance is a / b, 2 / guess.
     completed = case.posterior(pn.Gaussian("sampled", a=3.0)).likelihood
     assert completed == pn.Gaussian("sampled", a=3.0, b=[0.75, 4.5])

@@ -74,14 +74,14 @@ def test_collapsed_model(likelihood: pn.Likelihood) -> None:
     )
     np.testing.assert_array_equal(again.posterior["theta"].values, theta)
     assert pn.Draws.from_array(post, theta, sampler="nutpie").predict(X).shape == (1, 20, 30, 1)
-    drawn = np.delete(theta, post.hidden_entries, axis=2)
+    drawn = np.delete(theta, post.density("collapsed").entries, axis=2)
     assert len(np.unique(drawn[0, :, -1])) == 20
 
 
 def test_evaluations_release_the_interpreter() -> None:
     """While one thread evaluates, another runs Python: it counts many times during a single evaluation."""
     post = regression(n=60_000, width=60)
-    post = pn.Posterior(post.net, pn.Full(), problems.PRIOR, pn.Gaussian(0.5), post.X, post.y)
+    post = pn.Posterior(post.network.net, pn.Full(), problems.PRIOR, pn.Gaussian(0.5), post.data.X, post.data.y)
     evaluate = post.to_nutpie()._make_logp_func()
     point, ticks, done = np.zeros(post.dim), [], threading.Event()
 

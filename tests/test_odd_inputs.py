@@ -78,7 +78,7 @@ def frames() -> tuple[pd.DataFrame, pn.Network, pn.Draws]:
     y = X["width"].to_numpy() + 3 * X["age"].to_numpy()
     net = pn.train([2, 4, 1], X, y, l2=0.1, max_epochs=100, validation_fraction=0)
     post = pn.Posterior(net, pn.Mix(2), PRIOR, pn.Gaussian(1.0), X[["age", "width"]], y)
-    np.testing.assert_array_equal(post.X, X.to_numpy())
+    np.testing.assert_array_equal(post.data.X, X.to_numpy())
     return X, net, pn.sample(post, chains=2, draws=10, warmup=100, seed=0)
 
 
@@ -580,8 +580,13 @@ def test_targets_of_a_mixture_have_one_value_for_each_input(
 
 def test_arrays_of_a_posterior_and_of_a_mixture_are_read_only(some_draws: pn.Draws) -> None:
     post = pn.Posterior(network(), pn.Full(), PRIOR, pn.Poisson(), PLAIN, np.ones(20), offset=np.ones(20))
-    assert post.offset is not None
-    for array in (post.row_weights, post.offset, post.y, pn.DrawsMixture([some_draws, some_draws]).weights):
+    assert post.data.offset is not None
+    for array in (
+        post.data.row_weights,
+        post.data.offset,
+        post.data.y,
+        pn.DrawsMixture([some_draws, some_draws]).weights,
+    ):
         with pytest.raises(ValueError, match="read-only"):
             array[:] = 0.0
 
@@ -645,14 +650,18 @@ def test_a_posterior_is_copied_whole(case: str, copied: Callable[[Any], Any]) ->
     post = COPIES[case]()
     found = copied(post)
     again: pn.Posterior = pickle.loads(found) if isinstance(found, bytes) else found
-    for name in ("level", "noise_prior_source", "likelihood", "architecture"):
-        assert getattr(again, name) == getattr(post, name)
-    assert again.network.input_names == post.network.input_names and again.network.prior == post.network.prior
-    assert again.X.dtype == post.X.dtype and again.inputs.in_place == post.inputs.in_place
-    for one, other in ((again.offset, post.offset), (again.row_weights, post.row_weights), (again.y, post.y)):
+    for name in ("level", "architecture", "input_names", "prior"):
+        assert getattr(again.network, name) == getattr(post.network, name)
+    assert again.likelihood == post.likelihood and again.sampled.law.source == post.sampled.law.source
+    assert again.data.X.dtype == post.data.X.dtype and again.data.inputs.in_place == post.data.inputs.in_place
+    for one, other in (
+        (again.data.offset, post.data.offset),
+        (again.data.row_weights, post.data.row_weights),
+        (again.data.y, post.data.y),
+    ):
         np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(draws_of(again).theta, draws_of(post).theta)
-    targets = post.y[::-1]
+    targets = post.data.y[::-1]
     np.testing.assert_array_equal(
         draws_of(again.with_targets(targets)).theta, draws_of(post.with_targets(targets)).theta
     )

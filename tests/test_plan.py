@@ -30,7 +30,7 @@ def posterior(
 
 def assert_same_density(a: pn.Posterior, b: pn.Posterior, data: problems.Data, theta: FloatArray) -> None:
     """l and g of two posteriors at one theta, within the rounding of two float64 evaluations."""
-    problem = Problem(a, reference.partial(a.net, a.architecture), data, theta)
+    problem = Problem(a, reference.partial(a.network.net, a.network.architecture), data, theta)
     bounds = error_bounds(problem, UNIT_ROUNDOFF)
     (value_a, gradient_a), (value_b, gradient_b) = a.log_likelihood_and_grad(theta), b.log_likelihood_and_grad(theta)
     assert abs(value_a - value_b) <= 2 * bounds.value
@@ -337,7 +337,7 @@ def test_permutation_and_parameters_lead_back_to_the_users_own_entries(name: str
     rng = problems.rng_of("back", name)
     net = problems.random_network(rng, (3, 8, 7, 2))
     post, _ = posterior(net, problems.architecture(name, rng, net))
-    partial = reference.partial(net, post.architecture)
+    partial = reference.partial(net, post.network.architecture)
     assert post.dim == len(partial.locations()) == len(post.theta_map)
     assert [tuple(int(value) for value in entry) for entry in post.parameters] == partial.locations()
     if name.startswith("sep"):

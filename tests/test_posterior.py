@@ -85,7 +85,7 @@ def test_prior_draws_have_the_priors_moments_and_a_stream_of_their_own(dtype: st
     assert not np.isin(draws[:50], post.sample_prior(50, seed=4)).any()
     normals: Any = getattr(_core, f"standard_normals{dtype[-2:]}")
     proposal = normals(
-        seed=3, chain=0, step=0, purpose=_core.Purpose.proposal, steps=1, count=post.dim, level=post.level
+        seed=3, chain=0, step=0, purpose=_core.Purpose.proposal, steps=1, count=post.dim, level=post.network.level
     )
     assert not np.isin(z[0].astype(dtype), proposal).any()
 
@@ -139,7 +139,9 @@ def test_predict_is_the_trained_network_at_theta_map() -> None:
     post = simple(dtype="float64")
     X = problems.rng_of("predict").normal(size=(50, 2))
     # Widths of at most 4 and values of order one: some 20 roundings.
-    np.testing.assert_allclose(post.network.predict(post.theta_map, X), post.net.predict(X), rtol=0, atol=50 * EPS64)
+    np.testing.assert_allclose(
+        post.network.predict(post.theta_map, X), post.network.net.predict(X), rtol=0, atol=50 * EPS64
+    )
 
 
 def test_sample_weights_multiply_each_rows_term() -> None:
@@ -164,7 +166,7 @@ def test_categorical_scale_is_a_weighted_mean() -> None:
         simple(net=net, likelihood=pn.Categorical(30.0), y=[0, 1, 2, 2, 1, 0], sample_weight=w, dtype="float64")
         for w in (weight, 8 * weight)
     ]
-    np.testing.assert_allclose(posts[0].row_weights.sum(), 30.0, rtol=8 * EPS64)
+    np.testing.assert_allclose(posts[0].data.row_weights.sum(), 30.0, rtol=8 * EPS64)
     assert posts[0].log_likelihood(posts[0].theta_map) == posts[1].log_likelihood(posts[1].theta_map)
 
 
@@ -406,14 +408,14 @@ def test_the_posterior_keeps_its_own_copy_of_what_it_was_given() -> None:
 
 def same(one: pn.Posterior, other: pn.Posterior) -> None:
     """Compare two posteriors of equal arguments, to the last bit."""
-    theta, variance = one.network.sample_prior(3, seed=1), 0.7 if one.variance_is_sampled else None
+    theta, variance = one.network.sample_prior(3, seed=1), 0.7 if one.likelihood.is_sampled else None
     pairs = (post.log_likelihood_and_grad(theta, variance=variance) for post in (one, other))
     for found, expected in zip(*pairs, strict=True):
         np.testing.assert_array_equal(found, expected)
-    np.testing.assert_array_equal(one.y, other.y)
-    np.testing.assert_array_equal(one.row_weights, other.row_weights)
-    assert one.facts == other.facts and one.fit_quality == other.fit_quality
-    assert repr(one) == repr(other) and one.noise_prior_source == other.noise_prior_source
+    np.testing.assert_array_equal(one.data.y, other.data.y)
+    np.testing.assert_array_equal(one.data.row_weights, other.data.row_weights)
+    assert one.sampled.facts == other.sampled.facts and one.sampled.fit_quality == other.sampled.fit_quality
+    assert repr(one) == repr(other) and one.sampled.law.source == other.sampled.law.source
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -431,7 +433,7 @@ def test_other_targets_give_the_posterior_that_is_constructed_with_them(likeliho
 
     post = build(first.y)
     other = post.with_targets(second.y)
-    assert other.network is post.network and other.inputs is post.inputs
+    assert other.network is post.network and other.data.inputs is post.data.inputs
     same(other, build(second.y))
     same(post, build(first.y))
     same(other.with_targets(first.y), post)
@@ -446,7 +448,7 @@ def test_noise_left_open_is_chosen_anew_for_other_targets() -> None:
     given[:] = 1.0
     expected = simple(likelihood=pn.Gaussian("sampled"), sample_weight=weight, y=y, dtype="float64")
     same(post.with_targets(y), expected)
-    assert expected.noise_prior_source == "training" and expected.likelihood.to_dict() != post.likelihood.to_dict()
+    assert expected.sampled.law.source == "training" and expected.likelihood.to_dict() != post.likelihood.to_dict()
 
 
 def test_another_likelihood_with_other_targets() -> None:

@@ -205,12 +205,14 @@ def test_a_model_refuses_what_its_likelihood_or_kernel_lacks() -> None:
     ):
         config = _core.RunConfig(kernel=kernel, collapse=collapse, variance=variance, scales=None, **step)
         with pytest.raises(ValueError, match=message):
-            post.compiled.host.sample(config, post.theta_map[None].astype(post.dtype), post.prior_variance, None)
+            post.sampled.compiled.host.sample(
+                config, post.theta_map[None].astype(post.network.dtype), post.prior_variance, None
+            )
     last = problems.problem(rng, (2, 4, 3, 1), 9, architecture_name="out").post
     group = np.zeros(last.dim, dtype=np.int32)
     scales = _core.SampledScales(group=group, groups=1, shape=2.0, rate=2.0, every=1, interweave=False)
     config = _core.RunConfig(kernel="pcnl", collapse=False, variance=None, scales=scales, **step)
-    form = last.quadratic
+    form = last.sampled.quadratic
     assert form is not None
     with pytest.raises(ValueError, match="a chain in a whitened basis does not sample the scales of its prior"):
         _core.sample_quadratic64(
@@ -218,15 +220,15 @@ def test_a_model_refuses_what_its_likelihood_or_kernel_lacks() -> None:
             slope=form.slope,
             matrix=form.curvature,
             to_theta=np.ascontiguousarray(form.to_theta),
-            terms=last.gaussian_terms,
-            variance=last.starting_variances,
+            terms=last.sampled.law.terms,
+            variance=last.sampled.law.initial,
             output=form.output,
             config=config,
             init=form.whitened(last.theta_map[None]),
             prior_variance=last.prior_variance,
             progress=None,
-            level=last.level,
+            level=last.network.level,
         )
-    on_device: Any = last.compiled.on_device("emulated:4")
+    on_device: Any = last.sampled.compiled.on_device("emulated:4")
     with pytest.raises(ValueError, match="a device does not sample the scales of the prior"):
         on_device.sample(config, [0], last.theta_map[None], last.prior_variance[None], None, False)

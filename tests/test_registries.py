@@ -165,7 +165,7 @@ def test_every_likelihood_runs_from_data_to_predictions(name: str, place: str) -
     offset = problem.data.offset
     f = draws.distribution(problem.X, offset=offset).outputs().reshape(2, 10, 20, -1)
     np.testing.assert_array_equal(draws.predict(problem.X, offset=offset), likelihood.predicted(f))
-    own = likelihood.log_likelihood_rows(f, post.y) @ post.row_weights
+    own = likelihood.log_likelihood_rows(f, post.data.y) @ post.data.row_weights
     # Sums of 20 rows and of a network's layers in float64, of numbers of order 10 to 100.
     np.testing.assert_allclose(draws.stats["log_likelihood"], own, rtol=1e-9, atol=1e-9)
     y = draws.predictive(problem.X, offset=offset, seed=1)
@@ -176,7 +176,7 @@ def test_every_likelihood_runs_from_data_to_predictions(name: str, place: str) -
     else:
         assert draws.predict_proba(problem.X).min() >= 0
     assert str(draws.summary(problem.X).verdict())
-    assert post.fit_quality.constant <= 0 or likelihood.targets == "real"
+    assert post.sampled.fit_quality.constant <= 0 or likelihood.targets == "real"
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_every_activation_is_the_same_everywhere(name: str) -> None:
     """NumPy, torch, the engine and the oracle, within roundings of float64 through two layers."""
     torch = pytest.importorskip("torch")
     problem = problems.problem(problems.rng_of("registry", name), (2, 6, 5, 3), 20, activation=name)
-    net, X = problem.post.net, problem.X
+    net, X = problem.post.network.net, problem.X
     expected = problem.partial.predict(problem.post.theta_map, X)
     np.testing.assert_allclose(net.predict(X), expected, rtol=1e-12, atol=1e-13)
     np.testing.assert_allclose(net.to_torch()(torch.tensor(X)).detach().numpy(), expected, rtol=1e-12, atol=1e-13)

@@ -104,7 +104,7 @@ class Replay:
         self.post, self.kernel, self.seed = self.case.posterior(), KERNELS[kernel], 8
         self.collapse = self.kernel.collapse
         draws = run(self.post, self.kernel, chains=1, draws=steps, seed=self.seed, scales_every=scales_every)
-        self.dim = self.post.hidden_dim if self.collapse else self.post.dim
+        self.dim = self.post.sampled.facts.hidden_dim if self.collapse else self.post.dim
         self.theta = draws.theta[0, :, : self.dim]
         self.variance = [prior_variance(self.case, scales) for scales in draws.stats["prior_scales"][0]]
 
@@ -118,14 +118,14 @@ class Replay:
                 purpose=_core.Purpose.proposal,
                 steps=1,
                 count=self.dim,
-                level=self.post.level,
+                level=self.post.network.level,
             )[0]
         )
 
     def value_and_slope(self, point: FloatArray, C: FloatArray) -> tuple[float, FloatArray]:
         """l and g at a point; collapsed, under the prior C (K,) of the output weights."""
         if self.collapse:
-            values, slopes = self.post.compiled.host.collapsed(point[None], C, True)
+            values, slopes = self.post.sampled.compiled.host.collapsed(point[None], C, True)
             return float(values[0]), slopes[0]
         value, slope = self.post.log_likelihood_and_grad(point)
         assert isinstance(value, float)
@@ -221,7 +221,7 @@ def test_scales_move_together_with_their_parameters(kernel: str, architecture: s
     """
     law, steps = pn.SampledScales(A, interweave=True), 60
     replay = Replay(kernel, architecture, dataclasses.replace(TRACE_CLASS, scales=law), steps, scales_every=every)
-    groups, delta = replay.post.scale_groups, replay.kernel.step_size or 0.0
+    groups, delta = replay.post.sampled.scales, replay.kernel.step_size or 0.0
     assert groups is not None
     moves = rescalings = 0
     for step in range(1, steps):
@@ -279,7 +279,7 @@ def test_the_scales_have_their_conditional_distribution(kernel: str, architectur
     theta, scales = draws.theta.reshape(-1, post.dim), draws.stats["prior_scales"].reshape(600, -1)
     own = group_of(case, True)
     groups = sorted(set(own))
-    assert scales.shape[1] == len(groups) == len(post.scale_names)
+    assert scales.shape[1] == len(groups) == len(post.network.scale_names)
     for g, group in enumerate(groups):
         members = np.array([one == group for one in own])
         centre = np.broadcast_to(getattr(GAUSSIAN, "sigma2_b" if group[1] else "sigma2_w"), 3)[group[0] - 1]
@@ -301,7 +301,7 @@ def test_output_weights_have_their_conditional_given_the_scales_before_them(kern
     case = Case("weights", "mix")
     post = case.posterior()
     draws = run(post, KERNELS[kernel], chains=1, draws=500)
-    split, whitened = post.hidden_dim, []
+    split, whitened = post.sampled.facts.hidden_dim, []
     for step in range(1, 500):
         theta = draws.theta[0, step]
         C = prior_variance(case, draws.stats["prior_scales"][0, step - 1])
@@ -457,7 +457,7 @@ def test_densities_are_those_of_the_returned_theta_and_scales(kernel: str, dtype
     post = case.posterior(dtype=dtype)
     draws = run(post, KERNELS[kernel], thin=3, scales_every=2)
     scales = draws.stats["prior_scales"]
-    assert scales.shape == (2, 50, len(post.scale_names)) and (scales > 0).all()
+    assert scales.shape == (2, 50, len(post.network.scale_names)) and (scales > 0).all()
     expected = post.log_likelihood(draws.theta.reshape(100, -1))
     tolerance = 100 * np.finfo(dtype).eps * np.abs(expected).max()
     np.testing.assert_allclose(draws.stats["log_likelihood"].ravel(), expected, rtol=0, atol=tolerance)
@@ -485,7 +485,7 @@ def test_draws_depend_neither_on_thinning_nor_on_chains_or_threads(kernel: str) 
 
 def test_names_files_and_texts(tmp_path: Path) -> None:
     post = Case("files", "mix", prior=GAUSSIAN).posterior()
-    assert post.scale_names == (
+    assert post.network.scale_names == (
         "layer 1 weights from input 0",
         "layer 1 weights from input 1",
         "layer 1 biases",
@@ -494,16 +494,16 @@ def test_names_files_and_texts(tmp_path: Path) -> None:
         "output weights",
         "output biases",
     )
-    assert Case("files", "out").posterior().scale_names == ("output weights", "output biases")
+    assert Case("files", "out").posterior().network.scale_names == ("output weights", "output biases")
     assert "the variances of each layer are sampled (inverse-gamma, a 1.5, one for" in post.describe()
     draws = run(post, pn.MGrad(0.1))
     draws.save(tmp_path / "draws.npz")
     again = pn.Draws.load(tmp_path / "draws.npz")
     assert again.network.prior == GAUSSIAN
-    assert again.network.scales is not None and again.network.scales.names == post.scale_names
+    assert again.network.scales is not None and again.network.scales.names == post.network.scale_names
     np.testing.assert_array_equal(again.stats["prior_scales"], draws.stats["prior_scales"])
     text = str(again.summary(np.zeros((3, 2))))
-    assert all(name in text for name in post.scale_names)
+    assert all(name in text for name in post.network.scale_names)
     for prior in (GAUSSIAN, TRACE_CLASS):
         assert prior_from_dict(json.loads(json.dumps(prior.to_dict()))) == prior
     fixed = run(Case("files", "mix").posterior(prior=problems.PRIOR), pn.MGrad(0.1))
@@ -549,7 +549,7 @@ def test_kernels_and_devices_that_need_fixed_scales_say_so() -> None:
     for device in ("emulated:4",):
         with pytest.raises(ValueError, match='device="emulated:4" runs priors with fixed scales'):
             run(mix, pn.MGrad(0.1), device=device)
-    for evaluate in (out.exact, lambda: mix.collapsed_log_likelihood(np.zeros(mix.hidden_dim))):
+    for evaluate in (out.exact, lambda: mix.density("collapsed").value(np.zeros(mix.sampled.facts.hidden_dim))):
         with pytest.raises(ValueError, match="the scales of the prior are sampled; make a posterior"):
             evaluate()
 

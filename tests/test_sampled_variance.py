@@ -80,15 +80,15 @@ def test_every_step_uses_the_variance_drawn_before_it(kernel: str, architecture:
     collapse = kernel.startswith("collapsed")
     draws = run(post, chosen, chains=1, draws=steps, seed=seed, variance_every=1 if pooled else 3)
     theta, variance = draws.theta[0], draws.stats["variance"][0]
-    dim = post.hidden_dim if collapse else post.dim
+    dim = post.sampled.facts.hidden_dim if collapse else post.dim
     C = np.asarray(post.prior_variance[:dim])
     name, step_size = kernel.split()[-1], chosen.step_size or 0.0
     moves = 0
     for step in range(1, steps):
         fixed = case.posterior(pn.Gaussian(variance[step - 1]))
-        evaluate: Any = fixed.collapsed_log_likelihood_and_grad if collapse else fixed.log_likelihood_and_grad
+        evaluate: Any = fixed.density("collapsed").value_and_grad if collapse else fixed.log_likelihood_and_grad
         w = _core.standard_normals64(
-            seed=seed, chain=0, step=step, purpose=_core.Purpose.proposal, steps=1, count=dim, level=post.level
+            seed=seed, chain=0, step=step, purpose=_core.Purpose.proposal, steps=1, count=dim, level=post.network.level
         )[0]
         u = theta[step - 1, :dim]
         l_u, g_u = evaluate(u)
@@ -158,7 +158,7 @@ def test_output_weights_have_their_conditional_given_the_variance_before_them(ke
     case = Case("weights", "mix")
     post = case.posterior()
     draws = run(post, KERNELS[kernel], chains=1, draws=500)
-    C, split = post.prior_variance, post.hidden_dim
+    C, split = post.prior_variance, post.sampled.facts.hidden_dim
     whitened = []
     for step in range(1, 500):
         theta, variance = draws.theta[0, step], draws.stats["variance"][0, step - 1]

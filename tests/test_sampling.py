@@ -30,9 +30,9 @@ def small(dtype: str = "float64", architecture: str = "mix") -> pn.Posterior:
 
 def numpy_chain(problem: Problem, kernel: Any, u: FloatArray, chain: int, steps: int, seed: int) -> tuple[Any, ...]:
     """States, acceptances and log-likelihoods of a chain written from docs/method.md, sections 6 and 9."""
-    C = problem.partial.prior_variances(problems.PRIOR, problem.post.net.layer_sizes)
+    C = problem.partial.prior_variances(problems.PRIOR, problem.post.network.net.layer_sizes)
     # A chain on sufficient statistics draws its noise in the eigenbasis: here it is rotated back.
-    form = problem.post.quadratic
+    form = problem.post.sampled.quadratic
     rotation = np.eye(len(u)) if form is None else form.to_theta / np.sqrt(C)[:, None]
     states, moves, values = [], [], []
     for step in range(steps):
@@ -43,7 +43,7 @@ def numpy_chain(problem: Problem, kernel: Any, u: FloatArray, chain: int, steps:
             purpose=_core.Purpose.proposal,
             steps=1,
             count=len(u),
-            level=problem.post.level,
+            level=problem.post.network.level,
         )[0]
         w = rotation @ w
         value, g = problem.reference_value(u), problem.reference_gradient(u)
@@ -196,7 +196,7 @@ def test_levels_propose_the_same_noise(level: str, monkeypatch: pytest.MonkeyPat
     for name in (_core.testing.levels()[0], level):
         monkeypatch.setenv("PATRAC_SIMD", name)
         post = small()
-        assert post.level == name
+        assert post.network.level == name
         runs.append(pn.sample(post, pn.PCN(0.2), chains=2, draws=30, warmup=None, seed=4))
     # pCN's states are linear in the noise, whose bits agree: the same states exactly if l only rounds differently.
     np.testing.assert_array_equal(runs[0].theta, runs[1].theta)
@@ -236,7 +236,7 @@ def test_init_prior_draws_from_the_prior_with_a_stream_of_its_own() -> None:
     expected = [
         scale
         * _core.standard_normals64(
-            seed=6, chain=chain, step=0, purpose=_core.Purpose.init, steps=1, count=post.dim, level=post.level
+            seed=6, chain=chain, step=0, purpose=_core.Purpose.init, steps=1, count=post.dim, level=post.network.level
         )[0]
         for chain in range(3)
     ]

@@ -182,7 +182,7 @@ def test_files_and_pickles_predict_to_the_bit(
         assert copy.get_params() == fitted.get_params() and copy.n_iter_ == fitted.n_iter_
         with pytest.raises(AttributeError, match=r"posterior_ is not part of the files and pickles.*fit again"):
             _ = copy.posterior_
-    assert fitted.posterior_.n_rows == len(X)
+    assert fitted.posterior_.data.n_rows == len(X)
     clf, table = labelled
     clf.save(tmp_path / "clf")
     copy = pn.PatracClassifier.load(tmp_path / "clf")
@@ -243,8 +243,8 @@ def test_other_likelihoods() -> None:
 def test_without_scaling_rows_reach_the_network_as_they_are() -> None:
     X, y = rows()
     reg = pn.PatracRegressor(standardize=False, **FULL).fit(X, y)
-    np.testing.assert_array_equal(reg.posterior_.X, X)
-    np.testing.assert_array_equal(reg.posterior_.y[:, 0], y)
+    np.testing.assert_array_equal(reg.posterior_.data.X, X)
+    np.testing.assert_array_equal(reg.posterior_.data.y[:, 0], y)
     assert "X: 3 columns, as they are" in str(reg.report_)
 
 

@@ -134,7 +134,13 @@ def test_a_step_uses_the_scale_drawn_before_it(kernel: str) -> None:
         state, square = draws.theta[0, step - 1], draws.stats["variance"][0, step - 1]
         fixed = case.posterior(pn.StudentT(DF, np.sqrt(square)))
         w = _core.standard_normals64(
-            seed=4, chain=0, step=step, purpose=_core.Purpose.proposal, steps=1, count=fixed.dim, level=fixed.level
+            seed=4,
+            chain=0,
+            step=step,
+            purpose=_core.Purpose.proposal,
+            steps=1,
+            count=fixed.dim,
+            level=fixed.network.level,
         )[0]
         C, g = fixed.prior_variance, fixed.log_likelihood_and_grad(state)[1]
         if kernel == "pcnl":
@@ -181,7 +187,7 @@ def test_the_default_prior_knows_the_scale(df: float, share: float) -> None:
     with pytest.warns(UserWarning, match=r'give a and b, as in StudentT\(.*, "sampled", a=2, b=\.\.\.\)'):
         post = case.posterior(pn.StudentT(df, "sampled"))
         pn.sample(post, pn.PCN(0.1), draws=1, warmup=None, progress=False)
-    assert post.noise_prior_source == "training"
+    assert post.sampled.law.source == "training"
     mean = case.weight @ (case.y - case.net.predict(case.X)) ** 2 / case.weight.sum()
     a, b = post.likelihood.variance_prior(2)
     assert a == 2.0

@@ -232,10 +232,15 @@ def test_defaults_are_mgrad_with_persistence_from_draws_of_the_prior() -> None:
     assert draws.summary().sampler == "MGrad(persistence=0.9)" and draws.settings["device"] == "cpu"
     assert draws.settings["fit"] is None
     given = pn.sample(
-        target, chains=2, draws=5, warmup=100, seed=4, init=np.stack([target.prior_start(4, chain) for chain in (0, 1)])
+        target,
+        chains=2,
+        draws=5,
+        warmup=100,
+        seed=4,
+        init=np.stack([target.sampled.prior_start(4, chain) for chain in (0, 1)]),
     )
     np.testing.assert_array_equal(draws.theta, given.theta)
-    starts = np.stack([pn.Target(quadratic, VARIANCE).prior_start(seed, 0) for seed in range(4_000)])
+    starts = np.stack([pn.Target(quadratic, VARIANCE).sampled.prior_start(seed, 0) for seed in range(4_000)])
     # The mean square of 4,000 normals has a standard error of sqrt(2 / 4000) of their variance.
     assert (np.abs((starts**2).mean(axis=0) / VARIANCE - 1) < 5 * np.sqrt(2 / 4000)).all()
 

@@ -39,11 +39,11 @@ def test_slabs_add_up_to_the_whole() -> None:
     """Against the float64 reference, within the bound of test_gradients.py: 1e-9 of the largest entry."""
     post = posterior("float64")
     value, gradient = post.log_likelihood_and_grad(post.theta_map, threads=2)
-    part = reference.partial(post.net, pn.Full())
-    f = part.predict(post.theta_map, post.X)
-    wanted = reference.log_likelihood(post.likelihood, f, post.y, post.row_weights)
-    slope = reference.output_slope(post.likelihood, f, post.y, post.row_weights)
-    wanted_gradient = part.gradient(post.theta_map, post.X, slope)
+    part = reference.partial(post.network.net, pn.Full())
+    f = part.predict(post.theta_map, post.data.X)
+    wanted = reference.log_likelihood(post.likelihood, f, post.data.y, post.data.row_weights)
+    slope = reference.output_slope(post.likelihood, f, post.data.y, post.data.row_weights)
+    wanted_gradient = part.gradient(post.theta_map, post.data.X, slope)
     assert abs(float(value) - wanted) <= 1e-9 * abs(wanted)
     np.testing.assert_allclose(gradient, wanted_gradient, rtol=0, atol=1e-9 * np.abs(wanted_gradient).max())
 
@@ -84,7 +84,7 @@ def test_shared_rows_work_in_a_forked_process() -> None:
 def test_any_number_of_threads_may_be_asked_for() -> None:
     """The number of started threads depends on the work: the prediction of one point takes one thread."""
     post = posterior("float32")
-    inputs = post.X[:100]
+    inputs = post.data.X[:100]
     wanted = post.network.predict(post.theta_map, inputs, threads=1)
     np.testing.assert_array_equal(post.network.predict(post.theta_map, inputs, threads=2**61), wanted)
     np.testing.assert_array_equal(post.network.predict(post.theta_map, inputs, threads=10**30), wanted)

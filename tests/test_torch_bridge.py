@@ -30,7 +30,7 @@ def posterior(architecture: str = "mix", likelihood: str = "gaussian", dtype: st
 def points_of(post: pn.Posterior, *shape: int) -> torch.Tensor:
     rng = problems.rng_of("points", shape)
     values = post.theta_map + 0.3 * rng.normal(size=(*shape, post.dim))
-    return torch.from_numpy(values.astype(post.dtype))
+    return torch.from_numpy(values.astype(post.network.dtype))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -111,10 +111,10 @@ def test_one_native_call_evaluates_all_points_of_vmap() -> None:
             self.calls.append(("gradient", len(points)))
             return density.core.value_and_grad(points, threads)
 
-    from patrac_native.interop.torch_function import torch_function
+    from patrac_native.interop.torch_function import to_torch
 
     counting = Counting()
-    function = torch_function(counting, 1)
+    function = to_torch(counting, 1)
     torch.vmap(grad(function))(points_of(post, 5))
     torch.vmap(function)(points_of(post, 6))
     with torch.no_grad():
@@ -230,7 +230,7 @@ def test_pyro_samples_the_posterior(factor: float) -> None:
     z_score, limit = largest_z(batch_means(values, 15), expected), bound(2 * post.dim, 14)
     assert z_score < limit if factor == 1.0 else z_score > limit
     if factor == 1.0:
-        assert "Pyro NUTS" in str(draws.summary(post.X))
+        assert "Pyro NUTS" in str(draws.summary(post.data.X))
 
 
 @pytest.mark.skipif(importlib.util.find_spec("posteriors") is None, reason="not installed: posteriors")

@@ -429,12 +429,12 @@ def test_fit_quality_is_that_of_the_trained_network(architecture: str, likelihoo
     rng = problems.rng_of("fit quality", architecture, likelihood)
     problem = problems.problem(rng, (2, 6, 5, 3), 30, architecture_name=architecture, likelihood=likelihood)
     post, data = problem.post, problem.data
-    fit = post.fit_quality
-    f = data.likelihood.with_offset(post.net.predict(data.X), data.offset)
-    rows = data.likelihood.log_likelihood_rows(f, post.y)
+    fit = post.sampled.fit_quality
+    f = data.likelihood.with_offset(post.network.net.predict(data.X), data.offset)
+    rows = data.likelihood.log_likelihood_rows(f, post.data.y)
     # Sums of 30 rows, each of some hundred roundings of numbers of order one.
-    assert fit.network == pytest.approx(float(post.row_weights @ rows), rel=1e-12)
-    assert fit.rows == pytest.approx(post.row_weights.sum(), rel=1e-15)
+    assert fit.network == pytest.approx(float(post.data.row_weights @ rows), rel=1e-12)
+    assert fit.rows == pytest.approx(post.data.row_weights.sum(), rel=1e-15)
     assert fit.values == pytest.approx(fit.rows * (1 if "categorical" in likelihood else 3), rel=1e-15)
 
 
@@ -448,7 +448,7 @@ def test_the_constant_is_the_best_one_under_weights(name: str) -> None:
 
     def constant(X: Any, y: Any, weight: Any = None) -> float:
         post = pn.Posterior(net, pn.Full(), PRIOR, data.likelihood, X, y, sample_weight=weight)
-        return post.fit_quality.constant
+        return post.sampled.fit_quality.constant
 
     plain = data.likelihood.check_targets(data.y, 25, m)
     assert constant(data.X, data.y) == pytest.approx(data.likelihood.constant_log_likelihood(plain), rel=1e-13)
@@ -461,12 +461,17 @@ def test_a_sampled_variance_is_put_where_it_is_likeliest() -> None:
     """Given the residuals of each predictor: against a search over the variance."""
     fixed = posterior(pn.Full(), network(0.5))
     post = pn.Posterior(
-        fixed.net, pn.Full(), fixed.network.prior, pn.Gaussian("sampled", a=2.0, b=1.5), fixed.X, fixed.y
+        fixed.network.net,
+        pn.Full(),
+        fixed.network.prior,
+        pn.Gaussian("sampled", a=2.0, b=1.5),
+        fixed.data.X,
+        fixed.data.y,
     )
     log_variance = np.linspace(-3, 3, 60_001)
-    variance, fit = np.exp(log_variance), post.fit_quality
-    f = post.network.predict(post.theta_map, post.X).astype(np.float64)
-    for value, residual in ((fit.network, post.y - f), (fit.constant, post.y - post.y.mean())):
+    variance, fit = np.exp(log_variance), post.sampled.fit_quality
+    f = post.network.predict(post.theta_map, post.data.X).astype(np.float64)
+    for value, residual in ((fit.network, post.data.y - f), (fit.constant, post.data.y - post.data.y.mean())):
         log_likelihood = -0.5 * (np.sum(residual**2) / variance + 40 * np.log(2 * np.pi * variance))
         best = np.argmax(log_likelihood - 3.0 * log_variance - 1.5 / variance)
         # The grid's mode is off by 1e-4 in log variance, where l has a slope of at most 40 / 2.
@@ -478,6 +483,6 @@ def test_draws_keep_the_fit_through_a_file(tmp_path: Path) -> None:
     draws = pn.sample(post, pn.PCNL(), chains=2, draws=8, warmup=400, seed=1, threads=1)
     draws.save(tmp_path / "draws.npz")
     loaded = pn.Draws.load(tmp_path / "draws.npz")
-    assert FitQuality.from_dict(loaded.settings["fit"]) == post.fit_quality
+    assert FitQuality.from_dict(loaded.settings["fit"]) == post.sampled.fit_quality
     assert str(loaded.summary(GRID).verdict()) == str(draws.summary(GRID).verdict())
     assert FitQuality.from_dict({"network": None, "constant": 1.0, "rows": 2.0, "values": 3.0}).network == -math.inf

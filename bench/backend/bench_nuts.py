@@ -75,8 +75,8 @@ def negative(target: Target) -> Callable[[Any], Any]:
 def adapted(label: str, name: str) -> tuple[Any, dict[str, Any]]:
     """Return state and parameters after window adaptation on a native density."""
     post = posterior(Key(label))
-    dim = post.hidden_dim if name == "collapsed" else post.dim
-    start = jnp.asarray((post.theta_map / np.sqrt(post.prior_variance))[:dim], post.dtype)
+    dim = post.sampled.facts.hidden_dim if name == "collapsed" else post.dim
+    start = jnp.asarray((post.theta_map / np.sqrt(post.prior_variance))[:dim], post.network.dtype)
     adaptation = blackjax.window_adaptation(blackjax.nuts, densities(label)[name])
     (state, parameters), _ = adaptation.run(jax.random.key(0), start, num_steps=WARMUP)
     return state.position, parameters

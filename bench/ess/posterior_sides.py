@@ -121,24 +121,21 @@ class BlackjaxSide:
         gradients: float,
         seed: int,
     ) -> None:
-        sampled = post.variance_is_sampled
+        sampled = post.likelihood.is_sampled
         self._collapses = post.likelihood.name == "gaussian" and not sampled
         kind: Any = "collapsed_posterior" if self._collapses else "posterior"
         coordinates: Any = "whitened+log_variance" if sampled else "whitened"
         self._density, self._seed, self._calls = post.density(kind, coordinates), seed, 0
-        dim = post.hidden_dim if self._collapses else post.dim
+        dim, dtype = len(self._density.entries), post.network.dtype
         z = starts[:, :dim] / np.sqrt(post.prior_variance[:dim])
         if sampled:
-            logarithms = np.log(post.starting_variances)
-            z = np.concatenate([z, np.tile(logarithms, (len(z), 1))], axis=1)
+            z = np.concatenate([z, np.tile(self._density.start[dim:], (len(z), 1))], axis=1)
         sampler = build(post.to_jax(kind, coordinates), gradients)
-        first = (jnp.asarray(z[0], post.dtype), jax.random.key(seed))
+        first = (jnp.asarray(z[0], dtype), jax.random.key(seed))
         tune = jax.jit(sampler.tune).lower(*first).compile()
         keys = jax.random.split(jax.random.key(seed), len(z))
         started = time.process_time()
-        tuned = [
-            jax.block_until_ready(tune(jnp.asarray(one, post.dtype), key)) for one, key in zip(z, keys, strict=True)
-        ]
+        tuned = [jax.block_until_ready(tune(jnp.asarray(one, dtype), key)) for one, key in zip(z, keys, strict=True)]
         self.warmup_seconds = time.process_time() - started
         self.warmup_gradients = float(np.mean([float(count) for *_, count in tuned]))
         self._states, self._parameters = [state for state, *_ in tuned], [found for _, found, _ in tuned]

@@ -60,7 +60,7 @@ class Measured:
             self.pilot = joined([self.pilot, side.advance(PILOT_KEPT, 1)])
         pilot_kept = self.pilot.theta.shape[1]
         per_draw = pilot_kept * CHAINS / max(joint_ess(self._watched(self.pilot)), 1.0)
-        max_kept = max(MIN_KEPT, min(MAX_KEPT, MAX_BYTES // (CHAINS * post.dim * post.dtype.itemsize)))
+        max_kept = max(MIN_KEPT, min(MAX_KEPT, MAX_BYTES // (CHAINS * post.dim * post.network.dtype.itemsize)))
         of_chain = max(1.0, seconds / (self.pilot.seconds / pilot_kept))
         self.thin = min(max(1, int(per_draw / KEPT_PER_DRAW)), max(1, int(np.ceil(of_chain / max_kept))))
         self._kept = max(MIN_KEPT, min(max_kept, int(of_chain / self.thin)) // ROUNDS)
@@ -170,7 +170,7 @@ def run_problem(name: str, seed: int, options: argparse.Namespace) -> dict[str, 
         if record["verified"] is False and side not in BIASED:
             raise AssertionError(f"{name}: f of {side} is {record['z']:.1f} standard errors off that of {reference}")
     sides = {side: measured.record for side, measured in found.items()}
-    result = {"seed": seed, "dim": post.dim, "rows": len(post.y), "sides": sides, "failed": failed}
+    result = {"seed": seed, "dim": post.dim, "rows": len(post.data.y), "sides": sides, "failed": failed}
     if options.bde and name == BDE_PROBLEM:
         own = first.predictive() | {"seconds": first.side.warmup_seconds + first.pilot.seconds + first.run.seconds}
         result["predictions"] = {reference: own, "bde": bde_scores(options.bde, data, quick=options.bde_quick)}

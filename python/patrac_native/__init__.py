@@ -43,7 +43,6 @@ from patrac_native.likelihoods import (
 )
 from patrac_native.network.network import Network, TrainingHistory
 from patrac_native.network.ranking import rank_nodes
-from patrac_native.posterior.data_parallel import DataParallel
 from patrac_native.posterior.last_layer import ExactPosterior
 from patrac_native.posterior.partial_network import PartialNetwork
 from patrac_native.posterior.posterior import Posterior
@@ -69,7 +68,6 @@ __all__ = [
     "Bernoulli",
     "Categorical",
     "Custom",
-    "DataParallel",
     "DeviceArray",
     "Draws",
     "DrawsMixture",

@@ -208,12 +208,12 @@ def native_variance_chain(kernel: pn.Kernel, thin: int, device: str = "cpu", eve
     def run(post: pn.Posterior, theta: Array, states: int, rng: np.random.Generator) -> Array:
         likelihood = post.likelihood
         assert isinstance(likelihood, pn.Gaussian) and likelihood.a is not None and likelihood.b is not None
-        a, b = likelihood.variance_prior(post.y.shape[1])
-        squares = ((post.y - post.network.predict(theta[None], post.X, threads=1)[0]) ** 2).sum(axis=0)
-        terms = post.y.size / len(b)
+        a, b = likelihood.variance_prior(post.data.y.shape[1])
+        squares = ((post.data.y - post.network.predict(theta[None], post.data.X, threads=1)[0]) ** 2).sum(axis=0)
+        terms = post.data.y.size / len(b)
         start = (b + 0.5 * squares.reshape(len(b), -1).sum(axis=1)) / rng.gamma(a + 0.5 * terms, size=len(b))
         started = _StartingAt(likelihood, start)
-        return inner(post.with_targets(post.y, likelihood=started), theta, states, rng)
+        return inner(post.with_targets(post.data.y, likelihood=started), theta, states, rng)
 
     return run
 
@@ -235,7 +235,7 @@ def ranks(problem: Problem, chain: Chain, *, replicates: int, n_states: int, see
         if isinstance(chain, NativeChain):
             parts = chain.runs(post, theta, lengths, rng)
         else:
-            parts = [chain(post, theta, count, rng).astype(post.dtype) for count in lengths]
+            parts = [chain(post, theta, count, rng).astype(post.network.dtype) for count in lengths]
         states, judge = np.concatenate([theta[None], *parts]), problem.judge(y)
         half = (judge.dim + 1) // 2
         # One batch, so that equal states have equal numbers to the last bit and count as ties. Chains in rotated
@@ -250,7 +250,7 @@ def ranks(problem: Problem, chain: Chain, *, replicates: int, n_states: int, see
                 judge.network.predict(states, problem.point, threads=1)[:, 0, 0],
             ]
         )
-        rounding = 32 * np.finfo(judge.dtype).eps * np.abs(numbers[0])
+        rounding = 32 * np.finfo(judge.network.dtype).eps * np.abs(numbers[0])
         below = (numbers < numbers[0] - rounding).sum(axis=0)
         equal = (np.abs(numbers - numbers[0]) <= rounding).sum(axis=0)
         found[replicate] = below + rng.integers(equal)

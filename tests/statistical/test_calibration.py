@@ -141,7 +141,7 @@ def test_a_chain_with_the_variances_of_other_outputs_is_rejected(fault: str, ker
     inner = native_variance_chain(SAMPLED[kernel], 6, every=3)
 
     def chain(post: pn.Posterior, theta: Any, states: int, rng: np.random.Generator) -> Any:
-        return inner(post.with_targets(post.y, likelihood=wrong), theta, states, rng)
+        return inner(post.with_targets(post.data.y, likelihood=wrong), theta, states, rng)
 
     assert smallest_p(problem, chain, seed=33) < LEVEL
 

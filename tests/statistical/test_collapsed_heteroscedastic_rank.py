@@ -82,13 +82,13 @@ class Twin:
 
     def __call__(self, post: pn.Posterior, theta: Array, states: int, rng: np.random.Generator) -> Array:
         """Run from theta (K,) and return the next states, (states, K)."""
-        entries, kept = post.hidden_entries, []
+        entries, kept = post.density("collapsed").entries, []
         c = np.asarray(post.prior_variance)[entries]
         u = theta.astype(np.float64)[entries]
-        l_u, g_u = self.value(post, u), np.asarray(post.collapsed_log_likelihood_and_grad(u)[1])
+        l_u, g_u = self.value(post, u), np.asarray(post.density("collapsed").value_and_grad(u)[1])
         for step in range(states * self.thin):
             v = mgrad_move(u, g_u, c, STEP, rng)
-            l_v, g_v = self.value(post, v), np.asarray(post.collapsed_log_likelihood_and_grad(v)[1])
+            l_v, g_v = self.value(post, v), np.asarray(post.density("collapsed").value_and_grad(v)[1])
             log_ratio = l_v - l_u + mgrad_h(u, v, g_v, c, STEP) - mgrad_h(v, u, g_u, c, STEP)
             if np.log(rng.random()) < log_ratio:
                 u, l_u, g_u = v, l_v, g_v
@@ -100,9 +100,9 @@ class Twin:
     def parts(post: pn.Posterior, u: Array) -> tuple[Array, Array, Array]:
         """Features (n, N + 1), log-variances (n, 2) and prior variances (2, N + 1) of the weights of the means."""
         weights, biases, of_s, bias_of_s = np.split(u, [WIDTH, 2 * WIDTH, 4 * WIDTH])
-        phi = np.column_stack([np.tanh(post.X @ weights[None] + biases), np.ones(len(post.X))])
+        phi = np.column_stack([np.tanh(post.data.X @ weights[None] + biases), np.ones(len(post.data.X))])
         s = phi[:, :-1] @ of_s.reshape(2, WIDTH).T + bias_of_s
-        drawn = np.delete(np.asarray(post.prior_variance), post.hidden_entries)
+        drawn = np.delete(np.asarray(post.prior_variance), post.density("collapsed").entries)
         S = np.column_stack([drawn[: 2 * WIDTH].reshape(2, WIDTH), drawn[2 * WIDTH :]])
         return phi, s, S
 
@@ -118,8 +118,8 @@ class Twin:
         phi, s, S = self.parts(post, u)
         total = 0.0
         for c in range(2):
-            m, _, log_size = self.conditional(phi, s[:, c], S[c], post.y[:, c], unit=self.fault == UNIT_VARIANCE)
-            residual = post.y[:, c] - phi @ m
+            m, _, log_size = self.conditional(phi, s[:, c], S[c], post.data.y[:, c], unit=self.fault == UNIT_VARIANCE)
+            residual = post.data.y[:, c] - phi @ m
             total -= 0.5 * float((residual**2 * np.exp(-s[:, c]) + s[:, c]).sum() + (m**2 / S[c]).sum())
             total -= 0.0 if self.fault == NO_DETERMINANT else 0.5 * log_size
         return total
@@ -130,12 +130,14 @@ class Twin:
         drawn = []
         for c in range(2):
             unit = self.fault in (UNIT_VARIANCE, DRAW_AT_UNIT_VARIANCE)
-            m, sigma, _ = self.conditional(phi, s[:, c], S[c], post.y[:, c], unit=unit)
+            m, sigma, _ = self.conditional(phi, s[:, c], S[c], post.data.y[:, c], unit=unit)
             drawn.append(m + np.linalg.cholesky(sigma) @ rng.standard_normal(len(m)))
         a = np.array(drawn)
         theta = np.empty(post.dim)
-        theta[post.hidden_entries] = u
-        theta[np.delete(np.arange(post.dim), post.hidden_entries)] = np.concatenate([a[:, :-1].ravel(), a[:, -1]])
+        theta[post.density("collapsed").entries] = u
+        theta[np.delete(np.arange(post.dim), post.density("collapsed").entries)] = np.concatenate(
+            [a[:, :-1].ravel(), a[:, -1]]
+        )
         return theta
 
 
@@ -148,9 +150,9 @@ def test_the_twins_density_is_the_compiled_one() -> None:
     problem = posed(pn.Full(), "float64")
     theta, y = problem.simulate(2, 7, np.random.default_rng(7))
     post = problem.posterior(y[0])
-    points = theta[:, post.hidden_entries]
+    points = theta[:, post.density("collapsed").entries]
     own = np.array([Twin(1).value(post, point) for point in points])
-    compiled = np.asarray(post.collapsed_log_likelihood(points)) + 0.5 * post.y.size * np.log(2 * np.pi)
+    compiled = np.asarray(post.density("collapsed").value(points)) + 0.5 * post.data.y.size * np.log(2 * np.pi)
     np.testing.assert_allclose(own, compiled, rtol=1e-10)
 
 

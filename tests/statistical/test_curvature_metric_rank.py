@@ -33,7 +33,7 @@ def twin(fault: str | None = None) -> Any:
 
     def run(post: pn.Posterior, theta: Array, states: int, rng: np.random.Generator) -> Array:
         kernel = pn.MGrad(metric="curvature")
-        metric = post.metric_of(kernel)
+        metric = post.sampled.metric_of(kernel)
         assert metric is not None
         R = np.zeros((post.dim, post.dim))
         for first, A, B in metric.rotation(kernel):

@@ -66,6 +66,6 @@ def test_a_chain_with_the_variances_of_other_outputs_is_rejected(device: str) ->
     wrong = pn.Gaussian("sampled", a=BY_OUTPUT[0], b=BY_OUTPUT[1][::-1])
 
     def chain(post: pn.Posterior, theta: Any, states: int, rng: np.random.Generator) -> Any:
-        return inner(post.with_targets(post.y, likelihood=wrong), theta, states, rng)
+        return inner(post.with_targets(post.data.y, likelihood=wrong), theta, states, rng)
 
     assert smallest_p(sampled(mix("float64"), BY_OUTPUT), chain, replicates=REPLICATES, seed=45) < LEVEL

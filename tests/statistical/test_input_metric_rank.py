@@ -41,7 +41,7 @@ def twin(fault: str | None = None) -> Any:
     """mGrad with the metric in NumPy, right or broken."""
 
     def run(post: pn.Posterior, theta: Array, states: int, rng: np.random.Generator) -> Array:
-        metric, c = post.input_metric, post.prior_variance
+        metric, c = post.sampled.input_metric, post.prior_variance
         step = DELTA * metric.step_factor(pn.MGrad())
         back = step / 2 if fault == HALF_BACK else step
 

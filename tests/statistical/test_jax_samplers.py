@@ -42,9 +42,9 @@ def plain(z: Any) -> Any:
     """The log posterior of z by JAX alone, up to a constant: theta is w1 (3,), b1 (3,), w2 (3,), b2."""
     post = problem()
     theta = z * jnp.asarray(np.sqrt(post.prior_variance), jnp.float32)
-    hidden = jnp.tanh(jnp.asarray(post.X, jnp.float32) * theta[:3] + theta[3:6])
+    hidden = jnp.tanh(jnp.asarray(post.data.X, jnp.float32) * theta[:3] + theta[3:6])
     f = hidden @ theta[6:9] + theta[9]
-    return -0.5 * jnp.sum((jnp.asarray(post.y[:, 0], jnp.float32) - f) ** 2) / VARIANCE - 0.5 * z @ z
+    return -0.5 * jnp.sum((jnp.asarray(post.data.y[:, 0], jnp.float32) - f) ** 2) / VARIANCE - 0.5 * z @ z
 
 
 def estimate(positions: Any) -> Estimate:

@@ -47,8 +47,8 @@ def plain(name: str) -> Any:
     """The log posterior of z, theta = sqrt(C) z, up to a constant."""
     post = posterior(name)
     network, scale = post.network, jnp.asarray(np.sqrt(post.prior_variance), jnp.float32)
-    X, y = jnp.asarray(post.X, jnp.float32), jnp.asarray(post.y[:, 0], jnp.float32)
-    trained_outputs = jnp.asarray(post.net.predict(post.X)[:, 0], jnp.float32) if network.separate else 0.0
+    X, y = jnp.asarray(post.data.X, jnp.float32), jnp.asarray(post.data.y[:, 0], jnp.float32)
+    trained_outputs = jnp.asarray(post.network.net.predict(post.data.X)[:, 0], jnp.float32) if network.separate else 0.0
     layers = []
     for i, masks in enumerate(zip(network.weight_masks, network.bias_masks, strict=True)):
         fixed = [network.ranked.weights[i], network.ranked.biases[i]]
@@ -77,7 +77,7 @@ def plain(name: str) -> Any:
 def adapted(name: str, kind: Any) -> tuple[Any, dict[str, Any]]:
     """State and parameters after window adaptation on a native density."""
     post = posterior(name)
-    dim = post.dim if kind == "posterior" else post.hidden_dim
+    dim = post.dim if kind == "posterior" else post.sampled.facts.hidden_dim
     start = jnp.asarray((post.theta_map / np.sqrt(post.prior_variance))[:dim], jnp.float32)
     adaptation = blackjax.window_adaptation(blackjax.nuts, post.to_jax(kind, "whitened"))
     (state, parameters), _ = adaptation.run(jax.random.key(0), start, num_steps=ADAPT)

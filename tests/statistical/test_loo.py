@@ -28,14 +28,14 @@ def posterior(sample_weight: npt.NDArray[np.float64] | None = None) -> pn.Poster
 def exact_elpd() -> npt.NDArray[np.float64]:
     """Return the log density of each row under the posterior of the others, in closed form, shape (N,)."""
     post = posterior()
-    zero = post.network.predict(np.zeros(post.dim), post.X)[:, 0]
-    design = np.stack([post.network.predict(unit, post.X)[:, 0] - zero for unit in np.eye(post.dim)], axis=1)
+    zero = post.network.predict(np.zeros(post.dim), post.data.X)[:, 0]
+    design = np.stack([post.network.predict(unit, post.data.X)[:, 0] - zero for unit in np.eye(post.dim)], axis=1)
     elpd = np.empty(N)
     for row in range(N):
         without = posterior(np.where(np.arange(N) == row, 0.0, 1.0)).exact()
         mean = zero[row] + design[row] @ without.mean
         variance = design[row] @ without.covariance @ design[row] + VARIANCE
-        elpd[row] = norm.logpdf(post.y[row, 0], mean, np.sqrt(variance))
+        elpd[row] = norm.logpdf(post.data.y[row, 0], mean, np.sqrt(variance))
     return elpd
 
 
@@ -56,7 +56,7 @@ def runs() -> list[pn.Draws]:
 def test_loo_agrees_with_exact_refits(runs: list[pn.Draws]) -> None:
     """Sum over rows, and rows: 41 z-scores of 25 runs. Student's t of 24 degrees exceeds 4.5 once in 6,700."""
     post, exact = posterior(), exact_elpd()
-    found = [draws.loo(post.X, post.y) for draws in runs]
+    found = [draws.loo(post.data.X, post.data.y) for draws in runs]
     assert all(loo.unreliable == 0 for loo in found)
     z = z_scores(np.array([loo.elpd_rows for loo in found]), exact)
     assert abs(z).max() < 4.5, z
@@ -70,7 +70,7 @@ def test_loo_agrees_with_exact_refits(runs: list[pn.Draws]) -> None:
 def test_loo_of_broken_weights_is_rejected(runs: list[pn.Draws], twin: str, power: float) -> None:
     """Twins whose draws have seen the rows that they predict, or have lost each row twice."""
     post, exact = posterior(), exact_elpd()
-    broken = np.array([draws.loo(post.X, post.y, row_weights=np.full(N, power)).elpd_rows for draws in runs])
+    broken = np.array([draws.loo(post.data.X, post.data.y, row_weights=np.full(N, power)).elpd_rows for draws in runs])
     assert abs(z_scores(broken, exact)[-1]) > 20
 
 
@@ -80,5 +80,5 @@ def test_refits_by_sampling_agree(runs: list[pn.Draws]) -> None:
     for row in (0, 7, 21):
         without = posterior(np.where(np.arange(N) == row, 0.0, 1.0))
         draws = pn.sample(without, pn.Exact(), chains=4, draws=1000, seed=3)
-        density = np.exp(draws.log_likelihood_rows(post.X[[row]], post.y[[row]])).ravel()
+        density = np.exp(draws.log_likelihood_rows(post.data.X[[row]], post.data.y[[row]])).ravel()
         assert abs(density.mean() - np.exp(exact[row])) < 5 * density.std() / np.sqrt(density.size)

@@ -36,18 +36,18 @@ def exact_moments(post: pn.Posterior, variance: Array) -> tuple[Array, Array]:
 
     Row r and output o have y_ro = fixed_ro + <J_ro, theta> + noise of variance[o] / weight[r], theta ~ N(0, C).
     """
-    net, hidden = post.net, post.X
+    net, hidden = post.network.net, post.data.X
     for weights, biases in zip(net.weights[:-1], net.biases[:-1], strict=True):
         hidden = np.tanh(hidden @ weights.T + biases)
-    jacobian = np.zeros((*post.y.shape, post.dim))
+    jacobian = np.zeros((*post.data.y.shape, post.dim))
     for position, (_, output, source) in enumerate(post.parameters.tolist()):
         # A source is counted by rank; the permutation leads back to the network's own order. A bias reads 1.
         jacobian[:, output, position] = 1.0 if source < 0 else hidden[:, post.permutation[-2][source]]
-    fixed = net.predict(post.X) - jacobian @ post.theta_map
-    precision = post.row_weights[:, None] / variance
+    fixed = net.predict(post.data.X) - jacobian @ post.theta_map
+    precision = post.data.row_weights[:, None] / variance
     scaled = jacobian * precision[..., None]
     covariance = np.linalg.inv(np.diag(1 / post.prior_variance) + np.einsum("roi,roj->ij", scaled, jacobian))
-    return covariance @ np.einsum("roi,ro->i", scaled, post.y - fixed), covariance
+    return covariance @ np.einsum("roi,ro->i", scaled, post.data.y - fixed), covariance
 
 
 def moment_errors(theta: Array, mean: Array, covariance: Array) -> tuple[Estimate, Array]:

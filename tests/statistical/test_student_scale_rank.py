@@ -59,7 +59,7 @@ def compiled(kernel: pn.Kernel, every: int = 1, *, df: float = DF, b: Array = B)
     def run(post: pn.Posterior, theta: Array, squares: Array, rng: np.random.Generator) -> tuple[Array, Array]:
         likelihood = _StartingAt(squares, df, b)
         draws = pn.sample(
-            post.with_targets(post.y, likelihood=likelihood),
+            post.with_targets(post.data.y, likelihood=likelihood),
             kernel,
             chains=1,
             draws=1,
@@ -83,7 +83,7 @@ def mixture_twin(shape: float) -> Steps:
     """
 
     def run(post: pn.Posterior, theta: Array, squares: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-        residuals = post.y - post.network.predict(theta[None], post.X, threads=1)[0]
+        residuals = post.data.y - post.network.predict(theta[None], post.data.X, threads=1)[0]
         for _ in range(STEPS):
             precision = rng.gamma(shape, 2.0 / (DF + residuals**2 / squares))
             rate = B + 0.5 * (precision * residuals**2).sum(axis=0)

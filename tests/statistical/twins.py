@@ -40,7 +40,7 @@ class PlainTarget:
     def __init__(self, post: pn.Posterior, *, sampled: bool) -> None:
         self._post, self._sampled = post, sampled
         self.dim = post.dim
-        self._constant = 0.5 * post.y.size * np.log(2 * np.pi)
+        self._constant = 0.5 * post.data.y.size * np.log(2 * np.pi)
 
     def evaluate(self, theta: Array, variance: float) -> tuple[float, Array]:
         """l and g at theta."""
@@ -48,16 +48,18 @@ class PlainTarget:
         if not self._sampled:
             return float(value), gradient
         squares = -2 * (float(value) + self._constant)
-        return -0.5 * squares / variance - 0.5 * self._post.y.size * np.log(2 * np.pi * variance), gradient / variance
+        return -0.5 * squares / variance - 0.5 * self._post.data.y.size * np.log(
+            2 * np.pi * variance
+        ), gradient / variance
 
 
 class CollapsedTarget:
     """log p(y | theta_h) and its gradient for `Full()` on d-N-1, tanh, without row weights, up to a constant."""
 
     def __init__(self, post: pn.Posterior, *, determinant: bool = True) -> None:
-        width = post.net.layer_sizes[1]
+        width = post.network.net.layer_sizes[1]
         self.dim = post.dim - width - 1
-        self._X, self._y, self._width, self._determinant = post.X, post.y[:, 0], width, determinant
+        self._X, self._y, self._width, self._determinant = post.data.X, post.data.y[:, 0], width, determinant
         self.set_prior_variance(post.prior_variance)
 
     def set_prior_variance(self, prior_variance: Array) -> None:
@@ -255,5 +257,5 @@ class Twin:
         """sigma^2 given the residuals, whose squares are read off l at unit variance: inverse gamma."""
         assert self.noise is not None
         a, b = self.noise
-        squares = -2 * float(post.log_likelihood(theta, threads=1)) - post.y.size * np.log(2 * np.pi)
-        return float((b + 0.5 * squares) / rng.gamma(a + 0.5 * post.y.size))
+        squares = -2 * float(post.log_likelihood(theta, threads=1)) - post.data.y.size * np.log(2 * np.pi)
+        return float((b + 0.5 * squares) / rng.gamma(a + 0.5 * post.data.y.size))

@@ -14,7 +14,6 @@ from patrac_native.draws.distribution import PredictiveDistribution
 from patrac_native.interop.datatree import Group, Named
 from patrac_native.likelihoods import Likelihood
 from patrac_native.posterior.partial_network import PartialNetwork
-from patrac_native.posterior.prior_model import prior_states
 from patrac_native.posterior.theta_variables import theta_variables
 from patrac_native.validation.checks import FloatArray
 
@@ -210,7 +209,7 @@ def prior_groups(
 
     The draws are those of `Posterior.sample_prior` and `Posterior.prior_predictive` with the same seed.
     """
-    theta, scales = prior_states(network, draws, seed)
+    theta, scales = network.prior_states(draws, seed)
     sampled: dict[str, npt.NDArray[Any]] = {} if scales is None else {"prior_scales": scales[None]}
     if likelihood.is_sampled:
         # Drawn as `Likelihood.sample_prior` draws them, before the noise.

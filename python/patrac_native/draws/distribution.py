@@ -411,7 +411,7 @@ class PredictiveDistribution:
         y : array_like
             The rows' targets, which the posterior knows.
         row_weights : array_like, shape (n,), optional
-            The rows' factors in the log-likelihood, `post.row_weights`; default ones.
+            The rows' factors in the log-likelihood, `post.data.row_weights`; default ones.
 
         Returns
         -------

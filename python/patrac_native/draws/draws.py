@@ -108,7 +108,7 @@ class Draws(ChainDraws, Predictions):
             Draws of the noise variance, or of StudentT the square of its scale; required if the likelihood samples it,
             and not allowed otherwise. The axis of chains may be missing where it is in theta.
         prior_scales : array_like, shape (chain, draw, G), optional
-            Draws of the variances of `post.scale_names`, likewise.
+            Draws of the variances of `post.network.scale_names`, likewise.
         threads : int, optional
             Number of native threads for the log-likelihoods; by default the number of processors that this process may
             use.
@@ -140,8 +140,8 @@ class Draws(ChainDraws, Predictions):
             raise TypeError(f'sampler must be a name, such as "BlackJAX NUTS"; got {sampler!r}.')
         states = check_states(post, theta)
         stats = densities(post, states, variance=variance, prior_scales=prior_scales, threads=threads)
-        settings = {"sampler": sampler, "thin": 1, "fit": post.fit_quality.to_dict()}
-        if post.offset is not None:
+        settings = {"sampler": sampler, "thin": 1, "fit": post.sampled.fit_quality.to_dict()}
+        if post.data.offset is not None:
             settings["has_offset"] = True
         return cls(states, stats, post.network, post.likelihood, settings)
 
@@ -247,13 +247,13 @@ class Draws(ChainDraws, Predictions):
         Parameters
         ----------
         X : array_like, shape (n, d)
-            The inputs of the posterior, `post.X`.
+            The inputs of the posterior, `post.data.X`.
         y : array_like
-            Their targets, `post.y`.
+            Their targets, `post.data.y`.
         row_weights : array_like, shape (n,), optional
-            `post.row_weights`, if the posterior was given sample weights or a scale; default ones.
+            `post.data.row_weights`, if the posterior was given sample weights or a scale; default ones.
         offset : array_like, shape (n,) or (n, m), optional
-            `post.offset`, if the posterior has one.
+            `post.data.offset`, if the posterior has one.
 
         Returns
         -------
@@ -359,7 +359,7 @@ class Draws(ChainDraws, Predictions):
         >>> X = np.linspace(-1, 1, 10).reshape(5, 2)
         >>> post = pn.Posterior(net, pn.Mix(1), pn.TraceClassPrior(1.5, 1.0, 1.0), pn.Gaussian(1.0), X, X[:, 0])
         >>> draws = pn.sample(post, chains=2, draws=50, warmup=100, seed=0)
-        >>> tree = draws.to_datatree(X, post.y, input_names=["height", "width"])
+        >>> tree = draws.to_datatree(X, post.data.y, input_names=["height", "width"])
         >>> dict(tree["posterior"]["weights_1"].sizes)
         {'chain': 2, 'draw': 50, 'input': 2, 'hidden_1': 1}
         >>> tree["posterior"]["weights_1"].sel(hidden_1=1, input="width").shape
@@ -370,7 +370,9 @@ class Draws(ChainDraws, Predictions):
         check_count(prior_draws, "prior_draws", least=0)
         for name, value in (("y", y), ("offset", offset)):
             if X is None and value is not None:
-                raise ValueError(f"{name} must be left out without X: give both, such as post.X and post.{name}.")
+                raise ValueError(
+                    f"{name} must be left out without X: give both, such as post.data.X and post.data.{name}."
+                )
         if input_names is None:
             input_names = self.network.input_names or column_names(X)
         labels = arviz_groups.make_labels(self.network, self.likelihood, input_names, target_names)

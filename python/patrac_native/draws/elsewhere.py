@@ -35,7 +35,7 @@ def check_states(post: Posterior, theta: npt.ArrayLike) -> npt.NDArray[Any]:
     check_finite(
         values.reshape(-1, post.dim), "theta", "Rows count draws chain by chain, columns the entries of theta."
     )
-    return cast_checked(values if values.ndim == 3 else values[None], post.dtype, "theta")
+    return cast_checked(values if values.ndim == 3 else values[None], post.network.dtype, "theta")
 
 
 def densities(
@@ -70,10 +70,15 @@ def densities(
         If `variance` or `prior_scales` is missing, superfluous or not as described.
     """
     chains, draws, _ = theta.shape
-    n_variances = len(post.starting_variances) if post.variance_is_sampled else 0
+    n_variances = 0 if post.sampled.noise is None else len(post.sampled.noise.initial)
     sampled = {
         "variance": (variance, () if n_variances == 1 else (n_variances,), n_variances, "the noise variance"),
-        "prior_scales": (prior_scales, (len(post.scale_names),), len(post.scale_names), "the scales of the prior"),
+        "prior_scales": (
+            prior_scales,
+            (len(post.network.scale_names),),
+            len(post.network.scale_names),
+            "the scales of the prior",
+        ),
     }
     stats = {}
     for name, (given, own, count, what) in sampled.items():

@@ -66,9 +66,11 @@ class Laplace:
         if not isinstance(post, Posterior):
             raise TypeError(f"post must be a Posterior; got {type(post).__name__}.")
         if post.network.separate:
-            raise ValueError(f"post must have trained parameters to approximate around; {post.architecture} has none.")
-        if post.variance_is_sampled or post.scale_names:
-            what = "noise variance is" if post.variance_is_sampled else "scales of the prior are"
+            raise ValueError(
+                f"post must have trained parameters to approximate around; {post.network.architecture} has none."
+            )
+        if post.sampled.noise or post.network.scales:
+            what = "noise variance is" if post.sampled.noise else "scales of the prior are"
             raise ValueError(f"post must have fixed variances; its {what} sampled, which no Gaussian describes.")
         if post.dim > MAX_DIM:
             raise ValueError(
@@ -88,10 +90,13 @@ class Laplace:
 
         post, deviation = self.post, np.sqrt(self.post.prior_variance)
         precision = np.eye(post.dim)
-        for rows, f, jacobian in jacobians(post.network, np.asarray(post.X, dtype=np.float64)):
-            if post.offset is not None:
-                f = f + post.offset[rows]
-            root = post.likelihood.information_root(f, post.y[rows]) * np.sqrt(post.row_weights[rows])[:, None, None]
+        for rows, f, jacobian in jacobians(post.network, np.asarray(post.data.X, dtype=np.float64)):
+            if post.data.offset is not None:
+                f = f + post.data.offset[rows]
+            root = (
+                post.likelihood.information_root(f, post.data.y[rows])
+                * np.sqrt(post.data.row_weights[rows])[:, None, None]
+            )
             scaled = np.swapaxes(root, 1, 2) @ (jacobian * deviation)
             flat = scaled.reshape(-1, post.dim)
             precision += flat.T @ flat

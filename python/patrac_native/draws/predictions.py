@@ -233,11 +233,11 @@ class Predictions(ABC):
         Parameters
         ----------
         X : array_like, shape (n, d)
-            Finite inputs, n >= 1, such as `post.X`.
+            Finite inputs, n >= 1, such as `post.data.X`.
         y : array_like
-            Their targets, as the likelihood describes them, such as `post.y`.
+            Their targets, as the likelihood describes them, such as `post.data.y`.
         offset : array_like, shape (n,) or (n, m), optional
-            As for `distribution`, such as `post.offset`.
+            As for `distribution`, such as `post.data.offset`.
 
         Returns
         -------

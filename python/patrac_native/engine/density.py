@@ -73,6 +73,8 @@ class Density:
     ----------
     model : Model32 or Model64
     spec : DensitySpec
+    start, spread : ndarray of float64, shape (D,), optional
+        See the attributes.
 
     Attributes
     ----------
@@ -82,6 +84,10 @@ class Density:
         D, the number of coordinates.
     dtype : dtype
         float32 or float64: of points and gradients. Values are float64.
+    entries : ndarray of int64
+        Positions in theta of what points hold: all of theta, or theta_h where output weights are integrated out.
+    start, spread : ndarray of float64, shape (D,)
+        The trained values in these coordinates, and a tenth of the prior's standard deviations: where chains may start.
     spec : DensitySpec
     xla_interface : (int, int)
         The version of XLA's C interface for which its handlers are compiled.
@@ -100,7 +106,9 @@ class Density:
 
     xla_interface = _core.XLA_INTERFACE
 
-    def __init__(self, model: CoreModel, spec: DensitySpec) -> None:
+    def __init__(
+        self, model: CoreModel, spec: DensitySpec, start: FloatArray | None = None, spread: FloatArray | None = None
+    ) -> None:
         build: Any = _core.Density32 if isinstance(model, _core.Model32) else _core.Density64
         noise = spec.noise or SampledNoise(np.empty(0), 0.0, 0.0, 0.0, np.empty(0))
         self.core: Any = build(
@@ -119,7 +127,12 @@ class Density:
         self.dtype: np.dtype[Any] = np.dtype(np.float32 if isinstance(model, _core.Model32) else np.float64)
         self.spec = spec
         self._theta_dim = self.dim - (len(noise.variance) if spec.log_variance else 0)
-        self._entries = model.hidden_entries if self.core.is_collapsed else np.arange(self._theta_dim)
+        self.entries: npt.NDArray[np.int64] = (
+            model.hidden_entries if self.core.is_collapsed else np.arange(self._theta_dim)
+        )
+        self.entries.flags.writeable = False
+        self.start = np.zeros(self.dim) if start is None else start
+        self.spread = np.ones(self.dim) if spread is None else spread
 
     def value(self, points: npt.ArrayLike, *, threads: int | None = 1) -> float | FloatArray:
         """Evaluate the log density.
@@ -205,7 +218,7 @@ class Density:
         array = self._numbers(points)[..., : self._theta_dim].astype(self.dtype)
         if not self.spec.whitened:
             return array
-        deviation = np.sqrt(self.spec.prior_variance[self._entries])
+        deviation = np.sqrt(self.spec.prior_variance[self.entries])
         scaled: npt.NDArray[Any] = (array.astype(np.float64) * deviation).astype(self.dtype)
         return scaled
 

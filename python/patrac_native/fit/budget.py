@@ -107,7 +107,7 @@ def steps_within(minutes: float, post: Posterior, chains: int, kernel: str | Ker
     """Return the number of steps of each chain that take so many minutes on the nominal machine."""
     kernel = run_kernel(post, kernel)
     cores = min(_CORES, chains)
-    operations = 60.0 * minutes * cores * _RATE[post.dtype.name] / chains
+    operations = 60.0 * minutes * cores * _RATE[post.network.dtype.name] / chains
     return int(operations / step_operations(post, kernel))
 
 

@@ -247,7 +247,7 @@ class Candidate:
         """Return the parameters of a network for each chain; each network is ranked by itself."""
         prior, level = post.network.prior, post.network.level
         ranked = [
-            PartialNetwork(net, self.architecture, prior, dtype=post.dtype.name, level=level)
+            PartialNetwork(net, self.architecture, prior, dtype=post.network.dtype.name, level=level)
             for net in nets[: self.chains]
         ]
         return np.stack([one.theta_map for one in ranked])

@@ -6,7 +6,7 @@ import ctypes
 from pathlib import Path
 from typing import Any
 
-from patrac_native.interop.native_density import NativeDensity
+from patrac_native.engine.density import Density
 
 FUNCTION_CAPSULE = "patrac_density_function"
 BATCHED_CAPSULE = "patrac_density_batched"
@@ -34,7 +34,7 @@ class CDensity:
 
     Parameters
     ----------
-    density : NativeDensity
+    density : Density
     threads : int
         Native threads that share the points of a batched call.
 
@@ -54,7 +54,7 @@ class CDensity:
         The folder of patrac_density.h.
     """
 
-    def __init__(self, density: NativeDensity, threads: int) -> None:
+    def __init__(self, density: Density, threads: int) -> None:
         self.function, self.batched, self.context = density.c_capsules(threads)
         self.function_address = _address(self.function, FUNCTION_CAPSULE)
         self.batched_address = _address(self.batched, BATCHED_CAPSULE)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from patrac_native.engine.density import Density
 from patrac_native.interop.extras import import_extra
-from patrac_native.interop.native_density import NativeDensity
 
 
 class _Published:
@@ -56,7 +56,7 @@ _registered: dict[str, tuple[str, str]] = {}
 _registering = threading.Lock()
 
 
-def _register(jax: Any, density: NativeDensity) -> tuple[str, str]:
+def _register(jax: Any, density: Density) -> tuple[str, str]:
     """Register the handlers of the density's compiled type once; return the names of value, and value and gradient."""
     core = type(density.core)
     with _registering:  # XLA refuses a second registration of a name
@@ -72,12 +72,12 @@ def _register(jax: Any, density: NativeDensity) -> tuple[str, str]:
     return _registered[core.__name__]
 
 
-def jax_function(density: NativeDensity, threads: int) -> Callable[[Any], Any]:
+def to_jax(density: Density, threads: int) -> Callable[[Any], Any]:
     """Return a log density as a function of JAX.
 
     Parameters
     ----------
-    density : NativeDensity
+    density : Density
     threads : int
         Native threads that share the points of a batched call.
 

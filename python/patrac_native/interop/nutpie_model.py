@@ -8,32 +8,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.engine.density import Density
 from patrac_native.interop.extras import import_extra
-from patrac_native.interop.native_density import NativeDensity
 from patrac_native.validation.checks import FloatArray
 
 Evaluate = Callable[..., tuple[float, FloatArray]]
 
 
-def nutpie_model(density: NativeDensity, start: FloatArray, spread: FloatArray) -> Any:
-    """Return a compiled model for `nutpie.sample`, with the variables theta and, if they are sampled, variance.
-
-    Parameters
-    ----------
-    density : NativeDensity
-        Of a posterior.
-    start, spread : ndarray of float64, shape (D,)
-        Mean and standard deviation of the normal distribution from which chains start.
-
-    Returns
-    -------
-    nutpie.compiled_pyfunc.PyFuncModel
-
-    Raises
-    ------
-    ImportError
-        If nutpie is not installed.
-    """
+def to_nutpie(density: Density) -> Any:
+    """Return a posterior as a compiled model for `nutpie.sample`, with theta and, if they are sampled, variances."""
+    if not density.spec.kind.endswith("posterior"):
+        raise ValueError(f"density must be one of 'posterior', 'collapsed_posterior'; got {density.spec.kind!r}.")
     compiled_pyfunc = import_extra("nutpie.compiled_pyfunc", "nutpie", "to_nutpie")
 
     def make_evaluate() -> Evaluate:
@@ -55,10 +40,10 @@ def nutpie_model(density: NativeDensity, start: FloatArray, spread: FloatArray) 
         rng = np.random.default_rng(seeds)  # of a chain
         return lambda x, **_: variables_at(np.asarray(x), rng)
 
-    examples = variables_at(start, np.random.default_rng(0))
+    examples = variables_at(density.start, np.random.default_rng(0))
 
     def make_start(seed: int) -> FloatArray:
-        return start + spread * np.random.default_rng(seed).normal(size=density.dim)
+        return density.start + density.spread * np.random.default_rng(seed).normal(size=density.dim)
 
     return compiled_pyfunc.from_pyfunc(
         ndim=density.dim,

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 
-from patrac_native.interop.native_density import EvaluatedDensity
+from patrac_native.engine.density import Density
 
 
 def _refuse() -> NoReturn:
@@ -28,7 +28,7 @@ class _LogDensity(torch.autograd.Function):
     """Values (...) of points (..., D), and if `with_gradient`, the gradient, which the backward pass uses."""
 
     @staticmethod
-    def forward(points: Any, density: EvaluatedDensity, threads: int, with_gradient: bool) -> Any:
+    def forward(points: Any, density: Density, threads: int, with_gradient: bool) -> Any:
         batch = np.ascontiguousarray(points.detach().reshape(-1, density.dim).numpy())
         if not with_gradient:
             values = density.core.value(batch, threads)
@@ -57,7 +57,7 @@ class _LogDensity(torch.autograd.Function):
         _refuse()
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, points: Any, density: EvaluatedDensity, threads: int, with_gradient: bool) -> Any:
+    def vmap(info: Any, in_dims: Any, points: Any, density: Density, threads: int, with_gradient: bool) -> Any:
         # Only here is it visible that a transform outside vmap records the points.
         with_gradient = with_gradient or (torch.is_grad_enabled() and points.requires_grad)
         moved = points.movedim(in_dims[0], 0)
@@ -87,12 +87,12 @@ class _Once(torch.autograd.Function):
         _refuse()
 
 
-def torch_function(density: EvaluatedDensity, threads: int) -> Callable[[torch.Tensor], torch.Tensor]:
+def to_torch(density: Density, threads: int) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return a log density as a function of torch tensors.
 
     Parameters
     ----------
-    density : EvaluatedDensity
+    density : Density
     threads : int
         Native threads that share the points of a call.
 

@@ -81,15 +81,15 @@ class ModelFacts:
     architecture: str
     dim: int
     hidden_dim: int
-    n_layers: int
-    max_hidden_width: int
-    is_last_layer_gaussian: bool
-    sampled_variances: tuple[float, ...] | None
-    noise_prior_source: str | None
-    samples_scales: bool
-    interweaves: bool
-    inputs_on_device: InputsOnDevice | None
     rotation_obstacle: str | None
     curvature_obstacle: str | None
-    input_spread: float | None
+    n_layers: int = 0
+    max_hidden_width: int = 0
+    is_last_layer_gaussian: bool = False
+    sampled_variances: tuple[float, ...] | None = None
+    noise_prior_source: str | None = None
+    samples_scales: bool = False
+    interweaves: bool = False
+    inputs_on_device: InputsOnDevice | None = None
+    input_spread: float | None = None
     device_obstacle: str | None = None

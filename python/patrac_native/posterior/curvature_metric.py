@@ -13,6 +13,7 @@ from patrac_native.engine.models import CompiledModels
 from patrac_native.kernels import Kernel
 from patrac_native.kernels.metric import Metric, RotationBlock
 from patrac_native.likelihoods import Likelihood
+from patrac_native.posterior.data import Data
 from patrac_native.posterior.jacobian import forward_with_slopes
 from patrac_native.posterior.partial_network import PartialNetwork
 from patrac_native.validation.checks import FloatArray
@@ -96,30 +97,16 @@ class CurvatureMetric(Metric):
         With fixed variances.
     compiled : CompiledModels
         The compiled models of the posterior.
-    X : ndarray, shape (n, d)
-    row_weights : ndarray, shape (n,)
-    offset : ndarray, shape (n, m), optional
+    data : Data
     """
 
-    def __init__(
-        self,
-        network: PartialNetwork,
-        likelihood: Likelihood,
-        compiled: CompiledModels,
-        X: npt.NDArray[Any],
-        row_weights: FloatArray,
-        offset: FloatArray | None = None,
-    ) -> None:
+    def __init__(self, network: PartialNetwork, likelihood: Likelihood, compiled: CompiledModels, data: Data) -> None:
         self._network = network
         self._likelihood = likelihood
         self._compiled = compiled
-        every = -(-len(X) // INFORMATION_ROWS)
-        self._inputs = X[::every].astype(np.float64)
-        weights = row_weights[::every]
-        if not weights.any():  # all of the weight lies on the rows that were left out
-            weights = np.ones(len(weights))
-        self._row_weights = weights * (row_weights.sum() / weights.sum())
-        self._offset = 0.0 if offset is None else offset[::every]
+        self._inputs, weights, offset = data.subsample(INFORMATION_ROWS)
+        self._row_weights = weights * (data.row_weights.sum() / weights.sum())
+        self._offset = 0.0 if offset is None else offset
 
     @property
     def compiled(self) -> CompiledModels:

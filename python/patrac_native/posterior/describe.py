@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from patrac_native.kernels import short_name
 from patrac_native.kernels.choice import choose_kernel
 from patrac_native.kernels.device_choice import choose_device
-from patrac_native.kernels.facts import LikelihoodFacts, ModelFacts
+from patrac_native.kernels.facts import LikelihoodFacts
 from patrac_native.posterior.partial_network import PartialNetwork
+from patrac_native.posterior.sampled_network import SampledNetwork
 
 # By `ModelFacts.noise_prior_source`.
 _NOISE_PRIORS = {
@@ -40,31 +39,13 @@ def overview(
     return rows if noise_prior_source is None else [*rows, ("noise", _NOISE_PRIORS[noise_prior_source])]
 
 
-def describe_posterior(
-    network: PartialNetwork, facts: ModelFacts, plan: Sequence[dict[str, int]], n_rows: int, cached: str
-) -> str:
-    """Describe a posterior in several lines of text.
-
-    Parameters
-    ----------
-    network : PartialNetwork
-    facts : ModelFacts
-    plan : sequence of dict
-        The layers of the compiled model, see `Posterior.plan`.
-    n_rows : int
-        Number of rows of the data.
-    cached : str
-        Tile size and cached data of the compiled model, in words; used if the inputs are on the host.
-
-    Returns
-    -------
-    str
-        Lines separated by newlines.
-    """
+def describe_posterior(sampled: SampledNetwork) -> str:
+    """Return the lines of `Posterior.describe`."""
+    network, facts = sampled.network, sampled.facts
     (_, title), *rows = overview(network, facts.likelihood, facts.noise_prior_source)
-    lines = [f"{facts.architecture} posterior of a {title}, n = {n_rows}, {facts.likelihood!r}"]
+    lines = [f"{facts.architecture} posterior of a {title}, n = {sampled.data.n_rows}, {facts.likelihood!r}"]
     lines += [f"{label}: {text}" for label, text in rows if label != "likelihood"]
-    for index, layer in enumerate(plan, start=1):
+    for index, layer in enumerate(sampled.layers, start=1):
         read = layer["varying_sources"] + layer["constant_sources"]
         fixed = layer["nodes"] - layer["varying"]
         text = (
@@ -82,6 +63,8 @@ def describe_posterior(
             lines += [f"  Bayesian nodes, in rank order, by your numbering from 0: {found}"] if found else []
     device_inputs = facts.inputs_on_device
     if device_inputs is None:
+        host = sampled.compiled.host
+        cached = f"tiles of {host.tile_rows} rows, {host.cached_bytes / 2**20:.2f} MiB of cached data"
         lines.append(f"engine: {network.dtype.name}, level {network.level}, {cached}")
     else:
         lines.append(

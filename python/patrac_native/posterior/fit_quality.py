@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from patrac_native.likelihoods import Likelihood, Targets
+from patrac_native.likelihoods import Likelihood
+from patrac_native.posterior.data import Data
 from patrac_native.validation.checks import FloatArray
 
 
@@ -47,35 +48,16 @@ class FitQuality:
 
 def fit_quality(
     likelihood: Likelihood,
-    y: Targets,
-    weights: FloatArray,
-    offset: FloatArray | None,
+    data: Data,
     *,
     outputs: Callable[[], FloatArray],
     log_likelihood: Callable[[], float],
 ) -> FitQuality:
-    """Compare the trained network with the best constant predictor on the training data of a posterior.
+    """Compare the trained network, by its outputs (n, m) or log-likelihood, with the best constant predictor.
 
-    For each of the two predictors, a sampled noise variance is fixed at its mode given that predictor's residuals.
-
-    Parameters
-    ----------
-    likelihood : Likelihood
-    y : ndarray
-        Targets, as the likelihood's `check_targets` returns them.
-    weights : ndarray of float64, shape (n,)
-        Row weights.
-    offset : ndarray of float64, shape (n, m), or None
-        What is added to the outputs of each row.
-    outputs : callable
-        Returns the trained network's outputs, shape (n, m); called only if the variance is sampled.
-    log_likelihood : callable
-        Returns the trained network's log-likelihood; called only if the variance is fixed.
-
-    Returns
-    -------
-    FitQuality
+    For each of the two, a sampled noise variance is fixed at its mode given that predictor's residuals.
     """
+    y, weights = data.y, data.row_weights
     rows = float(weights.sum())
     with np.errstate(over="ignore", invalid="ignore"):
         if likelihood.is_sampled:
@@ -85,7 +67,7 @@ def fit_quality(
             network = log_likelihood()
     return FitQuality(
         network=network if np.isfinite(network) else float("-inf"),
-        constant=likelihood.constant_log_likelihood(y, weights, offset),
+        constant=likelihood.constant_log_likelihood(y, weights, data.offset),
         rows=rows,
         values=rows * math.prod(y.shape[1:2]),
     )

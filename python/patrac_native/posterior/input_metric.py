@@ -13,6 +13,7 @@ from patrac_native.engine.inputs import Inputs
 from patrac_native.engine.models import CompiledModels
 from patrac_native.kernels import Kernel
 from patrac_native.kernels.metric import Metric
+from patrac_native.posterior.data import Data
 from patrac_native.posterior.partial_network import PartialNetwork
 from patrac_native.validation.checks import FloatArray
 
@@ -73,13 +74,9 @@ class PrincipalAxes:
     moments: FloatArray
 
     @classmethod
-    def of(cls, X: npt.NDArray[Any], row_weights: FloatArray) -> PrincipalAxes:
-        """Find the axes of inputs (n, d) with row weights (n,), from at most MOMENT_ROWS rows."""
-        every = -(-len(X) // MOMENT_ROWS)
-        rows = X[::every].astype(np.float64)
-        weights = row_weights[::every]
-        if not weights.any():  # all of the weight lies on the rows that were left out
-            weights = np.ones(len(rows))
+    def of(cls, data: Data) -> PrincipalAxes:
+        """Find the axes of the inputs from at most MOMENT_ROWS rows and their weights."""
+        rows, weights, _ = data.subsample(MOMENT_ROWS)
         # Axes do not depend on the scale, and squares must not overflow.
         scale = float(np.abs(rows).max()) or 1.0
         rows /= scale

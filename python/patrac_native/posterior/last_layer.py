@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.engine.models import ModelSpec, host_model, planned_model
+from patrac_native.engine.models import CompiledModels, host_model, planned_model
+from patrac_native.posterior.noise import Noise
 from patrac_native.validation.checks import FloatArray
 
 # The statistics of this many rows are summed at a time, which bounds the memory of the float64 features.
@@ -58,6 +59,10 @@ class WhitenedQuadratic:
     ----------
     constant : ndarray of float64, shape (q,)
         Log-likelihood at theta = 0, normalised: of all outputs, or of each if each samples a noise variance of its own.
+    variance : ndarray of float64, shape (q,)
+        The noise variances at which the statistics are stated; the chains rescale them to sampled ones.
+    terms : float
+        Number of outputs times the sum of the row weights.
     slope, curvature : ndarray of float64, shape (K,)
         Linear coefficients, and the eigenvalues (>= 0) of C^(1/2) Phi' W Phi C^(1/2) / sigma^2.
     to_theta, from_theta : ndarray of float64, shape (K, K)
@@ -69,6 +74,8 @@ class WhitenedQuadratic:
     """
 
     constant: FloatArray
+    variance: FloatArray
+    terms: float
     slope: FloatArray
     curvature: FloatArray
     to_theta: FloatArray
@@ -98,40 +105,15 @@ class WhitenedQuadratic:
 
 
 def whiten(
-    spec: ModelSpec,
-    X: npt.NDArray[Any],
-    targets: FloatArray,
-    row_weights: FloatArray,
-    prior_variance: FloatArray,
-    *,
-    level: str,
-    output: npt.NDArray[np.int32] | None = None,
+    compiled: CompiledModels, prior_variance: FloatArray, noise: Noise, output: npt.NDArray[np.int32] | None = None
 ) -> WhitenedQuadratic:
-    """Compute the sufficient statistics of a log-likelihood that is quadratic in theta.
+    """Compute the sufficient statistics of a log-likelihood that is quadratic in theta, in float64, by blocks of rows.
 
-    The statistics are in float64 and summed over blocks of rows. A rotation of whitened coordinates leaves the law of
-    pCN and pCNL chains unchanged, so these may run in the eigenbasis.
-
-    Parameters
-    ----------
-    spec : ModelSpec
-    X : ndarray, shape (n, d)
-        Inputs of dtype uint8, float32 or float64.
-    targets : ndarray of float64, shape (n, m)
-    row_weights : ndarray of float64, shape (n,)
-    prior_variance : ndarray of float64, shape (K,)
-        Diagonal of C.
-    level : str
-        Instruction-set level.
-    output : ndarray of int32, shape (K,), optional
-        The output of which each parameter is a weight, if each output samples a noise variance of its own: the
-        eigenbasis then mixes no parameters of different outputs.
-
-    Returns
-    -------
-    WhitenedQuadratic
+    A rotation of whitened coordinates leaves the law of pCN and pCNL chains unchanged, so these may run in the
+    eigenbasis. `output` (K,) tells the output of which each parameter is a weight, if each output samples a noise
+    variance of its own: the eigenbasis then mixes no parameters of different outputs.
     """
-    constant, slope, hessian = _statistics(spec, X, targets, row_weights, len(prior_variance), level)
+    constant, slope, hessian = _statistics(compiled, len(prior_variance))
     scale = np.sqrt(prior_variance)
     whitened = scale[:, None] * hessian * scale
     constants = np.array([constant])
@@ -140,37 +122,32 @@ def whiten(
         eigenvalues, vectors = np.linalg.eigh(whitened)
     else:
         eigenvalues, vectors = np.zeros(len(scale)), np.zeros(hessian.shape)
-        for own in range(targets.shape[1]):
+        for own in range(compiled.targets.shape[1]):
             block = np.flatnonzero(output == own)
             eigenvalues[block], vectors[np.ix_(block, block)] = np.linalg.eigh(whitened[np.ix_(block, block)])
-        constants = _constants_by_output(spec, X, targets, row_weights, len(prior_variance), level)
+        constants = _constants_by_output(compiled, len(prior_variance))
     return WhitenedQuadratic(
         constant=constants,
+        variance=np.ascontiguousarray(noise.initial),
+        terms=noise.terms,
         output=output,
         slope=vectors.T @ (scale * slope),
         curvature=np.maximum(eigenvalues, 0.0),
-        to_theta=scale[:, None] * vectors,
+        to_theta=np.ascontiguousarray(scale[:, None] * vectors),
         from_theta=vectors.T / scale,
         plain=DenseQuadratic(constant, slope, hessian),
     )
 
 
-def _statistics(
-    spec: ModelSpec,
-    X: npt.NDArray[Any],
-    targets: FloatArray,
-    row_weights: FloatArray,
-    dim: int,
-    level: str,
-) -> tuple[float, FloatArray, FloatArray]:
+def _statistics(compiled: CompiledModels, dim: int) -> tuple[float, FloatArray, FloatArray]:
     """Return l(0), the gradient at 0 and minus the Hessian, from the gradients at 0 and at the unit vectors."""
     points = np.concatenate([np.zeros((1, dim)), np.eye(dim)])
     value, gradients = 0.0, np.zeros((dim + 1, dim))
+    X, targets, weights = compiled.inputs.host, compiled.targets, compiled.row_weights
     for first in range(0, len(X), _ROWS_AT_A_TIME):
         rows = slice(first, first + _ROWS_AT_A_TIME)
-        model: Any = host_model(
-            spec, X[rows], targets[rows], row_weights[rows], dtype=np.dtype(np.float64), level=level
-        )
+        of_rows = (X[rows], targets[rows], weights[rows])
+        model: Any = host_model(compiled.spec, *of_rows, dtype=np.dtype(np.float64), level=compiled.level)
         values, slopes = model.log_likelihood_and_grad(points, 1)
         value += float(values[0])
         gradients += slopes
@@ -178,16 +155,15 @@ def _statistics(
     return value, gradients[0], (hessian + hessian.T) / 2
 
 
-def _constants_by_output(
-    spec: ModelSpec, X: npt.NDArray[Any], targets: FloatArray, row_weights: FloatArray, dim: int, level: str
-) -> FloatArray:
+def _constants_by_output(compiled: CompiledModels, dim: int) -> FloatArray:
     """Return the log-likelihood of each output at theta = 0, shape (m,)."""
-    model: Any = planned_model(spec, dtype=np.dtype(np.float64), level=level)
-    variance = spec.likelihood_parameters["variance"]
+    model: Any = planned_model(compiled.spec, dtype=np.dtype(np.float64), level=compiled.level)
+    variance = compiled.spec.likelihood_parameters["variance"]
+    X, targets, weights = compiled.inputs.host, compiled.targets, compiled.row_weights
     squares = np.zeros(targets.shape[1])
     for first in range(0, len(X), _ROWS_AT_A_TIME):
         rows = slice(first, first + _ROWS_AT_A_TIME)
         f = model.predict(np.zeros((1, dim)), np.ascontiguousarray(X[rows], dtype=np.float64), 1)[0]
-        squares += row_weights[rows] @ (targets[rows] - f) ** 2
-    constants: FloatArray = -0.5 * (row_weights.sum() * np.log(2 * np.pi * variance) + squares / variance)
+        squares += weights[rows] @ (targets[rows] - f) ** 2
+    constants: FloatArray = -0.5 * (weights.sum() * np.log(2 * np.pi * variance) + squares / variance)
     return constants

@@ -24,9 +24,12 @@ from patrac_native.validation.checks import (
     FloatArray,
     as_real_array,
     cast_checked,
+    check_count,
     check_finite,
     check_inputs_keeping_dtype,
+    check_seed,
 )
+from patrac_native.validation.memory import check_memory
 
 if TYPE_CHECKING:
     import torch
@@ -483,6 +486,24 @@ class PartialNetwork:
         )
         theta *= np.sqrt(self.prior_variance).astype(self.dtype)
         return theta
+
+    def prior_states(self, draws: int, seed: int) -> tuple[npt.NDArray[Any], FloatArray | None]:
+        """Draw theta (draws, K) from the prior after its sampled scales (draws, G), which are None if they are fixed.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `draws` or `seed` is not an integer in its range, or the machine lacks the memory for the draws.
+        """
+        count = check_count(draws, "draws")
+        needed = count * self.dim * self.dtype.itemsize
+        check_memory(needed, f"draws={count}: the draws of {self.dim} parameters", "Take fewer.")
+        theta = self.sample_prior(count, seed=check_seed(seed))
+        if self.scales is None:
+            return theta, None
+        scales = self.scales.draw(np.random.Generator(np.random.Philox(seed)), draws)
+        theta *= np.sqrt(self.scales.factors(scales)).astype(self.dtype)
+        return theta, scales
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for pickling, without the compiled model, which is built again at its next use."""

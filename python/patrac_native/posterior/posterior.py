@@ -2,40 +2,42 @@
 
 from __future__ import annotations
 
-from functools import cached_property, partial
-from typing import Any
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from patrac_native.architectures import Architecture
 from patrac_native.engine import _core
+from patrac_native.engine.density import Density
 from patrac_native.engine.inputs import Inputs
+from patrac_native.engine.threads import thread_count
+from patrac_native.interop.c_interface import CDensity
+from patrac_native.interop.jax_function import to_jax
+from patrac_native.interop.nutpie_model import to_nutpie
 from patrac_native.kernels import Exact, Kernel
 from patrac_native.kernels.choice import check_kernel, run_kernel
-from patrac_native.kernels.facts import ModelFacts
-from patrac_native.kernels.metric import Metric
-from patrac_native.kernels.variance_draws import variance_every
-from patrac_native.likelihoods import Likelihood
+from patrac_native.likelihoods import LIKELIHOODS, Likelihood, Targets
 from patrac_native.network.network import Network
 from patrac_native.plots.table import html_table
-from patrac_native.posterior.conditioned import Conditioned, check_likelihood
-from patrac_native.posterior.curvature_metric import CurvatureMetric, curvature_obstacle
+from patrac_native.posterior.data import Data
+from patrac_native.posterior.densities import Coordinates, DensityKind, build_density, likelihood_density
 from patrac_native.posterior.describe import describe_posterior, named_nodes, overview
-from patrac_native.posterior.fit_quality import FitQuality, fit_quality
-from patrac_native.posterior.input_metric import MAX_ROTATED_BYTES, InputMetric, PrincipalAxes, rotation_obstacle
-from patrac_native.posterior.last_layer import ExactPosterior, WhitenedQuadratic, whiten
+from patrac_native.posterior.last_layer import ExactPosterior
 from patrac_native.posterior.partial_network import PartialNetwork
 from patrac_native.posterior.plan import Plan, count_operations, step_cost
-from patrac_native.posterior.posterior_bridges import PosteriorBridges
-from patrac_native.posterior.sampled_density import NoiseLaw, SampledDensity
+from patrac_native.posterior.sampled_network import SampledNetwork
 from patrac_native.priors import Prior
-from patrac_native.priors.scales import ScaleGroups
 from patrac_native.validation.checks import FloatArray
 from patrac_native.validation.columns import column_names
 
+if TYPE_CHECKING:
+    import torch
 
-class Posterior(Conditioned, PosteriorBridges, SampledDensity):
+
+class Posterior:
     """Posterior of the Bayesian parameters theta, with density proportional to exp(l(theta)) N(theta; 0, C).
 
     The constructor ranks the nodes of the network, rescales the prior, and evaluates everything that does not depend
@@ -81,22 +83,15 @@ class Posterior(Conditioned, PosteriorBridges, SampledDensity):
 
     Attributes
     ----------
-    dim, theta_map, prior_variance, parameters, permutation
-        See `PartialNetwork`.
     network : PartialNetwork
-        The network with its Bayesian parameters and their prior; draws keep it too.
-    inputs : Inputs
-        X, on the host or on a device.
+        The network with its Bayesian parameters and their prior; draws keep it too. Its `net`, `architecture`, `prior`,
+        `dtype`, `level` and `scale_names` describe the posterior.
     likelihood : Likelihood
         As given; a prior of sampled noise variances that was left open is filled in.
-    noise_prior_source : str or None
-        Where the prior of sampled noise variances comes from: "given"; "validation", from the trained network's
-        residuals on rows on which it was not trained; or "training", from its residuals on the posterior's own rows.
-    y, row_weights, offset : ndarray
-        Targets, the factor of each row's term and offsets, as the likelihood's checks return them; the offset is None
-        if there is none.
-    level : str
-        Instruction-set level of the compiled code.
+    data : Data
+        X, y, row_weights, offset and n_rows.
+    sampled : SampledNetwork
+        What a run needs besides: compiled models, facts on which choices rest, the law of sampled noise, metrics.
 
     Raises
     ------
@@ -114,7 +109,10 @@ class Posterior(Conditioned, PosteriorBridges, SampledDensity):
     4
     """
 
-    nonfinite_remedy = 'scale X and y or use dtype="float64"'
+    network: PartialNetwork
+    data: Data
+    likelihood: Likelihood
+    sampled: SampledNetwork
 
     def __init__(
         self,
@@ -131,68 +129,340 @@ class Posterior(Conditioned, PosteriorBridges, SampledDensity):
         copy: bool = True,
         level: str | None = None,
     ) -> None:
-        check_likelihood(likelihood)
-        self.network = PartialNetwork(net, architecture, prior, dtype=dtype, level=level, input_names=column_names(X))
-        self.inputs = Inputs(
+        _check_likelihood(likelihood)
+        network = PartialNetwork(net, architecture, prior, dtype=dtype, level=level, input_names=column_names(X))
+        inputs = Inputs(
             X,
-            self.network.n_inputs,
-            n_layers=len(self.network.layer_sizes) - 1,
-            dtype=self.network.dtype,
+            network.n_inputs,
+            n_layers=len(network.layer_sizes) - 1,
+            dtype=network.dtype,
             copy=copy,
-            columns=self.network.input_names,
+            columns=network.input_names,
         )
-        self._condition(likelihood, y, sample_weight, offset)
+        self._condition(network, inputs, likelihood, y, sample_weight, offset)
+
+    def _condition(
+        self,
+        network: PartialNetwork,
+        inputs: Inputs,
+        likelihood: Likelihood,
+        y: npt.ArrayLike,
+        sample_weight: npt.ArrayLike | None,
+        offset: npt.ArrayLike | None,
+    ) -> None:
+        """Set all attributes, once network and inputs are made."""
+        self.network = network
+        self.data = Data.checked(likelihood, inputs, network.n_outputs, y, sample_weight, offset)
+        self._given_likelihood = likelihood
+        sampled = SampledNetwork(network, likelihood, self.data)
+        self.likelihood = sampled.likelihood
+        self.sampled = sampled
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Chains and densities are those of what was compiled.
+        if "sampled" in self.__dict__ and (name in self.__dict__ or hasattr(type(self), name)):
+            other = "use with_targets(y, likelihood=...)" if name in ("data", "likelihood") else "build another one"
+            raise AttributeError(f"{name} of a {type(self).__name__} cannot be set once it is built: {other}.")
+        super().__setattr__(name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return what a copy is built of, here or in another process, where its models are compiled again.
 
         Inputs on a device come back on the host, and a level that the other machine lacks becomes its own.
         """
-        network = self.network
+        network, data = self.network, self.data
         parts = (network.net, network.architecture, network.prior)
         options = {"dtype": network.dtype.name, "level": network.level, "input_names": network.input_names}
-        data = (self.X, self.inputs.in_place, self._given_likelihood, self.y, self._sample_weight, self.offset)
-        return _rebuilt, (type(self), parts, options, *data)
+        rows = (data.X, data.inputs.in_place, self._given_likelihood, data.y, data.sample_weight, data.offset)
+        return _rebuilt, (type(self), parts, options, *rows)
 
     @property
-    def sampled_noise(self) -> NoiseLaw | None:
-        """The law of the sampled noise variances; None if they are fixed."""
-        if not self.variance_is_sampled:
-            return None
-        shape, rate = self.likelihood.variance_prior(self.network.n_outputs)
-        every = partial(variance_every, self.facts, self._layers, self.n_rows)
-        return NoiseLaw(shape, rate, self.starting_variances, every)
+    def dim(self) -> int:
+        """K, the number of Bayesian parameters."""
+        return self.network.dim
 
     @property
-    def scale_groups(self) -> ScaleGroups | None:
-        """The groups of parameters whose prior scales are sampled; None if the variances are fixed."""
-        return self.network.scales
+    def theta_map(self) -> FloatArray:
+        """Trained values of the Bayesian parameters, shape (K,); zeros for Sep."""
+        return self.network.theta_map
 
     @property
-    def map_start(self) -> FloatArray:
-        """The trained values, shape (K,); zeros for Sep."""
-        return self.theta_map
+    def prior_variance(self) -> FloatArray:
+        """Diagonal of C after rescaling, shape (K,); with sampled scales, that at their centres."""
+        return self.network.prior_variance
 
     @property
-    def is_trained(self) -> bool:
-        """Whether `theta_map` holds trained values: False for Sep."""
-        return not self.network.separate
+    def parameters(self) -> npt.NDArray[np.void]:
+        """Layer, row and column of each entry of theta, shape (K,); see `PartialNetwork`."""
+        return self.network.parameters
 
-    def prior_start(self, seed: int, chain: int) -> npt.NDArray[Any]:
-        """Draw the first state of a chain from the prior, shape (K,); sampled scales are at their centres."""
-        start: npt.NDArray[Any] = self.network.sample_prior(1, seed=seed, chain=chain, purpose=_core.Purpose.init)[0]
-        return start
+    @property
+    def permutation(self) -> list[npt.NDArray[np.intp]]:
+        """For each layer, the trained network's own index of the node with each rank; see `PartialNetwork`."""
+        return self.network.permutation
 
-    def cautions(self) -> list[str]:
-        """Return a warning if the prior of sampled noise rests on residuals that may be too small."""
-        if self.noise_prior_source != "training":
-            return []
-        call = self.likelihood.example.replace('"sampled"', '"sampled", a=2, b=...')
-        return [
-            "the prior of the noise variance rests on the trained network's residuals on the rows of this posterior, "
-            "which may be too small if the network was trained on them; train with validation rows, which then give "
-            f"net.history.validation_mse, or give a and b, as in {call}."
-        ]
+    def log_likelihood(
+        self, theta: npt.ArrayLike, *, variance: npt.ArrayLike | None = None, threads: int | None = None
+    ) -> float | FloatArray:
+        """Evaluate the log-likelihood l(theta), normalised.
+
+        Parameters
+        ----------
+        theta : array_like, shape (K,) or (B, K)
+            Finite; converted to the posterior's dtype.
+        variance : array_like, optional
+            Noise variance, positive, or for StudentT the square of its scale; required if the likelihood samples it,
+            and not allowed otherwise. Its shape is () or (B,) for one variance, (m,) or (B, m) for one of each output.
+        threads : int, optional
+            Number of native threads, which share the points of a batch or the rows of a single point; by default the
+            number of processors that this process may use.
+
+        Returns
+        -------
+        float, or ndarray of float64 of shape (B,)
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is not as described.
+        """
+        batch, single = self.network.check_theta(theta)
+        wanted = self.sampled.law.check(variance, len(batch))
+        values: FloatArray = self._log_likelihood.core.value(batch, thread_count(threads), wanted)
+        return float(values[0]) if single else values
+
+    def log_likelihood_and_grad(
+        self, theta: npt.ArrayLike, *, variance: npt.ArrayLike | None = None, threads: int | None = None
+    ) -> tuple[float | FloatArray, npt.NDArray[Any]]:
+        """Evaluate the log-likelihood l(theta) and its gradient with respect to theta.
+
+        Parameters
+        ----------
+        theta, variance, threads
+            As for `log_likelihood`.
+
+        Returns
+        -------
+        value : float, or ndarray of float64 of shape (B,)
+        gradient : ndarray of the posterior's dtype, shape (K,) or (B, K)
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `log_likelihood`.
+        """
+        batch, single = self.network.check_theta(theta)
+        wanted = self.sampled.law.check(variance, len(batch))
+        values, gradient = self._log_likelihood.core.value_and_grad(batch, thread_count(threads), wanted)
+        return (float(values[0]), gradient[0]) if single else (values, gradient)
+
+    def log_prior(self, theta: npt.ArrayLike, *, scales: npt.ArrayLike | None = None) -> np.float64 | FloatArray:
+        """Evaluate log N(theta; 0, C), normalised, in float64.
+
+        Parameters
+        ----------
+        theta : array_like, shape (..., K)
+        scales : array_like, shape (G,) or (..., G), optional
+            sigma2 of each group of `network.scale_names`, positive; required if the prior samples them, and not allowed
+            otherwise.
+
+        Returns
+        -------
+        float64 or ndarray of float64, shape (...)
+
+        Raises
+        ------
+        TypeError
+            If theta or scales do not hold real numbers.
+        ValueError
+            If the last axis of theta does not have K entries, or scales are not as described.
+        """
+        return self.network.log_prior(theta, scales)
+
+    def density(
+        self,
+        density: DensityKind = "likelihood",
+        coordinates: Coordinates = "theta",
+        variance: npt.ArrayLike | None = None,
+    ) -> Density:
+        """Return a log density with its gradient as a function of one array, as samplers of other libraries take it.
+
+        Parameters
+        ----------
+        density : {"likelihood", "posterior", "collapsed", "collapsed_posterior"}
+            "likelihood", the default: l(theta). "posterior": l(theta) plus the normalised log prior. "collapsed": log
+            p(y | theta_h), the log marginal likelihood of the parameters theta_h = theta[density.entries] that are left
+            if the Bayesian output weights are integrated out over their prior (with `HeteroscedasticGaussian`, those of
+            the means). "collapsed_posterior": that plus the normalised log prior of theta_h. Samplers need one of the
+            posteriors, unless they add the prior themselves.
+        coordinates : {"theta", "whitened", "theta+log_variance", "whitened+log_variance"}
+            "theta", the default: theta, or theta_h if output weights are integrated out. "whitened": z with
+            theta = sqrt(prior_variance) z, whose prior is N(0, I). With "+log_variance" the q logarithms of the sampled
+            noise variances follow; "posterior" then includes the inverse-gamma prior of the variances and the Jacobian
+            of the logarithm, so that it is the joint density of theta and the logarithms.
+        variance : array_like, shape () or (q,), optional
+            The noise variance, positive, or for StudentT the square of its scale; required if the likelihood samples
+            it, unless it is among the coordinates, and not allowed otherwise.
+
+        Returns
+        -------
+        Density
+            Its `theta` and `variance` turn points back into theta and noise variances.
+
+        Raises
+        ------
+        ValueError
+            If an argument is not as described; if the density or the coordinates need the prior and its scales are
+            sampled; or if output weights are to be integrated out, and the likelihood does not allow it, there are
+            none, or there are no other Bayesian parameters.
+
+        Examples
+        --------
+        >>> import patrac_native as pn
+        >>> net = pn.Network([[[1.0], [2.0]], [[1.0, 1.0]]], [[0.0, 0.5], [0.0]])
+        >>> X = np.linspace(-1, 1, 5)[:, None]
+        >>> post = pn.Posterior(net, pn.Mix(1), pn.TraceClassPrior(1.5, 1.0, 1.0), pn.Gaussian(1.0), X, X[:, 0])
+        >>> posterior = post.density("posterior")
+        >>> bool(np.isclose(posterior.value(np.ones(4)), post.log_likelihood(np.ones(4)) + post.log_prior(np.ones(4))))
+        True
+        """
+        return build_density(self.sampled, density, coordinates, variance)
+
+    @cached_property
+    def _log_likelihood(self) -> Density:
+        """l(theta) as a compiled density, with a sampled variance given in each call."""
+        return likelihood_density(self.sampled)
+
+    def to_jax(
+        self,
+        density: DensityKind = "likelihood",
+        coordinates: Coordinates = "theta",
+        variance: npt.ArrayLike | None = None,
+        *,
+        threads: int | None = 1,
+    ) -> Callable[[Any], Any]:
+        """Return a log density as a function of JAX, for `jit`, `grad`, `vmap` and `lax.scan` on the CPU.
+
+        The function runs compiled, without Python; `grad` and `value_and_grad` evaluate value and gradient together,
+        and `vmap` makes one call of all points. It has a reverse-mode derivative, once. See docs/bridges/jax.md.
+
+        Parameters
+        ----------
+        density, coordinates, variance
+            As for `density`.
+        threads : int or None
+            Native threads that share the points of a batched call; None means the number of processors that this
+            process may use. Default 1: starting a thread takes longer than a small network.
+
+        Returns
+        -------
+        callable
+            From an array of shape (..., D), converted to `dtype`, to values of shape (...) and that dtype.
+
+        Raises
+        ------
+        ImportError
+            If jax is not installed or not supported (extra "jax").
+        TypeError, ValueError
+            As `density`. A posterior of dtype float64 needs JAX's 64-bit mode when the function is called.
+        """
+        return to_jax(self.density(density, coordinates, variance), thread_count(threads))
+
+    def to_torch(
+        self,
+        density: DensityKind = "likelihood",
+        coordinates: Coordinates = "theta",
+        variance: npt.ArrayLike | None = None,
+        *,
+        threads: int | None = 1,
+    ) -> Callable[[torch.Tensor], torch.Tensor]:
+        """Return a log density as a function of torch tensors, for autograd and `torch.func`; docs/bridges/pytorch.md.
+
+        Its gradient is evaluated together with the value where autograd or a transform such as `grad`,
+        `grad_and_value` or `vmap(grad)` records it, and `vmap` makes one native call of all points. A second derivative
+        raises RuntimeError.
+
+        Parameters
+        ----------
+        density, coordinates, variance
+            As for `density`.
+        threads : int or None
+            Native threads that share the points of a call; None means the number of processors that this process may
+            use. Default 1: starting a thread takes longer than a small network.
+
+        Returns
+        -------
+        callable
+            From a tensor of shape (..., D) on the CPU, converted to `dtype`, to values of shape (...) and that dtype.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `density`.
+        """
+        from patrac_native.interop.torch_function import to_torch
+
+        return to_torch(self.density(density, coordinates, variance), thread_count(threads))
+
+    def c_api(
+        self,
+        density: DensityKind = "likelihood",
+        coordinates: Coordinates = "theta",
+        variance: npt.ArrayLike | None = None,
+        *,
+        threads: int | None = 1,
+    ) -> CDensity:
+        """Return a log density as C functions, for extension modules, numba, Julia and R; see docs/bridges/c.md.
+
+        Parameters
+        ----------
+        density, coordinates, variance, threads
+            As for `to_jax`.
+
+        Returns
+        -------
+        CDensity
+            With the capsules `function`, `batched` and `context`, and their addresses.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `density`.
+        """
+        return CDensity(self.density(density, coordinates, variance), thread_count(threads))
+
+    def to_nutpie(
+        self,
+        density: Literal["posterior", "collapsed_posterior"] = "posterior",
+        coordinates: Coordinates = "whitened",
+        variance: npt.ArrayLike | None = None,
+    ) -> Any:
+        """Return a model for `nutpie.sample`, whose chains run in threads of their own; see docs/bridges/nutpie.md.
+
+        Chains start around the trained values, a tenth of the prior's standard deviation away. The variables of the
+        result are theta, or theta_h, and, with "+log_variance", variance.
+
+        Parameters
+        ----------
+        density : {"posterior", "collapsed_posterior"}
+            Default "posterior".
+        coordinates : str
+            As for `density`; default "whitened".
+        variance : array_like, optional
+            As for `density`.
+
+        Returns
+        -------
+        nutpie.compiled_pyfunc.PyFuncModel
+
+        Raises
+        ------
+        ImportError
+            If nutpie is not installed (extra "nutpie").
+        TypeError, ValueError
+            As `density`; or if the density is not a posterior.
+        """
+        return to_nutpie(self.density(density, coordinates, variance))
 
     def exact(self) -> ExactPosterior:
         """Return mean, covariance and log evidence of the posterior in closed form.
@@ -210,18 +480,22 @@ class Posterior(Conditioned, PosteriorBridges, SampledDensity):
             If the likelihood is not Gaussian, its variance or the scales of the prior are sampled, or a parameter below
             the last layer is Bayesian.
         """
-        self._check_nothing_sampled()
-        check_kernel(Exact(), self.facts)
-        assert self.quadratic is not None
-        return self.quadratic.exact()
+        if self.sampled.noise is not None:
+            what = str(self.likelihood.scale_name)
+            fixed = self.likelihood.example.replace('"sampled"', what)
+            raise ValueError(f"the {what} is sampled; make a posterior with a fixed one, {fixed}.")
+        if self.network.scales is not None:
+            raise ValueError(
+                "the scales of the prior are sampled; make a posterior with a prior of fixed ones (scales=None), such "
+                "as one sigma2_w and sigma2_b for each layer."
+            )
+        check_kernel(Exact(), self.sampled.facts)
+        assert self.sampled.quadratic is not None
+        return self.sampled.quadratic.exact()
 
     def describe(self) -> str:
         """Return a text of several lines: which nodes are Bayesian, what is sampled, what is cached and why."""
-        cached = ""
-        if self.inputs.on_device is None:
-            host = self.compiled.host
-            cached = f"tiles of {host.tile_rows} rows, {host.cached_bytes / 2**20:.2f} MiB of cached data"
-        return describe_posterior(self.network, self.facts, self._layers, self.n_rows, cached)
+        return describe_posterior(self.sampled)
 
     def plan(self, kernel: str | Kernel = "auto") -> Plan:
         """Return what each step of a run computes: nodes by layer, the kernel, and counts of operations.
@@ -241,113 +515,136 @@ class Posterior(Conditioned, PosteriorBridges, SampledDensity):
         TypeError, ValueError
             If `kernel` is something else, or the posterior does not support it.
         """
-        chosen, reason = run_kernel(kernel, self.facts)
-        described = (self._layers, self.network, self.likelihood, self.n_rows)
-        return Plan(
-            self._layers,
-            chosen,
-            reason,
-            count_operations(*described, is_quadratic=self.facts.is_last_layer_gaussian),
-            step_cost(*described, self.facts, chosen),
-        )
+        facts, layers = self.sampled.facts, self.sampled.layers
+        chosen, reason = run_kernel(kernel, facts)
+        described = (layers, self.network, self.likelihood, self.data.n_rows)
+        operations = count_operations(*described, is_quadratic=facts.is_last_layer_gaussian)
+        return Plan(layers, chosen, reason, operations, step_cost(*described, facts, chosen))
 
-    @property
-    def _layers(self) -> list[dict[str, int]]:
-        """The numbers of nodes and parameters by which the compiled model evaluates each layer."""
-        layers: list[dict[str, int]] = self.compiled.planned.layers
-        return layers
+    def sample_prior(self, draws: int, *, seed: int = 0) -> npt.NDArray[Any]:
+        """Draw theta from the prior; sampled scales are drawn first, anew for each theta.
 
-    @cached_property
-    def facts(self) -> ModelFacts:
-        """The facts on which the choice of kernel and device depends."""
-        is_quadratic = self.likelihood.is_quadratic and self._layers[-1]["varying_sources"] == 0
-        return ModelFacts(
-            likelihood=self.likelihood,
-            architecture=self.architecture.label(),
-            dim=self.dim,
-            hidden_dim=self.hidden_dim,
-            n_layers=len(self.network.layer_sizes) - 1,
-            max_hidden_width=max(self.network.layer_sizes[1:-1], default=0),
-            is_last_layer_gaussian=is_quadratic,
-            sampled_variances=tuple(self.starting_variances.tolist()) if self.variance_is_sampled else None,
-            noise_prior_source=self.noise_prior_source,
-            samples_scales=self.network.scales is not None,
-            interweaves=self.network.scales is not None and self.network.scales.interweave,
-            inputs_on_device=self.inputs.on_device,
-            rotation_obstacle=rotation_obstacle(self.network),
-            curvature_obstacle=curvature_obstacle(self.network),
-            input_spread=self._input_spread(),
-        )
+        Parameters
+        ----------
+        draws : int
+            Number of draws, at least 1.
+        seed : int
+            0 <= seed < 2^64; default 0. The random stream is independent of those of the samplers.
 
-    def _input_spread(self) -> float | None:
-        """See `ModelFacts`."""
-        inputs = self.inputs
-        if inputs.on_device is not None or inputs.in_place or inputs.host.dtype == np.uint8:
-            return None
-        if inputs.host.size * self.dtype.itemsize > MAX_ROTATED_BYTES or rotation_obstacle(self.network):
-            return None
-        return self.input_metric.axes.spread
+        Returns
+        -------
+        ndarray of `dtype`, shape (draws, K)
 
-    @cached_property
-    def input_metric(self) -> InputMetric:
-        """The model along the principal axes of its inputs, for kernels with metric="inputs"."""
-        return InputMetric(self.network, self.compiled, PrincipalAxes.of(self.X, self.row_weights))
+        Raises
+        ------
+        TypeError, ValueError
+            If `draws` or `seed` is not an integer in its range, or the machine lacks the memory for the draws.
+        """
+        return self.network.prior_states(draws, seed)[0]
 
-    @cached_property
-    def curvature_metric(self) -> CurvatureMetric:
-        """The axes of the curvature at the trained network, for kernels with metric="curvature"."""
-        return CurvatureMetric(
-            self.network, self.reference_likelihood, self.compiled, self.X, self.row_weights, self.offset
-        )
+    def prior_predict(
+        self, X: npt.ArrayLike, draws: int, *, offset: npt.ArrayLike | None = None, seed: int = 0
+    ) -> npt.NDArray[Any]:
+        """Evaluate the predictions at X, as `Draws.predict` does, for draws of theta from the prior.
 
-    def metric_of(self, kernel: Kernel) -> Metric | None:
-        """Return what the kernel's metric supplies to a run; None if the chains step in theta, all alike."""
-        if kernel.metric == "inputs":
-            return self.input_metric
-        return self.curvature_metric if kernel.metric == "curvature" else None
+        Parameters
+        ----------
+        X : array_like, shape (n, d)
+            Finite inputs, n >= 1.
+        draws, seed : int
+            As for `sample_prior`.
+        offset : array_like, shape (n,) or (n, m), optional
+            As for `Draws.predict`.
 
-    @cached_property
-    def fit_quality(self) -> FitQuality:
-        """The quality of the trained network's fit to the training data, compared with the best constant predictor."""
-        # Sep's trained values are zeros, at which its separate network adds nothing; so theta_map gives the trained
-        # network for every architecture.
-        return fit_quality(
-            self.likelihood,
-            self.y,
-            self.row_weights,
-            self.offset,
-            outputs=lambda: self.network.predict(self.theta_map, self.X, threads=1),
-            log_likelihood=self._trained_log_likelihood,
-        )
+        Returns
+        -------
+        ndarray of `dtype`, shape (draws, n, t)
 
-    def _trained_log_likelihood(self) -> float:
-        """Evaluate l at the trained values: on the host if its model has been built, else on the inputs' device."""
-        device_inputs = self.inputs.on_device
-        if device_inputs is None or self.compiled.has_host:
-            return float(self.log_likelihood(self.theta_map, threads=1))
-        model = self.compiled.on_device(device_inputs.device)
-        return float(model.log_likelihood(self.theta_map.astype(self.dtype)[None])[0])
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is not as described.
+        """
+        return self.likelihood.predicted(self._prior_outputs(X, draws, offset, seed))
 
-    @cached_property
-    def quadratic(self) -> WhitenedQuadratic | None:
-        """Sufficient statistics in the whitened eigenbasis; None if the log-likelihood is not quadratic in theta."""
-        if not self.facts.is_last_layer_gaussian:
-            return None
-        compiled = self.compiled
-        by_output = self.variance_is_sampled and len(self.starting_variances) > 1
-        return whiten(
-            compiled.spec,
-            self.X,
-            compiled.targets,
-            self.row_weights,
-            self.prior_variance,
-            level=self.level,
-            output=self.parameters["row"].astype(np.int32) if by_output else None,
-        )
+    def _prior_outputs(self, X: npt.ArrayLike, draws: int, offset: npt.ArrayLike | None, seed: int) -> npt.NDArray[Any]:
+        """Return outputs plus offset for draws of theta from the prior, shape (draws, n, m)."""
+        return self.likelihood.with_offset(self.network.predict(self.sample_prior(draws, seed=seed), X), offset)
+
+    def prior_predictive(
+        self, X: npt.ArrayLike, draws: int, *, offset: npt.ArrayLike | None = None, seed: int = 0
+    ) -> Targets:
+        """Draw targets y at X from the prior predictive distribution.
+
+        Parameters
+        ----------
+        X : array_like, shape (n, d)
+            Finite inputs, n >= 1.
+        draws : int
+            Number of draws, at least 1.
+        offset : array_like, shape (n,) or (n, m), optional
+            As for `Draws.predict`.
+        seed : int
+            0 <= seed < 2^64, for theta and for the noise; default 0.
+
+        Returns
+        -------
+        ndarray
+            Targets of shape (draws, n, t), or int64 labels of shape (draws, n) for classes.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is not as described.
+        """
+        f, rng = self._prior_outputs(X, draws, offset, seed), np.random.default_rng(seed)
+        return self.likelihood.sample_prior(f, rng)
+
+    def with_targets(self, y: npt.ArrayLike, *, likelihood: Likelihood | None = None) -> Self:
+        """Return the posterior given other targets of the same rows, which shares network and inputs with this one.
+
+        It is the posterior that the constructor makes of these targets and otherwise the same arguments, at a fraction
+        of the cost for small networks: nodes are not ranked again, nor inputs checked. Simulation-based calibration and
+        the parametric bootstrap take many of them.
+
+        Parameters
+        ----------
+        y : array_like
+            Targets, as for the class.
+        likelihood : Likelihood, optional
+            Another likelihood; by default the one that this posterior was given, and a prior of sampled noise that it
+            leaves open is chosen anew.
+
+        Returns
+        -------
+        Posterior
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is not as described; ValueError also if the other likelihood takes no offset and this
+            posterior has one.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from patrac_native import Full, Gaussian, GaussianPrior, Network, Posterior
+        >>> X = np.linspace(-1, 1, 5)[:, None]
+        >>> post = Posterior(Network([[[1.0]]], [[0.0]]), Full(), GaussianPrior(), Gaussian(1.0), X, X[:, 0])
+        >>> doubled = post.with_targets(2 * X[:, 0])
+        >>> doubled.data.y[-1], doubled.network is post.network
+        (array([2.]), True)
+        """
+        if likelihood is None:
+            likelihood = self._given_likelihood
+        _check_likelihood(likelihood)
+        other = type(self).__new__(type(self))
+        other._condition(self.network, self.data.inputs, likelihood, y, self.data.sample_weight, self.data.offset)
+        return other
 
     def _repr_html_(self) -> str:
         """Return a table of the model for notebooks; `describe` also says how it is evaluated and sampled."""
-        rows = [("data", f"{self.n_rows} rows"), *overview(self.network, self.likelihood, self.noise_prior_source)]
+        rows = [("data", f"{self.data.n_rows} rows"), *overview(self.network, self.likelihood, self.sampled.law.source)]
         if not self.network.separate:
             for layer in range(1, len(self.network.layer_sizes) - 1):
                 nodes = named_nodes(self.network, layer)
@@ -357,8 +654,8 @@ class Posterior(Conditioned, PosteriorBridges, SampledDensity):
 
     def __repr__(self) -> str:
         return (
-            f"Posterior({self.architecture.label()}, {self.likelihood!r}, n={self.n_rows}, K={self.dim}, "
-            f"dtype={self.dtype.name})"
+            f"Posterior({self.network.architecture.label()}, {self.likelihood!r}, n={self.data.n_rows}, K={self.dim}, "
+            f"dtype={self.network.dtype.name})"
         )
 
 
@@ -377,8 +674,18 @@ def _rebuilt(
     if options["level"] not in _core.simd_levels():
         options["level"] = None
     post = cls.__new__(cls)
-    post.network = PartialNetwork(*parts, **options)
-    layers = len(post.network.layer_sizes) - 1
-    post.inputs = Inputs(X, post.network.n_inputs, n_layers=layers, dtype=post.network.dtype, copy=not in_place)
-    post._condition(likelihood, y, sample_weight, offset)
+    network = PartialNetwork(*parts, **options)
+    layers = len(network.layer_sizes) - 1
+    inputs = Inputs(X, network.n_inputs, n_layers=layers, dtype=network.dtype, copy=not in_place)
+    post._condition(network, inputs, likelihood, y, sample_weight, offset)
     return post
+
+
+def _check_likelihood(likelihood: Any) -> None:
+    """Raise TypeError if the argument is no likelihood."""
+    if not isinstance(likelihood, Likelihood):
+        raise TypeError(
+            f"likelihood must be one of {', '.join(known.__name__ for known in LIKELIHOODS.values())}; got "
+            f"{type(likelihood).__name__}. "
+            "Arguments come in the order net, architecture, prior, likelihood, X, y."
+        )

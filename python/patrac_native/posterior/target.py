@@ -13,8 +13,15 @@ import numpy.typing as npt
 
 from patrac_native.engine import _core
 from patrac_native.engine.foreign import ForeignModel, function_address
+from patrac_native.kernels import Kernel
 from patrac_native.kernels.facts import ModelFacts
-from patrac_native.posterior.sampled_density import SampledDensity
+from patrac_native.kernels.metric import Metric
+from patrac_native.posterior.data_parallel import SharedRows
+from patrac_native.posterior.fit_quality import FitQuality
+from patrac_native.posterior.last_layer import WhitenedQuadratic
+from patrac_native.posterior.noise import Noise
+from patrac_native.posterior.posterior import Posterior
+from patrac_native.priors.scales import ScaleGroups
 from patrac_native.validation.checks import FloatArray, as_real_array, check_finite
 
 # What `predict` of a Target may be: of theta (K,), or (B, K) where the function is batched, and X.
@@ -36,7 +43,56 @@ class _FunctionFacts:
         return "a function"
 
 
-class Target(SampledDensity):
+class SampledFunction:
+    """The `SampledDensity` of a target: in float64, without noise, scales, a network or metrics of its own."""
+
+    dtype: np.dtype[Any] = np.dtype(np.float64)
+    scales: ScaleGroups | None = None
+    noise: Noise | None = None
+    quadratic: WhitenedQuadratic | None = None
+    fit_quality: FitQuality | None = None
+    nonfinite_remedy = "find where the function is not finite"
+
+    def __init__(
+        self,
+        compiled: ForeignModel,
+        prior_variance: FloatArray,
+        start: FloatArray | None = None,
+        *,
+        is_trained: bool = False,
+    ) -> None:
+        self.compiled, self.level = compiled, compiled.level
+        self.dim, self.prior_variance = len(prior_variance), prior_variance
+        self.theta_map, self.is_trained = start, is_trained
+        self.cautions: list[str] = []
+        self.facts = ModelFacts(
+            likelihood=_FunctionFacts(),
+            architecture="a Target",
+            dim=self.dim,
+            hidden_dim=self.dim,
+            rotation_obstacle="there are none: the log-likelihood is a function",
+            curvature_obstacle="there are none: the log-likelihood is a function",
+            device_obstacle="the log-likelihood is a function of the host",
+        )
+
+    def prior_start(self, seed: int, chain: int) -> npt.NDArray[Any]:
+        """Draw the first state of a chain from the prior, shape (K,)."""
+        normals = _core.standard_normals64(
+            seed=seed, chain=chain, step=0, purpose=_core.Purpose.init, steps=1, count=self.dim, level=self.level
+        )
+        start: npt.NDArray[Any] = normals[0] * np.sqrt(self.prior_variance)
+        return start
+
+    def metric_of(self, kernel: Kernel) -> Metric | None:
+        """Return None: chains step in theta, all alike."""
+        return None
+
+    def variance_every(self, kernel: Kernel) -> int:
+        """Return 1: no variance is sampled."""
+        return 1
+
+
+class Target:
     """A density proportional to exp(l(theta)) N(theta; 0, C) for `sample`, with l given as a function and C diagonal.
 
     Arithmetic is in float64.
@@ -71,6 +127,8 @@ class Target(SampledDensity):
     ----------
     predict : callable or None
         As given.
+    sampled : SampledFunction
+        What a run needs besides.
 
     Raises
     ------
@@ -86,8 +144,6 @@ class Target(SampledDensity):
     >>> draws.theta.shape
     (2, 500, 3)
     """
-
-    nonfinite_remedy = "find where the function is not finite"
 
     def __init__(
         self,
@@ -109,8 +165,8 @@ class Target(SampledDensity):
             raise TypeError(f"batched must be True or False; got {batched!r}.")
         if predict is not None and not callable(predict):
             raise TypeError(f"predict must be a function of theta and X; got {type(predict).__name__}.")
-        self._prior_variance = np.ascontiguousarray(variance, dtype=np.float64)
-        self._prior_variance.flags.writeable = False
+        variance = np.ascontiguousarray(variance, dtype=np.float64)
+        variance.flags.writeable = False
         self.predict = predict
         self.batched = batched
         function = function_address(log_likelihood_and_grad, "log_likelihood_and_grad")
@@ -122,78 +178,24 @@ class Target(SampledDensity):
                 )
             if context is not None:
                 raise ValueError("context is the last argument of a C function: leave it out for a Python callable.")
-        self._compiled = ForeignModel(
+        compiled = ForeignModel(
             log_likelihood_and_grad if function is None else function,
             0 if context is None else _context_address(context),
             batched=batched,
             level=_core.default_simd_level(),
             keep_alive=(log_likelihood_and_grad, context),
         )
+        self.sampled = SampledFunction(compiled, variance)
 
     @property
     def dim(self) -> int:
         """K, the number of parameters."""
-        return len(self._prior_variance)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """float64."""
-        return np.dtype(np.float64)
-
-    @property
-    def level(self) -> str:
-        """Instruction-set level of the compiled steps."""
-        return self._compiled.level
+        return self.sampled.dim
 
     @property
     def prior_variance(self) -> FloatArray:
         """Diagonal of C, shape (K,)."""
-        return self._prior_variance
-
-    @property
-    def compiled(self) -> ForeignModel:
-        """What runs the chains."""
-        return self._compiled
-
-    @property
-    def facts(self) -> ModelFacts:
-        """The facts on which the choice of kernel and device depends."""
-        return ModelFacts(
-            likelihood=_FunctionFacts(),
-            architecture="a Target",
-            dim=self.dim,
-            hidden_dim=self.dim,
-            n_layers=0,
-            max_hidden_width=0,
-            is_last_layer_gaussian=False,
-            sampled_variances=None,
-            noise_prior_source=None,
-            samples_scales=False,
-            interweaves=False,
-            inputs_on_device=None,
-            rotation_obstacle="there are none: the log-likelihood is a function",
-            curvature_obstacle="there are none: the log-likelihood is a function",
-            input_spread=None,
-            device_obstacle="the log-likelihood is a function of the host",
-        )
-
-    @property
-    def map_start(self) -> None:
-        """None: a function has no trained values."""
-        return None
-
-    @property
-    def is_trained(self) -> bool:
-        """False: init="auto" draws from the prior."""
-        return False
-
-    def prior_start(self, seed: int, chain: int) -> npt.NDArray[Any]:
-        """Draw the first state of a chain from the prior, shape (K,)."""
-        normals = _core.standard_normals64(
-            seed=seed, chain=chain, step=0, purpose=_core.Purpose.init, steps=1, count=self.dim, level=self.level
-        )
-        start: npt.NDArray[Any] = normals[0] * np.sqrt(self._prior_variance)
-        return start
+        return self.sampled.prior_variance
 
     def log_likelihood_and_grad(self, theta: npt.ArrayLike) -> tuple[float | FloatArray, FloatArray]:
         """Evaluate the function as the chains do.
@@ -218,7 +220,7 @@ class Target(SampledDensity):
             raise ValueError(f"theta must have shape (K,) or (B, K) with K = {self.dim}; got {values.shape}.")
         batch = np.ascontiguousarray(values.reshape(-1, self.dim), dtype=np.float64)
         check_finite(batch, "theta", "Rows count the points, columns the entries of theta.")
-        value, gradient = self._compiled.evaluate(batch)
+        value, gradient = self.sampled.compiled.evaluate(batch)
         return (float(value[0]), gradient[0]) if values.ndim == 1 else (value, gradient)
 
     def log_prior(self, theta: npt.ArrayLike) -> np.float64 | FloatArray:
@@ -240,9 +242,63 @@ class Target(SampledDensity):
         values = as_real_array(theta, "theta")
         if values.ndim == 0 or values.shape[-1] != self.dim:
             raise ValueError(f"theta must have {self.dim} entries on its last axis; got shape {values.shape}.")
-        squares = values**2 / self._prior_variance + np.log(2 * math.pi * self._prior_variance)
+        squares = values**2 / self.prior_variance + np.log(2 * math.pi * self.prior_variance)
         result: np.float64 | FloatArray = -0.5 * squares.sum(axis=-1)
         return result
+
+    @classmethod
+    def data_parallel(cls, post: Posterior, group: Any = None) -> SharedRows[Target]:
+        """Return the posterior of all rows, of which each process of `torch.distributed` holds its own.
+
+        Every process makes the posterior of its rows, with the same network, architecture, prior and likelihood.
+        Process 0 samples the target that its `with` block gives; the others evaluate their rows, `serve`, until it
+        leaves the block. For an evaluation of all chains process 0 sends their theta and receives the sums of
+        log-likelihoods and gradients, K + 1 numbers a chain. Which moves are proposed and accepted is decided in
+        process 0 alone, so it depends on the seed and the rounding of the sums, and on no timing. An interrupt (Ctrl-C)
+        of one of the processes is not handled: end all of them. Arithmetic of the chains and sums is in float64, that
+        of an evaluation in the posterior's dtype.
+
+        Parameters
+        ----------
+        post : Posterior
+            Of the rows of this process: with fixed variances of noise and prior.
+        group : torch.distributed.ProcessGroup, optional
+            The processes; by default all. It must be one that reduces tensors of the host, such as gloo.
+
+        Returns
+        -------
+        SharedRows
+            With `rank`, the number of this process; `serve()` for the others; and the target in process 0.
+
+        Raises
+        ------
+        TypeError
+            If `post` is no `Posterior`.
+        ValueError
+            If its likelihood or prior is not supported, or differs between the processes.
+        RuntimeError
+            If torch.distributed has not been initialised; while sampling, if the evaluation of another process failed.
+
+        Examples
+        --------
+        In each of two processes, of which `rank` is the number of this one::
+
+            torch.distributed.init_process_group("gloo")
+            post = pn.Posterior(net, pn.Mix(5), prior, pn.Gaussian(0.1), X[rank::2], y[rank::2])
+            shared = pn.Target.data_parallel(post)
+            if shared.rank:
+                shared.serve()
+            else:
+                with shared as target:
+                    draws = pn.sample(target, chains=4, draws=1000, seed=1)
+        """
+        shared = SharedRows[Target](post, group)
+        target = cls(shared.summed, post.prior_variance, batched=True, predict=post.network.predict)
+        target.sampled = SampledFunction(
+            target.sampled.compiled, target.prior_variance, post.theta_map, is_trained=post.sampled.is_trained
+        )
+        shared.target = target
+        return shared
 
     def __repr__(self) -> str:
         return f"Target(K={self.dim}{', batched=True' if self.batched else ''})"

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from patrac_native.engine import _core
-from patrac_native.posterior.posterior import Posterior
 from patrac_native.sampling.preparation import PreparedRun
 from patrac_native.sampling.progress import ProgressBars, Report
 from patrac_native.sampling.results import build_draws, draws_so_far
@@ -91,7 +90,7 @@ def run_side_by_side(runs: Sequence[PreparedRun], workers: int, bars: ProgressBa
 
 def _run(run: PreparedRun, report: Report | None) -> dict[str, Any]:
     """Execute one run on the CPU: on sufficient statistics if the log-likelihood is quadratic, else on the data."""
-    post, config, start = run.post, run.config, run.start
+    density, config, start = run.density, run.config, run.start
     clock, stop_when = time.perf_counter(), run.settings.stop_when
 
     def is_enough(result: dict[str, Any]) -> bool:
@@ -100,35 +99,34 @@ def _run(run: PreparedRun, report: Report | None) -> dict[str, Any]:
         return bool(stop_when(draws))
 
     ask = None if stop_when is None else is_enough
-    form = post.quadratic
+    form = density.quadratic
     if form is None:
         rotation = {"rotation": list(run.rotation)} if run.rotation else {}
         return dict(
             run.compiled.host.sample(
-                config, run.chain_start, post.prior_variance, report, ask, run.step_factor, **rotation
+                config, run.chain_start, density.prior_variance, report, ask, run.step_factor, **rotation
             )
         )
-    assert isinstance(post, Posterior)  # other densities have no quadratic form
-    native: Any = _core.sample_quadratic32 if post.dtype == np.float32 else _core.sample_quadratic64
+    native: Any = _core.sample_quadratic32 if density.dtype == np.float32 else _core.sample_quadratic64
     common = {
         "constant": form.constant,
-        "terms": post.gaussian_terms,
-        "variance": np.ascontiguousarray(post.starting_variances),
+        "terms": form.terms,
+        "variance": form.variance,
         "output": form.output,
-        "prior_variance": post.prior_variance,
+        "prior_variance": density.prior_variance,
         "config": config,
         "progress": report,
         "is_enough": ask,
-        "level": post.level,
+        "level": density.level,
     }
-    if not run.kernel.is_rotation_invariant or post.scale_names:  # no basis is whitened for every scale
+    if not run.kernel.is_rotation_invariant or density.scales is not None:  # no basis is whitened for every scale
         plain = form.plain
         return dict(native(slope=plain.slope, matrix=plain.hessian, to_theta=np.empty((0, 0)), init=start, **common))
     return dict(
         native(
             slope=form.slope,
             matrix=form.curvature,
-            to_theta=np.ascontiguousarray(form.to_theta),
+            to_theta=form.to_theta,
             init=form.whitened(start),
             **common,
         )

@@ -86,15 +86,15 @@ def _joined_model(runs: Sequence[PreparedRun], device: str) -> Any:
     """
     first = runs[0]
     for index, run in enumerate(runs):
-        if run.post.dtype != first.post.dtype or _without_metric(run.kernel) != _without_metric(first.kernel):
+        if run.density.dtype != first.density.dtype or _without_metric(run.kernel) != _without_metric(first.kernel):
             raise ValueError(
-                f"posts must be of one dtype, and one kernel must serve them; posts[{index}] has {run.post.dtype.name} "
-                f"and {run.kernel}, the first {first.post.dtype.name} and {first.kernel}."
+                f"posts must be of one dtype, and one kernel must serve them; posts[{index}] has "
+                f"{run.density.dtype.name} and {run.kernel}, the first {first.density.dtype.name} and {first.kernel}."
             )
         if _variance_law(run) != _variance_law(first):
             raise ValueError(
                 "posts must have as many sampled noise variances as each other, under priors of one shape a; "
-                f"posts[{index}] has {run.post.facts.likelihood!r}, the first {first.post.facts.likelihood!r}."
+                f"posts[{index}] has {run.density.facts.likelihood!r}, the first {first.density.facts.likelihood!r}."
             )
     models = [run.compiled for run in runs]
     networks = [model for model in models if isinstance(model, CompiledModels)]
@@ -104,7 +104,7 @@ def _joined_model(runs: Sequence[PreparedRun], device: str) -> Any:
 
 def _variance_law(run: PreparedRun) -> tuple[int, float] | None:
     """Return number and prior shape of the sampled noise variances; None if they are fixed."""
-    noise = run.post.sampled_noise
+    noise = run.density.noise
     return None if noise is None else (len(noise.rate), noise.shape)
 
 
@@ -115,7 +115,7 @@ def _run_together(runs: Sequence[PreparedRun], model: Any, report: Report | None
         joint_config(runs),
         [run.seed for run in runs],
         np.concatenate([run.chain_start for run in runs]),
-        np.stack([run.post.prior_variance for run in runs]),
+        np.stack([run.density.prior_variance for run in runs]),
         report,
         first.settings.keep_on_device,
         _step_factors(runs),
@@ -143,7 +143,7 @@ def _step_factors(runs: Sequence[PreparedRun]) -> npt.NDArray[np.float64] | None
     factors = [run.step_factor for run in runs]
     if all(factor is None for factor in factors):
         return None
-    return np.stack([np.ones(runs[0].post.dim) if factor is None else factor for factor in factors])
+    return np.stack([np.ones(runs[0].density.dim) if factor is None else factor for factor in factors])
 
 
 def _slice_chains(theta: Any, first: int, chains: int) -> npt.NDArray[Any] | DeviceArray:

@@ -18,7 +18,10 @@ from patrac_native.kernels.choice import is_deep_and_narrow, run_kernel
 from patrac_native.kernels.device_choice import DeviceChoice, choose_device
 from patrac_native.kernels.metric import Metric, RotationBlock
 from patrac_native.posterior.fit_quality import FitQuality
-from patrac_native.posterior.sampled_density import HostModels, NoiseLaw, SampledDensity
+from patrac_native.posterior.noise import Noise
+from patrac_native.posterior.posterior import Posterior
+from patrac_native.posterior.sampled_density import HostModels, SampledDensity
+from patrac_native.posterior.target import Target
 from patrac_native.sampling.settings import RunSettings
 from patrac_native.sampling.starting_points import starting_points
 from patrac_native.sampling.warmup import (
@@ -48,7 +51,9 @@ class PreparedRun:
 
     Attributes
     ----------
-    post : SampledDensity
+    post : Posterior or Target
+    density : SampledDensity
+        What of it is sampled, `post.sampled`.
     settings : RunSettings
         The settings as the caller gave them.
     kernel : Kernel
@@ -71,7 +76,8 @@ class PreparedRun:
         The coordinates in which chains step, and their step sizes; None if the kernel's metric is "prior".
     """
 
-    post: SampledDensity
+    post: Posterior | Target
+    density: SampledDensity
     settings: RunSettings
     kernel: Kernel
     kernel_reason: str
@@ -89,7 +95,7 @@ class PreparedRun:
     @property
     def compiled(self) -> HostModels:
         """The compiled models that the chains run on."""
-        return self.post.compiled if self.metric is None else self.metric.compiled
+        return self.density.compiled if self.metric is None else self.metric.compiled
 
     @property
     def chain_start(self) -> npt.NDArray[Any]:
@@ -109,7 +115,7 @@ class PreparedRun:
     @property
     def unit_steps(self) -> FloatArray:
         """Step sizes at which mGrad's step of each coordinate is that of its prior, shape (K,)."""
-        return self.post.prior_variance if self.metric is None else self.metric.unit_steps(self.kernel)
+        return self.density.prior_variance if self.metric is None else self.metric.unit_steps(self.kernel)
 
     @property
     def steps(self) -> int:
@@ -143,13 +149,13 @@ def joint_config(runs: Sequence[PreparedRun]) -> _core.RunConfig:
     RunConfig
     """
     first = runs[0]
-    kernel, post = first.kernel, first.post
+    kernel = first.kernel
     return _core.RunConfig(
         kernel=kernel.name,
         collapse=kernel.collapse,
         persistence=kernel.persistence,
-        variance=_core_variance([run.post.sampled_noise for run in runs], first.variance_every or 1),
-        scales=_core_scales(post, first.settings.scales_every),
+        variance=_core_variance([run.density.noise for run in runs], first.variance_every or 1),
+        scales=_core_scales(first.density, first.settings.scales_every),
         step_size=first.step_size,
         # If delta is far above every prior variance, mGrad proposes from the prior, and a larger one changes nothing.
         step_size_max=min(kernel.step_size_max, 1e3 * float(first.unit_steps.max()) + first.step_size),
@@ -163,12 +169,12 @@ def joint_config(runs: Sequence[PreparedRun]) -> _core.RunConfig:
     )
 
 
-def prepare_run(post: SampledDensity, settings: RunSettings) -> PreparedRun:
+def prepare_run(post: Posterior | Target, settings: RunSettings) -> PreparedRun:
     """Resolve settings against a posterior: kernel, device, warm-up, step size, seed and starting points.
 
     Parameters
     ----------
-    post : SampledDensity
+    post : Posterior or Target
     settings : RunSettings
 
     Returns
@@ -185,11 +191,12 @@ def prepare_run(post: SampledDensity, settings: RunSettings) -> PreparedRun:
     RuntimeError
         If a named device cannot be used.
     """
-    if not isinstance(post, SampledDensity):
+    if not isinstance(post, Posterior | Target):
         raise TypeError(f"post must be a Posterior or a Target; got {type(post).__name__}.")
-    kernel, reason = _resolve_kernel(settings, post)
-    choice = choose_device(settings.device, post.facts, kernel, keep=settings.keep_on_device)
-    metric = post.metric_of(kernel)
+    density = post.sampled
+    kernel, reason = _resolve_kernel(settings, density)
+    choice = choose_device(settings.device, density.facts, kernel, keep=settings.keep_on_device)
+    metric = density.metric_of(kernel)
     if metric is not None and settings.keep_on_device:
         raise ValueError(
             f"keep_on_device=True keeps theta as the chains have it, and {kernel} rotates it; use "
@@ -201,15 +208,15 @@ def prepare_run(post: SampledDensity, settings: RunSettings) -> PreparedRun:
             "stop_when out."
         )
     if choice.device == "cpu":
-        post.compiled.build_host()  # once it is built, the quality of fit is evaluated on the host
-    schedule = _resolve_warmup(settings.warmup, kernel, post)
+        density.compiled.build_host()  # once it is built, the quality of fit is evaluated on the host
+    schedule = _resolve_warmup(settings.warmup, kernel, density)
     steps = settings.chains * (schedule.steps + settings.draws * settings.thin)
     if steps >= MAX_STEPS:
         raise ValueError(f"chains, warmup, draws and thin ask for {steps} steps in all; ask for fewer than 2^62.")
     if not settings.keep_on_device:  # whose memory the device compares itself
         check_memory(
-            draws_bytes(settings, post),
-            f"chains={settings.chains}, draws={settings.draws}: the draws of {post.dim} parameters",
+            draws_bytes(settings, density),
+            f"chains={settings.chains}, draws={settings.draws}: the draws of {density.dim} parameters",
             "Lower chains or draws; a larger thin gives the same run fewer draws.",
         )
     step_size = schedule.step_size if kernel.adapts and schedule.step_size else kernel.starting_step_size
@@ -221,28 +228,29 @@ def prepare_run(post: SampledDensity, settings: RunSettings) -> PreparedRun:
     seed = resolve_seed(settings.seed)
     return PreparedRun(
         post=post,
+        density=density,
         settings=settings,
         kernel=kernel,
         kernel_reason=reason,
         schedule=schedule,
         step_size=step_size,
         choice=choice,
-        start=starting_points(post, settings.init, settings.chains, seed),
+        start=starting_points(density, settings.init, settings.chains, seed),
         seed=seed,
         threads=thread_count(settings.threads),
-        fit=post.fit_quality,
-        variance_every=_resolve_variance_every(settings, kernel, post),
-        notes=tuple(_notes(kernel, schedule, post)),
+        fit=density.fit_quality,
+        variance_every=_resolve_variance_every(settings, kernel, density),
+        notes=tuple(_notes(kernel, schedule, density)),
         metric=metric,
     )
 
 
-def draws_bytes(settings: RunSettings, post: SampledDensity) -> int:
+def draws_bytes(settings: RunSettings, density: SampledDensity) -> int:
     """Return the bytes of the draws of a run: theta and the statistics of each draw, and the starting points."""
-    noise, groups = post.sampled_noise, post.scale_groups
+    noise, groups = density.noise, density.scales
     statistics = 4 + (0 if noise is None else len(noise.initial)) + (0 if groups is None else len(groups.names))
-    of_draw = post.dim * post.dtype.itemsize + statistics * np.dtype(np.float64).itemsize
-    return settings.chains * (settings.draws * of_draw + post.dim * post.dtype.itemsize)
+    of_draw = density.dim * density.dtype.itemsize + statistics * np.dtype(np.float64).itemsize
+    return settings.chains * (settings.draws * of_draw + density.dim * density.dtype.itemsize)
 
 
 def resolve_seed(seed: int | None) -> int:
@@ -250,24 +258,24 @@ def resolve_seed(seed: int | None) -> int:
     return secrets.randbits(63) if seed is None else seed
 
 
-def _resolve_variance_every(settings: RunSettings, kernel: Kernel, post: SampledDensity) -> int | None:
+def _resolve_variance_every(settings: RunSettings, kernel: Kernel, density: SampledDensity) -> int | None:
     """Return the number of steps from one draw of the noise variances to the next; None if none is sampled."""
-    noise = post.sampled_noise
+    noise = density.noise
     if noise is None:
         if settings.variance_every != "auto":
             raise ValueError(
                 f'variance_every must be "auto" where no noise variance is sampled; got {settings.variance_every} and '
-                f"{post.facts.likelihood!r}."
+                f"{density.facts.likelihood!r}."
             )
         return None
     if isinstance(settings.variance_every, str):
-        return noise.every(kernel)
+        return density.variance_every(kernel)
     return settings.variance_every
 
 
-def _notes(kernel: Kernel, schedule: Warmup, post: SampledDensity) -> list[str]:
+def _notes(kernel: Kernel, schedule: Warmup, density: SampledDensity) -> list[str]:
     """Return the warnings about kernel, warm-up and prior that are known before the run."""
-    notes = post.cautions()
+    notes = [*density.cautions]
     if kernel.adapts and schedule.step_size is None and not schedule.adapts:
         notes.append(
             f"no phase of the warm-up adapts for {WINDOW} steps ({TARGET_WINDOW} with a target) or more, so the "
@@ -282,7 +290,7 @@ def _notes(kernel: Kernel, schedule: Warmup, post: SampledDensity) -> list[str]:
     return notes
 
 
-def _core_variance(laws: Sequence[NoiseLaw | None], every: int) -> _core.SampledVariance | None:
+def _core_variance(laws: Sequence[Noise | None], every: int) -> _core.SampledVariance | None:
     """Return priors and initial values of the sampled noise variances of each posterior; None if they are fixed."""
     sampled = [law for law in laws if law is not None]
     if not sampled:
@@ -295,9 +303,9 @@ def _core_variance(laws: Sequence[NoiseLaw | None], every: int) -> _core.Sampled
     )
 
 
-def _core_scales(post: SampledDensity, every: int) -> _core.SampledScales | None:
+def _core_scales(density: SampledDensity, every: int) -> _core.SampledScales | None:
     """Return the law of the prior's scales, in units of their centres; None if they are fixed."""
-    groups = post.scale_groups
+    groups = density.scales
     if groups is None:
         return None
     return _core.SampledScales(
@@ -339,16 +347,16 @@ def _core_phase(phase: Phase, relaxation: float) -> _core.Phase:
     )
 
 
-def _resolve_kernel(settings: RunSettings, post: SampledDensity) -> tuple[Kernel, str]:
+def _resolve_kernel(settings: RunSettings, density: SampledDensity) -> tuple[Kernel, str]:
     """Return the kernel, and why it was chosen."""
     only_for = settings.warmup.only_for if isinstance(settings.warmup, Warmup) else None
     if settings.kernel == "auto" and only_for is not None:
         return KERNELS[only_for](), "the warm-up is a schedule for it"
     device = "cpu" if settings.device == "auto" else settings.device
-    return run_kernel(settings.kernel, post.facts, device, keep=settings.keep_on_device)
+    return run_kernel(settings.kernel, density.facts, device, keep=settings.keep_on_device)
 
 
-def _resolve_warmup(warmup: Any, kernel: Kernel, post: SampledDensity) -> Warmup:
+def _resolve_warmup(warmup: Any, kernel: Kernel, density: SampledDensity) -> Warmup:
     """Return the warm-up schedule that the setting means for a kernel."""
     if warmup is None:
         if kernel.adapts:
@@ -366,8 +374,8 @@ def _resolve_warmup(warmup: Any, kernel: Kernel, post: SampledDensity) -> Warmup
             )
         return warmup
     if warmup == "auto":
-        if kernel.is_independent and post.sampled_noise is not None:
+        if kernel.is_independent and density.noise is not None:
             return Warmup((Phase(SETTLE_STEPS),))  # all chains start at one variance and forget it within these steps
-        is_deep = kernel.metric == "curvature" and is_deep_and_narrow(post.facts)
+        is_deep = kernel.metric == "curvature" and is_deep_and_narrow(density.facts)
         return default_warmup(kernel, max_adaptive_steps=DEEP_ADAPTIVE_STEPS if is_deep else MAX_ADAPTIVE_STEPS)
     return default_warmup(kernel, warmup)

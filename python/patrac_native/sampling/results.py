@@ -51,8 +51,8 @@ def build_draws(
             run.metric.restore(of_chain)
     stats = {name: result[name][:, :kept] for name in PER_DRAW if name in result}
     if "prior_scales" in stats:
-        assert run.post.scale_groups is not None
-        stats["prior_scales"] = stats["prior_scales"] * run.post.scale_groups.centres
+        assert run.density.scales is not None
+        stats["prior_scales"] = stats["prior_scales"] * run.density.scales.centres
     for name in ("warmup_acceptance_rate", "warmup_step_size", "nonfinite", "warmup_nonfinite"):
         stats[name] = result[name]
     gradients = kept * run.settings.thin * run.kernel.gradients_per_step
@@ -99,13 +99,13 @@ def _of_posterior(
     post: Posterior, theta: npt.NDArray[Any] | DeviceArray, stats: Stats, settings: dict[str, Any], run: PreparedRun
 ) -> tuple[Draws, list[str]]:
     if run.variance_every is not None:
-        settings |= {"variance_every": run.variance_every, "noise_prior": post.noise_prior_source}
-    if post.offset is not None:
+        settings |= {"variance_every": run.variance_every, "noise_prior": post.sampled.law.source}
+    if post.data.offset is not None:
         settings["has_offset"] = True
     noise, remarks = fitted_noise(post, stats.get("variance")), []
     if noise is not None:
         settings["fitted_noise"] = noise.to_dict()
-        remarks = [_noise_warning(noise, post.architecture.label())]
+        remarks = [_noise_warning(noise, post.network.architecture.label())]
     return Draws(theta, stats, post.network, post.likelihood, settings), remarks
 
 
@@ -146,7 +146,7 @@ def _notes(run: PreparedRun, result: dict[str, Any], kept: int, stable: bool | N
         notes.append(
             f"{int(nonfinite.sum())} proposals had a log-likelihood or gradient that is not finite and were "
             f"rejected (by chain: {nonfinite.tolist()}; {int(result['warmup_nonfinite'].sum())} of them in "
-            f"warm-up, where a few are harmless); if there are many, {run.post.nonfinite_remedy}."
+            f"warm-up, where a few are harmless); if there are many, {run.density.nonfinite_remedy}."
         )
     if stable is False:
         notes.append(

@@ -83,7 +83,7 @@ def run_architecture(
 ) -> Outcome:
     """Sample one posterior and score it on the test rows; raise KeyboardInterrupt if the run was interrupted."""
     post = posterior_of(problem, net, prior, candidate)
-    ess_thin = settings.ess_thin(post.dim, post.dtype.itemsize)
+    ess_thin = settings.ess_thin(post.dim, post.network.dtype.itemsize)
     kept = pn.sample(
         post,
         settings.kernel,

@@ -51,5 +51,5 @@ def floor_microseconds(post: pn.Posterior) -> float:
     vectors, and the algebra of proposal and acceptance are left out.
     """
     counts = post.plan().operations
-    each = nanoseconds(list(counts), post.dtype.name, post.level)
+    each = nanoseconds(list(counts), post.network.dtype.name, post.network.level)
     return sum(count * each[name] for name, count in counts.items()) / 1e3

@@ -63,9 +63,9 @@ def fitted_noise(post: Posterior, variance: npt.NDArray[Any] | None) -> FittedNo
     variance : ndarray, shape (chain, draw) or (chain, draw, m), or None
         The draws of sampled variances; None if there are none.
     """
-    history = post.net.history
+    history = post.network.net.history
     unseen = None if history is None else history.validation_mse
-    is_partial = post.network.separate or post.dim < post.net.n_parameters
+    is_partial = post.network.separate or post.dim < post.network.net.n_parameters
     # Under other noise the draws are the squares of another scale.
     if variance is None or variance.size == 0 or unseen is None or not is_partial or not post.likelihood.is_conjugate:
         return None

@@ -1,0 +1,77 @@
+"""The data of a posterior: inputs, targets, and the weight and offset of each row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.engine.inputs import Inputs
+from patrac_native.likelihoods import Likelihood, Targets
+from patrac_native.validation.checks import FloatArray, as_real_array
+
+
+@dataclass(frozen=True)
+class Data:
+    """The rows that a posterior is given; `post.data`. All arrays are read-only.
+
+    Attributes
+    ----------
+    inputs : Inputs
+        X where it was given, on the host or on a device.
+    y : ndarray
+        Targets, as the likelihood's checks return them: float64 of shape (n, t), or int64 labels of shape (n,).
+    row_weights : ndarray of float64, shape (n,)
+        Factor of each row's term of the log-likelihood.
+    offset : ndarray of float64, shape (n, m), or None
+        What is added to the outputs of each row; None if there is no offset.
+    sample_weight : ndarray of float64, shape (n,), or None
+        The weights as given.
+    """
+
+    inputs: Inputs
+    y: Targets
+    row_weights: FloatArray
+    offset: FloatArray | None
+    sample_weight: FloatArray | None
+
+    @classmethod
+    def checked(
+        cls,
+        likelihood: Likelihood,
+        inputs: Inputs,
+        n_outputs: int,
+        y: npt.ArrayLike,
+        sample_weight: npt.ArrayLike | None,
+        offset: npt.ArrayLike | None,
+    ) -> Data:
+        """Return the data after the likelihood's checks of all arrays but the inputs."""
+        n = inputs.n_rows
+        targets = likelihood.check_targets(y, n, n_outputs)
+        weights = likelihood.row_weights(sample_weight, n)
+        offsets = likelihood.check_offset(offset, n, n_outputs)
+        given = None if sample_weight is None else as_real_array(sample_weight, "sample_weight").copy()
+        for array in (targets, weights, offsets):
+            if array is not None:
+                array.flags.writeable = False
+        return cls(inputs, targets, weights, offsets, given)
+
+    @property
+    def X(self) -> npt.NDArray[Any]:
+        """The inputs on the host, shape (n, d); inputs on a device are copied at the first use."""
+        return self.inputs.host
+
+    @property
+    def n_rows(self) -> int:
+        """n, the number of rows."""
+        return self.inputs.n_rows
+
+    def subsample(self, max_rows: int) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+        """Return X in float64, row weights and offset of at most so many rows, evenly spaced."""
+        every = -(-self.n_rows // max_rows)
+        weights = self.row_weights[::every]
+        if not weights.any():  # all of the weight lies on the rows that were left out
+            weights = np.ones(len(weights))
+        return self.X[::every].astype(np.float64), weights, None if self.offset is None else self.offset[::every]
