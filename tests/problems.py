@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import zlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +31,24 @@ LIKELIHOODS = (
     "negative_binomial",
 )
 ACTIVATIONS = tuple(activations.ACTIVATIONS)
+
+
+def balanced(base: Iterable[tuple[str, ...]], *others: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the combinations of `base`, each with values of the other factors, so that all pairs occur equally often.
+
+    A full product of five factors repeats each pair dozens of times; what a formula or a pass gets wrong, it gets wrong
+    for a pair (an architecture in float32, a likelihood under an activation).
+    """
+    seen: Counter[Any] = Counter()
+    found = []
+    for one in base:
+        pairs_of = [
+            (one + more, list(itertools.combinations(enumerate(one + more), 2))) for more in itertools.product(*others)
+        ]
+        chosen, pairs = min(pairs_of, key=lambda option: sum(seen[pair] for pair in option[1]))
+        seen.update(pairs)
+        found.append(chosen)
+    return found
 
 
 def rng_of(*key: object) -> np.random.Generator:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import itertools
 import re
 import shutil
 import subprocess
@@ -124,10 +125,12 @@ CALLERS: dict[str, Callable[[CDensity, Array], Evaluated]] = {
 }
 
 
-@pytest.mark.parametrize("caller", CALLERS)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("likelihood", problems.LIKELIHOODS)
-@pytest.mark.parametrize("architecture", problems.ARCHITECTURES)
+@pytest.mark.parametrize(
+    ("architecture", "likelihood", "dtype", "caller"),
+    problems.balanced(
+        itertools.product(problems.ARCHITECTURES, problems.LIKELIHOODS), ("float32", "float64"), list(CALLERS)
+    ),
+)
 def test_values_and_gradients_are_those_of_the_posterior(
     architecture: str, likelihood: str, dtype: str, caller: str
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -74,10 +75,10 @@ def check(problem: Problem, device: str) -> dict[str, Any]:
     return layout
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("likelihood", LIKELIHOODS)
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize(
+    ("architecture", "likelihood", "activation", "dtype"),
+    problems.balanced(itertools.product(ARCHITECTURES, LIKELIHOODS), ACTIVATIONS, DTYPES),
+)
 def test_log_likelihood_and_gradient(
     architecture: str, likelihood: str, activation: str, dtype: str, device: str
 ) -> None:

@@ -6,6 +6,7 @@ has the sanitizer look at blocks of two warps.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -26,9 +27,18 @@ def block(request: pytest.FixtureRequest) -> str:
     return usable_or_skip(request.param)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("likelihood", problems.LIKELIHOODS)
-@pytest.mark.parametrize("architecture", problems.ARCHITECTURES)
+EMULATED = problems.balanced(
+    itertools.product(problems.ARCHITECTURES, problems.LIKELIHOODS),
+    ("float32", "float64"),
+    ("emulated:64", "emulated:128"),
+)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "likelihood", "dtype", "block"),
+    [*EMULATED, *((*model, "cuda") for *model, _ in EMULATED)],
+    indirect=["block"],
+)
 def test_log_likelihood_and_gradient(architecture: str, likelihood: str, dtype: str, block: str) -> None:
     rng = problems.rng_of("warps", architecture, likelihood, dtype)
     check(

@@ -5,6 +5,7 @@ Host threads emulate the device, and a GPU is used too if there is one.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -58,9 +59,10 @@ def check_against_reference(problem: problems.Problem, device: str) -> dict[str,
 
 
 @two_threads_and_cuda
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("likelihood", problems.LIKELIHOODS)
-@pytest.mark.parametrize("architecture", problems.ARCHITECTURES)
+@pytest.mark.parametrize(
+    ("architecture", "likelihood", "dtype"),
+    problems.balanced(itertools.product(problems.ARCHITECTURES, problems.LIKELIHOODS), ("float32", "float64")),
+)
 def test_every_model(architecture: str, likelihood: str, dtype: str, device: str) -> None:
     """Several tiles, a block each, for all architectures and likelihoods."""
     check_against_reference(many_rows(likelihood, architecture, dtype), device)
