@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import patrac_native as pn
+from patrac_native.studies import replicates
 from patrac_native.studies.options import SamplingSettings
 from patrac_native.studies.pieces import Piece, Pieces, check_scheduler, executor_of
 from patrac_native.studies.problems import Problem, sine_problem
@@ -103,13 +104,30 @@ def test_an_interrupted_training_is_no_piece(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("trained-*"))
 
 
+def test_an_interrupt_keeps_complete_replicates(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, run = study(), replicates._run_piece
+
+    def interrupted_later(*arguments: Any) -> Piece:
+        if arguments[-1]:  # the first replicate, whose draws are for figures
+            return run(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(replicates, "_run_piece", interrupted_later)
+    with pytest.warns(UserWarning, match="interrupted: the results of 1 of 2 replicates are kept"):
+        found = study(threads=1)
+    assert found.interrupted and numbers(found) == numbers(whole, replicates=1)
+    monkeypatch.setattr(replicates, "_run_piece", lambda *_: interrupted_later(False))
+    with pytest.raises(KeyboardInterrupt):
+        study(threads=1)
+
+
 def dies(*_: Any) -> Piece:
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError
 
 
 def test_a_worker_process_that_dies_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("patrac_native.studies.replicates._run_piece", dies)
+    monkeypatch.setattr(replicates, "_run_piece", dies)
     with pytest.raises(RuntimeError, match=r"a worker process died .* Run the same command again to go on\."):
         study("processes")
 
