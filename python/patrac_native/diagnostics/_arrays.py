@@ -87,10 +87,7 @@ def noise_variance(value: ArrayLike, draws: NDArray[Any]) -> FloatArray:
 
 
 def class_draws(name: str, value: ArrayLike, *, logits: bool) -> NDArray[Any]:
-    """Return class probabilities or logits of shape (chain, draw, n, C); one (Bernoulli) column becomes two.
-
-    Probabilities must lie in [0, 1] and sum to one, which rejects logits passed by mistake.
-    """
+    """Return class probabilities or logits (chain, draw, n, C); one (Bernoulli) column becomes two."""
     array = function_draws(name, value)
     if array.dtype.kind != "f":
         array = array.astype(np.float64)

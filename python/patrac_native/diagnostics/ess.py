@@ -200,14 +200,7 @@ def _autocorrelation(draws: NDArray[Any], max_lag: int) -> FloatArray:
 
 
 class MeanAutocorrelation:
-    """The autocorrelation of each chain, averaged over grid points that are added in blocks.
-
-    Parameters
-    ----------
-    n_chains, n_draws : int
-    max_lag : int
-        1 <= max_lag <= n_draws - 2.
-    """
+    """The autocorrelation of each chain up to a lag, averaged over grid points that are added in blocks."""
 
     def __init__(self, n_chains: int, n_draws: int, max_lag: int) -> None:
         from scipy.fft import next_fast_len

@@ -101,10 +101,7 @@ def leave_one_out(log_likelihood: ArrayLike) -> LeaveOneOut:
 
 
 def weighted_log_mean(log_density: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return the logarithm of the weighted mean over draws of densities, shape (n,), for logarithms and weights (M, n).
-
-    Weights and densities are multiplied as logarithms: the draws with the largest weights have the smallest densities.
-    """
+    """Return the log of the weighted mean of densities over draws (n,), given logarithms (M, n)."""
     from scipy.special import logsumexp
 
     with np.errstate(divide="ignore"):  # a weight of zero

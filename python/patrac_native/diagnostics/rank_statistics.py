@@ -32,15 +32,7 @@ class RankStatistics:
 
 
 def rank_statistics(x: FloatArray, with_rhat: FloatArray | None) -> RankStatistics:
-    """Evaluate the statistics of quantities whose draws are not all equal.
-
-    Parameters
-    ----------
-    x : ndarray of float64, shape (p, chain, draw)
-        At least 4 draws.
-    with_rhat : ndarray of float64, shape (p, chain, draw), or None
-        The draws of which R-hat is to be computed, `x` itself or one chain cut in two; None for NaN.
-    """
+    """Evaluate statistics of p quantities (p, chain, draw), not all equal, and R-hat of `with_rhat` or NaN."""
     halves = split_chains(x)
     ranked = _Ranked(halves)
     bulk = ranked.normal_scores()
@@ -131,13 +123,7 @@ def _quantile(ordered: FloatArray, level: float) -> FloatArray:
 
 
 class _Ranked:
-    """The draws of each quantity in order, (p, chain, draw) pooled to (p, s).
-
-    Attributes
-    ----------
-    ordered : ndarray, shape (p, s)
-        Sorted draws.
-    """
+    """The draws of each quantity in order: (p, chain, draw) pooled to (p, s), and sorted as `ordered`."""
 
     def __init__(self, x: FloatArray) -> None:
         self._shape = x.shape

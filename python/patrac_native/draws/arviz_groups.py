@@ -26,15 +26,7 @@ PARAMETERS = ("variance", "prior_scales")
 
 @dataclass(frozen=True)
 class Labels:
-    """Labels of the axes of data and of the outer layers: names or, where there are none, indices.
-
-    Attributes
-    ----------
-    inputs : ndarray, shape (d,)
-    outputs : ndarray, shape (m,)
-    targets : ndarray, shape (t,)
-        Of classes, those of the single target.
-    """
+    """Labels of the inputs (d,), outputs (m,) and targets (t,): names or, where there are none, indices."""
 
     inputs: npt.NDArray[Any]
     outputs: npt.NDArray[Any]
@@ -88,10 +80,7 @@ def data_groups(
     y: npt.ArrayLike | None,
     seed: int,
 ) -> dict[str, Group]:
-    """Return what is known; with inputs, the groups that need them; and with targets, those that need them too.
-
-    `shape` are the numbers of chains and draws, `distribution` is that at the inputs.
-    """
+    """Return what is known at the inputs of a distribution, and with targets y the groups that need them too."""
     if distribution is None:
         return {"constant_data": constant_group(network, labels, None, None)}
     likelihood, rows = distribution.likelihood, row_coordinates(distribution.n_rows, labels)
@@ -130,16 +119,7 @@ def data_groups(
 def posterior_group(
     network: PartialNetwork, labels: Labels, theta: npt.NDArray[Any], sampled: Mapping[str, npt.NDArray[Any]]
 ) -> Group:
-    """Return the group of parameters.
-
-    Parameters
-    ----------
-    network : PartialNetwork
-    labels : Labels
-    theta : ndarray, shape (chain, draw, K)
-    sampled : mapping
-        variance (chain, draw) or (chain, draw, m), and prior_scales (chain, draw, G), where they are sampled.
-    """
+    """Return the group of parameters: theta (chain, draw, K) by layers, and sampled variances and scales by name."""
     layout = theta_variables(network, labels.inputs, labels.outputs)
     group = Group(coordinates=chain_coordinates(theta.shape[:2]) | layout.coordinates)
     for variable in layout.variables:
@@ -155,11 +135,9 @@ def posterior_group(
 
 
 def constant_group(network: PartialNetwork, labels: Labels, X: FloatArray | None, offset: Named | None) -> Group:
-    """Return the group of what is known: the places of theta's nodes and entries and, if there are any, the inputs.
-
-    The places are no coordinates of the posterior, as ArviZ's tables fail on coordinates that label no dimension.
-    """
+    """Return the group of what is known: the places of the nodes and entries of theta, and the inputs if given."""
     layout = theta_variables(network, labels.inputs, labels.outputs)
+    # The places are no coordinates of the posterior: ArviZ's tables fail on coordinates that label no dimension.
     group = Group(dict(layout.positions))
     for along, _ in layout.positions.values():
         group.coordinates.update({name: layout.coordinates[name] for name in along})
@@ -205,10 +183,7 @@ def prior_groups(
     draws: int,
     seed: int,
 ) -> dict[str, Group]:
-    """Return the group of the prior and, with inputs, that of prior predictive draws; both have one chain.
-
-    The draws are those of `Posterior.sample_prior` and `Posterior.prior_predictive` with the same seed.
-    """
+    """Return the groups of prior and prior predictive draws, in one chain, as `Posterior.prior_predictive` draws."""
     theta, scales = network.prior_states(draws, seed)
     sampled: dict[str, npt.NDArray[Any]] = {} if scales is None else {"prior_scales": scales[None]}
     if likelihood.is_sampled:

@@ -24,10 +24,7 @@ _LIBRARY = "patrac_native"
 def attributes(
     network: PartialNetwork, likelihood: Likelihood, settings: Mapping[str, Any], sampler: str
 ) -> dict[str, str | int | float]:
-    """Return the attributes of the root: what ArviZ expects, versions, every setting, and what `restore` reads.
-
-    Settings that are neither numbers nor strings are JSON.
-    """
+    """Return the attributes of the root: what ArviZ expects, versions, every setting, and what `restore` reads."""
     return {
         **library_attributes(),
         "architecture": network.architecture.label(),
@@ -77,15 +74,7 @@ def _identity(network: PartialNetwork, likelihood: Likelihood) -> dict[str, Any]
 def restore(
     network: PartialNetwork, likelihood: Likelihood, tree: Any
 ) -> tuple[npt.NDArray[Any], dict[str, npt.NDArray[Any]], dict[str, Any]]:
-    """Return theta, statistics and settings of a tree of this network and likelihood.
-
-    Raises
-    ------
-    TypeError
-        If it is no DataTree.
-    ValueError
-        If it holds no draws of this package, or draws of another posterior.
-    """
+    """Return theta, statistics and settings of a tree; TypeError or ValueError if it is not one of this posterior."""
     if not (hasattr(tree, "children") and hasattr(tree, "attrs")):
         hint = " Call its to_datatree() first." if hasattr(tree, "to_datatree") else ""
         raise TypeError(f"tree must be an xarray.DataTree, as to_datatree returns it; got {type(tree).__name__}.{hint}")

@@ -245,11 +245,7 @@ def sampler_of(settings: Mapping[str, Any]) -> str:
 def read_states(
     header: Mapping[str, Any], arrays: Stats, dim: int | None = None, dtype: np.dtype[Any] | None = None
 ) -> tuple[npt.NDArray[Any], dict[str, npt.NDArray[Any]]]:
-    """Return theta and the statistics of a file; ValueError unless they are finite and of matching shapes.
-
-    Their numbers may have been changed or belong to another network: `dim` is its K and `dtype` that of its theta, or
-    None for any.
-    """
+    """Return theta and statistics of a file, finite and of matching shapes; K and dtype are None where any will do."""
     theta, stats = arrays["theta"], {name: arrays[f"stat_{name}"] for name in header["stats"]}
     if theta.ndim != 3 or (dim is not None and theta.shape[-1] != dim):
         raise ValueError(f"its theta has shape {theta.shape}, not (chain, draw, {'K' if dim is None else dim})")

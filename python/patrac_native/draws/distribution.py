@@ -668,10 +668,7 @@ def _noisy(
 
 
 def _apportion(weights: Sequence[float], draws: Sequence[int]) -> list[npt.NDArray[np.intp] | None]:
-    """Choose as many draws as there are, of each member in proportion to its weight (largest remainders).
-
-    The chosen draws of a member are spread evenly over its own, and repeat if they are more; None for all in order.
-    """
+    """Choose as many draws as there are, of each member by its weight, spread evenly; None for all of its own."""
     total = sum(draws)
     # Rounded, so that weights that differ in the last bit only do not decide about a draw.
     shares = (np.asarray(weights) * total).round(6)

@@ -12,20 +12,7 @@ from patrac_native.validation.checks import FloatArray, as_real_array, cast_chec
 
 
 def check_states(post: Posterior, theta: npt.ArrayLike) -> npt.NDArray[Any]:
-    """Return states (chain, draw, K) in the posterior's dtype.
-
-    Parameters
-    ----------
-    post : Posterior
-    theta : array_like, shape (chain, draw, K) or (draw, K) of one chain
-
-    Raises
-    ------
-    TypeError
-        If theta does not hold real numbers.
-    ValueError
-        If it has another shape or no draws, or an entry is not finite or exceeds the range of the dtype.
-    """
+    """Return states (chain, draw, K), or (draw, K) of one chain, as (chain, draw, K) in the posterior's dtype."""
     values = as_real_array(theta, "theta")
     if values.ndim not in (2, 3) or values.shape[-1] != post.dim or values.size == 0:
         raise ValueError(
@@ -46,29 +33,7 @@ def densities(
     prior_scales: npt.ArrayLike | None,
     threads: int | None,
 ) -> dict[str, FloatArray]:
-    """Evaluate what `Draws.stats` holds beside the statistics of steps.
-
-    Parameters
-    ----------
-    post : Posterior
-    theta : ndarray, shape (chain, draw, K)
-        As `check_states` returns it.
-    variance : array_like, shape (chain, draw) or (chain, draw, m), or None
-        Draws of sampled noise variances, without the axis of chains if there is one chain.
-    prior_scales : array_like, shape (chain, draw, G), or None
-        Draws of the prior's sampled variances, likewise.
-    threads : int or None
-
-    Returns
-    -------
-    dict of str to ndarray
-        log_likelihood and log_prior, shape (chain, draw); variance and prior_scales, if they are sampled.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `variance` or `prior_scales` is missing, superfluous or not as described.
-    """
+    """Evaluate what `Draws.stats` holds beside the statistics of steps, for theta (chain, draw, K)."""
     chains, draws, _ = theta.shape
     n_variances = 0 if post.sampled.noise is None else len(post.sampled.noise.initial)
     sampled = {

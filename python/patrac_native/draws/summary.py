@@ -233,12 +233,7 @@ def summarise(
     settings: Mapping[str, Any],
     points: str = "inputs",
 ) -> Summary:
-    """Build the summary of a run; ValueError if `coverage` is outside (0, 1) or there are fewer than 4 draws.
-
-    `blocks` are draws (chain, draw, rows, m) of the quantity at blocks of inputs, of which one at a time is held;
-    `scale_names` are the sampled variances of the prior; `stats` and `settings` are as in `Draws`. A density without a
-    network has neither `network` nor `likelihood`, and `points` says what its rows are, in words.
-    """
+    """Build the summary of a run from draws (chain, draw, rows, m) of a quantity at blocks of inputs."""
     parts = _Parts(coverage)
     for block in blocks:
         parts.add(block)

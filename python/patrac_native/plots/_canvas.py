@@ -53,16 +53,7 @@ def tidy(ax: Axes, xlabel: str, ylabel: str) -> None:
 
 
 def legend_below(ax: Axes, *, ncols: int, handles: list[Any] | None = None) -> None:
-    """Draw a frameless legend below the x label; its distance is in points, so axes of any height leave the label free.
-
-    Parameters
-    ----------
-    ax : matplotlib Axes
-    ncols : int
-        Number of columns.
-    handles : list of matplotlib artists, optional
-        Entries of the legend; by default all labelled artists.
-    """
+    """Draw a frameless legend below the x label, at a distance in points, whatever the height of the axes."""
     from matplotlib.transforms import ScaledTranslation
 
     figure: Any = ax.figure

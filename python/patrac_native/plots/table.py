@@ -12,27 +12,7 @@ _CELL = 'style="text-align: left; vertical-align: top; white-space: pre-line"'
 
 
 def html_table(title: str, rows: Rows, *, after: str = "") -> str:
-    """Return a table.
-
-    Parameters
-    ----------
-    title : str
-        Plain text, shown in bold above the table.
-    rows : sequence of (str, str)
-        Label and value of each row, plain text; line breaks are kept.
-    after : str
-        HTML that follows the table.
-
-    Returns
-    -------
-    str
-        HTML in which the text is escaped.
-
-    Examples
-    --------
-    >>> "a &lt; b" in html_table("Draws", [("bound", "a < b")])
-    True
-    """
+    """Return a table of labels and values, plain text that is escaped, and `after`, HTML that follows it."""
     cells = [(escape(label), escape(value)) for label, value in rows]
     body = "".join(f"<tr><th {_CELL}>{label}</th><td {_CELL}>{value}</td></tr>" for label, value in cells)
     return f"<div><p><b>{escape(title)}</b></p><table><tbody>{body}</tbody></table>{after}</div>"

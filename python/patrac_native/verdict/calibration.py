@@ -94,15 +94,11 @@ class Calibration:
 
 
 def network_likelihood(net: Network, likelihood: Likelihood, variance: FloatArray | None) -> Likelihood:
-    """Return the likelihood of a trained network alone: sampled variances of the noise are fixed.
-
-    Those of a `Gaussian` are the network's mean squared residuals on rows that it was not trained on or, if these are
-    not known, the means of the draws (M,) or (M, m); so are other sampled scales.
-    """
+    """Return the likelihood of a trained network alone: its sampled variances, of draws (M,) or (M, m), are fixed."""
     if not likelihood.is_sampled:
         return likelihood
     assert variance is not None
-    # Mean squared residuals are no scales of other noise.
+    # Mean squared residuals on rows that the network was not trained on, which are no scales of other noise.
     known = net.history.validation_mse if net.history is not None and likelihood.is_conjugate else None
     return likelihood.at(np.atleast_1d(variance.mean(axis=0)) if known is None else known)
 
@@ -110,33 +106,13 @@ def network_likelihood(net: Network, likelihood: Likelihood, variance: FloatArra
 def calibrate(
     kind: str,
     nlpd_rows: FloatArray,
-    nlpd_network: FloatArray | float | None = None,
+    nlpd_network: FloatArray | float | None = None,  # of each row, or its mean over others
     inside: FloatArray | npt.NDArray[np.bool_] | None = None,
     *,
     unreliable: int = 0,
     weights: FloatArray | None = None,
 ) -> Calibration:
-    """Collect the scores of rows.
-
-    Parameters
-    ----------
-    kind : str
-        "held out", "validation" or "leave one out".
-    nlpd_rows : ndarray, shape (n,)
-        Negative log predictive density of each row.
-    nlpd_network : ndarray of shape (n,), or float, optional
-        That of the trained network for each row, or its mean over other rows that it was not trained on.
-    inside : ndarray, shape (n,) or (n, t), optional
-        Whether each target is inside its central interval of probability 0.9: True or 1, or a share for a count.
-    unreliable : int
-        Number of rows whose leave-one-out prediction is unreliable; default 0.
-    weights : ndarray, shape (n,), optional
-        Weights of the rows, positive; default ones. `rows` of the result is then their effective number.
-
-    Returns
-    -------
-    Calibration
-    """
+    """Collect the scores of rows; under weights, `rows` of the result is their effective number."""
     rows = len(nlpd_rows) if weights is None else round(float(weights.sum() ** 2 / (weights**2).sum()))
     network, error = math.nan, math.nan
     if nlpd_network is not None:

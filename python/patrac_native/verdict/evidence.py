@@ -22,88 +22,37 @@ from patrac_native.verdict.fitted_noise import FittedNoise
 
 @dataclass(frozen=True)
 class StepRecord:
-    """What the chains of this package record about their steps.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    thin : int
-        Number of steps for each draw.
-    acceptance_rate, step_size : ndarray, shape (chain,)
-        Means over draws.
-    longest_still : ndarray of int, shape (chain,)
-        Largest number of consecutive steps, in multiples of `thin`, in which every proposal was rejected.
-    nonfinite : ndarray, shape (chain,)
-        Share of the proposals, without warm-up, that were rejected because a number was not finite.
-    init : str
-        Starting points: "auto", "map", "prior" or "given".
-    warmup_steps : int
-        Number of warm-up steps of each chain.
-    warmup_stable : bool or None
-        Whether the warm-up ended with a stable step size and log-likelihood; None if its length was fixed.
-    """
+    """What the chains of this package record about their steps."""
 
     kernel: Kernel
     thin: int
-    acceptance_rate: FloatArray
+    acceptance_rate: FloatArray  # (chain,), means over draws; so is step_size
     step_size: FloatArray
-    longest_still: npt.NDArray[np.int64]
-    nonfinite: FloatArray
-    init: str
+    longest_still: npt.NDArray[np.int64]  # (chain,), largest number of steps on end that were all rejected
+    nonfinite: FloatArray  # (chain,), share of the proposals after the warm-up that were rejected as not finite
+    init: str  # "auto", "map", "prior" or "given"
     warmup_steps: int
-    warmup_stable: bool | None
+    warmup_stable: bool | None  # None if the length of the warm-up was fixed
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The numbers of a run from which `judge` derives its verdict.
+    """The numbers of a run from which `judge` derives its verdict."""
 
-    Attributes
-    ----------
-    quantity : str
-        "class probabilities", or what the likelihood calls the network's outputs, such as "f".
-    architecture : type of Architecture, or None
-        None for a density without a network.
-    n_chains, n_draws : int
-        Numbers of chains, and of draws of each.
-    max_rhat, min_ess_bulk, max_mcse : float
-        Worst values over the summarised inputs; NaN if undefined.
-    rhat_log_likelihood : float
-    log_likelihood : ndarray, shape (chain,)
-        Means over draws.
-    spread : ndarray, shape (chain,)
-        Variance of the quantity over the chain's own draws, averaged over inputs and outputs.
-    steps : StepRecord or None
-        What the chains recorded about their steps; None if another sampler made the draws, for which findings about
-        steps, starting points and the warm-up are left out.
-    sampler : str
-        Name of what made the draws, such as "MGrad()" or "BlackJAX NUTS".
-    fit : FitQuality or None
-        Quality of the trained network's fit; None for draws of earlier versions, which do not contain it.
-    role_of_network : str or None
-        What the posterior takes from the trained network, in words; None if that is only where chains start.
-    noise : FittedNoise or None
-        The noise that frozen nodes have fitted, if they have.
-    calibration : Calibration or None
-        Scores of predictions on rows that the draws have not seen, where there are any.
-    likelihood : Likelihood or None
-        None for a density without a network.
-    """
-
-    quantity: str
-    architecture: type[Architecture] | None
+    quantity: str  # what is summarised, such as "f"
+    architecture: type[Architecture] | None  # None, as likelihood, for a density without a network
     n_chains: int
     n_draws: int
-    max_rhat: float
+    max_rhat: float  # the worst values over the summarised inputs, NaN if undefined
     min_ess_bulk: float
     max_mcse: float
     rhat_log_likelihood: float
-    log_likelihood: FloatArray
-    spread: FloatArray
-    steps: StepRecord | None
+    log_likelihood: FloatArray  # (chain,), means over draws
+    spread: FloatArray  # (chain,), variance of the quantity over the chain's own draws, averaged over its entries
+    steps: StepRecord | None  # None if another sampler made the draws: findings about steps are then left out
     sampler: str
     fit: FitQuality | None
-    role_of_network: str | None
+    role_of_network: str | None  # what the posterior takes from the trained network beside starting points, in words
     noise: FittedNoise | None = None
     calibration: Calibration | None = None
     likelihood: Likelihood | None = None
@@ -127,31 +76,7 @@ def gather(
     stats: Mapping[str, npt.NDArray[Any]],
     settings: Mapping[str, Any],
 ) -> Evidence:
-    """Collect the evidence of a run.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Numbers of chains and of draws of each.
-    spread : ndarray, shape (chain,)
-        See `Evidence`.
-    quantity : str
-        Name of the quantity.
-    function : ConvergenceSummary
-        Convergence of the quantity.
-    log_likelihood : float
-        R-hat of the log-likelihood.
-    network : PartialNetwork or None
-    likelihood : Likelihood or None
-    sampler : str
-        Name of what made the draws.
-    stats, settings : mapping
-        As in `Draws`.
-
-    Returns
-    -------
-    Evidence
-    """
+    """Collect the evidence of a run from its summary and, as in `Draws`, its statistics and settings."""
     fit, noise = settings.get("fit"), settings.get("fitted_noise")
     return Evidence(
         quantity=quantity,

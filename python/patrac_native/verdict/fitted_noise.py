@@ -17,21 +17,11 @@ LOW_NOISE = 0.8
 
 @dataclass(frozen=True)
 class FittedNoise:
-    """The noise variance of a partial posterior whose frozen nodes follow the noise of its rows.
+    """The noise variance of a partial posterior whose frozen nodes follow the noise of its rows."""
 
-    Attributes
-    ----------
-    variance : float
-        Posterior mean of the noise variance.
-    unseen : float
-        Mean squared residual of the trained network on rows that it was not trained on.
-    output : int or None
-        Which of several outputs; the worst of them.
-    """
-
-    variance: float
-    unseen: float
-    output: int | None = None
+    variance: float  # its posterior mean
+    unseen: float  # mean squared residual of the trained network on rows that it was not trained on
+    output: int | None = None  # the worst of several
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON-able values."""
@@ -52,17 +42,9 @@ class FittedNoise:
 
 
 def fitted_noise(post: Posterior, variance: npt.NDArray[Any] | None) -> FittedNoise | None:
-    """Return the noise that frozen nodes have fitted, if they have.
-
-    The sampled variance rests on the posterior's rows. If the network was trained on them, its frozen nodes may follow
-    their noise, and the variance comes out too low; that of `Full`, which has none, follows from the posterior alone.
-
-    Parameters
-    ----------
-    post : Posterior
-    variance : ndarray, shape (chain, draw) or (chain, draw, m), or None
-        The draws of sampled variances; None if there are none.
-    """
+    """Return the noise that frozen nodes have fitted, if they have, by draws of variances (chain, draw, ...)."""
+    # Frozen nodes may follow the noise of rows on which the network was trained, and the variance is then too low;
+    # that of `Full`, which has no frozen nodes, follows from the posterior alone.
     history = post.network.net.history
     unseen = None if history is None else history.validation_mse
     is_partial = post.network.separate or post.dim < post.network.net.n_parameters
