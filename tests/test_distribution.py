@@ -1,0 +1,159 @@
+"""Predictive distributions: each number against sums over draws, for one posterior and for mixtures."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import patrac_native as pn
+import problems
+from patrac_native.diagnostics import crps, entropy_decomposition, leave_one_out
+
+LIKELIHOODS = {
+    "gaussian": (pn.Gaussian([0.2, 0.5]), 2),
+    "sampled": (pn.Gaussian("sampled", a=2.0, b=0.2), 2),
+    "heteroscedastic": (pn.HeteroscedasticGaussian(), 2),
+    "poisson": (pn.Poisson(), 1),
+    "categorical": (pn.Categorical(), 3),
+}
+NUMBERS = [name for name in LIKELIHOODS if name != "categorical"]
+N = 12
+
+
+def rows(name: str) -> tuple[Any, Any]:
+    rng = problems.rng_of("distribution", name)
+    X = rng.normal(size=(N, 2))
+    if name == "poisson":
+        return X, rng.poisson(2.0, N)
+    if name == "categorical":
+        return X, rng.integers(0, 3, N)
+    return X, rng.normal(size=N if name == "heteroscedastic" else (N, 2))
+
+
+@cache
+def draws_of(name: str, seed: int) -> pn.Draws:
+    likelihood, m = LIKELIHOODS[name]
+    net = problems.random_network(problems.rng_of("distribution", seed), (2, 5, m))
+    post = pn.Posterior(net, pn.Mix(3), problems.PRIOR, likelihood, *rows(name))
+    return pn.sample(post, chains=2, draws=40, thin=5, warmup=500, seed=seed, progress=False)
+
+
+def both(name: str) -> list[tuple[Any, Any]]:
+    """Draws and a mixture with unequal weights, each with the weights of its draws (M,)."""
+    one, other = draws_of(name, 1), draws_of(name, 2)
+    return [
+        (one, np.full(80, 1 / 80)),
+        (pn.DrawsMixture([one, other], [0.3, 0.7]), np.repeat([0.3 / 80, 0.7 / 80], 80)),
+    ]
+
+
+def laws(of: Any, name: str, X: Any) -> Any:
+    """The distribution of scipy.stats of each target in each draw of each member, parameters (M, n, t)."""
+    members = of.members if isinstance(of, pn.DrawsMixture) else (of,)
+    f = np.concatenate([one.distribution(X).outputs() for one in members]).astype(float)
+    if name == "poisson":
+        return stats.poisson(np.exp(f))
+    if name == "heteroscedastic":
+        return stats.norm(f[..., :1], np.exp(0.5 * f[..., 1:]))
+    if name == "gaussian":
+        return stats.norm(f, np.sqrt([0.2, 0.5]))
+    return stats.norm(f, np.sqrt(np.concatenate([one.stats["variance"].reshape(80, 1, 2) for one in members])))
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_are_sums_over_weighted_draws(name: str) -> None:
+    X, y = rows(name)
+    for of, weights in both(name):
+        at_X, law = of.distribution(X), laws(of, name, X)
+        targets = np.asarray(y, dtype=float).reshape(N, -1)
+
+        def average(values: Any, weights: Any = weights) -> Any:
+            return np.einsum("i,int->nt", weights, values)
+
+        mean, noise = average(law.mean()), average(law.var())
+        spread = average((law.mean() - mean) ** 2)
+        found = [at_X.mean(), at_X.sd_f(), at_X.noise_variance(), at_X.sd(), at_X.cdf(y)]
+        expected = [mean, np.sqrt(spread), noise, np.sqrt(spread + noise), average(law.cdf(targets))]
+        for ours, theirs in zip(found, expected, strict=True):
+            # Outputs are float32, sums of a dozen terms.
+            np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=1e-6)
+        density = law.pmf(targets) if name == "poisson" else law.pdf(targets)
+        np.testing.assert_allclose(at_X.nlpd(y), -np.log(weights @ density.prod(axis=2)), rtol=1e-5)
+        by_draw = at_X.log_density_by_draw(y)
+        np.testing.assert_allclose(by_draw, np.log(density).sum(axis=2), rtol=1e-4, atol=1e-5)
+        lower, upper = at_X.interval(0.8)
+        np.testing.assert_allclose(at_X.quantiles([0.1, 0.9]), np.stack([lower, upper], axis=-1), rtol=1e-9)
+        inside = (lower <= targets) & (targets <= upper)
+        assert at_X.coverage(y, 0.8) == pytest.approx(inside.mean())
+        weight = np.arange(1.0, N + 1)
+        assert at_X.coverage(y, 0.8, sample_weight=weight) == pytest.approx((weight @ inside / weight.sum()).mean())
+        noisy = at_X.sample(3)
+        np.testing.assert_array_equal(
+            noisy.reshape(of.n_chains, of.n_draws, *noisy.shape[1:]), of.predictive(X, seed=3)
+        )
+        np.testing.assert_allclose(at_X.crps(y, seed=3), crps(noisy[None], targets, per_row=True))
+        step = average(law.cdf(targets) - law.cdf(targets - 1)) if name == "poisson" else 0.0
+        ties = np.random.default_rng(0).uniform(size=targets.shape)
+        np.testing.assert_allclose(at_X.pit(y, ties=ties), average(law.cdf(targets)) - (1 - ties) * step, rtol=2e-5)
+        with pytest.raises(TypeError, match="has no class probabilities"):
+            at_X.probabilities()
+
+
+def test_classes_are_weighted_means_of_probabilities() -> None:
+    X, y = rows("categorical")
+    for of, weights in both("categorical"):
+        at_X = of.distribution(X)
+        members = of.members if isinstance(of, pn.DrawsMixture) else (of,)
+        p = np.concatenate([one.predict_proba(X).reshape(80, N, 3) for one in members])
+        np.testing.assert_allclose(at_X.probabilities(), np.einsum("i,inc->nc", weights, p), rtol=1e-12)
+        np.testing.assert_allclose(at_X.nlpd(y), -np.log(at_X.probabilities()[np.arange(N), y]), rtol=1e-6)
+        np.testing.assert_array_equal(at_X.entropy().total, entropy_decomposition(of.predict_proba(X)).total)
+        for refused in (at_X.mean, at_X.quantiles, lambda at_X=at_X: at_X.crps(y), lambda at_X=at_X: at_X.pit(y)):
+            with pytest.raises(TypeError, match="Categorical"):
+                refused()
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_left_out_rows_are_predicted_by_reweighted_draws(name: str) -> None:
+    X, y = rows(name)
+    power = np.linspace(0.5, 1.5, N)
+    for of, weights in both(name):
+        without = of.distribution(X).left_out(y, row_weights=power)
+        by_draw, shares = of.distribution(X).log_density_by_draw(y), []
+        for first in range(0, len(weights), 80):
+            own = leave_one_out((by_draw[first : first + 80] * power)[None])
+            shares.append(80 * weights[first] * own.weights)
+        share = np.concatenate(shares)
+        np.testing.assert_allclose(without.log_density(y), np.log((share * np.exp(by_draw)).sum(axis=0)), rtol=1e-9)
+        if name == "categorical":
+            p = np.exp([of.distribution(X).log_density_by_draw(np.full(N, label)) for label in range(3)])
+            np.testing.assert_allclose(without.probabilities(), np.einsum("in,cin->nc", share, p), rtol=1e-6)
+        else:
+            expected = np.einsum("in,int->nt", share, laws(of, name, X).mean())
+            np.testing.assert_allclose(without.mean(), expected, rtol=2e-5, atol=1e-6)
+        assert without.khat.shape == without.unreliable.shape == (N,)
+        assert without.calibration(y).kind == "leave one out" and without.sample().shape[1] == N
+
+
+def test_the_network_alone_is_a_distribution_too() -> None:
+    X, y = rows("gaussian")
+    one, other = draws_of("gaussian", 1), draws_of("gaussian", 2)
+    nets = [draws.network.net for draws in (one, other)]
+    np.testing.assert_allclose(one.distribution(X).network().mean(), nets[0].predict(X), rtol=1e-12)
+    together = pn.DrawsMixture([one, other], [0.3, 0.7]).distribution(X)
+    mean = 0.3 * nets[0].predict(X) + 0.7 * nets[1].predict(X)
+    np.testing.assert_allclose(together.network().mean(), mean, rtol=1e-12)
+    equal = one.distribution(X).network(nets)
+    np.testing.assert_allclose(equal.mean(), 0.5 * (nets[0].predict(X) + nets[1].predict(X)), rtol=1e-12)
+    found = together.calibration(y)
+    assert found.nlpd_network == pytest.approx(together.network().nlpd(y).mean()) and found.kind == "held out"
+
+
+def test_public_members_are_few() -> None:
+    """A reader of the class meets at most 24, one of which is still to come."""
+    public = {name for name in dir(draws_of("gaussian", 1)) if not name.startswith("_")}
+    assert len(public) <= 24 - 1, sorted(public)
