@@ -191,7 +191,7 @@ class _StartingAt(pn.Gaussian):
         super().__init__("sampled", a=likelihood.a, b=likelihood.b, pooled=likelihood.pooled)
         self._start = start
 
-    def fitted(self, residuals: Array, row_weights: Array) -> pn.Gaussian:
+    def fitted(self, f: Array, y: Array, row_weights: Array) -> pn.Gaussian:
         """Fix the variances at the given values."""
         return self.at(self._start.item() if self._start.size == 1 else self._start)
 

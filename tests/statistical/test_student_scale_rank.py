@@ -44,7 +44,7 @@ class _StartingAt(pn.StudentT):
         super().__init__(df, "sampled", a=A, b=b)
         self._start = start
 
-    def fitted(self, residuals: Array, row_weights: Array) -> pn.StudentT:
+    def fitted(self, f: Array, y: Array, row_weights: Array) -> pn.StudentT:
         """Fix the squares at the given values."""
         return self.at(self._start)
 

@@ -174,27 +174,6 @@ class CountMixture(TargetMixture):
         counts = self._targets(y)
         return self.cdf(counts - 1.0), self.cdf(counts)
 
-    def inside(self, y: npt.ArrayLike, coverage: float) -> FloatArray:
-        """Return the share of the step at each count y (n,) that is inside the central interval, shape (n,).
-
-        Intervals of counts end at whole numbers, so they cover more than their probability. The mean of these shares is
-        the probability itself if the predictions are calibrated, because P(Y < y) plus a uniform share of the step is
-        then uniform.
-
-        Parameters
-        ----------
-        y : ndarray, shape (n,)
-        coverage : float
-            Probability of the interval, in (0, 1).
-        """
-        below, upto = self.step(y)
-        tail = 0.5 * (1.0 - coverage)
-        overlap = np.clip(upto, tail, 1.0 - tail) - np.clip(below, tail, 1.0 - tail)
-        width = upto - below
-        # A count beyond the accuracy of the distribution function has no step.
-        within = ((tail <= below) & (below <= 1.0 - tail)).astype(np.float64)
-        return np.where(width > 0, overlap / np.where(width > 0, width, 1.0), within)
-
     def log_density_by_draw(self, y: npt.ArrayLike) -> FloatArray:
         """Return the log probability of counts y in each draw, shape (M, n)."""
         return self.likelihood.log_likelihood_rows(self.predictor[..., None], self._targets(y)[..., None])

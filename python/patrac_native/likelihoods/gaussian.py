@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from patrac_native.likelihoods.base import Targets
 from patrac_native.likelihoods.information import diagonal_root
-from patrac_native.likelihoods.numbers import listed
 from patrac_native.likelihoods.real import Noise
 from patrac_native.likelihoods.sampled_noise import SampledNoiseLikelihood
 from patrac_native.validation.checks import FloatArray
@@ -78,18 +77,6 @@ class Gaussian(SampledNoiseLikelihood):
     def from_settings(cls, noise_variance: float | None = None) -> Gaussian:
         """Return the likelihood with a variance, or with a sampled one."""
         return cls("sampled" if noise_variance is None else noise_variance)
-
-    def describe_noise(self, squared_scales: FloatArray | None, unit: float | FloatArray, how: str) -> str:
-        """Return the variance, of one target in its units too."""
-        assert squared_scales is not None
-        if np.ndim(unit):
-            return f"noise variance {listed(squared_scales)} of the standardised targets, {how}."
-        variance = float(squared_scales[0])
-        in_units = variance * float(unit) ** 2
-        return (
-            f"noise variance {in_units:.4g} in the target's units squared (noise sd {in_units**0.5:.4g}; "
-            f"{variance:.4g} of the standardised target), {how}."
-        )
 
     def at(self, variance: float | npt.ArrayLike) -> Gaussian:
         """Return the likelihood with a fixed variance in place of a sampled one."""

@@ -41,9 +41,20 @@ class TargetMixture(ABC):
     def step(self, y: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Return P(Y < y) and P(Y <= y), each of shape (n,)."""
 
-    @abstractmethod
     def inside(self, y: npt.ArrayLike, coverage: float) -> FloatArray:
-        """Return the share of each y inside the central interval with a probability of `coverage`, shape (n,)."""
+        """Return the share of the step at each y that is inside the central interval of probability `coverage`, (n,).
+
+        Numbers without a step are inside or not. Intervals of counts end at whole numbers, so they cover more than
+        their probability. The mean of these shares is the probability itself if the predictions are calibrated, because
+        P(Y < y) plus a uniform share of the step is then uniform.
+        """
+        below, upto = self.step(y)
+        tail = 0.5 * (1.0 - coverage)
+        overlap = np.clip(upto, tail, 1.0 - tail) - np.clip(below, tail, 1.0 - tail)
+        width = upto - below
+        # A count beyond the accuracy of the distribution function has no step either.
+        within = ((tail <= below) & (below <= 1.0 - tail)).astype(np.float64)
+        return np.where(width > 0, overlap / np.where(width > 0, width, 1.0), within)
 
     @abstractmethod
     def sd_f(self) -> FloatArray:

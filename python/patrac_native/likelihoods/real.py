@@ -102,11 +102,6 @@ class PredictiveMixture(TargetMixture):
         probability = self.cdf(y)
         return probability, probability
 
-    def inside(self, y: npt.ArrayLike, coverage: float) -> FloatArray:
-        """Return 1 for each y inside the central interval with a probability of `coverage`, else 0, shape (n,)."""
-        pit, tail = self.cdf(y), 0.5 * (1.0 - coverage)
-        return ((tail <= pit) & (pit <= 1.0 - tail)).astype(np.float64)
-
     def log_density_by_draw(self, y: npt.ArrayLike) -> FloatArray:
         """Return the log density of y in each draw, shape (M, n)."""
         return self.noise.log_density((self._targets(y) - self.location) / self.noise.scale) - np.log(self.noise.scale)

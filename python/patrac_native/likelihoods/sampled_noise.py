@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.likelihoods.base import DEPENDS_ON_INPUTS, HAS_OUTLIERS, NoiseChange, Targets
-from patrac_native.likelihoods.numbers import plain_numbers, positive_numbers
+from patrac_native.likelihoods.numbers import listed, plain_numbers, positive_numbers
 from patrac_native.likelihoods.real import Noise, RealLikelihood
 from patrac_native.validation.checks import FloatArray, check_positive
 
@@ -90,6 +90,18 @@ class SampledNoiseLikelihood(RealLikelihood, abstract=True):
         """Return the advice to sample the scale."""
         return NoiseChange(f"sample the {self.scale_name} of the noise in place of giving it", self.label)
 
+    def describe_noise(self, squared_scales: FloatArray | None, unit: float | FloatArray, how: str) -> str:
+        """Return the variance, of one target in its units too."""
+        assert squared_scales is not None
+        if np.ndim(unit):
+            return f"noise variance {listed(squared_scales)} of the standardised targets, {how}."
+        variance = float(squared_scales[0])
+        in_units = variance * float(unit) ** 2
+        return (
+            f"noise variance {in_units:.4g} in the target's units squared (noise sd {in_units**0.5:.4g}; "
+            f"{variance:.4g} of the standardised target), {how}."
+        )
+
     def describe_network_noise(self) -> str:
         """Return whence the scale comes."""
         if not self.is_sampled:
@@ -126,11 +138,15 @@ class SampledNoiseLikelihood(RealLikelihood, abstract=True):
 
     def check_targets(self, y: npt.ArrayLike, n: int, m: int) -> Targets:
         """Return y as finite float64 (n, m); (n,) is accepted for one output. Raises as `Likelihood.check_targets`."""
+        self.check_noise(m)
+        return super().check_targets(y, n, m)
+
+    def check_noise(self, m: int) -> None:
+        """Raise ValueError if there are variances, scales or rates for another number of outputs than m."""
         if self.is_sampled:
             self._check_rates(m)
         else:
             self.variance_vector(m)
-        return super().check_targets(y, n, m)
 
     def _check_rates(self, m: int) -> None:
         """Raise ValueError if there are rates b for another number of outputs than m."""
