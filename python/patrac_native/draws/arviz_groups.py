@@ -109,7 +109,7 @@ def data_groups(
     else:
         function.variables["f"] = targets(likelihood.predicted(f))
     if observed is not None:
-        groups["observed_data"] = Group({"y": targets(observed)}, rows)
+        groups["observed_data"] = Group({"y": targets(likelihood.typical(observed))}, rows)
         own = {name: at for name, at in by_draw.items() if name != "target"}
         values = drawn(distribution.log_density_by_draw(observed))
         groups["log_likelihood"] = Group({"y": ((*CHAIN_DRAW, "row"), values)}, own)

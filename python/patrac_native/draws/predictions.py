@@ -300,13 +300,14 @@ class Predictions(ABC):
         self, X: npt.ArrayLike, offset: npt.ArrayLike | None = None, threads: int | None = None
     ) -> PredictiveDistribution:
         """Return what `distribution` does, for networks that are evaluated by a number of threads."""
+        own: object = self
         members = self._weighted_members()
         network = members[0][0].network
         return PredictiveDistribution(
             [_component(member, weight, threads) for member, weight in members],
             check_inputs(X, network.n_inputs, columns=network.input_names),
             offset,
-            is_mixture=members[0][0] is not self,
+            is_mixture=members[0][0] is not own,
             expects_offset=any(member.settings.get("has_offset") for member, _ in members),
         )
 

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -111,7 +111,7 @@ def _name(path: PathOrStream) -> str:
 def _opened(path: PathOrStream) -> AbstractContextManager[BinaryIO]:
     """Open a file for reading; a stream stays open."""
     if hasattr(path, "read"):
-        return nullcontext(path)
+        return nullcontext(cast("BinaryIO", path))
     _check_regular(path_of(path))
     return open(path_of(path), "rb")
 
