@@ -25,16 +25,16 @@ SIZE: dict[str, Any] = {
     "n_jobs": 1,
     "random_state": 0,
 }
-# The check on sparse data does not apply to estimators that refuse sparse matrices.
-WEIGHTS = {
+EXPECTED = {
     "check_sample_weight_equivalence_on_dense_data": "chains of weighted and of repeated rows diverge by rounding; "
-    "test_sklearn_weights.py compares posteriors"
+    "test_sklearn_weights.py compares posteriors",
+    "check_dataframe_column_names_consistency": "columns are matched by name, so that their order is free",
 }
 
 
 @parametrize_with_checks(
     [pn.PatracRegressor(likelihood=pn.Gaussian(0.1), **SIZE), pn.PatracClassifier(**SIZE)],
-    expected_failed_checks=lambda estimator: WEIGHTS,
+    expected_failed_checks=lambda estimator: EXPECTED,
 )
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_checks_of_scikit_learn(estimator: Any, check: Any) -> None:

@@ -1,92 +1,52 @@
-"""`patrac fit`: trains a network on a table, samples its partial posterior, scores held-out rows, writes a report."""
+"""`patrac fit`: an estimator on a table of data, with scores of held-out rows."""
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import fields
+import os
+import tempfile
+import warnings
+from dataclasses import asdict
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
 
-from patrac_native.cli.options import add_table_arguments
+import patrac_native as pn
+from patrac_native.cli.options import add_layout, add_parameters, layout_of, parameters_of
+from patrac_native.cli.table import Layout, TableFile
 from patrac_native.fit.candidates import RunInterrupted
-from patrac_native.fit.fit import fit_table
-from patrac_native.fit.fit_settings import FitSettings
-from patrac_native.fit.model_settings import ARCHITECTURES, PRIORS
-from patrac_native.fit.noise_settings import DF, LIKELIHOODS
-from patrac_native.fit.preprocessing import IMPUTATIONS, TASKS
-from patrac_native.network.activations import ACTIVATIONS
+from patrac_native.fit.preprocessor import place, unlike_numbers
+from patrac_native.fit.report import printed, report_of, summary_content
+from patrac_native.fit.rows import hold_out
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+REPORT, SUMMARY, ESTIMATOR, TABLE = "report.html", "summary.json", "estimator.npz", "table.json"
+# Defaults of the command where those of the estimators differ.
+_DEFAULTS = {"minutes": 2.0, "random_state": 0}
+# Parameters that name columns.
+_COLUMNS = ("drop", "ids", "categorical", "dates")
+_TASKS = ("regression", "classification")
+# Text with more labels than this, and whole numbers with at most so many values, are told to the user.
+_MANY_LABELS, _FEW_NUMBERS = 100, 10
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `patrac fit`."""
     add = parser.add_argument
+    formats = "text file of rows and columns, also .gz, .bz2, .xz or .zip, or another format that pandas knows by name"
+    add("data", metavar="DATA", help=f"{formats}, such as .parquet; - is standard input")
+    add("--target", required=True, metavar="COL", help="the column to predict, by name or by number from 0")
+    add("--task", choices=_TASKS, help="default: classification for text, Booleans and two different numbers")
+    share = "share of the rows that are held out and scored, in [0, 1); default 0.3"
+    add("--test-fraction", type=float, default=0.3, metavar="F", help=f"{share}; with 0, leave-one-out scores")
     add(
-        "data",
-        metavar="DATA",
-        help="text file of rows and columns: CSV, or separated by whitespace and the like; - is standard input",
+        "--keep", nargs="+", default=[], metavar="COL", help="columns that number the rows, and are inputs all the same"
     )
-    add("--target", required=True, metavar="COL", help="column to predict: its name, or its number from 0")
-    add("--task", choices=TASKS, help="default: guessed from the target, and said")
-    add_table_arguments(
-        parser, default="found", beside="columns that are no inputs and stand beside predictions, such as a key"
-    )
-    add("--drop", nargs="+", default=[], metavar="COL", help="columns to leave out")
-    add(
-        "--categorical", nargs="+", default=[], metavar="COL", help="columns of codes, or of text however rare: one-hot"
-    )
-    add("--date", dest="dates", nargs="+", default=[], metavar="COL", help="columns of dates: days since 1970-01-01")
-    add("--impute", choices=IMPUTATIONS, help="fill missing numbers so, and categories by the most frequent")
-    add(
-        "--architecture",
-        choices=ARCHITECTURES,
-        default="auto",
-        help="default auto: full or mix, for classes full or out, by short runs scored on validation rows",
-    )
-    add("--k", type=int, nargs="+", metavar="K", help="Bayesian nodes a layer: 5 for mix and sep, up to 45 for out")
-    add("--hidden", type=int, nargs="+", default=[50, 50], metavar="N", help="hidden widths; default 50 50")
-    add("--activation", choices=list(ACTIVATIONS), default="tanh", help="default tanh")
-    add("--l2", type=float, help="penalty of the training; default: chosen on validation rows")
-    add("--epochs", type=int, help="largest number of training epochs; default by the number of rows")
-    add(
-        "--likelihood",
-        choices=LIKELIHOODS,
-        help="of a target of numbers: heteroscedastic for noise that depends on the inputs, gaussian for the same "
-        "noise in all rows, student-t for outliers; of counts poisson, or negative-binomial for counts that vary more; "
-        "default heteroscedastic or gaussian, chosen with the architecture, and gaussian without a choice",
-    )
-    add("--noise-variance", type=float, metavar="V", help="gaussian: in the target's units squared; default: sampled")
-    add("--df", type=float, metavar="DF", help=f"student-t: degrees of freedom, at least 1; default {DF:g}")
-    add(
-        "--dispersion",
-        type=float,
-        metavar="D",
-        help="negative-binomial: the variance is mean + D mean^2; default: estimated on a fifth of the training rows",
-    )
-    add("--exposure", metavar="COL", help="counts: column of the time or population that they are counts of")
-    add("--test-fraction", type=float, default=0.3, metavar="F", help="share of rows held out; default 0.3, 0 for none")
-    add(
-        "--prior",
-        choices=PRIORS,
-        default="auto",
-        help="default auto: chosen with the architecture; else gaussian, with sampled variances, for full and classes",
-    )
-    add(
-        "--alpha", type=float, metavar="A", help="decay of the prior, above 1; default: fitted to the network's weights"
-    )
-    add(
-        "--networks",
-        type=int,
-        metavar="N",
-        help="networks whose posteriors predict as a mixture; default by choice",
-    )
-    add("--chains", type=int, help="of each network; default 4, or 8 with noise of each row, of several networks 2")
-    add("--draws", type=int, help="kept draws of each chain; default 500, of 8 chains and of several networks 250")
-    add("--minutes", type=float, help="budget on two cores, by counted operations, not by a clock; default 2")
-    add("--thin", type=int, help="steps for each kept draw, in place of --minutes")
-    add("--warmup", metavar="N|paper", help="warm-up steps; default at most a quarter, with --thin half of the rest")
-    add("--seed", type=int, default=0, help="of split, training and chains; default 0")
-    add("--dtype", choices=("float32", "float64"), default="float32", help="of the chains; default float32")
-    add("--threads", type=int, help="native threads; default all")
     add("--out", default="patrac-fit", metavar="DIR", help="where the results go; default ./patrac-fit")
     add("--overwrite", action="store_true", help="replace the results of an earlier run")
+    add_layout(parser, "it is found from the first lines, which must hold the names of the columns")
+    add_parameters(parser, (pn.PatracRegressor, pn.PatracClassifier), _DEFAULTS)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -97,12 +57,154 @@ def run(args: argparse.Namespace) -> int:
     KeyboardInterrupt
         If Ctrl-C ended the run, after the results of the draws so far are written, if there are enough.
     """
-    # Kernel, device and the like have no option.
-    given = {field.name: getattr(args, field.name) for field in fields(FitSettings) if hasattr(args, field.name)}
+    if not 0 <= args.test_fraction < 1:
+        raise ValueError(f"test_fraction must be at least 0 and below 1; got {args.test_fraction}.")
+    _check_folder(args.out, args.overwrite)
+    table = TableFile(args.data, layout_of(args, Layout()))
+    frame, target, task = _read(table, args)
+    made = pn.PatracClassifier if task == "classification" else pn.PatracRegressor
+    estimator = made(**{**_DEFAULTS, "verbose": True, **parameters_of(args, made)})
+    y, labels = frame[target], None
+    if task == "classification":
+        labels = y.astype(str).to_numpy(dtype=str)
+    unused = [*estimator.drop, *estimator.ids]
+    seed = estimator.random_state
+    train, test, note = hold_out(frame.drop(columns=[target, *unused]), y, args.test_fraction, seed=seed, labels=labels)
+    say(
+        f"  {len(train)} training rows, {len(test)} held out (random_state {seed})"
+        + (f"\n  note: {note}" if note else "")
+    )
+    X, values = frame.drop(columns=target), y.to_numpy() if labels is None else labels
+    held_out = (X.iloc[test], values[test]) if len(test) else None
+    # What it says of the verdict is printed below.
+    warnings.filterwarnings("ignore", message=f"{made.__name__}: the ")
     try:
-        result = fit_table(FitSettings(**given))
+        estimator.fit(X.iloc[train], values[train], held_out=held_out)
     except RunInterrupted as error:
         raise KeyboardInterrupt(f"before there was anything to write: {error}") from None
-    if result.interruption:
-        raise KeyboardInterrupt(f"{result.interruption}, which the results in {args.out} rest on")
+    evaluation = estimator.result_.evaluation if len(test) else estimator.evaluate()
+    say(f"\n{printed(estimator, evaluation)}")
+    try:
+        _write(args.out, estimator, evaluation, table, target)
+    except OSError as error:
+        kept = tempfile.mkdtemp(prefix="patrac-fit-")
+        _write(kept, estimator, evaluation, table, target)
+        reason = f"{error.strerror or error}. Nothing is lost: the results are in {kept}"
+        raise OSError(error.errno, reason, error.filename) from error
+    say(f"\nwrote {', '.join(os.path.join(args.out, name) for name in (REPORT, SUMMARY, ESTIMATOR, TABLE))}")
+    verdict = estimator.report_.verdict
+    say(f"verdict: {verdict.grade}; reached: {verdict.facts} (aims: R-hat 1.01, ESS 400)")
+    if estimator.result_.interruption:
+        raise KeyboardInterrupt(f"{estimator.result_.interruption}, which the results in {args.out} rest on")
     return 0
+
+
+def say(line: str) -> None:
+    """Print a line, or nothing where standard output is closed or full: finished draws are not lost for that."""
+    try:
+        print(line, flush=True)
+    except OSError:
+        pass
+
+
+def _read(table: TableFile, args: argparse.Namespace) -> tuple[pd.DataFrame, str, str]:
+    """Return the rows, the target's name and the task; the options that name columns become their names."""
+    target = table.column(args.target, "target")
+    for option in _COLUMNS:
+        if hasattr(args, option):
+            setattr(args, option, [table.column(column, option) for column in getattr(args, option)])
+    if hasattr(args, "exposure"):
+        args.exposure = table.column(args.exposure, "exposure")
+    named = {option: getattr(args, option, []) for option in _COLUMNS}
+    exposure = [args.exposure] if hasattr(args, "exposure") else []
+    purposes = {"target": [target], **named, "exposure": exposure}
+    for (option, columns), (other, others) in combinations(purposes.items(), 2):
+        for name in set(columns) & set(others):
+            raise ValueError(f"{other} names {name!r}, which {option} names too; name it in one of them.")
+    text = [column for columns in named.values() for column in columns]
+    frame = table.frame(text)
+    if frame[target].isna().any():
+        gone = frame[target].isna()
+        raise ValueError(f"the target {target!r} is missing at {place(frame[target], gone)}; remove those rows.")
+    asked = args.task or ("regression" if hasattr(args, "likelihood") else None)
+    task, reason = _task(frame[target], asked)
+    if task == "classification":
+        if hasattr(args, "likelihood"):
+            raise ValueError("likelihood is a distribution of numbers, and the task is classification; leave one out.")
+        # Labels are as they are written: 007 and 7 are two.
+        frame = table.frame([*text, target])
+    say(f"{table.name}: {len(frame)} rows, {len(table.names)} columns; target {target!r}: {task} ({reason})")
+    if task == "classification":
+        counts = frame[target].value_counts()
+        shown = ", ".join(f"{label} ({count})" for label, count in counts.head(20).items())
+        say(f"  classes: {shown}{', ...' * (len(counts) > 20)}")
+    others = [name for name in table.names if name != target and name not in text and name not in args.keep]
+    numbering = [name for name in others if _numbers_rows(frame[name])]
+    if numbering:
+        args.drop = [*named["drop"], *numbering]
+        say(f"  note: {', '.join(numbering)} numbers the rows and is left out; --keep takes it as an input")
+    return frame, target, task
+
+
+def _numbers_rows(series: pd.Series) -> bool:
+    """Return whether a column is 0, 1, 2 ... or 1, 2, 3 ... in the order of the rows."""
+    return (
+        len(series) > 2
+        and series.dtype.kind in "iu"
+        and (series.diff().iloc[1:] == 1).all()
+        and series.iloc[0] in (0, 1)
+    )
+
+
+def _task(series: pd.Series, asked: str | None) -> tuple[str, str]:
+    """Return the task for a target, and why; raise ValueError if its text can neither be numbers nor labels."""
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype
+
+    distinct, is_number = series.nunique(), is_numeric_dtype(series) and not is_bool_dtype(series)
+    if asked == "classification" and distinct > _MANY_LABELS:
+        raise ValueError(
+            f"the target {series.name!r} has {distinct} classes, more than {_MANY_LABELS}; give --task regression if "
+            "it is a number, or group the classes."
+        )
+    if asked is not None and (is_number or asked == "classification"):
+        return asked, "as asked"
+    if not is_number and (asked is not None or distinct > max(20, min(_MANY_LABELS, 0.05 * len(series)))):
+        raise ValueError(
+            f"the target {series.name!r} holds text of {distinct} different values, such as "
+            f"{', '.join(map(repr, unlike_numbers(series)[:3]))}; convert it to numbers, or give --task classification "
+            "if they are labels."
+        )
+    if not is_number:
+        return "classification", f"it holds {distinct} different labels"
+    if distinct == 2:
+        return "classification", "it holds two different numbers"
+    labels = (
+        "; --task classification if they are labels" if distinct <= _FEW_NUMBERS and (series % 1 == 0).all() else ""
+    )
+    return "regression", f"it holds numbers, {distinct} different ones{labels}"
+
+
+def _check_folder(out: str, overwrite: bool) -> None:
+    """Raise OSError before the work if results cannot be written to a folder, or it holds some."""
+    for name in (REPORT, SUMMARY, ESTIMATOR, TABLE):
+        path = os.path.join(out, name)
+        if os.path.lexists(path) and not (overwrite and os.path.isfile(path)):
+            raise FileExistsError(f"{path} exists; give --overwrite, or another folder with --out.")
+    made = not os.path.isdir(out)
+    os.makedirs(out, exist_ok=True)
+    with tempfile.TemporaryFile(dir=out) as stream:
+        stream.write(b"room")
+    if made:
+        os.rmdir(out)
+
+
+def _write(folder: str, estimator: Any, evaluation: Any, table: TableFile, target: str) -> None:
+    """Write estimator, layout of the table, numbers and report to a folder, what predictions need first."""
+    os.makedirs(folder, exist_ok=True)
+    estimator.save(os.path.join(folder, ESTIMATOR), overwrite=True)
+    layout = {"layout": asdict(table.layout), "names": table.names, "target": target, "class": type(estimator).__name__}
+    pn.report.write_json(os.path.join(folder, TABLE), layout)
+    content = {"data": os.path.basename(table.name), "target": target, **summary_content(estimator, evaluation)}
+    pn.report.write_json(os.path.join(folder, SUMMARY), content)
+    name = os.path.basename(table.name)
+    report_of(estimator, evaluation, name=name, target=target).write(os.path.join(folder, REPORT))

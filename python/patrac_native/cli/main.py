@@ -66,9 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except USAGE_ERRORS as error:
         if args.traceback:
             traceback.print_exc()
-        problems = [*getattr(error, "problems", ())]
-        heading = f"{len(problems)} problems:" if problems else _message(error)
-        print("\n  ".join([f"{words}: error: {heading}", *problems]), file=sys.stderr)
+        print(f"{words}: error: {_message(error)}", file=sys.stderr)
         return ERROR_CODE
     except KeyboardInterrupt as interrupt:
         print(f"{words}: {' '.join(['interrupted', str(interrupt)]).strip()}", file=sys.stderr)
@@ -102,10 +100,11 @@ def _sentence(text: str) -> str:
 
 
 def _message(error: BaseException) -> str:
-    """Return the message of an error in one line; for errors of the operating system it includes the file."""
+    """Return the message of an error, of one line for each problem; of the operating system with the file."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {os.fsdecode(error.filename)}" if error.filename is not None else error.strerror
-    return " ".join(str(error).split()) or type(error).__name__
+    lines = [" ".join(line.split()) for line in str(error).split("\n") if line.strip()]
+    return "\n  ".join(lines) or type(error).__name__
 
 
 @contextmanager

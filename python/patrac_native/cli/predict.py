@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import json
+import math
+import os
+import tempfile
+import warnings
+from typing import Any
 
-from patrac_native.cli.options import add_table_arguments
-from patrac_native.fit.predict import predict_table
+import numpy as np
+import pandas as pd
+
+import patrac_native as pn
+from patrac_native.cli.fit import ESTIMATOR, REPORT, SUMMARY, TABLE
+from patrac_native.cli.options import add_layout, layout_of
+from patrac_native.cli.table import Layout, TableFile
+from patrac_native.fit.report import score_lines
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -15,28 +27,137 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(
         "data",
         metavar="NEW",
-        help="text file of new rows, laid out as the fitted one; it may lack the target; - is standard input",
+        help="table of new rows, with the columns of the fit and perhaps the target; - is standard input",
     )
-    add_table_arguments(
-        parser, default="that of the fitted table", beside="further columns of NEW that stand beside the predictions"
-    )
+    add("--ids", nargs="+", default=[], metavar="COL", help="further columns of NEW that stand beside the predictions")
     add("--out", default="predictions.csv", metavar="FILE", help="default ./predictions.csv")
     add("--coverage", type=float, default=0.95, help="of the intervals of y, noise included; default 0.95")
     add("--scores", metavar="FILE", help="score the predictions, where NEW holds the target: printed, and as JSON here")
     add("--overwrite", action="store_true", help="replace existing files")
+    add_layout(parser, "that of the fitted table")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run `patrac predict` with parsed arguments; return the exit code."""
-    predict_table(
-        args.directory,
-        args.data,
-        header=args.header,
-        separator=args.separator,
-        ids=args.ids,
-        out=args.out,
-        coverage=args.coverage,
-        scores=args.scores,
-        overwrite=args.overwrite,
-    )
+    if not 0 < args.coverage < 1:
+        raise ValueError(f"coverage must be above 0 and below 1; got {args.coverage}.")
+    _check_outputs(args)
+    estimator, fitted, layout = _load(args.directory)
+    target = fitted["target"]
+
+    def named(count: int) -> list[str]:
+        """Return the names of so many columns without header: those of the fit, with or without the target."""
+        names = [name for name in fitted["names"] if count == len(fitted["names"]) or name != target]
+        if len(names) != count:
+            raise ValueError(f"{args.data} has {count} columns, and the fitted table has {len(fitted['names'])}.")
+        return names
+
+    table = TableFile(args.data, layout_of(args, layout), named)
+    ids = [table.column(column, "ids") for column in args.ids]
+    is_class = isinstance(estimator, pn.PatracClassifier)
+    # The types of the fit decide how columns are read.
+    text = [*estimator.preprocessor_.text_columns, *estimator.ids, *ids, *([target] if is_class else [])]
+    frame = table.frame(text)
+    y = None
+    if args.scores is not None:
+        if target not in frame or frame[target].isna().any():
+            raise ValueError(f"scores needs observed targets in every row of the column {target!r}; leave it out.")
+        y = frame[target].to_numpy(dtype=str if is_class else None)
+    X = frame.drop(columns=[target, *(name for name in ids if name not in fitted["names"])], errors="ignore")
+    found = _of_classes(estimator, X) if is_class else _of_numbers(estimator, X, args.coverage)
+    found["remarks"] = estimator.preprocessor_.remarks(X)
+    beside = {}
+    for name in dict.fromkeys([*estimator.ids, *ids]):
+        # A column of the table may have the name of one of the predictions.
+        beside[f"id_{name}" if name in found else name] = frame[name] if name in frame else ""
+    _write(pd.DataFrame({**beside, **found}, index=frame.index), args.out)
+    what = "probabilities" if is_class else f"mean and {100 * args.coverage:.4g}% intervals of y"
+    print(f"wrote {args.out}: {what} of {target!r} for {len(frame)} rows")
+    marked = sum(map(bool, found["remarks"]))
+    if marked:
+        first = next(remark for remark in found["remarks"] if remark)
+        warnings.warn(f"{marked} of {len(frame)} rows have a remark, such as: {first}", stacklevel=2)
+    verdict = estimator.report_.verdict
+    if verdict.grade == "do not use":
+        warnings.warn(f"the verdict on this fit was: {verdict}", stacklevel=2)
+    if y is not None:
+        scores = estimator.evaluate(X, y).scores
+        pn.report.write_json(args.scores, {"rows": len(frame), **scores})
+        kind = estimator.draws_.likelihood.targets
+        print(f"\n{score_lines(f'rows: {len(frame)}', scores, kind)}\n\nwrote {args.scores}")
     return 0
+
+
+def _check_outputs(args: argparse.Namespace) -> None:
+    """Raise OSError or ValueError, before the work, if a file cannot be written or would replace what is read."""
+    taken = {os.path.realpath(os.path.join(args.directory, name)) for name in (REPORT, SUMMARY, ESTIMATOR, TABLE)}
+    taken.add(os.path.realpath(args.data))
+    for option, path in (("out", args.out), ("scores", args.scores)):
+        if path is None:
+            continue
+        if os.path.realpath(path) in taken:
+            raise ValueError(f"{option} {path!r} is a file that is read or is written already; give another path.")
+        if os.path.lexists(path) and not (args.overwrite and os.path.isfile(path)):
+            raise FileExistsError(f"{path} exists; give --overwrite, or another path for {option}.")
+        with tempfile.TemporaryFile(dir=os.path.dirname(path) or ".") as stream:
+            stream.write(b"room")
+        taken.add(os.path.realpath(path))
+
+
+def _load(directory: str) -> tuple[Any, dict[str, Any], Layout]:
+    """Return the estimator of a fit, what its table was, and the layout of the file; raise ValueError if damaged."""
+    path = os.path.join(directory, TABLE)
+    if not os.path.isfile(path):
+        raise FileNotFoundError(f"{directory} holds no {TABLE}; give a directory that `patrac fit` wrote.")
+    try:
+        with open(path, encoding="utf-8") as stream:
+            fitted = json.load(stream)
+        made = {one.__name__: one for one in (pn.PatracRegressor, pn.PatracClassifier)}[fitted["class"]]
+        layout, _ = Layout(**fitted["layout"]), (str(fitted["target"]), list(fitted["names"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} is damaged ({error!r}); fit again.") from error
+    return made.load(os.path.join(directory, ESTIMATOR)), fitted, layout
+
+
+def _of_numbers(estimator: Any, X: pd.DataFrame, coverage: float) -> dict[str, list[Any]]:
+    """Return columns of mean, sd and ends of the interval of y, and the sd of f and, if it varies, of the noise."""
+    mean, sd = estimator.predict(X, return_std=True)
+    lower, upper = estimator.predict_interval(X, coverage)
+    parts, likelihood = estimator.predict_uncertainty(X), estimator.draws_.likelihood
+    sd_f, sd_noise = np.sqrt(parts.epistemic), np.sqrt(parts.aleatoric)
+    columns = {"mean": mean, "sd": sd, "lower": lower, "upper": upper, "sd_f": sd_f}
+    columns |= {"sd_noise": sd_noise} if likelihood.noise_by_row else {}
+    spread = np.minimum(sd, sd_f)
+    shown = {name: list(map(_shown, values.tolist(), spread.tolist())) for name, values in columns.items()}
+    if likelihood.targets == "count":
+        shown |= {name: columns[name].astype(np.int64).tolist() for name in ("lower", "upper")}
+    return shown
+
+
+def _of_classes(estimator: Any, X: pd.DataFrame) -> dict[str, list[Any]]:
+    """Return columns of the most probable label, the probabilities, and the entropy and its parts in nats."""
+    probability, parts = estimator.predict_proba(X), estimator.predict_uncertainty(X)
+    columns = {f"p_{label}": probability[:, index] for index, label in enumerate(estimator.classes_)}
+    columns |= {"entropy": parts.total, "aleatoric": parts.aleatoric, "epistemic": parts.epistemic}
+    labels = estimator.classes_[probability.argmax(axis=1)].tolist()
+    return {"label": labels, **{name: list(map(_shown, values.tolist())) for name, values in columns.items()}}
+
+
+def _shown(value: float, spread: float = 0.0) -> float:
+    """Round to six significant digits, or to a ten-thousandth of the spread if that is more accurate."""
+    digits = 6
+    if 0 < spread < abs(value):
+        digits = max(digits, 5 + math.floor(math.log10(abs(value) / spread)))
+    return float(f"{value:.{min(digits, 17)}g}")
+
+
+def _write(table: pd.DataFrame, path: str) -> None:
+    """Write a table as CSV under another name, and rename it, so that no part of a file is left behind."""
+    part = f"{path}.part"
+    try:
+        table.to_csv(part, index=False)
+        os.replace(part, path)
+    except BaseException:
+        if os.path.exists(part):
+            os.remove(part)
+        raise

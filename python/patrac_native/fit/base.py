@@ -1,194 +1,378 @@
-"""What the estimators have in common: parameters, the fit of checked rows, files and pickles."""
+"""What the estimators have in common: parameters, the fit of rows, scores, files and pickles."""
 
 from __future__ import annotations
 
+import io
+import json
+import math
+import numbers
 import os
+import tempfile
 import warnings
-from collections.abc import Sequence
-from typing import Any, Self
+import zipfile
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_array,
+    check_consistent_length,
+    check_is_fitted,
+    validate_data,
+)
 
-from patrac_native.draws.draws import Draws
-from patrac_native.draws.draws_mixture import DrawsMixture
-from patrac_native.fit.array_fit import fit_arrays
-from patrac_native.fit.estimator_report import FitReport
-from patrac_native.fit.estimator_settings import EstimatorSettings, settings_of
-from patrac_native.fit.files import fitted_from_arrays, fitted_to_arrays
-from patrac_native.fit.fit_data import FitArrays, TargetUnits
-from patrac_native.fit.scaling import InputScaling
-from patrac_native.fit.tuning import Choice
-from patrac_native.kernels import Kernel
+import patrac_native as pn
+from patrac_native.fit.evaluation import Evaluation, evaluate
+from patrac_native.fit.fitting import FitReport, FitResult, fit_rows
+from patrac_native.fit.preprocessor import Preprocessor
+from patrac_native.fit.rows import FitData, FloatArray, Rows, TargetScaling
+from patrac_native.fit.settings import Settings
+from patrac_native.fit.training import Choice
 from patrac_native.likelihoods import Likelihood
-from patrac_native.network.files import load_arrays, save_arrays
-from patrac_native.posterior.posterior import Posterior
-from patrac_native.sampling.warmup import Warmup
-from patrac_native.validation.checks import FloatArray, refuse_masked
 
-# What files of estimators hold, in words.
-_KIND = "an estimator"
+# Attributes of fitted estimators that are JSON-able, and arrays with their dtype; not every estimator has each.
+_PLAIN, _ARRAYS = ("n_features_in_", "n_iter_", "n_outputs_", "_y_has_columns"), ("feature_names_in_", "classes_")
+# What `train` advises in its own arguments, and what an estimator has in their place.
+_ADVICE = {
+    "Standardise X and y, change learning_rate, raise patience or max_epochs,": "Raise max_iter,",
+}
+
+# The documentation of the parameters that both estimators have.
+PARAMETERS = """hidden_layer_sizes : int or sequence of int
+        Widths of the hidden layers, at least one; default (50, 50).
+    activation : {"tanh", "relu", "logistic", "gelu", "silu", "sigmoid", "softplus"}
+        Default "tanh"; "logistic" is scikit-learn's name of "sigmoid".
+    l2 : float, optional
+        Penalty of the training, >= 0, as for `train`; by default chosen on validation rows. It is not the `alpha` of
+        scikit-learn's MLP, which is a penalty for each row.
+    max_iter : int, optional
+        Maximum number of training epochs, >= 1; the default depends on the number of rows.
+    validation_fraction : float, optional
+        Share of the rows by which penalty and number of epochs are chosen, in [0, 1): with fewer than 1,000 rows each
+        part of the rows in turn. Default 0.2. With 0 there is no validation: `l2` is 1 unless it is given, and
+        training ends when its own loss stops falling.
+    architecture : {"auto", "full", "mix", "out", "sep"}
+        Which parameters are Bayesian; default "auto": for a regression the best of "full", with noise of each row or
+        under either prior with the same noise for all, and of "mix", by short runs that are scored on validation rows,
+        or the largest "mix" for which the budget pays; for classes "out" with all nodes of the last hidden layer, of
+        five networks, or "full", chosen alike. A given `k` means "mix".
+    k : int or sequence of int, optional
+        Number of Bayesian nodes of each hidden layer; by default 5 for "mix" and "sep", 45 for "out", and at most the
+        width.
+    prior : {"auto", "gaussian", "trace-class"}
+        "gaussian": independent normal parameters, whose variances in each layer are sampled; "trace-class": the
+        paper's prior, fitted to the network. Default "auto": chosen with the architecture, else "gaussian" for "full"
+        and for classes.
+    prior_alpha : float, optional
+        Rate of decay of the trace-class prior, > 1; by default fitted to the network's weights.
+    networks : int, optional
+        Number of networks, >= 1, which are trained alike from other random weights and whose posteriors predict as an
+        equally weighted mixture; by default 1, and where the architecture is chosen 4 for "mix" and 5 for classes.
+    minutes : float
+        Budget of the fit on a nominal machine of two cores, > 0; default 0.1. Beyond 0.1 it includes the training. It
+        determines the number of steps through the number of operations of a step and never through a clock, so that a
+        seed gives the same draws everywhere. The chains of one network end earlier once f, at 100 rows, has an R-hat of
+        at most 1.01 and 400 effective draws.
+    chains : int, optional
+        Number of chains of each network's posterior, >= 1; default 4 for one network, 2 for several. With neither
+        `chains` nor `draws`, 8 chains of 250 draws where the noise of one network's posterior has its own variance in
+        each row, if `minutes` would pay, before any training, for 15,000 steps of each.
+    draws : int, optional
+        Number of draws of each chain, >= 4; default 500 for one network, 250 for several, or see `chains`.
+    thin : int, optional
+        Number of steps for each draw, >= 1, in place of `minutes`.
+    warmup : int, "paper" or Warmup, optional
+        Number of warm-up steps; by default it ends once the chains agree, after a quarter of the steps that `minutes`
+        pays for at the latest. With `thin` it is half the number of steps after it, from 4,000 to 20,000.
+    kernel : "auto" or Kernel
+        As for `sample`; default "auto".
+    device : {"cpu", "cuda", "auto"}
+        As for `sample`; default "cpu".
+    dtype : {"float32", "float64"}
+        The dtype of the chains; default "float32".
+    categorical : sequence of str or int
+        Columns of X, by name or by number, whose values are categories though they are numbers or have many values;
+        each category becomes an input of 0 and 1. Text columns of few values are categories anyway. Default none.
+    dates : sequence of str or int
+        Columns of X that hold dates; the inputs are days. Default none.
+    drop : sequence of str or int
+        Columns of X that are left out. Default none.
+    ids : sequence of str or int
+        Columns of X that are no inputs, such as keys, which `patrac predict` copies beside its predictions. Default
+        none.
+    impute : {"mean", "median"}, optional
+        What replaces missing numbers; missing categories are replaced by the most frequent one. By default missing
+        values are an error.
+    missing_indicator : bool
+        Whether each column with missing values gets a further input, 1 where it is missing; default False.
+    standardize : bool
+        Whether columns of numbers and targets that are numbers are standardised; default True. Constant columns are
+        then left out.
+    random_state : int, RandomState or None
+        Seed of splits, training and chains. An integer gives the draws of `patrac fit --random-state`, on any number of
+        threads; None, the default, draws a seed from NumPy's global generator.
+    n_jobs : int, optional
+        Number of native threads of training and chains; -1 means all processors. By default all processors, and one
+        within a worker of joblib, such as those of GridSearchCV(n_jobs=2).
+    verbose : bool
+        Whether to print what is done and to show progress bars on a terminal; default False."""
+ATTRIBUTES = """n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+    draws_ : Draws or DrawsMixture
+        The posterior draws, a mixture if there are several networks. Inputs and targets are those of the network:
+        `est.draws_.predict(est.preprocessor_.transform(X))`.
+    posterior_ : Posterior
+        The posterior of the first network. Files and pickles do not hold it.
+    report_ : FitReport
+        What was chosen and why, the verdict on the chains with remedies, and scores; its string is a report.
+    preprocessor_ : Preprocessor
+        The conversion of X to inputs of the network.
+    n_iter_ : int
+        Number of training epochs of the first network."""
+
+_Class = TypeVar("_Class", bound=type)
+
+
+def documented(cls: _Class) -> _Class:
+    """Fill the documentation of common parameters and attributes into that of an estimator."""
+    assert cls.__doc__ is not None
+    cls.__doc__ = cls.__doc__.replace("{parameters}", PARAMETERS).replace("{attributes}", ATTRIBUTES)
+    return cls
+
+
+class Uncertainty(NamedTuple):
+    """The uncertainty of each row's target, split by its cause; total = aleatoric + epistemic.
+
+    Attributes
+    ----------
+    total : ndarray of float64, shape (n,), or (n, t) for several targets
+        Variance of the predictive distribution of a regression, in the target's units squared; entropy of the mean
+        probabilities of a classification, in nats.
+    aleatoric : ndarray of the same shape
+        What would remain with ever more rows: the mean over draws of the noise variance, or of the entropy.
+    epistemic : ndarray of the same shape
+        What more rows would remove: the variance over draws of the function, or the mutual information between label
+        and parameters.
+    """
+
+    total: FloatArray
+    aleatoric: FloatArray
+    epistemic: FloatArray
 
 
 class PatracEstimator(BaseEstimator):  # type: ignore[misc]
     """Base class of the estimators; see `PatracRegressor` and `PatracClassifier`."""
 
-    draws_: Draws | DrawsMixture
-    posteriors_: list[Posterior]
+    draws_: pn.Draws | pn.DrawsMixture
+    result_: FitResult
     report_: FitReport
-    input_scaling_: InputScaling
+    preprocessor_: Preprocessor
+    target_scaling_: TargetScaling
     n_iter_: int
-
-    def __init__(
-        self,
-        hidden_layer_sizes: int | Sequence[int] = (50, 50),
-        activation: str = "tanh",
-        *,
-        l2: float | None = None,
-        max_iter: int | None = None,
-        validation_fraction: float | None = None,
-        architecture: str = "auto",
-        k: int | Sequence[int] | None = None,
-        prior: str = "auto",
-        prior_alpha: float | None = None,
-        networks: int | None = None,
-        likelihood: Likelihood | None = None,
-        minutes: float = 0.1,
-        chains: int | None = None,
-        draws: int | None = None,
-        thin: int | None = None,
-        warmup: int | str | Warmup | None = None,
-        kernel: str | Kernel = "auto",
-        device: str = "cpu",
-        dtype: str = "float32",
-        standardize: bool = True,
-        random_state: int | np.random.RandomState | None = None,
-        n_jobs: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.l2 = l2
-        self.max_iter = max_iter
-        self.validation_fraction = validation_fraction
-        self.architecture = architecture
-        self.k = k
-        self.prior = prior
-        self.prior_alpha = prior_alpha
-        self.networks = networks
-        self.likelihood = likelihood
-        self.minutes = minutes
-        self.chains = chains
-        self.draws = draws
-        self.thin = thin
-        self.warmup = warmup
-        self.kernel = kernel
-        self.device = device
-        self.dtype = dtype
-        self.standardize = standardize
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    n_features_in_: int
+    classes_: npt.NDArray[Any]
+    categorical: Any
+    dates: Any
+    drop: Any
+    ids: Any
+    impute: str | None
+    missing_indicator: bool
+    standardize: bool
+    exposure: str | int | None = None
 
     @property
-    def posterior_(self) -> Posterior:
+    def posterior_(self) -> pn.Posterior:
         """The posterior of the first network, whose inputs and targets are standardised.
 
         Pickles and files do not hold it, because it holds the training rows.
         """
         check_is_fitted(self)
-        if not hasattr(self, "posteriors_"):
+        return self._result.posteriors[0]
+
+    @property
+    def _result(self) -> FitResult:
+        """The result of `fit`; raises AttributeError where the estimator was read from a file or pickle."""
+        if not hasattr(self, "result_"):
             raise AttributeError(
-                f"posterior_ is not part of the files and pickles of {type(self).__name__}, because it holds the "
-                "training rows: fit again to have it."
+                f"posterior_ is not part of the files and pickles of {type(self).__name__}, nor are the training rows: "
+                "fit again to have them."
             )
-        return self.posteriors_[0]
+        return self.result_
 
-    def _settings(self) -> EstimatorSettings:
+    def _keep(self, given: Mapping[str, Any]) -> None:
+        """Set the parameters to those with which the class was called."""
+        for name in self._get_param_names():
+            setattr(self, name, given[name])
+
+    def _settings(self) -> Settings:
         """Return the checked settings of a fit; raise TypeError or ValueError if a parameter is not as described."""
-        if not isinstance(self.standardize, bool | np.bool_):
-            raise TypeError(f"standardize must be True or False; got {self.standardize!r}.")
-        return settings_of(self.get_params(deep=False))
+        return Settings.of(self.get_params(deep=False), type(self).__name__)
 
-    def _weighted_rows(
-        self, X: FloatArray, y: npt.NDArray[Any], sample_weight: npt.ArrayLike | None
-    ) -> tuple[FloatArray, npt.NDArray[Any], FloatArray | None]:
-        """Return the rows of positive weight and their weights (n,), None if all weights are one.
+    def _unused_columns(self) -> list[Any]:
+        """Return the columns of X that are no inputs."""
+        return [*_listed(self.drop), *_listed(self.ids), *_listed(self.exposure)]
 
-        Raises
-        ------
-        ValueError
-            If the weights are invalid, or all are zero.
-        """
+    def _checked_rows(self, X: Any, *, reset: bool, least: int = 1) -> Any:
+        """Return X as a data frame, or as float64 (n, d), once scikit-learn has checked it."""
+        refuse_masked(X, "X")
+        if hasattr(X, "iloc") and hasattr(X, "columns"):
+            if reset:
+                validate_data(self, X, skip_check_array=True)
+            # The preprocessor matches columns of new rows by their names, in any order.
+            if len(X) < least:
+                raise ValueError(f"X has {len(X)} sample(s), while a minimum of {least} is required.")
+            return X
+        finite = True if self.impute is None else "allow-nan"
+        options = {"ensure_min_samples": least, "ensure_all_finite": finite}
+        return validate_data(self, X, dtype=np.float64, reset=reset, **options)
+
+    def _weights(self, X: Any, sample_weight: npt.ArrayLike | None) -> FloatArray | None:
+        """Return the row weights (n,), None if all are one; raise ValueError if they are invalid, or all are zero."""
         if sample_weight is None:
-            return X, y, None
+            return None
         refuse_masked(sample_weight, "sample_weight")
         weights = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
         if not weights.any():
             raise ValueError("sample_weight is zero for every row; give at least one row a positive weight.")
-        if (weights == 1).all():
-            return X, y, None
-        used = np.flatnonzero(weights)
-        return X[used], y[used], weights[used]
+        return None if (weights == 1).all() else weights
 
-    def _feature_names(self) -> list[str]:
-        """Return the names of the columns of X, which are their numbers if X had none."""
-        names = getattr(self, "feature_names_in_", None)
-        return [f"column {index}" for index in range(self.n_features_in_)] if names is None else [str(n) for n in names]
+    def _offset(self, X: Any, exposure: npt.ArrayLike | None) -> FloatArray | None:
+        """Return the logarithm of the exposure of each row, which is a column of X or given; None if there is none."""
+        column = self.exposure
+        if exposure is None and column is None:
+            return None
+        if exposure is None:
+            is_name = hasattr(X, "columns") and (isinstance(column, str) or column in X.columns)
+            exposure = X[column] if is_name else (X.iloc[:, column] if hasattr(X, "iloc") else X[:, column])
+        values = check_array(exposure, ensure_2d=False, dtype=np.float64, input_name="exposure").reshape(-1)
+        check_consistent_length(X, values)
+        if (values <= 0).any():
+            row = int(np.argmax(values <= 0))
+            raise ValueError(f"exposure must be positive; got {values[row]:g} in row {row} (counted from 0).")
+        return np.asarray(np.log(values))
 
     def _fit_rows(
         self,
-        X: FloatArray,
-        y: Any,
+        X: Any,
+        y: npt.NDArray[Any],
+        held_out: tuple[Any, npt.NDArray[Any], FloatArray | None] | None,
         *,
         weights: FloatArray | None,
+        offset: FloatArray | None,
         likelihoods: Sequence[Likelihood],
         n_targets: int,
-        units: TargetUnits,
         about_y: str,
-        settings: EstimatorSettings,
+        settings: Settings,
     ) -> None:
-        """Fit rows whose targets are standardised, set the attributes of a fitted estimator, and warn.
-
-        The rows are those that `_weighted_rows` returns; the likelihoods are those of the targets in their units.
-        """
-        names = self._feature_names()
-        self.input_scaling_ = InputScaling.fit(X, weights, names, standardize=bool(self.standardize))
-        inputs = self.input_scaling_.transform(X)
+        """Fit rows of positive weight, whose targets are the network's, set the fitted attributes, and warn."""
+        self.preprocessor_ = Preprocessor.fit(
+            X,
+            categorical=_listed(self.categorical),
+            dates=_listed(self.dates),
+            drop=self._unused_columns(),
+            impute=self.impute,
+            indicator=self.missing_indicator,
+            sample_weight=weights,
+            standardize=self.standardize,
+        )
         lines: list[str] = []
 
         def say(line: str) -> None:
             lines.append(line)
-            if self.verbose:
-                print(line, flush=True)
+            if settings.verbose:
+                _print(line)
 
-        say(self.input_scaling_.describe(names))
-        say(about_y)
-        arrays = FitArrays(inputs, y, inputs[:0], y[:0], n_targets, units, weights)
+        for line in (self.preprocessor_.describe(), *self.preprocessor_.notes, about_y):
+            say(line)
+        training = Rows(self.preprocessor_.transform(X), y, weights, offset)
+        unseen = None
+        if held_out is not None:
+            unseen = Rows(self.preprocessor_.transform(held_out[0]), held_out[1], None, held_out[2])
+        data = FitData(training, unseen, n_targets, self.target_scaling_)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
-            fit = fit_arrays(arrays, likelihoods, settings, details=False, say=say)
-        self.draws_ = fit.draws
-        self.posteriors_ = list(fit.posteriors)
-        self.n_iter_ = Choice.of(fit.draws.members[0].network.net).epochs
-        self.report_ = FitReport.of(fit, lines)
-        if self.verbose:
-            print(self.report_.results(), flush=True)
+            result = fit_rows(data, likelihoods, settings, say=say)
+        self.result_, self.draws_ = result, result.draws
+        self.n_iter_ = Choice.of(result.posteriors[0].network.net).epochs
+        self.report_ = FitReport.of(result, lines)
+        if settings.verbose:
+            _print(self.report_.results())
         _warn_again(caught)
         if self.report_.needs_warning:
             category = UserWarning if self.report_.converged else ConvergenceWarning
             what = "the draws should be looked at" if self.report_.converged else "the chains have not converged"
             warnings.warn(f"{type(self).__name__}: {what}. {self.report_.verdict}", category, stacklevel=3)
 
-    def _inputs(self, X: npt.ArrayLike) -> FloatArray:
-        """Return the inputs of the network for checked rows of X."""
+    def _held_out(self, rows: tuple[Any, ...] | None) -> tuple[Any, npt.NDArray[Any], FloatArray | None] | None:
+        """Return rows (X, y) or (X, y, exposure), checked, with targets of the network and log exposures."""
+        if rows is None:
+            return None
+        X = self._checked_rows(rows[0], reset=False)
+        check_consistent_length(X, rows[1])
+        return X, self._targets(rows[1]), self._offset(X, rows[2] if len(rows) > 2 else None)
+
+    def _targets(self, y: Any) -> npt.NDArray[Any]:
+        """Return observed targets as the network has them; raise ValueError if they are not such as were fitted."""
+        raise NotImplementedError
+
+    def evaluate(
+        self, X: Any = None, y: Any = None, sample_weight: npt.ArrayLike | None = None, *, exposure: Any = None
+    ) -> Evaluation:
+        """Score the predictions of rows, noise included, beside those of the trained networks.
+
+        Parameters
+        ----------
+        X : array_like or DataFrame, shape (n, d), optional
+            Rows that were not fitted. By default at most 1,000 training rows, each predicted by draws that are
+            reweighted as if it had not been among them, which needs an estimator that was not read from a file.
+        y : array_like, shape (n,) or (n, t)
+            Their targets.
+        sample_weight : array_like, shape (n,), optional
+            Weights of the rows, positive; default ones.
+        exposure : array_like, shape (n,), optional
+            Of counts, see `fit`.
+
+        Returns
+        -------
+        Evaluation
+            With the dictionary `scores`, such as "nlpd", "rmse" and "coverage", and the `arrays` of each row.
+        """
         check_is_fitted(self)
-        refuse_masked(X, "X")
-        rows = validate_data(self, X, dtype=np.float64, reset=False)
-        return self.input_scaling_.transform(rows)
+        if X is None:
+            return self._result.leave_one_out()
+        rows = self._checked_rows(X, reset=False)
+        check_consistent_length(rows, y)
+        weights, offset = self._weights(rows, sample_weight), self._offset(rows, exposure)
+        inputs = self.preprocessor_.transform(rows)
+        return evaluate(self.draws_, self.target_scaling_, Rows(inputs, self._targets(y), weights, offset))
+
+    def _distribution(self, X: Any, exposure: npt.ArrayLike | None = None) -> Any:
+        """Return the predictive distribution of the network's targets for rows of X."""
+        check_is_fitted(self)
+        rows = self._checked_rows(X, reset=False)
+        return self.draws_.distribution(self.preprocessor_.transform(rows), offset=self._offset(rows, exposure))
+
+    def _samples(self, distribution: Any, n_samples: int, random_state: Any) -> npt.NDArray[Any]:
+        """Return samples of the targets of the network, shape (n_samples, n, t); of labels, (n_samples, n).
+
+        The first samples, as many as there are draws, are different draws.
+        """
+        if isinstance(n_samples, bool) or not isinstance(n_samples, numbers.Integral) or n_samples < 1:
+            raise ValueError(f"n_samples must be a positive integer; got {n_samples!r}.")
+        rng, total = check_random_state(random_state), self.draws_.n_chains * self.draws_.n_draws
+        repeats = math.ceil(n_samples / total)
+        order = np.concatenate([rng.permutation(total) for _ in range(repeats)])[:n_samples]
+        blocks = []
+        for _, part in distribution.blocks():
+            # A draw that is used again has noise of its own.
+            noisy = [part.sample(int(rng.randint(np.iinfo(np.int32).max))) for _ in range(repeats)]
+            blocks.append(np.concatenate(noisy)[order + np.arange(n_samples) // total * total])
+        return np.concatenate(blocks, axis=1)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted estimator to one .npz file, without pickle and without the training rows.
@@ -208,8 +392,36 @@ class PatracEstimator(BaseEstimator):  # type: ignore[misc]
             If the file exists and may not be replaced, or cannot be written.
         """
         check_is_fitted(self)
-        content, arrays = fitted_to_arrays(self)
-        save_arrays(path, _KIND, content, arrays, overwrite=overwrite)
+        if os.path.exists(path) and not overwrite:
+            raise FileExistsError(f"{os.fspath(path)} exists; pass overwrite=True or another path.")
+        content = {
+            "patrac_native": pn.__version__,
+            "class": type(self).__name__,
+            "parameters": {name: _plain(value) for name, value in self.get_params(deep=False).items()},
+            "fitted": {name: getattr(self, name) for name in _PLAIN if hasattr(self, name)},
+            "labels": {
+                name: {"values": getattr(self, name).tolist(), "dtype": getattr(self, name).dtype.str}
+                for name in _ARRAYS
+                if hasattr(self, name)
+            },
+            "preprocessor": self.preprocessor_.to_dict(),
+            "targets": self.target_scaling_.to_dict(),
+            "report": self.report_.to_dict(),
+            "draws": type(self.draws_).__name__,
+        }
+        draws = io.BytesIO()
+        self.draws_.save(draws)
+        # The old file stays until the new one is complete.
+        folder, name = os.path.split(os.path.abspath(path))
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{name}.", delete=False) as stream:
+            try:
+                header = np.frombuffer(json.dumps(content).encode(), dtype=np.uint8)
+                np.savez(stream, estimator=header, draws=np.frombuffer(draws.getbuffer(), dtype=np.uint8))
+                stream.close()
+                os.replace(stream.name, path)
+            except BaseException:
+                os.unlink(stream.name)
+                raise
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -231,24 +443,94 @@ class PatracEstimator(BaseEstimator):  # type: ignore[misc]
         ValueError
             If the file is damaged, is of another version, or holds an estimator of another class.
         """
-        content, arrays = load_arrays(path, _KIND)
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                content = json.loads(stored["estimator"].tobytes())
+                draws = io.BytesIO(stored["draws"].tobytes())
+        except FileNotFoundError:
+            raise
+        except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{os.fspath(path)} is damaged, or holds no estimator ({error}).") from error
         if content["class"] != cls.__name__:
             raise ValueError(f"{os.fspath(path)} holds a {content['class']}; read it with {content['class']}.load.")
-        made = cls()
-        fitted_from_arrays(made, content, arrays)
+        made = cls(**{name: _rebuilt(value) for name, value in content["parameters"].items()})
+        for name, value in content["fitted"].items():
+            setattr(made, name, value)
+        for name, stored in content["labels"].items():
+            setattr(made, name, np.array(stored["values"], dtype=stored["dtype"]))
+        made.preprocessor_ = Preprocessor.from_dict(content["preprocessor"])
+        made.target_scaling_ = TargetScaling.from_dict(content["targets"])
+        made.report_ = FitReport.from_dict(content["report"])
+        made.draws_ = getattr(pn, content["draws"]).load(draws)
         return made
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state of a pickle: everything but the posteriors, which hold the training rows."""
         state: dict[str, Any] = dict(super().__getstate__())
-        state.pop("posteriors_", None)
+        state.pop("result_", None)
         return state
+
+
+def refuse_masked(values: Any, name: str) -> None:
+    """Raise ValueError if an array has masked entries, because scikit-learn would use the values behind the mask."""
+    if isinstance(values, np.ma.MaskedArray) and (hidden := np.ma.getmaskarray(values)).any():
+        first = [int(index) for index in np.argwhere(hidden)[0]]
+        raise ValueError(f"{name} must not have masked entries; got {int(hidden.sum())}, the first at {first}.")
+
+
+def take(X: Any, rows: npt.NDArray[np.intp]) -> Any:
+    """Return rows of an array or data frame."""
+    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+
+
+def _print(line: str) -> None:
+    """Print a line, or nothing where standard output is closed or full: finished draws are not lost for that."""
+    try:
+        print(line, flush=True)
+    except OSError:
+        pass
+
+
+def _listed(columns: Any) -> list[Any]:
+    """Return one or several columns as a list."""
+    if columns is None:
+        return []
+    return [columns] if isinstance(columns, str | numbers.Integral) else list(columns)
 
 
 def _warn_again(caught: Sequence[warnings.WarningMessage]) -> None:
     """Give the warnings of a fit: those for the user at the line that called `fit`, others where they arose."""
     for message in dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, UserWarning)):
-        warnings.warn(message, UserWarning, stacklevel=4)
+        for advice, own in _ADVICE.items():
+            message = message.replace(advice, own)
+        warnings.warn(message.removeprefix("train: "), UserWarning, stacklevel=4)
     for one in caught:
         if not issubclass(one.category, UserWarning):
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+
+
+def _plain(value: Any) -> Any:
+    """Return a parameter as JSON-able values."""
+    if hasattr(value, "to_dict"):
+        return {"object": type(value).__name__, "content": value.to_dict()}
+    if isinstance(value, np.random.RandomState):
+        return None
+    if isinstance(value, np.ndarray):
+        return {"object": "tuple", "content": value.tolist()}
+    if isinstance(value, tuple | list):
+        return {"object": type(value).__name__, "content": [_plain(one) for one in value]}
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _rebuilt(value: Any) -> Any:
+    """Return a parameter from what `_plain` returned."""
+    if not isinstance(value, Mapping):
+        return value
+    kind, content = value["object"], value["content"]
+    if kind in ("tuple", "list"):
+        values = [_rebuilt(one) for one in content]
+        return tuple(values) if kind == "tuple" else values
+    found = getattr(pn, kind)
+    if hasattr(found, "from_dict"):
+        return found.from_dict(content)
+    return found(**{name: part for name, part in content.items() if name != "name"})

@@ -39,45 +39,14 @@ MIN_STEPS = 5_000
 
 @dataclass(frozen=True)
 class Schedule:
-    """Lengths of the chains.
-
-    Attributes
-    ----------
-    thin : int
-        Number of steps for each draw.
-    warmup : int
-        Number of warm-up steps.
-    """
+    """Lengths of the chains: number of steps for each draw, and of warm-up steps."""
 
     thin: int
     warmup: int
 
-    def steps(self, draws: int) -> int:
-        """Return the number of steps of a chain."""
-        return self.warmup + self.thin * draws
-
-
-def step_operations(post: Posterior, kernel: Kernel) -> float:
-    """Return the multiply-adds that take as long as one step of a gradient kernel."""
-    return post.plan(kernel).step_cost
-
-
-def run_kernel(post: Posterior, kernel: str | Kernel) -> Kernel:
-    """Return the kernel of a run: the one that is given, or the one that "auto" chooses for the posterior."""
-    return post.plan(kernel).kernel
-
 
 def training_seconds(nets: Sequence[Network], rows: int, batch_rows: int) -> float:
-    """Return the time that the training of networks took on the nominal machine.
-
-    Parameters
-    ----------
-    nets : sequence of Network
-        Trained alike, several at a time, after the penalty and the number of epochs had been chosen by networks that
-        were trained one after the other.
-    rows, batch_rows : int
-        Numbers of training rows, and of rows of a batch.
-    """
+    """Return the time that the training of networks, the choice of penalty and epochs included, nominally took."""
     epochs = 0.0
     for net in nets:
         assert net.history is not None
@@ -90,25 +59,16 @@ def training_seconds(nets: Sequence[Network], rows: int, batch_rows: int) -> flo
 
 
 def chain_minutes(minutes: float, training: float) -> float:
-    """Return what a budget leaves for the chains.
-
-    Parameters
-    ----------
-    minutes : float
-        The budget of the whole fit.
-    training : float
-        Nominal seconds that the training took, see `training_seconds`.
-    """
+    """Return what a budget of the whole fit leaves for the chains after so many nominal seconds of training."""
     rest = minutes - (training + _SCORING_SECONDS) / 60.0
     return max(_SAMPLING_SHARE * min(minutes, _LEAST_MINUTES), min(_SAMPLING_SHARE * minutes, rest))
 
 
 def steps_within(minutes: float, post: Posterior, chains: int, kernel: str | Kernel = "auto") -> int:
     """Return the number of steps of each chain that take so many minutes on the nominal machine."""
-    kernel = run_kernel(post, kernel)
     cores = min(_CORES, chains)
     operations = 60.0 * minutes * cores * _RATE[post.network.dtype.name] / chains
-    return int(operations / step_operations(post, kernel))
+    return int(operations / post.plan(kernel).step_cost)
 
 
 def schedule_within(
@@ -120,24 +80,7 @@ def schedule_within(
     warmup: int | None = None,
     kernel: str | Kernel = "auto",
 ) -> Schedule:
-    """Return the lengths of chains that take so many minutes: a quarter is warm-up, the rest is divided among draws.
-
-    Parameters
-    ----------
-    minutes : float
-        The time of the chains on two cores, > 0.
-    post : Posterior
-    chains, draws : int
-        Number of chains, and of draws of each.
-    warmup : int, optional
-        Number of warm-up steps, if it is given.
-    kernel : "auto" or Kernel
-        As for `sample`; default "auto".
-
-    Returns
-    -------
-    Schedule
-    """
+    """Return the lengths of chains that take so many minutes: a quarter is warm-up, the rest is divided among draws."""
     steps = steps_within(minutes, post, chains, kernel)
     if warmup is None:
         warmup = max(_WARMUP_MULTIPLE, int(_WARMUP_SHARE * steps) // _WARMUP_MULTIPLE * _WARMUP_MULTIPLE)

@@ -1,4 +1,4 @@
-"""Short runs on a share of the rows, scored on the others, by which `patrac fit` chooses a posterior."""
+"""Short runs on a share of the rows, scored on the others, by which a fit chooses a posterior."""
 
 from __future__ import annotations
 
@@ -10,42 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from patrac_native.draws.draws import Draws
-from patrac_native.draws.draws_mixture import DrawsMixture
+import patrac_native as pn
 from patrac_native.fit.budget import Schedule
-from patrac_native.fit.candidates import PILOT_FRACTION, Candidate
-from patrac_native.fit.evaluation import Evaluation, evaluate
-from patrac_native.fit.fit_data import FitArrays
-from patrac_native.fit.model_settings import ModelSettings
-from patrac_native.fit.tuning import Choice, train_networks
-from patrac_native.network.network import Network
-from patrac_native.training.folds import split_rows
-from patrac_native.verdict.calibration import VALIDATION, mean_with_error
+from patrac_native.fit.candidates import Candidate
+from patrac_native.fit.evaluation import VALIDATION, Evaluation, evaluate, members_of
+from patrac_native.fit.rows import FitData
+from patrac_native.fit.settings import Settings
+from patrac_native.fit.training import Choice, left_out, train_networks
+from patrac_native.verdict.calibration import mean_with_error
 from patrac_native.verdict.findings import COVERAGE_LOOK
-
-# Fewer validation rows than this say too little about which posterior predicts better.
-MIN_ROWS = 20
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A pilot run.
-
-    Attributes
-    ----------
-    candidate : Candidate
-        What was tried, as the final run would be.
-    steps : int
-        Number of steps of each chain.
-    evaluation : Evaluation
-        Scores of the validation rows.
-    draws : Draws or DrawsMixture
-    """
+    """A pilot run: what was tried, as the final run would be, steps of each chain, and scores of validation rows."""
 
     candidate: Candidate
     steps: int
     evaluation: Evaluation
-    draws: Draws | DrawsMixture
+    draws: pn.Draws | pn.DrawsMixture
 
     @property
     def nlpd(self) -> float:
@@ -96,61 +79,29 @@ class Trial:
 
 def run_pilots(
     candidates: Sequence[Candidate],
-    net: Network,
-    data: FitArrays,
-    settings: ModelSettings,
+    net: pn.Network,
+    data: FitData,
+    settings: Settings,
     minutes: float,
     *,
     say: Callable[[str], None] = print,
 ) -> list[Trial]:
     """Run the candidates of one likelihood on four fifths of the training rows and score them on the others.
 
-    Each pilot run has as many steps as the candidate's final run would have, because chains that have not converged
-    predict differently with every number of steps. The first candidate is the only one to be tried if it is
-    convincing, which leaves more of the budget for its final run. Networks are trained on the same four fifths.
-
-    Parameters
-    ----------
-    candidates : sequence of Candidate
-    net : Network
-        The network of all training rows, whose penalty is used.
-    data : FitArrays
-    settings : ModelSettings
-    minutes : float
-        What the budget would leave for the final run after pilot runs of all candidates.
-    say : callable
-        Receives a line for each run; default `print`.
-
-    Returns
-    -------
-    list of Trial
-        One for each candidate that was tried; empty if there are too few rows to tell.
-
-    Raises
-    ------
-    KeyboardInterrupt, RuntimeError
-        If a run was interrupted.
+    Each pilot run has as many steps as the candidate's final run would have, of which the budget would pay for so many
+    minutes, because chains that have not converged predict differently with every number of steps. The first candidate
+    is the only one to be tried if it is convincing, which leaves more of the budget for its final run. Networks are
+    trained on the same four fifths, with the penalty of `net`. There are no trials if there are too few rows to tell.
     """
     likelihood = candidates[0].likelihood
-    is_class = likelihood.targets == "class"
-    try:
-        labels = data.y if is_class else None
-        held, rows = split_rows(len(data.X), [PILOT_FRACTION], seed=settings.seed, labels=labels, groups=data.copies())
-    except ValueError:  # too few rows of each class to leave any out
+    parts = left_out(data, settings, by_class=likelihood.targets == "class")
+    if parts is None:
         return []
-    if len(held) < MIN_ROWS:
-        return []
-    training, unseen = data.rows(rows), data.rows(held)
+    unseen, training = parts
     pilots = [candidate.pilot() for candidate in candidates]
-    nets = train_networks(
-        net.layer_sizes,
-        training,
-        likelihood,
-        networks=max(pilot.trained for pilot in pilots),
-        settings=settings,
-        l2=Choice.of(net).l2,
-    )
-    trials = []
+    trained = max(pilot.trained for pilot in pilots)
+    nets = train_networks(net.layer_sizes, training, likelihood, settings, networks=trained, l2=Choice.of(net).l2)
+    trials: list[Trial] = []
     for candidate, pilot in zip(candidates, pilots, strict=True):
         # The number of steps follows from the final run: all rows, all chains.
         schedule = candidate.schedule(candidate.posteriors([net], data.training, settings)[0], settings, minutes)
@@ -159,14 +110,13 @@ def run_pilots(
         with warnings.catch_warnings():
             # Warnings about a run are about its use; this one is scored.
             warnings.simplefilter("ignore", UserWarning)
-            posts = pilot.posteriors(nets, training, settings)
-            draws = pilot.sample(posts, nets, schedule, settings, say=say)
-        if draws.n_draws < pilot.draws or len(draws.members) < pilot.networks:
+            draws = pilot.sample(pilot.posteriors(nets, training, settings), nets, schedule, settings, say=say)
+        if draws.n_draws < pilot.draws or len(members_of(draws)) < pilot.networks:
             # Ctrl-C ended the run, with a warning that is not shown here.
             raise KeyboardInterrupt
-        evaluation = evaluate(draws, data.units, unseen, kind=VALIDATION, nets=nets[: pilot.trained], details=False)
-        run = draws.members[0].settings
-        trials.append(Trial(candidate, run["warmup_steps"] + run["thin"] * draws.n_draws, evaluation, draws))
+        scored = evaluate(draws, data.units, unseen, kind=VALIDATION, nets=nets[: pilot.trained], details=False)
+        run = members_of(draws)[0].settings
+        trials.append(Trial(candidate, run["warmup_steps"] + run["thin"] * draws.n_draws, scored, draws))
         say(f"    {trials[-1]}")
         if trials[0].is_convincing:
             break
@@ -188,6 +138,7 @@ def best_of(trials: Sequence[Trial]) -> Trial:
 
 
 def _default_of(trials: Sequence[Trial]) -> Trial:
+    """Return the trial that is taken unless another is better, see `best_of`."""
     return min(trials, key=lambda trial: (trial.is_overconfident, trial.is_worse_than_networks))
 
 

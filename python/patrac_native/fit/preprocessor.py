@@ -95,7 +95,7 @@ class Column:
         if missing.any() and impute is None:
             count = int(missing.sum())
             raise ValueError(
-                f"column {self.name!r} has {count} missing value{'s' * (count > 1)}, at {_place(series, missing)}; "
+                f"column {self.name!r} has {count} missing value{'s' * (count > 1)}, at {place(series, missing)}; "
                 "remove those rows, name the column in drop, or set impute to mean or median."
             )
         known, of_known = values[~missing], None if weights is None else weights[~missing]
@@ -128,7 +128,7 @@ class Column:
         missing = np.isnan(values)
         if missing.any() and self.fill is None:
             raise ValueError(
-                f"column {self.name!r} is missing at {_place(series, missing)}, and the fit had no impute; remove "
+                f"column {self.name!r} is missing at {place(series, missing)}, and the fit had no impute; remove "
                 "those rows, or fit with impute."
             )
         values = np.where(missing, 0.0 if self.fill is None else self.fill, values)
@@ -504,13 +504,9 @@ def _typed(name: str, series: pd.Series, parameter: str) -> Column:
         )
     most = _MOST if is_category else max(_FEW, min(_MANY, _SHARE * len(series)))
     if len(distinct) > most:
-        # Texts that are no numbers, such as marks of missing values, tell why a column was not read as numbers.
-        unlike = [
-            text for text, number in zip(distinct, _as_numbers(pd.Series(distinct)), strict=True) if number != number
-        ]
         raise ValueError(
             f"{what} holds {'' if is_category else 'text of '}{len(distinct)} different values, such as "
-            f"{', '.join(map(repr, [*unlike[:3], *distinct[:3]][:3]))}; name it in drop"
+            f"{', '.join(map(repr, unlike_numbers(series)[:3]))}; name it in drop"
             + ("." if is_category else " or categorical, in dates if they are dates, or convert it to numbers.")
         )
     if kind == "text":
@@ -535,6 +531,13 @@ def _positions(labels: Any, missing: npt.NDArray[np.bool_], categories: Sequence
     kind = object if isinstance(categories[0], str) else np.float64
     positions = pd.Index(categories, dtype=kind).get_indexer(pd.Index(labels, dtype=kind))
     return np.where(missing, np.nan, positions)
+
+
+def unlike_numbers(series: pd.Series) -> list[Any]:
+    """Return the distinct values, first those that are no numbers: they tell why a column was not read as numbers."""
+    distinct = series.drop_duplicates().dropna()
+    unlike = np.isnan(_as_numbers(distinct))
+    return [*distinct[unlike], *distinct[~unlike]]
 
 
 def _as_numbers(series: pd.Series) -> FloatArray:
@@ -600,7 +603,7 @@ def _plain(value: Any) -> str:
     return str(int(item)) if isinstance(item, float) and item.is_integer() else str(item)
 
 
-def _place(series: pd.Series, mask: npt.ArrayLike) -> str:
+def place(series: pd.Series, mask: npt.ArrayLike) -> str:
     """Return where the entries of a mask are: the labels of the first ones in the index, named as the index is."""
     labels = series.index[np.flatnonzero(np.asarray(mask))]
     more = f" and {len(labels) - 3} more" if len(labels) > 3 else ""
@@ -610,4 +613,4 @@ def _place(series: pd.Series, mask: npt.ArrayLike) -> str:
 def _shown(series: pd.Series, mask: npt.ArrayLike) -> str:
     """Return the first entry of a mask, and where it is."""
     value = series[np.asarray(mask)].iloc[0]
-    return f"{value.item() if isinstance(value, np.generic) else value!r} at {_place(series, mask)}"
+    return f"{value.item() if isinstance(value, np.generic) else value!r} at {place(series, mask)}"

@@ -2,117 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import MultiOutputMixin, RegressorMixin
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_array, check_consistent_length
 
-from patrac_native.fit.base import PatracEstimator
-from patrac_native.fit.noise_settings import NOISE_CHOICES
-from patrac_native.fit.sampled_targets import sampled_targets
-from patrac_native.fit.scaling import TargetScaling
-from patrac_native.fit.uncertainty import Uncertainty
-from patrac_native.likelihoods import Likelihood, RealLikelihood, TargetMixture
-from patrac_native.validation.checks import FloatArray, check_probabilities, check_probability, refuse_masked
+import patrac_native as pn
+from patrac_native.fit.base import PatracEstimator, Uncertainty, documented, refuse_masked, take
+from patrac_native.fit.rows import FloatArray, TargetScaling
+from patrac_native.likelihoods import Likelihood
 
 
+@documented
 class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # type: ignore[misc]
     """A partially Bayesian network for regression, with intervals, quantiles and samples of new targets.
 
-    It trains networks, chooses a posterior and samples it as `patrac fit --test-fraction 0` does. Parameters named as
-    in `sklearn.neural_network.MLPRegressor` mean the same.
+    It trains networks, chooses a posterior and samples it; `patrac fit` is this estimator on a table. Parameters named
+    as in `sklearn.neural_network.MLPRegressor` mean the same.
 
     Parameters
     ----------
-    hidden_layer_sizes : int or sequence of int
-        Widths of the hidden layers, at least one; default (50, 50).
-    activation : {"tanh", "relu", "logistic", "gelu", "silu", "sigmoid", "softplus"}
-        Default "tanh"; "logistic" is scikit-learn's name of "sigmoid".
-    l2 : float, optional
-        Penalty of the training, >= 0, as for `train`; by default chosen on validation rows. It is not the `alpha` of
-        scikit-learn's MLP, which is a penalty for each row.
-    max_iter : int, optional
-        Maximum number of training epochs, >= 1; the default depends on the number of rows.
-    validation_fraction : float, optional
-        Share of the rows by which penalty and number of epochs are chosen, in [0, 1): with fewer than 1,000 rows each
-        part of the rows in turn. Default 0.2. With 0 there is no validation: `l2` is 1 unless it is given, and
-        training ends when its own loss stops falling.
-    architecture : {"auto", "full", "mix", "out", "sep"}
-        Which parameters are Bayesian; default "auto": for a small set of rows "full" with heteroscedastic noise, or
-        the best of it, of "full" under either prior and of "mix", by short runs that are scored on validation rows,
-        else the largest "mix" for which the budget pays. A given `k` means "mix".
-    k : int or sequence of int, optional
-        Number of Bayesian nodes of each hidden layer; by default 5 for "mix" and "sep", 45 for "out", and at most the
-        width.
-    prior : {"auto", "gaussian", "trace-class"}
-        "gaussian": independent normal parameters, whose variances in each layer are sampled; "trace-class": the
-        paper's prior, fitted to the network. Default "auto": chosen with the architecture.
-    prior_alpha : float, optional
-        Rate of decay of the trace-class prior, > 1; by default fitted to the network's weights.
-    networks : int, optional
-        Number of networks, >= 1, which are trained alike from other random weights and whose posteriors predict as an
-        equally weighted mixture; the default depends on the architecture.
-    likelihood : Likelihood, optional
-        Of the targets, in the units of y: `Gaussian`, `StudentT` or `HeteroscedasticGaussian`, or of counts `Poisson`
-        or `NegativeBinomial`. By default `HeteroscedasticGaussian()` if a short run of it is convincing on
-        validation rows, else the better of it and `Gaussian("sampled")`. It is the latter where the architecture,
-        `thin`, another device than the CPU or a kernel is given, with fewer than 100 rows, and where the budget is too
-        short for networks of both kinds.
-    minutes : float
-        Budget of the fit on a nominal machine of two cores, > 0; default 0.1. Beyond 0.1 it includes the training. It
-        determines the number of steps through the number of operations of a step and never through a clock, so that a
-        seed gives the same draws everywhere. The
-        chains of one network end earlier once f, at 100 training rows, has an R-hat of at most 1.01 and 400 effective
-        draws.
-    chains : int, optional
-        Number of chains of each network's posterior, >= 1; default 4 for one network, 2 for several. With neither
-        `chains` nor `draws`, 8 chains of 250 draws where the noise of one network's posterior has its own variance in
-        each row, if `minutes` would pay, before any training, for 15,000 steps of each.
-    draws : int, optional
-        Number of draws of each chain, >= 4; default 500 for one network, 250 for several, or see `chains`.
-    thin : int, optional
-        Number of steps for each draw, >= 1, in place of `minutes`.
-    warmup : int, "paper" or Warmup, optional
-        Number of warm-up steps; by default it ends once the chains agree, after a quarter of the steps that `minutes`
-        pays for at the latest. With `thin` it is half the number of steps after it, from 4,000 to 20,000.
-    kernel : "auto" or Kernel
-        As for `sample`; default "auto".
-    device : {"cpu", "cuda", "auto"}
-        As for `sample`; default "cpu".
-    dtype : {"float32", "float64"}
-        The dtype of the chains; default "float32".
-    standardize : bool
-        Whether the columns of X and the targets are standardised, the latter unless they are counts; default True.
-        Constant columns are then left out.
-    random_state : int, RandomState or None
-        Seed of splits, training and chains. An integer gives the draws of `patrac fit --seed`, on any number of
-        threads; None, the default, draws a seed from NumPy's global generator.
-    n_jobs : int, optional
-        Number of native threads of training and chains; -1 means all processors. By default all processors, and one
-        within a worker of joblib, such as those of GridSearchCV(n_jobs=2).
-    verbose : bool
-        Whether to print what is done and to show progress bars on a terminal; default False.
+    {parameters}
+    likelihood : Likelihood or {"gaussian", "student-t", "heteroscedastic", "poisson", "negative-binomial"}, optional
+        Distribution of the targets, in the units of y: an object such as `Gaussian("sampled")`, or a name. "gaussian"
+        is the same noise in all rows, "student-t" noise with outliers, "heteroscedastic" noise that depends on the
+        inputs; the last two are of counts, "negative-binomial" of those that vary more. By default "heteroscedastic" if
+        a short run of it is convincing on validation rows, else the better of it and "gaussian"; the latter where the
+        architecture, `thin`, another device than the CPU or a kernel is given, with fewer than 100 rows, where the
+        target takes few values, and where the budget is too short for networks of both kinds.
+    noise_variance : float, optional
+        Of "gaussian": the variance in the units of y squared, > 0; by default it is sampled.
+    df : float, optional
+        Of "student-t": degrees of freedom, from 1 to 1e8; default 4. The scale is sampled.
+    dispersion : float, optional
+        Of "negative-binomial", whose variance is mean + dispersion mean^2: at least 1e-8; by default it is estimated on
+        a fifth of the rows.
+    exposure : str or int, optional
+        Of counts: the column of X that holds the exposure, positive numbers to which the mean count is proportional,
+        such as a time or a population. It is no input. It can be an argument of `fit` and `predict` instead.
 
     Attributes
     ----------
-    n_features_in_, feature_names_in_
-        As everywhere in scikit-learn.
-    draws_ : Draws or DrawsMixture
-        The posterior draws, a mixture if there are several networks. Their inputs and targets are those of the network:
-        `est.draws_.predict(est.input_scaling_.transform(X))`.
-    posterior_ : Posterior
-        The posterior of the first network; `posteriors_` are those of all. Files and pickles do not hold them.
-    report_ : FitReport
-        What was chosen and why, the verdict on the chains with remedies, and scores; its string is a report.
-    input_scaling_ : InputScaling
-        Mean and scale of each column of X that is not constant.
+    {attributes}
     target_scaling_ : TargetScaling
         Mean and scale of each target.
-    n_iter_ : int
-        Number of training epochs of the first network.
     n_outputs_ : int
         Number t of targets.
 
@@ -128,21 +64,74 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
     ((60,), True)
     """
 
-    target_scaling_: TargetScaling
     n_outputs_: int
 
-    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None) -> Self:
+    def __init__(
+        self,
+        hidden_layer_sizes: int | Sequence[int] = (50, 50),
+        activation: str = "tanh",
+        *,
+        l2: float | None = None,
+        max_iter: int | None = None,
+        validation_fraction: float | None = None,
+        architecture: str = "auto",
+        k: int | Sequence[int] | None = None,
+        prior: str = "auto",
+        prior_alpha: float | None = None,
+        networks: int | None = None,
+        likelihood: Likelihood | str | None = None,
+        noise_variance: float | None = None,
+        df: float | None = None,
+        dispersion: float | None = None,
+        exposure: str | int | None = None,
+        minutes: float = 0.1,
+        chains: int | None = None,
+        draws: int | None = None,
+        thin: int | None = None,
+        warmup: int | str | pn.Warmup | None = None,
+        kernel: Any = "auto",
+        device: str = "cpu",
+        dtype: str = "float32",
+        categorical: Sequence[str | int] = (),
+        dates: Sequence[str | int] = (),
+        drop: Sequence[str | int] = (),
+        ids: Sequence[str | int] = (),
+        impute: str | None = None,
+        missing_indicator: bool = False,
+        standardize: bool = True,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self._keep(locals())
+
+    def fit(
+        self,
+        X: Any,
+        y: npt.ArrayLike,
+        sample_weight: npt.ArrayLike | None = None,
+        *,
+        exposure: npt.ArrayLike | None = None,
+        held_out: tuple[Any, ...] | None = None,
+    ) -> Self:
         """Train, choose and sample.
 
         Parameters
         ----------
         X : array_like or DataFrame, shape (n, d)
-            Finite numbers.
+            Numbers; in a data frame also categories and dates. Missing values need `impute`.
         y : array_like, shape (n,) or (n, t)
             Targets, finite; not constant.
         sample_weight : array_like, shape (n,), optional
             Nonnegative weights, which count a row as that many rows in scaling, training, the choice of the penalty and
             of the posterior, and the posterior. Default ones.
+        exposure : array_like, shape (n,), optional
+            Of counts: positive numbers to which their means are proportional; by default the column `exposure` of X, or
+            ones.
+        held_out : (X, y) or (X, y, exposure), optional
+            Rows that are not trained on. The scores of `report_` are theirs, the verdict rests on them, and convergence
+            is checked at them. By default scores and verdict are those of rows that a shorter run left out, or of
+            leave-one-out predictions.
 
         Returns
         -------
@@ -164,31 +153,50 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
             If the draws should not be used for another reason, or as `train` and `sample`.
         """
         settings = self._settings()
-        # scikit-learn would use the values behind a mask.
-        refuse_masked(X, "X")
-        refuse_masked(y, "y")
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
-        targets = np.asarray(y, dtype=np.float64)
-        self._y_has_columns = targets.ndim == 2
-        inputs, targets, weights = self._weighted_rows(np.asarray(X), targets.reshape(len(targets), -1), sample_weight)
-        likelihoods = NOISE_CHOICES if self.likelihood is None else [self.likelihood]
-        _check_kind(likelihoods[-1])
-        self.n_outputs_ = targets.shape[1]
-        standardize = bool(self.standardize) and isinstance(likelihoods[-1], RealLikelihood)
-        self.target_scaling_ = TargetScaling.fit(targets, weights, standardize=standardize)
+        likelihoods = settings.likelihoods(dispersion=1.0)  # estimated later, if it is not given
+        kind = getattr(likelihoods[-1], "targets", None)
+        if kind not in ("real", "count"):
+            raise TypeError(
+                f"likelihood must be one of numbers, such as Gaussian('sampled'); got {likelihoods[-1]!r}. For labels "
+                "use PatracClassifier."
+            )
+        if not (likelihoods[-1].takes_offset or (exposure is None and self.exposure is None)):
+            raise ValueError(f"exposure belongs to a likelihood of counts, and the likelihood is {likelihoods[-1]!r}.")
+        rows = self._checked_rows(X, reset=True, least=2)
+        targets = _numbers(y)
+        check_consistent_length(rows, targets)
+        self._y_has_columns, self.n_outputs_ = targets.ndim == 2, targets.reshape(len(targets), -1).shape[1]
+        weights, offset = self._weights(rows, sample_weight), self._offset(rows, exposure)
+        targets = targets.reshape(len(targets), -1)
+        if weights is not None and (weights == 0).any():
+            used = np.flatnonzero(weights)
+            rows, targets, weights = take(rows, used), targets[used], weights[used]
+            offset = None if offset is None else offset[used]
+        self.target_scaling_ = TargetScaling.fit(targets, weights, standardize=self.standardize and kind == "real")
         self._fit_rows(
-            inputs,
+            rows,
             self.target_scaling_.transform(targets),
+            self._held_out(held_out),
             weights=weights,
+            offset=offset,
             likelihoods=likelihoods,
             n_targets=self.n_outputs_,
-            units=self.target_scaling_,
             about_y=self.target_scaling_.describe(),
             settings=settings,
         )
         return self
 
-    def predict(self, X: npt.ArrayLike, return_std: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:
+    def _targets(self, y: Any) -> npt.NDArray[Any]:
+        """Return observed targets as the network has them."""
+        targets = _numbers(y)
+        targets = targets.reshape(len(targets), -1)
+        if targets.shape[1] != self.n_outputs_:
+            raise ValueError(f"y must have {self.n_outputs_} targets, as in the fit; got {targets.shape[1]}.")
+        return self.target_scaling_.transform(targets)
+
+    def predict(
+        self, X: Any, return_std: bool = False, *, exposure: npt.ArrayLike | None = None
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
         """Predict the mean of new targets.
 
         Parameters
@@ -196,6 +204,8 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         X : array_like or DataFrame, shape (n, d)
         return_std : bool
             Whether to return the standard deviation of new targets too, noise included; default False.
+        exposure : array_like, shape (n,), optional
+            Of counts, as for `fit`.
 
         Returns
         -------
@@ -203,22 +213,29 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         std : ndarray of the same shape
             Only if `return_std`.
         """
+        found = self._distribution(X, exposure)
         if not return_std:
-            mean = self._each(X, lambda mixture: mixture.mean())
-            return self.target_scaling_.inverse_target(mean)
-        both = self._each(X, lambda mixture: np.stack([mixture.mean(), mixture.sd()], axis=-1))
-        return self.target_scaling_.inverse_target(both[..., 0]), both[..., 1] * self.target_scaling_.target_scale
+            return self._in_units(found.mean())
+        # Both from one evaluation of the networks.
+        parts = [(part.mean(), part.sd()) for _, part in found.blocks()]
+        mean, sd = (np.concatenate(values) for values in zip(*parts, strict=True))
+        return self._in_units(mean), self._in_scale(sd)
 
-    def predict_interval(self, X: npt.ArrayLike, coverage: float = 0.95) -> tuple[FloatArray, FloatArray]:
+    def predict_interval(
+        self, X: Any, coverage: float = 0.95, *, exposure: npt.ArrayLike | None = None
+    ) -> tuple[FloatArray, FloatArray]:
         """Predict central intervals of new targets, noise included.
 
-        Their ends are quantiles of the posterior predictive distribution, without Monte Carlo error of the noise.
+        Their ends are quantiles of the posterior predictive distribution, without Monte Carlo error of the noise. Those
+        of counts are whole numbers.
 
         Parameters
         ----------
         X : array_like or DataFrame, shape (n, d)
         coverage : float
             Probability of the intervals, in (0, 1); default 0.95.
+        exposure : array_like, shape (n,), optional
+            Of counts, as for `fit`.
 
         Returns
         -------
@@ -229,11 +246,16 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         ValueError
             If `coverage` is outside (0, 1).
         """
-        check_probability(coverage, "coverage")
-        ends = self._each(X, lambda mixture: np.stack(mixture.interval(coverage), axis=-1))
-        return self.target_scaling_.inverse_target(ends[..., 0]), self.target_scaling_.inverse_target(ends[..., 1])
+        lower, upper = self._distribution(X, exposure).interval(coverage)
+        return self._in_units(lower), self._in_units(upper)
 
-    def predict_quantiles(self, X: npt.ArrayLike, quantiles: float | Sequence[float] = (0.05, 0.5, 0.95)) -> FloatArray:
+    def predict_quantiles(
+        self,
+        X: Any,
+        quantiles: float | Sequence[float] = (0.05, 0.5, 0.95),
+        *,
+        exposure: npt.ArrayLike | None = None,
+    ) -> FloatArray:
         """Predict quantiles of new targets, noise included.
 
         Parameters
@@ -241,6 +263,8 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         X : array_like or DataFrame, shape (n, d)
         quantiles : float or sequence of q float
             Probabilities in (0, 1); default (0.05, 0.5, 0.95).
+        exposure : array_like, shape (n,), optional
+            Of counts, as for `fit`.
 
         Returns
         -------
@@ -251,12 +275,21 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         TypeError, ValueError
             If `quantiles` are not numbers, there is none, or one is outside (0, 1).
         """
-        wanted = check_probabilities(quantiles, "quantiles")
-        found = self._each(X, lambda mixture: np.stack([mixture.quantile(one) for one in wanted], axis=-1))
-        return np.stack([self.target_scaling_.inverse_target(one) for one in np.moveaxis(found, -1, 0)], axis=-1)
+        wanted = np.asarray(quantiles)
+        if wanted.dtype.kind not in "fiu":
+            raise TypeError(f"quantiles must be numbers; got {quantiles!r}.")
+        if wanted.size == 0 or not ((wanted > 0) & (wanted < 1)).all():
+            raise ValueError(f"quantiles must be between 0 and 1; got {quantiles!r}. Write 0.05 for 5%.")
+        found = self._distribution(X, exposure).quantiles(wanted.reshape(-1).tolist())
+        return np.stack([self._in_units(one) for one in np.moveaxis(found, -1, 0)], axis=-1)
 
     def sample_y(
-        self, X: npt.ArrayLike, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0
+        self,
+        X: Any,
+        n_samples: int = 1,
+        random_state: int | np.random.RandomState | None = 0,
+        *,
+        exposure: npt.ArrayLike | None = None,
     ) -> FloatArray:
         """Draw new targets from the posterior predictive distribution.
 
@@ -269,22 +302,24 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
             Number of samples, at least 1; default 1. Up to the number of draws, each is another draw.
         random_state : int, RandomState or None
             Of the choice of draws and of the noise; default 0.
+        exposure : array_like, shape (n,), optional
+            Of counts, as for `fit`.
 
         Returns
         -------
         ndarray of float64, shape (n, n_samples), or (n, t, n_samples) if y had columns
         """
-        inputs = self._inputs(X)
-        samples = sampled_targets(self.draws_, inputs, n_samples, random_state)
-        values = samples if self._y_has_columns else samples[:, 0]
-        return np.stack([self.target_scaling_.inverse_target(one) for one in np.moveaxis(values, -1, 0)], axis=-1)
+        samples = self._samples(self._distribution(X, exposure), n_samples, random_state)
+        return np.stack([self._in_units(one) for one in samples], axis=-1)
 
-    def predict_uncertainty(self, X: npt.ArrayLike) -> Uncertainty:
+    def predict_uncertainty(self, X: Any, *, exposure: npt.ArrayLike | None = None) -> Uncertainty:
         """Split the variance of new targets into noise and what the parameters leave open.
 
         Parameters
         ----------
         X : array_like or DataFrame, shape (n, d)
+        exposure : array_like, shape (n,), optional
+            Of counts, as for `fit`.
 
         Returns
         -------
@@ -292,27 +327,24 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
             Variances in the units of y squared: total, aleatoric (the mean noise variance) and epistemic (the variance
             of the function over draws), each of shape (n,), or (n, t) if y had columns.
         """
-        parts = self._each(X, lambda mixture: np.stack([mixture.sd() ** 2, mixture.sd_f() ** 2], axis=-1))
-        total, epistemic = (parts[..., index] * self.target_scaling_.target_scale**2 for index in (0, 1))
+        parts = [(part.sd() ** 2, part.sd_f() ** 2) for _, part in self._distribution(X, exposure).blocks()]
+        total, epistemic = (self._in_scale(np.concatenate(values), 2) for values in zip(*parts, strict=True))
         return Uncertainty(total, total - epistemic, epistemic)
 
-    def _each(self, X: npt.ArrayLike, value_of: Callable[[TargetMixture], FloatArray]) -> FloatArray:
-        """Return a value (n, ...) of each row's predictive distribution, or (n, t, ...) if y had columns.
+    def _in_units(self, values: FloatArray) -> FloatArray:
+        """Convert targets of the network (n, t) to the units of y: (n,), or (n, t) if y had columns."""
+        found = np.asarray(values * self.target_scaling_.scale + self.target_scaling_.mean)
+        return found if self._y_has_columns else found[:, 0]
 
-        It is that of the network's targets, which are standardised.
-        """
-        inputs = self._inputs(X)
-        by_target = []
-        for target in range(self.n_outputs_):
-            blocks: Iterator[tuple[slice, TargetMixture]]
-            blocks = self.draws_.predictive_mixtures(inputs, target)
-            by_target.append(np.concatenate([value_of(mixture) for _, mixture in blocks]))
-        return np.stack(by_target, axis=1) if self._y_has_columns else by_target[0]
+    def _in_scale(self, values: FloatArray, power: int = 1) -> FloatArray:
+        """Convert standard deviations (n, t), or for power 2 variances, as `_in_units` does targets."""
+        found = np.asarray(values * self.target_scaling_.scale**power)
+        return found if self._y_has_columns else found[:, 0]
 
 
-def _check_kind(likelihood: Any) -> None:
-    """Raise TypeError unless a likelihood is one of numbers."""
-    if not isinstance(likelihood, Likelihood):
-        raise TypeError(f"likelihood must be a Likelihood, such as Gaussian('sampled'); got {likelihood!r}.")
-    if likelihood.targets not in ("real", "count"):
-        raise TypeError(f"likelihood must be one of numbers; got {likelihood!r}. For labels use PatracClassifier.")
+def _numbers(y: Any) -> FloatArray:
+    """Return targets as float64, (n,) or (n, t); raise ValueError if they are not finite numbers."""
+    refuse_masked(y, "y")
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None")
+    return np.asarray(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))

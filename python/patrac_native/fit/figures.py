@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from patrac_native.fit.fit_result import FitResult
-from patrac_native.fit.row_predictions import predict_regression
+from patrac_native.fit.base import PatracEstimator
+from patrac_native.fit.evaluation import Evaluation
+from patrac_native.fit.rows import FloatArray
 from patrac_native.plots import (
     confusion,
     coverage_curve,
@@ -21,7 +23,6 @@ from patrac_native.plots import (
     sorted_intervals,
 )
 from patrac_native.report.report import PAGE_WIDTH
-from patrac_native.validation.checks import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,9 +36,18 @@ _FEWEST_VALUES, _PLACES = 6, 200
 _CLASSES_BESIDE = 8
 
 
-def regression_figures(result: FitResult) -> list[tuple[Figure, str]]:
+def figures_of(est: PatracEstimator, evaluation: Evaluation, target: str, X: FloatArray) -> list[tuple[Figure, str]]:
+    """Return figures and captions for a fitted estimator whose rows of inputs X (n, d) were scored."""
+    if est.draws_.likelihood.targets == "class":
+        return _class_figures(evaluation, est.classes_.tolist())
+    return _regression_figures(est, evaluation, target, X)
+
+
+def _regression_figures(
+    est: PatracEstimator, evaluation: Evaluation, target: str, X: FloatArray
+) -> list[tuple[Figure, str]]:
     """Return figures and captions for a regression."""
-    arrays = result.evaluation.arrays
+    arrays = evaluation.arrays
     y, mean, lower, upper = (arrays[name] for name in ("y", "mean", "lower", "upper"))
     intervals = _figure(4.2)
     wide, square = intervals.subplots(1, 2, width_ratios=(1.7, 1.0))
@@ -62,7 +72,7 @@ def regression_figures(result: FitResult) -> list[tuple[Figure, str]]:
         ),
     ]
     share = _figure(3.2)
-    varies = result.draws.likelihood.outputs_per_target > 1
+    varies = est.draws_.likelihood.noise_by_row
     axes = share.subplots(1, 2 if varies else 1, squeeze=False)[0]
     epistemic_share(mean, arrays["epistemic"], axes[0])
     caption = "Epistemic share: the variance of f over that of y in each row, the part that more data would remove."
@@ -70,27 +80,26 @@ def regression_figures(result: FitResult) -> list[tuple[Figure, str]]:
         _noise_of_rows(mean, arrays["noise_sd"], axes[1])
         caption += " Right: the standard deviation of the noise of each row, which the network predicts."
     figures.append((share, caption))
-    return [*_curve(result), *figures, *_residual_figures(result, y - mean)]
+    return [*_curve(est, target), *figures, *_residual_figures(est, y - mean, X)]
 
 
-def _curve(result: FitResult) -> list[tuple[Figure, str]]:
+def _curve(est: PatracEstimator, target: str) -> list[tuple[Figure, str]]:
     """Return a figure of f and y over the input, if there is one with enough different values."""
-    data, preprocessor = result.data.arrays, result.data.preprocessor
-    if data.X.shape[1] != 1 or preprocessor.exposure is not None or len(np.unique(data.X)) < _FEWEST_VALUES:
+    data, preprocessor, units = est.result_.data.training, est.preprocessor_, est.target_scaling_
+    if data.X.shape[1] != 1 or data.offset is not None or len(np.unique(data.X)) < _FEWEST_VALUES:
         return []
     places = np.linspace(data.X.min(), data.X.max(), _PLACES)[:, None]
-    f = preprocessor.inverse_target(np.asarray(result.draws.predict(places), dtype=np.float64))
-    parts = list(predict_regression(result.draws, preprocessor, places, 0.95))
+    lower, upper = est.draws_.distribution(places).interval(0.95)
     figure = _figure(4.4)
     ax = posterior_bands(
         preprocessor.in_units(places),
-        f,
-        data=(preprocessor.in_units(data.X), preprocessor.inverse_target(data.y)),
-        y_interval=(np.concatenate([part.lower for part in parts]), np.concatenate([part.upper for part in parts])),
+        units.inverse_target(np.asarray(est.draws_.predict(places), dtype=np.float64)),
+        data=(preprocessor.in_units(data.X), units.inverse_target(data.y)),
+        y_interval=(units.inverse_target(lower[:, 0]), units.inverse_target(upper[:, 0])),
         ax=figure.subplots(),
     )
-    ax.set(xlabel=preprocessor.names[0], ylabel=preprocessor.target)
-    curve = "The mean count" if preprocessor.targets == "count" else "f"
+    ax.set(xlabel=preprocessor.names[0], ylabel=target)
+    curve = "The mean count" if est.draws_.likelihood.targets == "count" else "f"
     caption = (
         f"{curve} over {preprocessor.names[0]}, the only input, with its 95% interval, inside the 95% interval of new "
         "observations, and the training rows; in the units of the table."
@@ -106,12 +115,9 @@ def _noise_of_rows(mean: FloatArray, sd: FloatArray, ax: Axes) -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def _residual_figures(result: FitResult, error: Any) -> list[tuple[Figure, str]]:
+def _residual_figures(est: PatracEstimator, error: Any, X: FloatArray) -> list[tuple[Figure, str]]:
     """Return a figure of residuals against the inputs that are most related to them."""
-    X = result.data.arrays.scored(len(error)).X
-    if len(X) != len(error):
-        return []
-    preprocessor = result.data.preprocessor
+    preprocessor = est.preprocessor_
     names, values = preprocessor.names, preprocessor.in_units(X)
     ranks = np.argsort(np.argsort(X, axis=0), axis=0) - (len(X) - 1) / 2
     of_error = np.argsort(np.argsort(error)) - (len(X) - 1) / 2
@@ -133,9 +139,9 @@ def _residual_figures(result: FitResult, error: Any) -> list[tuple[Figure, str]]
     ]
 
 
-def class_figures(result: FitResult) -> list[tuple[Figure, str]]:
+def _class_figures(evaluation: Evaluation, classes: Sequence[Any]) -> list[tuple[Figure, str]]:
     """Return figures and captions for a classification."""
-    arrays, classes = result.evaluation.arrays, result.data.preprocessor.classes
+    arrays = evaluation.arrays
     probability, y = arrays["probability"], np.asarray(arrays["y"], dtype=np.intp)
     counts = np.zeros((len(classes), len(classes)), dtype=int)
     np.add.at(counts, (y, probability.argmax(axis=1)), 1)

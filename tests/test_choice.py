@@ -10,35 +10,36 @@ import numpy as np
 import pytest
 
 import patrac_native as pn
-from patrac_native.fit import posterior_choice
+from patrac_native.fit import choice as posterior_choice
 from patrac_native.fit.budget import MIN_STEPS, chain_minutes
 from patrac_native.fit.candidates import Candidate, final_share, pilot_cost, possible_candidates
+from patrac_native.fit.choice import Chosen, choose_posterior
 from patrac_native.fit.evaluation import Evaluation
-from patrac_native.fit.fit_data import FitArrays
-from patrac_native.fit.fit_settings import FitSettings
-from patrac_native.fit.noise_settings import NOISE_CHOICES
 from patrac_native.fit.pilots import Trial
-from patrac_native.fit.posterior_choice import Chosen, choose_posterior
-from patrac_native.fit.preprocessing import Preprocessor
-from patrac_native.fit.tuning import nominal_seconds
+from patrac_native.fit.rows import FitData, Rows, TargetScaling
+from patrac_native.fit.settings import NOISE_CHOICES, Settings
+from patrac_native.fit.training import nominal_seconds
 from patrac_native.verdict.calibration import calibrate
 
 # NLPD of validation rows, and that of the networks alone.
 GOOD, FAIR, BAD = (0.0, 1.0), (0.5, 0.5), (2.0, 1.0)
 
 
-def settings(**given: Any) -> FitSettings:
-    return FitSettings(data="table.csv", target="y", **{"hidden": (3,), "epochs": 20, "l2": 0.1, "threads": 1} | given)
+def settings(**given: Any) -> Settings:
+    return Settings(
+        **{"hidden_layer_sizes": (3,), "max_iter": 20, "l2": 0.1, "n_jobs": 1, "minutes": 2.0, "random_state": 0}
+        | given
+    )
 
 
-def arrays(rows: int, step: float = 0.0) -> FitArrays:
+def arrays(rows: int, step: float = 0.0) -> FitData:
     """Rows whose targets are multiples of `step`, if it is not zero."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(rows, 2))
     y = X[:, 0] * (1 + 0.5 * rng.normal(size=rows))
     if step:
         y = step * np.round(y / step)
-    return FitArrays(X, y, X[:0], y[:0], 1, Preprocessor("regression", "y", [], []))
+    return FitData(Rows(X, y), None, 1, TargetScaling.identity())
 
 
 class Watched:
@@ -53,9 +54,11 @@ class Watched:
         monkeypatch.setattr(posterior_choice, "train_networks", self.train)
         monkeypatch.setattr(posterior_choice, "run_pilots", self.run)
 
-    def train(self, sizes: Sequence[int], rows: Any, likelihood: pn.Likelihood, **arguments: Any) -> list[pn.Network]:
+    def train(
+        self, sizes: Sequence[int], rows: Any, likelihood: Any, settings: Settings, **arguments: Any
+    ) -> list[pn.Network]:
         self.trained.append(likelihood.name)
-        nets = self._train(sizes, rows, likelihood, **arguments)
+        nets = self._train(sizes, rows, likelihood, settings, **arguments)
         self.seconds.append(nominal_seconds(nets, len(rows.X)))
         return nets
 
@@ -103,8 +106,8 @@ def test_networks_of_the_second_likelihood_are_trained_only_if_the_first_is_not_
         # Numbers that the user gives stay, and chains that would have fewer than 15,000 steps are not divided.
         (120, {"draws": 300}, (4, 300)),
         (120, {"chains": 3}, (3, 500)),
-        (400, {"hidden": (50,), "epochs": 2, "minutes": 0.3}, (4, 500)),
-        (400, {"hidden": (50,), "epochs": 2, "minutes": 0.5}, (8, 250)),
+        (400, {"hidden_layer_sizes": (50,), "max_iter": 2, "minutes": 0.3}, (4, 500)),
+        (400, {"hidden_layer_sizes": (50,), "max_iter": 2, "minutes": 0.5}, (8, 250)),
     ],
 )
 def test_chains_with_noise_of_each_row_are_more_and_shorter(
@@ -121,7 +124,7 @@ def test_chains_with_noise_of_each_row_are_more_and_shorter(
     ("given", "lengths"),
     [
         # 18,900 steps of each chain: without a choice there are no pilot runs, and all minutes are theirs.
-        ({"architecture": "full", "hidden": (50,), "epochs": 2, "minutes": 0.2}, (8, 250)),
+        ({"architecture": "full", "hidden_layer_sizes": (50,), "max_iter": 2, "minutes": 0.2}, (8, 250)),
         ({"architecture": "full", "thin": 3}, (4, 500)),
         ({"architecture": "full", "networks": 2}, (2, 250)),
         ({"architecture": "mix", "k": (2,)}, (4, 500)),
@@ -137,8 +140,8 @@ def test_a_posterior_that_is_asked_for_has_more_chains_too(given: dict[str, Any]
 
 def test_a_network_beyond_the_memory_is_refused_before_it_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
     watched = Watched(monkeypatch, {"heteroscedastic_gaussian": GOOD, "gaussian": GOOD})
-    with pytest.raises(ValueError, match="of memory; this machine has"):
-        watched.choose(120, hidden=(10**12, 10**12))
+    with pytest.raises(ValueError, match=r"hidden_layer_sizes=.* are too large for this machine"):
+        watched.choose(120, hidden_layer_sizes=(10**12, 10**12))
     assert not watched.trained
 
 
@@ -171,9 +174,9 @@ def test_the_better_of_two_likelihoods_is_chosen(
 def test_a_budget_too_small_for_two_trainings_is_left_to_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
     scores = {"heteroscedastic_gaussian": GOOD, "gaussian": GOOD}
     watched = Watched(monkeypatch, scores)
-    rows, large = 3_000, {"hidden": (50, 50), "minutes": 0.5, "epochs": 2}
+    rows, large = 3_000, {"hidden_layer_sizes": (50, 50), "minutes": 0.5, "max_iter": 2}
     share = final_share(possible_candidates(settings(**large), NOISE_CHOICES))
-    sketch = posterior_choice._untrained((2, 50, 50, 2), settings())
+    sketch = pn.Network([np.ones(s) for s in ((50, 2), (50, 50), (2, 50))], [np.ones(w) for w in (50, 50, 2)])
     first = possible_candidates(settings(**large), NOISE_CHOICES)[0]
     steps = first.steps_within(share * chain_minutes(0.5, 0.0), sketch, arrays(rows).training, settings())
     assert steps < 2 * MIN_STEPS  # otherwise the case is no case
@@ -199,11 +202,11 @@ def test_noise_of_each_row_is_not_tried_where_the_target_takes_few_values(
 ) -> None:
     """On whole numbers that a standard deviation hardly spans, it would vanish at some rows and miss others."""
     watched = Watched(monkeypatch, {"heteroscedastic_gaussian": GOOD, "gaussian": GOOD})
-    found = watched.choose(120, step=gap * float(np.std(arrays(120).y)))
+    found = watched.choose(120, step=gap * float(np.std(arrays(120).training.y)))
     assert watched.trained == [trained] and found.candidate.likelihood.name == trained
     message = (
         "heteroscedastic noise is not tried: the target takes few values, and a density rewards noise that vanishes at "
-        "them; --likelihood heteroscedastic samples it all the same"
+        "them; likelihood='heteroscedastic' samples it all the same"
     )
     assert (message in watched.lines) == (trained == "gaussian")
 

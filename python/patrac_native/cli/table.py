@@ -1,0 +1,198 @@
+"""Tables of data from files: `pandas.read_csv`, once the separator is found and every row has as many fields."""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import io
+import lzma
+import os
+import sys
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|", "whitespace": r"\s+"}
+# Read by the function of pandas that has this name, where its engine is installed.
+_OTHERS = {".parquet": "parquet", ".feather": "feather", ".orc": "orc", ".xlsx": "excel", ".xls": "excel"}
+_OTHERS |= {".ods": "excel", ".dta": "stata", ".sas7bdat": "sas", ".sav": "spss"}
+_LINES_LOOKED_AT = 100
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a text file holds a table: separator, names in the first line, decimal mark, texts of missing values."""
+
+    sep: str | None = None
+    header: bool | None = None
+    decimal: str = "."
+    missing: Sequence[str] = ("?",)
+
+
+class TableFile:
+    """A file with a table, read once: its column names and layout, and from `frame` its rows.
+
+    Raises ValueError or OSError, with the file and its line, if there is no such file or table. Without header the
+    columns have the names that `named` returns for their number, by default their positions.
+    """
+
+    def __init__(self, path: str, layout: Layout, named: Callable[[int], Sequence[str]] | None = None) -> None:
+        import pandas as pd
+
+        self.path, self.name = path, "standard input" if path == "-" else path
+        self._frame: pd.DataFrame | None = None
+        kind = _OTHERS.get(os.path.splitext(path)[1].lower())
+        if kind is not None:
+            try:
+                frame: pd.DataFrame = getattr(pd, f"read_{kind}")(path).rename(columns=str)
+            except ImportError as error:
+                raise ValueError(f"{path} needs another package: {error}") from None
+            self._frame, self.names, self.layout = frame, [str(name) for name in frame.columns], layout
+        else:
+            self._content = _text(path, self.name)
+            sep = SEPARATORS.get(layout.sep or "", layout.sep) or _separator(self._content)
+            fields, self._lines = _check_rows(self._content, sep, self.name)
+            header = layout.header
+            if header is None:
+                header = 2 * sum(map(_is_number, fields)) < len(fields)
+                if not header:
+                    some = ", ".join(fields[:4])
+                    raise ValueError(
+                        f"the first line of {self.name} looks like data, not like names ({some}); give --no-header, or "
+                        "--header if these are names."
+                    )
+            if header:
+                self.names = [field.strip() or f"Unnamed: {position}" for position, field in enumerate(fields)]
+                self._lines = self._lines[1:]
+            else:
+                self.names = [*map(str, range(len(fields)))] if named is None else [*named(len(fields))]
+            self.layout = replace(layout, sep=sep, header=header)
+        twice = [one for one, count in Counter(self.names).items() if count > 1]
+        if twice:
+            raise ValueError(f"{self.name} has two columns named {twice[0]!r}; rename one.")
+        if not len(self._lines if self._frame is None else self._frame):
+            raise ValueError(f"{self.name} has names of columns but no rows.")
+
+    def column(self, given: str, option: str) -> str:
+        """Return the name of a column that is given by name or by number, from 0 or, negative, from the end."""
+        if given in self.names:
+            return given
+        if given.lstrip("-").isdecimal() and -len(self.names) <= int(given) < len(self.names):
+            return self.names[int(given)]
+        shown = ", ".join(self.names[:20]) + (", ..." if len(self.names) > 20 else "")
+        raise ValueError(f"{option} names {given!r}, and the columns of {self.name} are {shown}.")
+
+    def frame(self, text: Iterable[str]) -> pd.DataFrame:
+        """Return the rows, with the lines of the file as index; the columns `text` as they are written."""
+        import pandas as pd
+
+        if self._frame is not None:
+            return self._frame
+        frame = pd.read_csv(
+            io.StringIO(self._content),
+            sep=self.layout.sep,
+            header=0 if self.layout.header else None,
+            names=self.names,
+            index_col=False,
+            dtype=dict.fromkeys(set(text) & set(self.names), str),
+            na_values=list(self.layout.missing),
+            decimal=self.layout.decimal,
+            skipinitialspace=True,
+            low_memory=False,
+        )
+        frame.index = pd.Index(self._lines, name="line")
+        for column in frame.select_dtypes(include=["object", "string"]):
+            stripped = frame[column].str.strip()
+            frame[column] = stripped.where(stripped != "")
+        return frame
+
+
+def _text(path: str, name: str) -> str:
+    """Return the text of a file, which is decompressed by the end of its name; "-" is standard input."""
+    try:
+        if path == "-":
+            raw = sys.stdin.buffer.read()
+        else:
+            with open(path, "rb") as stream:
+                raw = stream.read()
+        if path.endswith(".zip"):
+            with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+                if len(archive.namelist()) != 1:
+                    raise ValueError(f"{path} holds {len(archive.namelist())} files; give an archive of one.")
+                raw = archive.read(archive.namelist()[0])
+        for ending, module in ((".gz", gzip), (".bz2", bz2), (".xz", lzma)):
+            raw = module.decompress(raw) if path.endswith(ending) else raw
+    except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{name} cannot be decompressed: {error}.") from None
+    try:
+        content = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise ValueError(f"{name} is no UTF-8 text (line {line}); save it as CSV in UTF-8.") from None
+    if "\0" in content:
+        raise ValueError(f"{name} is a binary file, not a table as text; save it as CSV in UTF-8.")
+    if not content.strip():
+        raise ValueError(f"{name} is empty.")
+    return content
+
+
+def _rows(content: str, separator: str) -> Any:
+    """Return an iterator over the fields of each record, with the attribute `line_num` that readers of csv have."""
+    if separator == SEPARATORS["whitespace"]:
+        content, separator = "\n".join(" ".join(line.split()) for line in content.split("\n")), " "
+    return csv.reader(io.StringIO(content, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
+
+
+def _separator(content: str) -> str:
+    """Return the separator by which most of the first rows have the same number of fields, at least two."""
+    first = "".join(line for _, line in zip(range(_LINES_LOOKED_AT), io.StringIO(content, newline=""), strict=False))
+
+    def alike(separator: str) -> tuple[float, int]:
+        try:
+            counts = Counter(len(row) for row in _rows(first, separator) if row)
+        except csv.Error:
+            return 0.0, 0
+        fields, rows = counts.most_common(1)[0]
+        return (rows / counts.total(), fields) if fields > 1 else (0.0, 0)
+
+    # Of equals the first: commas may be decimal marks, and blanks stand in text.
+    found = max("\t;|,", key=alike)
+    return found if alike(found) > (0.5, 1) else (SEPARATORS["whitespace"] if alike(r"\s+") > (0.5, 1) else ",")
+
+
+def _check_rows(content: str, separator: str, name: str) -> tuple[list[str], list[int]]:
+    """Return the fields of the first row, and the line of each; raise ValueError if rows are of unequal length."""
+    reader, first = _rows(content, separator), None
+    lines, odd = [], []
+    try:
+        for row in reader:
+            # Blank lines are no rows.
+            if len(row) > 1 or (row and row[0].strip()):
+                first = row if first is None else first
+                lines.append(reader.line_num)
+                odd += [(reader.line_num, len(row))] if len(row) != len(first) else []
+    except csv.Error as error:
+        raise ValueError(f"{name}, line {reader.line_num}: {error}.") from None
+    assert first is not None  # a text without rows was refused
+    if odd:
+        shown = ", ".join(f"line {line} ({count})" for line, count in odd[:5]) + (", ..." if len(odd) > 5 else "")
+        raise ValueError(
+            f"{name} has rows of unequal length: {len(first)} fields in line {lines[0]}, but others in {shown}. "
+            f"Correct them, or give another separator than {separator!r} with --sep."
+        )
+    return first, lines
+
+
+def _is_number(field: str) -> bool:
+    """Return whether a field is a number, with a decimal point or comma."""
+    try:
+        float(field.replace(",", "."))
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,254 @@
+"""Fits rows: trains networks, chooses and samples their posterior, and scores it."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+import patrac_native as pn
+from patrac_native.diagnostics import convergence
+from patrac_native.draws.mixture_summary import MixtureSummary
+from patrac_native.draws.summary import Summary
+from patrac_native.fit.advice import with_advice
+from patrac_native.fit.candidates import Candidate
+from patrac_native.fit.choice import choose_posterior
+from patrac_native.fit.descriptions import describe_noise, describe_prior
+from patrac_native.fit.evaluation import HELD_OUT, LEAVE_ONE_OUT, Evaluation, evaluate, members_of
+from patrac_native.fit.pilots import Trial
+from patrac_native.fit.rows import FitData, FloatArray
+from patrac_native.fit.settings import Settings
+from patrac_native.fit.training import estimate_dispersion
+from patrac_native.likelihoods import Likelihood
+from patrac_native.verdict.findings import (
+    CALIBRATION_ROWS,
+    DO_NOT_USE,
+    GOOD,
+    RHAT_USABLE,
+    Finding,
+    convergence_grade,
+)
+from patrac_native.verdict.verdict import Verdict
+
+# Maximum number of rows at which convergence is checked, and for which leave-one-out predictions are made.
+_GRID_ROWS, _LOO_ROWS = 100, 1_000
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """What a fit made, beside the estimator's own attributes; files and pickles do not hold it."""
+
+    settings: Settings
+    data: FitData
+    posteriors: Sequence[pn.Posterior]  # that of each network
+    draws: pn.Draws | pn.DrawsMixture
+    candidate: Candidate  # what was sampled
+    reason: str  # why, in words
+    trials: Sequence[Trial]  # the pilot runs by which it was chosen
+    evaluation: Evaluation  # of held-out rows, of the pilot's validation rows, or leave-one-out
+    summary: Summary | MixtureSummary  # of the draws at the inputs `grid`, with the verdict
+    grid: FloatArray
+    seconds: dict[str, float]  # wall-clock time of each stage
+
+    @property
+    def interruption(self) -> str:
+        """What Ctrl-C left of the run, in words; empty if the run was completed."""
+        members, networks = members_of(self.draws), len(self.posteriors)
+        if all(member.settings["completed"] for member in members) and len(members) == networks:
+            return ""
+        asked = members[0].settings["draws_asked"]
+        of_networks = f" of {len(members)} of {networks} networks" if networks > 1 else ""
+        return f"after {self.draws.n_draws} of {asked} draws of each chain{of_networks}"
+
+    def leave_one_out(self) -> Evaluation:
+        """Return all scores by leave-one-out predictions of at most 1,000 training rows."""
+        nets = [post.network.net for post in self.posteriors]
+        return evaluate(
+            self.draws, self.data.units, self.data.training.spread(_LOO_ROWS), kind=LEAVE_ONE_OUT, nets=nets
+        )
+
+
+def fit_rows(
+    data: FitData, likelihoods: Sequence[Likelihood], settings: Settings, *, say: Callable[[str], None] = print
+) -> FitResult:
+    """Train networks on rows, choose a posterior among those of the likelihoods, sample it, and score it.
+
+    The likelihoods are of the targets in their units. Raises ValueError if there are too few rows to estimate the
+    noise, or too few draws for the scores; RunInterrupted if Ctrl-C ended the run before there were enough draws for
+    them, and KeyboardInterrupt if it ended the training or a run of the choice.
+    """
+    clock, spent = time.perf_counter(), 0.0
+    if settings.estimates_dispersion:
+        say("estimating the dispersion ...")
+        dispersion, spent, text = estimate_dispersion(data, settings)
+        say(f"  {text}")
+        likelihoods = settings.likelihoods(dispersion=dispersion)
+    scale = np.atleast_1d(data.units.target_scale)
+    scaled = [one.for_scaled_targets(scale) for one in likelihoods]
+    estimated = time.perf_counter() - clock
+    chosen = choose_posterior(scaled, data, settings, spent=spent, say=say)
+    candidate, nets, seconds = chosen.candidate, chosen.nets, dict(chosen.seconds)
+    seconds["training"] += estimated
+    say(f"  {candidate}: {chosen.reason}")
+
+    posts = candidate.posteriors(nets, data.training, settings)
+    say(f"  prior: {describe_prior(posts[0].network.prior, settings)}")
+    pilot = None if chosen.pilot is None else chosen.pilot.draws
+    kind = LEAVE_ONE_OUT if data.held_out is None else HELD_OUT
+    scored = data.training.spread(_LOO_ROWS) if data.held_out is None else data.held_out
+    grid = scored.spread(_GRID_ROWS).X
+    draws = _sample(candidate, posts, nets, chosen.minutes, settings, pilot, grid, kind, say)
+    say(f"  {describe_noise(draws, data.units)}".rstrip())
+    seconds["sampling"] = members_of(draws)[0].settings["seconds"]
+
+    clock = time.perf_counter()
+    started = nets[: candidate.trained]
+    validated = _enough_for_verdict(chosen.pilot) if kind == LEAVE_ONE_OUT else None
+    if validated is not None:
+        evaluation = validated.evaluation
+    else:
+        evaluation = evaluate(draws, data.units, scored, kind=kind, nets=started, details=kind == HELD_OUT)
+    judged = evaluation.calibration
+    if kind == HELD_OUT and judged.rows < CALIBRATION_ROWS and chosen.pilot is not None:
+        judged = judged.with_validation(chosen.pilot.evaluation.calibration)
+    tried = [trial.candidate.likelihood for trial in chosen.trials]
+    warmup_steps = members_of(draws)[0].settings["warmup_steps"]
+    judged_summary = draws.summary(grid).with_calibration(judged)
+    summary = with_advice(judged_summary, settings, candidate, tried, warmup_steps)
+    seconds["evaluation"] = time.perf_counter() - clock
+    return FitResult(
+        settings, data, posts, draws, candidate, chosen.reason, chosen.trials, evaluation, summary, grid, seconds
+    )
+
+
+def _sample(
+    candidate: Candidate,
+    posts: Sequence[pn.Posterior],
+    nets: Sequence[pn.Network],
+    minutes: float,
+    settings: Settings,
+    pilot: pn.Draws | pn.DrawsMixture | None,
+    grid: FloatArray,
+    kind: str,
+    say: Callable[[str], None],
+) -> pn.Draws | pn.DrawsMixture:
+    """Sample the posteriors, and say how; where a budget gives the steps, a run ends once f at `grid` has converged."""
+    schedule = candidate.schedule(posts[0], settings, minutes)
+    warmup = candidate.warmup(posts[0], schedule, settings)
+    at_most = "at most " if any(phase.first_look for phase in warmup.phases) else ""
+    of_networks = f" of each of {len(posts)} networks" if len(posts) > 1 else ""
+    say(
+        f"sampling {candidate.architecture.label()}, {posts[0].dim} parameters: {candidate.chains} chains{of_networks} "
+        f"x {candidate.draws} draws, thin {schedule.thin}, warm-up {at_most}{warmup.steps:,} steps ..."
+    )
+    # The inputs are on the host, so "auto" is the CPU.
+    may_end = settings.thin is None and settings.device in ("auto", "cpu")
+    draws = candidate.sample(
+        posts,
+        nets,
+        schedule,
+        settings,
+        pilot=pilot,
+        stop_when=functools.partial(_is_enough, grid) if may_end else None,
+        least_draws=candidate.least_draws(leaves_one_out=kind == LEAVE_ONE_OUT),
+        say=say,
+    )
+    if draws.n_draws < candidate.draws and all(member.settings["completed"] for member in members_of(draws)):
+        say(
+            f"  the chains have converged: the run ended after {draws.n_draws} of {candidate.draws} draws of each chain"
+        )
+    return draws
+
+
+def _is_enough(grid: FloatArray, draws: pn.Draws) -> bool:
+    """Return whether R-hat and bulk ESS of f at `grid` are good; a log-likelihood that disagrees says no at once."""
+    if not convergence(draws.stats["log_likelihood"]).max_rhat <= RHAT_USABLE:
+        return False
+    return convergence_grade(draws.summary(grid).evidence) == GOOD
+
+
+def _enough_for_verdict(pilot: Trial | None) -> Trial | None:
+    """Return the pilot run of the chosen posterior if it was scored on enough validation rows for a verdict.
+
+    Those rows are better evidence than leave-one-out predictions, which importance sampling makes unreliable where a
+    posterior follows single rows, and which do not undo that networks were trained on a row.
+    """
+    return pilot if pilot is not None and pilot.evaluation.calibration.rows >= CALIBRATION_ROWS else None
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """What a fit did, in words and numbers; its string is what a fit prints.
+
+    Attributes
+    ----------
+    lines : tuple of str
+        Scaling, training, choice of the posterior, prior, chains and noise, in words.
+    verdict : Verdict
+        Its grade is "good", "look" or "do not use"; its findings name parameters of the estimator as remedies.
+    converged : bool
+        Whether R-hat of the function (of the class probabilities) is at most 1.05 within the chains of each network.
+    summary : str
+        The summary of the chains.
+    scores : dict
+        Of held-out rows, all scores of `PatracRegressor.evaluate`; otherwise nlpd (of standardised targets), and
+        coverage of 90% intervals or accuracy. "kind" says of which rows: "held out", "validation", rows that the pilot
+        run of the chosen posterior left out, or "leave one out", training rows.
+    seconds : dict of str to float
+        Wall-clock time of training, choice, sampling and evaluation.
+    """
+
+    lines: tuple[str, ...]
+    verdict: Verdict
+    converged: bool
+    summary: str
+    scores: dict[str, Any]
+    seconds: dict[str, float]
+
+    @classmethod
+    def of(cls, fit: FitResult, lines: Sequence[str]) -> FitReport:
+        """Collect the report on a fit."""
+        summary = fit.summary
+        members = summary.members if hasattr(summary, "members") else (summary,)
+        evidence = [member.evidence for member in members]
+        converged = all(one.is_independent or one.max_rhat <= RHAT_USABLE for one in evidence)
+        return cls(tuple(lines), summary.verdict(), converged, str(summary), fit.evaluation.scores, fit.seconds)
+
+    @property
+    def needs_warning(self) -> bool:
+        """Whether the chains have not converged, or the draws should not be used for another reason."""
+        return not self.converged or self.verdict.grade == DO_NOT_USE
+
+    def __str__(self) -> str:
+        return "\n".join([*self.lines, self.results()])
+
+    def results(self) -> str:
+        """Return scores, summary of the chains and times in words."""
+        scores = ", ".join(f"{name} {_shown(value)}" for name, value in self.scores.items() if value is not None)
+        times = ", ".join(f"{stage} {value:.1f} s" for stage, value in self.seconds.items())
+        return f"scores: {scores}\n{self.summary}\ntime: {times}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON-able values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> FitReport:
+        """Rebuild from what `to_dict` returned."""
+        verdict = content["verdict"]
+        findings = tuple(Finding(**finding) for finding in verdict["findings"])
+        rebuilt = {"lines": tuple(content["lines"]), "verdict": Verdict(verdict["grade"], findings, verdict["facts"])}
+        return cls(**{**content, **rebuilt})
+
+
+def _shown(value: Any) -> str:
+    """Return a score in words."""
+    if isinstance(value, Mapping) and all(name.startswith("0.") for name in value):
+        return ", ".join(f"of {float(name):.0%} intervals {float(share):.1%}" for name, share in value.items())
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_shown(part)}" for name, part in value.items())
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,252 @@
+"""What `patrac fit` shows of a fitted estimator: printed scores, the report with its figures, and numbers as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import patrac_native as pn
+from patrac_native.fit.base import PatracEstimator
+from patrac_native.fit.descriptions import describe_noise, squared_scales
+from patrac_native.fit.evaluation import COVERAGES, Evaluation, members_of
+from patrac_native.fit.figures import figures_of
+from patrac_native.fit.pilots import best_of, describe_choice
+from patrac_native.fit.training import Choice, describe_training
+from patrac_native.report import (
+    CONVERGENCE_CAPTION,
+    CONVERGENCE_HEADERS,
+    PAGE_WIDTH,
+    Report,
+    add_run_sections,
+    convergence_rows,
+    format_number,
+)
+
+
+def score_rows(scores: Mapping[str, Any], targets: str) -> list[list[Any]]:
+    """Return table rows (name of the score, of the posterior, of the trained network) for targets of a kind."""
+    left_out = [
+        ["rows left out by unreliable weights", scores[name], None] for name in ("unreliable_rows",) if name in scores
+    ]
+    if targets == "class":
+        network = scores["network"] or {}
+        rows: list[list[Any]] = [
+            ["accuracy", scores["accuracy"], network.get("accuracy")],
+            ["NLL a row (mean over draws)", scores["nll"], network.get("nlpd")],
+            ["NLPD a row (of mean probabilities)", scores["nlpd"], network.get("nlpd")],
+            ["Brier score", scores["brier"], network.get("brier")],
+            ["ECE, 15 bins", scores["ece"], network.get("ece")],
+            *left_out,
+        ]
+        rows += [[f"entropy, {part} (nats)", value, None] for part, value in scores["entropy"].items()]
+        wrong = scores["entropy_of_wrong_rows"]
+        return rows + ([["entropy, epistemic, of wrong rows (nats)", wrong["epistemic"], None]] if wrong else [])
+    of_target = "" if targets == "count" else ", standardised target"
+    return [
+        ["RMSE", scores["rmse"], scores["rmse_network"]],
+        ["NLPD a row" + of_target, scores["nlpd"], scores["nlpd_network"]],
+        *([["NLPD a row, target's units", scores["nlpd_in_units"], None]] if of_target else []),
+        ["CRPS", scores["crps"], None],
+        *([f"coverage of {c:.0%} intervals of y", f"{scores['coverage'][f'{c:g}']:.1%}", None] for c in COVERAGES),
+        ["mean width of 95% intervals", scores["interval_width"], None],
+        *left_out,
+        ["PIT mean (uniform: 0.5)", scores["pit_mean"], None],
+        ["PIT sd (uniform: 0.289)", scores["pit_sd"], None],
+    ]
+
+
+def score_lines(heading: str, scores: Mapping[str, Any], targets: str) -> str:
+    """Return the scores as a table for the terminal, under a heading such as "held-out rows: 40"."""
+    rows = [[heading, "posterior", "network"]]
+    rows += [
+        [name, format_number(value), "" if other is None else format_number(other)]
+        for name, value, other in score_rows(scores, targets)
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    lines = [f"{row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}}".rstrip() for row in rows]
+    lines.insert(1, "-" * max(map(len, lines)))
+    return "\n".join(lines)
+
+
+def printed(estimator: PatracEstimator, evaluation: Evaluation) -> str:
+    """Return the scores as text for the terminal."""
+    kind = "held-out rows" if _held_out_rows(estimator) else "leave-one-out predictions of rows"
+    targets = estimator.draws_.likelihood.targets
+    return score_lines(f"{kind}: {len(evaluation.arrays['y'])}", evaluation.scores, targets)
+
+
+def summary_content(estimator: PatracEstimator, evaluation: Evaluation) -> dict[str, Any]:
+    """Return the content of summary.json, beside what the command adds."""
+    result, first = estimator.result_, members_of(estimator.draws_)[0]
+    summary, summaries = result.summary, _summaries(result.summary)
+    net, scale, squares = first.network.net, estimator.target_scaling_.scale, squared_scales(estimator.draws_)
+    choice = Choice.of(net)
+    return {
+        "task": "classification" if hasattr(estimator, "classes_") else "regression",
+        "inputs": estimator.preprocessor_.names,
+        "classes": [] if not hasattr(estimator, "classes_") else estimator.classes_.tolist(),
+        "rows": {"training": len(result.data.training.X), "held_out": _held_out_rows(estimator)},
+        "architecture": first.network.architecture.to_dict(),
+        "likelihood": estimator.draws_.likelihood.to_dict(),
+        "layer_sizes": net.layer_sizes,
+        "networks": len(members_of(estimator.draws_)),
+        "dim": first.network.dim,
+        "l2": choice.l2,
+        "epochs": choice.epochs,
+        "noise_sd": None if squares is None else (np.sqrt(squares) * scale).tolist(),
+        "validation": [{"l2": l2, "loss": loss} for l2, loss in choice.trials],
+        "prior": first.network.prior.to_dict(),
+        "trials": [trial.to_dict() for trial in result.trials],
+        "scores": evaluation.scores,
+        "convergence": {
+            summary.quantity: _worst([one.function for one in summaries]),
+            "log_likelihood": _worst([one.log_likelihood for one in summaries]),
+            "verdict": summary.verdict().to_dict(),
+            "ess_geyer": sum(one.ess_geyer for one in summaries),
+            "acceptance_rate": [float(rate) for one in summaries for rate in one.acceptance_rate],
+            "step_size": [float(size) for one in summaries for size in one.step_size],
+            "steps_per_second": sum(one.steps_per_second for one in summaries),
+        },
+        "sampling": first.settings,
+        "seconds": result.seconds,
+        "random_state": result.settings.random_state,
+    }
+
+
+def report_of(estimator: PatracEstimator, evaluation: Evaluation, *, name: str, target: str) -> Report:
+    """Return the report on a fit of the table `name`, whose column `target` is y."""
+    result, members = estimator.result_, members_of(estimator.draws_)
+    label, held_out = members[0].network.architecture.label(), _held_out_rows(estimator)
+    report = Report(f"{name}: {label} posterior of {target!r}")
+    if result.interruption:
+        report.text(f"Interrupted {result.interruption}. Everything below rests on these draws alone.")
+    verdict = result.summary.verdict()
+    report.banner(verdict.grade, f"Verdict on the chains: {verdict}")
+    report.heading("Scores on held-out rows" if held_out else "Leave-one-out scores")
+    rows = (
+        f"{held_out} rows that neither training nor sampling saw."
+        if held_out
+        else f"{len(evaluation.arrays['y'])} training rows, each predicted by draws that are reweighted as if it had "
+        f"not been among them; for {evaluation.scores['unreliable_rows']} of them the weights are unreliable "
+        "(Pareto-smoothed importance sampling)."
+    )
+    report.table(
+        ["score", "posterior", "trained network"],
+        score_rows(evaluation.scores, estimator.draws_.likelihood.targets),
+        f"{rows} {_units_of_scores(estimator)}",
+    )
+    scored = result.data.held_out or result.data.training.spread(len(evaluation.arrays["y"]))
+    for figure, caption in figures_of(estimator, evaluation, target, scored.X):
+        report.figure(figure, caption)
+    _add_trials(report, estimator)
+    summaries = _summaries(result.summary)
+    names = [label] if len(members) == 1 else [f"network {index + 1}" for index in range(len(members))]
+    if len(members) > 1:
+        report.heading(f"The chains of {len(members)} networks")
+        worst = convergence_rows(dict(zip(names, summaries, strict=True)))
+        report.table(CONVERGENCE_HEADERS, worst, CONVERGENCE_CAPTION)
+        report.text(
+            "Predictions are those of the equally weighted mixture of the networks' posteriors. The chains of each "
+            "network are compared with one another; the networks need not agree. The network whose chains agree least "
+            "is shown in full."
+        )
+    shown = int(np.argmax([summary.function.max_rhat for summary in summaries]))
+    add_run_sections(
+        report,
+        members[shown],
+        result.grid,
+        summary=summaries[shown],
+        name=names[shown],
+        description=result.posteriors[0].describe(),
+        classes=estimator.classes_.tolist() if hasattr(estimator, "classes_") else None,
+        verdict=False,
+    )
+    _add_training(report, estimator)
+    report.heading("Data")
+    about = f"{len(result.data.training.X)} training rows, {held_out or 'none'} held out"
+    about += f" at random with random_state {result.settings.random_state}." if held_out else "."
+    report.text("\n".join([about, *estimator.report_.lines[: 2 + len(estimator.preprocessor_.notes)]]))
+    report.table(["column", "kind", "of the training rows"], estimator.preprocessor_.table())
+    report.table(["stage", "seconds"], [[stage, f"{value:.1f}"] for stage, value in result.seconds.items()])
+    return report
+
+
+def _held_out_rows(estimator: PatracEstimator) -> int:
+    """Return the number of held-out rows."""
+    held_out = estimator.result_.data.held_out
+    return 0 if held_out is None else len(held_out.X)
+
+
+def _summaries(summary: Any) -> tuple[Any, ...]:
+    """Return the summary of each network's draws."""
+    return tuple(getattr(summary, "members", (summary,)))
+
+
+def _worst(parts: Sequence[Any]) -> dict[str, float]:
+    """Return the worst convergence among several posteriors, by name."""
+    values = [part.worst() for part in parts]
+    return {name: (max if name.startswith("max") else min)([value[name] for value in values]) for name in values[0]}
+
+
+def _units_of_scores(estimator: PatracEstimator) -> str:
+    """Return what the scores are in, and how the network's own NLPD has its noise."""
+    likelihood = estimator.draws_.likelihood
+    if likelihood.targets == "class":
+        return "NLL, NLPD and entropies are in nats; the Brier score runs from 0 to 2."
+    intervals = (
+        "RMSE, CRPS and widths are counts; intervals end at whole numbers, so they cover at least what they are named "
+        "by, while the verdict's coverage and the PIT values divide a count at their end."
+        if likelihood.targets == "count"
+        else "RMSE, CRPS and widths are in the target's units; intervals of y hold the noise."
+    )
+    return f"{intervals} {likelihood.describe_network_noise()}"
+
+
+def _add_trials(report: Report, estimator: PatracEstimator) -> None:
+    """Add a section with the pilot runs by which the posterior was chosen, if there were any."""
+    trials = estimator.result_.trials
+    if not trials:
+        return
+    is_class = estimator.draws_.likelihood.targets == "class"
+    report.heading("Choice of the posterior")
+    rows = []
+    for trial in trials:
+        scores = trial.evaluation.calibration
+        coverage = [] if is_class else [f"{scores.coverage:.1%}"]
+        rows.append([str(trial.candidate), trial.steps, scores.nlpd, scores.nlpd_network, *coverage])
+    report.table(
+        ["posterior", "steps of a chain", "NLPD", "NLPD of its networks alone"]
+        + ([] if is_class else ["coverage of 90% intervals"]),
+        rows,
+        f"Runs on the other training rows, scored on {trials[0].evaluation.calibration.rows} validation rows. "
+        f"Chosen: {best_of(trials).candidate}; {describe_choice(trials)}.",
+    )
+
+
+def _add_training(report: Report, estimator: PatracEstimator) -> None:
+    """Add a section with the history of the loss and the search for penalty and noise variance."""
+    from matplotlib.figure import Figure
+
+    net, units = members_of(estimator.draws_)[0].network.net, estimator.target_scaling_
+    choice, history = Choice.of(net), net.history
+    assert history is not None  # the network was trained here
+    report.heading("Training")
+    noise = describe_noise(estimator.draws_, units)
+    report.text(
+        f"Network {list(net.layer_sizes)}, {net.activation}: {describe_training(net, units)}. Trained on all "
+        f"{len(estimator.result_.data.training.X)} training rows: {len(history.loss)} epochs, ended by "
+        f"{history.stopped}; negative log-likelihood {history.data_loss:,.1f}, of the best constant predictor "
+        f"{history.constant_loss:,.1f}. {noise[:1].upper()}{noise[1:]}".strip()
+    )
+    if choice.trials:
+        report.table(["l2", "negative log-likelihood a row"], choice.trials, f"Chosen on {choice.validation}.")
+    figure = Figure(figsize=(PAGE_WIDTH, 3.4), layout="constrained")
+    ax = figure.subplots()
+    ax.plot(history.loss, color=pn.plots.CYCLE[0], linewidth=1.0)
+    ax.axvline(history.best_epoch, color="#666666", linewidth=0.8, linestyle="--")
+    # A penalised loss of densities can be negative, where a logarithm has no value.
+    ax.set_yscale("log" if (history.loss > 0).all() else "symlog")
+    pn.plots.tidy(ax, "epoch", "penalised loss")
+    report.figure(figure, "Loss by epoch on a logarithmic axis; dashed: the parameters that were kept.")

@@ -1,0 +1,232 @@
+"""The settings of a fit: the checked parameters of an estimator, under the names that they have there."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from joblib.parallel import get_active_backend
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
+
+import patrac_native as pn
+from patrac_native.architectures import Architecture
+from patrac_native.kernels import Kernel
+from patrac_native.likelihoods import Likelihood
+from patrac_native.network.activations import ACTIVATIONS as _CORE_ACTIVATIONS
+from patrac_native.sampling.warmup import (
+    FIRST_COMPARISON,
+    SETTLE_STEPS,
+    Warmup,
+    default_warmup,
+    paper_warmup,
+)
+
+# scikit-learn's names of activations, beside the package's own.
+_ACTIVATIONS = {"logistic": "sigmoid"}
+ARCHITECTURES = ("auto", "full", "mix", "out", "sep")
+PRIORS = ("auto", "gaussian", "trace-class")
+IMPUTATIONS = ("mean", "median")
+# The likelihoods of numbers and counts by their names.
+LIKELIHOODS = {one.label: one for one in vars(pn).values() if getattr(one, "targets", "") in ("real", "count")}
+# Between these a regression chooses, in the order in which it tries them. The last is the default without a choice.
+NOISE_CHOICES: tuple[Likelihood, ...] = (pn.HeteroscedasticGaussian(), pn.Gaussian("sampled"))
+# Numbers of chains and of draws of each for one network and for several; the budget by which a posterior is chosen
+# where `thin` takes the place of `minutes`.
+CHAINS, DRAWS, MINUTES_WITH_THIN = (4, 2), (500, 250), 2.0
+
+_COUNT = Interval(numbers.Integral, 1, None, closed="left")
+_COLUMNS = [None, "array-like", str, numbers.Integral]
+CONSTRAINTS: Mapping[str, list[Any]] = {
+    "hidden_layer_sizes": ["array-like", _COUNT],
+    "activation": [StrOptions({*_CORE_ACTIVATIONS, *_ACTIVATIONS})],
+    "l2": [None, Interval(numbers.Real, 0, None, closed="left")],
+    "max_iter": [None, _COUNT],
+    "validation_fraction": [None, Interval(numbers.Real, 0, 1, closed="left")],
+    "architecture": [StrOptions(set(ARCHITECTURES))],
+    "k": [None, "array-like", _COUNT],
+    "prior": [StrOptions(set(PRIORS))],
+    "prior_alpha": [None, Interval(numbers.Real, 1, None, closed="neither")],
+    "networks": [None, _COUNT],
+    # Two years; with more, the number of steps would not fit a machine integer.
+    "minutes": [Interval(numbers.Real, 0, 1_000_000, closed="right")],
+    "chains": [None, _COUNT],
+    "draws": [None, Interval(numbers.Integral, 4, None, closed="left")],
+    "thin": [None, _COUNT],
+    "warmup": [None, StrOptions({"paper"}), _COUNT, Warmup],
+    "kernel": [StrOptions({"auto"}), Kernel],
+    "device": [StrOptions({"auto", "cpu", "cuda"})],
+    "dtype": [StrOptions({"float32", "float64"})],
+    "categorical": _COLUMNS,
+    "dates": _COLUMNS,
+    "drop": _COLUMNS,
+    "ids": _COLUMNS,
+    "impute": [None, StrOptions(set(IMPUTATIONS))],
+    "missing_indicator": ["boolean"],
+    "standardize": ["boolean"],
+    "random_state": ["random_state"],
+    "n_jobs": [None, Interval(numbers.Integral, None, -1, closed="right"), _COUNT],
+    "verbose": ["boolean"],
+}
+NOISE_CONSTRAINTS: Mapping[str, list[Any]] = {
+    "noise_variance": [None, Interval(numbers.Real, 0, None, closed="neither")],
+    "df": [None, Interval(numbers.Real, 1, 1e8, closed="both")],
+    "dispersion": [None, Interval(numbers.Real, 1e-8, None, closed="left")],
+    "exposure": [None, str, numbers.Integral],
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The parameters of an estimator that say how it is fitted, checked and in one form; see `PatracRegressor`."""
+
+    hidden_layer_sizes: tuple[int, ...] = (50, 50)
+    activation: str = "tanh"
+    l2: float | None = None
+    max_iter: int | None = None
+    validation_fraction: float | None = None
+    architecture: str = "auto"
+    k: tuple[int, ...] | None = None
+    prior: str = "auto"
+    prior_alpha: float | None = None
+    networks: int | None = None
+    likelihood: str | Likelihood | None = None
+    noise_variance: float | None = None
+    df: float | None = None
+    dispersion: float | None = None
+    minutes: float = 0.1
+    chains: int | None = None
+    draws: int | None = None
+    thin: int | None = None
+    warmup: int | str | Warmup | None = None
+    kernel: str | Kernel = "auto"
+    device: str = "cpu"
+    dtype: str = "float32"
+    random_state: int = 0
+    n_jobs: int | None = None
+    verbose: bool = False
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, Any], owner: str) -> Settings:
+        """Check the parameters of an estimator of the class `owner`; raise TypeError or ValueError that names one."""
+        wanted = {**CONSTRAINTS, **{name: NOISE_CONSTRAINTS[name] for name in NOISE_CONSTRAINTS if name in parameters}}
+        validate_parameter_constraints(wanted, {name: parameters[name] for name in wanted}, caller_name=owner)
+        given = {field.name: parameters[field.name] for field in fields(cls) if field.name in parameters}
+        given["hidden_layer_sizes"] = _counts(given["hidden_layer_sizes"], "hidden_layer_sizes")
+        given["k"] = None if given["k"] is None else _counts(given["k"], "k")
+        given["activation"] = _ACTIVATIONS.get(given["activation"], given["activation"])
+        given["minutes"] = given["minutes"] if given["thin"] is None else MINUTES_WITH_THIN
+        given["random_state"] = _seed(given["random_state"])
+        # Within a worker of joblib each fit gets one thread.
+        nested = given["n_jobs"] is None and get_active_backend()[0].nesting_level
+        given["n_jobs"] = 1 if nested else given["n_jobs"] and effective_n_jobs(given["n_jobs"])
+        made = cls(**given)
+        if made.prior == "gaussian" and made.prior_alpha is not None:
+            raise ValueError(
+                f"prior_alpha={made.prior_alpha} is the decay of prior='trace-class', and prior is 'gaussian'; leave "
+                "one of them out."
+            )
+        made._check_noise()
+        made.given_architecture()
+        return made
+
+    @property
+    def progress(self) -> bool | None:
+        """Whether to show progress bars: if the fit prints, in terminals and notebooks."""
+        return None if self.verbose else False
+
+    @property
+    def estimates_dispersion(self) -> bool:
+        """Whether the dispersion of a negative binomial likelihood is to be estimated."""
+        return self.likelihood == "negative-binomial" and self.dispersion is None
+
+    def likelihoods(self, **estimated: float) -> Sequence[Likelihood]:
+        """Return the likelihoods of targets in their units between which a regression chooses; often one.
+
+        `estimated` has values of parameters that are not given.
+        """
+        if self.likelihood is None and self.noise_variance is None:
+            return NOISE_CHOICES
+        if not (self.likelihood is None or isinstance(self.likelihood, str)):
+            return [self.likelihood]
+        kind = LIKELIHOODS[self.likelihood or "gaussian"]
+        given = {name: getattr(self, name) for name in kind.settings}
+        return [kind.from_settings(**{name: estimated.get(name) if v is None else v for name, v in given.items()})]
+
+    def _check_noise(self) -> None:
+        """Raise ValueError if the likelihood has no such name, or a parameter belongs to another likelihood."""
+        name = "gaussian" if self.likelihood is None else self.likelihood
+        if isinstance(name, str) and name not in LIKELIHOODS:
+            raise ValueError(
+                f"likelihood must be one of {', '.join(LIKELIHOODS)}, or a likelihood such as Gaussian('sampled'); got "
+                f"{name!r}."
+            )
+        for label, kind in LIKELIHOODS.items():
+            for setting in kind.settings:
+                if label != name and getattr(self, setting) is not None:
+                    raise ValueError(
+                        f"{setting} belongs to likelihood={label!r}, and likelihood is {self.likelihood!r}; give "
+                        f"likelihood={label!r}, or leave {setting} out."
+                    )
+
+    def given_architecture(self) -> Architecture | None:
+        """Return what `architecture` and `k` say, None for the automatic choice; raise ValueError if they disagree."""
+        name, k, widths = self.architecture, self.k, self.hidden_layer_sizes
+        if name == "auto":
+            if k is None:
+                return None
+            name = "mix"
+        if name == "full":
+            if k is not None:
+                raise ValueError(
+                    "k has no meaning for architecture='full', where all nodes are Bayesian; leave it out."
+                )
+            return pn.Full()
+        if name == "out":
+            widths = widths[-1:]
+        nodes = k or tuple(min(45 if name == "out" else 5, width) for width in widths)
+        if len(nodes) not in (1, len(widths)):
+            many = f", or one for each of the {len(widths)} hidden_layer_sizes" if len(widths) > 1 else ""
+            raise ValueError(f"k must be one number{many}, for architecture={name!r}; got {list(nodes)}.")
+        for count, width in zip(nodes * (len(widths) if len(nodes) == 1 else 1), widths, strict=True):
+            if not 1 <= count <= width:
+                raise ValueError(
+                    f"k must be from 1 to the width of the layer; got {count} for a hidden layer of {width} nodes. "
+                    "Give a smaller k, or larger hidden_layer_sizes."
+                )
+        same = nodes[0] if len(set(nodes)) == 1 else list(nodes)
+        return pn.Out(nodes[0]) if name == "out" else {"mix": pn.Mix, "sep": pn.Sep}[name](same)
+
+    def given_warmup(self) -> Warmup | int | None:
+        """Return the schedule or number of steps that is given."""
+        return paper_warmup() if self.warmup == "paper" else self.warmup  # type: ignore[return-value]
+
+    def warmup_of(self, steps: int, kernel: Kernel) -> Warmup:
+        """Return the warm-up of a kernel: as given, or of `steps` steps; of a budget it ends once the chains agree."""
+        given = self.given_warmup()
+        if isinstance(given, Warmup):
+            return given
+        if given is None and self.thin is None and steps >= FIRST_COMPARISON + SETTLE_STEPS:
+            return default_warmup(kernel, max_adaptive_steps=steps - SETTLE_STEPS)
+        fixed = steps if given is None else given
+        return default_warmup(kernel, fixed) if fixed else Warmup(())
+
+
+def _counts(value: Any, name: str) -> tuple[int, ...]:
+    """Return one or several positive integers as a tuple."""
+    values = np.atleast_1d(np.asarray(value))
+    if values.ndim != 1 or values.dtype.kind not in "iu" or values.size == 0 or values.min() < 1:
+        what = f"{name} must be a positive integer, or one for each hidden layer; got {value!r}."
+        raise (ValueError if values.dtype.kind in "iu" or values.size == 0 else TypeError)(what)
+    return tuple(values.tolist())
+
+
+def _seed(random_state: Any) -> int:
+    """Return the seed of a fit: an integer itself, otherwise one that is drawn."""
+    if isinstance(random_state, numbers.Integral) and not isinstance(random_state, bool):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))

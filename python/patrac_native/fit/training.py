@@ -1,0 +1,178 @@
+"""The training of a fit's networks: its arguments by the number of rows, what it chose, and what it cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import patrac_native as pn
+from patrac_native.fit.budget import training_seconds
+from patrac_native.fit.rows import FitData, FloatArray, Rows, TargetScaling
+from patrac_native.fit.settings import Settings
+from patrac_native.likelihoods import Likelihood
+from patrac_native.training.folds import split_rows
+
+# With more rows than this, training uses mini-batches of _BATCH_ROWS rows.
+_FULL_BATCH_ROWS = 5_000
+_BATCH_ROWS = 512
+# Pilot runs and the estimate of a dispersion leave out this share of the rows, if these are at least so many.
+PILOT_FRACTION, MIN_ROWS = 0.2, 20
+# Bounds of an estimated dispersion: at the lower one, a mean count of a hundred has a variance that exceeds the Poisson
+# distribution's by a hundredth.
+_DISPERSIONS = (1e-4, 1e3)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the training of a network chose: its penalty, number of epochs, and (l2, validation loss) of each trial."""
+
+    l2: float
+    epochs: int
+    trials: list[tuple[float, float]]
+    validation: str  # the validation rows in words; empty if there were none
+
+    @classmethod
+    def of(cls, net: pn.Network) -> Choice:
+        """Read the choice from a trained network's history."""
+        assert net.history is not None
+        settings: Mapping[str, Any] = net.history.settings
+        found = settings["validation"]
+        if found is None:
+            return cls(settings["l2"], len(net.history.loss), [], "")
+        networks = "a network" if found["folds"] == 1 else f"{found['folds']} networks"
+        trials = [(float(l2), float(loss)) for l2, loss in found["trials"]]
+        return cls(found["l2"], found["epochs"], trials, f"{found['rows']} validation rows, by {networks} without them")
+
+
+def describe_training(net: pn.Network, units: TargetScaling) -> str:
+    """Return a line on the penalty, the number of epochs and the residuals on the rows by which they were chosen."""
+    choice = Choice.of(net)
+    text = f"l2 {choice.l2:.3g}, {choice.epochs:,} epochs"
+    if not choice.validation:
+        return text
+    text += f"; validated on {choice.validation}"
+    mse = None if net.history is None else net.history.validation_mse
+    if mse is None:
+        return text
+    if len(mse) > 1:
+        listed = ", ".join(f"{float(one):.4g}" for one in mse)
+        return f"{text}, whose residuals have variances {listed} of the standardised targets"
+    in_units = float(mse[0]) * units.target_scale**2
+    return (
+        f"{text}, whose residuals have variance {in_units:.4g} in the target's units squared (sd {in_units**0.5:.4g}; "
+        f"{float(mse[0]):.4g} of the standardised target)"
+    )
+
+
+def _arguments(n: int, max_iter: int | None) -> dict[str, Any]:
+    """Return arguments of `train` for n rows: full batches for up to 5,000 rows, mini-batches of 512 for more."""
+    if n <= _FULL_BATCH_ROWS:
+        return {"max_epochs": 1_000 if max_iter is None else max_iter, "patience": 100, "learning_rate": 1e-2}
+    epochs = max(30, math.ceil(3_000 * _BATCH_ROWS / n)) if max_iter is None else max_iter
+    return {"max_epochs": epochs, "patience": max(5, epochs // 5), "learning_rate": 3e-3, "batch_size": _BATCH_ROWS}
+
+
+def train_networks(
+    layer_sizes: Sequence[int],
+    rows: Rows,
+    likelihood: Likelihood,
+    settings: Settings,
+    *,
+    networks: int = 1,
+    l2: float | None = None,
+) -> list[pn.Network]:
+    """Train networks alike from other random weights; raise KeyboardInterrupt if Ctrl-C ended the training.
+
+    `train_many` returns its best parameters so far, which are not what was asked for.
+    """
+    nets = pn.train_many(
+        layer_sizes,
+        rows.X,
+        rows.y,
+        networks=networks,
+        likelihood=likelihood,
+        sample_weight=rows.sample_weight,
+        offset=rows.offset,
+        l2=settings.l2 if l2 is None else l2,
+        validation_fraction=settings.validation_fraction,
+        activation=settings.activation,
+        seed=settings.random_state,
+        threads=settings.n_jobs,
+        progress=settings.progress,
+        **_arguments(len(rows.X), settings.max_iter),
+    )
+    if any(net.history is not None and net.history.stopped == "interrupted" for net in nets):
+        raise KeyboardInterrupt
+    return nets
+
+
+def nominal_seconds(nets: Sequence[pn.Network], rows: int) -> float:
+    """Return the time that `train_networks` takes on the nominal machine for networks of so many rows."""
+    return training_seconds(nets, rows, _arguments(rows, None).get("batch_size", rows))
+
+
+def left_out(data: FitData, settings: Settings, *, by_class: bool = False) -> tuple[Rows, Rows] | None:
+    """Return a fifth of the training rows and the others; None if the fifth would be fewer than `MIN_ROWS` rows."""
+    training = data.training
+    labels = training.y if by_class else None
+    n, seed = len(training.X), settings.random_state
+    try:
+        held, kept = split_rows(n, [PILOT_FRACTION], seed=seed, labels=labels, groups=data.copies)
+    except ValueError:  # too few rows of each class to leave any out
+        return None
+    return None if len(held) < MIN_ROWS else (training.take(held), training.take(kept))
+
+
+def estimate_dispersion(data: FitData, settings: Settings) -> tuple[float, float, str]:
+    """Estimate the dispersion of counts, whose variance is mean + dispersion mean^2, on a fifth of the training rows.
+
+    It is the most likely one given the means of a network that is trained on the other rows under the Poisson
+    likelihood. Part of it is the error of that one network, which makes the estimate careful.
+
+    Returns
+    -------
+    dispersion : float
+    seconds : float
+        Nominal seconds of the training.
+    text : str
+        The estimate in words.
+    """
+    n = len(data.training.X)
+    parts = left_out(data, settings) if PILOT_FRACTION * n >= MIN_ROWS else None
+    if parts is None:
+        raise ValueError(
+            f"{n} training rows are too few to estimate the dispersion on a fifth of them; give dispersion, or more "
+            "rows."
+        )
+    held, kept = parts
+    likelihood = pn.Poisson()
+    nets = train_networks(data.layer_sizes(settings.hidden_layer_sizes, 1), kept, likelihood, settings)
+    f = likelihood.with_offset(nets[0].predict(held.X), held.offset)
+    value = most_likely_dispersion(f, np.asarray(held.y, dtype=np.float64).reshape(f.shape))
+    little = "" if value > _DISPERSIONS[0] else ": counts vary as Poisson's or less"
+    text = (
+        f"dispersion {value:.3g}, the most likely one on {len(f)} training rows around a network of the others{little}"
+    )
+    return value, nominal_seconds(nets, n), text
+
+
+def most_likely_dispersion(f: FloatArray, y: npt.NDArray[Any]) -> float:
+    """Return the dispersion from 1e-4 to 1000 that makes counts y (n, m) of log means f (n, m) most likely."""
+    from scipy.optimize import minimize_scalar
+
+    def loss(log_dispersion: float) -> float:
+        return -float(pn.NegativeBinomial(math.exp(log_dispersion)).log_likelihood_rows(f, y).sum())
+
+    low, high = (math.log(bound) for bound in _DISPERSIONS)
+    # The loss is flat near the lower bound, where a search would stop anywhere: a grid comes first.
+    grid = np.linspace(low, high, 33)
+    best = int(np.argmin([loss(point) for point in grid]))
+    if best == 0:
+        return _DISPERSIONS[0]
+    around = (grid[best - 1], grid[min(best + 1, len(grid) - 1)])
+    return math.exp(minimize_scalar(loss, bounds=around, method="bounded").x)

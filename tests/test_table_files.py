@@ -1,0 +1,156 @@
+"""Reading tables from files: separators, headers, compression, and what is refused with its line."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from patrac_native.cli.table import Layout, TableFile
+
+
+def write(folder: Path, content: str | bytes, name: str = "t.csv") -> str:
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return str(path)
+
+
+def frame_of(folder: Path, content: str | bytes, *, text: Any = (), name: str = "t.csv", **layout: Any) -> pd.DataFrame:
+    return TableFile(write(folder, content, name), Layout(**layout)).frame(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "separator"),
+    [
+        ("a,b,c\n1,2,x\n3,4,y\n", ","),
+        ("a;b;c\n1;2;x\n3;4;y\n", ";"),
+        ("a;b;c\n1,5;2,5;x\n3,5;4,5;y\n", ";"),
+        ("a\tb\tc\n1\t2\tx\n3\t4\ty\n", "\t"),
+        ("a|b|c\n1|2|x\n3|4|y\n", "|"),
+        ("a  b c\n 1 2   x\n3 4 y \n", r"\s+"),
+        ('a,b,c\n1,2,"x; y, z"\n3,4,"u; v, w"\n', ","),
+        ('"a b",c\n1,2\n3,4\n', ","),
+    ],
+)
+def test_separators_are_found(tmp_path: Path, text: str, separator: str) -> None:
+    file = TableFile(write(tmp_path, text), Layout())
+    assert file.layout.sep == separator and file.layout.header and file.frame(()).shape[0] == 2
+    named = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar", r"\s+": "whitespace"}[separator]
+    assert TableFile(write(tmp_path, text), Layout(sep=named)).names == file.names
+
+
+def test_rows_have_the_lines_of_the_file(tmp_path: Path) -> None:
+    frame = frame_of(tmp_path, 'a,b\n1,"x\ny"\n\n2,z\n   \n3,w\n')
+    assert frame.index.name == "line" and frame.index.tolist() == [3, 5, 7]
+    assert frame["b"].tolist() == ["x\ny", "z", "w"]
+
+
+def test_values_are_read_as_they_are_written(tmp_path: Path) -> None:
+    """Commas are no thousands; blanks around text do not count; a field may hold any character; codes stay codes."""
+    content = "id\tn\tc\td\n007\t0,512\t a \t1.5\n7\t1,024\ta\u2028b\t ?\n1E5\t2,5\ta\tNA\n"
+    frame = frame_of(tmp_path, content, text=["id"])
+    assert frame["id"].tolist() == ["007", "7", "1E5"]
+    assert frame["n"].tolist() == ["0,512", "1,024", "2,5"]
+    assert frame["c"].tolist() == ["a", "a\u2028b", "a"]
+    assert frame["d"].isna().tolist() == [False, True, True] and frame["d"].dtype == np.float64
+    assert frame_of(tmp_path, content, decimal=",")["n"].tolist() == [0.512, 1.024, 2.5]
+    assert frame_of(tmp_path, "a,b\n1,-\n2,3\n", missing=["-"])["b"].isna().tolist() == [True, False]
+    assert frame_of(tmp_path, 'a,b\n1,"  "\n2,x\n')["b"].isna().tolist() == [True, False]
+
+
+def test_headers(tmp_path: Path) -> None:
+    content = "M,0.5,15\nF,0.25,7\n"
+    with pytest.raises(ValueError, match=r"the first line of .* looks like data, .* \(M, 0.5, 15\); give --no-header"):
+        TableFile(write(tmp_path, content), Layout())
+    assert TableFile(write(tmp_path, content), Layout(header=True)).names == ["M", "0.5", "15"]
+    file = TableFile(write(tmp_path, content), Layout(header=False))
+    assert file.names == ["0", "1", "2"] and file.frame(()).shape == (2, 3)
+    named = TableFile(write(tmp_path, content), Layout(header=False), lambda count: list("xyz")[:count])
+    assert named.frame(()).columns.tolist() == ["x", "y", "z"]
+    assert TableFile(write(tmp_path, ",b\n0,x\n1,y\n"), Layout()).names == ["Unnamed: 0", "b"]
+
+
+def test_columns_are_found_by_name_before_number(tmp_path: Path) -> None:
+    file = TableFile(write(tmp_path, "b,0,c\n1,2,3\n"), Layout(header=True))
+    assert [file.column(given, "target") for given in ("c", "0", "1", "-1")] == ["c", "0", "0", "c"]
+    with pytest.raises(ValueError, match=r"drop names '3', and the columns of .*t.csv are b, 0, c"):
+        file.column("3", "drop")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b" \n\n", "is empty"),
+        (b"a,b\n", "has names of columns but no rows"),
+        (b"a,b\n1,2\n3\n4,5,6\n", r"2 fields in line 1, but others in line 3 \(1\), line 4 \(3\). Correct them"),
+        (b'a,b\n1,"2\n3,4\n', "line 3: unexpected end of data"),
+        (b"a,b,a\n1,2,3\n", "has two columns named 'a'; rename one"),
+        (b"a,b\n1,\xff\n", r"is no UTF-8 text \(line 2\); save it as CSV in UTF-8"),
+        (b"a,b\n1,\0\n", "is a binary file"),
+        (b"a,b\n1," + b"x" * 200_000 + b"\n", "line 2: field larger than field limit"),
+    ],
+)
+def test_what_is_no_table_is_refused(content: bytes, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        TableFile(write(tmp_path, content), Layout())
+
+
+def test_files_that_are_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        TableFile(str(tmp_path / "absent.csv"), Layout())
+    with pytest.raises(IsADirectoryError):
+        TableFile(str(tmp_path), Layout())
+
+
+def test_compressed_files_are_read_by_their_name(tmp_path: Path) -> None:
+    content = b"a,b\n1,x\n2,y\n"
+    for ending, packed in ((".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress)):
+        assert frame_of(tmp_path, packed(content), name=f"t.csv{ending}")["a"].tolist() == [1, 2]
+        with pytest.raises((ValueError, OSError), match=r"cannot be decompressed|Invalid data stream"):
+            TableFile(write(tmp_path, content, f"u.csv{ending}"), Layout())
+    for names in (["t.csv"], ["t.csv", "u.csv"]):
+        packed_files = io.BytesIO()
+        with zipfile.ZipFile(packed_files, "w") as archive:
+            for name in names:
+                archive.writestr(name, content)
+        path = write(tmp_path, packed_files.getvalue(), "t.zip")
+        if len(names) == 1:
+            assert TableFile(path, Layout()).frame(())["b"].tolist() == ["x", "y"]
+        else:
+            with pytest.raises(ValueError, match="holds 2 files; give an archive of one"):
+                TableFile(path, Layout())
+
+
+def test_other_formats_keep_their_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pd.DataFrame({"x": [1.5, 2.5], "c": ["007", "7"], "t": pd.to_datetime(["2020-01-01", "2021-01-01"])})
+    path = str(tmp_path / "t.parquet")
+    table.to_parquet(path)
+    file = TableFile(path, Layout())
+    pd.testing.assert_frame_equal(file.frame(["x"]), table)
+    assert file.names == ["x", "c", "t"]
+    monkeypatch.setattr(pd, "read_parquet", lambda path: (_ for _ in ()).throw(ImportError("no engine")))
+    with pytest.raises(ValueError, match=r"t.parquet needs another package: no engine"):
+        TableFile(path, Layout())
+
+
+def test_standard_input_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\ufeffa,b\n01,x\n2,y\n".encode())))
+    file = TableFile("-", Layout())
+    assert file.frame(())["a"].tolist() == [1, 2] and file.frame(["a"])["a"].tolist() == ["01", "2"]
+
+
+def test_whitespace_files_of_the_uci_collection(data_dir: Path) -> None:
+    frame = TableFile(str(data_dir / "uci" / "yacht" / "data.txt"), Layout(header=False)).frame(())
+    assert frame.shape == (308, 7) and frame.to_numpy().dtype == np.float64 and frame.iloc[0, 6] == 0.11
+    abalone = TableFile(str(data_dir / "abalone" / "abalone.data"), Layout(header=False)).frame(())
+    assert abalone.shape == (4177, 9) and abalone["0"].value_counts().to_dict() == {"M": 1528, "I": 1342, "F": 1307}
