@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import csv
 import gzip
 import io
 import lzma
@@ -14,8 +15,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from patrac_native.cli.table import Layout, TableFile
+from patrac_native.fit.preprocessor import Preprocessor
 
 
 def write(folder: Path, content: str | bytes, name: str = "t.csv") -> str:
@@ -154,3 +158,48 @@ def test_whitespace_files_of_the_uci_collection(data_dir: Path) -> None:
     assert frame.shape == (308, 7) and frame.to_numpy().dtype == np.float64 and frame.iloc[0, 6] == 0.11
     abalone = TableFile(str(data_dir / "abalone" / "abalone.data"), Layout(header=False)).frame(())
     assert abalone.shape == (4177, 9) and abalone["0"].value_counts().to_dict() == {"M": 1528, "I": 1342, "F": 1307}
+
+
+FIELDS = st.sampled_from(
+    [
+        ["1E1", "10", "A1", "B2"],
+        ["007", "7", "0712", "x"],
+        ["1.10", "1.1", "2.5", "-3"],
+        ["TRUE", "FALSE"],
+        ["TRUE", "FALSE", "", "maybe"],
+        ["0,5", "1,5", "a b", 'say "x"', " a b"],
+        ["NA", "x", "?", "y", "  "],
+        ["1", "2", "NA", "?", "3e300", "12345678901234567"],
+        ["2020-01-01", "1999-12-31", "0099-01-01"],
+        ["\u2028", "a\u2028b", "\xa0", "é"],
+    ]
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data(), st.sampled_from([",", ";", "\t", "|"]))
+def test_rows_of_random_files_are_read_alone_as_together(
+    tmp_path_factory: pytest.TempPathFactory, data: Any, separator: str
+) -> None:
+    """What a row becomes does not depend on the other rows of its file, to the bit, where the table is accepted."""
+    folder, rows = tmp_path_factory.mktemp("files"), data.draw(st.integers(2, 8))
+    fields = [data.draw(FIELDS) for _ in range(3)]
+    table = [[data.draw(st.sampled_from(field)) for field in fields] for _ in range(rows)]
+
+    def written(part: list[list[str]]) -> str:
+        with open(folder / "t.csv", "w", newline="", encoding="utf-8") as stream:
+            csv.writer(stream, delimiter=separator).writerows([["a", "b", "c", "n"], *part])
+        return str(folder / "t.csv")
+
+    table = [[*row, str(number)] for number, row in enumerate(table)]
+    file = TableFile(written(table), Layout(sep=separator))
+    try:
+        made = Preprocessor.fit(file.frame(()), impute="mean", indicator=True)
+    except ValueError as error:
+        assert "has no values" in str(error) or "no column is left" in str(error)
+        return
+    inputs = made.transform(file.frame(made.text_columns))
+    assert np.array_equal(made.transform(file.frame(())), inputs)
+    for number, row in enumerate(table):
+        alone = TableFile(written([row]), file.layout)
+        assert np.array_equal(made.transform(alone.frame(made.text_columns)), inputs[[number]])

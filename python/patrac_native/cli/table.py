@@ -108,8 +108,8 @@ class TableFile:
         )
         frame.index = pd.Index(self._lines, name="line")
         for column in frame.select_dtypes(include=["object", "string"]):
-            stripped = frame[column].str.strip()
-            frame[column] = stripped.where(stripped != "")
+            # A column of Booleans with missing values holds no text.
+            frame[column] = [(field.strip() or None) if isinstance(field, str) else field for field in frame[column]]
         return frame
 
 
