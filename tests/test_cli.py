@@ -353,9 +353,12 @@ def test_predict_scores_a_table_with_targets(
     scores = read_json(tmp_path / "s.json")
     expected = estimator(fitted / kind).evaluate(new.drop(columns=target), new[target]).scores
     assert scores["rows"] == 50 and scores["nlpd"] == pytest.approx(expected["nlpd"], rel=1e-12)
-    for unknown in (new.drop(columns=target), new.assign(**{target: new[target].where(new.index > 0)})):
+    for unknown, message in (
+        (new.drop(columns=target), f"scores needs observed targets, and the table has no column '{target}'"),
+        (new.assign(**{target: new[target].where(new.index > 0)}), f"the target '{target}' is missing at line 2"),
+    ):
         assert predict(fitted / kind, unknown, tmp_path, "--scores", str(tmp_path / "t.json"), "--overwrite") == 2
-        assert "scores needs observed targets in every row of the column" in capsys.readouterr().err
+        assert message in capsys.readouterr().err
     assert not (tmp_path / "t.json").exists()
 
 

@@ -6,9 +6,12 @@ import argparse
 import os
 import tempfile
 import warnings
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 import patrac_native as pn
 from patrac_native.cli.options import add_layout, add_parameters, layout_of, parameters_of
@@ -37,6 +40,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     formats = "text file of rows and columns, also .gz, .bz2, .xz or .zip, or another format that pandas knows by name"
     add("data", metavar="DATA", help=f"{formats}, such as .parquet; - is standard input")
     add("--target", required=True, metavar="COL", help="the column to predict, by name or by number from 0")
+    bounds = "the target's upper bound, where it is censored: the target column then holds the lower one"
+    add("--upper", metavar="COL", help=f"{bounds}; equal bounds are a known value, an empty one is infinite")
     add("--task", choices=_TASKS, help="default: classification for text, Booleans and two different numbers")
     share = "share of the rows that are held out and scored, in [0, 1); default 0.3"
     add("--test-fraction", type=float, default=0.3, metavar="F", help=f"{share}; with 0, leave-one-out scores")
@@ -61,34 +66,31 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"test_fraction must be at least 0 and below 1; got {args.test_fraction}.")
     _check_folder(args.out, args.overwrite)
     table = TableFile(args.data, layout_of(args, Layout()))
-    frame, target, task = _read(table, args)
+    frame, targets, task = _read(table, args)
+    target = targets[0]
     made = pn.PatracClassifier if task == "classification" else pn.PatracRegressor
     estimator = made(**{**_DEFAULTS, "verbose": True, **parameters_of(args, made)})
-    y, labels = frame[target], None
-    if task == "classification":
-        labels = y.astype(str).to_numpy(dtype=str)
-    unused = [*estimator.drop, *estimator.ids]
-    seed = estimator.random_state
-    train, test, note = hold_out(frame.drop(columns=[target, *unused]), y, args.test_fraction, seed=seed, labels=labels)
-    say(
-        f"  {len(train)} training rows, {len(test)} held out (random_state {seed})"
-        + (f"\n  note: {note}" if note else "")
-    )
-    X, values = frame.drop(columns=target), y.to_numpy() if labels is None else labels
-    held_out = (X.iloc[test], values[test]) if len(test) else None
+    X, y = frame.drop(columns=targets), target_values(frame, targets, task)
+    labels = y if task == "classification" else None
+    inputs, seed = X.drop(columns=[*estimator.drop, *estimator.ids]), estimator.random_state
+    of_copies = frame[target] if len(targets) == 1 else frame[targets]
+    train, test, note = hold_out(inputs, of_copies, args.test_fraction, seed=seed, labels=labels)
+    note = f"\n  note: {note}" if note else ""
+    say(f"  {len(train)} training rows, {len(test)} held out (random_state {seed}){note}")
+    held_out = (X.iloc[test], y[test]) if len(test) else None
     # What it says of the verdict is printed below.
     warnings.filterwarnings("ignore", message=f"{made.__name__}: the ")
     try:
-        estimator.fit(X.iloc[train], values[train], held_out=held_out)
+        estimator.fit(X.iloc[train], y[train], held_out=held_out)
     except RunInterrupted as error:
         raise KeyboardInterrupt(f"before there was anything to write: {error}") from None
     evaluation = estimator.result_.evaluation if len(test) else estimator.evaluate()
     say(f"\n{printed(estimator, evaluation)}")
     try:
-        _write(args.out, estimator, evaluation, table, target)
+        _write(args.out, estimator, evaluation, table, targets)
     except OSError as error:
         kept = tempfile.mkdtemp(prefix="patrac-fit-")
-        _write(kept, estimator, evaluation, table, target)
+        _write(kept, estimator, evaluation, table, targets)
         reason = f"{error.strerror or error}. Nothing is lost: the results are in {kept}"
         raise OSError(error.errno, reason, error.filename) from error
     say(f"\nwrote {', '.join(os.path.join(args.out, name) for name in (REPORT, SUMMARY, ESTIMATOR, TABLE))}")
@@ -107,9 +109,23 @@ def say(line: str) -> None:
         pass
 
 
-def _read(table: TableFile, args: argparse.Namespace) -> tuple[pd.DataFrame, str, str]:
-    """Return the rows, the target's name and the task; the options that name columns become their names."""
+def target_values(frame: pd.DataFrame, targets: Sequence[str], task: str) -> Any:
+    """Return y (n,), labels as they are written, or the bounds (n, 2) of censored targets; infinite where empty."""
+    gone = frame[targets[0]].isna()
+    if len(targets) == 1 and gone.any():
+        raise ValueError(f"the target {targets[0]!r} is missing at {place(gone, gone)}; remove those rows.")
+    if task == "classification":
+        return frame[targets[0]].astype(str).to_numpy(dtype=str)
+    if len(targets) == 1:
+        return frame[targets[0]].to_numpy()
+    bounds = frame[targets].to_numpy(dtype=np.float64)
+    return np.where(np.isnan(bounds), [-np.inf, np.inf], bounds)
+
+
+def _read(table: TableFile, args: argparse.Namespace) -> tuple[pd.DataFrame, list[str], str]:
+    """Return the rows, the columns of the target and the task; the options that name columns become their names."""
     target = table.column(args.target, "target")
+    targets = [target] if args.upper is None else [target, table.column(args.upper, "upper")]
     for option in _COLUMNS:
         if hasattr(args, option):
             setattr(args, option, [table.column(column, option) for column in getattr(args, option)])
@@ -117,17 +133,15 @@ def _read(table: TableFile, args: argparse.Namespace) -> tuple[pd.DataFrame, str
         args.exposure = table.column(args.exposure, "exposure")
     named = {option: getattr(args, option, []) for option in _COLUMNS}
     exposure = [args.exposure] if hasattr(args, "exposure") else []
-    purposes = {"target": [target], **named, "exposure": exposure}
+    purposes = {"target": [target], "upper": targets[1:], **named, "exposure": exposure}
     for (option, columns), (other, others) in combinations(purposes.items(), 2):
         for name in set(columns) & set(others):
             raise ValueError(f"{other} names {name!r}, which {option} names too; name it in one of them.")
     text = [column for columns in named.values() for column in columns]
     frame = table.frame(text)
-    if frame[target].isna().any():
-        gone = frame[target].isna()
-        raise ValueError(f"the target {target!r} is missing at {place(frame[target], gone)}; remove those rows.")
     asked = args.task or ("regression" if hasattr(args, "likelihood") else None)
-    task, reason = _task(frame[target], asked)
+    target_values(frame, targets, "")
+    task, reason = _task(frame[target], "regression" if args.upper is not None else asked)
     if task == "classification":
         if hasattr(args, "likelihood"):
             raise ValueError("likelihood is a distribution of numbers, and the task is classification; leave one out.")
@@ -138,12 +152,12 @@ def _read(table: TableFile, args: argparse.Namespace) -> tuple[pd.DataFrame, str
         counts = frame[target].value_counts()
         shown = ", ".join(f"{label} ({count})" for label, count in counts.head(20).items())
         say(f"  classes: {shown}{', ...' * (len(counts) > 20)}")
-    others = [name for name in table.names if name != target and name not in text and name not in args.keep]
+    others = [name for name in table.names if name not in targets and name not in text and name not in args.keep]
     numbering = [name for name in others if _numbers_rows(frame[name])]
     if numbering:
         args.drop = [*named["drop"], *numbering]
         say(f"  note: {', '.join(numbering)} numbers the rows and is left out; --keep takes it as an input")
-    return frame, target, task
+    return frame, targets, task
 
 
 def _numbers_rows(series: pd.Series) -> bool:
@@ -198,13 +212,13 @@ def _check_folder(out: str, overwrite: bool) -> None:
         os.rmdir(out)
 
 
-def _write(folder: str, estimator: Any, evaluation: Any, table: TableFile, target: str) -> None:
+def _write(folder: str, estimator: Any, evaluation: Any, table: TableFile, targets: list[str]) -> None:
     """Write estimator, layout of the table, numbers and report to a folder, what predictions need first."""
     os.makedirs(folder, exist_ok=True)
     estimator.save(os.path.join(folder, ESTIMATOR), overwrite=True)
-    layout = {"layout": asdict(table.layout), "names": table.names, "target": target, "class": type(estimator).__name__}
-    pn.report.write_json(os.path.join(folder, TABLE), layout)
-    content = {"data": os.path.basename(table.name), "target": target, **summary_content(estimator, evaluation)}
-    pn.report.write_json(os.path.join(folder, SUMMARY), content)
+    content = {"layout": asdict(table.layout), "names": table.names, "targets": targets}
+    pn.report.write_json(os.path.join(folder, TABLE), {**content, "class": type(estimator).__name__})
     name = os.path.basename(table.name)
-    report_of(estimator, evaluation, name=name, target=target).write(os.path.join(folder, REPORT))
+    content = {"data": name, "target": targets[0], **summary_content(estimator, evaluation)}
+    pn.report.write_json(os.path.join(folder, SUMMARY), content)
+    report_of(estimator, evaluation, name=name, target=targets[0]).write(os.path.join(folder, REPORT))

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 import patrac_native as pn
-from patrac_native.cli.fit import ESTIMATOR, REPORT, SUMMARY, TABLE
+from patrac_native.cli.fit import ESTIMATOR, REPORT, SUMMARY, TABLE, target_values
 from patrac_native.cli.options import add_layout, layout_of
 from patrac_native.cli.table import Layout, TableFile
 from patrac_native.fit.report import score_lines
@@ -43,11 +43,11 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"coverage must be above 0 and below 1; got {args.coverage}.")
     _check_outputs(args)
     estimator, fitted, layout = _load(args.directory)
-    target = fitted["target"]
+    targets, target = fitted["targets"], fitted["targets"][0]
 
     def named(count: int) -> list[str]:
         """Return the names of so many columns without header: those of the fit, with or without the target."""
-        names = [name for name in fitted["names"] if count == len(fitted["names"]) or name != target]
+        names = [name for name in fitted["names"] if count == len(fitted["names"]) or name not in targets]
         if len(names) != count:
             raise ValueError(f"{args.data} has {count} columns, and the fitted table has {len(fitted['names'])}.")
         return names
@@ -60,10 +60,10 @@ def run(args: argparse.Namespace) -> int:
     frame = table.frame(text)
     y = None
     if args.scores is not None:
-        if target not in frame or frame[target].isna().any():
-            raise ValueError(f"scores needs observed targets in every row of the column {target!r}; leave it out.")
-        y = frame[target].to_numpy(dtype=str if is_class else None)
-    X = frame.drop(columns=[target, *(name for name in ids if name not in fitted["names"])], errors="ignore")
+        if not set(targets) <= set(frame):
+            raise ValueError(f"scores needs observed targets, and the table has no column {target!r}; leave it out.")
+        y = target_values(frame, targets, "classification" if is_class else "regression")
+    X = frame.drop(columns=[*targets, *(name for name in ids if name not in fitted["names"])], errors="ignore")
     found = _of_classes(estimator, X) if is_class else _of_numbers(estimator, X, args.coverage)
     found["remarks"] = estimator.preprocessor_.remarks(X)
     beside = {}
@@ -113,8 +113,8 @@ def _load(directory: str) -> tuple[Any, dict[str, Any], Layout]:
         with open(path, encoding="utf-8") as stream:
             fitted = json.load(stream)
         made = {one.__name__: one for one in (pn.PatracRegressor, pn.PatracClassifier)}[fitted["class"]]
-        layout, _ = Layout(**fitted["layout"]), (str(fitted["target"]), list(fitted["names"]))
-    except (KeyError, TypeError, ValueError) as error:
+        layout, _ = Layout(**fitted["layout"]), (fitted["targets"][0], fitted["names"][0])
+    except (LookupError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is damaged ({error!r}); fit again.") from error
     return made.load(os.path.join(directory, ESTIMATOR)), fitted, layout
 
