@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from patrac_native.diagnostics import copy_groups, split_rows
 from patrac_native.fit.rows import hold_out
-from patrac_native.training.folds import copy_groups, split_rows
 
 
 def test_split_takes_each_row_once_and_depends_on_the_seed_alone() -> None:

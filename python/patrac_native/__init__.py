@@ -15,7 +15,6 @@ Train a network, rank its hidden nodes, make the top ones Bayesian under a trace
 """
 
 from importlib.metadata import version as _version
-from importlib.util import find_spec as _find_spec
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
@@ -88,6 +87,8 @@ __all__ = [
     "Network",
     "Out",
     "PartialNetwork",
+    "PatracClassifier",
+    "PatracRegressor",
     "Phase",
     "Poisson",
     "Posterior",
@@ -115,18 +116,12 @@ __all__ = [
     "train_many",
     "transient_warmup",
 ]
-# The estimators are imported at their first use, because scikit-learn is optional.
-if _find_spec("sklearn") is not None:
-    __all__ += ["PatracClassifier", "PatracRegressor"]
 
 
 def __getattr__(name: str) -> _Any:
-    """Import an estimator; raise ImportError without scikit-learn, and AttributeError for any other name."""
+    """Import an estimator at its first use, which keeps the import of the package light; raise AttributeError else."""
     if name not in ("PatracClassifier", "PatracRegressor"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from patrac_native.interop.extras import import_extra
-
-    import_extra("sklearn", "sklearn", f"pn.{name}")
     from patrac_native.fit import classifier, regressor
 
     return regressor.PatracRegressor if name == "PatracRegressor" else classifier.PatracClassifier

@@ -33,6 +33,7 @@ from patrac_native.diagnostics.regression import (
     rmse,
 )
 from patrac_native.diagnostics.rhat import ConvergenceSummary, convergence
+from patrac_native.diagnostics.splits import copy_groups, split_rows
 from patrac_native.diagnostics.weights import model_weights
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "class_nll",
     "class_nlpd",
     "convergence",
+    "copy_groups",
     "coverage",
     "credible_interval",
     "crps",
@@ -64,4 +66,5 @@ __all__ = [
     "nlpd",
     "pit",
     "rmse",
+    "split_rows",
 ]

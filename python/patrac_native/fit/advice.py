@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from patrac_native.fit.candidates import Candidate
-from patrac_native.fit.settings import Settings
-from patrac_native.likelihoods import Likelihood
+from patrac_native.fit.settings import Likelihood, Settings
 
 
 def with_advice(

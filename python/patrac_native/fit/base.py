@@ -31,9 +31,8 @@ from patrac_native.fit.evaluation import Evaluation, evaluate
 from patrac_native.fit.fitting import FitReport, FitResult, fit_rows
 from patrac_native.fit.preprocessor import Preprocessor
 from patrac_native.fit.rows import FitData, FloatArray, Rows, TargetScaling
-from patrac_native.fit.settings import Settings
+from patrac_native.fit.settings import Likelihood, Settings
 from patrac_native.fit.training import Choice
-from patrac_native.likelihoods import Likelihood
 
 # Attributes of fitted estimators that are JSON-able, and arrays with their dtype; not every estimator has each.
 _PLAIN, _ARRAYS = ("n_features_in_", "n_iter_", "n_outputs_", "_y_has_columns"), ("feature_names_in_", "classes_")

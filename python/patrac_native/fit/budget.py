@@ -13,9 +13,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from patrac_native.kernels import Kernel
-from patrac_native.network.network import Network
-from patrac_native.posterior.posterior import Posterior
+import patrac_native as pn
+from patrac_native.fit.settings import Kernel
 
 # The nominal machine: two cores, each of which executes this many multiply-adds in a second. Measured for one chain of
 # Full and Mix on 277 to 7,000 rows and networks of one and two hidden layers of 50 nodes, 4e10 is within 30% on a 2023
@@ -45,7 +44,7 @@ class Schedule:
     warmup: int
 
 
-def training_seconds(nets: Sequence[Network], rows: int, batch_rows: int) -> float:
+def training_seconds(nets: Sequence[pn.Network], rows: int, batch_rows: int) -> float:
     """Return the time that the training of networks, the choice of penalty and epochs included, nominally took."""
     epochs = 0.0
     for net in nets:
@@ -64,7 +63,7 @@ def chain_minutes(minutes: float, training: float) -> float:
     return max(_SAMPLING_SHARE * min(minutes, _LEAST_MINUTES), min(_SAMPLING_SHARE * minutes, rest))
 
 
-def steps_within(minutes: float, post: Posterior, chains: int, kernel: str | Kernel = "auto") -> int:
+def steps_within(minutes: float, post: pn.Posterior, chains: int, kernel: str | Kernel = "auto") -> int:
     """Return the number of steps of each chain that take so many minutes on the nominal machine."""
     cores = min(_CORES, chains)
     operations = 60.0 * minutes * cores * _RATE[post.network.dtype.name] / chains
@@ -73,7 +72,7 @@ def steps_within(minutes: float, post: Posterior, chains: int, kernel: str | Ker
 
 def schedule_within(
     minutes: float,
-    post: Posterior,
+    post: pn.Posterior,
     *,
     chains: int,
     draws: int,

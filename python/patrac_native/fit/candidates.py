@@ -12,13 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 import patrac_native as pn
-from patrac_native.architectures import Architecture
 from patrac_native.fit.budget import MIN_STEPS, Schedule, schedule_given, schedule_within, steps_within
 from patrac_native.fit.rows import Rows
-from patrac_native.fit.settings import CHAINS, DRAWS, Settings
+from patrac_native.fit.settings import CHAINS, DRAWS, Architecture, Likelihood, Prior, Settings
 from patrac_native.fit.training import PILOT_FRACTION
-from patrac_native.likelihoods import Likelihood
-from patrac_native.priors import Prior
 
 # The numbers of networks where the architecture is chosen: of Mix, whose frozen nodes no chain changes, and of classes.
 _MIX_NETWORKS, _CLASS_NETWORKS = 4, 5

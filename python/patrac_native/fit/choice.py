@@ -20,9 +20,8 @@ from patrac_native.fit.candidates import (
 )
 from patrac_native.fit.pilots import Trial, best_of, describe_choice, run_pilots
 from patrac_native.fit.rows import FitData, FloatArray
-from patrac_native.fit.settings import Settings
+from patrac_native.fit.settings import Likelihood, Settings
 from patrac_native.fit.training import MIN_ROWS, PILOT_FRACTION, describe_training, nominal_seconds, train_networks
-from patrac_native.likelihoods import Likelihood
 
 # The first of two likelihoods is tried only if the budget, without any training, pays for so many steps of each of its
 # final chains: otherwise the training of networks by two likelihoods takes what the chains need.

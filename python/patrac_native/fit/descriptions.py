@@ -6,9 +6,7 @@ import numpy as np
 
 from patrac_native.fit.evaluation import AnyDraws, members_of
 from patrac_native.fit.rows import FloatArray, TargetScaling
-from patrac_native.fit.settings import Settings
-from patrac_native.likelihoods import Likelihood
-from patrac_native.priors import Prior
+from patrac_native.fit.settings import Likelihood, Prior, Settings
 
 # The upper bound of the search for the decay of a trace-class prior.
 _ALPHA_MAX = 8.0

@@ -12,7 +12,6 @@ import numpy.typing as npt
 import patrac_native as pn
 from patrac_native import diagnostics
 from patrac_native.fit.rows import FloatArray, Rows, TargetScaling
-from patrac_native.verdict.calibration import Calibration
 
 AnyDraws = pn.Draws | pn.DrawsMixture
 ScoresAndArrays = tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]
@@ -50,7 +49,7 @@ class Evaluation:
 
     scores: dict[str, Any]
     arrays: dict[str, npt.NDArray[Any]]
-    calibration: Calibration
+    calibration: Any
 
 
 def members_of(draws: AnyDraws) -> tuple[pn.Draws, ...]:

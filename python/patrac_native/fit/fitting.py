@@ -12,8 +12,6 @@ import numpy as np
 
 import patrac_native as pn
 from patrac_native.diagnostics import convergence
-from patrac_native.draws.mixture_summary import MixtureSummary
-from patrac_native.draws.summary import Summary
 from patrac_native.fit.advice import with_advice
 from patrac_native.fit.candidates import Candidate
 from patrac_native.fit.choice import choose_posterior
@@ -21,19 +19,14 @@ from patrac_native.fit.descriptions import describe_noise, describe_prior
 from patrac_native.fit.evaluation import HELD_OUT, LEAVE_ONE_OUT, Evaluation, evaluate, members_of
 from patrac_native.fit.pilots import Trial
 from patrac_native.fit.rows import FitData, FloatArray
-from patrac_native.fit.settings import Settings
+from patrac_native.fit.settings import Likelihood, Settings
 from patrac_native.fit.training import estimate_dispersion
-from patrac_native.likelihoods import Likelihood
-from patrac_native.verdict.findings import (
-    CALIBRATION_ROWS,
-    DO_NOT_USE,
-    GOOD,
-    RHAT_USABLE,
-    Finding,
-    convergence_grade,
-)
-from patrac_native.verdict.verdict import Verdict
+from patrac_native.report import Verdict
 
+# R-hat and bulk ESS of f at which a run may end, and the R-hat with which draws can be used (docs/method.md, 8).
+_RHAT_GOOD, _ESS_GOOD, _RHAT_USABLE = 1.01, 400, 1.05
+# The coverage of this many rows has a standard error of 0.03: fewer are no evidence for a verdict.
+_VERDICT_ROWS = 100
 # Maximum number of rows at which convergence is checked, and for which leave-one-out predictions are made.
 _GRID_ROWS, _LOO_ROWS = 100, 1_000
 
@@ -50,7 +43,7 @@ class FitResult:
     reason: str  # why, in words
     trials: Sequence[Trial]  # the pilot runs by which it was chosen
     evaluation: Evaluation  # of held-out rows, of the pilot's validation rows, or leave-one-out
-    summary: Summary | MixtureSummary  # of the draws at the inputs `grid`, with the verdict
+    summary: Any  # of the draws at the inputs `grid`, with the verdict
     grid: FloatArray
     seconds: dict[str, float]  # wall-clock time of each stage
 
@@ -113,7 +106,7 @@ def fit_rows(
     else:
         evaluation = evaluate(draws, data.units, scored, kind=kind, nets=started, details=kind == HELD_OUT)
     judged = evaluation.calibration
-    if kind == HELD_OUT and judged.rows < CALIBRATION_ROWS and chosen.pilot is not None:
+    if kind == HELD_OUT and judged.rows < _VERDICT_ROWS and chosen.pilot is not None:
         judged = judged.with_validation(chosen.pilot.evaluation.calibration)
     tried = [trial.candidate.likelihood for trial in chosen.trials]
     warmup_steps = members_of(draws)[0].settings["warmup_steps"]
@@ -166,9 +159,10 @@ def _sample(
 
 def _is_enough(grid: FloatArray, draws: pn.Draws) -> bool:
     """Return whether R-hat and bulk ESS of f at `grid` are good; a log-likelihood that disagrees says no at once."""
-    if not convergence(draws.stats["log_likelihood"]).max_rhat <= RHAT_USABLE:
+    if not convergence(draws.stats["log_likelihood"]).max_rhat <= _RHAT_USABLE:
         return False
-    return convergence_grade(draws.summary(grid).evidence) == GOOD
+    found = draws.summary(grid).evidence
+    return bool((found.is_independent or found.max_rhat <= _RHAT_GOOD) and found.min_ess_bulk >= _ESS_GOOD)
 
 
 def _enough_for_verdict(pilot: Trial | None) -> Trial | None:
@@ -177,7 +171,7 @@ def _enough_for_verdict(pilot: Trial | None) -> Trial | None:
     Those rows are better evidence than leave-one-out predictions, which importance sampling makes unreliable where a
     posterior follows single rows, and which do not undo that networks were trained on a row.
     """
-    return pilot if pilot is not None and pilot.evaluation.calibration.rows >= CALIBRATION_ROWS else None
+    return pilot if pilot is not None and pilot.evaluation.calibration.rows >= _VERDICT_ROWS else None
 
 
 @dataclass(frozen=True)
@@ -215,13 +209,13 @@ class FitReport:
         summary = fit.summary
         members = summary.members if hasattr(summary, "members") else (summary,)
         evidence = [member.evidence for member in members]
-        converged = all(one.is_independent or one.max_rhat <= RHAT_USABLE for one in evidence)
+        converged = all(one.is_independent or one.max_rhat <= _RHAT_USABLE for one in evidence)
         return cls(tuple(lines), summary.verdict(), converged, str(summary), fit.evaluation.scores, fit.seconds)
 
     @property
     def needs_warning(self) -> bool:
         """Whether the chains have not converged, or the draws should not be used for another reason."""
-        return not self.converged or self.verdict.grade == DO_NOT_USE
+        return not self.converged or self.verdict.grade == "do not use"
 
     def __str__(self) -> str:
         return "\n".join([*self.lines, self.results()])
@@ -239,9 +233,7 @@ class FitReport:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> FitReport:
         """Rebuild from what `to_dict` returned."""
-        verdict = content["verdict"]
-        findings = tuple(Finding(**finding) for finding in verdict["findings"])
-        rebuilt = {"lines": tuple(content["lines"]), "verdict": Verdict(verdict["grade"], findings, verdict["facts"])}
+        rebuilt = {"lines": tuple(content["lines"]), "verdict": Verdict.from_dict(content["verdict"])}
         return cls(**{**content, **rebuilt})
 
 

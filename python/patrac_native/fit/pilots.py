@@ -17,8 +17,9 @@ from patrac_native.fit.evaluation import VALIDATION, Evaluation, evaluate, membe
 from patrac_native.fit.rows import FitData
 from patrac_native.fit.settings import Settings
 from patrac_native.fit.training import Choice, left_out, train_networks
-from patrac_native.verdict.calibration import mean_with_error
-from patrac_native.verdict.findings import COVERAGE_LOOK
+
+# A difference of the coverage of 90% intervals by which decisions change.
+_TOLERANCE = 0.05
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,12 @@ class Trial:
         """Whether it predicts better than its networks by more than two standard errors, and its intervals cover."""
         scores = self.evaluation.calibration
         gain = scores.nlpd_network - scores.nlpd
-        return gain > 2 * scores.nlpd_difference_se and not scores.misses_coverage_by(COVERAGE_LOOK)
+        return gain > 2 * scores.nlpd_difference_se and not scores.misses_coverage_by(_TOLERANCE)
 
     @property
     def is_overconfident(self) -> bool:
         """Whether its intervals cover too few of the validation rows."""
-        return self.evaluation.calibration.is_overconfident(COVERAGE_LOOK)
+        return self.evaluation.calibration.is_overconfident(_TOLERANCE)
 
     @property
     def is_worse_than_networks(self) -> bool:
@@ -56,7 +57,7 @@ class Trial:
     def gain_over(self, other: Trial) -> tuple[float, float]:
         """Return by how much the NLPD is lower than another's on the same rows, and the standard error of that."""
         mine, others = self.evaluation, other.evaluation
-        return mean_with_error(others.arrays["nlpd"] - mine.arrays["nlpd"], mine.arrays.get("weight"))
+        return pn.diagnostics.mean_with_error(others.arrays["nlpd"] - mine.arrays["nlpd"], mine.arrays.get("weight"))
 
     def to_dict(self) -> dict[str, Any]:
         """Return candidate and scores as JSON-able values."""

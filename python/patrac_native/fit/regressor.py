@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_array, check_consistent_length
 import patrac_native as pn
 from patrac_native.fit.base import PatracEstimator, Uncertainty, documented, refuse_masked, take
 from patrac_native.fit.rows import FloatArray, TargetScaling
-from patrac_native.likelihoods import Likelihood
+from patrac_native.fit.settings import Likelihood
 
 
 @documented

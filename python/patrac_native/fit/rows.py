@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native import diagnostics
 from patrac_native.fit.preprocessor import mean_and_scale
-from patrac_native.training.folds import copy_groups, split_rows
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -115,7 +115,7 @@ class FitData:
     @property
     def copies(self) -> npt.NDArray[np.intp] | None:
         """The groups of equal training rows, which splits keep together, if rows were copied."""
-        return copy_groups(self.training.y, self.training.X, self.training.offset)
+        return diagnostics.copy_groups(self.training.y, self.training.X, self.training.offset)
 
     def layer_sizes(self, hidden: Sequence[int], outputs_per_target: int) -> list[int]:
         """Return the layer sizes of a network."""
@@ -129,8 +129,10 @@ def hold_out(
 
     `labels` (n,) are classes, of which each part gets its share. Raises ValueError if a part would be empty.
     """
-    groups = copy_groups(y, inputs)
-    *held, rows = split_rows(len(y), [fraction] if fraction else [], seed=seed, labels=labels, groups=groups)
+    groups = diagnostics.copy_groups(y, inputs)
+    *held, rows = diagnostics.split_rows(
+        len(y), [fraction] if fraction else [], seed=seed, labels=labels, groups=groups
+    )
     note = ""
     if groups is not None:
         count = len(groups) - len(np.unique(groups))

@@ -14,10 +14,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
 
 import patrac_native as pn
-from patrac_native.architectures import Architecture
-from patrac_native.kernels import Kernel
-from patrac_native.likelihoods import Likelihood
-from patrac_native.network.activations import ACTIVATIONS as _CORE_ACTIVATIONS
 from patrac_native.sampling.warmup import (
     FIRST_COMPARISON,
     SETTLE_STEPS,
@@ -26,6 +22,8 @@ from patrac_native.sampling.warmup import (
     paper_warmup,
 )
 
+# Base classes of the core are not public: of these types are values of its public classes, such as `pn.Gaussian`.
+Likelihood = Architecture = Kernel = Prior = Any
 # scikit-learn's names of activations, beside the package's own.
 _ACTIVATIONS = {"logistic": "sigmoid"}
 ARCHITECTURES = ("auto", "full", "mix", "out", "sep")
@@ -43,7 +41,7 @@ _COUNT = Interval(numbers.Integral, 1, None, closed="left")
 _COLUMNS = [None, "array-like", str, numbers.Integral]
 CONSTRAINTS: Mapping[str, list[Any]] = {
     "hidden_layer_sizes": ["array-like", _COUNT],
-    "activation": [StrOptions({*_CORE_ACTIVATIONS, *_ACTIVATIONS})],
+    "activation": [str],
     "l2": [None, Interval(numbers.Real, 0, None, closed="left")],
     "max_iter": [None, _COUNT],
     "validation_fraction": [None, Interval(numbers.Real, 0, 1, closed="left")],
@@ -58,7 +56,7 @@ CONSTRAINTS: Mapping[str, list[Any]] = {
     "draws": [None, Interval(numbers.Integral, 4, None, closed="left")],
     "thin": [None, _COUNT],
     "warmup": [None, StrOptions({"paper"}), _COUNT, Warmup],
-    "kernel": [StrOptions({"auto"}), Kernel],
+    "kernel": [StrOptions({"auto"}), pn.PCN, pn.PCNL, pn.MGrad, pn.EllipticalSlice, pn.Exact],
     "device": [StrOptions({"auto", "cpu", "cuda"})],
     "dtype": [StrOptions({"float32", "float64"})],
     "categorical": _COLUMNS,

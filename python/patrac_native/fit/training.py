@@ -13,9 +13,7 @@ import numpy.typing as npt
 import patrac_native as pn
 from patrac_native.fit.budget import training_seconds
 from patrac_native.fit.rows import FitData, FloatArray, Rows, TargetScaling
-from patrac_native.fit.settings import Settings
-from patrac_native.likelihoods import Likelihood
-from patrac_native.training.folds import split_rows
+from patrac_native.fit.settings import Likelihood, Settings
 
 # With more rows than this, training uses mini-batches of _BATCH_ROWS rows.
 _FULL_BATCH_ROWS = 5_000
@@ -122,7 +120,7 @@ def left_out(data: FitData, settings: Settings, *, by_class: bool = False) -> tu
     labels = training.y if by_class else None
     n, seed = len(training.X), settings.random_state
     try:
-        held, kept = split_rows(n, [PILOT_FRACTION], seed=seed, labels=labels, groups=data.copies)
+        held, kept = pn.diagnostics.split_rows(n, [PILOT_FRACTION], seed=seed, labels=labels, groups=data.copies)
     except ValueError:  # too few rows of each class to leave any out
         return None
     return None if len(held) < MIN_ROWS else (training.take(held), training.take(kept))

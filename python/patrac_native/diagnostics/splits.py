@@ -1,0 +1,120 @@
+"""Random splits of rows, which keep copies of a row in one part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+IndexArray = npt.NDArray[np.intp]
+
+# Pairs of equal rows are copies if they are more than this many times as many as columns that are independent of each
+# other would make equal by chance. Correlated columns make more equal than that.
+_BEYOND_CHANCE = 100.0
+
+
+def copy_groups(targets: Any, *inputs: Any) -> IndexArray | None:
+    """Return the group of each row, which rows with equal inputs share, if rows of the data were copied.
+
+    A network that has learned a row by heart scores well on its copy, so a split must not divide copies. Rows count as
+    copied if the pairs of rows that agree in all inputs and targets are more than 100 times as many as independent
+    columns would give by chance. Rows of a few columns with few values agree by chance, and new rows will as well. The
+    groups depend on the inputs alone: groups of inputs and targets would reveal that no row of another part with the
+    same inputs has the same target.
+
+    Parameters
+    ----------
+    targets : DataFrame, Series or ndarray, shape (n,) or (n, c)
+    *inputs : DataFrame, Series, ndarray or None
+        As `targets`; None is left out.
+
+    Returns
+    -------
+    integer array, shape (n,), or None
+        Numbers of the groups, from 0; None if no rows were copied.
+    """
+    import pandas as pd
+
+    tables = [pd.DataFrame(part, copy=False) for part in (targets, *inputs) if part is not None]
+    hashes = [pd.util.hash_pandas_object(table, index=False).to_numpy() for table in tables]
+    groups = _numbered(hashes[1:])
+    n, pairs = len(groups), _equal_pairs(_numbered(hashes))
+    if not pairs:
+        return None
+    chance = n * (n - 1) / 2
+    for table in tables:
+        for column in range(table.shape[1]):
+            chance *= _equal_pairs(pd.factorize(table.iloc[:, column], use_na_sentinel=False)[0]) / (n * (n - 1) / 2)
+            if pairs > _BEYOND_CHANCE * chance:
+                return groups
+    return None
+
+
+def _numbered(keys: Sequence[npt.NDArray[Any]]) -> IndexArray:
+    """Return the number of each combination of keys (n,), counted from 0 in the order of their first rows."""
+    import pandas as pd
+
+    frame = pd.DataFrame(dict(enumerate(keys)))
+    found: IndexArray = frame.groupby(list(frame.columns), sort=False).ngroup().to_numpy(dtype=np.intp)
+    return found
+
+
+def _equal_pairs(numbers: IndexArray) -> float:
+    """Return how many pairs of entries are equal."""
+    counts = np.bincount(numbers).astype(np.float64)
+    return float((counts * (counts - 1) / 2).sum())
+
+
+def split_rows(
+    n: int,
+    fractions: Sequence[float],
+    *,
+    seed: int,
+    labels: npt.ArrayLike | None = None,
+    groups: IndexArray | None = None,
+) -> list[IndexArray]:
+    """Split rows at random into parts of these shares and a last one; by class, and with groups whole, if given."""
+    rng = np.random.default_rng(seed)
+    strata = np.zeros(n, dtype=np.intp) if labels is None else np.unique(np.asarray(labels), return_inverse=True)[1]
+    first = np.arange(n) if groups is None else _first_of_group(groups)
+    strata = strata[first]
+    parts: list[list[IndexArray]] = [[] for _ in range(len(fractions) + 1)]
+    for stratum in range(int(strata.max()) + 1 if n else 0):
+        rows = rng.permutation(np.flatnonzero(strata == stratum))
+        ends = np.round(np.cumsum(fractions) * len(rows)).astype(int)
+        if labels is not None and len(rows) <= len(fractions):
+            ends[:] = 0
+        if groups is not None:
+            rows, ends = _keep_together(rows, ends, first)
+        for part, piece in zip(parts, np.split(rows, ends), strict=True):
+            part.append(piece)
+    whole = [np.sort(np.concatenate(part)) if part else np.empty(0, dtype=np.intp) for part in parts]
+    if any(len(part) == 0 for part in whole):
+        raise ValueError(
+            f"{n} rows are too few to be split into {len(whole)} parts: with the shares "
+            f"{', '.join(f'{share:g}' for share in fractions)} and the rest, one would be empty. Give more rows."
+        )
+    return whole
+
+
+def _first_of_group(groups: IndexArray) -> IndexArray:
+    """Return for each row the first row of its group."""
+    _, first, inverse = np.unique(groups, return_index=True, return_inverse=True)
+    found: IndexArray = first[inverse]
+    return found
+
+
+def _keep_together(rows: IndexArray, ends: IndexArray, first: IndexArray) -> tuple[IndexArray, IndexArray]:
+    """Order permuted rows by groups, each at the place of its first row, and move ends of parts to ends of groups."""
+    smallest = np.diff([0, *ends, len(rows)]).min()
+    sizes = np.bincount(first[rows], minlength=len(first))
+    leader = np.where(sizes[first[rows]] <= smallest, first[rows], rows)  # a group that is too large is divided
+    place = np.empty(len(first), dtype=np.intp)
+    place[rows] = np.arange(len(rows))
+    order = np.argsort(place[leader], kind="stable")
+    bounds = np.concatenate([[0], np.flatnonzero(np.diff(leader[order])) + 1, [len(rows)]])
+    above = np.searchsorted(bounds, ends)
+    below = np.maximum(above - 1, 0)
+    return rows[order], np.where(bounds[above] - ends < ends - bounds[below], bounds[above], bounds[below])
