@@ -367,9 +367,20 @@ def test_a_start_of_ones_own_is_advised_against_only_where_there_was_one() -> No
     assert remedy.startswith('start every chain at init="map" and warm up longer, warmup=100000;')
 
 
-def test_a_longer_run_is_advised_with_a_longer_warm_up() -> None:
+def test_a_caller_may_replace_the_remedy_of_a_kind() -> None:
+    """The finding says how many times as long a run would have to be, from which the caller makes its own words."""
     disagree = sound(max_rhat=1.2, min_ess_bulk=50.0, warmup_steps=50_000, kernel=pn.MGrad())
-    assert judge(disagree).findings[0].remedy == "run longer, thin=80, after a longer warm-up, warmup=100000."
+    (finding,) = judge(disagree).findings
+    assert finding.remedy == "run longer, thin=80, after a longer warm-up, warmup=100000."
+    assert (finding.kind, finding.longer) == ("disagreement", 8)
+    advice = {finding.kind: f"run longer, minutes={2 * finding.longer}.", "one chain": "never shown"}
+    (other,) = judge(disagree, advice).findings
+    assert other == replace(finding, remedy="run longer, minutes=16.")
+
+
+def test_a_verdict_is_rebuilt_from_its_content() -> None:
+    verdict = judge(sound(warmup_stable=False, max_rhat=1.02))
+    assert Verdict.from_dict(json.loads(json.dumps(verdict.to_dict()))) == verdict
 
 
 def test_short_runs_need_fifty_rejections_in_a_row_to_be_called_stuck() -> None:

@@ -15,7 +15,6 @@ from patrac_native.plots.table import html_table
 from patrac_native.validation.checks import FloatArray
 from patrac_native.verdict.calibration import Calibration
 from patrac_native.verdict.findings import CALIBRATION_KINDS, GOOD, GRADES, Finding
-from patrac_native.verdict.remedies import Remedies
 from patrac_native.verdict.verdict import Verdict
 
 # The verdict leaves out members of less weight than this, which hardly contribute to predictions.
@@ -58,10 +57,6 @@ class MixtureSummary:
     def with_advice(self, advice: Mapping[str, str]) -> MixtureSummary:
         """Return the summary with other remedies in its verdict, as `Summary.with_advice`."""
         return replace(self, members=tuple(member.with_advice(advice) for member in self.members))
-
-    def with_remedies(self, remedies: Remedies) -> MixtureSummary:
-        """Return the summary with the words of another caller for the remedies of its verdict."""
-        return replace(self, members=tuple(member.with_remedies(remedies) for member in self.members))
 
     def verdict(self) -> Verdict:
         """Return the verdict on the mixture, that of its worst member, with every finding and its remedy.

@@ -20,7 +20,6 @@ from patrac_native.posterior.partial_network import PartialNetwork
 from patrac_native.validation.checks import FloatArray
 from patrac_native.verdict.calibration import Calibration
 from patrac_native.verdict.evidence import Evidence, gather
-from patrac_native.verdict.remedies import Remedies
 from patrac_native.verdict.verdict import Verdict, judge
 
 
@@ -97,8 +96,6 @@ class Summary:
         The numbers that determine the verdict.
     points : str
         What the quantity is summarised at: "inputs", or "entries" of theta.
-    remedies : Remedies
-        The words of the verdict's remedies.
     advice : mapping of str to str
         Texts that replace the remedies of findings of some kinds.
     """
@@ -126,12 +123,11 @@ class Summary:
     gradients: int | None
     evidence: Evidence
     points: str = "inputs"
-    remedies: Remedies = field(default_factory=Remedies)
     advice: Mapping[str, str] = field(default_factory=dict)
 
     def verdict(self) -> Verdict:
         """Return the verdict on the run, "good", "look" or "do not use", with every reason and its remedy."""
-        return judge(self.evidence, self.remedies, self.advice)
+        return judge(self.evidence, self.advice)
 
     def with_calibration(self, calibration: Calibration) -> Summary:
         """Return the summary with scores of rows that the draws have not seen, which its verdict then considers."""
@@ -152,10 +148,6 @@ class Summary:
         ...     return summary.with_advice({kind: f"run longer, minutes={n * minutes}." for kind, n in longer.items()})
         """
         return replace(self, advice={**self.advice, **advice})
-
-    def with_remedies(self, remedies: Remedies) -> Summary:
-        """Return the summary with the words of another caller for the remedies of its verdict."""
-        return replace(self, remedies=remedies)
 
     def _title(self) -> str:
         """Return what was run, in a line."""

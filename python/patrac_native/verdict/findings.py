@@ -10,6 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.posterior.fit_quality import FitQuality
+from patrac_native.verdict.advice import (
+    TRAIN_AGAIN,
+    better_start,
+    longer_run,
+    longer_warmup,
+    narrower_intervals,
+    wider_intervals,
+)
 from patrac_native.verdict.calibration import (
     COVERAGE,
     COVERAGE_BAD,
@@ -19,9 +27,7 @@ from patrac_native.verdict.calibration import (
     VALIDATION,
     Calibration,
 )
-from patrac_native.verdict.calibration import COVERAGE_LOOK as COVERAGE_LOOK
 from patrac_native.verdict.evidence import Evidence, StepRecord
-from patrac_native.verdict.remedies import Remedies
 
 # The grades from best to worst; the grade of a verdict is that of its worst finding.
 GOOD, LOOK, DO_NOT_USE = GRADES = ("good", "look", "do not use")
@@ -106,7 +112,7 @@ def convergence_grade(e: Evidence) -> str:
     return GOOD if e.min_ess_bulk >= ESS_GOOD else LOOK
 
 
-def move_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
+def move_findings(e: Evidence) -> list[Finding]:
     """Check for chains that do not move, and for step sizes that are far too large or far too small."""
     steps = e.steps
     # Without a step size every step changes the state, or draws are independent.
@@ -123,7 +129,7 @@ def move_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
     bad = (steps.longest_still >= STILL_BAD * length) & still | narrow
     findings = []
     if stuck.any():
-        words = _stuck_words(e, steps, stuck, still, remedies)
+        words = _stuck_words(e, steps, stuck, still)
         findings.append(Finding("stuck chains", DO_NOT_USE if bad[stuck].any() else LOOK, *words))
     if too_large.any():
         grade = DO_NOT_USE if bad[too_large].any() else max(LOOK, convergence_grade(e), key=GRADES.index)
@@ -131,20 +137,20 @@ def move_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
             f"{_chains(too_large)} almost no proposal ({_rates(steps, too_large)}): the step size is far too large, "
             "and the draws repeat a few states."
         )
-        findings.append(Finding("large steps", grade, what, _step_remedy(e, steps, "a far smaller one", remedies)))
+        findings.append(Finding("large steps", grade, what, _step_remedy(e, steps, "a far smaller one")))
     # Accepting almost every proposal is no problem if the chain mixes, as it does with a flat likelihood.
     if too_small.any() and convergence_grade(e) != GOOD:
         what = (
             f"{_chains(too_small)} nearly every proposal ({_rates(steps, too_small)}): the step size is far too small, "
             "and the steps lead nowhere."
         )
-        grade, remedy = convergence_grade(e), _step_remedy(e, steps, "a far larger one", remedies)
+        grade, remedy = convergence_grade(e), _step_remedy(e, steps, "a far larger one")
         findings.append(Finding("small steps", grade, what, remedy))
     return findings
 
 
 def _stuck_words(
-    e: Evidence, steps: StepRecord, stuck: npt.NDArray[np.bool_], still: npt.NDArray[np.bool_], remedies: Remedies
+    e: Evidence, steps: StepRecord, stuck: npt.NDArray[np.bool_], still: npt.NDArray[np.bool_]
 ) -> tuple[str, str]:
     """Return problem and remedy for stuck chains."""
     who, others = _chains(stuck, "is stuck", "are stuck"), ~stuck
@@ -160,19 +166,19 @@ def _stuck_words(
             f"; log-likelihood {e.log_likelihood[stuck].min():.4g} there, {np.median(e.log_likelihood[others]):.4g} in "
             "the other chains"
         )
-    return f"{what}.", f"{_better_start(e, remedies)}; a smaller step size lets a chain leave a bad start."
+    return f"{what}.", f"{better_start(e)}; a smaller step size lets a chain leave a bad start."
 
 
-def _step_remedy(e: Evidence, steps: StepRecord, other: str, remedies: Remedies) -> str:
+def _step_remedy(e: Evidence, steps: StepRecord, other: str) -> str:
     """Return the remedy for a step size, which depends on whether the user or the warm-up chose it."""
     name, given = type(steps.kernel).__name__, steps.kernel.step_size
     if given is not None:
         return f"leave the step size to the warm-up, {name}(), or give {other} than {name}({given:g})."
     standardise = "scale theta" if e.architecture is None else "standardise X and y"
-    return f"adapt the step size for longer, {remedies.longer_warmup(steps)}; if that does not help, {standardise}."
+    return f"adapt the step size for longer, {longer_warmup(steps)}; if that does not help, {standardise}."
 
 
-def nonfinite_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
+def nonfinite_findings(e: Evidence) -> list[Finding]:
     """Check for proposals whose log-likelihood or gradient is not finite."""
     share = 0.0 if e.steps is None else float(e.steps.nonfinite.max())
     if share == 0:
@@ -184,23 +190,23 @@ def nonfinite_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
     remedy = (
         "find where the function is not finite, or give a prior that keeps theta away from there."
         if e.architecture is None
-        else f"scale X and y to unit variance, or compute with {remedies.double_precision}."
+        else 'scale X and y to unit variance, or compute in double precision, dtype="float64".'
     )
     return [Finding("not finite", DO_NOT_USE if share > NONFINITE_BAD else LOOK, what, remedy)]
 
 
-def convergence_findings(e: Evidence, causes: Sequence[Finding], remedies: Remedies) -> list[Finding]:
+def convergence_findings(e: Evidence, causes: Sequence[Finding]) -> list[Finding]:
     """Check R-hat and effective sample size of the summarised quantity and of the log-likelihood."""
     exact, findings = e.is_independent, []
     first = "see the finding on step size or stuck chains; " if causes else ""
     longer = min(100, max(2, math.ceil(ESS_GOOD / max(e.min_ess_bulk, 1.0)))) if e.min_ess_bulk > 0 else 100
-    run_longer = remedies.longer_run(e, longer)
+    run_longer = longer_run(e, longer)
     kernel = ', or kernel="auto", whose steps go further' if e.steps is not None and e.steps.kernel.is_slow else ""
     ess = f"the smallest bulk ESS of {e.quantity} is {_number(e.min_ess_bulk)}"
     if not exact and e.max_rhat > RHAT_USABLE:
         parts = "the chains disagree" if e.n_chains > 1 else "the parts of the chain disagree"
         what = f"{parts}: the largest R-hat of {e.quantity} is {_number(e.max_rhat, 3)}, {ess}."
-        remedy = f"{first}{remedies.longer_run(e, longer, warmup=True)}{kernel}."
+        remedy = f"{first}{longer_run(e, longer, warmup=True)}{kernel}."
         grade = DO_NOT_USE
         if predicts_well(e):
             grade = LOOK
@@ -213,7 +219,8 @@ def convergence_findings(e: Evidence, causes: Sequence[Finding], remedies: Remed
             what = f"R-hat cannot be judged: too few draws, or {e.quantity} never changes{_here(e)}."
             draws = max(1000, 2 * e.n_draws)
             elsewhere = ", or look at other inputs" if e.architecture else ""
-            remedy = f"take more draws, {remedies.more_draws(e, draws)}{elsewhere}."
+            more = f"{draws} of each chain" if e.steps is None else f"draws={draws}"
+            remedy = f"take more draws, {more}{elsewhere}."
             findings.append(Finding("unknown R-hat", LOOK, what, remedy))
     elif convergence_grade(e) == LOOK:
         rhat = f"the largest R-hat of {e.quantity} is {_number(e.max_rhat, 3)} (up to {RHAT_GOOD} is good), "
@@ -224,7 +231,9 @@ def convergence_findings(e: Evidence, causes: Sequence[Finding], remedies: Remed
         findings.append(Finding("few draws", LOOK, what, f"{first}{run_longer}{kernel}.", longer))
     if e.n_chains == 1 and not exact:
         what = "there is one chain: R-hat compares its parts, and cannot show whether other starts lead elsewhere."
-        findings.append(Finding("one chain", LOOK, what, f"{remedies.more_chains(e)}."))
+        findings.append(
+            Finding("one chain", LOOK, what, "run several." if e.steps is None else "run several, chains=4.")
+        )
     if not exact and e.rhat_log_likelihood > RHAT_USABLE >= e.max_rhat:
         what = (
             f"R-hat of the log-likelihood is {_number(e.rhat_log_likelihood, 3)}, though {e.quantity} agrees{_here(e)}."
@@ -262,7 +271,7 @@ def _scores_of_unseen_rows(e: Evidence) -> Calibration | None:
     return c
 
 
-def calibration_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
+def calibration_findings(e: Evidence) -> list[Finding]:
     """Check the log density and the coverage of predictions on rows that the draws have not seen."""
     c, findings = e.calibration, []
     if c is None:
@@ -273,12 +282,15 @@ def calibration_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
             f"90% intervals of y cover {c.coverage:.1%} of {c.rows:,} {_KINDS[c.kind]}: predictions are "
             f"{'overconfident' if narrow else 'too wide'}."
         )
-        remedy = remedies.for_narrow_intervals(e) if narrow else remedies.for_wide_intervals(e)
+        remedy = wider_intervals(e) if narrow else narrower_intervals(e)
         grade = DO_NOT_USE if c.is_overconfident(COVERAGE_BAD) else LOOK
         findings.append(Finding("narrow intervals" if narrow else "wide intervals", grade, what, remedy))
     if c.is_worse_than_network:
         what = f"the posterior predicts worse than its trained network alone ({_scores(c)})."
-        remedy = f"run longer; if the chains have converged, {remedies.for_poor_predictions()}"
+        remedy = (
+            "run longer; if the chains have converged, prior or noise do not suit: sample the noise variance and the "
+            "scales of the prior, or choose another architecture."
+        )
         findings.append(Finding("poor predictions", LOOK, what, remedy))
     return findings
 
@@ -292,7 +304,7 @@ def _scores(c: Calibration | None) -> str:
     return f"NLPD of {c.rows:,} {_KINDS[c.kind]} {c.nlpd:.3f}{network}{coverage}{unreliable}"
 
 
-def noise_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
+def noise_findings(e: Evidence) -> list[Finding]:
     """Check for frozen nodes that have fitted noise.
 
     Coverage of enough rows that training did not see decides where there is one: a mixture of several networks, or the
@@ -302,10 +314,10 @@ def noise_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
     if e.noise is None or (c is not None and not c.is_overconfident()):
         return []
     what = f"{e.noise}: the frozen nodes have fitted noise, and intervals of y are likely too narrow."
-    return [Finding("fitted noise", LOOK, what, remedies.for_narrow_intervals(e))]
+    return [Finding("fitted noise", LOOK, what, wider_intervals(e))]
 
 
-def warmup_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
+def warmup_findings(e: Evidence) -> list[Finding]:
     """Check for a warm-up that did not reach stable chains, and for adaptation while sampling."""
     findings: list[Finding] = []
     if e.steps is None:
@@ -315,14 +327,14 @@ def warmup_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
             "step size and log-likelihood were not yet stable when the warm-up ended, after "
             f"{e.steps.warmup_steps:,} steps."
         )
-        findings.append(Finding("short warm-up", LOOK, what, f"warm up longer, {remedies.longer_warmup(e.steps)}."))
+        findings.append(Finding("short warm-up", LOOK, what, f"warm up longer, {longer_warmup(e.steps)}."))
     if e.steps.kernel.adapt_always:
         what = "the step size adapted while sampling, so the chain does not leave the posterior exactly invariant."
         findings.append(Finding("adaptation", LOOK, what, 'for inference, adapt="warmup".'))
     return findings
 
 
-def fit_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
+def fit_findings(e: Evidence) -> list[Finding]:
     """Check the fit of the trained network and of the draws against a constant, and against each other.
 
     If y contains no signal, the log-likelihood of draws lies near that of a constant, on either side by chance: the sum
@@ -338,7 +350,7 @@ def fit_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
     network_fits, draws_fit = fit.network > fit.constant, draws > fit.constant
     network_far, draws_far = not fit.network >= fit.constant - slack, not draws >= fit.constant - slack
     numbers = _fit_numbers(fit, draws)
-    train = f"{remedies.train_again}: {e.role_of_network or 'chains start there'}."
+    train = f"{TRAIN_AGAIN}: {e.role_of_network or 'chains start there'}."
     if draws_fit and not e.role_of_network:
         return []
     if network_fits and draws_fit:
@@ -358,8 +370,11 @@ def fit_findings(e: Evidence, remedies: Remedies) -> list[Finding]:
         return [Finding("poor network", grade, what, train)]
     if network_fits:
         what = f"the draws fit the training data no better than a constant, though the trained network does {numbers}."
-        stay = f"if the draws stay there, {remedies.for_draws_that_do_not_fit()}"
-        remedy = f"{_better_start(e, remedies)}; {stay}"
+        stay = (
+            "if the draws stay there, prior or noise variance do not suit: TraceClassPrior.fit(net), "
+            "post.prior_predict(X, 200)."
+        )
+        remedy = f"{better_start(e)}; {stay}"
         return [Finding("poor draws", DO_NOT_USE if draws_far else LOOK, what, remedy)]
     what = f"neither the trained network nor the draws fit the training data better than a constant {numbers}."
     if network_far or draws_far:
@@ -371,11 +386,6 @@ def _fit_numbers(fit: FitQuality, of_draws: float) -> str:
     """Return the log-likelihoods of network, draws and constant for each row, in words."""
     network, draws, constant = (value / fit.rows for value in (fit.network, of_draws, fit.constant))
     return f"(log-likelihood a row: network {network:.4g}, draws {draws:.4g}, constant {constant:.4g})"
-
-
-def _better_start(e: Evidence, remedies: Remedies) -> str:
-    """Return the remedy for chains that started far from the posterior or stayed there."""
-    return f"{remedies.better_start(e)}warm up longer{remedies.warmup_argument(e)}"
 
 
 def _chains(chosen: npt.NDArray[np.bool_], one: str = "accepts", several: str = "accept") -> str:

@@ -21,7 +21,6 @@ from patrac_native.verdict.findings import (
     nonfinite_findings,
     warmup_findings,
 )
-from patrac_native.verdict.remedies import Remedies
 
 
 @dataclass(frozen=True)
@@ -72,34 +71,21 @@ class Verdict:
         return cls(content["grade"], tuple(Finding(**one) for one in content["findings"]), content["facts"])
 
 
-def judge(evidence: Evidence, remedies: Remedies | None = None, advice: Mapping[str, str] | None = None) -> Verdict:
-    """Derive the verdict on a run from its numbers.
+def judge(evidence: Evidence, advice: Mapping[str, str] | None = None) -> Verdict:
+    """Derive the verdict from a run's numbers; `advice` replaces the remedies of findings of the kinds that it names.
 
-    Parameters
-    ----------
-    evidence : Evidence
-    remedies : Remedies, optional
-        The words of the remedies; by default they are arguments of `sample` and `Posterior`.
-    advice : mapping, optional
-        Texts that replace the remedies of findings of the kinds that are its keys.
-
-    Returns
-    -------
-    Verdict
-        Its grade is that of the worst finding. Among findings of one grade, causes precede their symptoms.
+    The grade is that of the worst finding. Among findings of one grade, causes precede their symptoms.
     """
-    remedies = Remedies() if remedies is None else remedies
-    causes = move_findings(evidence, remedies)
-    findings = [
+    causes, advice = move_findings(evidence), {} if advice is None else advice
+    found = [
         *causes,
-        *nonfinite_findings(evidence, remedies),
-        *fit_findings(evidence, remedies),
-        *noise_findings(evidence, remedies),
-        *calibration_findings(evidence, remedies),
-        *convergence_findings(evidence, causes, remedies),
-        *warmup_findings(evidence, remedies),
+        *nonfinite_findings(evidence),
+        *fit_findings(evidence),
+        *noise_findings(evidence),
+        *calibration_findings(evidence),
+        *convergence_findings(evidence, causes),
+        *warmup_findings(evidence),
     ]
-    advice = {} if advice is None else advice
-    findings = [replace(finding, remedy=advice.get(finding.kind, finding.remedy)) for finding in findings]
+    findings = [replace(finding, remedy=advice.get(finding.kind, finding.remedy)) for finding in found]
     findings.sort(key=lambda finding: -GRADES.index(finding.grade))
     return Verdict(findings[0].grade if findings else GOOD, tuple(findings), facts_of(evidence))
