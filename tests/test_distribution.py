@@ -153,7 +153,6 @@ def test_the_network_alone_is_a_distribution_too() -> None:
     assert found.nlpd_network == pytest.approx(together.network().nlpd(y).mean()) and found.kind == "held out"
 
 
-@pytest.mark.xfail(reason="members that the estimators still use", strict=True)
 def test_public_members_are_few() -> None:
     """A reader of the class meets at most 24, one of which is still to come."""
     public = {name for name in dir(draws_of("gaussian", 1)) if not name.startswith("_")}

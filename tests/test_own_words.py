@@ -24,7 +24,7 @@ HOMES = {
     "architectures": ("architectures.py",),
 }
 # Rooms that are being rebuilt.
-UNDER_CONSTRUCTION = ("fit", "draws")
+UNDER_CONSTRUCTION = ("fit",)
 
 
 def names(registry: dict[str, type], base: type) -> set[str]:

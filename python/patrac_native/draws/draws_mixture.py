@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -218,36 +218,27 @@ class DrawsMixture(Predictions):
 
     def save(self, path: PathOrStream, *, overwrite: bool = False) -> None:
         """Write members and weights in the format .npz (no pickle), without the data; as `Draws.save`."""
-        save_arrays(path, _KIND, *self._to_arrays(), overwrite=overwrite)
-
-    @classmethod
-    def load(cls, path: PathOrStream) -> DrawsMixture:
-        """Read a mixture written by `save`; parameters and errors as `Draws.load`."""
-        content = load_arrays(path, _KIND)
-        with rebuilding(path):
-            return cls._from_arrays(*content)
-
-    def _to_arrays(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-        """Return members and weights as JSON-able values and arrays by name, as they are written to files."""
         headers, arrays = [], {"weights": self.weights}
         for index, draws in enumerate(self.members):
             header, own = draws._to_arrays()
             headers.append(header)
             arrays |= {f"member{index}_{name}": array for name, array in own.items()}
         comparison = None if self.comparison is None else self.comparison.to_dict()
-        return {"members": headers, "comparison": comparison}, arrays
+        save_arrays(path, _KIND, {"members": headers, "comparison": comparison}, arrays, overwrite=overwrite)
 
     @classmethod
-    def _from_arrays(cls, header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> DrawsMixture:
-        """Rebuild a mixture from what `_to_arrays` returned."""
-        refuse_unknown(header, ("members", "comparison"), "its header")
-        members = []
-        for index, own in enumerate(header["members"]):
-            prefix = f"member{index}_"
-            part = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-            members.append(Draws._from_arrays(own, part))
-        found = header["comparison"]
-        return cls(members, arrays["weights"], comparison=None if found is None else Comparison.from_dict(found))
+    def load(cls, path: PathOrStream) -> DrawsMixture:
+        """Read a mixture written by `save`; parameters and errors as `Draws.load`."""
+        header, arrays = load_arrays(path, _KIND)
+        with rebuilding(path):
+            refuse_unknown(header, ("members", "comparison"), "its header")
+            members = []
+            for index, own in enumerate(header["members"]):
+                prefix = f"member{index}_"
+                part = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+                members.append(Draws._from_arrays(own, part))
+            found = header["comparison"]
+            return cls(members, arrays["weights"], comparison=None if found is None else Comparison.from_dict(found))
 
     def __repr__(self) -> str:
         weights = ", ".join(f"{weight:.3g}" for weight in self.weights)
@@ -305,11 +296,3 @@ def _check_weights(weights: npt.ArrayLike | None, count: int) -> FloatArray:
     scaled: FloatArray = values / values.sum()
     scaled.flags.writeable = False
     return scaled
-
-
-def load_predictions(path: PathOrStream) -> Draws | DrawsMixture:
-    """Read draws or a mixture, until its callers know which they have."""
-    try:
-        return Draws.load(path)
-    except ValueError:
-        return DrawsMixture.load(path)

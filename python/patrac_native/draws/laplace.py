@@ -163,7 +163,7 @@ class Laplace:
         Returns
         -------
         ndarray of float64, shape (1, draws, n, m)
-            Outputs of the network without an offset, as `Draws.predict_outputs` returns them.
+            Outputs of the network without an offset.
 
         Raises
         ------

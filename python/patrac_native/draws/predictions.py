@@ -257,45 +257,6 @@ class Predictions(ABC):
         """
         return self._by_chain(self._distribution(X, offset).log_density_by_draw(y))
 
-    # Until the estimators stand on `distribution`:
-
-    @property
-    def members(self) -> Any:
-        return tuple(member for member, _ in self._weighted_members())
-
-    @property
-    def n_outputs(self) -> int:
-        return self._weighted_members()[0][0].network.n_outputs
-
-    @property
-    def n_inputs(self) -> int:
-        return self._weighted_members()[0][0].network.n_inputs
-
-    def predict_blocks(self, X: Any, *, offset: Any = None) -> Any:
-        for rows, part in self._distribution(X, offset).blocks():
-            yield rows, self._by_chain(self.likelihood.predicted(part.outputs()))
-
-    def predictive_mixtures(self, X: Any, output: int = 0, *, offset: Any = None) -> Any:
-        for rows, part in self._distribution(X, offset).blocks():
-            yield rows, part._mixture(output)
-
-    def network_nlpd(self, X: Any, y: Any, *, offset: Any = None, nets: Any = None) -> Any:
-        return self._distribution(X, offset).network(nets).nlpd(y)
-
-    def input_blocks(self, X: Any) -> Any:
-        for rows, part in self._distribution(X).blocks():
-            yield rows, part.X
-
-    def to_arrays(self) -> Any:
-        return self._to_arrays()  # type: ignore[attr-defined]
-
-    @classmethod
-    def from_arrays(cls, header: Any, arrays: Any) -> Any:
-        return cls._from_arrays(header, arrays)  # type: ignore[attr-defined]
-
-    def head(self, draws: int) -> Any:
-        return self[:, :draws]  # type: ignore[index]
-
     def _distribution(
         self, X: npt.ArrayLike, offset: npt.ArrayLike | None = None, threads: int | None = None
     ) -> PredictiveDistribution:

@@ -18,9 +18,6 @@ from patrac_native.fit.rows import FitData
 from patrac_native.fit.settings import Settings
 from patrac_native.fit.training import Choice, left_out, train_networks
 
-# A difference of the coverage of 90% intervals by which decisions change.
-_TOLERANCE = 0.05
-
 
 @dataclass(frozen=True)
 class Trial:
@@ -41,12 +38,12 @@ class Trial:
         """Whether it predicts better than its networks by more than two standard errors, and its intervals cover."""
         scores = self.evaluation.calibration
         gain = scores.nlpd_network - scores.nlpd
-        return gain > 2 * scores.nlpd_difference_se and not scores.misses_coverage_by(_TOLERANCE)
+        return gain > 2 * scores.nlpd_difference_se and not scores.misses_coverage_by()
 
     @property
     def is_overconfident(self) -> bool:
         """Whether its intervals cover too few of the validation rows."""
-        return self.evaluation.calibration.is_overconfident(_TOLERANCE)
+        return self.evaluation.calibration.is_overconfident()
 
     @property
     def is_worse_than_networks(self) -> bool:

@@ -32,7 +32,7 @@ class HeteroscedasticGaussian(RealLikelihood):
 
         -[(y - f)^2 exp(-s) + s + log 2 pi] / 2.
 
-    `draws.predict` returns the means; `draws.predict_outputs` returns both, and `variance` turns them into variances.
+    `draws.predict` returns the means; `draws.distribution(X).outputs()` has both; `variance` turns them into variances.
 
     The plain gradient of this likelihood often leads training to a network that takes signal for noise: where the
     variance is large, the mean hardly learns. Training therefore multiplies the gradient by the mean of each row by its

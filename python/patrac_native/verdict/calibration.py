@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.diagnostics import mean_with_error as mean_with_error
+from patrac_native.diagnostics import mean_with_error
 from patrac_native.likelihoods import Likelihood
 from patrac_native.network.network import Network
 from patrac_native.validation.checks import FloatArray
