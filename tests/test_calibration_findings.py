@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import norm
 
 import patrac_native as pn
+from patrac_native.network.network import TrainingHistory
 from patrac_native.verdict.calibration import Calibration, calibrate
 from patrac_native.verdict.fitted_noise import FittedNoise, fitted_noise
 from patrac_native.verdict.verdict import judge
@@ -127,7 +128,7 @@ def test_a_run_whose_frozen_nodes_fitted_noise_is_not_good(targets: int, tmp_pat
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(30, 3)), rng.normal(size=(30, targets))
     net = pn.train([3, 30, targets], X, y, l2=1e-6, max_epochs=3000, validation_fraction=0, seed=0, progress=False)
-    history = pn.TrainingHistory(np.ones(1), 0, 1.0, 1.0, 2.0, "patience", validation_mse=np.ones(targets))
+    history = TrainingHistory(np.ones(1), 0, 1.0, 1.0, 2.0, "patience", validation_mse=np.ones(targets))
     net = pn.Network(net.weights, net.biases, history=history)
     settings: dict[str, Any] = {"chains": 2, "draws": 500, "seed": 1, "progress": False}
     posts = [
@@ -149,7 +150,7 @@ def test_a_run_whose_frozen_nodes_fitted_noise_is_not_good(targets: int, tmp_pat
 @pytest.mark.parametrize(("share", "is_low"), [(0.79, True), (0.81, False)])
 def test_noise_is_low_below_four_fifths_of_unseen_residuals(share: float, is_low: bool) -> None:
     rng = np.random.default_rng(0)
-    history = pn.TrainingHistory(np.ones(1), 0, 1.0, 1.0, 2.0, "patience", validation_mse=np.array([2.0]))
+    history = TrainingHistory(np.ones(1), 0, 1.0, 1.0, 2.0, "patience", validation_mse=np.array([2.0]))
     net = pn.Network([rng.normal(size=(3, 1)), rng.normal(size=(1, 3))], [np.zeros(3), np.zeros(1)], history=history)
     X = rng.normal(size=(9, 1))
     variance = np.full((2, 10), 2 * share)

@@ -14,6 +14,7 @@ import patrac_native as pn
 import problems
 import reference
 from patrac_native.engine import _core
+from patrac_native.posterior.partial_network import PartialNetwork
 from problems import Problem
 from rounding import assert_log_priors
 
@@ -103,7 +104,7 @@ def test_value_and_gradient_are_those_of_the_normal_density_of_y(
 
 def first_nodes(net: pn.Network, *, output_weights: int, output_bias: bool) -> pn.Custom:
     """The masks of Mix(3), in the order of the network's nodes, with so many Bayesian weights of its one output."""
-    mix = pn.PartialNetwork(net, pn.Mix(3), problems.PRIOR)
+    mix = PartialNetwork(net, pn.Mix(3), problems.PRIOR)
     weights, biases = ([mask.copy() for mask in masks] for masks in (mix.weight_masks, mix.bias_masks))
     weights[-1][0, output_weights:], biases[-1][0] = False, output_bias
     for layer, (below, nodes) in enumerate(pairwise(mix.permutation)):

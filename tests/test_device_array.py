@@ -18,6 +18,7 @@ import problems
 from conftest import Interrupt
 from patrac_native.engine import _core
 from patrac_native.engine.device_array import DeviceArray
+from patrac_native.sampling.warmup import Phase
 from test_device_chains import KERNELS, WARMUPS, posterior, replicates, run
 from test_device_rows import many_rows
 
@@ -290,7 +291,7 @@ def test_a_run_interrupted_in_warmup_has_none(device: str, interrupt: Interrupt)
             posterior(),
             KERNELS["pcnl"],
             draws=5,
-            warmup=pn.Warmup((pn.Phase(10**6),)),
+            warmup=pn.Warmup((Phase(10**6),)),
             device=device,
             keep_on_device=True,
             progress=True,

@@ -16,6 +16,7 @@ import patrac_native as pn
 import problems
 from conftest import usable_or_skip
 from patrac_native.engine import _core
+from patrac_native.sampling.warmup import Phase
 from test_device import check
 from test_device_chains import ERROR_64, KERNELS, assert_same_chains, posterior, run
 from test_device_rows import WIDE_ERROR, check_against_reference, many_rows, two_starts, wide_problem
@@ -76,7 +77,7 @@ def test_chains_of_a_block_each(kernel: str, block: str) -> None:
 
 def test_a_warmup_that_ends_by_itself() -> None:
     """With this seed the chains disagree when they are compared first, and agree eight steps later."""
-    warmup = pn.Warmup((pn.Phase(32, target=0.6, first_look=8, average=True), pn.Phase(2)))
+    warmup = pn.Warmup((Phase(32, target=0.6, first_look=8, average=True), Phase(2)))
     post, more = posterior("categorical"), {"chains": 2, "draws": 3, "warmup": warmup, "seed": 14}
     found, expected = (run(post, KERNELS["persistent"], where, **more) for where in ("emulated:64", "cpu"))
     assert expected.settings["warmup_stable"] and expected.settings["warmup_steps"] == 16 + 2

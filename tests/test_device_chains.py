@@ -13,6 +13,7 @@ import patrac_native as pn
 import problems
 from conftest import Interrupt, one_thread_and_cuda
 from patrac_native.sampling import progress as bars
+from patrac_native.sampling.warmup import Phase
 from test_runs import overflowing
 
 # Step sizes at which about half of the moves are accepted on `posterior`.
@@ -24,20 +25,20 @@ KERNELS: dict[str, pn.Kernel] = {
 }
 WARMUPS: dict[str, pn.Warmup | None] = {
     "none": None,
-    "fixed": pn.Warmup((pn.Phase(40),)),
-    "accept all": pn.Warmup((pn.Phase(25, accept_all=True), pn.Phase(15))),
+    "fixed": pn.Warmup((Phase(40),)),
+    "accept all": pn.Warmup((Phase(25, accept_all=True), Phase(15))),
     # Two windows of 200 steps, so two looks at the acceptance rate, and a rest.
-    "band": pn.Warmup((pn.Phase(430, accept=(0.2, 0.4)),)),
-    "average": pn.Warmup((pn.Phase(410, accept=(0.85, 0.95), average=True), pn.Phase(10))),
+    "band": pn.Warmup((Phase(430, accept=(0.2, 0.4)),)),
+    "average": pn.Warmup((Phase(410, accept=(0.85, 0.95), average=True), Phase(10))),
     # Looks after 80, 160 and 320 steps; ends at one of them or at its longest.
-    "ends by itself": pn.Warmup((pn.Phase(400, target=0.6, first_look=80, average=True), pn.Phase(10))),
+    "ends by itself": pn.Warmup((Phase(400, target=0.6, first_look=80, average=True), Phase(10))),
     # Looks after 40, 80 and 160 steps; ends by travel, or at its longest, and hands what is left to the next phase.
     "transient": pn.Warmup(
         (
-            pn.Phase(20, target=0.6),
-            pn.Phase(200, accept_all=True, energy_error=0.01, persistence=0.98, travel=0.5, first_look=40),
-            pn.Phase(40, target=0.6, average=True),
-            pn.Phase(10),
+            Phase(20, target=0.6),
+            Phase(200, accept_all=True, energy_error=0.01, persistence=0.98, travel=0.5, first_look=40),
+            Phase(40, target=0.6, average=True),
+            Phase(10),
         )
     ),
 }
@@ -171,7 +172,7 @@ def test_proposals_that_are_not_finite_are_rejected_and_counted(device: str) -> 
             pn.PCN(1.0),
             chains=2,
             draws=200,
-            warmup=pn.Warmup((pn.Phase(300),)),
+            warmup=pn.Warmup((Phase(300),)),
             seed=1,
             device=device,
             progress=False,
@@ -184,7 +185,7 @@ def test_proposals_that_are_not_finite_are_rejected_and_counted(device: str) -> 
 
 
 def test_accept_all_never_takes_a_state_that_is_not_finite(device: str) -> None:
-    warmup = pn.Warmup((pn.Phase(1000, accept_all=True),))
+    warmup = pn.Warmup((Phase(1000, accept_all=True),))
     draws = run(overflowing(), pn.PCN(1.0), device, chains=2, draws=1, warmup=warmup)
     rejected = draws.stats["warmup_nonfinite"]
     assert (rejected > 30).all() and np.isfinite(draws.theta).all()
@@ -217,7 +218,12 @@ def test_ctrl_c_in_warmup_returns_no_draws(device: str, interrupt: Interrupt) ->
     interrupt(1)
     with pytest.warns(UserWarning, match=r"interrupted: 0 of 5 draws .*the warm-up was not over"):
         draws = pn.sample(
-            posterior(), KERNELS["pcnl"], draws=5, warmup=pn.Warmup((pn.Phase(10**6),)), device=device, progress=True
+            posterior(),
+            KERNELS["pcnl"],
+            draws=5,
+            warmup=pn.Warmup((Phase(10**6),)),
+            device=device,
+            progress=True,
         )
     assert draws.theta.shape == (4, 0, posterior().dim)
 
@@ -260,7 +266,7 @@ def test_collapsed_chains_are_the_cpus(architecture: str, likelihood: str, n: in
         rng, (3, 9, 6, 3), n, likelihood=likelihood, dtype="float64", architecture_name=architecture
     ).post
     init = rng.normal(size=(2, post.dim)) * np.sqrt(post.prior_variance)
-    warmup = pn.Warmup((pn.Phase(20, target=0.6),))
+    warmup = pn.Warmup((Phase(20, target=0.6),))
     for kernel in (pn.PCNL(1e-3, collapse=True), pn.MGrad(1e-2, collapse=True, persistence=0.9)):
         found, expected = (
             run(post, kernel, where, chains=2, draws=8, warmup=warmup, init=init) for where in (device, "cpu")
@@ -306,7 +312,7 @@ def test_posteriors_of_one_run_on_a_device_must_be_alike(device: str) -> None:
 @one_thread_and_cuda
 def test_each_posterior_of_a_run_ends_its_warmup_by_its_own_chains(device: str) -> None:
     """All end at the same step: where the last of them is stable, or at the longest."""
-    warmup = pn.Warmup((pn.Phase(640, target=0.6, first_look=80, average=True),))
+    warmup = pn.Warmup((Phase(640, target=0.6, first_look=80, average=True),))
     posts = replicates()
     arguments: dict[str, Any] = {"chains": 2, "draws": 2, "warmup": warmup, "device": device}
     with warnings.catch_warnings():

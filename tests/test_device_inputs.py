@@ -18,6 +18,7 @@ from patrac_native.engine import _core, device_inputs
 from patrac_native.engine.device_inputs import InputsOnDevice, import_device_inputs
 from patrac_native.kernels import device_choice
 from patrac_native.posterior.partial_network import PartialNetwork
+from patrac_native.sampling.warmup import Phase
 from test_byte_inputs import network, random_bytes
 from test_device_chains import run as run_chains
 
@@ -122,7 +123,7 @@ def test_draws_are_those_of_inputs_on_the_host(architecture: str, kind: str, dty
     """The draws are equal bit by bit, and neither chains nor `sample` and `describe` copy inputs to the host."""
     X = inputs(70, 5, kind)
     here, there = (posterior(x, architecture, dtype=dtype) for x in (X, put(X, device)))
-    found, expected = (run(post, KERNEL, device, warmup=pn.Warmup((pn.Phase(3),))) for post in (there, here))
+    found, expected = (run(post, KERNEL, device, warmup=pn.Warmup((Phase(3),))) for post in (there, here))
     assert expected.stats["acceptance_rate"].max() > 0
     np.testing.assert_array_equal(found.theta, expected.theta)
     for name, values in expected.stats.items():

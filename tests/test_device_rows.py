@@ -16,6 +16,7 @@ import patrac_native as pn
 import problems
 import reference
 from conftest import four_threads_and_cuda, one_thread_and_cuda, two_threads_and_cuda
+from patrac_native.sampling.warmup import Phase
 
 EPS = {"float32": float(np.finfo(np.float32).eps), "float64": float(np.finfo(np.float64).eps)}
 MAX_SLABS = 264  # csrc/cuda/model/data_set.hpp
@@ -115,8 +116,8 @@ def test_who_shares() -> None:
 KERNELS = (pn.PCN(0.02), pn.PCNL(0.0005), pn.MGrad(0.0002), pn.MGrad(0.0002, persistence=0.9))
 WARMUPS = {
     "none": None,
-    "band": pn.Warmup((pn.Phase(5, accept_all=True), pn.Phase(220, accept=(0.2, 0.4)))),
-    "target": pn.Warmup((pn.Phase(100, target=0.6, first_look=40, average=True),)),
+    "band": pn.Warmup((Phase(5, accept_all=True), Phase(220, accept=(0.2, 0.4)))),
+    "target": pn.Warmup((Phase(100, target=0.6, first_look=40, average=True),)),
 }
 
 

@@ -11,6 +11,7 @@ import pytest
 import patrac_native as pn
 import problems
 from conftest import Interrupt, one_thread_and_cuda, two_threads_and_cuda
+from patrac_native.sampling.warmup import Phase
 from test_device_chains import ERROR_32, ERROR_64, WARMUPS, assert_same_chains
 from test_low_noise import LowNoise
 
@@ -101,7 +102,7 @@ def test_warm_ups_are_the_cpus(kernel: str, warmup: str, device: str) -> None:
     """What the schedule compares is l at the variances of the end of a step. Collapsed chains with noise that persists
     part after some 150 steps, with sampled variances and with fixed ones: rounding grows by that time.
     """
-    phases = pn.Warmup((pn.Phase(60, target=0.6, average=True),)) if warmup == "short" else WARMUPS[warmup]
+    phases = pn.Warmup((Phase(60, target=0.6, average=True),)) if warmup == "short" else WARMUPS[warmup]
     post, more = posterior(pooled=True), {"warmup": phases, "draws": 4, "variance_every": 7}
     assert_same_chains(run(post, KERNELS[kernel], device, **more), run(post, KERNELS[kernel], "cpu", **more), ERROR_64)
 

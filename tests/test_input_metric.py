@@ -17,6 +17,7 @@ from patrac_native.engine import _core
 from patrac_native.kernels import kernel_from_dict
 from patrac_native.kernels.choice import MIN_SPREAD
 from patrac_native.posterior.input_metric import MAX_FACTOR, POWER, PrincipalAxes
+from patrac_native.sampling.warmup import Phase
 from problems import Problem
 
 FloatArray = npt.NDArray[np.float64]
@@ -230,7 +231,7 @@ def test_several_posteriors_of_one_launch_have_axes_of_their_own(device: str) ->
     """One posterior of the two has the metric of its inputs by kernel="auto", the other that of the prior."""
     rng = np.random.default_rng(5)
     posts = [posterior(X, dtype="float64") for X in (correlated(20, 4), rng.normal(size=(20, 4)))]
-    arguments: dict[str, Any] = {"draws": 5, "warmup": pn.Warmup((pn.Phase(20, target=0.8),)), "progress": False}
+    arguments: dict[str, Any] = {"draws": 5, "warmup": pn.Warmup((Phase(20, target=0.8),)), "progress": False}
     together = pn.sample_many(posts, device=device, seed=3, **arguments)
     assert [draws.settings["kernel"]["metric"] for draws in together] == ["inputs", "prior"]
     for index, post in enumerate(posts):

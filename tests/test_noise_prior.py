@@ -13,6 +13,7 @@ import pytest
 
 import patrac_native as pn
 import problems
+from patrac_native.network.network import TrainingHistory
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -28,7 +29,7 @@ class Case:
         self.y = scale * (plain.predict(self.X) + 0.3 * rng.normal(size=(200, m)))
         history = None
         if validation is not None:
-            history = pn.TrainingHistory(np.ones(1), 0, 1.0, 1.0, 2.0, "patience", validation_mse=validation)
+            history = TrainingHistory(np.ones(1), 0, 1.0, 1.0, 2.0, "patience", validation_mse=validation)
         self.net = pn.Network(
             [plain.weights[0], plain.weights[1] * scale[:, None]], [plain.biases[0], plain.biases[1] * scale],
             history=history,

@@ -21,6 +21,8 @@ from torch.nn.utils import prune
 import patrac_native as pn
 from pages import script_of
 from patrac_native import diagnostics, plots
+from patrac_native.network.ranking import rank_nodes
+from patrac_native.sampling.warmup import Phase
 from patrac_native.validation import memory
 
 PRIOR = pn.TraceClassPrior(1.5, 1.0, 1.0)
@@ -412,15 +414,15 @@ OTHERS: dict[str, tuple[type[Exception], str, Callable[[pn.Draws], Any]]] = {
     "one phase": (
         TypeError,
         r"got one Phase\. Write Warmup\(\(Phase\(\.\.\.\),\)\)",
-        lambda _: pn.Warmup(pn.Phase(10)),
+        lambda _: pn.Warmup(Phase(10)),
     ),
     "a kernel's name": (
         TypeError,
         r"kernel must be a kernel such as PCNL\(\) or MGrad\(\); got 'auto'",
-        lambda _: pn.default_warmup("auto"),
+        lambda _: pn.Warmup.default("auto"),
     ),
-    "a kernel's class": (TypeError, "kernel must be a kernel such as", lambda _: pn.default_warmup(pn.PCN)),
-    "an array to rank": (TypeError, "net must be a Network; got ndarray", lambda _: pn.rank_nodes(PLAIN)),
+    "a kernel's class": (TypeError, "kernel must be a kernel such as", lambda _: pn.Warmup.default(pn.PCN)),
+    "an array to rank": (TypeError, "net must be a Network; got ndarray", lambda _: rank_nodes(PLAIN)),
     "no arrays": (
         TypeError,
         "weights must be a sequence of arrays, one for each layer; got NoneType",

@@ -12,6 +12,7 @@ import pytest
 import patrac_native as pn
 import problems
 import reference
+from patrac_native.network.ranking import rank_nodes
 from problems import ARCHITECTURES, Problem
 from rounding import error_bounds
 
@@ -268,7 +269,7 @@ def test_sep_beside_a_zero_network_is_full_on_the_small_network() -> None:
     sep, data = posterior(zero, pn.Sep([4, 3]), prior)
     # The small network's own ranking must not reorder it: give it rows whose squares fall.
     ranked = problems.random_network(rng, small)
-    ranked = ranked.permuted(pn.rank_nodes(ranked))
+    ranked = ranked.permuted(rank_nodes(ranked))
     full, _ = posterior(ranked, pn.Full(), prior)
     np.testing.assert_array_equal(sep.parameters, full.parameters)
     theta = full.theta_map + 0.3 * rng.normal(size=full.dim)

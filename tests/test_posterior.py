@@ -13,6 +13,8 @@ import patrac_native as pn
 import problems
 import reference
 from patrac_native.engine import _core
+from patrac_native.network.ranking import rank_nodes
+from patrac_native.posterior.partial_network import PartialNetwork
 from problems import ARCHITECTURES, PRIOR
 from rounding import error_bounds
 
@@ -44,7 +46,7 @@ def test_prior_variance_is_the_formula_rescaled(name: str, sizes: tuple[int, ...
     rng = problems.rng_of("variance", name, sizes)
     prior = pn.TraceClassPrior(1.8, 1.4, 0.3, output_decay)
     net = problems.random_network(rng, sizes)
-    network = pn.PartialNetwork(net, problems.architecture(name, rng, net), prior)
+    network = PartialNetwork(net, problems.architecture(name, rng, net), prior)
     partial = reference.partial(net, network.architecture)
     expected = partial.prior_variances(prior, sizes)
     np.testing.assert_allclose(network.prior_variance, expected, rtol=200 * EPS64)
@@ -58,7 +60,7 @@ def test_prior_variance_is_the_formula_rescaled(name: str, sizes: tuple[int, ...
 def test_prior_variance_without_hidden_layer(output_decay: bool) -> None:
     """L = 1: the layer-1 rule, decaying along the outputs or not at all."""
     net = problems.random_network(problems.rng_of("one layer"), (3, 2))
-    network = pn.PartialNetwork(net, pn.Full(), pn.TraceClassPrior(2.0, 8.0, 4.0, output_decay))
+    network = PartialNetwork(net, pn.Full(), pn.TraceClassPrior(2.0, 8.0, 4.0, output_decay))
     second = (2.0, 1.0) if output_decay else (8.0, 4.0)
     assert network.prior_variance.tolist() == [8.0] * 3 + [second[0]] * 3 + [4.0, second[1]]
 
@@ -177,7 +179,7 @@ def test_describe_says_what_is_sampled_and_what_is_cached() -> None:
     assert "46 of 2701 parameters" in text
     assert "5 of 50 nodes vary" in text
     assert "50 cached offsets a row" in text
-    ranked = ", ".join(str(node) for node in pn.rank_nodes(net)[0][:5])
+    ranked = ", ".join(str(node) for node in rank_nodes(net)[0][:5])
     assert f"by your numbering from 0: {ranked}\n" in text
     assert (
         "separate network [1, 5, 5, 1]" in pn.Posterior(net, pn.Sep(5), PRIOR, pn.Gaussian(1.0), X, X[:, 0]).describe()

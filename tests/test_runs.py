@@ -15,9 +15,11 @@ import pytest
 
 import patrac_native as pn
 import problems
+from patrac_native.draws.target_draws import TargetDraws
 from patrac_native.sampling import progress as bars
 from patrac_native.sampling import sampler as sampling
 from patrac_native.sampling.settings import RunSettings
+from patrac_native.sampling.warmup import Phase
 
 
 def small(seed: int = 0) -> pn.Posterior:
@@ -39,7 +41,7 @@ def test_a_proposal_that_is_not_finite_is_rejected_counted_and_warned_of() -> No
     with pytest.warns(
         UserWarning, match=r"proposals had a log-likelihood or gradient that is not finite .*by chain: \["
     ):
-        draws = pn.sample(overflowing(), pn.PCN(1.0), chains=2, draws=200, warmup=pn.Warmup((pn.Phase(300),)), seed=1)
+        draws = pn.sample(overflowing(), pn.PCN(1.0), chains=2, draws=200, warmup=pn.Warmup((Phase(300),)), seed=1)
     # beta = 1 proposes prior draws, f of sd 1.41e19: P(|f| > 1.8e19) = 0.2 of 500, or 0.06 if only f^2 / 2 overflows;
     # 4 standard errors of 0.02 around them.
     rate = (draws.stats["nonfinite"] + draws.stats["warmup_nonfinite"]) / 500
@@ -56,7 +58,7 @@ def test_accept_all_never_takes_a_state_that_is_not_finite() -> None:
             pn.PCN(1.0),
             chains=2,
             draws=1,
-            warmup=pn.Warmup((pn.Phase(1000, accept_all=True),)),
+            warmup=pn.Warmup((Phase(1000, accept_all=True),)),
             seed=2,
         )
     rejected = draws.stats["warmup_nonfinite"]
@@ -74,7 +76,7 @@ def test_accept_all_refuses_an_infinite_parameter_behind_a_saturated_activation(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         draws = pn.sample(
-            post, pn.PCNL(1.0), chains=1, draws=5, warmup=pn.Warmup((pn.Phase(10, accept_all=True),)), seed=1
+            post, pn.PCNL(1.0), chains=1, draws=5, warmup=pn.Warmup((Phase(10, accept_all=True),)), seed=1
         )
     assert np.isfinite(draws.theta).all()
     assert draws.stats["nonfinite"][0] + draws.stats["warmup_nonfinite"][0] > 0
@@ -303,7 +305,7 @@ def test_sample_and_sample_many_take_the_settings_of_a_run() -> None:
 
 
 def test_the_annotations_of_sample_are_those_of_its_signature() -> None:
-    for function, result in ((pn.sample, pn.Draws | pn.TargetDraws), (pn.sample_many, list[pn.Draws])):
+    for function, result in ((pn.sample, pn.Draws | TargetDraws), (pn.sample_many, list[pn.Draws])):
         hints = typing.get_type_hints(function)
         assert list(hints) == [*inspect.signature(function).parameters, "return"]
         assert hints["return"] == inspect.signature(function).return_annotation == result

@@ -17,6 +17,7 @@ import patrac_native as pn
 import problems
 import reference
 from patrac_native.engine import _core
+from patrac_native.network.ranking import rank_nodes
 from patrac_native.priors import prior_from_dict
 
 FloatArray = npt.NDArray[np.float64]
@@ -514,7 +515,7 @@ def test_fit_centres_each_layer_at_its_own_least_squares() -> None:
     net = problems.random_network(problems.rng_of("fit"), (3, 10, 7, 1))
     fitted = pn.TraceClassPrior.fit(net, alpha=1.6, scales="sampled")
     assert fitted.scales == pn.SampledScales()
-    ranked = net.permuted(pn.rank_nodes(net))
+    ranked = net.permuted(rank_nodes(net))
     for layer, (w, b) in enumerate(zip(ranked.weights, ranked.biases, strict=True)):
         i, j = np.arange(1, w.shape[0] + 1.0) ** -1.6, np.arange(1, w.shape[1] + 1.0) ** -1.6
         s = np.outer(np.ones(len(i)) if layer == 2 else i, np.ones(len(j)) if layer == 0 else j)

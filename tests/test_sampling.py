@@ -14,6 +14,7 @@ import patrac_native as pn
 import problems
 import reference
 from patrac_native.engine import _core
+from patrac_native.sampling.warmup import Phase
 from problems import ARCHITECTURES, Problem
 from rounding import assert_log_priors
 
@@ -89,7 +90,7 @@ def test_native_steps_are_the_reference_steps(architecture: str, kernel: Any, se
 def test_step_words_of_the_noise_run_on_from_warmup_into_sampling() -> None:
     """Warm-up and sampling are one stream: a run is the tail of a longer one without warm-up."""
     post = small()
-    split = pn.sample(post, pn.PCNL(0.2), chains=2, draws=30, warmup=pn.Warmup((pn.Phase(50), pn.Phase(20))), seed=3)
+    split = pn.sample(post, pn.PCNL(0.2), chains=2, draws=30, warmup=pn.Warmup((Phase(50), Phase(20))), seed=3)
     whole = pn.sample(post, pn.PCNL(0.2), chains=2, draws=100, warmup=None, seed=3)
     np.testing.assert_array_equal(split.theta, whole.theta[:, 70:])
 
@@ -180,7 +181,7 @@ def test_the_default_kernel_is_the_one_that_describe_names_with_its_default_warm
     post = small()
     auto = pn.sample(post, chains=1, draws=5, seed=1)
     kernel = pn.MGrad(collapse=True, persistence=0.9)
-    named = pn.sample(post, kernel, chains=1, draws=5, warmup=pn.default_warmup(kernel), seed=1)
+    named = pn.sample(post, kernel, chains=1, draws=5, warmup=pn.Warmup.default(kernel), seed=1)
     np.testing.assert_array_equal(auto.theta, named.theta)
     assert auto.settings["kernel"] == kernel.to_dict()
     assert (
@@ -299,8 +300,8 @@ def test_without_adapt_always_the_step_size_stands_while_sampling() -> None:
         ),
         ({"warmup": "long"}, ValueError, "warmup must be \"auto\", a number of steps, a Warmup or None; got 'long'"),
         ({"warmup": 0}, ValueError, "warmup must be at least 1; got 0"),
-        ({"warmup": pn.Phase(100)}, TypeError, r"got a Phase\. Write Warmup\(\(Phase\(\.\.\.\),\)\)\."),
-        ({"warmup": [pn.Phase(100)]}, TypeError, r"got a list\. Write Warmup\(\(Phase\(\.\.\.\), \.\.\.\)\)\."),
+        ({"warmup": Phase(100)}, TypeError, r"got a Phase\. Write Warmup\(\(Phase\(\.\.\.\),\)\)\."),
+        ({"warmup": [Phase(100)]}, TypeError, r"got a list\. Write Warmup\(\(Phase\(\.\.\.\), \.\.\.\)\)\."),
         (
             {"init": "mean"},
             ValueError,

@@ -16,6 +16,7 @@ import pytest
 import patrac_native as pn
 import problems
 from patrac_native.network import files as store
+from patrac_native.network.network import TrainingHistory
 from problems import ARCHITECTURES, LIKELIHOODS
 
 
@@ -67,7 +68,7 @@ def test_the_path_is_taken_as_it_is(saved: tuple[Path, pn.Draws]) -> None:
 
 
 def test_a_network_comes_back_with_its_history(tmp_path: Path) -> None:
-    history = pn.TrainingHistory(np.array([3.0, 1.5]), 1, 1.5, 1.0, 9.0, "patience", {"seed": 1}, 0.25)
+    history = TrainingHistory(np.array([3.0, 1.5]), 1, 1.5, 1.0, 9.0, "patience", {"seed": 1}, 0.25)
     bare = problems.random_network(problems.rng_of("network file"), (2, 4, 3), "silu")
     net = pn.Network(bare.weights, bare.biases, bare.activation, history=history)
     net.save(tmp_path / "net")
@@ -80,7 +81,7 @@ def test_a_network_comes_back_with_its_history(tmp_path: Path) -> None:
 
 
 def test_validation_residuals_of_a_network_come_back(tmp_path: Path) -> None:
-    history = pn.TrainingHistory(
+    history = TrainingHistory(
         np.array([3.0, 1.5]), 1, 1.5, 1.0, 9.0, "patience", validation_mse=np.array([0.125, 1.0 / 3.0])
     )
     bare = problems.random_network(problems.rng_of("network file"), (2, 4, 2), "tanh")
@@ -89,7 +90,7 @@ def test_validation_residuals_of_a_network_come_back(tmp_path: Path) -> None:
     assert back is not None and history.validation_mse is not None
     np.testing.assert_array_equal(back.validation_mse, history.validation_mse)
     earlier = {name: value for name, value in history.to_dict().items() if name != "validation_mse"}
-    assert pn.TrainingHistory.from_dict(earlier).validation_mse is None
+    assert TrainingHistory.from_dict(earlier).validation_mse is None
 
 
 # Nothing is lost

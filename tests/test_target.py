@@ -13,6 +13,7 @@ import pytest
 
 import patrac_native as pn
 import problems
+from patrac_native.draws.target_draws import TargetDraws
 from statistical.monte_carlo import batch_means, bound, largest_z
 
 Array = npt.NDArray[Any]
@@ -264,7 +265,7 @@ def test_predictions_summary_and_files(tmp_path: Path) -> None:
     np.testing.assert_allclose(of_predictions.mean[:, 0], expected.mean(axis=(0, 1)))
     assert "predictions at 4 inputs" in str(of_predictions)
     draws.save(tmp_path / "draws.npz")
-    loaded = pn.TargetDraws.load(tmp_path / "draws.npz")
+    loaded = TargetDraws.load(tmp_path / "draws.npz")
     np.testing.assert_array_equal(loaded.theta, draws.theta)
     assert str(loaded.summary()) == str(summary)
     with pytest.raises(ValueError, match="these draws have no predict"):

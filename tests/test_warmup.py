@@ -11,10 +11,11 @@ import pytest
 
 import patrac_native as pn
 import problems
+from patrac_native.sampling.warmup import Phase
 
 WINDOW = 200
 # Steps without the accept test that bring a chain into the posterior (docs/method.md, section 7).
-TRANSIENT = pn.Phase(10_000, accept_all=True, first_look=8, energy_error=0.1, persistence=0.98, travel=1.0)
+TRANSIENT = Phase(10_000, accept_all=True, first_look=8, energy_error=0.1, persistence=0.98, travel=1.0)
 
 
 def posterior(variance: float = 0.1, n: int = 20) -> pn.Posterior:
@@ -51,9 +52,7 @@ def replay(
     return np.array(sizes)
 
 
-def run(
-    post: pn.Posterior, kernel: Any, phases: list[pn.Phase], first: float | None = None, **arguments: Any
-) -> pn.Draws:
+def run(post: pn.Posterior, kernel: Any, phases: list[Phase], first: float | None = None, **arguments: Any) -> pn.Draws:
     settings: dict[str, Any] = {"chains": 2, "draws": 3, "seed": 11} | arguments
     return pn.sample(post, kernel, warmup=pn.Warmup(tuple(phases), step_size=first), **settings)
 
@@ -66,7 +65,7 @@ def test_step_size_follows_the_rule_window_by_window(
     kernel: Any, first: float, band: tuple[float, float], most: float
 ) -> None:
     """With phases of one window each, the recorded step sizes show every adaptation."""
-    draws = run(posterior(), kernel, [pn.Phase(WINDOW, band)] * 40, first)
+    draws = run(posterior(), kernel, [Phase(WINDOW, band)] * 40, first)
     rates, sizes = draws.stats["warmup_acceptance_rate"], draws.stats["warmup_step_size"]
     assert rates.shape == sizes.shape == (2, 40)
     # Whole numbers of 200.
@@ -82,8 +81,8 @@ def test_step_size_follows_the_rule_window_by_window(
 
 def test_one_long_phase_looks_every_200_steps() -> None:
     post, band = posterior(), (0.5, 0.7)
-    windows = run(post, pn.PCNL(), [pn.Phase(WINDOW, band)] * 15, 1e-3)
-    whole = run(post, pn.PCNL(), [pn.Phase(15 * WINDOW, band)], 1e-3)
+    windows = run(post, pn.PCNL(), [Phase(WINDOW, band)] * 15, 1e-3)
+    whole = run(post, pn.PCNL(), [Phase(15 * WINDOW, band)], 1e-3)
     np.testing.assert_array_equal(whole.theta, windows.theta)
     np.testing.assert_array_equal(whole.stats["warmup_step_size"][:, -1], windows.stats["warmup_step_size"][:, -1])
     np.testing.assert_allclose(
@@ -96,28 +95,33 @@ def test_one_long_phase_looks_every_200_steps() -> None:
 def test_a_window_does_not_reach_over_the_end_of_a_phase() -> None:
     """Two phases of 300 steps adapt to steps 1-200 and 301-500, and ignore the other steps."""
     post, band = posterior(), (0.5, 0.7)
-    long = run(post, pn.PCNL(), [pn.Phase(300, band)] * 2, 1e-3)
-    cut = run(post, pn.PCNL(), [pn.Phase(200, band), pn.Phase(100), pn.Phase(200, band), pn.Phase(100)], 1e-3)
+    long = run(post, pn.PCNL(), [Phase(300, band)] * 2, 1e-3)
+    cut = run(
+        post,
+        pn.PCNL(),
+        [Phase(200, band), Phase(100), Phase(200, band), Phase(100)],
+        1e-3,
+    )
     np.testing.assert_array_equal(long.theta, cut.theta)
     np.testing.assert_array_equal(long.stats["warmup_step_size"], cut.stats["warmup_step_size"][:, 1::2])
     assert (cut.stats["warmup_step_size"][:, 2] != cut.stats["warmup_step_size"][:, 1]).any()
 
 
 def test_a_phase_shorter_than_a_window_leaves_the_step_size_alone() -> None:
-    draws = run(posterior(), pn.PCNL(), [pn.Phase(199, (0.5, 0.7))], 1e-3)
+    draws = run(posterior(), pn.PCNL(), [Phase(199, (0.5, 0.7))], 1e-3)
     assert (draws.stats["warmup_step_size"] == 1e-3).all()
 
 
 def test_a_phase_without_band_leaves_the_step_size_alone() -> None:
-    draws = run(posterior(), pn.PCNL(), [pn.Phase(1000)], 1e-3)
+    draws = run(posterior(), pn.PCNL(), [Phase(1000)], 1e-3)
     assert (draws.stats["warmup_step_size"] == 1e-3).all()
     assert (draws.stats["warmup_acceptance_rate"] > 0.9).all()  # so a band would have moved it
 
 
 def test_a_phase_of_no_steps_is_passed_over() -> None:
     post = posterior()
-    with_empty = run(post, pn.PCNL(), [pn.Phase(0), pn.Phase(400, (0.5, 0.7)), pn.Phase(0)], 1e-3)
-    without = run(post, pn.PCNL(), [pn.Phase(400, (0.5, 0.7))], 1e-3)
+    with_empty = run(post, pn.PCNL(), [Phase(0), Phase(400, (0.5, 0.7)), Phase(0)], 1e-3)
+    without = run(post, pn.PCNL(), [Phase(400, (0.5, 0.7))], 1e-3)
     np.testing.assert_array_equal(with_empty.theta, without.theta)
     assert np.isnan(with_empty.stats["warmup_step_size"][:, [0, 2]]).all()
     np.testing.assert_array_equal(with_empty.stats["warmup_step_size"][:, 1:2], without.stats["warmup_step_size"])
@@ -126,7 +130,7 @@ def test_a_phase_of_no_steps_is_passed_over() -> None:
 @pytest.mark.parametrize(("kernel", "most"), [(pn.PCNL(), 2.0), (pn.PCN(), 1.0)])
 def test_step_size_is_capped(kernel: Any, most: float) -> None:
     """A likelihood as flat as this accepts everything, so the step size grows to its cap and stays."""
-    draws = run(posterior(variance=1e8), kernel, [pn.Phase(10 * WINDOW, (0.2, 0.9))], most / 3)
+    draws = run(posterior(variance=1e8), kernel, [Phase(10 * WINDOW, (0.2, 0.9))], most / 3)
     assert (draws.stats["warmup_acceptance_rate"] == 1).all()
     assert (draws.stats["warmup_step_size"] == most).all()
     assert (draws.stats["step_size"] == most).all()
@@ -134,8 +138,8 @@ def test_step_size_is_capped(kernel: Any, most: float) -> None:
 
 def test_accept_all_takes_every_finite_proposal_and_keeps_the_step_size() -> None:
     post = posterior(variance=1.0)
-    drifting = run(post, pn.PCNL(), [pn.Phase(1000, accept_all=True)], 0.05)
-    judged = run(post, pn.PCNL(), [pn.Phase(1000)], 0.05)
+    drifting = run(post, pn.PCNL(), [Phase(1000, accept_all=True)], 0.05)
+    judged = run(post, pn.PCNL(), [Phase(1000)], 0.05)
     assert (drifting.stats["nonfinite"] == 0).all()
     assert (drifting.stats["warmup_acceptance_rate"] == 1).all()
     assert (drifting.stats["warmup_step_size"] == 0.05).all()
@@ -145,9 +149,9 @@ def test_accept_all_takes_every_finite_proposal_and_keeps_the_step_size() -> Non
 def test_paper_warmup_is_appendix_b() -> None:
     schedule = pn.paper_warmup()
     assert schedule.phases == (
-        pn.Phase(50_000, (0.85, 0.95)),
-        pn.Phase(100_000, accept_all=True),
-        pn.Phase(500_000, (0.4, 0.9)),
+        Phase(50_000, (0.85, 0.95)),
+        Phase(100_000, accept_all=True),
+        Phase(500_000, (0.4, 0.9)),
     )
     assert schedule.step_size == 1e-4
     assert schedule.steps == 650_000
@@ -167,9 +171,9 @@ def test_paper_warmup_runs_and_is_for_pcnl_alone() -> None:
 
 def test_warmup_of_a_given_length_adapts_for_three_quarters_and_then_stands_still() -> None:
     for kernel in (pn.PCNL(), pn.PCN(), pn.MGrad()):
-        phases = (pn.Phase(15_000, target=kernel.accept_target, average=True), pn.Phase(5_000))
-        assert pn.default_warmup(kernel, 20_000).phases == phases
-    assert pn.default_warmup(pn.PCNL(0.1), 300).phases == (pn.Phase(300),)
+        phases = (Phase(15_000, target=kernel.accept_target, average=True), Phase(5_000))
+        assert pn.Warmup.default(kernel, 20_000).phases == phases
+    assert pn.Warmup.default(pn.PCNL(0.1), 300).phases == (Phase(300),)
     draws = pn.sample(posterior(), chains=2, draws=4, warmup=2000, seed=1)
     assert draws.settings["warmup"]["phases"][0]["steps"] == 1500
     sizes = draws.stats["warmup_step_size"]
@@ -195,29 +199,30 @@ def test_the_adaptive_phase_of_deep_narrow_networks_is_shorter() -> None:
     assert longest(2) == longest(3, 33) == longest(3, kernel=pn.PCNL()) == longest(2, kernel=curvature) == 64_000
     assert longest(3, device="emulated:2") == 64_000
     kernel = pn.MGrad()
-    assert pn.default_warmup(kernel, max_adaptive_steps=3_000).phases[0].steps == 3_000
-    assert pn.default_warmup(kernel, 2_000, max_adaptive_steps=3_000) == pn.default_warmup(kernel, 2_000)
-    with pytest.raises(ValueError, match="max_adaptive_steps must be at least 1000; got 999"):
-        pn.default_warmup(kernel, max_adaptive_steps=999)
+    assert pn.Warmup.default(kernel, at_most=3_500).phases[0].steps == 3_000
+    assert pn.Warmup.default(kernel, 2_000, at_most=3_500) == pn.Warmup.default(kernel, 2_000)
+    assert pn.Warmup.default(kernel, at_most=1_499) == pn.Warmup.default(kernel, 1_499)
+    with pytest.raises(ValueError, match="at_most must be at least 1; got 0"):
+        pn.Warmup.default(kernel, at_most=0)
 
 
 def test_transient_warmup_has_most_steps_without_the_accept_test() -> None:
     for kernel in (pn.PCNL(), pn.MGrad(persistence=0.9)):
-        schedule = pn.transient_warmup(kernel, 1_000)
+        schedule = pn.Warmup.transient(kernel, 1_000)
         first, free, again, settle = schedule.phases
         assert [phase.steps for phase in schedule.phases] == [50, 650, 225, 75] and schedule.steps == 1_000
         assert first.target == again.target == kernel.accept_target and again.average
-        assert free.accept_all and free.energy_error == 0.1 and settle == pn.Phase(75)
+        assert free.accept_all and free.energy_error == 0.1 and settle == Phase(75)
         draws = pn.sample(posterior(), kernel, chains=2, draws=4, warmup=schedule, seed=1)
         rates = draws.stats["warmup_acceptance_rate"]
         # Moves that are the beginning of an overflow keep the accept test.
         assert (rates[:, 1] > 0.99).all() and (rates[:, 2] < 0.99).all()
-    assert pn.transient_warmup(pn.MGrad(), 1).steps == 1
+    assert pn.Warmup.transient(pn.MGrad(), 1).steps == 1
     for kernel in (pn.PCN(), pn.EllipticalSlice(), pn.Exact(), pn.MGrad(0.1)):
         with pytest.raises(ValueError, match=r"kernel must be MGrad\(\) or PCNL\(\), whose step size"):
-            pn.transient_warmup(kernel, 1_000)
+            pn.Warmup.transient(kernel, 1_000)
     with pytest.raises(ValueError, match="steps must be at least 1; got 0"):
-        pn.transient_warmup(pn.MGrad(), 0)
+        pn.Warmup.transient(pn.MGrad(), 0)
 
 
 def stiff() -> pn.Posterior:
@@ -236,10 +241,10 @@ def test_transient_shrinks_a_step_that_is_too_large_and_ends_in_the_posterior(ke
     The step size wanders by the gain times the deviation of a mean over 10 steps, 0.15 for one in (0, 1) that is
     correlated: some 0.2 of its logarithm here, of two chains each; log 2 is more than 3 of these.
     """
-    post, transient = stiff(), pn.Phase(3_000, accept_all=True, energy_error=0.3)
-    rest = pn.Phase(3_000, target=kernel.accept_target, average=True)
+    post, transient = stiff(), Phase(3_000, accept_all=True, energy_error=0.3)
+    rest = Phase(3_000, target=kernel.accept_target, average=True)
     settings: dict[str, Any] = {"init": "map", "draws": 500, "thin": 10}
-    small = run(post, kernel, [pn.Phase(1_000, target=kernel.accept_target), transient, rest], **settings)
+    small = run(post, kernel, [Phase(1_000, target=kernel.accept_target), transient, rest], **settings)
     first = 1e3 * float(small.stats["warmup_step_size"][:, 1].max())
     large = run(post, kernel, [transient, rest], min(first, kernel.step_size_max), **settings)
     found, reached = large.stats["warmup_step_size"][:, 0], small.stats["warmup_step_size"][:, 1]
@@ -254,7 +259,7 @@ def test_transient_shrinks_a_step_that_is_too_large_and_ends_in_the_posterior(ke
 
 def test_transient_grows_no_further_than_sixteenfold() -> None:
     """A likelihood as flat as this has no error, so the step size grows to the cap of the phase and stays."""
-    phases = [pn.Phase(500, accept_all=True, energy_error=0.1), pn.Phase(500, target=0.6)]
+    phases = [Phase(500, accept_all=True, energy_error=0.1), Phase(500, target=0.6)]
     draws = run(posterior(variance=1e8), pn.PCNL(), phases, 1e-3)
     np.testing.assert_allclose(draws.stats["warmup_step_size"][:, 0], 16e-3, rtol=1e-12)
     assert (draws.stats["warmup_step_size"][:, 1] > 16e-3).all()  # which is that of the phase alone
@@ -273,7 +278,7 @@ def test_transient_ends_once_all_chains_have_travelled() -> None:
     """At a step size that stays, travel says at which look: those are after 16, 32 and 64 steps."""
     post = posterior(variance=1e8)
     for travel, steps in ((0.15, 16), (0.17, 32), (0.33, 64), (0.65, 100)):
-        phase = pn.Phase(100, accept_all=True, travel=travel, first_look=16)
+        phase = Phase(100, accept_all=True, travel=travel, first_look=16)
         draws = run(post, pn.PCNL(), [phase], 0.01)
         assert draws.settings["warmup_steps"] == steps
         assert draws.settings["warmup_stable"] is None
@@ -281,12 +286,12 @@ def test_transient_ends_once_all_chains_have_travelled() -> None:
         size = 0.01 * float(post.prior_variance.mean())
         assert run(post, pn.MGrad(), [phase], size).settings["warmup_steps"] == steps
         # A next phase of fixed length takes what is left.
-        assert run(post, pn.PCNL(), [phase, pn.Phase(7)], 0.01).settings["warmup_steps"] == 107
+        assert run(post, pn.PCNL(), [phase, Phase(7)], 0.01).settings["warmup_steps"] == 107
 
 
 def test_a_transient_depends_on_the_seed_and_not_on_threads() -> None:
     post, target = stiff(), pn.MGrad(persistence=0.9).accept_target
-    phases = [pn.Phase(100, target=target), replace(TRANSIENT, steps=500), pn.Phase(500, target=target)]
+    phases = [Phase(100, target=target), replace(TRANSIENT, steps=500), Phase(500, target=target)]
     one, two, other = (
         run(post, pn.MGrad(persistence=0.9), phases, chains=3, seed=seed, threads=threads)
         for seed, threads in ((1, 1), (1, 3), (2, 1))
@@ -298,7 +303,7 @@ def test_a_transient_depends_on_the_seed_and_not_on_threads() -> None:
 
 def test_persistence_of_a_phase_is_that_of_the_phase_alone() -> None:
     """The first steps differ from those of the kernel's own; without persistence nothing does."""
-    post, changed = posterior(), pn.Phase(50, accept_all=True, persistence=0.98)
+    post, changed = posterior(), Phase(50, accept_all=True, persistence=0.98)
     plain, same = replace(changed, persistence=None), replace(changed, persistence=0.9)
     for kernel, differs in ((pn.MGrad(persistence=0.9), True), (pn.MGrad(), False)):
         own = run(post, kernel, [plain], 0.01).theta
@@ -314,7 +319,7 @@ def test_warmup_reaches_its_target_from_far_below_and_above(kernel: pn.Kernel, s
     The rate over 5,000 steps has a standard error of some sqrt(0.25 tau / 5000), 0.03 at tau = 20 (tau: autocorrelation
     time of the rejections), and the step size that was found one as large: 4 of both.
     """
-    schedule = replace(pn.default_warmup(kernel, 20_000), step_size=start)
+    schedule = replace(pn.Warmup.default(kernel, 20_000), step_size=start)
     draws = pn.sample(posterior(), kernel, chains=2, draws=2, warmup=schedule, seed=1)
     settled = draws.stats["warmup_acceptance_rate"][:, -1]
     assert (np.abs(settled - kernel.accept_target) < 4 * 0.03 * np.sqrt(2)).all()
@@ -323,26 +328,42 @@ def test_warmup_reaches_its_target_from_far_below_and_above(kernel: pn.Kernel, s
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: pn.Phase(-1), ValueError, "steps of Phase must be at least 0; got -1"),
-        (lambda: pn.Phase(1.5), TypeError, r"steps of Phase must be an integer; got 1\.5"),
-        (lambda: pn.Phase(5, (0.9, 0.4)), ValueError, r"accept of Phase must be \(low, high\).*got \(0\.9, 0\.4\)"),
-        (lambda: pn.Phase(5, (0.4, 0.9), accept_all=True), ValueError, "accept of Phase must be None when accept_all"),
-        (lambda: pn.Phase(5, energy_error=0.1), ValueError, "energy_error of Phase needs accept_all=True"),
+        (lambda: Phase(-1), ValueError, "steps of Phase must be at least 0; got -1"),
+        (lambda: Phase(1.5), TypeError, r"steps of Phase must be an integer; got 1\.5"),
         (
-            lambda: pn.Phase(5, accept_all=True, energy_error=0.0),
+            lambda: Phase(5, (0.9, 0.4)),
+            ValueError,
+            r"accept of Phase must be \(low, high\).*got \(0\.9, 0\.4\)",
+        ),
+        (
+            lambda: Phase(5, (0.4, 0.9), accept_all=True),
+            ValueError,
+            "accept of Phase must be None when accept_all",
+        ),
+        (lambda: Phase(5, energy_error=0.1), ValueError, "energy_error of Phase needs accept_all=True"),
+        (
+            lambda: Phase(5, accept_all=True, energy_error=0.0),
             ValueError,
             r"energy_error of Phase must be positive and finite; got 0\.0",
         ),
-        (lambda: pn.Phase(5, persistence=1.0), ValueError, r"persistence of Phase must be in \(0, 1\); got 1\.0"),
-        (lambda: pn.Phase(5, travel=1.0), ValueError, "travel of Phase needs first_look"),
-        (lambda: pn.Phase(5, travel=-1.0, first_look=8), ValueError, "travel of Phase must be positive and finite"),
+        (
+            lambda: Phase(5, persistence=1.0),
+            ValueError,
+            r"persistence of Phase must be in \(0, 1\); got 1\.0",
+        ),
+        (lambda: Phase(5, travel=1.0), ValueError, "travel of Phase needs first_look"),
+        (
+            lambda: Phase(5, travel=-1.0, first_look=8),
+            ValueError,
+            "travel of Phase must be positive and finite",
+        ),
         (lambda: pn.Warmup((200,)), TypeError, "phases of Warmup must hold Phase objects; got int"),
         (
             lambda: pn.Warmup((), step_size=0.0),
             ValueError,
             r"step_size of Warmup must be positive and finite; got 0\.0",
         ),
-        (lambda: pn.default_warmup(pn.PCNL(), 0), ValueError, "steps must be at least 1; got 0"),
+        (lambda: pn.Warmup.default(pn.PCNL(), 0), ValueError, "steps must be at least 1; got 0"),
         (lambda: pn.paper_warmup().scaled(0), ValueError, "factor must be positive and finite; got 0"),
     ],
 )
@@ -355,16 +376,16 @@ def test_bad_schedules_are_refused(make: Any, error: type[Exception], message: s
 def test_a_schedules_step_size_must_suit_the_kernel(kernel: Any, first: float) -> None:
     """delta outside (0, 2] and beta outside (0, 1] are refused wherever they come from."""
     with pytest.raises(ValueError, match=rf"step_size of .*must be in \(0, {kernel.step_size_max:g}\].*got {first}"):
-        run(posterior(), kernel, [pn.Phase(200)], first)
+        run(posterior(), kernel, [Phase(200)], first)
 
 
 def test_a_kernels_own_step_size_goes_before_the_schedules() -> None:
-    draws = run(posterior(), pn.PCNL(0.3), [pn.Phase(200)], 0.01)
+    draws = run(posterior(), pn.PCNL(0.3), [Phase(200)], 0.01)
     assert (draws.stats["step_size"] == 0.3).all()
 
 
 def test_schedules_survive_their_dict() -> None:
-    for schedule in (pn.paper_warmup(), pn.default_warmup(pn.PCN()), pn.Warmup(())):
+    for schedule in (pn.paper_warmup(), pn.Warmup.default(pn.PCN()), pn.Warmup(())):
         assert pn.Warmup.from_dict(schedule.to_dict()) == schedule
 
 
@@ -372,16 +393,16 @@ def test_an_averaging_phase_ends_with_the_geometric_mean_of_its_second_half() ->
     """The same seed gives the same steps until the phase ends, so windows of a plain run say what was averaged."""
     band, windows = (0.5, 0.7), 30
     ends = [
-        run(posterior(), pn.PCNL(), [pn.Phase(200, band)] * count).stats["warmup_step_size"][:, -1]
+        run(posterior(), pn.PCNL(), [Phase(200, band)] * count).stats["warmup_step_size"][:, -1]
         for count in range(windows // 2 + 1, windows + 1)
     ]
-    averaged = run(posterior(), pn.PCNL(), [pn.Phase(200 * windows, band, average=True)]).stats["warmup_step_size"]
+    averaged = run(posterior(), pn.PCNL(), [Phase(200 * windows, band, average=True)]).stats["warmup_step_size"]
     assert not np.isclose(ends[0], ends[-1]).all(), "the step size must have moved"
     np.testing.assert_allclose(averaged[:, 0], np.exp(np.mean(np.log(ends), axis=0)), rtol=1e-12)
 
 
 def test_a_warmup_too_short_to_adapt_is_warned_of() -> None:
-    for schedule in (pn.Warmup((pn.Phase(199, (0.4, 0.9)),)), 9):
+    for schedule in (pn.Warmup((Phase(199, (0.4, 0.9)),)), 9):
         with pytest.warns(
             UserWarning, match=r"no phase of the warm-up adapts for 200 steps \(10 with a target\) or more"
         ):

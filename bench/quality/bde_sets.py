@@ -96,7 +96,7 @@ def patrac_side(rows: dict[str, FloatArray], settings: Settings, seed: int, memb
         [pn.Posterior(net, pn.Full(), pn.GaussianPrior(), likelihood, X, y) for net in nets],
         KERNEL,
         draws=1,
-        warmup=pn.transient_warmup(KERNEL, settings.steps_before),
+        warmup=pn.Warmup.transient(KERNEL, settings.steps_before),
         seed=seed,
         **run,
     )

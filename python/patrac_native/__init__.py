@@ -18,38 +18,33 @@ from importlib.metadata import version as _version
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from patrac_native import diagnostics, plots, report
-from patrac_native.architectures import Architecture, Custom, Full, Mix, Out, Sep
+from patrac_native import diagnostics, interop, plots, report
+from patrac_native.architectures import Architecture as Architecture
+from patrac_native.architectures import Custom, Full, Mix, Out, Sep
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.draws_mixture import DrawsMixture
 from patrac_native.draws.laplace import Laplace
-from patrac_native.draws.mixture_summary import MixtureSummary
-from patrac_native.draws.summary import Summary
-from patrac_native.draws.target_draws import TargetDraws
 from patrac_native.engine.build_info import build_info
-from patrac_native.engine.device import device_status
-from patrac_native.engine.device_array import DeviceArray
-from patrac_native.kernels import PCN, PCNL, EllipticalSlice, Exact, Kernel, MGrad
+from patrac_native.kernels import PCN, PCNL, EllipticalSlice, Exact, MGrad
+from patrac_native.kernels import Kernel as Kernel
 from patrac_native.likelihoods import (
     Bernoulli,
     Categorical,
     Gaussian,
     HeteroscedasticGaussian,
-    Likelihood,
     NegativeBinomial,
     Poisson,
     StudentT,
 )
-from patrac_native.network.network import Network, TrainingHistory
-from patrac_native.network.ranking import rank_nodes
-from patrac_native.posterior.last_layer import ExactPosterior
-from patrac_native.posterior.partial_network import PartialNetwork
+from patrac_native.likelihoods import Likelihood as Likelihood
+from patrac_native.network.network import Network
 from patrac_native.posterior.posterior import Posterior
 from patrac_native.posterior.registries import check_registries
 from patrac_native.posterior.target import Target
-from patrac_native.priors import GaussianPrior, Prior, SampledScales, TraceClassPrior
+from patrac_native.priors import GaussianPrior, SampledScales, TraceClassPrior
+from patrac_native.priors import Prior as Prior
 from patrac_native.sampling.sampler import sample, sample_many
-from patrac_native.sampling.warmup import Phase, Warmup, default_warmup, paper_warmup, transient_warmup
+from patrac_native.sampling.warmup import Warmup, paper_warmup
 from patrac_native.training.many import train_many
 from patrac_native.training.training import train
 
@@ -57,64 +52,50 @@ if _TYPE_CHECKING:
     from patrac_native.fit.classifier import PatracClassifier
     from patrac_native.fit.regressor import PatracRegressor
 
+# The base classes Architecture, Kernel, Likelihood and Prior are here for annotations; __all__ leaves them out.
 check_registries()
 __version__ = _version("patrac_native")
 
 __all__ = [
     "PCN",
     "PCNL",
-    "Architecture",
     "Bernoulli",
     "Categorical",
     "Custom",
-    "DeviceArray",
     "Draws",
     "DrawsMixture",
     "EllipticalSlice",
     "Exact",
-    "ExactPosterior",
     "Full",
     "Gaussian",
     "GaussianPrior",
     "HeteroscedasticGaussian",
-    "Kernel",
     "Laplace",
-    "Likelihood",
     "MGrad",
     "Mix",
-    "MixtureSummary",
     "NegativeBinomial",
     "Network",
     "Out",
-    "PartialNetwork",
     "PatracClassifier",
     "PatracRegressor",
-    "Phase",
     "Poisson",
     "Posterior",
-    "Prior",
     "SampledScales",
     "Sep",
     "StudentT",
-    "Summary",
     "Target",
-    "TargetDraws",
     "TraceClassPrior",
-    "TrainingHistory",
     "Warmup",
     "build_info",
-    "default_warmup",
-    "device_status",
     "diagnostics",
+    "interop",
     "paper_warmup",
     "plots",
-    "rank_nodes",
     "report",
     "sample",
     "sample_many",
     "train",
     "train_many",
-    "transient_warmup",
 ]
 
 

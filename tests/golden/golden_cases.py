@@ -8,6 +8,7 @@ from typing import Any
 from golden_problems import LIKELIHOODS, Case, Problem
 
 import patrac_native as pn
+from patrac_native.sampling.warmup import Phase
 
 SIZES, NO_HIDDEN = (3, 9, 6, 2), (4, 3)
 ARCHITECTURES: dict[str, tuple[tuple[int, ...], Any]] = {
@@ -41,22 +42,22 @@ ALWAYS: dict[str, Any] = {
 }
 # The paper's burn-in in small: adapt, accept every move, adapt again.
 PAPER_LIKE = pn.Warmup(
-    (pn.Phase(400, (0.85, 0.95)), pn.Phase(100, accept_all=True), pn.Phase(600, (0.4, 0.9))),
+    (Phase(400, (0.85, 0.95)), Phase(100, accept_all=True), Phase(600, (0.4, 0.9))),
     step_size=1e-4,
     only_for="pcnl",
 )
 # Finds a step size at which about 0.6 of the moves are accepted, so that both outcomes occur in every run.
-SHORT = pn.Warmup((pn.Phase(230, target=0.6, average=True), pn.Phase(20)), step_size=0.01)
+SHORT = pn.Warmup((Phase(230, target=0.6, average=True), Phase(20)), step_size=0.01)
 # For many rows.
-BRIEF = pn.Warmup((pn.Phase(80, target=0.6),), step_size=1e-3)
+BRIEF = pn.Warmup((Phase(80, target=0.6),), step_size=1e-3)
 WARMUPS: dict[str, Any] = {
     "steps": 700,
     "auto": "auto",
-    "target": pn.Warmup((pn.Phase(205, target=0.5), pn.Phase(0), pn.Phase(13))),
-    "average": pn.Warmup((pn.Phase(410, accept=(0.5, 0.8), average=True), pn.Phase(10)), step_size=0.02),
-    "band": pn.Warmup((pn.Phase(1030, accept=(0.3, 0.6)),), step_size=0.02),
-    "accept_all": pn.Warmup((pn.Phase(25, accept_all=True), pn.Phase(200, target=0.6), pn.Phase(15))),
-    "ends_by_itself": pn.Warmup((pn.Phase(1600, target=0.6, first_look=80, average=True), pn.Phase(10))),
+    "target": pn.Warmup((Phase(205, target=0.5), Phase(0), Phase(13))),
+    "average": pn.Warmup((Phase(410, accept=(0.5, 0.8), average=True), Phase(10)), step_size=0.02),
+    "band": pn.Warmup((Phase(1030, accept=(0.3, 0.6)),), step_size=0.02),
+    "accept_all": pn.Warmup((Phase(25, accept_all=True), Phase(200, target=0.6), Phase(15))),
+    "ends_by_itself": pn.Warmup((Phase(1600, target=0.6, first_look=80, average=True), Phase(10))),
     "paper_like": PAPER_LIKE,
 }
 # For runs without warm-up.
@@ -205,7 +206,7 @@ def _emulated_cases() -> Iterator[Case]:
     for inputs in ("floats", "bytes"):
         wide = Problem((300, 12, 10, 3), pn.Mix(4), "categorical", n=700, inputs=inputs)
         # Inputs up to 255 want steps so much smaller.
-        warmup = BRIEF if inputs == "floats" else pn.Warmup((pn.Phase(40, target=0.6),), step_size=1e-8)
+        warmup = BRIEF if inputs == "floats" else pn.Warmup((Phase(40, target=0.6),), step_size=1e-8)
         yield Case(f"emulated: wide first layer, {inputs}", (wide,), pn.PCNL(), rows | {"warmup": warmup})
     three = tuple(Problem(SIZES, pn.Mix(2), key=key) for key in range(3))
     for name in ("pcnl", "auto"):

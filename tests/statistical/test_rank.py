@@ -11,6 +11,7 @@ from rank_test import QUANTITIES, Problem, native_chain, p_values, ranks
 from twins import GRADIENT_FAULTS, KERNELS, NO_SLICE, Twin
 
 import patrac_native as pn
+from patrac_native.sampling.warmup import Phase
 
 N_STATES = 16
 THIN = 3
@@ -78,7 +79,7 @@ def accept_all_chain(
     post: pn.Posterior, theta: npt.NDArray[Any], states: int, rng: np.random.Generator, device: str = "cpu"
 ) -> Any:
     """The compiled accept-all phase in place of a kernel: right proposals, no rejections."""
-    warmup, kept = pn.Warmup((pn.Phase(THIN, accept_all=True),)), [theta]
+    warmup, kept = pn.Warmup((Phase(THIN, accept_all=True),)), [theta]
     for _ in range(states):
         # The one adjusted step that follows the phase and makes the draw is right, so it does not hide the fault.
         seed = int(rng.integers(2**63))

@@ -14,13 +14,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
 
 import patrac_native as pn
-from patrac_native.sampling.warmup import (
-    FIRST_COMPARISON,
-    SETTLE_STEPS,
-    Warmup,
-    default_warmup,
-    paper_warmup,
-)
 
 # Base classes of the core are not public: of these types are values of its public classes, such as `pn.Gaussian`.
 Likelihood = Architecture = Kernel = Prior = Any
@@ -55,7 +48,7 @@ CONSTRAINTS: Mapping[str, list[Any]] = {
     "chains": [None, _COUNT],
     "draws": [None, Interval(numbers.Integral, 4, None, closed="left")],
     "thin": [None, _COUNT],
-    "warmup": [None, StrOptions({"paper"}), _COUNT, Warmup],
+    "warmup": [None, StrOptions({"paper"}), _COUNT, pn.Warmup],
     "kernel": [StrOptions({"auto"}), pn.PCN, pn.PCNL, pn.MGrad, pn.EllipticalSlice, pn.Exact],
     "device": [StrOptions({"auto", "cpu", "cuda"})],
     "dtype": [StrOptions({"float32", "float64"})],
@@ -100,7 +93,7 @@ class Settings:
     chains: int | None = None
     draws: int | None = None
     thin: int | None = None
-    warmup: int | str | Warmup | None = None
+    warmup: int | str | pn.Warmup | None = None
     kernel: str | Kernel = "auto"
     device: str = "cpu"
     dtype: str = "float32"
@@ -199,19 +192,19 @@ class Settings:
         same = nodes[0] if len(set(nodes)) == 1 else list(nodes)
         return pn.Out(nodes[0]) if name == "out" else {"mix": pn.Mix, "sep": pn.Sep}[name](same)
 
-    def given_warmup(self) -> Warmup | int | None:
+    def given_warmup(self) -> pn.Warmup | int | None:
         """Return the schedule or number of steps that is given."""
-        return paper_warmup() if self.warmup == "paper" else self.warmup  # type: ignore[return-value]
+        return pn.paper_warmup() if self.warmup == "paper" else self.warmup  # type: ignore[return-value]
 
-    def warmup_of(self, steps: int, kernel: Kernel) -> Warmup:
+    def warmup_of(self, steps: int, kernel: Kernel) -> pn.Warmup:
         """Return the warm-up of a kernel: as given, or of `steps` steps; of a budget it ends once the chains agree."""
         given = self.given_warmup()
-        if isinstance(given, Warmup):
+        if isinstance(given, pn.Warmup):
             return given
-        if given is None and self.thin is None and steps >= FIRST_COMPARISON + SETTLE_STEPS:
-            return default_warmup(kernel, max_adaptive_steps=steps - SETTLE_STEPS)
+        if given is None and self.thin is None and steps:
+            return pn.Warmup.default(kernel, at_most=steps)
         fixed = steps if given is None else given
-        return default_warmup(kernel, fixed) if fixed else Warmup(())
+        return pn.Warmup.default(kernel, fixed) if fixed else pn.Warmup(())
 
 
 def _counts(value: Any, name: str) -> tuple[int, ...]:

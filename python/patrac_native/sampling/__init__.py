@@ -1,4 +1,4 @@
 """Running Markov chains on a posterior: warm-up, settings, execution.
 
-Public: sample, sample_many, Warmup, Phase, default_warmup, paper_warmup, transient_warmup.
+Public: sample, sample_many, Warmup and paper_warmup.
 """

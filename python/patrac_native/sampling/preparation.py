@@ -26,13 +26,11 @@ from patrac_native.sampling.settings import RunSettings
 from patrac_native.sampling.starting_points import starting_points
 from patrac_native.sampling.warmup import (
     DEEP_ADAPTIVE_STEPS,
-    MAX_ADAPTIVE_STEPS,
     SETTLE_STEPS,
     TARGET_WINDOW,
     WINDOW,
     Phase,
     Warmup,
-    default_warmup,
 )
 from patrac_native.validation.checks import FloatArray
 from patrac_native.validation.memory import check_memory
@@ -377,5 +375,5 @@ def _resolve_warmup(warmup: Any, kernel: Kernel, density: SampledDensity) -> War
         if kernel.is_independent and density.noise is not None:
             return Warmup((Phase(SETTLE_STEPS),))  # all chains start at one variance and forget it within these steps
         is_deep = kernel.metric == "curvature" and is_deep_and_narrow(density.facts)
-        return default_warmup(kernel, max_adaptive_steps=DEEP_ADAPTIVE_STEPS if is_deep else MAX_ADAPTIVE_STEPS)
-    return default_warmup(kernel, warmup)
+        return Warmup.default(kernel, at_most=DEEP_ADAPTIVE_STEPS + SETTLE_STEPS if is_deep else None)
+    return Warmup.default(kernel, warmup)

@@ -65,8 +65,8 @@ def sample(post: Posterior | Target, settings: RunSettings) -> Generator[str, No
         samples them. A draw costs about as much as a step of a small network and, with `collapse=True`, another
         evaluation.
     warmup : "auto", int, Warmup or None
-        The default "auto" is `default_warmup(kernel)`, which ends when the chains agree (so its length, and with it
-        every draw, depends on the number of chains); with `max_adaptive_steps=16_000` in networks of three or more
+        The default "auto" is `Warmup.default(kernel)`, which ends when the chains agree (so its length, and with it
+        every draw, depends on the number of chains); with `at_most=16_500` in networks of three or more
         hidden layers of at most 32 nodes with `metric="curvature"`. An int is a number of steps.
         `paper_warmup()` is the paper's schedule. None runs no warm-up and keeps the kernel's own step size.
     init : "auto", "map", "prior" or array_like of shape (chains, K)

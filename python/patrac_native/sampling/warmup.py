@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from patrac_native.kernels import PCNL, Kernel
 from patrac_native.validation.checks import check_count, check_positive
@@ -111,6 +111,9 @@ class Phase:
                 raise ValueError("accept of Phase must be None when accept_all is set: there is no rate to adapt to.")
 
 
+_Phase = Phase  # inside the class below, the name means its attribute
+
+
 @dataclass(frozen=True)
 class Warmup:
     """A warm-up schedule: phases that are run one after the other before the first draw.
@@ -118,7 +121,7 @@ class Warmup:
     Parameters
     ----------
     phases : tuple of Phase
-        The phases in order; an empty tuple means no warm-up.
+        The phases in order, each a `Warmup.Phase`; an empty tuple means no warm-up.
     step_size : float, optional
         Step size of the first step, > 0, for a kernel without a step size of its own; by default the kernel's
         `starting_step_size`.
@@ -133,7 +136,8 @@ class Warmup:
         If `step_size` is not positive and finite.
     """
 
-    phases: tuple[Phase, ...]
+    Phase: ClassVar[type[_Phase]] = _Phase
+    phases: tuple[_Phase, ...]
     step_size: float | None = None
     only_for: str | None = None
 
@@ -187,6 +191,99 @@ class Warmup:
             for phase in self.phases
         )
 
+    @classmethod
+    def default(cls, kernel: Kernel, steps: int | None = None, *, at_most: int | None = None) -> Warmup:
+        """Return the default warm-up of a kernel.
+
+        Its first phase adapts the step size to the kernel's `accept_target`. The chains are compared after 1,000 steps,
+        2,000 and so on, and the phase ends when they agree. The step size is then the geometric mean over the second
+        half of the phase. A second phase of 500 steps keeps it.
+
+        Parameters
+        ----------
+        kernel : Kernel
+            The kernel; one with a step size of its own is not adapted, and `Exact()` needs no warm-up.
+        steps : int, optional
+            Number of steps, at least 1, for a warm-up of fixed length: three quarters of the steps adapt.
+        at_most : int, optional
+            Number of steps of both phases, at least 1, after which the warm-up ends even if the chains do not agree;
+            default 64,500. Below 1,500 it is the fixed length. Without effect if `steps` is given.
+
+        Returns
+        -------
+        Warmup
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `kernel` is no kernel, or `steps` or `at_most` is not an integer of at least 1.
+        """
+        if not isinstance(kernel, Kernel):
+            raise TypeError(f"kernel must be a kernel such as PCNL() or MGrad(); got {kernel!r}.")
+        if at_most is not None and check_count(at_most, "at_most") < FIRST_COMPARISON + SETTLE_STEPS and steps is None:
+            steps = at_most
+        if kernel.is_independent and steps is None:
+            return cls(())
+        target = kernel.accept_target if kernel.adapts else None
+        if steps is None:
+            longest = MAX_ADAPTIVE_STEPS if at_most is None else at_most - SETTLE_STEPS
+            adaptive = Phase(longest, target=target, average=kernel.adapts, first_look=FIRST_COMPARISON)
+            return cls((adaptive, Phase(SETTLE_STEPS)))
+        check_count(steps, "steps")
+        if target is None:
+            return cls((Phase(steps),))
+        settle = steps // 4
+        return cls((Phase(steps - settle, target=target, average=True), Phase(settle)))
+
+    @classmethod
+    def transient(cls, kernel: Kernel, steps: int) -> Warmup:
+        """Return a warm-up most of whose steps have no accept test, for chains that start far from the posterior.
+
+        A trained network can lie far from the bulk of its posterior: at low noise, or where the network is deep and
+        narrow, the log-likelihood of chains that start there rises for tens of thousands of steps. Steps without the
+        accept test are several times as large, and chains come in sooner (docs/tried.md). Where chains start in the
+        bulk they bring nothing, and they can carry a chain into a region that it leaves slowly, so no default of
+        `sample` has them.
+
+        Parameters
+        ----------
+        kernel : MGrad or PCNL
+            A kernel with gradients whose step size is adapted.
+        steps : int
+            Number of steps, at least 1: a twentieth adapts, thirteen twentieths follow without the accept test and find
+            their step size by their energy error, three quarters of the others adapt again, and the rest keep the step
+            size.
+
+        Returns
+        -------
+        Warmup
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `steps` is not an integer of at least 1, or `kernel` has no gradient or a step size of its own.
+
+        Examples
+        --------
+        >>> import patrac_native as pn
+        >>> [phase.steps for phase in pn.Warmup.transient(pn.MGrad(), 10_000).phases]
+        [500, 6500, 2250, 750]
+        """
+        check_count(steps, "steps")
+        if not (kernel.gradients_per_step > 0 and kernel.adapts):
+            raise ValueError(f"kernel must be MGrad() or PCNL(), whose step size the warm-up finds; got {kernel}.")
+        target = kernel.accept_target
+        first, free = (int(share * steps) for share in _TRANSIENT_SHARES)
+        settle = (steps - first - free) // 4
+        return cls(
+            (
+                Phase(first, target=target),
+                Phase(free, accept_all=True, energy_error=TRANSIENT_ERROR),
+                Phase(steps - first - free - settle, target=target, average=True),
+                Phase(settle),
+            )
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-able content."""
         return asdict(self)
@@ -210,98 +307,4 @@ def paper_warmup() -> Warmup:
         (Phase(50_000, (0.85, 0.95)), Phase(100_000, accept_all=True), Phase(500_000, (0.4, 0.9))),
         step_size=1e-4,
         only_for=PCNL.name,
-    )
-
-
-def default_warmup(kernel: Kernel, steps: int | None = None, *, max_adaptive_steps: int = MAX_ADAPTIVE_STEPS) -> Warmup:
-    """Return the default warm-up of a kernel.
-
-    Its first phase adapts the step size to the kernel's `accept_target`. The chains are compared after 1,000 steps,
-    2,000 and so on, and the phase ends when they agree, after `max_adaptive_steps` at the latest. The step size is then
-    the geometric mean over the second half of the phase. A second phase of 500 steps keeps it.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        The kernel; one with a step size of its own is not adapted, and `Exact()` needs no warm-up.
-    steps : int, optional
-        Number of steps, at least 1, for a warm-up of fixed length: three quarters of the steps adapt.
-    max_adaptive_steps : int
-        Number of steps, at least 1,000, after which the first phase ends at the latest; default 64,000. Without effect
-        if `steps` is given.
-
-    Returns
-    -------
-    Warmup
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `steps` is not an integer of at least 1, or `max_adaptive_steps` of at least 1,000.
-    """
-    if not isinstance(kernel, Kernel):
-        raise TypeError(f"kernel must be a kernel such as PCNL() or MGrad(); got {kernel!r}.")
-    check_count(max_adaptive_steps, "max_adaptive_steps", least=FIRST_COMPARISON)
-    if kernel.is_independent and steps is None:
-        return Warmup(())
-    target = kernel.accept_target if kernel.adapts else None
-    if steps is None:
-        return Warmup(
-            (
-                Phase(max_adaptive_steps, target=target, average=kernel.adapts, first_look=FIRST_COMPARISON),
-                Phase(SETTLE_STEPS),
-            )
-        )
-    check_count(steps, "steps")
-    if target is None:
-        return Warmup((Phase(steps),))
-    settle = steps // 4
-    return Warmup((Phase(steps - settle, target=target, average=True), Phase(settle)))
-
-
-def transient_warmup(kernel: Kernel, steps: int) -> Warmup:
-    """Return a warm-up most of whose steps have no accept test, for chains that start far from the posterior.
-
-    A trained network can lie far from the bulk of its posterior: at low noise, or where the network is deep and narrow,
-    the log-likelihood of chains that start there rises for tens of thousands of steps. Steps without the accept test
-    are several times as large, and chains come in sooner (docs/tried.md). Where chains start in the bulk they bring
-    nothing, and they can carry a chain into a region that it leaves slowly, so no default of `sample` has them.
-
-    Parameters
-    ----------
-    kernel : MGrad or PCNL
-        A kernel with gradients whose step size is adapted.
-    steps : int
-        Number of steps, at least 1: a twentieth adapts, thirteen twentieths follow without the accept test and find
-        their step size by their energy error, three quarters of the others adapt again, and the rest keep the step
-        size.
-
-    Returns
-    -------
-    Warmup
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `steps` is not an integer of at least 1, or `kernel` has no gradient or a step size of its own.
-
-    Examples
-    --------
-    >>> import patrac_native as pn
-    >>> [phase.steps for phase in pn.transient_warmup(pn.MGrad(), 10_000).phases]
-    [500, 6500, 2250, 750]
-    """
-    check_count(steps, "steps")
-    if not (kernel.gradients_per_step > 0 and kernel.adapts):
-        raise ValueError(f"kernel must be MGrad() or PCNL(), whose step size the warm-up finds; got {kernel}.")
-    target = kernel.accept_target
-    first, free = (int(share * steps) for share in _TRANSIENT_SHARES)
-    settle = (steps - first - free) // 4
-    return Warmup(
-        (
-            Phase(first, target=target),
-            Phase(free, accept_all=True, energy_error=TRANSIENT_ERROR),
-            Phase(steps - first - free - settle, target=target, average=True),
-            Phase(settle),
-        )
     )
