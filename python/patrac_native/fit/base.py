@@ -35,7 +35,8 @@ from patrac_native.fit.settings import Likelihood, Settings
 from patrac_native.fit.training import Choice
 
 # Attributes of fitted estimators that are JSON-able, and arrays with their dtype; not every estimator has each.
-_PLAIN, _ARRAYS = ("n_features_in_", "n_iter_", "n_outputs_", "_y_has_columns"), ("feature_names_in_", "classes_")
+_PLAIN = ("n_features_in_", "n_iter_", "n_outputs_", "_y_has_columns", "_numbers_per_target")
+_ARRAYS = ("feature_names_in_", "classes_")
 # What `train` advises in its own arguments, and what an estimator has in their place.
 _ADVICE = {
     "Standardise X and y, change learning_rate, raise patience or max_epochs,": "Raise max_iter,",

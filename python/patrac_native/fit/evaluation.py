@@ -82,7 +82,7 @@ def evaluate(
         if not is_class:
             rmse, nlpd = _validation_scores(nets[0], draws)
     elif not is_class:
-        errors = (network.mean() - y.reshape(len(y), -1)) ** 2
+        errors = (network.mean() - _typical(draws.likelihood, y)) ** 2
         rmse = np.sqrt([np.average(column, weights=weights) for column in errors.T])
     calibration = distribution.calibration(y, kind=kind, nets=nets, network_nlpd=nlpd, sample_weight=weights)
     scores: dict[str, Any] = {"kind": calibration.kind, "nlpd": calibration.nlpd}
@@ -111,7 +111,8 @@ def _number_details(distribution: Any, units: TargetScaling, rows: Rows) -> Scor
     Counts have PIT values that are uniform within the step of the distribution function at the count; their intervals
     are whole numbers, and cover more than their probability.
     """
-    y = rows.y.reshape(len(rows.y), -1)
+    y = _typical(distribution.likelihood, rows.y)
+    in_part = distribution.likelihood.numbers_per_target > 1
     ties = np.random.default_rng(0).uniform(size=y.shape)
     parts: dict[str, list[FloatArray]] = {}
     # Networks are evaluated once for each block of rows.
@@ -127,7 +128,8 @@ def _number_details(distribution: Any, units: TargetScaling, rows: Rows) -> Scor
         }
         for coverage in COVERAGES:
             lower, upper = part.interval(coverage)
-            found[f"{coverage:g}"] = (lower <= y[block]) & (y[block] <= upper)
+            inside = part.inside(seen, coverage) if in_part else (lower <= y[block]) & (y[block] <= upper)
+            found[f"{coverage:g}"] = inside
             if coverage == 0.95:
                 found |= {"lower": lower, "upper": upper}
         for name, values in found.items():
@@ -148,9 +150,15 @@ def _number_details(distribution: Any, units: TargetScaling, rows: Rows) -> Scor
     arrays = {name: units.inverse_target(whole[name]) for name in ("mean", "lower", "upper")}
     arrays |= {"y": units.inverse_target(y), "noise_sd": whole["noise_sd"] * units.scale}
     arrays |= {name: whole[name] for name in ("pit", "epistemic")}
-    if rows.y.ndim == 1:
+    if y.shape[1] == 1:
         arrays = {name: values[:, 0] for name, values in arrays.items()}
     return scores, {**arrays, "nlpd": whole["nlpd"]}
+
+
+def _typical(likelihood: Any, y: npt.NDArray[Any]) -> FloatArray:
+    """Return the number (n, t) that stands for each target."""
+    shape = (len(y), -1, *([likelihood.numbers_per_target] if likelihood.numbers_per_target > 1 else []))
+    return np.asarray(likelihood.typical(np.reshape(y, shape)))
 
 
 def _class_accuracy(distribution: Any, rows: Rows, _: FloatArray | None) -> ScoresAndArrays:

@@ -65,6 +65,7 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
     """
 
     n_outputs_: int
+    _numbers_per_target: int
 
     def __init__(
         self,
@@ -163,16 +164,18 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         if not (likelihoods[-1].takes_offset or (exposure is None and self.exposure is None)):
             raise ValueError(f"exposure belongs to a likelihood of counts, and the likelihood is {likelihoods[-1]!r}.")
         rows = self._checked_rows(X, reset=True, least=2)
-        targets = _numbers(y)
+        self._numbers_per_target = likelihoods[-1].numbers_per_target
+        targets, self._y_has_columns = _numbers(y, self._numbers_per_target)
         check_consistent_length(rows, targets)
-        self._y_has_columns, self.n_outputs_ = targets.ndim == 2, targets.reshape(len(targets), -1).shape[1]
+        self.n_outputs_ = targets.shape[1]
         weights, offset = self._weights(rows, sample_weight), self._offset(rows, exposure)
-        targets = targets.reshape(len(targets), -1)
         if weights is not None and (weights == 0).any():
             used = np.flatnonzero(weights)
             rows, targets, weights = take(rows, used), targets[used], weights[used]
             offset = None if offset is None else offset[used]
-        self.target_scaling_ = TargetScaling.fit(targets, weights, standardize=self.standardize and kind == "real")
+        self.target_scaling_ = TargetScaling.fit(
+            likelihoods[-1].typical(targets), weights, standardize=self.standardize and kind == "real"
+        )
         self._fit_rows(
             rows,
             self.target_scaling_.transform(targets),
@@ -188,8 +191,7 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
 
     def _targets(self, y: Any) -> npt.NDArray[Any]:
         """Return observed targets as the network has them."""
-        targets = _numbers(y)
-        targets = targets.reshape(len(targets), -1)
+        targets, _ = _numbers(y, self._numbers_per_target)
         if targets.shape[1] != self.n_outputs_:
             raise ValueError(f"y must have {self.n_outputs_} targets, as in the fit; got {targets.shape[1]}.")
         return self.target_scaling_.transform(targets)
@@ -342,9 +344,17 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         return found if self._y_has_columns else found[:, 0]
 
 
-def _numbers(y: Any) -> FloatArray:
-    """Return targets as float64, (n,) or (n, t); raise ValueError if they are not finite numbers."""
+def _numbers(y: Any, each: int) -> tuple[FloatArray, bool]:
+    """Return targets (n, t), or (n, t, each) if each has several numbers, and whether y had an axis for targets."""
     refuse_masked(y, "y")
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
-    return np.asarray(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))
+    # Bounds of a target may be infinite; the likelihood checks them.
+    options = {"allow_nd": each > 1, "ensure_all_finite": each == 1, "input_name": "y"}
+    found = np.asarray(check_array(y, ensure_2d=False, dtype=np.float64, **options))
+    axes = 1 if each == 1 else 2
+    if found.ndim not in (axes, axes + 1) or (each > 1 and found.shape[-1] != each):
+        several = f", {each}), or (n, t, {each})" if each > 1 else "), or (n, t)"
+        raise ValueError(f"y must have shape (n{several} for t targets; got {found.shape}.")
+    shape = (len(found), -1) if each == 1 else (len(found), -1, each)
+    return found.reshape(shape), found.ndim > axes

@@ -49,7 +49,9 @@ class TargetScaling:
         return float(self.scale[0]) if len(self.scale) == 1 else self.scale
 
     def transform(self, y: FloatArray) -> FloatArray:
-        """Return the targets of the network for y (n, t): (n,) for one target, else (n, t)."""
+        """Return the targets of the network for y (n, t), (n,) for one target; or, of q numbers each, (n, t, q)."""
+        if y.ndim == 3:
+            return np.ascontiguousarray((y - self.mean[:, None]) / self.scale[:, None])
         values: FloatArray = (y - self.mean) / self.scale
         return np.ascontiguousarray(values[:, 0] if len(self.scale) == 1 else values)
 
@@ -115,7 +117,8 @@ class FitData:
     @property
     def copies(self) -> npt.NDArray[np.intp] | None:
         """The groups of equal training rows, which splits keep together, if rows were copied."""
-        return diagnostics.copy_groups(self.training.y, self.training.X, self.training.offset)
+        y = np.reshape(self.training.y, (len(self.training.y), -1))
+        return diagnostics.copy_groups(y, self.training.X, self.training.offset)
 
     def layer_sizes(self, hidden: Sequence[int], outputs_per_target: int) -> list[int]:
         """Return the layer sizes of a network."""
