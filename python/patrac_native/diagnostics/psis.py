@@ -19,6 +19,8 @@ _KHAT = 0.7
 
 # The smallest number of draws that have a tail to smooth.
 LEAST_DRAWS = 25
+# Log densities that differ by less, as those of a bound far from all draws, are constant but for rounding.
+_SAME = 1e-12
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ def weighted_log_mean(log_density: FloatArray, weights: FloatArray) -> FloatArra
 
 def _smoothed(log_likelihood: FloatArray) -> tuple[FloatArray, float]:
     """Return the log weights of draws (M,) for one row, and the shape of their tail; -inf if they do not vary."""
-    if np.ptp(log_likelihood) == 0:
+    if np.ptp(log_likelihood) <= _SAME:
         return np.zeros_like(log_likelihood), -np.inf
     array_stats: Any = import_module("arviz_stats.base").array_stats
     # ArviZ fits no tail to equal values, as chains leave them that stand still; nothing is known about the ratios.

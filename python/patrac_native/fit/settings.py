@@ -156,13 +156,14 @@ class Settings:
                 f"likelihood must be one of {', '.join(LIKELIHOODS)}, or a likelihood such as Gaussian('sampled'); got "
                 f"{name!r}."
             )
-        for label, kind in LIKELIHOODS.items():
-            for setting in kind.settings:
-                if label != name and getattr(self, setting) is not None:
-                    raise ValueError(
-                        f"{setting} belongs to likelihood={label!r}, and likelihood is {self.likelihood!r}; give "
-                        f"likelihood={label!r}, or leave {setting} out."
-                    )
+        for setting in {setting for kind in LIKELIHOODS.values() for setting in kind.settings}:
+            owners = [label for label, kind in LIKELIHOODS.items() if setting in kind.settings]
+            if name not in owners and getattr(self, setting) is not None:
+                meant = " or ".join(f"likelihood={label!r}" for label in owners)
+                raise ValueError(
+                    f"{setting} belongs to {meant}, and likelihood is {self.likelihood!r}; give {meant}, or leave "
+                    f"{setting} out."
+                )
 
     def given_architecture(self) -> Architecture | None:
         """Return what `architecture` and `k` say, None for the automatic choice; raise ValueError if they disagree."""
