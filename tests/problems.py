@@ -29,6 +29,7 @@ LIKELIHOODS = (
     "heteroscedastic_gaussian",
     "poisson",
     "negative_binomial",
+    "censored_gaussian",
 )
 ACTIVATIONS = tuple(activations.ACTIVATIONS)
 
@@ -131,9 +132,18 @@ def random_data(name: str, rng: np.random.Generator, n: int, d: int, m: int) -> 
     if name == "negative_binomial":
         counts = rng.negative_binomial(1.0, 0.2, (n, m))
         return Data(pn.NegativeBinomial(rng.uniform(0.3, 2.0, m)), X, counts, weight, rng.normal(size=n))
+    if name == "censored_gaussian":
+        return Data(pn.CensoredGaussian(rng.uniform(0.3, 2.0, m)), X, random_bounds(rng, (n, m)), weight)
     if name == "bernoulli":
         return Data(pn.Bernoulli(), X, rng.integers(0, 2, (n, m)), weight)
     raise ValueError(f"no data for the likelihood {name!r}")
+
+
+def random_bounds(rng: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
+    """Return bounds (*shape, 2) of normal targets: some known, some open to either side, some in an interval."""
+    y, width, kind = rng.normal(size=shape), rng.exponential(size=shape), rng.integers(4, size=shape)
+    lower = np.where(kind == 1, -np.inf, np.where(kind == 3, y - width, y))
+    return np.stack([lower, np.where(kind == 2, np.inf, np.where(kind == 3, y + width, y))], axis=-1)
 
 
 def outputs_per_target(likelihood: str) -> int:

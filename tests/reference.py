@@ -216,6 +216,19 @@ def partial(net: pn.Network, architecture: Any) -> Partial:
     return Partial(net.activation, sizes, weights, biases, weight_masks, bias_masks, ranking, companion)
 
 
+def between(lower: float, upper: float, sd: float) -> tuple[float, float]:
+    """Density over sd at equal bounds of a standard normal variate, else probability; derivative of its log over sd."""
+
+    def density(t: float) -> float:
+        return math.exp(-0.5 * t * t) / math.sqrt(2 * math.pi)
+
+    if lower == upper:
+        return density(lower) / sd, lower / sd
+    near, far = (-upper, -lower) if lower + upper < 0 else (lower, upper)  # no cancellation in the upper tail
+    probability = 0.5 * (math.erfc(near / math.sqrt(2)) - math.erfc(far / math.sqrt(2)))
+    return probability, (density(lower) - density(upper)) / probability / sd
+
+
 def log_likelihood(likelihood: Any, f: Array, y: Array, row_weights: Array) -> float:
     """Return l, normalised, row by row (docs/method.md, section 5).
 
@@ -243,6 +256,9 @@ def log_likelihood(likelihood: Any, f: Array, y: Array, row_weights: Array) -> f
                 mean = math.exp(f[r, c])
                 term += math.lgamma(y[r, c] + size) - math.lgamma(size) - math.lgamma(y[r, c] + 1)
                 term += y[r, c] * math.log(mean / (mean + size)) + size * math.log(size / (mean + size))
+        elif isinstance(likelihood, pn.CensoredGaussian):
+            sd = np.sqrt(np.full(f.shape[1], likelihood.variance))
+            term = sum(math.log(between(*(y[r, c] - f[r, c]) / sd[c], sd[c])[0]) for c in range(f.shape[1]))
         elif isinstance(likelihood, pn.HeteroscedasticGaussian):
             t = f.shape[1] // 2
             term = sum(
@@ -274,6 +290,14 @@ def output_slope(likelihood: Any, f: Array, y: Array, row_weights: Array) -> Arr
         slope = y - np.exp(f)
     elif isinstance(likelihood, pn.NegativeBinomial):
         slope = (y - np.exp(f)) / (1 + likelihood.dispersion * np.exp(f))
+    elif isinstance(likelihood, pn.CensoredGaussian):
+        sd = np.sqrt(np.full(f.shape[1], likelihood.variance))
+        slope = np.array(
+            [
+                [between(*(bounds - at) / s, s)[1] for bounds, at, s in zip(*row, sd, strict=True)]
+                for row in zip(y, f, strict=True)
+            ]
+        )
     elif isinstance(likelihood, pn.HeteroscedasticGaussian):
         t = f.shape[1] // 2
         residual, variance = y - f[:, :t], np.exp(f[:, t:])

@@ -111,6 +111,17 @@ def _likelihood_bounds(problem: Problem, f: Array, f_error: Array, u: float) -> 
         terms = slope * residual_error + h * p * residual_error**2
         rounding = h * (4 * u * square / (1 + square) + 10 * u * np.log1p(square))
         return float((weight * (terms + rounding)).sum()), slope_error
+    if isinstance(likelihood, pn.CensoredGaussian):
+        # Of log Phi differences at (y - f) / sd, |dl/df| is `slope` and |d^2 l / df^2| at most 1 / sd^2.
+        sd = np.sqrt(np.broadcast_to(likelihood.variance, f.shape[1:]))
+        slope = np.abs(reference.output_slope(likelihood, f, y, np.ones(len(f))))
+        rows = [reference.log_likelihood(likelihood, f[[r]], y[[r]], np.ones(1)) for r in range(len(f))]
+        distance = np.where(np.isfinite(y), np.abs(y - f[..., None]), 0.0).max(axis=-1)
+        residual_error = f_error + 4 * u * distance
+        slope_error = weight * (residual_error / sd**2 + 16 * u * (slope + 1 / sd))
+        terms = slope * residual_error + 0.5 * (residual_error / sd) ** 2
+        rounding = 16 * u * (np.abs(rows)[:, None] + 1 + np.abs(np.log(sd)) + slope * distance)
+        return float((weight * (terms + rounding)).sum()), slope_error
     if isinstance(likelihood, pn.Poisson):
         # l = y t - (rate - y) for t = f - log max(y, 1): |dl/dt| = |y - rate|, and all further derivatives are -rate.
         rate, t = np.exp(f), np.abs(f - np.log(np.maximum(y, 1)))

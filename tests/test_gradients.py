@@ -6,6 +6,7 @@ If you run only one file, run this one.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,6 +34,18 @@ def one_torch_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+def bounded(f: torch.Tensor, sd: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Log densities of N(f, sd^2) where the bounds y (n, m, 2) are equal, else log probabilities, shape (n, m)."""
+    law, known = torch.distributions.Normal(f, sd), y[..., 0] == y[..., 1]
+    # Equal bounds, and infinite ones, would make the derivative of the branch that is not taken NaN.
+    lower = torch.where(known | y[..., 0].isinf(), f.detach() - 40.0 * sd, y[..., 0])
+    upper = torch.where(known | y[..., 1].isinf(), f.detach() + 40.0 * sd, y[..., 1])
+    at = torch.where(known, y[..., 0], f.detach())
+    sign = torch.where(lower + upper > 2 * f.detach(), -1.0, 1.0)  # differences in the lower tail do not cancel
+    ends = [0.5 * torch.special.erfc(-sign * (end - f) / sd / math.sqrt(2)) for end in (lower, upper)]
+    return torch.where(known, law.log_prob(at), (sign * (ends[1] - ends[0])).log())
 
 
 def autograd(problem: Problem) -> tuple[float, npt.NDArray[np.float64]]:
@@ -69,6 +82,9 @@ def autograd(problem: Problem) -> tuple[float, npt.NDArray[np.float64]]:
         dispersion = torch.tensor(np.broadcast_to(likelihood.dispersion, f.shape[1:]).copy())
         law = torch.distributions.NegativeBinomial(1 / dispersion, logits=f + dispersion.log())
         rows = law.log_prob(y).sum(dim=1)
+    elif isinstance(likelihood, pn.CensoredGaussian):
+        sd = torch.tensor(np.sqrt(np.broadcast_to(likelihood.variance, f.shape[1:])))
+        rows = bounded(f, sd, y).sum(dim=1)
     elif isinstance(likelihood, pn.HeteroscedasticGaussian):
         mean, log_variance = f.chunk(2, dim=1)
         rows = torch.distributions.Normal(mean, (0.5 * log_variance).exp()).log_prob(y).sum(dim=1)

@@ -169,7 +169,8 @@ def test_every_likelihood_runs_from_data_to_predictions(name: str, place: str) -
     # Sums of 20 rows and of a network's layers in float64, of numbers of order 10 to 100.
     np.testing.assert_allclose(draws.stats["log_likelihood"], own, rtol=1e-9, atol=1e-9)
     y = draws.predictive(problem.X, offset=offset, seed=1)
-    likelihood.check_targets(y[0, 0], 20, post.network.n_outputs)
+    known = y[0, 0] if likelihood.numbers_per_target == 1 else np.stack([y[0, 0]] * 2, axis=-1)
+    likelihood.check_targets(known, 20, post.network.n_outputs)
     if likelihood.targets in ("real", "count"):
         with pytest.raises(TypeError):
             draws.predict_proba(problem.X)
@@ -180,7 +181,9 @@ def test_every_likelihood_runs_from_data_to_predictions(name: str, place: str) -
 
 
 @pytest.mark.parametrize(
-    "likelihood", [pn.Gaussian(0.3), pn.StudentT(2.5, 0.3), pn.HeteroscedasticGaussian()], ids=repr
+    "likelihood",
+    [pn.Gaussian(0.3), pn.StudentT(2.5, 0.3), pn.HeteroscedasticGaussian(), pn.CensoredGaussian(0.3)],
+    ids=repr,
 )
 def test_every_real_likelihood_has_noise_that_is_its_density(likelihood: RealLikelihood) -> None:
     """Distribution function, quantiles and density of `located_noise` against `log_likelihood_rows`."""
@@ -188,7 +191,9 @@ def test_every_real_likelihood_has_noise_that_is_its_density(likelihood: RealLik
     u, f = np.linspace(-4, 4, 33), np.full((33, m), -0.7)
     location, noise = likelihood.located_noise(f[None])
     y = location + noise.scale * u
-    density = (np.exp(likelihood.log_likelihood_rows(f, y.T)) * noise.scale).ravel()
+    numbers = likelihood.numbers_per_target
+    known = y.T if numbers == 1 else np.stack([y.T] * 2, axis=-1)
+    density = (np.exp(likelihood.log_likelihood_rows(f, known)) * noise.scale).ravel()
     np.testing.assert_allclose(np.exp(noise.log_density(u)), density, rtol=1e-13)
     step = 1e-5
     # Central differences of a smooth distribution function: step^2 / 6 times its third derivative.
@@ -198,7 +203,8 @@ def test_every_real_likelihood_has_noise_that_is_its_density(likelihood: RealLik
         assert noise.cdf(np.asarray(noise.quantile(probability))) == pytest.approx(probability, rel=1e-9)
     f = np.random.default_rng(0).normal(size=(50, 4, m))
     y = np.arange(4.0)
-    expected = np.log(np.exp(likelihood.log_likelihood_rows(f, y[:, None])).mean(axis=0))
+    known = y[:, None] if numbers == 1 else np.stack([y[:, None]] * 2, axis=-1)
+    expected = np.log(np.exp(likelihood.log_likelihood_rows(f, known)).mean(axis=0))
     found = PredictiveMixture(*likelihood.located_noise(f)).log_density(y)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 

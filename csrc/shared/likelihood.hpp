@@ -21,7 +21,8 @@ enum class LikelihoodKind : std::uint8_t {
     student_t,
     heteroscedastic_gaussian,
     poisson,
-    negative_binomial
+    negative_binomial,
+    censored_gaussian
 };
 
 // Which numbers of a row's target the m outputs are compared with.
@@ -29,7 +30,8 @@ enum class TargetLayout : std::uint8_t {
     label,      // (1,): the label of a class, with all outputs
     by_output,  // (m,): number c with output c
     by_pair,    // (m / 2,): number c with outputs c and m / 2 + c
-    shifted     // (2m,): number c with the sum of output c and number m + c
+    shifted,    // (2m,): number c with the sum of output c and number m + c
+    bounds      // (2m,): numbers c and m + c, the lower and the upper bound, with output c
 };
 
 // A likelihood but for its formulas.
@@ -48,6 +50,7 @@ inline constexpr LikelihoodTraits likelihoods[] = {
     {LikelihoodKind::heteroscedastic_gaussian, "heteroscedastic_gaussian", TargetLayout::by_pair, {"constant"}},
     {LikelihoodKind::poisson, "poisson", TargetLayout::shifted, {"constant"}},
     {LikelihoodKind::negative_binomial, "negative_binomial", TargetLayout::shifted, {"constant", "dispersion"}},
+    {LikelihoodKind::censored_gaussian, "censored_gaussian", TargetLayout::bounds, {"scale", "known"}},
 };
 static_assert(in_order(likelihoods) && is_whole<LikelihoodKind, std::size(likelihoods)>);
 
@@ -74,7 +77,8 @@ constexpr std::int64_t targets_per_row(LikelihoodKind kind, std::int64_t n_outpu
         case TargetLayout::label: return 1;
         case TargetLayout::by_output: return n_outputs;
         case TargetLayout::by_pair: return n_outputs / 2;
-        case TargetLayout::shifted: return 2 * n_outputs;
+        case TargetLayout::shifted:
+        case TargetLayout::bounds: return 2 * n_outputs;
     }
     __builtin_unreachable();
 }
@@ -93,6 +97,7 @@ constexpr std::int64_t collapsed_outputs(LikelihoodKind kind, std::int64_t n_out
 #include "shared/elementary.hpp"
 #include "shared/host_device.hpp"
 #include "shared/lanes.hpp"
+#include "shared/normal_interval.hpp"
 
 namespace patrac::PATRAC_LEVEL {
 
@@ -138,6 +143,10 @@ PATRAC_FN V of_target(const typename Kind::template Output<V>& output, scalar_t<
         const PairTerm<V> term = output.term(load<V>(f), load<V>(f + step), load<V>(target), weight);
         store<V>(f, term.slope);
         store<V>(f + step, term.second_slope);
+        return term.value;
+    } else if constexpr (targets_of<Kind> == TargetLayout::bounds) {
+        const OutputTerm<V> term = output.term(load<V>(f), load<V>(target), load<V>(target + step), weight);
+        store<V>(f, term.slope);
         return term.value;
     } else {
         V predictor = load<V>(f);
@@ -327,6 +336,68 @@ struct NegativeBinomial {
     };
 };
 
+// l = log(Phi((upper - f) / scale) - Phi((lower - f) / scale)), or the log density where both bounds are equal, less
+// log scale, which is the rest of l with the share `known` of such rows in the weight. One parameter: 1 / scale.
+struct CensoredGaussian {
+    static constexpr LikelihoodKind kind = LikelihoodKind::censored_gaussian;
+
+    static std::vector<double> parameters(const Likelihood& likelihood) {
+        std::vector<double> found;
+        for (const double scale : likelihood.parameter("scale")) found.push_back(1.0 / scale);
+        return found;
+    }
+    static double constant(const Likelihood& likelihood) {
+        const std::vector<double>&scale = likelihood.parameter("scale"), &known = likelihood.parameter("known");
+        double sum = 0.0;
+        for (std::size_t c = 0; c < scale.size(); ++c) sum -= known[c] * std::log(scale[c]);
+        return sum;
+    }
+
+    struct ScaleOfOutput {
+        double logs;
+
+        ScaleOfOutput(const Likelihood& likelihood, std::size_t c) : logs(likelihood.parameter("known")[c]) {}
+        double parameter(double square) const { return 1.0 / std::sqrt(square); }
+        template <class T>
+        double slope(T f, const T* target, std::int64_t step, double square) const {
+            return at(f, target, step, parameter(square)).log_scale;
+        }
+        // Slice sampling of the logarithm of the square: no latent variable, so that row weights need not be whole.
+        template <class Rows, class Streams>
+        double draw(const Rows& rows, double square, double terms, double shape, double rate, Streams& streams) const {
+            const auto log_density = [&](double t) {
+                const double inverse = std::exp(-0.5 * t);
+                double sum = -(shape + 0.5 * terms * logs) * t - rate * std::exp(-t);
+                rows.each([&](double w, auto f, const auto* target, std::int64_t step) {
+                    sum += w * at(f, target, step, inverse).value;
+                });
+                return sum;
+            };
+            return std::exp(streams.slice(std::log(square), std::sqrt(8.0 / (terms + 2.0 * shape)), log_density));
+        }
+
+    private:
+        template <class T>
+        static IntervalTerm<double> at(T f, const T* target, std::int64_t step, double inverse) {
+            const auto lower = static_cast<double>(target[0]), upper = static_cast<double>(target[step]);
+            const auto centre = static_cast<double>(f);
+            return normal_interval(inverse * (lower - centre), inverse * (upper - centre), inverse * (upper - lower));
+        }
+    };
+
+    template <class V>
+    struct Output {
+        V inverse;
+
+        PATRAC_FN Output(const scalar_t<V>* parameters, std::int64_t, std::int64_t c)
+            : inverse(broadcast<V>(parameters[c])) {}
+        PATRAC_FN OutputTerm<V> term(V f, V lower, V upper, V weight) const {
+            const auto found = normal_interval(inverse * (lower - f), inverse * (upper - f), inverse * (upper - lower));
+            return {weight * found.value, weight * inverse * found.slope};
+        }
+    };
+};
+
 // l = f_y - log sum_c exp f_c; the target is the label as a number of type T, exact below 2^24.
 struct Categorical {
     static constexpr LikelihoodKind kind = LikelihoodKind::categorical;
@@ -375,6 +446,7 @@ PATRAC_DISPATCH auto visit(LikelihoodKind likelihood, const F& f) {
         case LikelihoodKind::heteroscedastic_gaussian: return f(HeteroscedasticGaussian{});
         case LikelihoodKind::poisson: return f(Poisson{});
         case LikelihoodKind::negative_binomial: return f(NegativeBinomial{});
+        case LikelihoodKind::censored_gaussian: return f(CensoredGaussian{});
     }
     __builtin_unreachable();
 }

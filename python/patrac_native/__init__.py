@@ -30,6 +30,7 @@ from patrac_native.kernels import Kernel as Kernel
 from patrac_native.likelihoods import (
     Bernoulli,
     Categorical,
+    CensoredGaussian,
     Gaussian,
     HeteroscedasticGaussian,
     NegativeBinomial,
@@ -61,6 +62,7 @@ __all__ = [
     "PCNL",
     "Bernoulli",
     "Categorical",
+    "CensoredGaussian",
     "Custom",
     "Draws",
     "DrawsMixture",

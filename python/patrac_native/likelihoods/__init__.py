@@ -10,6 +10,7 @@ from typing import Any
 from patrac_native.likelihoods.base import Likelihood, NoiseChange, Targets
 from patrac_native.likelihoods.bernoulli import Bernoulli
 from patrac_native.likelihoods.categorical import Categorical
+from patrac_native.likelihoods.censored_gaussian import CensoredGaussian
 from patrac_native.likelihoods.count import CountLikelihood, CountMixture
 from patrac_native.likelihoods.gaussian import Gaussian
 from patrac_native.likelihoods.heteroscedastic_gaussian import HeteroscedasticGaussian
@@ -25,6 +26,7 @@ __all__ = [
     "LIKELIHOODS_BY_LABEL",
     "Bernoulli",
     "Categorical",
+    "CensoredGaussian",
     "CountLikelihood",
     "CountMixture",
     "Gaussian",
@@ -44,7 +46,7 @@ __all__ = [
 
 # All likelihoods by their names in the compiled core and in files.
 LIKELIHOODS: dict[str, type[Likelihood]] = by_name(
-    (Gaussian, Categorical, Bernoulli, StudentT, HeteroscedasticGaussian, Poisson, NegativeBinomial)
+    (Gaussian, Categorical, Bernoulli, StudentT, HeteroscedasticGaussian, Poisson, NegativeBinomial, CensoredGaussian)
 )
 # The same by their names in the estimators and on the command line.
 LIKELIHOODS_BY_LABEL = {one.label: one for one in LIKELIHOODS.values()}
