@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
@@ -24,9 +24,7 @@ _MOST = 1_000
 # What pandas calls the values of a column, and what they are read as. All others are refused.
 _KINDS = dict.fromkeys(("integer", "floating", "mixed-integer-float", "decimal", "boolean"), "number")
 _KINDS |= {"string": "text"} | dict.fromkeys(("datetime64", "datetime", "date"), "date")
-# Kinds of a `Column`, in words.
-_KINDS_OF_COLUMNS = {"number": "number", "date": "date", "text": "categories", "codes": "categories"}
-_ISO, _EPOCH, _DAY = "YYYY-MM-DD", datetime(1970, 1, 1), np.timedelta64(1, "D")
+_ISO = "YYYY-MM-DD"
 # Other layouts of dates, with or without a time; years have four digits, so that no century is guessed.
 _LAYOUTS = [
     layout + time
@@ -116,12 +114,6 @@ class Column:
         scale = scale if fill is None or mean_and_scale(known)[1] else 0.0
         return replace(self, mean=mean, scale=scale, fill=fill, low=float(known.min()), high=float(known.max()))
 
-    @property
-    def _filled(self) -> str:
-        """What replaces missing values, as text."""
-        assert self.fill is not None
-        return _plain(self.categories[int(self.fill)]) if self.categories else self._text(self.fill)
-
     def encode(self, series: pd.Series) -> FloatArray:
         """Return the inputs (n, number of inputs); an unknown category has zeros only."""
         values = self.values(series)
@@ -162,17 +154,17 @@ class Column:
         return found
 
     def _text(self, value: float) -> str:
-        """Return a number of the column, or its date, as text."""
+        """Return a value as text: a number, date or category."""
+        if self.categories:
+            return _plain(self.categories[int(value)])
         return f"{value:.6g}" if self.kind == "number" else str(np.datetime64(int(np.floor(value)), "D"))
 
-    def describe(self) -> str:
-        """Return mean and standard deviation, or the categories, as text."""
+    def described(self) -> list[str]:
+        """Return name, kind, and moments or categories, for a report."""
         if self.categories:
-            return ", ".join(map(_plain, self.categories))
-        spread = f"{self.scale:.4g}{' days' if self.kind == 'date' else ''}"
-        return (
-            f"mean {self.mean:.4g}, sd {spread}" if self.kind == "number" else f"{self._text(self.mean)}, sd {spread}"
-        )
+            return [self.name, "categories", ", ".join(map(_plain, self.categories))]
+        days = " days" if self.kind == "date" else ""
+        return [self.name, self.kind, f"mean {self._text(self.mean)}, sd {self.scale:.4g}{days}"]
 
 
 class Preprocessor:
@@ -243,9 +235,8 @@ class Preprocessor:
             values = typed.values(series)
             column = typed._fitted(series, values, impute, sample_weight)
             if missing := int(np.isnan(values).sum()):
-                notes.append(
-                    f"column {name!r}: {missing} missing value{'s' * (missing > 1)} imputed by {column._filled}"
-                )
+                fill = column._text(column.fill or 0.0)
+                notes.append(f"column {name!r}: {missing} missing value{'s' * (missing > 1)} imputed by {fill}")
                 column = replace(column, indicator=indicator)
             if not standardize:
                 column = replace(column, mean=0.0, scale=1.0)
@@ -371,7 +362,7 @@ class Preprocessor:
 
     def table(self) -> list[list[str]]:
         """Return name, kind and contents of each column, for a report."""
-        return [[column.name, _KINDS_OF_COLUMNS[column.kind], column.describe()] for column in self.columns]
+        return [column.described() for column in self.columns]
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-able values from which `from_dict` rebuilds the preprocessor to the bit."""
@@ -387,7 +378,8 @@ class Preprocessor:
             columns = [Column(**{**one, "categories": tuple(one["categories"])}) for one in content["columns"]]
             for column in columns:
                 numbers = (column.mean, column.scale, column.low, column.high, column.fill or 0.0)
-                if not np.isfinite(numbers).all() or column.scale < 0 or column.kind not in _KINDS_OF_COLUMNS:
+                is_kind = column.kind in ("number", "date", "text", "codes")
+                if not (np.isfinite(numbers).all() and column.scale >= 0 and is_kind):
                     raise ValueError(f"column {column.name!r} is none that a fit makes")
             return cls(columns, [str(name) for name in content["table_columns"]], content["notes"])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -549,7 +541,7 @@ def _as_numbers(series: pd.Series) -> FloatArray:
 
 def _date_layout(texts: Sequence[str], name: str) -> str:
     """Return the one layout by which all texts are dates; raise ValueError if there is none, or are two."""
-    layouts = [one for one in (_ISO, *_LAYOUTS) if all(_day(text, one) is not None for text in texts)]
+    layouts = [one for one in (_ISO, *_LAYOUTS) if all(_moment(text, one) is not None for text in texts)]
     if layouts[:1] != [_ISO] and len(layouts) != 1:
         why = "can be read with the day or the month first" if layouts else "are not dates of one layout"
         raise ValueError(
@@ -559,21 +551,15 @@ def _date_layout(texts: Sequence[str], name: str) -> str:
     return layouts[0]
 
 
-def _day(value: Any, layout: str) -> float | None:
-    """Return a date, or a text of the layout, as days since 1970-01-01; None if it is none."""
+def _moment(value: Any, layout: str) -> Any:
+    """Return a date, or a text of the layout, without its time zone; None if it is none."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value) if layout == _ISO else datetime.strptime(value, layout)
         except ValueError:
             return None
-    if not isinstance(value, datetime):
-        value = datetime(value.year, value.month, value.day) if isinstance(value, date) else None
-    if value is None:
-        return None
-    if value.tzinfo is not None:
-        value = value.astimezone(UTC).replace(tzinfo=None)
-    passed: timedelta = value - _EPOCH
-    return float(passed.days + (passed.seconds * 10**6 + passed.microseconds) / (86_400 * 10**6))
+    is_aware = getattr(value, "tzinfo", None) is not None
+    return value.astimezone(UTC).replace(tzinfo=None) if is_aware else value
 
 
 def _days(series: pd.Series, layout: str, name: str) -> FloatArray:
@@ -584,17 +570,18 @@ def _days(series: pd.Series, layout: str, name: str) -> FloatArray:
         series = series.dt.tz_convert("UTC").dt.tz_localize(None)
     if isinstance(series.dtype, np.dtype) and series.dtype.kind == "M":
         moments = series.to_numpy()
-        whole = moments.astype("datetime64[D]")
-        days = np.where(np.isnat(moments), np.nan, whole.astype(np.int64))
-        return np.asarray(days + (moments - whole) / _DAY)
-    missing = series.isna().to_numpy()
-    found = [np.nan if gone else _day(value, layout) for value, gone in zip(series, missing, strict=True)]
-    bad = np.array([day is None for day in found])
-    if bad.any():
-        raise ValueError(
-            f"column {name!r} must hold dates of the layout {layout}, as in the fit; got {_shown(series, bad)}."
-        )
-    return np.array(found, dtype=np.float64)
+    else:
+        missing = series.isna().to_numpy()
+        found = [None if gone else _moment(value, layout) for value, gone in zip(series, missing, strict=True)]
+        bad = np.array([value is None for value in found]) & ~missing
+        if bad.any():
+            raise ValueError(
+                f"column {name!r} must hold dates of the layout {layout}, as in the fit; got {_shown(series, bad)}."
+            )
+        moments = np.array(found, dtype="datetime64[us]")
+    whole = moments.astype("datetime64[D]")
+    days = np.where(np.isnat(moments), np.nan, whole.astype(np.int64))
+    return np.asarray(days + (moments - whole) / np.timedelta64(1, "D"))
 
 
 def _plain(value: Any) -> str:
