@@ -143,8 +143,13 @@ def _read(table: TableFile, args: argparse.Namespace) -> tuple[pd.DataFrame, lis
     target_values(frame, targets, "")
     task, reason = _task(frame[target], "regression" if args.upper is not None else asked)
     if task == "classification":
-        if hasattr(args, "likelihood"):
-            raise ValueError("likelihood is a distribution of numbers, and the task is classification; leave one out.")
+        of_numbers = {*pn.PatracRegressor().get_params()} - {*pn.PatracClassifier().get_params()}
+        foreign = [name for name in vars(args) if name in {"likelihood", *of_numbers}]
+        if foreign:
+            raise ValueError(
+                f"{foreign[0]} belongs to a regression, and the task is classification ({reason}); leave it out, or "
+                "give --task regression."
+            )
         # Labels are as they are written: 007 and 7 are two.
         frame = table.frame([*text, target])
     say(f"{table.name}: {len(frame)} rows, {len(table.names)} columns; target {target!r}: {task} ({reason})")
