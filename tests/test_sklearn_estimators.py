@@ -19,6 +19,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import patrac_native as pn
+from patrac_native.cli.main import main
+from patrac_native.fit.evaluation import members_of
 
 SMALL: dict[str, Any] = {
     "hidden_layer_sizes": (6,),
@@ -156,6 +158,28 @@ def test_frames_with_categories_and_missing_values(tmp_path: Path) -> None:
         quietly(pn.PatracRegressor(**FULL), frame[["depth"]].to_numpy(), y)
     array = quietly(pn.PatracRegressor(**FULL, impute="mean", categorical=[1]), frame[["depth", "code"]].to_numpy(), y)
     assert array.posterior_.data.X.shape == (150, 4)
+
+
+@pytest.mark.parametrize("task", ["regression", "classification"])
+def test_a_fit_has_the_draws_of_the_command(task: str, tmp_path: Path) -> None:
+    """The automatic choice, categories and missing values included: the same networks and draws, to the bit."""
+    frame, y = frame_of()
+    target = y if task == "regression" else np.where(y > 0, "up", "down")
+    frame.assign(y=target).to_csv(tmp_path / "t.csv", index=False)
+    command = ["fit", str(tmp_path / "t.csv"), "--target", "y", "--task", task, "--test-fraction", "0"]
+    columns = ["--ids", "key", "--categorical", "code", "--impute", "median", "--missing-indicator"]
+    size = "--hidden-layer-sizes 8 --max-iter 60 --l2 1 --minutes 0.001 --chains 2 --draws 60 --random-state 5".split()
+    assert main([*command, *columns, *size, "--out", str(tmp_path / "run")]) == 0
+    kind = pn.PatracRegressor if task == "regression" else pn.PatracClassifier
+    given = {"hidden_layer_sizes": 8, "max_iter": 60, "l2": 1, "minutes": 0.001, "chains": 2, "draws": 60}
+    est = quietly(kind(**given, **TABLE, random_state=5), frame, target)
+    of_command = kind.load(tmp_path / "run" / "estimator.npz")
+    assert members_of(est.draws_)[0].network.net.layer_sizes[0] == 9
+    for one, other in zip(members_of(of_command.draws_), members_of(est.draws_), strict=True):
+        np.testing.assert_array_equal(one.theta, other.theta)
+    assert of_command.report_.verdict == est.report_.verdict
+    read = pd.read_csv(tmp_path / "t.csv", dtype={"key": str, "code": str}).drop(columns="y")
+    np.testing.assert_array_equal(of_command.predict(read), est.predict(frame))
 
 
 @pytest.mark.parametrize("kind", ["held out", "validation", "leave one out"])

@@ -61,7 +61,7 @@ def test_weighted_and_repeated_rows_have_one_posterior(task: str) -> None:
         """Return draws of the prediction, and the trained weights of the first layer."""
         kind = pn.PatracClassifier if task == "classification" else pn.PatracRegressor
         est = kind(**MODEL).fit(inputs, targets, sample_weight)
-        at = est.input_scaling_.transform(grid)
+        at = est.preprocessor_.transform(grid)
         network = est.draws_.network.net.weights[0]
         if task == "classification":
             return est.draws_.predict_proba(at)[..., 1], network
@@ -106,7 +106,8 @@ def test_weights_reach_scaling_training_choices_and_scores() -> None:
         unweighted = fit(X, given, minutes=0.001, thin=None, warmup=None, draws=30)
     clean = fit(X[~wrong], y[~wrong], minutes=0.001, thin=None, warmup=None, draws=30)
     np.testing.assert_allclose(weighted.target_scaling_.mean, clean.target_scaling_.mean, atol=1e-9)
-    np.testing.assert_allclose(weighted.input_scaling_.scale, clean.input_scaling_.scale, rtol=1e-9)
+    scales = [[column.scale for column in one.preprocessor_.columns] for one in (weighted, clean)]
+    np.testing.assert_allclose(*scales, rtol=1e-9)
     noise = clean.predict_uncertainty(X).aleatoric.mean()
     assert weighted.predict_uncertainty(X).aleatoric.mean() < 3 * noise
     assert unweighted.predict_uncertainty(X).aleatoric.mean() > 100 * noise
