@@ -31,25 +31,25 @@ class Trial:
     @property
     def nlpd(self) -> float:
         """Mean over the validation rows of the negative log predictive density of the standardised target or class."""
-        return self.evaluation.calibration.nlpd
+        return float(self.evaluation.calibration.nlpd)
 
     @property
     def is_convincing(self) -> bool:
         """Whether it predicts better than its networks by more than two standard errors, and its intervals cover."""
         scores = self.evaluation.calibration
         gain = scores.nlpd_network - scores.nlpd
-        return gain > 2 * scores.nlpd_difference_se and not scores.misses_coverage_by()
+        return bool(gain > 2 * scores.nlpd_difference_se and not scores.misses_coverage_by())
 
     @property
     def is_overconfident(self) -> bool:
         """Whether its intervals cover too few of the validation rows."""
-        return self.evaluation.calibration.is_overconfident()
+        return bool(self.evaluation.calibration.is_overconfident())
 
     @property
     def is_worse_than_networks(self) -> bool:
         """Whether it predicts worse than its networks, by however little."""
         scores = self.evaluation.calibration
-        return scores.nlpd > scores.nlpd_network
+        return bool(scores.nlpd > scores.nlpd_network)
 
     def gain_over(self, other: Trial) -> tuple[float, float]:
         """Return by how much the NLPD is lower than another's on the same rows, and the standard error of that."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -15,8 +15,11 @@ from sklearn.utils._param_validation import Interval, StrOptions, validate_param
 
 import patrac_native as pn
 
-# Base classes of the core are not public: of these types are values of its public classes, such as `pn.Gaussian`.
-Likelihood = Architecture = Kernel = Prior = Any
+# The types of annotations; users write the public classes below them, such as `pn.Gaussian`.
+Likelihood: TypeAlias = pn.Likelihood
+Architecture: TypeAlias = pn.Architecture
+Kernel: TypeAlias = pn.Kernel
+Prior: TypeAlias = pn.Prior
 # scikit-learn's names of activations, beside the package's own.
 _ACTIVATIONS = {"logistic": "sigmoid"}
 ARCHITECTURES = ("auto", "full", "mix", "out", "sep")

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from patrac_native.diagnostics.splits import IndexArray
 from patrac_native.network.network import Network
 from patrac_native.plots.progress import progress_bar
 from patrac_native.training.descent import Descent, Problem, all_finite, is_elementwise, torch_threads
-from patrac_native.training.folds import IndexArray
 from patrac_native.validation.checks import FloatArray
 
 if TYPE_CHECKING:
