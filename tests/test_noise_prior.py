@@ -125,14 +125,6 @@ def test_the_prior_is_in_the_file_of_the_draws(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded.predictive(X, seed=1), draws.predictive(X, seed=1))
 
 
-def test_in_files_of_before_all_outputs_share_the_variance(tmp_path: Path) -> None:
-    draws = run(Case(m=2).posterior(pn.Gaussian("sampled", a=2.0, b=1.0, pooled=True)), draws=10)
-    assert draws.stats["variance"].shape == (4, 10)
-    draws.likelihood = pn.Gaussian("sampled", a=2.0, b=1.0)  # as it was written
-    draws.save(tmp_path / "draws")
-    assert pn.Draws.load(tmp_path / "draws").likelihood == pn.Gaussian("sampled", a=2.0, b=1.0, pooled=True)
-
-
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
