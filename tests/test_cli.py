@@ -195,6 +195,23 @@ def test_counts_with_an_exposure(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "exposure must be positive" in capsys.readouterr().err
 
 
+def test_censored_targets_have_their_bounds_in_two_columns(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=90)})
+    frame["low"] = frame["up"] = frame["x"] + 0.3 * rng.normal(size=90)
+    frame.loc[::4, "up"] = None
+    frame.loc[2::9, "low"] = None
+    frame = frame.dropna(subset=["low", "up"], how="all")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    options = ["--target", "low", "--upper", "up", "--likelihood", "censored", *QUICK, "--architecture", "out"]
+    assert main(["fit", str(tmp_path / "t.csv"), *options, "--out", str(tmp_path / "run")]) == 0
+    assert read_json(tmp_path / "run" / "summary.json")["inputs"] == ["x"]
+    assert predict(tmp_path / "run", frame, tmp_path, "--scores", str(tmp_path / "s.json")) == 0
+    bounds = np.column_stack([frame["low"].fillna(-np.inf), frame["up"].fillna(np.inf)])
+    expected = estimator(tmp_path / "run").evaluate(frame[["x"]], bounds).scores
+    assert read_json(tmp_path / "s.json")["nlpd"] == pytest.approx(expected["nlpd"], rel=1e-12)
+
+
 @pytest.mark.parametrize(
     ("extra", "message"),
     [

@@ -82,7 +82,7 @@ def evaluate(
         if not is_class:
             rmse, nlpd = _validation_scores(nets[0], draws)
     elif not is_class:
-        errors = (network.mean() - _typical(draws.likelihood, y)) ** 2
+        errors = (network.mean() - typical(draws.likelihood, y)) ** 2
         rmse = np.sqrt([np.average(column, weights=weights) for column in errors.T])
     calibration = distribution.calibration(y, kind=kind, nets=nets, network_nlpd=nlpd, sample_weight=weights)
     scores: dict[str, Any] = {"kind": calibration.kind, "nlpd": calibration.nlpd}
@@ -111,7 +111,7 @@ def _number_details(distribution: Any, units: TargetScaling, rows: Rows) -> Scor
     Counts have PIT values that are uniform within the step of the distribution function at the count; their intervals
     are whole numbers, and cover more than their probability.
     """
-    y = _typical(distribution.likelihood, rows.y)
+    y = typical(distribution.likelihood, rows.y)
     in_part = distribution.likelihood.numbers_per_target > 1
     ties = np.random.default_rng(0).uniform(size=y.shape)
     parts: dict[str, list[FloatArray]] = {}
@@ -155,7 +155,7 @@ def _number_details(distribution: Any, units: TargetScaling, rows: Rows) -> Scor
     return scores, {**arrays, "nlpd": whole["nlpd"]}
 
 
-def _typical(likelihood: Any, y: npt.NDArray[Any]) -> FloatArray:
+def typical(likelihood: Any, y: npt.NDArray[Any]) -> FloatArray:
     """Return the number (n, t) that stands for each target."""
     shape = (len(y), -1, *([likelihood.numbers_per_target] if likelihood.numbers_per_target > 1 else []))
     return np.asarray(likelihood.typical(np.reshape(y, shape)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from patrac_native.fit.base import PatracEstimator
-from patrac_native.fit.evaluation import Evaluation
+from patrac_native.fit.evaluation import Evaluation, typical
 from patrac_native.fit.rows import FloatArray
 from patrac_native.plots import (
     confusion,
@@ -94,7 +94,7 @@ def _curve(est: PatracEstimator, target: str) -> list[tuple[Figure, str]]:
     ax = posterior_bands(
         preprocessor.in_units(places),
         units.inverse_target(np.asarray(est.draws_.predict(places), dtype=np.float64)),
-        data=(preprocessor.in_units(data.X), units.inverse_target(data.y)),
+        data=(preprocessor.in_units(data.X), units.inverse_target(typical(est.draws_.likelihood, data.y)[:, 0])),
         y_interval=(units.inverse_target(lower[:, 0]), units.inverse_target(upper[:, 0])),
         ax=figure.subplots(),
     )

@@ -26,15 +26,16 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
     Parameters
     ----------
     {parameters}
-    likelihood : Likelihood or {"gaussian", "student-t", "heteroscedastic", "poisson", "negative-binomial"}, optional
+    likelihood : Likelihood or {"gaussian", "student-t", "heteroscedastic", "poisson", "negative-binomial", "censored"}
         Distribution of the targets, in the units of y: an object such as `Gaussian("sampled")`, or a name. "gaussian"
         is the same noise in all rows, "student-t" noise with outliers, "heteroscedastic" noise that depends on the
-        inputs; the last two are of counts, "negative-binomial" of those that vary more. By default "heteroscedastic" if
-        a short run of it is convincing on validation rows, else the better of it and "gaussian"; the latter where the
+        inputs; "poisson" and "negative-binomial" are of counts, the latter of those that vary more; "censored" is
+        "gaussian" of targets y (n, 2) of which lower and upper bounds are known. By default "heteroscedastic" if a
+        short run of it is convincing on validation rows, else the better of it and "gaussian"; the latter where the
         architecture, `thin`, another device than the CPU or a kernel is given, with fewer than 100 rows, where the
         target takes few values, and where the budget is too short for networks of both kinds.
     noise_variance : float, optional
-        Of "gaussian": the variance in the units of y squared, > 0; by default it is sampled.
+        Of "gaussian" and "censored": the variance in the units of y squared, > 0; by default it is sampled.
     df : float, optional
         Of "student-t": degrees of freedom, from 1 to 1e8; default 4. The scale is sampled.
     dispersion : float, optional
