@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +17,15 @@ from patrac_native.engine.device_array import DeviceArray
 from patrac_native.engine.models import CompiledModels, join_on_device
 from patrac_native.kernels import Kernel
 from patrac_native.kernels.device_choice import DeviceChoice
-from patrac_native.sampling.cpu_execution import run_in_turn, run_side_by_side
-from patrac_native.sampling.preparation import PreparedRun, joint_config
+from patrac_native.posterior.noise import Noise
+from patrac_native.posterior.sampled_density import SampledDensity
+from patrac_native.sampling.preparation import PreparedRun
 from patrac_native.sampling.progress import ProgressBars, Report
+from patrac_native.sampling.results import build_draws, draws_so_far
+from patrac_native.sampling.warmup import Phase
+
+# The band of acceptance rates to which adapt="always" keeps adapting while sampling (the paper's Appendix B).
+ADAPT_ALWAYS_BAND = (0.4, 0.9)
 
 
 @dataclass(frozen=True)
@@ -60,7 +69,7 @@ def execute(runs: Sequence[PreparedRun], bars: ProgressBars) -> Execution:
     RuntimeError
         If such a device fails, for example for lack of memory.
     """
-    choice = _common_choice(runs)
+    choice, model = _common_choice(runs), None
     if choice.device != "cpu":
         try:
             model = _joined_model(runs, choice.device)
@@ -68,10 +77,12 @@ def execute(runs: Sequence[PreparedRun], bars: ProgressBars) -> Execution:
             if runs[0].settings.device != "auto" or runs[0].settings.keep_on_device:
                 raise
             choice = DeviceChoice("cpu", f"{choice.device} does not run it: {error}")
-        else:
-            return Execution(choice, _run_together(runs, model, bars.of_all()))
+    reports = bars.reports(together=model is not None)
+    if model is not None:
+        return Execution(choice, _run_together(runs, model, reports[0]))
     workers = min(len(runs), max(1, runs[0].threads // len(runs[0].start)))
-    return Execution(choice, run_in_turn(runs, bars) if workers == 1 else run_side_by_side(runs, workers, bars))
+    results = _run_in_turn(runs, reports) if workers == 1 else _run_side_by_side(runs, workers, reports)
+    return Execution(choice, results)
 
 
 def _common_choice(runs: Sequence[PreparedRun]) -> DeviceChoice:
@@ -112,7 +123,7 @@ def _run_together(runs: Sequence[PreparedRun], model: Any, report: Report | None
     """Execute runs in one launch on a device; return a result for each run."""
     first = runs[0]
     together = model.sample(
-        joint_config(runs),
+        _joint_config(runs),
         [run.seed for run in runs],
         np.concatenate([run.chain_start for run in runs]),
         np.stack([run.density.prior_variance for run in runs]),
@@ -128,7 +139,7 @@ def _run_together(runs: Sequence[PreparedRun], model: Any, report: Report | None
             name: value if name in shared else value[index * chains : (index + 1) * chains]
             for name, value in together.items()
         }
-        | {"theta": _slice_chains(theta, index * chains, chains)}
+        | {"theta": _slice_chains(theta, index * chains, chains, together["draws_done"])}
         for index in range(len(runs))
     ]
 
@@ -146,9 +157,199 @@ def _step_factors(runs: Sequence[PreparedRun]) -> npt.NDArray[np.float64] | None
     return np.stack([np.ones(runs[0].density.dim) if factor is None else factor for factor in factors])
 
 
-def _slice_chains(theta: Any, first: int, chains: int) -> npt.NDArray[Any] | DeviceArray:
-    """Return `chains` chains of theta (chains, draws, K) from `first` on, as a view on the host or on the device."""
+def _slice_chains(
+    theta: Any, first: int, chains: int, draws_done: npt.NDArray[np.int64]
+) -> npt.NDArray[Any] | DeviceArray:
+    """Return a view of `chains` chains of theta from `first` on: whole, or on a device the draws that all have made."""
     if isinstance(theta, _core.DeviceTensor):
-        return DeviceArray(theta.part(first, chains, theta.shape[1]))
+        return DeviceArray(theta.part(first, chains, int(draws_done[first : first + chains].min())))
     part: npt.NDArray[Any] = theta[first : first + chains]
     return part
+
+
+def _run_in_turn(runs: Sequence[PreparedRun], reports: Sequence[Report | None]) -> list[dict[str, Any]]:
+    """Execute runs one after the other, each on all its threads; the list ends with the first that is interrupted."""
+    results: list[dict[str, Any]] = []
+    for index, run in enumerate(runs):
+        results.append(_run(run, reports[index]))
+        if not results[-1]["completed"]:
+            break
+    return results
+
+
+def _run_side_by_side(
+    runs: Sequence[PreparedRun], workers: int, reports: Sequence[Report | None]
+) -> list[dict[str, Any]]:
+    """Execute runs, `workers` of them at a time, which share the threads; draws do not depend on that.
+
+    Ctrl-C ends the runs that have begun, with their draws so far, and leaves out the others.
+    """
+    threads = runs[0].threads // workers
+    is_interrupted = threading.Event()
+
+    def report_of(index: int) -> Report:
+        shown = reports[index]
+
+        def report(done: int, total: int, rate: float) -> None:
+            if is_interrupted.is_set():
+                raise KeyboardInterrupt
+            if shown is None:
+                return
+            try:
+                shown(done, total, rate)
+            except KeyboardInterrupt:
+                is_interrupted.set()
+                raise
+
+        return report
+
+    def run_one(index: int) -> dict[str, Any] | None:
+        if is_interrupted.is_set():
+            return None
+        return _run(replace(runs[index], threads=threads), report_of(index))
+
+    with ThreadPoolExecutor(workers) as pool:
+        futures = [pool.submit(run_one, index) for index in range(len(runs))]
+        try:
+            for future in futures:
+                future.result()
+        except KeyboardInterrupt:  # reaches the waiting thread only
+            is_interrupted.set()
+        except BaseException:
+            is_interrupted.set()
+            raise
+    results: list[dict[str, Any]] = []
+    for future in futures:
+        result = future.result()
+        if result is None:
+            break
+        results.append(result)
+    return results
+
+
+def _run(run: PreparedRun, report: Report | None) -> dict[str, Any]:
+    """Execute one run on the CPU: on sufficient statistics if the log-likelihood is quadratic, else on the data."""
+    density, config, start = run.density, _joint_config([run]), run.start
+    clock, stop_when = time.perf_counter(), run.settings.stop_when
+
+    def is_enough(result: dict[str, Any]) -> bool:
+        assert stop_when is not None
+        draws, _ = build_draws(run, run.choice, draws_so_far(result), time.perf_counter() - clock)
+        return bool(stop_when(draws))
+
+    ask = None if stop_when is None else is_enough
+    form = density.quadratic
+    if form is None:
+        rotation = {"rotation": list(run.rotation)} if run.rotation else {}
+        return dict(
+            run.compiled.host.sample(
+                config, run.chain_start, density.prior_variance, report, ask, run.step_factor, **rotation
+            )
+        )
+    native: Any = _core.sample_quadratic32 if density.dtype == np.float32 else _core.sample_quadratic64
+    common = {
+        "constant": form.constant,
+        "terms": form.terms,
+        "variance": form.variance,
+        "output": form.output,
+        "prior_variance": density.prior_variance,
+        "config": config,
+        "progress": report,
+        "is_enough": ask,
+        "level": density.level,
+    }
+    if not run.kernel.is_rotation_invariant or density.scales is not None:  # no basis is whitened for every scale
+        plain = form.plain
+        return dict(native(slope=plain.slope, matrix=plain.hessian, to_theta=np.empty((0, 0)), init=start, **common))
+    return dict(
+        native(
+            slope=form.slope,
+            matrix=form.curvature,
+            to_theta=form.to_theta,
+            init=form.whitened(start),
+            **common,
+        )
+    )
+
+
+def _joint_config(runs: Sequence[PreparedRun]) -> _core.RunConfig:
+    """Return the configuration of runs with the settings of the first, in the form of the compiled core.
+
+    The seeds, the rates of the priors of sampled variances and their initial values are each run's own.
+    """
+    first = runs[0]
+    kernel = first.kernel
+    return _core.RunConfig(
+        kernel=kernel.name,
+        collapse=kernel.collapse,
+        persistence=kernel.persistence,
+        variance=_core_variance([run.density.noise for run in runs], first.variance_every or 1),
+        scales=_core_scales(first.density, first.settings.scales_every),
+        step_size=first.step_size,
+        # If delta is far above every prior variance, mGrad proposes from the prior, and a larger one changes nothing.
+        step_size_max=min(kernel.step_size_max, 1e3 * float(first.unit_steps.max()) + first.step_size),
+        warmup=[_core_phase(phase, _relaxation(first)) for phase in first.schedule.phases],
+        sampling=_core_phase(Phase(0, ADAPT_ALWAYS_BAND if kernel.adapt_always else None), 1.0),
+        draws=first.settings.draws,
+        thin=first.settings.thin,
+        seed=first.seed,
+        threads=first.threads,
+        check_every=first.check_every,
+    )
+
+
+def _core_variance(laws: Sequence[Noise | None], every: int) -> _core.SampledVariance | None:
+    """Return priors and initial values of the sampled noise variances of each posterior; None if they are fixed."""
+    sampled = [law for law in laws if law is not None]
+    if not sampled:
+        return None
+    return _core.SampledVariance(
+        shape=sampled[0].shape,
+        rate=np.stack([law.rate for law in sampled]),
+        initial=np.stack([law.initial for law in sampled]),
+        every=every,
+    )
+
+
+def _core_scales(density: SampledDensity, every: int) -> _core.SampledScales | None:
+    """Return the law of the prior's scales, in units of their centres; None if they are fixed."""
+    groups = density.scales
+    if groups is None:
+        return None
+    return _core.SampledScales(
+        group=groups.group,
+        groups=len(groups.names),
+        shape=groups.a,
+        rate=groups.a,
+        every=every,
+        interweave=groups.interweave,
+    )
+
+
+def _relaxation(run: PreparedRun) -> float:
+    """Return the sum of step sizes over which a kernel forgets a parameter that only the prior determines.
+
+    Step sizes of mGrad have the unit of the prior variance; those of the kernels that treat all whitened coordinates
+    alike have none.
+    """
+    return 1.0 if run.kernel.is_rotation_invariant else float(run.unit_steps.mean())
+
+
+def _core_phase(phase: Phase, relaxation: float) -> _core.Phase:
+    """Return a phase in the form of the compiled core; `relaxation` is the unit of its travel in step sizes."""
+    low, high = phase.accept if phase.accept else (0.0, 1.0)
+    # A squared error r^2 counts as e/(e + r^2), which is a half where it is the e that is asked for.
+    target = 0.5 if phase.energy_error else phase.target or 0.0
+    return _core.Phase(
+        steps=phase.steps,
+        adapt=phase.accept is not None or target > 0,
+        accept_low=low,
+        accept_high=high,
+        accept_all=phase.accept_all,
+        energy_error=phase.energy_error or 0.0,
+        persistence=phase.persistence or 0.0,
+        travel=(phase.travel or 0.0) * relaxation,
+        average=phase.average,
+        target=target,
+        first_look=phase.first_look or 0,
+    )

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.engine import _core
-from patrac_native.engine.threads import thread_count
 from patrac_native.kernels import KERNELS, Kernel
 from patrac_native.kernels.choice import is_deep_and_narrow, run_kernel
 from patrac_native.kernels.device_choice import DeviceChoice, choose_device
 from patrac_native.kernels.metric import Metric, RotationBlock
 from patrac_native.posterior.fit_quality import FitQuality
-from patrac_native.posterior.noise import Noise
 from patrac_native.posterior.posterior import Posterior
 from patrac_native.posterior.sampled_density import HostModels, SampledDensity
 from patrac_native.posterior.target import Target
 from patrac_native.sampling.settings import RunSettings
-from patrac_native.sampling.starting_points import starting_points
 from patrac_native.sampling.warmup import (
     DEEP_ADAPTIVE_STEPS,
     SETTLE_STEPS,
@@ -32,13 +27,13 @@ from patrac_native.sampling.warmup import (
     Phase,
     Warmup,
 )
-from patrac_native.validation.checks import FloatArray
+from patrac_native.validation.checks import FloatArray, cast_checked, check_finite
 from patrac_native.validation.memory import check_memory
 
-# The band of acceptance rates to which adapt="always" keeps adapting while sampling (the paper's Appendix B).
-ADAPT_ALWAYS_BAND = (0.4, 0.9)
 # `stop_when` is called fewer times than this, and first with at least so many draws of each chain, as a summary needs.
 _CHECKS, _LEAST_CHECKED_DRAWS = 10, 4
+# Weight of the draw from the prior in the starting points of init="auto": 0 gives the trained values, 1 the prior.
+DISPERSION = 0.5
 # The number of steps of all chains together must stay below this, so that 64-bit counters cannot overflow.
 MAX_STEPS = 2**62
 
@@ -127,45 +122,6 @@ class PreparedRun:
             return 0
         return max(_LEAST_CHECKED_DRAWS, math.ceil(self.settings.draws / _CHECKS))
 
-    @property
-    def config(self) -> _core.RunConfig:
-        """The run's configuration in the form of the compiled core."""
-        return joint_config([self])
-
-
-def joint_config(runs: Sequence[PreparedRun]) -> _core.RunConfig:
-    """Return the configuration of runs that a device executes together, in the form of the compiled core.
-
-    Parameters
-    ----------
-    runs : sequence of PreparedRun
-        At least one. All have the settings of the first but for the seed, and as many sampled noise variances, whose
-        priors have one shape; the rates of these priors and the initial variances are each run's own.
-
-    Returns
-    -------
-    RunConfig
-    """
-    first = runs[0]
-    kernel = first.kernel
-    return _core.RunConfig(
-        kernel=kernel.name,
-        collapse=kernel.collapse,
-        persistence=kernel.persistence,
-        variance=_core_variance([run.density.noise for run in runs], first.variance_every or 1),
-        scales=_core_scales(first.density, first.settings.scales_every),
-        step_size=first.step_size,
-        # If delta is far above every prior variance, mGrad proposes from the prior, and a larger one changes nothing.
-        step_size_max=min(kernel.step_size_max, 1e3 * float(first.unit_steps.max()) + first.step_size),
-        warmup=[_core_phase(phase, _relaxation(first)) for phase in first.schedule.phases],
-        sampling=_core_phase(Phase(0, ADAPT_ALWAYS_BAND if kernel.adapt_always else None), 1.0),
-        draws=first.settings.draws,
-        thin=first.settings.thin,
-        seed=first.seed,
-        threads=first.threads,
-        check_every=first.check_every,
-    )
-
 
 def prepare_run(post: Posterior | Target, settings: RunSettings) -> PreparedRun:
     """Resolve settings against a posterior: kernel, device, warm-up, step size, seed and starting points.
@@ -211,17 +167,19 @@ def prepare_run(post: Posterior | Target, settings: RunSettings) -> PreparedRun:
     steps = settings.chains * (schedule.steps + settings.draws * settings.thin)
     if steps >= MAX_STEPS:
         raise ValueError(f"chains, warmup, draws and thin ask for {steps} steps in all; ask for fewer than 2^62.")
-    if not settings.keep_on_device:  # whose memory the device compares itself
-        check_memory(
-            draws_bytes(settings, density),
-            f"chains={settings.chains}, draws={settings.draws}: the draws of {density.dim} parameters",
-            "Lower chains or draws; a larger thin gives the same run fewer draws.",
-        )
     step_size = schedule.step_size if kernel.adapts and schedule.step_size else kernel.starting_step_size
     if step_size > kernel.step_size_max:
         raise ValueError(
             f"step_size of the warm-up must be in (0, {kernel.step_size_max:g}] for {type(kernel).__name__}; "
             f"got {step_size:g}."
+        )
+    variance_every, needed = _resolve_variance_every(settings, kernel, density), draws_bytes(settings, density)
+    notes = tuple(_notes(kernel, schedule, density))
+    if not settings.keep_on_device:  # whose memory the device compares itself
+        check_memory(
+            needed,
+            f"chains={settings.chains}, draws={settings.draws}: the draws of {density.dim} parameters",
+            "Lower chains or draws; a larger thin gives the same run fewer draws.",
         )
     seed = resolve_seed(settings.seed)
     return PreparedRun(
@@ -233,14 +191,42 @@ def prepare_run(post: Posterior | Target, settings: RunSettings) -> PreparedRun:
         schedule=schedule,
         step_size=step_size,
         choice=choice,
-        start=starting_points(density, settings.init, settings.chains, seed),
+        start=_starting_points(density, settings.init, settings.chains, seed),
         seed=seed,
-        threads=thread_count(settings.threads),
+        threads=settings.threads,
         fit=density.fit_quality,
-        variance_every=_resolve_variance_every(settings, kernel, density),
-        notes=tuple(_notes(kernel, schedule, density)),
+        variance_every=variance_every,
+        notes=notes,
         metric=metric,
     )
+
+
+def _starting_points(density: SampledDensity, init: str | npt.NDArray[Any], chains: int, seed: int) -> npt.NDArray[Any]:
+    """Return the first state of each chain, (chains, K), in the dtype of the density; see `patrac_native.sample`."""
+    if isinstance(init, str):
+        mode = density.theta_map
+        if init == "map":
+            if mode is None:
+                raise ValueError(
+                    'init="map" needs trained values, and a Target has none; use "prior", or give starting points of '
+                    f"shape (chains, K) = ({chains}, {density.dim})."
+                )
+            return np.tile(mode.astype(density.dtype), (chains, 1))
+        if init == "auto" and chains == 1 and density.is_trained:
+            assert mode is not None
+            return mode.astype(density.dtype)[None]
+        prior = np.stack([density.prior_start(seed, chain) for chain in range(chains)])
+        if init == "prior" or mode is None or not density.is_trained:
+            return prior
+        # One pCN proposal from the trained values with beta = 1/2.
+        start = np.tile(mode.astype(density.dtype), (chains, 1))
+        start[1:] = (math.sqrt(1 - DISPERSION**2) * start[1:] + DISPERSION * prior[1:]).astype(density.dtype)
+        return start
+    values = np.asarray(init)
+    if values.shape != (chains, density.dim):
+        raise ValueError(f"init must have shape (chains, K) = ({chains}, {density.dim}); got {values.shape}.")
+    check_finite(values, "init", "Rows count chains, columns the entries of theta.")
+    return cast_checked(values, density.dtype, "init")
 
 
 def draws_bytes(settings: RunSettings, density: SampledDensity) -> int:
@@ -286,63 +272,6 @@ def _notes(kernel: Kernel, schedule: Warmup, density: SampledDensity) -> list[st
             'paper, and adapt="warmup" for inference.'
         )
     return notes
-
-
-def _core_variance(laws: Sequence[Noise | None], every: int) -> _core.SampledVariance | None:
-    """Return priors and initial values of the sampled noise variances of each posterior; None if they are fixed."""
-    sampled = [law for law in laws if law is not None]
-    if not sampled:
-        return None
-    return _core.SampledVariance(
-        shape=sampled[0].shape,
-        rate=np.stack([law.rate for law in sampled]),
-        initial=np.stack([law.initial for law in sampled]),
-        every=every,
-    )
-
-
-def _core_scales(density: SampledDensity, every: int) -> _core.SampledScales | None:
-    """Return the law of the prior's scales, in units of their centres; None if they are fixed."""
-    groups = density.scales
-    if groups is None:
-        return None
-    return _core.SampledScales(
-        group=groups.group,
-        groups=len(groups.names),
-        shape=groups.a,
-        rate=groups.a,
-        every=every,
-        interweave=groups.interweave,
-    )
-
-
-def _relaxation(run: PreparedRun) -> float:
-    """Return the sum of step sizes over which a kernel forgets a parameter that only the prior determines.
-
-    Step sizes of mGrad have the unit of the prior variance; those of the kernels that treat all whitened coordinates
-    alike have none.
-    """
-    return 1.0 if run.kernel.is_rotation_invariant else float(run.unit_steps.mean())
-
-
-def _core_phase(phase: Phase, relaxation: float) -> _core.Phase:
-    """Return a phase in the form of the compiled core; `relaxation` is the unit of its travel in step sizes."""
-    low, high = phase.accept if phase.accept else (0.0, 1.0)
-    # A squared error r^2 counts as e/(e + r^2), which is a half where it is the e that is asked for.
-    target = 0.5 if phase.energy_error else phase.target or 0.0
-    return _core.Phase(
-        steps=phase.steps,
-        adapt=phase.accept is not None or target > 0,
-        accept_low=low,
-        accept_high=high,
-        accept_all=phase.accept_all,
-        energy_error=phase.energy_error or 0.0,
-        persistence=phase.persistence or 0.0,
-        travel=(phase.travel or 0.0) * relaxation,
-        average=phase.average,
-        target=target,
-        first_look=phase.first_look or 0,
-    )
 
 
 def _resolve_kernel(settings: RunSettings, density: SampledDensity) -> tuple[Kernel, str]:

@@ -38,10 +38,14 @@ class ProgressBars:
         for bar in self._bars.values():
             bar.close()
 
-    def of_run(self, index: int) -> Report | None:
-        """Return the callback of run `index`, for one thread; None if no bar is to be shown."""
+    def reports(self, *, together: bool) -> list[Report | None]:
+        """Return the callback of each run, for one thread, or one of all together; None where no bar is shown."""
         if not self._is_shown:
-            return None
+            return [None] * len(self._runs)
+        return [self._bar(None)._report] if together else [self._of_run(index) for index in range(len(self._runs))]
+
+    def _of_run(self, index: int) -> Report:
+        """Return the callback of run `index`."""
         if len(self._runs) <= _MOST_BARS:
 
             def update(done: int, total: int, rate: float) -> None:
@@ -59,10 +63,6 @@ class ProgressBars:
                     self._bar(None)._report(sum(latest[0] for latest in begun), of_all, mean_rate)
 
         return update
-
-    def of_all(self) -> Report | None:
-        """Return the callback of all runs together; None if no bar is to be shown."""
-        return self._bar(None)._report if self._is_shown else None
 
     def _bar(self, index: int | None) -> _ProgressBar:
         """Return the bar of a run, or of all; it appears when it is first asked for, so that none stands still."""

@@ -44,7 +44,7 @@ def build_draws(
     kept = int(result["draws_done"].min())
     stable = _stability(result["warmup_stable"])
     whole = result["theta"]
-    theta = whole.part(0, len(run.start), kept) if isinstance(whole, DeviceArray) else whole[:, :kept]
+    theta = whole if isinstance(whole, DeviceArray) else whole[:, :kept]
     if run.metric is not None:
         assert not isinstance(theta, DeviceArray)  # prepare_run() refuses draws that stay on a device
         for of_chain in theta:

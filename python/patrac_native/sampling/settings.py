@@ -16,7 +16,7 @@ from patrac_native.engine.threads import thread_count
 from patrac_native.kernels import Kernel
 from patrac_native.kernels.choice import check_kernel_argument
 from patrac_native.sampling.warmup import Phase, Warmup
-from patrac_native.validation.checks import check_count, check_seed
+from patrac_native.validation.checks import as_real_array, check_count, check_seed
 
 INITS = ("auto", "map", "prior")
 _WARMUPS = '"auto", a number of steps, a Warmup or None'
@@ -66,11 +66,13 @@ class RunSettings:
             object.__setattr__(self, "variance_every", check_count(self.variance_every, "variance_every"))
         if self.seed is not None:
             object.__setattr__(self, "seed", check_seed(self.seed))
-        thread_count(self.threads)
+        object.__setattr__(self, "threads", thread_count(self.threads))
         if isinstance(self.init, str) and self.init not in INITS:
             raise ValueError(
                 f'init must be "auto", "map", "prior" or an array of shape (chains, K); got {self.init!r}.'
             )
+        if not isinstance(self.init, str):
+            object.__setattr__(self, "init", as_real_array(self.init, "init"))
 
     def _check_warmup(self) -> None:
         if self.warmup is None or isinstance(self.warmup, Warmup):
