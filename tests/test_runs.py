@@ -110,7 +110,7 @@ def test_what_is_known_in_advance_comes_before_the_run(monkeypatch: pytest.Monke
     post = small()
 
     def execute(runs: Any, report: Any) -> None:
-        assert "fit_quality" in vars(post)
+        assert "fit_quality" in vars(post.sampled)
         raise RuntimeError("the run has started")
 
     monkeypatch.setattr(sampling, "execute", execute)

@@ -333,13 +333,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = by_name((Full, Mix, Out, Sep, Cus
 
 
 def architecture_from_dict(content: Mapping[str, Any]) -> Architecture:
-    """Rebuild an architecture from what its `to_dict` returned.
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown.
-    """
+    """Rebuild an architecture from what its `to_dict` returned."""
     entry, arguments = entry_of(ARCHITECTURES, content, "architecture")
     return entry.from_arguments(arguments)
 

@@ -88,29 +88,7 @@ class DeviceArray:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """Export the array as a DLPack capsule, as the array API standard specifies.
-
-        Parameters
-        ----------
-        stream
-            The consumer's stream; ignored, because all work on the array has finished.
-        max_version : tuple of two ints, optional
-            The newest version of DLPack that the consumer supports; None means a version before 1.0.
-        dl_device : tuple of two ints, optional
-            The device on which the consumer wants the array: its own device, the default, or (1, 0), a copy on the
-            host.
-        copy : bool, optional
-            Whether to copy; True is supported only together with the host as `dl_device`.
-
-        Returns
-        -------
-        capsule
-
-        Raises
-        ------
-        BufferError
-            If another device, a copy on a GPU, or the host without a copy is requested.
-        """
+        """Export the array as a DLPack capsule, as the array API standard specifies."""
         here = self._tensor.place
         wanted = here if dl_device is None else tuple(dl_device)
         if wanted[0] == HOST and (copy or here[0] != HOST):

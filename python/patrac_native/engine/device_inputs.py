@@ -52,32 +52,7 @@ class InputsOnDevice:
 def import_device_inputs(
     X: Any, n_inputs: int, *, n_layers: int, dtype: np.dtype[Any], copy: bool
 ) -> InputsOnDevice | None:
-    """Import inputs that are on a device, without copying them to the host.
-
-    Parameters
-    ----------
-    X : object
-        Any object. It counts as an array on a CUDA device if its `__dlpack_device__` reports one, or if it has no
-        DLPack support but `__cuda_array_interface__`.
-    n_inputs, n_layers, dtype
-        See `patrac_native.engine.inputs.Inputs`.
-    copy : bool
-        Whether to copy X on the device, so that the caller may change it afterwards.
-
-    Returns
-    -------
-    InputsOnDevice or None
-        None if X has to be read on the host: it is there already, has a dtype other than uint8, float32 and float64,
-        is on a device that this build cannot use, or the network has more layers than a device runs.
-
-    Raises
-    ------
-    ValueError
-        If the shape is not (n, d), n is 0, or an entry is not finite or exceeds the range of `dtype`, as for inputs on
-        the host; if X has a mask; or if its address or strides are not multiples of the entries' size.
-    TypeError
-        If the other library does not export X, such as a sparse array.
-    """
+    """Import inputs that are on a device, without copying them to the host."""
     if hasattr(X, "detach") and hasattr(X, "cpu"):
         X = X.detach()  # torch does not export tensors that require grad
     device = _device_of(X)

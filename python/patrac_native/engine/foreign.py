@@ -71,25 +71,7 @@ class ForeignModel:
 
 
 def function_address(given: Any, name: str) -> int | None:
-    """Return the address of a C function or context.
-
-    Parameters
-    ----------
-    given : object
-        An int, a ctypes function, a PyCapsule, or an object with an integer attribute `address`, such as a numba cfunc.
-    name : str
-        Name of the argument, for error messages.
-
-    Returns
-    -------
-    int or None
-        None if `given` is none of these.
-
-    Raises
-    ------
-    ValueError
-        If the address is zero or negative.
-    """
+    """Return the address of a C function or context."""
     if isinstance(given, bool):
         return None
     if isinstance(given, int):

@@ -63,32 +63,9 @@ def host_model(
     level: str,
     in_place: bool = False,
 ) -> CoreModel:
-    """Compile a model with its data for the CPU.
+    """Compile a model for the CPU: X (n, d) of dtype uint8, float32 or float64, targets and row weights in float64.
 
-    Parameters
-    ----------
-    spec : ModelSpec
-    X : ndarray, shape (n, d)
-        Validated inputs of dtype uint8, float32 or float64.
-    targets : ndarray of float64, shape (n, m) or (n,)
-        The targets, as the likelihood's `check_targets` returns them.
-    row_weights : ndarray of float64, shape (n,)
-        Factor of each row's term of the log-likelihood.
-    dtype : dtype
-        The dtype of theta and of the engine's arithmetic, float32 or float64.
-    level : str
-        Instruction-set level.
-    in_place : bool
-        Whether the model may keep a reference to X and read it without a copy, if dtype and order of X allow that.
-
-    Returns
-    -------
-    Model32 or Model64
-
-    Raises
-    ------
-    ValueError
-        If an entry of X exceeds the range of `dtype`.
+    With `in_place` the model keeps a reference to X and reads it without a copy if its dtype and order allow that.
     """
     build: Any = _core.Model32 if dtype == np.float32 else _core.Model64
     model: CoreModel = build(
@@ -201,23 +178,6 @@ class CompiledModels:
 
 
 def join_on_device(device: str, models: Sequence[CompiledModels]) -> Any:
-    """Build one model of several posteriors in a device's memory, so that one launch can run them all.
-
-    Parameters
-    ----------
-    device : str
-        "cuda" or, for tests, "emulated:N".
-    models : sequence of CompiledModels
-        Posteriors of one dtype, at least one.
-
-    Returns
-    -------
-    DeviceModel32 or DeviceModel64
-
-    Raises
-    ------
-    RuntimeError, ValueError
-        If the device cannot hold them, or their networks do not match.
-    """
+    """Build one model of several posteriors in a device's memory, so that one launch can run them all."""
     build: Any = _core.DeviceModel32 if models[0].dtype == np.float32 else _core.DeviceModel64
     return build(device, [model.data_set(device) for model in models])

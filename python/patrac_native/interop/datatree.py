@@ -38,28 +38,7 @@ class Group:
 def build_datatree(
     groups: Mapping[str, Group], attributes: Mapping[str, Any], library: Mapping[str, str], method: str
 ) -> xarray.DataTree:
-    """Build a DataTree.
-
-    Parameters
-    ----------
-    groups : mapping of str to Group
-        By ArviZ's names, such as "posterior".
-    attributes : mapping
-        Of the root: numbers and strings, which netCDF files can hold.
-    library : mapping
-        Attributes of every group.
-    method : str
-        What needs xarray, for the error message.
-
-    Returns
-    -------
-    xarray.DataTree
-
-    Raises
-    ------
-    ImportError
-        If xarray is not installed.
-    """
+    """Build a DataTree."""
     module = import_extra("xarray", "arviz", method)
     datasets = {
         name: module.Dataset(group.variables, coords=group.coordinates, attrs=dict(library))
@@ -71,19 +50,7 @@ def build_datatree(
 
 
 def inference_data(tree: xarray.DataTree, method: str) -> arviz.InferenceData:
-    """Return a DataTree as the InferenceData of ArviZ 0.x.
-
-    Parameters
-    ----------
-    tree : xarray.DataTree
-    method : str
-        What needs ArviZ, for the error messages.
-
-    Raises
-    ------
-    ImportError
-        If ArviZ is not installed, or its version has no InferenceData.
-    """
+    """Return a DataTree as the InferenceData of ArviZ 0.x."""
     library = import_extra("arviz", "arviz", method)
     if not hasattr(library, "InferenceData"):
         raise ImportError(
@@ -97,13 +64,7 @@ def inference_data(tree: xarray.DataTree, method: str) -> arviz.InferenceData:
 
 
 def array_of(tree: Any, group: str, name: str, dimensions: Sequence[str]) -> npt.NDArray[Any]:
-    """Return a variable of a group of a DataTree with its axes in the given order.
-
-    Raises
-    ------
-    ValueError
-        If the group lacks the variable, or it has other dimensions.
-    """
+    """Return a variable of a group of a DataTree with its axes in the given order."""
     if name not in tree[group].data_vars:
         raise ValueError(f"tree has no variable {name!r} in its group {group!r}.")
     variable = tree[group][name]

@@ -7,26 +7,7 @@ from typing import Any
 
 
 def import_extra(module: str, extra: str, method: str) -> Any:
-    """Import a module of an optional dependency.
-
-    Parameters
-    ----------
-    module : str
-        Name of the module, such as "nutpie.compiled_pyfunc".
-    extra : str
-        The extra of patrac_native that installs it.
-    method : str
-        What needs it, for the error message.
-
-    Returns
-    -------
-    module
-
-    Raises
-    ------
-    ImportError
-        If the library is not installed.
-    """
+    """Import a module of an optional dependency."""
     library = module.split(".")[0]
     try:
         return import_module(module)

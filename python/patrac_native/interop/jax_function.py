@@ -26,20 +26,7 @@ class _Published:
 
 
 def check_interface(include_dir: str, supported: tuple[int, int]) -> None:
-    """Check the version of XLA's C interface in an installed jaxlib before a handler is given to it.
-
-    Parameters
-    ----------
-    include_dir : str
-        Where jaxlib has its headers, `jax.ffi.include_dir()`.
-    supported : (int, int)
-        Major and minor version for which the handlers are compiled.
-
-    Raises
-    ------
-    ImportError
-        If jaxlib's major version differs, its minor version is lower, or it says neither.
-    """
+    """Check the version of XLA's C interface in an installed jaxlib before a handler is given to it."""
     header = Path(include_dir) / "xla" / "ffi" / "api" / "c_api.h"
     text = header.read_text(encoding="utf-8") if header.is_file() else ""
     numbers = [re.search(rf"#define XLA_FFI_API_{part} (\d+)", text) for part in ("MAJOR", "MINOR")]

@@ -30,13 +30,7 @@ KERNELS: dict[str, type[Kernel]] = by_name((PCN, PCNL, MGrad, EllipticalSlice, E
 
 
 def kernel_from_dict(content: Mapping[str, Any]) -> Kernel:
-    """Rebuild a kernel from what its `to_dict` returned.
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown.
-    """
+    """Rebuild a kernel from what its `to_dict` returned."""
     entry, arguments = entry_of(KERNELS, content, "kernel")
     return entry(**arguments)
 

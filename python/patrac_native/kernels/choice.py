@@ -25,20 +25,6 @@ def choose_kernel(facts: ModelFacts, device: str = "cpu", *, keep: bool = False)
     with `metric="inputs"` if the inputs vary along one principal axis much more than along the others. In deep narrow
     networks (`is_deep_and_narrow`) whose output weights are integrated out under the same noise for all rows, it is
     `MGrad(collapse=True, metric="curvature", persistence=0.97)` on the CPU, if there are axes of the curvature.
-
-    Parameters
-    ----------
-    facts : ModelFacts
-    device : str
-        Device of the run; default "cpu".
-    keep : bool
-        Whether the draws are to stay in the device's memory, where they cannot be rotated; default False.
-
-    Returns
-    -------
-    kernel : Kernel
-    reason : str
-        Why it was chosen, in words.
     """
     if facts.is_last_layer_gaussian and facts.samples_scales:
         return MGrad(

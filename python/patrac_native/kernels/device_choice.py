@@ -37,27 +37,6 @@ def choose_device(device: str, facts: ModelFacts, kernel: Kernel, *, keep: bool 
     "auto" is a rule: it chooses the GPU if the inputs are on it, or the draws are to stay on it, and it supports the
     kernel and the likelihood; else the CPU. The rule times nothing, so equal calls on one machine choose the same
     device.
-
-    Parameters
-    ----------
-    device : str
-        "auto", "cpu", "cuda" or, for tests, "emulated:N".
-    facts : ModelFacts
-    kernel : Kernel
-    keep : bool
-        Whether the draws are to stay in the device's memory; default False.
-
-    Returns
-    -------
-    DeviceChoice
-
-    Raises
-    ------
-    ValueError
-        If there is no such device, it does not support the kernel or the likelihood, or `keep` is True and the CPU is
-        named or chosen.
-    RuntimeError
-        If the named device cannot be used; the message gives the reason.
     """
     choice = _choose(device, facts, kernel, keep)
     if keep and choice.device == "cpu":

@@ -25,21 +25,6 @@ def variance_every(facts: ModelFacts, plan: Sequence[dict[str, int]], n_rows: in
     rescales the log-likelihood and its gradient, that is 1. Where output weights are integrated out, or each output has
     a variance of its own, a draw takes another evaluation, and so about 7 to 14 steps; where a step reads no data, the
     draw itself costs several steps, and so 20 to 30.
-
-    Parameters
-    ----------
-    facts : ModelFacts
-        Of a posterior whose noise variances are sampled.
-    plan : sequence of dict
-        The layers of the compiled model, see `Posterior.plan`.
-    n_rows : int
-        Number of rows of the data.
-    kernel : Kernel
-
-    Returns
-    -------
-    int
-        At least 1; 1 for a kernel whose draws are independent.
     """
     if kernel.is_independent:
         return 1

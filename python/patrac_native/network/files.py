@@ -21,28 +21,7 @@ PathOrStream = str | os.PathLike[str] | BinaryIO
 
 
 def save_arrays(path: PathOrStream, kind: str, header: Mapping[str, Any], arrays: Arrays, *, overwrite: bool) -> None:
-    """Write a file of the given kind; if writing fails, an existing file is left unchanged.
-
-    Parameters
-    ----------
-    path : path-like or binary stream
-        Path of the file, used as given; no file name extension is added.
-    kind : str
-        What the file holds, in words; `load_arrays` checks it.
-    header : mapping
-        JSON-able values.
-    arrays : mapping of name to ndarray
-    overwrite : bool
-        Whether an existing file may be replaced.
-
-    Raises
-    ------
-    FileExistsError
-        If the file exists and overwrite is False.
-    OSError
-        As `check_replaceable`, or if the file cannot be written; for a full disk the message gives the number of bytes
-        needed.
-    """
+    """Write a file of the given kind; if writing fails, an existing file is left unchanged."""
     content = {"format": FORMAT_VERSION, "kind": kind, "arrays": sorted(arrays), **header}
     if hasattr(path, "write"):
         np.savez(path, allow_pickle=False, header=np.array(json.dumps(content)), **arrays)
@@ -56,26 +35,7 @@ def save_arrays(path: PathOrStream, kind: str, header: Mapping[str, Any], arrays
 
 
 def load_arrays(path: PathOrStream, kind: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    """Read a file written by `save_arrays`.
-
-    Parameters
-    ----------
-    path : path-like or binary stream
-    kind : str
-        What the file must hold, as given to `save_arrays`.
-
-    Returns
-    -------
-    header : dict
-    arrays : dict of name to ndarray
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    ValueError
-        If the file is damaged, holds something else, or has another version of the format.
-    """
+    """Read a file written by `save_arrays`."""
     name = _name(path)
     with _opened(path) as stream:
         try:
@@ -127,16 +87,7 @@ def rebuilding(path: PathOrStream) -> Iterator[None]:
 
 
 def refuse_unknown(content: Mapping[str, Any], known: Collection[str], what: str) -> None:
-    """Raise ValueError if a section of a header has entries that this version does not know; the message names them.
-
-    Parameters
-    ----------
-    content : mapping
-    known : collection of str
-        The entries that the section may have.
-    what : str
-        The section, for the error message.
-    """
+    """Raise ValueError if a section of a header has entries that this version does not know; the message names them."""
     unknown = sorted(set(content) - set(known))
     if unknown:
         raise ValueError(f"{what} has the unknown entries {', '.join(map(repr, unknown))}")

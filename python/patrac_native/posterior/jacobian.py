@@ -18,20 +18,7 @@ _MAX_ENTRIES = 2**22
 
 
 def forward_with_slopes(net: Network, X: FloatArray) -> tuple[list[FloatArray], list[FloatArray]]:
-    """Evaluate a network and the slopes of its activations.
-
-    Parameters
-    ----------
-    net : Network
-    X : ndarray of float64, shape (n, d)
-
-    Returns
-    -------
-    read : list of L + 1 ndarrays
-        What each layer reads, and the outputs (n, m).
-    slopes : list of L - 1 ndarrays
-        Derivatives of each hidden layer's activations by what they are applied to, (n, nodes).
-    """
+    """Return what each layer reads with the outputs (n, m) last, and the slopes of each hidden layer's activations."""
     apply = ACTIVATIONS[net.activation].apply
     read, slopes = [X], []
     for layer, (weights, biases) in enumerate(zip(net.weights, net.biases, strict=True), start=1):
@@ -44,21 +31,7 @@ def forward_with_slopes(net: Network, X: FloatArray) -> tuple[list[FloatArray], 
 
 
 def jacobians(network: PartialNetwork, X: FloatArray) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
-    """Yield blocks of rows with the network's outputs at its trained parameters and their derivatives by these.
-
-    Parameters
-    ----------
-    network : PartialNetwork
-        Not `Sep`, whose separate network has no trained parameters.
-    X : ndarray of float64, shape (n, d)
-
-    Yields
-    ------
-    rows : slice
-    f : ndarray of float64, shape (b, m)
-    jacobian : ndarray of float64, shape (b, m, K)
-        In the order of theta.
-    """
+    """Yield rows, outputs (b, m) at the trained parameters, and their derivatives by theta (b, m, K); not for `Sep`."""
     net = network.ranked
     block = max(1, _MAX_ENTRIES // (network.n_outputs * network.dim))
     for first in range(0, len(X), block):

@@ -74,16 +74,7 @@ class ThetaVariables:
 
 
 def theta_variables(network: PartialNetwork, inputs: npt.NDArray[Any], outputs: npt.NDArray[Any]) -> ThetaVariables:
-    """Return the variables of a network's theta.
-
-    Parameters
-    ----------
-    network : PartialNetwork
-    inputs : ndarray, shape (d,)
-        Labels of the inputs, all different.
-    outputs : ndarray, shape (m,)
-        Labels of the outputs, all different.
-    """
+    """Return the variables of a network's theta."""
     last = len(network.layer_sizes) - 1
     dimensions = ["input", *(f"hidden_{layer}" for layer in range(1, last)), "output"]
     labels = [inputs, *network.permutation[1:-1], outputs]

@@ -19,12 +19,6 @@ PRIORS: dict[str, type[Prior]] = by_name((TraceClassPrior, GaussianPrior))
 
 
 def prior_from_dict(content: Mapping[str, Any]) -> Prior:
-    """Rebuild a prior from what its `to_dict` returned; files of earlier versions name no prior: the trace-class one.
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown.
-    """
-    entry, arguments = entry_of(PRIORS, {"name": TraceClassPrior.name, **content}, "prior")
+    """Rebuild a prior from what its `to_dict` returned; raise ValueError for an unknown name."""
+    entry, arguments = entry_of(PRIORS, content, "prior")
     return entry(**arguments)

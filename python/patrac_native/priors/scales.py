@@ -94,15 +94,7 @@ class ScaleGroups:
         return self.a * self.centres / rng.gamma(self.a, size=(draws, len(self.names)))
 
     def factors(self, scales: npt.ArrayLike) -> FloatArray:
-        """Return the factors by which sigma2 (..., G) multiply the prior variances, shape (..., K).
-
-        Raises
-        ------
-        TypeError
-            If `scales` does not hold real numbers.
-        ValueError
-            If its last axis does not have G entries, or one is not positive and finite.
-        """
+        """Return the factors by which sigma2 (..., G) multiply the prior variances, shape (..., K)."""
         values = as_real_array(scales, "scales")
         if values.ndim == 0 or values.shape[-1] != len(self.names):
             raise ValueError(
@@ -120,16 +112,7 @@ def scale_groups(
     weight_centres: FloatArray,
     bias_centres: FloatArray,
 ) -> ScaleGroups:
-    """Return the groups of a network's Bayesian parameters, in the order in which theta has them first.
-
-    Parameters
-    ----------
-    scales : SampledScales
-    parameters : structured ndarray, shape (K,)
-        See `PartialNetwork`.
-    weight_centres, bias_centres : ndarray of float64, shape (L,)
-        The prior's own sigma2_w and sigma2_b of each layer.
-    """
+    """Return the groups of a network's Bayesian parameters, in the order in which theta has them first."""
     layer, column = parameters["layer"].astype(np.int64), parameters["column"].astype(np.int64)
     # One key for each group: layer, kind (weights before biases), input.
     by_input = scales.by_input & (layer == 1) & (column >= 0)

@@ -49,25 +49,6 @@ def execute(runs: Sequence[PreparedRun], bars: ProgressBars) -> Execution:
 
     With `device="auto"`, runs that a device cannot hold together are executed on the CPU instead, unless their draws
     are to stay on the device.
-
-    Parameters
-    ----------
-    runs : sequence of PreparedRun
-        At least one; all with the same settings except for the seed.
-    bars : ProgressBars
-        Gives the progress callbacks.
-
-    Returns
-    -------
-    Execution
-
-    Raises
-    ------
-    ValueError
-        If a device that was named, or on which the draws are to stay, cannot run the posteriors together because they
-        are not alike.
-    RuntimeError
-        If such a device fails, for example for lack of memory.
     """
     choice, model = _common_choice(runs), None
     if choice.device != "cpu":

@@ -124,27 +124,7 @@ class PreparedRun:
 
 
 def prepare_run(post: Posterior | Target, settings: RunSettings) -> PreparedRun:
-    """Resolve settings against a posterior: kernel, device, warm-up, step size, seed and starting points.
-
-    Parameters
-    ----------
-    post : Posterior or Target
-    settings : RunSettings
-
-    Returns
-    -------
-    PreparedRun
-
-    Raises
-    ------
-    TypeError
-        If `post` is neither a Posterior nor a Target.
-    ValueError
-        If the posterior does not support the kernel or the device, or starting points, warm-up and step size do not
-        fit them; see `patrac_native.sample`.
-    RuntimeError
-        If a named device cannot be used.
-    """
+    """Resolve settings against a posterior: kernel, device, warm-up, step size, seed and starting points."""
     if not isinstance(post, Posterior | Target):
         raise TypeError(f"post must be a Posterior or a Target; got {type(post).__name__}.")
     density = post.sampled

@@ -22,25 +22,7 @@ from patrac_native.verdict.fitted_noise import FittedNoise, fitted_noise
 def build_draws(
     run: PreparedRun, choice: DeviceChoice, result: dict[str, Any], seconds: float
 ) -> tuple[Draws | TargetDraws, list[str]]:
-    """Build the draws of a run.
-
-    Parameters
-    ----------
-    run : PreparedRun
-    choice : DeviceChoice
-        The device on which it ran, and the reason.
-    result : dict
-        What the core returned for this run.
-    seconds : float
-        Wall-clock time of the whole call.
-
-    Returns
-    -------
-    draws : Draws or, of a Target, TargetDraws
-        Up to the last draw that all chains reached.
-    notes : list of str
-        Warnings about the run: interruption, non-finite proposals, an unstable warm-up, noise that is too low.
-    """
+    """Build the draws of a run."""
     kept = int(result["draws_done"].min())
     stable = _stability(result["warmup_stable"])
     whole = result["theta"]

@@ -197,23 +197,7 @@ def sample_many(posts: Sequence[Posterior], settings: ManyRunSettings) -> Genera
 
 
 def run_chains(runs: Sequence[PreparedRun]) -> Generator[str, None, list[Any]]:
-    """Execute prepared runs and build their draws.
-
-    Parameters
-    ----------
-    runs : sequence of PreparedRun
-        At least one; all with the same settings except for the seed.
-
-    Yields
-    ------
-    str
-        Warnings for the user: those that are known before the run before it starts, so that they come in time.
-
-    Returns
-    -------
-    list of Draws or TargetDraws
-        One for each run; on the CPU the list ends with the last run that had begun when it was interrupted.
-    """
+    """Execute prepared runs and build their draws."""
     for run in runs:
         yield from run.notes
     started = time.perf_counter()

@@ -19,29 +19,7 @@ _ROWS_AT_A_TIME = 65_536
 
 
 def as_real_array(value: Any, name: str, advice: str = "Encode it as numbers first.") -> FloatArray:
-    """Convert `value` to a C-contiguous float64 array, or raise if its entries are not real numbers.
-
-    Parameters
-    ----------
-    value : array_like
-        Anything NumPy can read: lists, arrays, data frames of numbers, torch tensors (detached, from any device).
-    name : str
-        The argument's name, for the error message.
-    advice : str
-        What to do with entries that are not numbers; the last sentence of the error message.
-
-    Returns
-    -------
-    ndarray of float64
-        An array of the shape of `value`; `value` itself if nothing had to be converted.
-
-    Raises
-    ------
-    TypeError
-        If the entries are not real numbers (strings, objects, complex numbers) or the rows are of unequal length.
-    ValueError
-        If entries are masked.
-    """
+    """Convert `value` to a C-contiguous float64 array, or raise if its entries are not real numbers."""
     return np.require(_as_numbers(value, name, advice), dtype=np.float64, requirements="C")
 
 
@@ -107,25 +85,7 @@ def check_finite(
     *,
     columns: Sequence[object] | None = None,
 ) -> None:
-    """Raise if an (n, c) array holds NaN or infinity, naming the first bad column and its first bad row.
-
-    Parameters
-    ----------
-    array : ndarray, shape (n, c)
-        The values.
-    name : str
-        The argument's name, for the error message.
-    advice : str
-        What to do about bad entries; the last sentence of the error message.
-    columns : sequence of length c, optional
-        Names of the columns, such as those of a data frame.
-
-    Raises
-    ------
-    ValueError
-        If an entry is NaN or infinite. The message gives its column and row (both counted from 0), its value and the
-        number of bad entries.
-    """
+    """Raise if an (n, c) array holds NaN or infinity, naming the first bad column and its first bad row."""
     starts = range(0, len(array), _ROWS_AT_A_TIME)
     if all(np.isfinite(array[first : first + _ROWS_AT_A_TIME]).all() for first in starts):
         return
@@ -140,27 +100,7 @@ def check_finite(
 
 
 def cast_checked(array: npt.NDArray[Any], dtype: np.dtype[Any], name: str) -> npt.NDArray[Any]:
-    """Convert a finite array to a C-contiguous array of `dtype`.
-
-    Parameters
-    ----------
-    array : ndarray
-        Finite real numbers, any shape.
-    dtype : dtype
-        float32 or float64.
-    name : str
-        The argument's name, for the error message.
-
-    Returns
-    -------
-    ndarray of `dtype`
-        An array of the same shape; `array` itself if nothing had to be converted.
-
-    Raises
-    ------
-    ValueError
-        If a value exceeds the largest finite number of `dtype`.
-    """
+    """Convert a finite array to a C-contiguous array of `dtype`."""
     with np.errstate(over="ignore"):
         values: npt.NDArray[Any] = np.ascontiguousarray(array, dtype=dtype)
     if dtype != array.dtype:
@@ -174,32 +114,7 @@ def cast_checked(array: npt.NDArray[Any], dtype: np.dtype[Any], name: str) -> np
 
 
 def check_inputs(X: npt.ArrayLike, d: int, name: str = "X", *, columns: Sequence[str] | None = None) -> FloatArray:
-    """Validate network inputs.
-
-    Parameters
-    ----------
-    X : array_like, shape (n, d)
-        One row for each observation, n >= 1.
-    d : int
-        Number of inputs of the network.
-    name : str
-        The argument's name, for the error message.
-    columns : sequence of d str, optional
-        Names of the columns of the training, by which those of a data frame are matched.
-
-    Returns
-    -------
-    ndarray of float64, shape (n, d)
-        A C-contiguous array; `X` itself if nothing had to be converted.
-
-    Raises
-    ------
-    TypeError
-        If X does not hold real numbers.
-    ValueError
-        If the shape is not (n, d), n is 0, an entry is NaN, infinite (the message names column and row) or masked, or a
-        data frame lacks one of `columns` or has others.
-    """
+    """Validate network inputs."""
     return np.require(check_inputs_keeping_dtype(X, d, name, columns=columns), dtype=np.float64, requirements="C")
 
 

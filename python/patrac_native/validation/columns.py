@@ -7,28 +7,7 @@ from typing import Any
 
 
 def column_names(X: Any, name: str = "X") -> tuple[str, ...] | None:
-    """Return the names of a data frame's columns.
-
-    Parameters
-    ----------
-    X : array_like
-        A data frame of pandas, polars and the like, or anything else.
-    name : str
-        The argument's name, for the error message.
-
-    Returns
-    -------
-    tuple of str, or None
-        None for anything but a data frame, and for a frame none of whose columns is named by text, such as one made of
-        an array: these are matched by position.
-
-    Raises
-    ------
-    TypeError
-        If some columns are named by text and others are not, so that neither names nor positions are meant.
-    ValueError
-        If two columns have the same name.
-    """
+    """Return the names of a data frame's columns."""
     columns = getattr(X, "columns", None)
     if columns is None:
         return None
@@ -48,21 +27,7 @@ def column_names(X: Any, name: str = "X") -> tuple[str, ...] | None:
 
 
 def in_order(X: Any, wanted: Sequence[str] | None, name: str = "X") -> Any:
-    """Return a data frame with its columns in the order of the training; anything else as it is.
-
-    Parameters
-    ----------
-    X : array_like
-    wanted : sequence of str, or None
-        Names of the columns of the training; None if they are not known.
-    name : str
-        The argument's name, for the error message.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `column_names`; ValueError if a column is missing or was not in the training; the message names all of them.
-    """
+    """Return a data frame with its columns in the order of the training; anything else as it is."""
     given = column_names(X, name)
     if wanted is None or given is None or list(given) == list(wanted):
         return X

@@ -47,28 +47,7 @@ def by_name(classes: Iterable[type[Kind]]) -> dict[str, type[Kind]]:
 def entry_of(
     registry: Mapping[str, type[Kind]], content: Mapping[str, Any], what: str
 ) -> tuple[type[Kind], dict[str, Any]]:
-    """Look up the class that stored content names.
-
-    Parameters
-    ----------
-    registry : mapping of str to class
-        As `by_name` returns it.
-    content : mapping
-        What the `to_dict` of an object returned: its "name" and its arguments.
-    what : str
-        The registered kind, for the message, such as "kernel".
-
-    Returns
-    -------
-    entry : class
-    arguments : dict
-        The content without the name.
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown.
-    """
+    """Look up the class that stored content names."""
     name: Any = content.get("name")
     if name not in registry:
         raise ValueError(f"{what} name must be one of {', '.join(registry)}; got {name!r}.")

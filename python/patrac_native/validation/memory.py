@@ -26,16 +26,7 @@ def machine_memory() -> int | None:
 
 
 def check_memory(needed: int, what: str, advice: str) -> None:
-    """Raise ValueError if `needed` bytes are more than the machine has.
-
-    Parameters
-    ----------
-    needed : int
-    what : str
-        What would need the memory, as the beginning of the error message: "chains=9, draws=9: the draws".
-    advice : str
-        What to do; the last sentence of the message.
-    """
+    """Raise ValueError if `needed` bytes are more than the machine has."""
     available = machine_memory()
     if available is not None and needed > available:
         raise ValueError(
@@ -44,13 +35,7 @@ def check_memory(needed: int, what: str, advice: str) -> None:
 
 
 def in_units(count: int) -> str:
-    """Return a number of bytes with a unit.
-
-    Examples
-    --------
-    >>> in_units(2_500_000), in_units(10**15)
-    ('2.5 MB', '1,000 TB')
-    """
+    """Return a number of bytes with a unit."""
     for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if count >= size:
             return f"{count / size:,.4g} {unit}" if count < 1000 * size else f"{count // size:,} {unit}"

@@ -19,13 +19,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def check_replaceable(path: str | os.PathLike[str]) -> None:
-    """Raise OSError if a path cannot become a regular file: its folder is missing, or it is a folder, device or pipe.
-
-    Parameters
-    ----------
-    path : path-like
-        Path of a file, which need not exist.
-    """
+    """Raise OSError if a path cannot become a file: its folder is missing, or it is a folder, a device or a pipe."""
     target = path_of(path)
     folder = os.path.dirname(target) or "."
     if not os.path.isdir(folder):
@@ -37,13 +31,7 @@ def check_replaceable(path: str | os.PathLike[str]) -> None:
 
 
 def path_of(path: str | os.PathLike[str]) -> str:
-    """Return the path of a file as text.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is no text or path object, or empty.
-    """
+    """Return the path of a file as text."""
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"path must be the path of a file, as text or a path object; got {path!r}.")
     target = os.fspath(path)
@@ -53,15 +41,7 @@ def path_of(path: str | os.PathLike[str]) -> str:
 
 
 def check_folder(path: str, argument: str) -> None:
-    """Raise OSError if a folder cannot be made or written; it is made only when there is something to write.
-
-    Parameters
-    ----------
-    path : str
-        The folder, which need not exist.
-    argument : str
-        What the user calls it, for the error message.
-    """
+    """Raise OSError if a folder cannot be made or written; it is made only when there is something to write."""
     if not path or "\0" in path:
         raise ValueError(f"{argument} must be the path of a folder; got {path!r}.")
     made = []
@@ -86,17 +66,7 @@ def check_folder(path: str, argument: str) -> None:
 
 
 def check_room(path: str, needed: int, argument: str, less: str) -> None:
-    """Raise OSError if the disk of a folder, which need not exist, has less than `needed` bytes left.
-
-    Parameters
-    ----------
-    path : str
-    needed : int
-    argument : str
-        What the user calls the folder, for the error message.
-    less : str
-        What takes the room and how to ask for less of it, which ends the message.
-    """
+    """Raise OSError if the disk of a folder, which need not exist, has less than `needed` bytes left."""
     at = os.path.abspath(path)
     while not os.path.isdir(at):
         at = os.path.dirname(at)
@@ -112,25 +82,7 @@ def check_room(path: str, needed: int, argument: str, less: str) -> None:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str], *, size: int | None = None, binary: bool = False) -> Iterator[IO[Any]]:
-    """Open a new file that replaces `path` when the block ends without an error; a link keeps pointing where it does.
-
-    Parameters
-    ----------
-    path : path-like
-    size : int, optional
-        Number of bytes that are to be written, for the message where there is no room.
-    binary : bool
-        Whether the stream takes bytes rather than UTF-8 text, whose line ends are kept as they are; default False.
-
-    Yields
-    ------
-    stream
-
-    Raises
-    ------
-    OSError
-        As `check_replaceable`, or if the file cannot be written; the message names the path.
-    """
+    """Open a new file that replaces `path` when the block ends without an error; a link stays a link."""
     check_replaceable(path)
     target = os.fspath(path)
     partial = f"{os.path.realpath(target)}.{secrets.token_hex(4)}.partial"
