@@ -145,7 +145,7 @@ def expert(post: pn.Posterior) -> Target:
     if form is None:
         return in_theta(post, by_hand(post))
     slope, curvature = jnp.asarray(form.slope, post.network.dtype), jnp.asarray(form.curvature, post.network.dtype)
-    constant = form.constant
+    constant = float(form.constant.sum())  # of all outputs
 
     def value_and_grad(z: Any) -> tuple[Any, Any]:
         return constant + jnp.sum(z * (slope - 0.5 * curvature * z)), slope - curvature * z
