@@ -61,50 +61,32 @@ WARMUPS: dict[str, Any] = {
     "paper_like": PAPER_LIKE,
 }
 # For runs without warm-up.
-PCNL_FIXED, MGRAD_FIXED = pn.PCNL(0.002), pn.MGrad(0.004, persistence=0.9)
+MGRAD_FIXED = pn.MGrad(0.004, persistence=0.9)
 
 
 def _cpu_cases() -> Iterator[Case]:
     for index, (name, (sizes, chosen)) in enumerate(ARCHITECTURES.items()):
-        for likelihood in LIKELIHOODS:
-            dtype = ("float32", "float64")[(index + LIKELIHOODS.index(likelihood)) % 2]
-            problem = Problem(sizes, chosen, likelihood, dtype=dtype, weighted=likelihood == "gaussian_by_output")
-            yield Case(f"architecture: {name}, {likelihood}, {dtype}", (problem,), pn.MGrad(persistence=0.5))
+        likelihood, dtype = LIKELIHOODS[index % len(LIKELIHOODS)], ("float32", "float64")[index // 3 % 2]
+        problem = Problem(sizes, chosen, likelihood, dtype=dtype, weighted=likelihood == "gaussian_by_output")
+        yield Case(f"architecture: {name}, {likelihood}, {dtype}", (problem,), pn.MGrad(persistence=0.5))
 
     one_output = (2, 8, 7, 1)
     for name, kernel in (KERNELS | NEEDS_HIDDEN_AND_GAUSSIAN | ALWAYS).items():
-        for where, chosen in {"full": pn.Full(), "mix": pn.Mix(2), "sep": pn.Sep(4)}.items():
-            yield Case(f"kernel: {name}, {where}", (Problem(one_output, chosen),), kernel)
-    for name, kernel in (KERNELS | {"exact": pn.Exact(), "pcnl_always": ALWAYS["pcnl_always"]}).items():
+        yield Case(f"kernel: {name}, mix", (Problem(one_output, pn.Mix(2)),), kernel)
+    for name, kernel in {"exact": pn.Exact(), "pcnl": pn.PCNL()}.items():
         yield Case(f"kernel: {name}, out", (Problem(one_output, pn.Out(5)),), kernel)
-    for name, kernel in (KERNELS | NEEDS_HIDDEN_AND_GAUSSIAN).items():
-        yield Case(f"sampled variance: {name}, mix", (Problem(one_output, pn.Mix(3), "sampled"),), kernel)
-    for name, kernel in (KERNELS | {"exact": pn.Exact()}).items():
-        problem = Problem(SIZES, pn.Out(3), "sampled", dtype="float64", weighted=True)
-        yield Case(f"sampled variance: {name}, out", (problem,), kernel)
-    yield Case("kernel: exact, no hidden layer", (Problem((3, 2), pn.Full()),), pn.Exact())
-    yield Case(
-        "kernel: elliptical_slice, categorical", (Problem(SIZES, pn.Full(), "categorical"),), pn.EllipticalSlice()
-    )
+    sampled = Problem(one_output, pn.Mix(3), "sampled")
+    for name in ("auto", "mgrad_collapse"):
+        yield Case(f"sampled variance: {name}, mix", (sampled,), (KERNELS | NEEDS_HIDDEN_AND_GAUSSIAN)[name])
 
-    for activation in ("tanh", "relu", "gelu", "silu", "sigmoid"):
-        for name, chosen, likelihood, dtype in (
-            ("full", pn.Full(), "categorical", "float32"),
-            ("mix", pn.Mix(3), "gaussian", "float64"),
-            ("sep", pn.Sep(3), "gaussian", "float32"),
-        ):
-            problem = Problem((3, 11, 18, 3), chosen, likelihood, activation=activation, dtype=dtype)
-            yield Case(f"activation: {activation}, {name}", (problem,), pn.PCNL())
-
+    for index, activation in enumerate(("tanh", "relu", "gelu", "silu", "sigmoid")):
+        chosen, dtype = (pn.Full(), pn.Mix(3), pn.Sep(3))[index % 3], ("float32", "float64")[index % 2]
+        problem = Problem((3, 11, 18, 3), chosen, "categorical", activation=activation, dtype=dtype)
+        yield Case(f"activation: {activation}, {dtype}", (problem,), pn.PCNL())
     for name, warmup in WARMUPS.items():
-        for kind, likelihood in ("pcnl", "gaussian"), ("mgrad_persistent", "categorical"):
-            if warmup is PAPER_LIKE and kind != "pcnl":
-                continue
-            problem = Problem(SIZES, pn.Mix(2), likelihood)
-            yield Case(f"warm-up: {name}, {kind}", (problem,), KERNELS[kind], {"warmup": warmup, "chains": 3})
-    for name, kernel in {"pcn": pn.PCN(0.2), "pcnl": PCNL_FIXED, "mgrad": MGRAD_FIXED}.items():
-        yield Case(f"warm-up: none, {name}", (Problem(SIZES, pn.Full()),), kernel, {"warmup": None, "thin": 1})
-    yield Case("warm-up: paper_like, auto", (Problem(SIZES, pn.Mix(2)),), "auto", {"warmup": PAPER_LIKE})
+        problem = Problem(SIZES, pn.Mix(2))
+        yield Case(f"warm-up: {name}", (problem,), pn.PCNL(), {"warmup": warmup, "chains": 3})
+    yield Case("warm-up: none", (Problem(SIZES, pn.Full()),), MGRAD_FIXED, {"warmup": None, "thin": 1})
 
     yield from _input_cases()
     yield from _run_cases()
@@ -112,107 +94,64 @@ def _cpu_cases() -> Iterator[Case]:
 
 def _input_cases() -> Iterator[Case]:
     """Sizes and layouts that have a pass of their own."""
-    for dtype in ("float32", "float64"):
-        for name, chosen in {"full": pn.Full(), "mix": pn.Mix(2), "sep": pn.Sep(2)}.items():
-            problem = Problem((5, 9, 6, 1), chosen, n=301, dtype=dtype, inputs="fortran")
-            yield Case(f"inputs: in place, {name}, {dtype}", (problem,), pn.MGrad(collapse=True))
-            problem = Problem((5, 9, 6, 3), chosen, "categorical", n=130, dtype=dtype, inputs="bytes")
-            yield Case(f"inputs: bytes, {name}, {dtype}", (problem,), pn.PCNL())
-        for name, sizes, chosen in (
-            ("1-2-1", (1, 2, 1), pn.Full()),
-            ("2-3-3-1", (2, 3, 3, 1), pn.Full()),
-            ("sep(5)", (3, 12, 10, 1), pn.Sep(5)),
-            ("sep(1)", (6, 12, 1), pn.Sep(1)),
-        ):
-            for kernel in ("pcnl", "mgrad_collapse_persistent"):
-                problem = Problem(sizes, chosen, n=100, dtype=dtype)
-                yield Case(
-                    f"narrow: {name}, {kernel}, {dtype}", (problem,), (KERNELS | NEEDS_HIDDEN_AND_GAUSSIAN)[kernel]
-                )
-        few = {"draws": 5, "thin": 1}
-        for name, chosen in {"full": pn.Full(), "mix": pn.Mix(5), "out": pn.Out(45), "custom": "custom"}.items():
-            problem = Problem((4, 70, 66, 3), chosen, "categorical", n=61, dtype=dtype)
-            yield Case(f"wide layers: {name}, {dtype}", (problem,), pn.MGrad(persistence=0.9), few)
-        for name, chosen in {"full": pn.Full(), "mix": pn.Mix(5)}.items():
-            problem = Problem((2, 50, 50, 1), chosen, n=100, dtype=dtype)
-            yield Case(f"wide layers: {name} collapsed, {dtype}", (problem,), pn.MGrad(collapse=True), few)
-        for name, chosen, inputs in (("full", pn.Full(), "floats"), ("mix", pn.Mix(3), "bytes")):
-            problem = Problem((300, 12, 10, 10), chosen, "categorical_scale", n=70, dtype=dtype, inputs=inputs)
-            yield Case(f"wide first layer: {name}, {inputs}, {dtype}", (problem,), pn.PCNL(), few)
-        few = {"warmup": BRIEF, "draws": 10, "thin": 1, "chains": 1}
-        for name, chosen, inputs in (("full", pn.Full(), "fortran"), ("mix", pn.Mix(2), "floats")):
-            problem = Problem((20, 30, 1), chosen, n=2500, dtype=dtype, inputs=inputs, weighted=True)
-            yield Case(f"several slabs: {name}, {inputs}, {dtype}", (problem,), pn.PCNL(), few | {"threads": 3})
+    collapsed, few = pn.MGrad(collapse=True), {"draws": 5, "thin": 1}
+    problem = Problem((5, 9, 6, 1), pn.Mix(2), n=301, inputs="fortran")
+    yield Case("inputs: in place", (problem,), collapsed)
+    problem = Problem((5, 9, 6, 3), pn.Full(), "categorical", n=130, dtype="float64", inputs="bytes")
+    yield Case("inputs: bytes", (problem,), pn.PCNL())
+    yield Case("narrow: 1-2-1", (Problem((1, 2, 1), pn.Full(), n=100),), pn.PCNL())
+    problem = Problem((3, 12, 10, 1), pn.Sep(5), n=100, dtype="float64")
+    yield Case("narrow: sep(5), collapsed", (problem,), NEEDS_HIDDEN_AND_GAUSSIAN["mgrad_collapse_persistent"])
+    problem = Problem((4, 70, 66, 3), pn.Mix(5), "categorical", n=61)
+    yield Case("wide layers: mix", (problem,), pn.MGrad(persistence=0.9), few)
+    problem = Problem((2, 50, 50, 1), pn.Full(), n=100, dtype="float64")
+    yield Case("wide layers: full, collapsed", (problem,), collapsed, few)
+    problem = Problem((300, 12, 10, 10), pn.Mix(3), "categorical_scale", n=70, inputs="bytes")
+    yield Case("wide first layer: mix, bytes", (problem,), pn.PCNL(), few)
+    many = {"warmup": BRIEF, "draws": 10, "thin": 1}
+    problem = Problem((20, 30, 1), pn.Full(), n=2500, inputs="fortran", weighted=True)
+    yield Case("several slabs: full", (problem,), pn.PCNL(), many | {"chains": 1, "threads": 3})
     problem = Problem((20, 30, 1), pn.Full(), n=2500)
-    arguments = {"warmup": BRIEF, "draws": 10, "thin": 1, "threads": 4}
-    yield Case("several slabs: collapsed", (problem,), pn.MGrad(collapse=True), arguments)
-    yield Case(
-        "several slabs: sampled variance", (Problem((20, 30, 2), pn.Full(), "sampled", 2500),), "auto", arguments
-    )
-    yield Case("inputs: one row", (Problem(SIZES, pn.Full(), n=1),), pn.PCNL())
-    yield Case("inputs: two rows in each tile's rest", (Problem(SIZES, pn.Mix(2), n=130),), pn.PCNL())
-    yield Case("prior: outputs decay", (Problem(SIZES, pn.Mix(2), output_decay=True),), pn.PCNL())
-    yield Case("prior: outputs do not decay", (Problem((2, 8, 1), pn.Full(), output_decay=False),), "auto")
+    yield Case("several slabs: collapsed", (problem,), collapsed, many | {"threads": 4})
 
 
 def _run_cases() -> Iterator[Case]:
     """What `sample` and `sample_many` can be asked for beside the kernel and the warm-up."""
     problem = Problem(SIZES, pn.Mix(2), "categorical")
-    for init in ("map", "prior"):
-        for name, chosen in {"mix": pn.Mix(2), "sep": pn.Sep(2)}.items():
-            yield Case(f"run: init {init}, {name}", (Problem(SIZES, chosen),), pn.PCNL(), {"init": init})
+    yield Case("run: init prior, sep", (Problem(SIZES, pn.Sep(2)),), pn.PCNL(), {"init": "prior"})
     yield Case("run: given starts", (problem,), pn.PCNL(), start_scale=0.8)
-    yield Case("run: given starts, out", (Problem(SIZES, pn.Out(3)),), pn.PCNL(), start_scale=0.8)
-    yield Case("run: one chain", (problem,), "auto", {"chains": 1})
     yield Case("run: five chains, two threads", (problem,), "auto", {"chains": 5, "threads": 2})
-    yield Case("run: largest seed", (problem,), pn.PCN(), {"seed": 2**64 - 1})
     yield Case("run: level by environment", (problem,), pn.PCNL(), by_environment=True)
-    yield Case("run: device auto", (Problem(SIZES, pn.Full()),), "auto", {"device": "auto"})
-    three = tuple(Problem(SIZES, pn.Mix(2), key=key) for key in range(3))
-    for kernel in ("pcnl", "auto"):
-        yield Case(f"several posteriors: {kernel}", three, KERNELS[kernel], {"chains": 2})
-    out = tuple(Problem(SIZES, pn.Out(2), key=key) for key in range(2))
-    yield Case("several posteriors: out", out, "auto", {"chains": 2})
+    yield Case("several posteriors: auto", THREE, "auto", {"chains": 2})
+
+
+THREE = tuple(Problem(SIZES, pn.Mix(2), key=key) for key in range(3))
 
 
 def _emulated_cases() -> Iterator[Case]:
     """Runs on blocks of host threads."""
     on = {"device": "emulated:1"}
     few = {"draws": 8, "thin": 1}
-    for index, (name, (sizes, chosen)) in enumerate(ARCHITECTURES.items()):
-        for likelihood in [name for name in LIKELIHOODS if name != "sampled"]:
-            dtype = ("float32", "float64")[(index + LIKELIHOODS.index(likelihood)) % 2]
-            problem = Problem(sizes, chosen, likelihood, dtype=dtype, weighted=likelihood == "gaussian_by_output")
-            yield Case(f"emulated: {name}, {likelihood}, {dtype}", (problem,), pn.MGrad(persistence=0.5), on | few)
-    for name, kernel in (KERNELS | NEEDS_HIDDEN_AND_GAUSSIAN | ALWAYS).items():
-        if name != "elliptical_slice":
-            yield Case(f"emulated: {name}", (Problem((2, 8, 7, 1), pn.Mix(2)),), kernel, on)
-    for activation in ("tanh", "relu", "gelu", "silu", "sigmoid"):
-        problem = Problem((3, 11, 5, 3), pn.Full(), "categorical", activation=activation)
-        yield Case(f"emulated: {activation}", (problem,), pn.PCNL(), on | few)
-    for name, warmup in WARMUPS.items():
-        if name != "auto":
-            yield Case(f"emulated: warm-up {name}", (Problem(SIZES, pn.Mix(2)),), pn.PCNL(), on | {"warmup": warmup})
-    for block in (4, 64):
-        more = {"device": f"emulated:{block}", "warmup": None, "draws": 6, "thin": 1}
-        problem = Problem(SIZES, pn.Full(), "categorical", dtype="float64")
-        yield Case(f"emulated: block of {block}", (problem,), pn.MGrad(0.04, persistence=0.9), more)
-        collapsed = pn.MGrad(0.12, collapse=True)
-        yield Case(f"emulated: block of {block}, collapsed", (Problem(SIZES, pn.Mix(2)),), collapsed, more)
+    for index, name in enumerate(("full", "mix", "sep", "custom")):
+        sizes, chosen = ARCHITECTURES[name]
+        likelihood, dtype = ("gaussian_by_output", "categorical")[index % 2], ("float32", "float64")[index // 2]
+        problem = Problem(sizes, chosen, likelihood, dtype=dtype, weighted=True)
+        yield Case(f"emulated: {name}, {likelihood}, {dtype}", (problem,), pn.MGrad(persistence=0.5), on | few)
+    for name in ("pcn", "mgrad_collapse_persistent"):
+        problem = Problem((2, 8, 7, 1), pn.Mix(2))
+        yield Case(f"emulated: {name}", (problem,), (KERNELS | NEEDS_HIDDEN_AND_GAUSSIAN)[name], on)
+    for name in ("ends_by_itself", "paper_like"):
+        warmup = {"warmup": WARMUPS[name]}
+        yield Case(f"emulated: warm-up {name}", (Problem(SIZES, pn.Mix(2)),), pn.PCNL(), on | warmup)
+    more = {"device": "emulated:64", "warmup": None, "draws": 6, "thin": 1}
+    problem = Problem(SIZES, pn.Full(), "categorical", dtype="float64")
+    yield Case("emulated: block of 64", (problem,), pn.MGrad(0.04, persistence=0.9), more)
     rows = on | {"warmup": BRIEF, "draws": 6, "thin": 1, "chains": 1}
     many = Problem((4, 12, 10, 1), pn.Full(), n=6000)
-    yield Case("emulated: rows over many blocks", (many,), pn.PCNL(), rows)
     yield Case("emulated: rows over many blocks, collapsed", (many,), pn.MGrad(collapse=True), rows)
-    for inputs in ("floats", "bytes"):
-        wide = Problem((300, 12, 10, 3), pn.Mix(4), "categorical", n=700, inputs=inputs)
-        # Inputs up to 255 want steps so much smaller.
-        warmup = BRIEF if inputs == "floats" else pn.Warmup((Phase(40, target=0.6),), step_size=1e-8)
-        yield Case(f"emulated: wide first layer, {inputs}", (wide,), pn.PCNL(), rows | {"warmup": warmup})
-    three = tuple(Problem(SIZES, pn.Mix(2), key=key) for key in range(3))
-    for name in ("pcnl", "auto"):
-        yield Case(f"emulated: several posteriors, {name}", three, KERNELS[name], on | {"chains": 2})
-    kept = on | few | {"keep_on_device": True}
-    yield Case("emulated: draws kept there", (Problem(SIZES, pn.Full()),), pn.PCNL(), kept)
+    wide = Problem((300, 12, 10, 3), pn.Mix(4), "categorical", n=700)
+    yield Case("emulated: wide first layer", (wide,), pn.PCNL(), rows)
+    yield Case("emulated: several posteriors", THREE, "auto", on | {"chains": 2})
 
 
 CASES: dict[str, Case] = {}

@@ -15,7 +15,6 @@ from golden_cases import CASES
 
 import machine
 import patrac_native as pn
-from patrac_native.engine import device_status
 
 STORED: dict[str, Any] = json.loads(golden_runs.FILE.read_text())
 HERE = machine.processor()
@@ -34,8 +33,6 @@ def reason_to_skip(name: str, level: str) -> str | None:
             f"its numbers from BLAS were made on {MADE['model']} with NumPy {MADE['numpy']}; "
             f"here {HERE['model']}, NumPy {HERE['numpy']}"
         )
-    if CASES[name].arguments.get("device") == "auto" and device_status()["usable"]:
-        return "a GPU is there, which auto may choose"
     return None
 
 
