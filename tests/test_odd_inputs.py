@@ -475,8 +475,8 @@ OTHERS: dict[str, tuple[type[Exception], str, Callable[[pn.Draws], Any]]] = {
     ),
     "an assigned target": (
         AttributeError,
-        r"y of a Posterior cannot be set once it is built: use with_targets\(y",
-        lambda _: setattr(posterior(), "y", Y),
+        r"data of a Posterior cannot be set once it is built: use with_targets\(y",
+        lambda _: setattr(posterior(), "data", Y),
     ),
     "an assigned weight": (AttributeError, "weights", lambda d: setattr(pn.DrawsMixture([d, d]), "weights", [1, 0])),
 }
@@ -521,6 +521,10 @@ def test_a_summary_of_counts_takes_their_offset(counts: tuple[pn.Draws, Any, Any
         np.testing.assert_allclose(with_it.mean[:, 0] - without.mean[:, 0], offset, rtol=1e-4, atol=1e-5)
 
 
+def _first(of: pn.Draws | pn.DrawsMixture) -> pn.Draws:
+    return of.members[0] if isinstance(of, pn.DrawsMixture) else of
+
+
 # Scores of known targets as numbers, by name.
 SCORES: dict[str, Callable[..., Any]] = {
     "nlpd": lambda of, X, y, **offset: of.distribution(X, **offset).nlpd(y),
@@ -529,9 +533,9 @@ SCORES: dict[str, Callable[..., Any]] = {
     "calibration": lambda of, X, y, **offset: of.distribution(X, **offset).calibration(y).nlpd,
     "network_nlpd": lambda of, X, y, **offset: of.distribution(X, **offset).network().nlpd(y),
     "log_likelihood_rows": lambda of, X, y, **offset: of.log_likelihood_rows(X, y, **offset),
-    "loo": lambda of, X, y, **offset: of.members[0].loo(X, y, **offset).elpd_rows,
-    "to_datatree": lambda of, X, y, **offset: of.members[0].to_datatree(X, y, **offset)["log_likelihood"]["y"],
-    "weighted": lambda of, X, y, **offset: pn.DrawsMixture.weighted(of.members, X, y, **offset).comparison.elpd,
+    "loo": lambda of, X, y, **offset: _first(of).loo(X, y, **offset).elpd_rows,
+    "to_datatree": lambda of, X, y, **offset: _first(of).to_datatree(X, y, **offset)["log_likelihood"]["y"],
+    "weighted": lambda of, X, y, **offset: pn.DrawsMixture.weighted([_first(of)] * 2, X, y, **offset).comparison.elpd,
 }
 
 

@@ -1,1 +1,1 @@
-"""Draws: their files, predictions, summary and verdict. Public: Draws, DrawsMixture, their summaries."""
+"""Draws of posteriors, mixtures of them and the Laplace approximation: predictions, scores, summaries and files."""
