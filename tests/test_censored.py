@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -259,3 +260,57 @@ def test_the_density_by_the_logarithm_of_the_variance() -> None:
         moved[:, index] += [step, -step]
         above, below = density.value(moved)
         assert gradient[index] == pytest.approx((above - below) / (2 * step), rel=1e-5)
+
+
+def test_densities_have_units_and_probabilities_have_none() -> None:
+    X, _, y = censored(12, 2)
+    likelihood, scale = pn.CensoredGaussian([0.5, 2.0]), np.array([3.0, 0.1])
+    f = np.sin(X)
+    scaled = likelihood.for_scaled_targets(scale)
+    rows = scaled.log_likelihood_rows(f / scale, y / scale[:, None]) - scaled.log_units(y, scale)
+    np.testing.assert_allclose(rows, likelihood.log_likelihood_rows(f, y), rtol=1e-9)
+
+
+# The estimator and the command line
+
+QUICK: dict[str, Any] = {
+    "hidden_layer_sizes": (4,), "l2": 1.0, "max_iter": 40, "chains": 2, "draws": 30, "thin": 2, "warmup": 400,
+    "n_jobs": 1, "random_state": 0,
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_estimator_takes_bounds() -> None:
+    pytest.importorskip("torch")
+    X, t, y = censored(120)
+    made = pn.PatracRegressor(likelihood="censored", **QUICK).fit(X, 10.0 + 5.0 * y[:, 0])
+    assert made.draws_.likelihood.label == "censored" and made.draws_.likelihood.is_sampled
+    mean, sd = made.predict(X, return_std=True)
+    lower, upper = made.predict_interval(X, coverage=0.9)
+    assert (lower < mean).all() and (mean < upper).all() and (sd > 0).all()
+    assert np.corrcoef(mean, t[:, 0])[0, 1] > 0.8
+    with pytest.raises(ValueError, match="at least one finite bound"):
+        made.fit(X, np.repeat([[-INF, INF]], 120, axis=0))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_command_line_reads_an_upper_bound(tmp_path: Path) -> None:
+    """An empty upper bound is open; held-out rows are scored by what their bounds say."""
+    pytest.importorskip("torch")
+    import json
+
+    import pandas as pd
+
+    from patrac_native.cli.main import main
+
+    X, _, y = censored(120)
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "time": y[:, 0, 0]})
+    frame["until"] = np.where(np.isinf(y[:, 0, 1]), np.nan, y[:, 0, 1])
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in QUICK.items() if name != "hidden_layer_sizes"]
+    fit = ["fit", str(tmp_path / "t.csv"), "--target", "time", "--upper", "until", "--likelihood", "censored"]
+    assert main([*fit, "--hidden-layer-sizes", "4", *options, "--out", str(tmp_path / "out")]) == 0
+    made = pn.PatracRegressor.load(tmp_path / "out" / "estimator.npz")
+    assert made.draws_.likelihood.label == "censored"
+    text = (tmp_path / "out" / "summary.json").read_text()
+    assert "nlpd_in_units" in text and json.loads(text)

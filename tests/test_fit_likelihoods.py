@@ -30,6 +30,8 @@ def test_every_candidate_takes_every_likelihood() -> None:
         (likelihood,) = Settings(likelihood=name, noise_variance=None).likelihoods(dispersion=0.5)
         likelihood = likelihood.with_prior_guess([1.0])
         y = rng.poisson(2.0, 40) if likelihood.targets == "count" else rng.normal(size=40)
+        if likelihood.numbers_per_target > 1:
+            y = np.repeat(y[:, None], likelihood.numbers_per_target, axis=1)
         found = possible_candidates(chosen, [likelihood])
         assert [(one.architecture.label(), one.prior, one.networks) for one in found] == [
             ("Full", "gaussian", 1),

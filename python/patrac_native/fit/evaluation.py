@@ -98,7 +98,8 @@ def evaluate(
     elif details:
         found, of_rows = _number_details(distribution, units, rows)
         found["rmse_network"] = None if rmse is None else _plain(rmse * units.scale)
-        found["nlpd_in_units"] = calibration.nlpd + float(np.log(units.scale).sum())
+        log_units = draws.likelihood.log_units(distribution.check_targets(y), np.atleast_1d(units.scale))
+        found["nlpd_in_units"] = calibration.nlpd + float(np.average(log_units, weights=weights))
     else:
         found, of_rows = {"coverage": {"0.9": calibration.coverage}}, {}
     of_rows = of_rows or {"nlpd": distribution.nlpd(y)}
@@ -207,7 +208,7 @@ def _validation_scores(net: pn.Network, draws: AnyDraws) -> tuple[FloatArray | N
     """Return the RMSE of each target and the mean NLPD of the validation rows of a network's training, None if unknown.
 
     Where the scale of the noise is a parameter of the likelihood, the NLPD is that of normal noise with the variance of
-    the residuals; otherwise it is the loss of those rows, that of the likelihood.
+    the residuals, unless targets are bounds; otherwise it is the loss of those rows, that of the likelihood.
     """
     history = net.history
     if history is None:
@@ -216,7 +217,8 @@ def _validation_scores(net: pn.Network, draws: AnyDraws) -> tuple[FloatArray | N
     rmse = None if mse is None else np.sqrt(mse)
     if draws.likelihood.scale_name is None:
         return rmse, None if validation is None else float(validation["loss"])
-    return rmse, None if mse is None else float(0.5 * (np.log(2 * np.pi * mse) + 1.0).sum())
+    is_unknown = mse is None or draws.likelihood.numbers_per_target > 1
+    return rmse, None if is_unknown else float(0.5 * (np.log(2 * np.pi * mse) + 1.0).sum())
 
 
 def _plain(values: FloatArray) -> float | list[float]:

@@ -169,6 +169,8 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         targets, self._y_has_columns = _numbers(y, self._numbers_per_target)
         check_consistent_length(rows, targets)
         self.n_outputs_ = targets.shape[1]
+        if self._numbers_per_target > 1:  # before their scale is computed from them
+            targets = likelihoods[-1].check_targets(targets, len(targets), self.n_outputs_)
         weights, offset = self._weights(rows, sample_weight), self._offset(rows, exposure)
         if weights is not None and (weights == 0).any():
             used = np.flatnonzero(weights)

@@ -226,6 +226,10 @@ class Likelihood(Complete, abstract=True):
         """Return finite numbers (n, t), or labels (n,), that stand for the targets; here y itself."""
         return y
 
+    def log_units(self, y: Targets, scale: FloatArray) -> FloatArray:
+        """Return what the negative log densities of targets y / scale lack of those of y, (n,), for scale (t,)."""
+        return np.full(len(y), np.log(scale).sum())
+
     def crps_rows(self, noisy: FloatArray, y: Targets) -> FloatArray:
         """Return the continuous ranked probability score (n, t) of draws (M, n, t) of numbers, noise included, at y."""
         return crps(noisy[None], y, per_row=True)

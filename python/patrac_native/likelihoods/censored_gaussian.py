@@ -134,6 +134,11 @@ class CensoredGaussian(SampledNoiseLikelihood):
         lower, upper = np.moveaxis(np.where(np.isinf(y), y[..., ::-1], y), -1, 0)
         return np.asarray(lower + 0.5 * (upper - lower))
 
+    def log_units(self, y: Targets, scale: FloatArray) -> FloatArray:
+        """Return the sum of log scale over the targets that are known: probabilities of others have no units."""
+        units: FloatArray = (y[..., 0] == y[..., 1]) @ np.log(scale)
+        return units
+
     def core_targets(self, y: Targets, offset: FloatArray | None) -> FloatArray:
         """Return the lower bounds and, beside them, the upper ones, shape (n, 2m)."""
         return np.concatenate([y[..., 0], y[..., 1]], axis=1)
