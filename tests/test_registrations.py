@@ -56,7 +56,7 @@ def compile_with(folder: Path, header: str, text: str) -> subprocess.CompletedPr
 
 @pytest.mark.parametrize("enum", HEADERS)
 def test_an_enumerator_without_registrations_does_not_compile(enum: str, tmp_path: Path) -> None:
-    """The headers compile as they are; with one more enumerator, they miss its name or the cases that dispatch on it."""
+    """The headers compile as they are; with one more enumerator, they lack its name or a case that dispatches on it."""
     text = (ROOT / HEADERS[enum]).read_text()
     start = text.index("{", text.index(f"enum class {enum}")) + 1
     assert compile_with(tmp_path / "as it is", HEADERS[enum], text).returncode == 0
