@@ -57,26 +57,10 @@ class Architecture(Complete, abstract=True):
 
     @abstractmethod
     def masks(self, net: Network, permutations: Permutations) -> Masks:
-        """Return which parameters of the sampled network are Bayesian.
+        """Return Boolean masks of the weights and biases of each layer, True where Bayesian, nodes in **ranked** order.
 
-        Parameters
-        ----------
-        net : Network
-            The trained network in its own order of nodes.
-        permutations : sequence of L - 1 integer arrays
-            The ranking, as `rank_nodes(net)` returns it.
-
-        Returns
-        -------
-        weight_masks, bias_masks : lists of L Boolean arrays
-            True for Bayesian parameters, nodes in **ranked** order. The shapes are those of the weights and biases of
-            a network of widths `sampled_layer_sizes(net)`.
-
-        Raises
-        ------
-        ValueError
-            If the architecture does not fit the network: k exceeds the width of a layer, given masks have other
-            shapes, or Mix, Out or Sep is applied to a network without hidden layer.
+        `permutations` is the ranking, as `rank_nodes(net)` returns it. The shapes are those of a network of widths
+        `sampled_layer_sizes(net)`. Raises ValueError if the architecture does not fit the network.
         """
 
     def sampled_layer_sizes(self, net: Network) -> tuple[int, ...]:

@@ -15,21 +15,7 @@ _C_FUNCTION: type = ctypes.CFUNCTYPE(None).__mro__[1]
 
 
 class ForeignModel:
-    """A log-likelihood of the host that runs chains as a compiled model does.
-
-    Parameters
-    ----------
-    function : callable or int
-        A Python callable, or the address of a C function.
-    context : int
-        Address that a C function gets as its last argument.
-    batched : bool
-        Whether the function evaluates a point of each chain in one call.
-    level : str
-        Instruction-set level of the steps.
-    keep_alive : object
-        What must live as long as the addresses are used.
-    """
+    """A log-likelihood of the host that runs chains as a compiled model does."""
 
     def __init__(self, function: Any, context: int, *, batched: bool, level: str, keep_alive: object) -> None:
         self._function: dict[str, Any] = {"function": function, "context": context, "batched": batched}

@@ -17,34 +17,12 @@ from patrac_native.validation.columns import in_order
 class Inputs:
     """Validated inputs, shape (n, d), of dtype uint8, float32 or float64.
 
-    Parameters
-    ----------
-    X : array_like or array on a device, shape (n, d)
-        See `Posterior`.
-    n_inputs : int
-        d, the number of columns that X must have.
-    n_layers : int
-        Number of layers of weights of the network that reads the inputs; a device runs at most `MAX_DEVICE_LAYERS`.
-    dtype : dtype
-        The engine's dtype; no input may exceed its range.
-    copy : bool
-        Whether to keep a copy of X rather than X itself.
-    columns : sequence of d str, optional
-        Names of the columns of the training, by which those of a data frame are matched.
-
     Attributes
     ----------
     on_device : InputsOnDevice or None
         The inputs, if they were given on a device that the engine can use; else None.
     in_place : bool
         Whether X itself is kept, rather than a copy.
-
-    Raises
-    ------
-    TypeError
-        If X does not hold real numbers or its library does not export it.
-    ValueError
-        If the shape is not (n, d), n is 0, or an entry is not finite or, on a device, exceeds the range of `dtype`.
     """
 
     def __init__(

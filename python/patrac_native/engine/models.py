@@ -92,16 +92,7 @@ def _is_strided(array: npt.NDArray[Any]) -> bool:
 
 
 class CompiledModels:
-    """The compiled models of one posterior, one on the host and one for each device, each built at its first use.
-
-    Parameters
-    ----------
-    spec : ModelSpec
-    inputs : Inputs
-        The inputs, on the host or on a device.
-    targets, row_weights, dtype, level
-        See `host_model`.
-    """
+    """The compiled models of one posterior, one on the host and one for each device, each built at its first use."""
 
     def __init__(
         self,

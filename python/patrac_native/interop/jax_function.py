@@ -60,24 +60,7 @@ def _register(jax: Any, density: Density) -> tuple[str, str]:
 
 
 def to_jax(density: Density, threads: int) -> Callable[[Any], Any]:
-    """Return a log density as a function of JAX.
-
-    Parameters
-    ----------
-    density : Density
-    threads : int
-        Native threads that share the points of a batched call.
-
-    Returns
-    -------
-    callable
-        From an array of shape (..., D), converted to the density's dtype, to values of shape (...) and that dtype.
-
-    Raises
-    ------
-    ImportError
-        If jax is not installed, or its foreign function interface has an unsupported version.
-    """
+    """Return a log density as a function of JAX."""
     jax = import_extra("jax", "jax", "to_jax")
     names = _register(jax, density)
     published = _Published(density.core)

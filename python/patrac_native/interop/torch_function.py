@@ -88,20 +88,7 @@ class _Once(torch.autograd.Function):
 
 
 def to_torch(density: Density, threads: int) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return a log density as a function of torch tensors.
-
-    Parameters
-    ----------
-    density : Density
-    threads : int
-        Native threads that share the points of a call.
-
-    Returns
-    -------
-    callable
-        From a tensor of shape (..., D) on the CPU, converted to the density's dtype, to values of shape (...) and that
-        dtype.
-    """
+    """Return a log density as a function of torch tensors."""
     dtype = torch.float32 if density.dtype == np.float32 else torch.float64
 
     def log_density(points: torch.Tensor) -> torch.Tensor:

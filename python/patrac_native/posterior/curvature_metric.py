@@ -88,16 +88,6 @@ class CurvatureMetric(Metric):
     Kronecker-factored approximate curvature): the second moments of what its nodes read, times the summed second
     moments of the derivatives of the outputs by its nodes. Both are those of whitened weights, of prior N(0, I) times
     a sampled scale if there is one, which a rotation keeps. So each axis may have a step size of its own.
-
-    Parameters
-    ----------
-    network : PartialNetwork
-        One without `curvature_obstacle`.
-    likelihood : Likelihood
-        With fixed variances.
-    compiled : CompiledModels
-        The compiled models of the posterior.
-    data : Data
     """
 
     def __init__(self, network: PartialNetwork, likelihood: Likelihood, compiled: CompiledModels, data: Data) -> None:

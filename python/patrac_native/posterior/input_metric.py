@@ -105,17 +105,10 @@ class InputMetric(Metric):
     The weights w into a node and inputs x enter as w'x = (R'w)'(R'x), and R'w has the prior of w: equal variances are
     kept by a rotation. So chains run on a model with inputs XR, and theta is rotated at their start and in the draws.
 
-    Parameters
-    ----------
-    network : PartialNetwork
-        One without `rotation_obstacle`.
-    compiled : CompiledModels
-        The compiled models of the posterior.
-    axes : PrincipalAxes
-
     Attributes
     ----------
     axes : PrincipalAxes
+
     """
 
     def __init__(self, network: PartialNetwork, compiled: CompiledModels, axes: PrincipalAxes) -> None:

@@ -209,24 +209,7 @@ class PartialNetwork:
         return () if self.scales is None else self.scales.names
 
     def variance_at(self, scales: npt.ArrayLike | None) -> FloatArray:
-        """Return the prior variances given the sampled scales.
-
-        Parameters
-        ----------
-        scales : array_like, shape (..., G), or None
-            sigma2 of each group of `scales`, positive; None if and only if the prior's variances are fixed.
-
-        Returns
-        -------
-        ndarray of float64, shape (..., K)
-
-        Raises
-        ------
-        TypeError
-            If `scales` does not hold real numbers.
-        ValueError
-            If it is given for fixed variances, is missing for sampled ones, or is not as described.
-        """
+        """Return the prior variances (..., K) given the sampled scales (..., G), which are None for a fixed prior."""
         if self.scales is None:
             if scales is not None:
                 raise ValueError("scales must be left out: the variances of the prior are fixed.")
@@ -239,25 +222,7 @@ class PartialNetwork:
         return self.scales.factors(scales) * self.prior_variance
 
     def log_prior(self, theta: npt.ArrayLike, scales: npt.ArrayLike | None = None) -> np.float64 | FloatArray:
-        """Evaluate log N(theta; 0, C), normalised, in float64.
-
-        Parameters
-        ----------
-        theta : array_like, shape (..., K)
-        scales : array_like, shape (G,) or (..., G), optional
-            The scales of C, as for `variance_at`.
-
-        Returns
-        -------
-        float64 or ndarray of float64, shape (...)
-
-        Raises
-        ------
-        TypeError
-            If theta or scales do not hold real numbers.
-        ValueError
-            If the last axis of theta does not have K entries, or scales are not as described.
-        """
+        """Evaluate log N(theta; 0, C), normalised, in float64: theta (..., K), scales (G,) or (..., G) if sampled."""
         values = _as_floats(theta, "theta")
         if values.ndim == 0 or values.shape[-1] != self.dim:
             raise ValueError(f"theta must have {self.dim} entries on its last axis; got shape {values.shape}.")
@@ -282,31 +247,7 @@ class PartialNetwork:
     def check_theta(
         self, theta: npt.ArrayLike, name: str = "theta", dim: int | None = None
     ) -> tuple[npt.NDArray[Any], bool]:
-        """Validate theta, or its part below the output layer.
-
-        Parameters
-        ----------
-        theta : array_like, shape (dim,) or (B, dim)
-            Finite numbers.
-        name : str
-            The argument's name, for error messages.
-        dim : int, optional
-            Number of entries of a point; default K.
-
-        Returns
-        -------
-        batch : ndarray of `dtype`, shape (B, dim)
-            A C-contiguous array.
-        single : bool
-            Whether theta has shape (dim,); B is then 1.
-
-        Raises
-        ------
-        TypeError
-            If theta does not hold real numbers.
-        ValueError
-            If the shape is another, or an entry is not finite or exceeds the range of `dtype`.
-        """
+        """Return theta (dim,) or (B, dim) as a batch of `dtype`, and whether it was one point; dim defaults to K."""
         dim = self.dim if dim is None else dim
         values = _as_floats(theta, name)
         single = values.ndim == 1
@@ -365,27 +306,7 @@ class PartialNetwork:
         return planned_model(self.spec(Gaussian.name, {}), dtype=self.dtype, level=self.level)
 
     def predict(self, theta: npt.ArrayLike, X: npt.ArrayLike, *, threads: int | None = None) -> npt.NDArray[Any]:
-        """Evaluate the outputs f at X for given parameters.
-
-        Parameters
-        ----------
-        theta : array_like, shape (K,) or (B, K)
-            Bayesian parameters, finite; converted to `dtype`.
-        X : array_like, shape (n, d)
-            Finite inputs, n >= 1.
-        threads : int, optional
-            Number of native threads, which share the B points; by default the number of processors that this process
-            may use.
-
-        Returns
-        -------
-        ndarray of `dtype`, shape (n, m) or (B, n, m)
-
-        Raises
-        ------
-        TypeError, ValueError
-            If an argument is not as described, or a value exceeds the range of `dtype`.
-        """
+        """Evaluate the outputs f (n, m) or (B, n, m) at X (n, d) for theta (K,) or (B, K), on native threads."""
         batch, single = self.check_theta(theta)
         checked = check_inputs_keeping_dtype(X, self.n_inputs, columns=self.input_names)
         inputs = cast_checked(checked, self.dtype, "X")
@@ -420,35 +341,7 @@ class PartialNetwork:
         return SumOfNetworks(self.net.to_torch(dtype), sampled) if self.separate else sampled
 
     def torch_parameters(self, theta: npt.ArrayLike, *, dtype: torch.dtype | None = None) -> dict[str, torch.Tensor]:
-        """Return the parameters of the modules of many theta, for `torch.func.functional_call` under `torch.vmap`.
-
-        Parameters
-        ----------
-        theta : array_like, shape (B, K)
-            Such as `draws.theta.reshape(-1, K)`.
-        dtype : torch.dtype, optional
-            As for `to_torch`.
-
-        Returns
-        -------
-        dict of str to tensor, shape (B, ...)
-            By the names of the parameters of `to_torch(theta[0])`. Parameters without a Bayesian entry are views of one
-            copy.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> import torch
-        >>> import patrac_native as pn
-        >>> net = pn.Network([[[1.0], [2.0]], [[1.0, 1.0]]], [[0.0, 0.5], [0.0]])
-        >>> X = np.linspace(-1, 1, 5)[:, None]
-        >>> post = pn.Posterior(net, pn.Mix(1), pn.TraceClassPrior(1.5, 1.0, 1.0), pn.Gaussian(1.0), X, X[:, 0])
-        >>> theta = pn.sample(post, chains=2, draws=3, warmup=100, seed=0).theta.reshape(6, -1)
-        >>> module, inputs = post.network.to_torch(theta[0]), torch.tensor(X, dtype=torch.float32)
-        >>> call = lambda parameters: torch.func.functional_call(module, parameters, (inputs,))
-        >>> torch.vmap(call)(post.network.torch_parameters(theta)).shape
-        torch.Size([6, 5, 1])
-        """
+        """Return the parameters of the modules of many theta, for `torch.func.functional_call` under `torch.vmap`."""
         import torch
 
         values = np.asarray(theta)
@@ -467,19 +360,7 @@ class PartialNetwork:
     def sample_prior(
         self, draws: int, *, seed: int, chain: int = 0, purpose: _core.Purpose = _core.Purpose.prior
     ) -> npt.NDArray[Any]:
-        """Draw theta from N(0, C), with sampled scales at their centres.
-
-        Parameters
-        ----------
-        draws : int
-            Number of draws, at least 1.
-        seed, chain, purpose
-            Key of the Philox stream; every chain and every purpose has its own stream.
-
-        Returns
-        -------
-        ndarray of `dtype`, shape (draws, K)
-        """
+        """Draw theta (draws, K) from N(0, C), with sampled scales at their centres; each chain has its own stream."""
         normals: Any = _core.standard_normals32 if self.dtype == np.float32 else _core.standard_normals64
         theta: npt.NDArray[Any] = normals(
             seed=seed, chain=chain, step=0, purpose=purpose, steps=draws, count=self.dim, level=self.level

@@ -16,13 +16,7 @@ _MOST_BARS = 8
 
 
 class ProgressBars:
-    """A context that shows bars for runs that are executed in one call, and gives their callbacks.
-
-    Parameters
-    ----------
-    runs : sequence of PreparedRun
-        At least one; all with the same settings except for the seed.
-    """
+    """A context that shows bars for runs that are executed in one call, and gives their callbacks."""
 
     def __init__(self, runs: Sequence[PreparedRun]) -> None:
         self._runs = runs
@@ -81,15 +75,7 @@ class ProgressBars:
 
 
 class _ProgressBar:
-    """The bar of chains that run together.
-
-    Parameters
-    ----------
-    total, kept : int
-        Steps of all chains, and those of them that follow the warm-up.
-    chains : str
-        The chains in words, such as "4 chains".
-    """
+    """The bar of chains that run together."""
 
     def __init__(self, total: int, kept: int, chains: str) -> None:
         self._chains, self._kept = chains, kept

@@ -27,11 +27,6 @@ class RunSettings:
     """The settings of a run; `patrac_native.sample` describes each of them.
 
     The constructor checks what can be checked without a posterior; `prepare_run` checks the rest.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a setting is not as described; the message names it.
     """
 
     kernel: str | Kernel = "auto"
@@ -94,13 +89,7 @@ class RunSettings:
 
 @dataclass(frozen=True)
 class ManyRunSettings(RunSettings):
-    """The settings of runs on several posteriors; `patrac_native.sample_many` describes them.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `RunSettings`; also TypeError if `init` is an array.
-    """
+    """The settings of runs on several posteriors; `patrac_native.sample_many` describes them."""
 
     chains: int = field(default=1, kw_only=True)
 
