@@ -144,7 +144,7 @@ def test_groups_of_each_likelihood(likelihood: str, n_targets: int) -> None:
     predictive, function = groups["posterior_predictive"], groups["function"]
     same(predictive["y"], draws.predictive(data.X, offset=data.offset, seed=3), last)
     same(groups["prior_predictive"]["y"][0], post.prior_predictive(data.X, 5, offset=data.offset, seed=3), last)
-    same(groups["observed_data"]["y"], post.data.y, last)
+    same(groups["observed_data"]["y"], post.likelihood.typical(post.data.y), last)
     same(groups["log_likelihood"]["y"], draws.log_likelihood_rows(data.X, data.y, offset=data.offset), None)
     if is_class:
         same(function["p"], draws.predict_proba(data.X), "output")

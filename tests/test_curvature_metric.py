@@ -67,6 +67,8 @@ def test_the_root_of_the_information_is_that_of_the_score(name: str) -> None:
     likelihood: Likelihood = problems.random_data(name, rng, 1, 1, m // problems.outputs_per_target(name)).likelihood
     f = np.broadcast_to(rng.uniform(-0.7, 0.7, m), (draws, m))
     y = likelihood.sample(f, rng)
+    if likelihood.numbers_per_target > 1:
+        y = np.repeat(y[..., None], likelihood.numbers_per_target, axis=-1)
     step = 1e-5
     score = np.stack(
         [

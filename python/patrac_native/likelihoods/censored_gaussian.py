@@ -64,7 +64,7 @@ class CensoredGaussian(SampledNoiseLikelihood):
     --------
     >>> bounds = np.array([[[0.5, 0.5]], [[1.0, np.inf]], [[-1.0, 1.0]]])  # known, right-censored, in an interval
     >>> CensoredGaussian(1.0).log_likelihood_rows(np.zeros((3, 1)), bounds).round(6)
-    array([-1.043939, -1.841022, -0.381723])
+    array([-1.043939, -1.841022, -0.381715])
     """
 
     name = "censored_gaussian"
