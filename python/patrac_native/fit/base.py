@@ -503,7 +503,7 @@ def _warn_again(caught: Sequence[warnings.WarningMessage]) -> None:
     for message in dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, UserWarning)):
         for advice, own in _ADVICE.items():
             message = message.replace(advice, own)
-        warnings.warn(message.removeprefix("train: "), UserWarning, stacklevel=4)
+        warnings.warn(message.replace("train: ", "", 1), UserWarning, stacklevel=4)
     for one in caught:
         if not issubclass(one.category, UserWarning):
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
