@@ -69,7 +69,6 @@ PATRAC_FN IntervalTerm<V> normal_interval(V u, V v, V width) {
     constexpr int terms = is_float_v<V> ? 5 : 11;
     V before = one, now = x, sum = one, cosh_x = one, sinhc_x = one, power = one;
     T factorial = 1;
-#pragma GCC unroll 16
     for (int k = 1; k < terms; ++k) {
         before = fma(x, now, -(broadcast<V>(T(2 * k - 1)) * square * before));  // He_2k h^2k
         now = fma(x, before, -(broadcast<V>(T(2 * k)) * square * now));         // He_(2k+1) h^(2k+1)
