@@ -53,12 +53,6 @@ LIKELIHOODS_BY_LABEL = {one.label: one for one in LIKELIHOODS.values()}
 
 
 def likelihood_from_dict(content: Mapping[str, Any]) -> Likelihood:
-    """Rebuild a likelihood from what its `to_dict` returned.
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown.
-    """
+    """Rebuild a likelihood from what its `to_dict` returned."""
     entry, arguments = entry_of(LIKELIHOODS, content, "likelihood")
     return entry(**arguments)

@@ -307,14 +307,11 @@ class BoundedMixture(PredictiveMixture):
 
 
 class _Interval(NamedTuple):
-    """The standard normal distribution between bounds: log probability, or log density where they are equal.
-
-    `slope`, the mean between them, is the derivative of `value` by a shift; `square` is the mean square.
-    """
+    """The standard normal distribution between bounds: log probability, or log density where they are equal."""
 
     value: FloatArray
-    slope: FloatArray
-    square: FloatArray
+    slope: FloatArray  # the mean between the bounds, which is the derivative of `value` by a shift
+    square: FloatArray  # the mean square
 
     @property
     def information(self) -> FloatArray:

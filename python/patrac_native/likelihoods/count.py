@@ -55,12 +55,9 @@ class CountLikelihood(Likelihood, abstract=True):
         raise TypeError(f"a {self.label} likelihood has no class probabilities; use Categorical or Bernoulli.")
 
     def initial_outputs(self, y: Targets, row_weights: FloatArray, offset: FloatArray | None = None) -> FloatArray:
-        """Return the logarithm of total count over total exposure of each output, shape (m,).
-
-        An output without any count has half a count.
-        """
+        """Return the logarithm of total count over total exposure of each output, shape (m,)."""
         exposure = row_weights @ (np.ones_like(y) if offset is None else np.exp(offset))
-        rates: FloatArray = np.log(np.maximum(row_weights @ y, 0.5) / exposure)
+        rates: FloatArray = np.log(np.maximum(row_weights @ y, 0.5) / exposure)  # without any count, of half a count
         return rates
 
     @abstractmethod
@@ -161,11 +158,7 @@ class CountMixture(TargetMixture):
         return self._average(self.likelihood.cdf(self.predictor[..., None], counts[..., None])[..., 0])
 
     def pit(self, y: npt.ArrayLike) -> FloatArray:
-        """Return the mid-PIT values of observed counts y (n,), the mean of P(Y < y) and P(Y <= y), shape (n,).
-
-        The mean of their distribution is that of the uniform one if the predictions are calibrated (Czado, Gneiting &
-        Held 2009, Predictive model assessment for count data).
-        """
+        """Return the mid-PIT values of observed counts y (n,), the mean of P(Y < y) and P(Y <= y), shape (n,)."""
         below, upto = self.step(y)
         return 0.5 * (below + upto)
 
@@ -179,18 +172,7 @@ class CountMixture(TargetMixture):
         return self.likelihood.log_likelihood_rows(self.predictor[..., None], self._targets(y)[..., None])
 
     def quantile(self, probability: float) -> FloatArray:
-        """Return the smallest count whose probability of not being exceeded is at least `probability`, shape (n,).
-
-        Parameters
-        ----------
-        probability : float
-            In (0, 1).
-
-        Raises
-        ------
-        TypeError, ValueError
-            If `probability` is not a number in (0, 1).
-        """
+        """Return the smallest count whose probability of not being exceeded is at least `probability`, shape (n,)."""
         check_probability(probability, "probability")
         low = np.full(self.n_inputs, -1.0)
         high = np.maximum(np.ceil(self.mean()), 1.0)

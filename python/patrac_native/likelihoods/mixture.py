@@ -86,10 +86,7 @@ class TargetMixture(ABC):
         return density
 
     def interval(self, coverage: float) -> tuple[FloatArray, FloatArray]:
-        """Return the ends of the central interval of y with a probability of `coverage`, each of shape (n,).
-
-        Intervals of counts end at counts, and their probability is at least `coverage`.
-        """
+        """Return the ends of the central interval of y with a probability of `coverage`, each of shape (n,)."""
         tail = 0.5 * (1.0 - check_probability(coverage, "coverage"))
         return self.quantile(tail), self.quantile(1.0 - tail)
 

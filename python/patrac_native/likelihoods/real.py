@@ -107,18 +107,7 @@ class PredictiveMixture(TargetMixture):
         return self.noise.log_density((self._targets(y) - self.location) / self.noise.scale) - np.log(self.noise.scale)
 
     def quantile(self, probability: float) -> FloatArray:
-        """Return a quantile of y, shape (n,), to rounding error, by bracketed Newton steps.
-
-        Parameters
-        ----------
-        probability : float
-            In (0, 1).
-
-        Raises
-        ------
-        TypeError, ValueError
-            If `probability` is not a number in (0, 1).
-        """
+        """Return a quantile of y, shape (n,), to rounding error, by bracketed Newton steps."""
         check_probability(probability, "probability")
         scale = np.broadcast_to(np.asarray(self.noise.scale), self.location.shape)
         z = self.noise.quantile(probability)
@@ -176,24 +165,7 @@ class RealLikelihood(Likelihood, abstract=True):
     def located_noise(
         self, f: npt.ArrayLike, variance: FloatArray | None = None, output: int = 0
     ) -> tuple[FloatArray, Noise]:
-        """Return the location of one target in each draw and the noise around it.
-
-        Parameters
-        ----------
-        f : array_like, shape (M, n, m)
-            Outputs of M draws of the network at n inputs.
-        variance : ndarray, shape (M,) or (M, m), optional
-            The draws of the sampled noise variance, of one for all outputs or of one for each; required if the
-            likelihood samples them.
-        output : int
-            The target, counted from 0.
-
-        Returns
-        -------
-        location : ndarray of float64, shape (M, n)
-        noise : Noise
-            Its scale and variance broadcast to `location`.
-        """
+        """Return the location (M, n) of one target in each draw and the noise around it; see `mixture`."""
         return np.asarray(f, dtype=np.float64)[..., output], self.noise(output)
 
     def mixture(self, f: npt.ArrayLike, variance: FloatArray | None = None, output: int = 0) -> PredictiveMixture:

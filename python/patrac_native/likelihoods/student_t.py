@@ -120,10 +120,7 @@ class StudentT(SampledNoiseLikelihood):
         return StudentT(self.df, np.sqrt(variance))
 
     def fitted(self, f: FloatArray, y: Targets, row_weights: FloatArray) -> StudentT:
-        """Return the likelihood with sampled scales fixed at their modes given outputs f (n, m) and row weights.
-
-        The modes of their squares, by the EM algorithm from those of normal noise.
-        """
+        """Return the likelihood with sampled scales fixed at their modes given outputs f (n, m) and row weights."""
         if not self.is_sampled:
             raise TypeError(f"{self!r} samples no scale.")
         rows, residuals = float(row_weights.sum()), y - f

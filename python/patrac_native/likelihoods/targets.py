@@ -10,15 +10,7 @@ ENCODE_LABELS = "Encode class names as whole numbers: names, y = np.unique(y, re
 
 
 def matrix_targets(y: npt.ArrayLike, n: int, m: int, advice: str = "Encode it as numbers first.") -> FloatArray:
-    """Return y as a C-contiguous float64 copy of shape (n, m); (n,) is accepted for one output.
-
-    Raises
-    ------
-    TypeError
-        If y does not hold real numbers; the message ends with `advice`.
-    ValueError
-        If y has another shape.
-    """
+    """Return y as a C-contiguous float64 copy of shape (n, m); (n,) is accepted for one output."""
     values = as_real_array(y, "y", advice)
     if values.shape == (n,) and m == 1:
         values = values[:, None]
