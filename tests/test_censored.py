@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +170,7 @@ def test_fitted_variances_are_the_modes() -> None:
 
 def test_expected_squares_average_to_the_most_likely_variance() -> None:
     X, t, y = censored(4000)
-    squares = pn.CensoredGaussian("sampled").squared_residuals(np.sin(X[:, :1]), y)
+    squares = pn.CensoredGaussian("sampled").squared_residuals(np.sin(X[:, :1]), y, np.ones(len(y)))
     # The variance of the targets themselves, within five standard errors of all of them, is 0.09.
     assert squares.mean() == pytest.approx(0.09, rel=5 * np.sqrt(2 / 4000) * 1.5)
     known = y[..., 0] == y[..., 1]
@@ -314,3 +315,41 @@ def test_the_command_line_reads_an_upper_bound(tmp_path: Path) -> None:
     assert made.draws_.likelihood.label == "censored"
     text = (tmp_path / "out" / "summary.json").read_text()
     assert "nlpd_in_units" in text and json.loads(text)
+
+
+def test_bounds_whose_width_float32_loses_are_refused() -> None:
+    """They would count as known, without the factor 1 / sd of a density."""
+    y = np.array([[5000.0 - 5e-6, 5000.0 + 5e-6], [5001.0, np.inf], [4999.0, 4999.0]])
+    net = pn.Network([[[0.0]]], [[5000.0]])
+    parts = (net, pn.Full(), pn.GaussianPrior(), pn.CensoredGaussian(1.0), np.zeros((3, 1)), y)
+    with pytest.raises(ValueError, match=r"y at row 0, output 0 are 1e-05 apart, which float32 does not hold at 5000"):
+        pn.Posterior(*parts)
+    assert np.isfinite(pn.Posterior(*parts, dtype="float64").log_likelihood([0.0, 5000.0]))
+
+
+def test_rows_without_weight_do_not_decide_the_prior_of_the_variance() -> None:
+    rng = np.random.default_rng(4)
+    X, known = rng.normal(size=(30, 2)), rng.normal(size=30)
+    y = np.stack([known, np.where(known > 0.5, np.inf, known)], axis=1)
+    net = pn.Network([np.zeros((1, 2))], [[0.0]])
+
+    def rate(X: npt.NDArray[Any], y: npt.NDArray[Any], weight: npt.NDArray[Any] | None = None) -> Any:
+        post = pn.Posterior(
+            net, pn.Full(), pn.GaussianPrior(), pn.CensoredGaussian("sampled"), X, y, sample_weight=weight
+        )
+        return post.likelihood.variance_prior(1)[1]
+
+    more = np.concatenate([X, X]), np.concatenate([y, np.full((30, 2), 50.0)])
+    np.testing.assert_allclose(rate(*more, np.repeat([1.0, 0.0], 30)), rate(X, y), rtol=1e-6)
+
+
+def test_score_of_bounds_is_their_log_density() -> None:
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(60, 1))
+    y = X[:, 0] + rng.normal(size=60)
+    bounds = np.stack([y, np.where(y > 1.0, np.inf, y)], axis=1)
+    settings = {"likelihood": "censored", "architecture": "full", "thin": 2, "draws": 30, "max_iter": 50, "l2": 1.0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit = pn.PatracRegressor(3, random_state=0, **settings).fit(X, bounds)
+    assert fit.score(X, bounds) == -fit.evaluate(X, bounds).scores["nlpd_in_units"]

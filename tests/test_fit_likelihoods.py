@@ -16,10 +16,12 @@ def test_the_most_likely_dispersion_is_found() -> None:
     rng = np.random.default_rng(1)
     f = rng.uniform(2, 5, size=(2000, 1))
     rates = np.exp(f) * rng.gamma(1 / 0.3, 0.3, size=f.shape)
-    assert most_likely_dispersion(f, rng.poisson(rates)) == pytest.approx(0.3, abs=5 * 0.3 * np.sqrt(2 / 2000) * 1.5)
-    assert most_likely_dispersion(f, rng.poisson(np.exp(f))) < 0.01
+    ones = np.ones(len(f))
+    error = 0.3 * np.sqrt(2 / 2000) * 1.5
+    assert most_likely_dispersion(f, rng.poisson(rates), ones) == pytest.approx(0.3, abs=5 * error)
+    assert most_likely_dispersion(f, rng.poisson(np.exp(f)), ones) < 0.01
     # Counts that do not vary at all.
-    assert most_likely_dispersion(f, np.round(np.exp(f))) == 1e-4
+    assert most_likely_dispersion(f, np.round(np.exp(f)), ones) == 1e-4
 
 
 def test_every_candidate_takes_every_likelihood() -> None:

@@ -413,7 +413,7 @@ OTHERS: dict[str, tuple[type[Exception], str, Callable[[pn.Draws], Any]]] = {
     ),
     "one phase": (
         TypeError,
-        r"got one Phase\. Write Warmup\(\(Phase\(\.\.\.\),\)\)",
+        r"got one Phase\. Write Warmup\(\(Warmup\.Phase\(\.\.\.\),\)\)",
         lambda _: pn.Warmup(Phase(10)),
     ),
     "a kernel's name": (

@@ -40,8 +40,8 @@ struct IntervalTerm {
 };
 
 // u <= v, either of which may be infinite; `width` is v - u, which a caller knows better where it is small. Where it is
-// zero, the value is the log density at u, and `log_scale` is the derivative of that of the variate that u is a scale
-// of.
+// zero, `value` is log phi(u), and `log_scale` is that of the density of f + sigma u: it includes -1/2 for the factor
+// 1/sigma.
 //
 // By symmetry the midpoint z is not negative. With h half the width and x = z h, phi(v) = phi(u) e^(-2x).
 //   h <= 1/2, x <= 1/2: phi(z) 2h S, S = sum over k of He_2k(z) h^(2k) / (2k + 1)!, each term of which follows from two

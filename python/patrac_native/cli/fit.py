@@ -126,6 +126,13 @@ def _read(table: TableFile, args: argparse.Namespace) -> tuple[pd.DataFrame, lis
     """Return the rows, the columns of the target and the task; the options that name columns become their names."""
     target = table.column(args.target, "target")
     targets = [target] if args.upper is None else [target, table.column(args.upper, "upper")]
+    if args.upper is not None and getattr(args, "likelihood", "censored") != "censored":
+        raise ValueError(f"upper belongs to likelihood censored; got likelihood {args.likelihood}.")
+    if args.upper is not None:
+        args.likelihood = "censored"
+    elif getattr(args, "likelihood", None) == "censored":
+        raise ValueError("likelihood censored needs upper, the column of the upper bounds: --upper COL.")
+    args.keep = [table.column(column, "keep") for column in args.keep]
     for option in _COLUMNS:
         if hasattr(args, option):
             setattr(args, option, [table.column(column, option) for column in getattr(args, option)])

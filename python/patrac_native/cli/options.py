@@ -26,7 +26,12 @@ def add_layout(parser: argparse.ArgumentParser, default: str) -> None:
     add("--sep", metavar="S", help=f"separator: {', '.join(SEPARATORS)} or one character")
     add("--header", action=argparse.BooleanOptionalAction, help="whether the first line holds the columns' names")
     add("--decimal", metavar="C", help="decimal mark of numbers")
-    add("--missing", nargs="+", metavar="TEXT", help="further texts that stand for a missing value, as NA and ? do")
+    add(
+        "--missing",
+        nargs="+",
+        metavar="TEXT",
+        help="texts of a missing value beside empty fields and NA; default ?",
+    )
 
 
 def layout_of(args: argparse.Namespace, default: Layout) -> Layout:

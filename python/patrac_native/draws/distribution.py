@@ -28,6 +28,7 @@ from patrac_native.verdict.calibration import (
     COVERAGE,
     HELD_OUT,
     LEAVE_ONE_OUT,
+    VALIDATION,
     Calibration,
     calibrate,
     network_likelihood,
@@ -278,7 +279,7 @@ class PredictiveDistribution:
         """
         check_probability(probability, "probability")
         inside = self._each_at(y, lambda mixture, seen: mixture.covers(seen, probability))
-        weights = None if sample_weight is None else as_real_array(sample_weight, "sample_weight")
+        weights = self.likelihood.row_weights(sample_weight, self.n_rows)
         return float(np.average(inside, axis=0, weights=weights).mean())
 
     def crps(self, y: npt.ArrayLike, *, seed: int = 0) -> FloatArray:
@@ -298,6 +299,8 @@ class PredictiveDistribution:
         if self.likelihood.targets in ("class", "binary"):
             raise TypeError(f"crps: the targets of {self.likelihood!r} are classes; use diagnostics.brier.")
         check_seed(seed)
+        if self.n_draws < 2:
+            raise ValueError(f"crps needs at least 2 draws; there is {self.n_draws}.")
         targets = self.check_targets(y)
 
         def score(part: PredictiveDistribution, rows: slice) -> FloatArray:
@@ -469,7 +472,7 @@ class PredictiveDistribution:
         kind: str | None = None,
         nets: Sequence[Network] | None = None,
         network_nlpd: npt.ArrayLike | None = None,
-        sample_weight: FloatArray | None = None,
+        sample_weight: npt.ArrayLike | None = None,
     ) -> Calibration:
         """Score predictions of rows that the draws have not seen, beside those of the trained networks alone.
 
@@ -484,14 +487,17 @@ class PredictiveDistribution:
         network_nlpd : float or array_like of shape (n,), optional
             Negative log density under the trained network, NaN if it is unknown; by default that of `network(nets)`,
             or unknown for left-out rows, on which the network was trained.
-        sample_weight : ndarray, shape (n,), optional
-            Positive weights of the rows; default ones.
+        sample_weight : array_like, shape (n,), optional
+            Weights of the rows, nonnegative; default ones.
 
         Returns
         -------
         Calibration
             Log density of both, and coverage of 90% intervals of targets that are numbers (`inside`).
         """
+        if kind not in (None, HELD_OUT, VALIDATION, LEAVE_ONE_OUT):
+            raise ValueError(f"kind must be {HELD_OUT!r}, {VALIDATION!r} or {LEAVE_ONE_OUT!r}; got {kind!r}.")
+        weights = None if sample_weight is None else self.likelihood.row_weights(sample_weight, self.n_rows)
         targets = self.check_targets(y)
         is_left_out = self._left_out is not None
         if network_nlpd is None and not is_left_out:
@@ -503,7 +509,7 @@ class PredictiveDistribution:
             of_network,
             None if self.likelihood.targets in ("class", "binary") else self.inside(targets, COVERAGE),
             unreliable=int(self.unreliable.sum()) if is_left_out else 0,
-            weights=sample_weight,
+            weights=weights,
         )
 
     def __repr__(self) -> str:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import math
 import numbers
 import os
-import tempfile
 import warnings
 import zipfile
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -34,8 +34,9 @@ from patrac_native.fit.rows import FitData, FloatArray, Rows, TargetScaling
 from patrac_native.fit.settings import Likelihood, Settings
 from patrac_native.fit.training import Choice
 
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 # Attributes of fitted estimators that are JSON-able, and arrays with their dtype; not every estimator has each.
-_PLAIN = ("n_features_in_", "n_iter_", "n_outputs_", "_y_has_columns", "_numbers_per_target")
+_PLAIN = ("n_features_in_", "n_iter_", "n_outputs_", "_y_has_columns", "_numbers_per_target", "exposure_name_")
 _ARRAYS = ("feature_names_in_", "classes_")
 # What `train` advises in its own arguments, and what an estimator has in their place.
 _ADVICE = {
@@ -206,8 +207,9 @@ class PatracEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _keep(self, given: Mapping[str, Any]) -> None:
         """Set the parameters to those with which the class was called."""
-        for name in self._get_param_names():
-            setattr(self, name, given[name])
+        for name, value in given.items():
+            if name not in ("self", "__class__"):
+                setattr(self, name, value)
 
     def _settings(self) -> Settings:
         """Return the checked settings of a fit; raise TypeError or ValueError if a parameter is not as described."""
@@ -243,18 +245,29 @@ class PatracEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _offset(self, X: Any, exposure: npt.ArrayLike | None) -> FloatArray | None:
         """Return the logarithm of the exposure of each row, which is a column of X or given; None if there is none."""
-        column = self.exposure
-        if exposure is None and column is None:
+        if exposure is None and self.exposure is None:
             return None
         if exposure is None:
-            is_name = hasattr(X, "columns") and (isinstance(column, str) or column in X.columns)
-            exposure = X[column] if is_name else (X.iloc[:, column] if hasattr(X, "iloc") else X[:, column])
+            exposure = self._exposure_column(X)
         values = check_array(exposure, ensure_2d=False, dtype=np.float64, input_name="exposure").reshape(-1)
         check_consistent_length(X, values)
         if (values <= 0).any():
             row = int(np.argmax(values <= 0))
             raise ValueError(f"exposure must be positive; got {values[row]:g} in row {row} (counted from 0).")
         return np.asarray(np.log(values))
+
+    def _exposure_column(self, X: Any) -> Any:
+        """Return the column of the exposure: that of the fit, by its name where the fit had a data frame."""
+        names = [str(name) for name in (X.columns if hasattr(X, "columns") else range(X.shape[1]))]
+        if not hasattr(self, "exposure_name_"):
+            given: Any = self.exposure
+            is_place = str(given) not in names and isinstance(given, numbers.Integral) and 0 <= int(given) < len(names)
+            self.exposure_name_ = names[int(given)] if is_place else str(given)
+        if self.exposure_name_ not in names:
+            shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+            raise ValueError(f"exposure names {self.exposure_name_!r}, and the columns of X are {shown}.")
+        place = names.index(self.exposure_name_)
+        return X.iloc[:, place] if hasattr(X, "iloc") else X[:, place]
 
     def _fit_rows(
         self,
@@ -306,12 +319,18 @@ class PatracEstimator(BaseEstimator):  # type: ignore[misc]
         if self.report_.needs_warning:
             category = UserWarning if self.report_.converged else ConvergenceWarning
             what = "the draws should be looked at" if self.report_.converged else "the chains have not converged"
-            warnings.warn(f"{type(self).__name__}: {what}. {self.report_.verdict}", category, stacklevel=3)
+            warnings.warn(f"{type(self).__name__}: {what}. {self.report_.verdict}", category, stacklevel=4)
 
-    def _held_out(self, rows: tuple[Any, ...] | None) -> tuple[Any, npt.NDArray[Any], FloatArray | None] | None:
+    def _held_out(
+        self, rows: tuple[Any, ...] | None, *, takes_offset: bool
+    ) -> tuple[Any, npt.NDArray[Any], FloatArray | None] | None:
         """Return rows (X, y) or (X, y, exposure), checked, with targets of the network and log exposures."""
         if rows is None:
             return None
+        if not isinstance(rows, tuple | list) or len(rows) not in (2, 3):
+            raise ValueError(f"held_out must be (X, y), or (X, y, exposure) of counts; got {type(rows).__name__}.")
+        if len(rows) == 3 and not takes_offset:
+            raise ValueError("held_out must be (X, y): exposure belongs to a likelihood of counts.")
         X = self._checked_rows(rows[0], reset=False)
         check_consistent_length(X, rows[1])
         return X, self._targets(rows[1]), self._offset(X, rows[2] if len(rows) > 2 else None)
@@ -413,15 +432,15 @@ class PatracEstimator(BaseEstimator):  # type: ignore[misc]
         self.draws_.save(draws)
         # The old file stays until the new one is complete.
         folder, name = os.path.split(os.path.abspath(path))
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{name}.", delete=False) as stream:
-            try:
+        part = os.path.join(folder, f".{name}.{os.getpid()}.part")
+        try:
+            with open(part, "xb") as stream:
                 header = np.frombuffer(json.dumps(content).encode(), dtype=np.uint8)
                 np.savez(stream, estimator=header, draws=np.frombuffer(draws.getbuffer(), dtype=np.uint8))
-                stream.close()
-                os.replace(stream.name, path)
-            except BaseException:
-                os.unlink(stream.name)
-                raise
+            os.replace(part, path)
+        finally:
+            if os.path.exists(part):
+                os.unlink(part)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -453,15 +472,21 @@ class PatracEstimator(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"{os.fspath(path)} is damaged, or holds no estimator ({error}).") from error
         if content["class"] != cls.__name__:
             raise ValueError(f"{os.fspath(path)} holds a {content['class']}; read it with {content['class']}.load.")
-        made = cls(**{name: _rebuilt(value) for name, value in content["parameters"].items()})
-        for name, value in content["fitted"].items():
-            setattr(made, name, value)
-        for name, stored in content["labels"].items():
-            setattr(made, name, np.array(stored["values"], dtype=stored["dtype"]))
-        made.preprocessor_ = Preprocessor.from_dict(content["preprocessor"])
-        made.target_scaling_ = TargetScaling.from_dict(content["targets"])
-        made.report_ = FitReport.from_dict(content["report"])
-        made.draws_ = getattr(pn, content["draws"]).load(draws)
+        try:
+            made = cls(**{name: _rebuilt(value) for name, value in content["parameters"].items()})
+            for name, value in content["fitted"].items():
+                setattr(made, name, value)
+            for name, stored in content["labels"].items():
+                setattr(made, name, np.array(stored["values"], dtype=stored["dtype"]))
+            made.preprocessor_ = Preprocessor.from_dict(content["preprocessor"])
+            made.target_scaling_ = TargetScaling.from_dict(content["targets"])
+            made.report_ = FitReport.from_dict(content["report"])
+            made.draws_ = getattr(pn, content["draws"]).load(draws)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{os.fspath(path)} is damaged, or of another version: it was written by patrac_native "
+                f"{content.get('patrac_native')}, and this is {pn.__version__} ({error!r})."
+            ) from error
         return made
 
     def __getstate__(self) -> dict[str, Any]:
@@ -476,6 +501,24 @@ def refuse_masked(values: Any, name: str) -> None:
     if isinstance(values, np.ma.MaskedArray) and (hidden := np.ma.getmaskarray(values)).any():
         first = [int(index) for index in np.argwhere(hidden)[0]]
         raise ValueError(f"{name} must not have masked entries; got {int(hidden.sum())}, the first at {first}.")
+
+
+def whole_or_not_at_all(fit: _Method) -> _Method:
+    """Make a `fit` that fails or is interrupted leave the estimator as it was: no part of another fit stays."""
+
+    @functools.wraps(fit)
+    def wrapped(estimator: Any, *arguments: Any, **named: Any) -> Any:
+        before = dict(estimator.__dict__)
+        for name in [name for name in estimator.__dict__ if name.endswith("_") and not name.startswith("_")]:
+            delattr(estimator, name)
+        try:
+            return fit(estimator, *arguments, **named)
+        except BaseException:
+            estimator.__dict__.clear()
+            estimator.__dict__.update(before)
+            raise
+
+    return cast(_Method, wrapped)
 
 
 def take(X: Any, rows: npt.NDArray[np.intp]) -> Any:
@@ -503,7 +546,7 @@ def _warn_again(caught: Sequence[warnings.WarningMessage]) -> None:
     for message in dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, UserWarning)):
         for advice, own in _ADVICE.items():
             message = message.replace(advice, own)
-        warnings.warn(message.replace("train: ", "", 1), UserWarning, stacklevel=4)
+        warnings.warn(message.replace("train: ", "", 1), UserWarning, stacklevel=5)
     for one in caught:
         if not issubclass(one.category, UserWarning):
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
@@ -515,7 +558,7 @@ def _plain(value: Any) -> Any:
         return {"object": type(value).__name__, "content": value.to_dict()}
     if isinstance(value, np.random.RandomState):
         return None
-    if isinstance(value, np.ndarray):
+    if hasattr(value, "tolist") and not isinstance(value, np.generic):  # an array, or the columns of a data frame
         return {"object": "tuple", "content": value.tolist()}
     if isinstance(value, tuple | list):
         return {"object": type(value).__name__, "content": [_plain(one) for one in value]}

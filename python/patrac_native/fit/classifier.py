@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 import patrac_native as pn
-from patrac_native.fit.base import PatracEstimator, Uncertainty, documented, refuse_masked, take
+from patrac_native.fit.base import PatracEstimator, Uncertainty, documented, refuse_masked, take, whole_or_not_at_all
 from patrac_native.fit.rows import FloatArray, TargetScaling
 from patrac_native.fit.settings import Likelihood
 
@@ -83,6 +83,7 @@ class PatracClassifier(ClassifierMixin, PatracEstimator):  # type: ignore[misc]
     ) -> None:
         self._keep(locals())
 
+    @whole_or_not_at_all
     def fit(
         self,
         X: Any,
@@ -147,7 +148,7 @@ class PatracClassifier(ClassifierMixin, PatracEstimator):  # type: ignore[misc]
         self._fit_rows(
             rows,
             labels,
-            self._held_out(held_out),
+            self._held_out(held_out, takes_offset=False),
             weights=weights,
             offset=None,
             likelihoods=[likelihood],
@@ -244,5 +245,15 @@ def _labels(y: Any) -> npt.NDArray[Any]:
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
     labels = np.asarray(column_or_1d(y, warn=True))
+    kinds = {type(label) for label in labels.tolist()} if labels.dtype == object else set()
+    missing = [label is None or label != label for label in labels.tolist()] if kinds else []
+    if any(missing):
+        raise ValueError(
+            f"y is missing in row {missing.index(True)} (counted from 0), {sum(missing)} in all; remove those rows."
+        )
+    if str in kinds and len(kinds) > 1:
+        raise ValueError(
+            f"y mixes text with {', '.join(sorted(k.__name__ for k in kinds - {str}))}; make all of it text."
+        )
     check_classification_targets(labels)
     return labels

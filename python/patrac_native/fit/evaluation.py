@@ -177,31 +177,35 @@ def _class_details(distribution: Any, rows: Rows, of_network: FloatArray | None)
         parts["entropy"].append(np.stack(part.entropy(), axis=1))
         parts["nll"].append(-part.log_density_by_draw(rows.y[block]).mean(axis=0))
     arrays: dict[str, npt.NDArray[Any]] = {name: np.concatenate(values) for name, values in parts.items()}
-    nll, wrong = float(arrays.pop("nll").mean()), arrays["probability"].argmax(axis=1) != rows.y
+    wrong = arrays["probability"].argmax(axis=1) != rows.y
+    weights = np.ones(len(wrong)) if rows.sample_weight is None else rows.sample_weight
 
-    def entropies(values: FloatArray) -> dict[str, float] | None:
-        names = diagnostics.EntropyDecomposition._fields
-        return dict(zip(names, values.mean(axis=0).tolist(), strict=True)) if len(values) else None
+    def entropies(of: npt.NDArray[np.bool_]) -> dict[str, float] | None:
+        if not weights[of].any():
+            return None
+        means = np.average(arrays["entropy"][of], axis=0, weights=weights[of])
+        return dict(zip(diagnostics.EntropyDecomposition._fields, means.tolist(), strict=True))
 
     scores = {
-        "nll": nll,
-        **_class_scores(arrays["probability"], rows.y),
-        "network": None if of_network is None else _class_scores(of_network, rows.y),
-        "entropy": entropies(arrays["entropy"]),
-        "entropy_of_wrong_rows": entropies(arrays["entropy"][wrong]),
+        "nll": float(np.average(arrays.pop("nll"), weights=weights)),
+        **_class_scores(arrays["probability"], rows),
+        "network": None if of_network is None else _class_scores(of_network, rows),
+        "entropy": entropies(np.ones(len(wrong), dtype=bool)),
+        "entropy_of_wrong_rows": entropies(wrong),
     }
     return scores, {"y": rows.y, **arrays}
 
 
-def _class_scores(probability: FloatArray, y: npt.NDArray[Any]) -> dict[str, float]:
-    """Return the scores of one forecast of probabilities (n, m)."""
-    p = probability[None, None]
-    return {
-        "nlpd": diagnostics.class_nlpd(p, y),
-        "brier": diagnostics.brier(p, y),
-        "ece": diagnostics.ece(p, y),
-        "accuracy": diagnostics.accuracy(p, y),
-    }
+def _class_scores(probability: FloatArray, rows: Rows) -> dict[str, float]:
+    """Return the scores of one forecast of probabilities (n, m); all but the calibration error are weighted means."""
+    p, y, weights = probability[None, None], rows.y, rows.sample_weight
+    if weights is None:
+        nlpd, brier, accuracy = diagnostics.class_nlpd(p, y), diagnostics.brier(p, y), diagnostics.accuracy(p, y)
+    else:
+        errors = (probability - np.eye(probability.shape[1])[y]) ** 2
+        of_rows = diagnostics.class_nlpd(p, y, per_row=True), errors.sum(axis=1), probability.argmax(axis=1) == y
+        nlpd, brier, accuracy = (float(np.average(values, weights=weights)) for values in of_rows)
+    return {"nlpd": nlpd, "brier": brier, "ece": diagnostics.ece(p, y), "accuracy": accuracy}
 
 
 def _validation_scores(net: pn.Network, draws: AnyDraws) -> tuple[FloatArray | None, float | None]:
@@ -217,8 +221,9 @@ def _validation_scores(net: pn.Network, draws: AnyDraws) -> tuple[FloatArray | N
     rmse = None if mse is None else np.sqrt(mse)
     if draws.likelihood.scale_name is None:
         return rmse, None if validation is None else float(validation["loss"])
-    is_unknown = mse is None or draws.likelihood.numbers_per_target > 1
-    return rmse, None if is_unknown else float(0.5 * (np.log(2 * np.pi * mse) + 1.0).sum())
+    if mse is None or draws.likelihood.numbers_per_target > 1:
+        return rmse, None
+    return rmse, float(0.5 * (np.log(2 * np.pi * mse) + 1.0).sum())
 
 
 def _plain(values: FloatArray) -> float | list[float]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeGuard, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -423,6 +424,11 @@ def _table(X: Any) -> dict[str, pd.Series]:
     return table
 
 
+def _is_place(column: Any) -> TypeGuard[int]:
+    """Return whether a column is given by its number."""
+    return isinstance(column, numbers.Integral) and not isinstance(column, bool)
+
+
 def _selected(names: Sequence[str], wanted: Mapping[str, Sequence[Hashable]]) -> dict[str, str]:
     """Return the parameter that names each selected column; raise ValueError if there is none or there are two."""
     known, problems = set(names), []
@@ -432,8 +438,8 @@ def _selected(names: Sequence[str], wanted: Mapping[str, Sequence[Hashable]]) ->
             raise TypeError(f"{parameter} must be a sequence of columns; got {columns!r}: write [{columns!r}].")
         for column in columns:
             name = str(column)
-            if name not in known and isinstance(column, int) and -len(names) <= column < len(names):
-                name = names[column]
+            if name not in known and _is_place(column) and -len(names) <= int(column) < len(names):
+                name = names[int(column)]
             if name not in known:
                 shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
                 problems.append(f"{parameter} names {name!r}, and the columns are {shown}.")

@@ -11,7 +11,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length
 
 import patrac_native as pn
-from patrac_native.fit.base import PatracEstimator, Uncertainty, documented, refuse_masked, take
+from patrac_native.fit.base import PatracEstimator, Uncertainty, documented, refuse_masked, take, whole_or_not_at_all
 from patrac_native.fit.rows import FloatArray, TargetScaling
 from patrac_native.fit.settings import Likelihood
 
@@ -107,6 +107,7 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
     ) -> None:
         self._keep(locals())
 
+    @whole_or_not_at_all
     def fit(
         self,
         X: Any,
@@ -123,7 +124,8 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         X : array_like or DataFrame, shape (n, d)
             Numbers; in a data frame also categories and dates. Missing values need `impute`.
         y : array_like, shape (n,) or (n, t)
-            Targets, finite; not constant.
+            Targets, finite; not constant. With likelihood="censored" the bounds of each, (n, 2) or (n, t, 2), of which
+            one may be infinite.
         sample_weight : array_like, shape (n,), optional
             Nonnegative weights, which count a row as that many rows in scaling, training, the choice of the penalty and
             of the posterior, and the posterior. Default ones.
@@ -182,7 +184,7 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         self._fit_rows(
             rows,
             self.target_scaling_.transform(targets),
-            self._held_out(held_out),
+            self._held_out(held_out, takes_offset=likelihoods[-1].takes_offset),
             weights=weights,
             offset=offset,
             likelihoods=likelihoods,
@@ -191,6 +193,26 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
             settings=settings,
         )
         return self
+
+    def score(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> float:
+        """Return R2 of the mean or, where targets have bounds, the mean log predictive density of rows, in units of y.
+
+        Parameters
+        ----------
+        X : array_like or DataFrame, shape (n, d)
+        y : array_like
+            Targets, of the shape that was fitted.
+        sample_weight : array_like, shape (n,), optional
+            Weights of the rows; default ones.
+
+        Returns
+        -------
+        float
+            Larger is better.
+        """
+        if self._numbers_per_target == 1:
+            return float(super().score(X, y, sample_weight))
+        return -float(self.evaluate(X, y, sample_weight).scores["nlpd_in_units"])
 
     def _targets(self, y: Any) -> npt.NDArray[Any]:
         """Return observed targets as the network has them."""

@@ -151,7 +151,8 @@ def estimate_dispersion(data: FitData, settings: Settings) -> tuple[float, float
     likelihood = pn.Poisson()
     nets = train_networks(data.layer_sizes(settings.hidden_layer_sizes, 1), kept, likelihood, settings)
     f = likelihood.with_offset(nets[0].predict(held.X), held.offset)
-    value = most_likely_dispersion(f, np.asarray(held.y, dtype=np.float64).reshape(f.shape))
+    weights = np.ones(len(f)) if held.sample_weight is None else held.sample_weight
+    value = most_likely_dispersion(f, np.asarray(held.y, dtype=np.float64).reshape(f.shape), weights)
     little = "" if value > _DISPERSIONS[0] else ": counts vary as Poisson's or less"
     text = (
         f"dispersion {value:.3g}, the most likely one on {len(f)} training rows around a network of the others{little}"
@@ -159,12 +160,12 @@ def estimate_dispersion(data: FitData, settings: Settings) -> tuple[float, float
     return value, nominal_seconds(nets, n), text
 
 
-def most_likely_dispersion(f: FloatArray, y: npt.NDArray[Any]) -> float:
-    """Return the dispersion from 1e-4 to 1000 that makes counts y (n, m) of log means f (n, m) most likely."""
+def most_likely_dispersion(f: FloatArray, y: npt.NDArray[Any], weights: FloatArray) -> float:
+    """Return the most likely dispersion, from 1e-4 to 1000, of counts y (n, m) with log means f and row weights."""
     from scipy.optimize import minimize_scalar
 
     def loss(log_dispersion: float) -> float:
-        return -float(pn.NegativeBinomial(math.exp(log_dispersion)).log_likelihood_rows(f, y).sum())
+        return -float((weights * pn.NegativeBinomial(math.exp(log_dispersion)).log_likelihood_rows(f, y)).sum())
 
     low, high = (math.log(bound) for bound in _DISPERSIONS)
     # The loss is flat near the lower bound, where a search would stop anywhere: a grid comes first.

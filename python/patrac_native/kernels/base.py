@@ -71,7 +71,7 @@ class Kernel(Complete, abstract=True):
     @property
     @abstractmethod
     def metric(self) -> str:
-        """What the step sizes of coordinates follow: "prior", or "inputs" along the principal axes of the inputs."""
+        """What the step sizes of coordinates follow: "prior", "inputs" or "curvature", see `MGrad`."""
 
     @property
     def step_size(self) -> float | None:

@@ -43,7 +43,7 @@ class ModelFacts:
     Attributes
     ----------
     likelihood : LikelihoodFacts
-        The likelihood as the user gave it.
+        The likelihood, a prior of sampled noise variances that was left open filled in.
     architecture : str
         The architecture's label, such as "Mix(5)".
     dim, hidden_dim : int
@@ -58,7 +58,7 @@ class ModelFacts:
     sampled_variances : tuple of float, or None
         Initial values of the sampled noise variances, one for each output or one of all; None if they are fixed.
     noise_prior_source : str or None
-        See `Posterior`.
+        See `Noise.source`.
     samples_scales : bool
         Whether the scales of the prior are sampled.
     interweaves : bool

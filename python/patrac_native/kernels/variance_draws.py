@@ -43,7 +43,7 @@ def variance_every(facts: ModelFacts, plan: Sequence[dict[str, int]], n_rows: in
             # The Gram matrix, another pass through the output layer, and the features' part of the reverse pass.
             evaluation += n_rows * features * (0.5 * features + 1 + features)
         step = evaluation + facts.dim * _COORDINATE
-        if not facts.likelihood.is_conjugate:  # a precision of each row is drawn first
+        if not facts.likelihood.is_conjugate:  # each row is read: a precision is drawn, or terms are evaluated
             drawing += n_rows * n_variances * _INVERSE_GAMMA + forward + evaluation
         elif kernel.collapse or n_variances > 1:
             drawing += evaluation + (forward if n_variances > 1 else 0.0)

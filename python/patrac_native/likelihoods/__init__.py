@@ -1,7 +1,7 @@
 """The likelihoods of the network's outputs (docs/method.md, section 5).
 
-Public: Likelihood, Gaussian, HeteroscedasticGaussian, StudentT, Categorical, Bernoulli, Poisson, NegativeBinomial, the
-registry LIKELIHOODS and `likelihood_from_dict`.
+Public: Likelihood, Gaussian, HeteroscedasticGaussian, StudentT, CensoredGaussian, Categorical, Bernoulli, Poisson,
+NegativeBinomial, the registry LIKELIHOODS and `likelihood_from_dict`.
 """
 
 from collections.abc import Mapping

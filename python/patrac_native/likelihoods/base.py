@@ -222,6 +222,9 @@ class Likelihood(Complete, abstract=True):
         `y` may say what was observed of a row, such as a bound alone.
         """
 
+    def check_precision(self, y: Targets, dtype: np.dtype[Any]) -> None:
+        """Raise ValueError if targets mean something else in the engine's dtype."""
+
     def typical(self, y: Targets) -> Targets:
         """Return finite numbers (n, t), or labels (n,), that stand for the targets; here y itself."""
         return y
@@ -234,8 +237,8 @@ class Likelihood(Complete, abstract=True):
         """Return the continuous ranked probability score (n, t) of draws (M, n, t) of numbers, noise included, at y."""
         return crps(noisy[None], y, per_row=True)
 
-    def squared_residuals(self, f: FloatArray, y: Targets) -> FloatArray:
-        """Return the squared residuals (n, t) of outputs f (n, m), whose means estimate the variance of the noise."""
+    def squared_residuals(self, f: FloatArray, y: Targets, row_weights: FloatArray) -> FloatArray:
+        """Return the squared residuals (n, t) of outputs f (n, m), whose weighted means estimate the noise variance."""
         raise TypeError(f"a {self.label} likelihood has no residuals.")
 
     def mean_precision(self, n_targets: int) -> float:

@@ -129,6 +129,20 @@ class CensoredGaussian(SampledNoiseLikelihood):
                 )
         return np.array(values, dtype=np.float64, order="C")
 
+    def check_precision(self, y: Targets, dtype: np.dtype[Any]) -> None:
+        """Raise ValueError if the width of an interval is lost to rounding, where it would count as known or wider."""
+        lower, upper = y[..., 0], y[..., 1]
+        finite = np.isfinite(y).all(axis=-1)
+        width = np.where(finite, upper, 0.0) - np.where(finite, lower, 0.0)
+        kept = np.where(finite, upper, 0.0).astype(dtype) - np.where(finite, lower, 0.0).astype(dtype)
+        lost = np.abs(kept - width) > 0.01 * width
+        if lost.any():
+            row, output = (int(index) for index in np.argwhere(lost)[0])
+            raise ValueError(
+                f"the bounds of y at row {row}, output {output} are {width[row, output]:.3g} apart, which {dtype} does "
+                f'not hold at {lower[row, output]:g}; centre and scale y, or use dtype="float64".'
+            )
+
     def typical(self, y: Targets) -> Targets:
         """Return the middle of the bounds, or the finite one, shape (n, m)."""
         lower, upper = np.moveaxis(np.where(np.isinf(y), y[..., ::-1], y), -1, 0)
@@ -172,17 +186,18 @@ class CensoredGaussian(SampledNoiseLikelihood):
         """Return the terms of the bounds y (n, m, 2) around f (n, m)."""
         return _standardised(f, self.scale_vector(y.shape[1]), y)
 
-    def squared_residuals(self, f: FloatArray, y: Targets) -> FloatArray:
+    def squared_residuals(self, f: FloatArray, y: Targets, row_weights: FloatArray) -> FloatArray:
         """Return the squares (n, m) that are expected given the bounds, at the most likely variance of each output."""
-        square = np.maximum(((self.typical(y) - f) ** 2).mean(axis=0), np.finfo(np.float64).tiny)
-        expected = self._fitted(f, y, np.ones(len(y)), 0.0, np.zeros_like(square), square)
+        square = np.average((self.typical(y) - f) ** 2, axis=0, weights=row_weights)
+        square = np.maximum(square, np.finfo(np.float64).tiny)
+        expected = self._fitted(f, y, row_weights, 0.0, np.zeros_like(square), square)
         return expected * self.at(expected)._at(f, y).square
 
     def fitted(self, f: FloatArray, y: Targets, row_weights: FloatArray) -> CensoredGaussian:
         """Return the likelihood with sampled variances fixed at their modes given outputs (n, m) and row weights."""
         if not self.is_sampled:
             raise TypeError(f"{self!r} samples no variance.")
-        square = np.maximum(np.average(self.squared_residuals(f, y), axis=0, weights=row_weights), 1e-300)
+        square = np.maximum(np.average(self.squared_residuals(f, y, row_weights), axis=0, weights=row_weights), 1e-300)
         a, b = self.with_prior_guess(square).variance_prior(y.shape[1])
         return self.at(self._fitted(f, y, row_weights, a + 1.0, b, square))
 

@@ -149,7 +149,7 @@ class RealLikelihood(Likelihood, abstract=True):
         """Raise TypeError: there are no classes."""
         raise TypeError(f"a {self.label} likelihood has no class probabilities; use Categorical or Bernoulli.")
 
-    def squared_residuals(self, f: FloatArray, y: Targets) -> FloatArray:
+    def squared_residuals(self, f: FloatArray, y: Targets, row_weights: FloatArray) -> FloatArray:
         """Return the squared differences of targets and means, shape (n, t)."""
         squares: FloatArray = (y - self.predicted(f)) ** 2
         return squares

@@ -104,7 +104,7 @@ def noise_of(
         source = "validation"
         if mean_square is None or not (np.isfinite(mean_square).all() and (mean_square > 0).all()):
             source = "training"
-            mean = data.row_weights @ likelihood.squared_residuals(f, data.y) / data.row_weights.sum()
+            mean = data.row_weights @ likelihood.squared_residuals(f, data.y, data.row_weights) / data.row_weights.sum()
             # A network may fit its rows exactly, but no noise is below the rounding of y in float32.
             typical = (likelihood.typical(data.y) ** 2).mean(axis=0)
             floor = np.finfo(np.float32).eps ** 2 * (typical + np.finfo(np.float32).tiny)

@@ -53,7 +53,8 @@ class Posterior:
         Usually `TraceClassPrior.fit(net)`; or `GaussianPrior()`.
     likelihood : Likelihood
         `Gaussian(variance)`, `Gaussian("sampled")`, `HeteroscedasticGaussian()`, `StudentT(df, scale)`,
-        `Categorical(scale)`, `Bernoulli()`, `Poisson()` or `NegativeBinomial(dispersion)`.
+        `CensoredGaussian(variance)`, `Categorical(scale)`, `Bernoulli()`, `Poisson()` or
+        `NegativeBinomial(dispersion)`.
     X : array_like, shape (n, d)
         Finite inputs, n >= 1. Arrays of dtype uint8, float32 and float64 keep their dtype. An array of one of these
         dtypes on a CUDA device, from any library with DLPack or `__cuda_array_interface__`, is checked on the device
@@ -61,8 +62,8 @@ class Posterior:
         copy it to the host at the first use. The columns of a data frame are matched by name with those on which the
         network was trained; if these are not known, the frame's names become those of the posterior and its draws.
     y : array_like
-        Targets, as the likelihood describes them: numbers of shape (n,) or (n, t), labels 0..m-1 of shape (n,), or
-        zeros and ones or counts of shape (n,) or (n, m).
+        Targets, as the likelihood describes them: numbers of shape (n,) or (n, t), bounds (n, 2) or (n, t, 2), labels
+        0..m-1 of shape (n,), or zeros and ones or counts of shape (n,) or (n, m).
     sample_weight : array_like, shape (n,), optional
         Factor of each row's term of the log-likelihood, finite and nonnegative with a positive sum; default ones.
         Under `Categorical(scale)` these are the weights of the mean.

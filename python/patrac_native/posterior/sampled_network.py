@@ -49,6 +49,7 @@ class SampledNetwork:
         targets = likelihood.core_targets(data.y, data.offset)
         # The engine's own conversion does not report an overflow.
         cast_checked(targets[np.isfinite(targets)], network.dtype, "y")
+        likelihood.check_precision(data.y, network.dtype)
         parameters = reference.core_parameters(network.n_outputs, data.y, data.row_weights)
         self.compiled = CompiledModels(
             network.spec(likelihood.name, parameters),

@@ -162,6 +162,8 @@ def prepare_run(post: Posterior | Target, settings: RunSettings) -> PreparedRun:
             "Lower chains or draws; a larger thin gives the same run fewer draws.",
         )
     seed = resolve_seed(settings.seed)
+    init, threads = settings.init, settings.threads  # as `RunSettings` checked them
+    assert isinstance(init, str | np.ndarray) and threads is not None
     return PreparedRun(
         post=post,
         density=density,
@@ -171,9 +173,9 @@ def prepare_run(post: Posterior | Target, settings: RunSettings) -> PreparedRun:
         schedule=schedule,
         step_size=step_size,
         choice=choice,
-        start=_starting_points(density, settings.init, settings.chains, seed),
+        start=_starting_points(density, init, settings.chains, seed),
         seed=seed,
-        threads=settings.threads,
+        threads=threads,
         fit=density.fit_quality,
         variance_every=variance_every,
         notes=notes,

@@ -73,14 +73,15 @@ class RunSettings:
         if self.warmup is None or isinstance(self.warmup, Warmup):
             return
         if isinstance(self.warmup, Phase):
-            raise TypeError(f"warmup must be {_WARMUPS}; got a Phase. Write Warmup((Phase(...),)).")
+            raise TypeError(f"warmup must be {_WARMUPS}; got a Phase. Write Warmup((Warmup.Phase(...),)).")
         if isinstance(self.warmup, str):
             if self.warmup != "auto":
                 raise ValueError(f"warmup must be {_WARMUPS}; got {self.warmup!r}.")
             return
         if isinstance(self.warmup, list | tuple):
             raise TypeError(
-                f"warmup must be {_WARMUPS}; got a {type(self.warmup).__name__}. Write Warmup((Phase(...), ...))."
+                f"warmup must be {_WARMUPS}; got a {type(self.warmup).__name__}. Write "
+                "Warmup((Warmup.Phase(...), ...))."
             )
         if isinstance(self.warmup, int) and not isinstance(self.warmup, bool) and self.warmup == 0:
             raise ValueError("warmup must be at least 1; got 0. None runs none.")

@@ -143,7 +143,9 @@ class Warmup:
 
     def __post_init__(self) -> None:
         if not isinstance(self.phases, Iterable):
-            got = "one Phase. Write Warmup((Phase(...),))" if isinstance(self.phases, Phase) else repr(self.phases)
+            got = (
+                "one Phase. Write Warmup((Warmup.Phase(...),))" if isinstance(self.phases, Phase) else repr(self.phases)
+            )
             raise TypeError(f"phases of Warmup must be a tuple of Phase; got {got}.")
         object.__setattr__(self, "phases", tuple(self.phases))
         for phase in self.phases:
@@ -270,6 +272,8 @@ class Warmup:
         [500, 6500, 2250, 750]
         """
         check_count(steps, "steps")
+        if not isinstance(kernel, Kernel):
+            raise TypeError(f"kernel must be a kernel such as PCNL() or MGrad(); got {kernel!r}.")
         if not (kernel.gradients_per_step > 0 and kernel.adapts):
             raise ValueError(f"kernel must be MGrad() or PCNL(), whose step size the warm-up finds; got {kernel}.")
         target = kernel.accept_target

@@ -166,7 +166,8 @@ def mean_squares(problem: Problem, net: Network, weights: FloatArray) -> FloatAr
     if problem.likelihood.targets != "real":
         return None
     rows = np.flatnonzero(weights)
-    squares = problem.likelihood.squared_residuals(net.predict(problem.inputs[rows]), problem.targets[rows])
+    f = net.predict(problem.inputs[rows])
+    squares = problem.likelihood.squared_residuals(f, problem.targets[rows], weights[rows])
     mean: FloatArray = np.average(squares, axis=0, weights=weights[rows])
     return mean
 

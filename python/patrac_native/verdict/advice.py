@@ -23,7 +23,8 @@ def wider_intervals(e: Evidence) -> str:
 
 def narrower_intervals(e: Evidence) -> str:
     """Return what makes intervals of new targets narrower where they cover too much."""
-    return "" if e.likelihood is None else f"{_noise(e.likelihood.narrower())}."
+    advice = "" if e.likelihood is None else _noise(e.likelihood.narrower())
+    return f"{advice or 'sample the scales of the prior'}."
 
 
 def _noise(changes: Sequence[NoiseChange]) -> str:
