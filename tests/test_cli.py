@@ -217,6 +217,9 @@ def test_censored_targets_have_their_bounds_in_two_columns(tmp_path: Path) -> No
     [
         (["--target", "nothing"], "target names 'nothing', and the columns of"),
         (["--target", "weight", "--drop", "id", "wight"], "drop names 'wight', and the columns of"),
+        (["--target", "weight", "--keep", "wight"], "keep names 'wight', and the columns of"),
+        (["--target", "weight", "--likelihood", "censored"], "likelihood censored needs upper"),
+        (["--target", "weight", "--upper", "id", "--likelihood", "gaussian"], "upper belongs to likelihood censored"),
         (["--target", "weight", "--ids", "weight"], "ids names 'weight', which target names too"),
         (["--target", "weight", "--ids", "id", "--drop", "id"], "ids names 'id', which drop names too; name it in one"),
         (["--target", "weight", "--test-fraction", "1.5"], "test_fraction must be at least 0 and below 1; got 1.5"),

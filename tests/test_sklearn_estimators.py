@@ -477,3 +477,56 @@ def test_masked_entries_are_refused(fitted: pn.PatracRegressor) -> None:
         pn.PatracRegressor(**FULL).fit(X, np.ma.masked_array(y, y > 36))
     with pytest.raises(ValueError, match=r"^sample_weight must not have masked entries"):
         pn.PatracRegressor(**FULL).fit(X, y, sample_weight=np.ma.masked_array(np.ones(len(y)), y > 36))
+
+
+def test_a_fit_that_fails_changes_nothing() -> None:
+    X, y = rows(60)
+    fit = quietly(pn.PatracRegressor(**FULL), X, y)
+    before = fit.predict(X)
+    with pytest.raises(ValueError, match="held_out must be"):
+        fit.fit(100 * X, 1e6 * y, held_out=(X, y, y))
+    np.testing.assert_array_equal(fit.predict(X), before)
+    with pytest.raises(NotFittedError):
+        unfitted = pn.PatracRegressor(**FULL)
+        with pytest.raises(ValueError, match="held_out must be"):
+            unfitted.fit(X, y, held_out=X)
+        unfitted.predict(X)
+
+
+def test_the_exposure_of_new_frames_is_found_by_name() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=80), "hours": rng.uniform(1, 9, 80)})
+    y = rng.poisson(frame["hours"] * np.exp(0.3 * frame["a"]))
+    fit = quietly(pn.PatracRegressor(**FULL, likelihood="poisson", exposure=1), frame, y)
+    np.testing.assert_array_equal(fit.predict(frame[["hours", "a"]]), fit.predict(frame))
+    with pytest.raises(ValueError, match="exposure names 'hours', and the columns of X are a"):
+        fit.predict(frame[["a"]])
+
+
+def test_class_scores_count_rows_by_their_weight(labelled: tuple[pn.PatracClassifier, pd.DataFrame]) -> None:
+    fit, frame = labelled[0], labelled[1][["a", "b", "c"]]
+    y, weight = fit.predict(frame)[::-1], np.arange(len(frame)) % 3
+    weighted = fit.evaluate(frame, y, sample_weight=weight).scores
+    repeated = fit.evaluate(frame.loc[np.repeat(frame.index, weight)], np.repeat(y, weight)).scores
+    for name in ("nlpd", "nll", "brier", "accuracy"):
+        assert weighted[name] == pytest.approx(repeated[name], rel=1e-10)
+    assert weighted["entropy"] == pytest.approx(repeated["entropy"], rel=1e-10)
+
+
+def test_files_have_the_mode_of_other_files(fitted: pn.PatracRegressor, tmp_path: Path) -> None:
+    (tmp_path / "other").touch()
+    fitted.save(tmp_path / "model")
+    assert (tmp_path / "model").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (["a", None, "b", "a"], "y is missing in row 1"),
+        (["a", "b", float("nan"), "a"], "y is missing in row 2"),
+        (["a", 1, "b", "a"], "y mixes text with int"),
+    ],
+)
+def test_labels_that_are_none_or_mixed_are_refused(y: list[Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        pn.PatracClassifier(**FULL).fit(np.arange(4.0)[:, None], pd.Series(y, dtype=object))
