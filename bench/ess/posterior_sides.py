@@ -84,7 +84,7 @@ class NativeSide:
             seconds += time.process_time() - started
         theta = np.concatenate([draws.theta for draws in found])
         self._states = theta[:, -1].copy()
-        sampled = self._post.variance_is_sampled
+        sampled = self._post.likelihood.is_sampled
         variance = np.concatenate([draws.stats["variance"] for draws in found]) if sampled else None
         return Stretch(theta, variance, sum(float(draws.stats["gradients"].sum()) for draws in found), seconds)
 
