@@ -216,8 +216,8 @@ def test_censored_targets_have_their_bounds_in_two_columns(tmp_path: Path) -> No
     ("extra", "message"),
     [
         (["--target", "nothing"], "target names 'nothing', and the columns of"),
-        (["--target", "weight", "--drop", "id", "wight"], "drop names 'wight', and the columns of"),
-        (["--target", "weight", "--keep", "wight"], "keep names 'wight', and the columns of"),
+        (["--target", "weight", "--drop", "id", "width_of_none"], "drop names 'width_of_none', and the columns of"),
+        (["--target", "weight", "--keep", "width_of_none"], "keep names 'width_of_none', and the columns of"),
         (["--target", "weight", "--likelihood", "censored"], "likelihood censored needs upper"),
         (["--target", "weight", "--upper", "id", "--likelihood", "gaussian"], "upper belongs to likelihood censored"),
         (["--target", "weight", "--ids", "weight"], "ids names 'weight', which target names too"),
