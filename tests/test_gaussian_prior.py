@@ -88,9 +88,6 @@ def test_description_and_dictionaries() -> None:
     for prior in (*PRIORS_TRIED, problems.PRIOR):
         content = json.loads(json.dumps(prior.to_dict()))
         assert content["name"] in PRIORS and prior_from_dict(content) == prior
-    # Files of earlier versions have no name.
-    old = {"alpha": 1.5, "sigma2_w": 2.0, "sigma2_b": 0.5, "output_decay": None}
-    assert prior_from_dict(old) == pn.TraceClassPrior(1.5, 2.0, 0.5)
     with pytest.raises(ValueError, match="prior name must be one of trace_class, gaussian; got 'horseshoe'"):
         prior_from_dict({"name": "horseshoe"})
 

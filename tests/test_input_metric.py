@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import reference
 from patrac_native.engine import _core
 from patrac_native.kernels import kernel_from_dict
 from patrac_native.kernels.choice import MIN_SPREAD
+from patrac_native.posterior.data import Data
 from patrac_native.posterior.input_metric import MAX_FACTOR, POWER, PrincipalAxes
 from patrac_native.sampling.warmup import Phase
 from problems import Problem
@@ -62,10 +64,16 @@ def matrix(problem: Problem) -> FloatArray:
 # The axes and the rotated model
 
 
+def axes_of(X: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]) -> PrincipalAxes:
+    """Return the axes of inputs of any size, which a posterior in float32 would refuse."""
+    inputs: Any = SimpleNamespace(host=X, n_rows=len(X))
+    return PrincipalAxes.of(Data(inputs, X[:, :1], weights, None, None))
+
+
 def test_the_axes_are_those_of_the_weighted_second_moments() -> None:
     rng = np.random.default_rng(3)
     X, weights = rng.normal(size=(40, 4)) @ rng.normal(size=(4, 4)) + 1.0, rng.uniform(0.1, 2.0, 40)
-    axes = PrincipalAxes.of(X, weights)
+    axes = axes_of(X, weights)
     moments = (X * weights[:, None]).T @ X / weights.sum()
     # A decomposition is exact for a matrix that differs by some eps of its norm.
     error = 100 * np.finfo(float).eps * np.linalg.norm(moments)
@@ -79,10 +87,10 @@ def test_the_axes_are_those_of_the_weighted_second_moments() -> None:
 def test_axes_without_extent_get_the_capped_factor(scale: float) -> None:
     X = np.zeros((5, 3))
     X[:, 1] = scale * np.arange(1, 6)
-    axes = PrincipalAxes.of(X, np.ones(5))
+    axes = axes_of(X, np.ones(5))
     np.testing.assert_allclose(axes.factors, [MAX_FACTOR**POWER] * 2 + [3.0**-POWER], rtol=1e-12)
-    assert (PrincipalAxes.of(np.zeros((5, 3)), np.ones(5)).factors == 1).all()
-    assert PrincipalAxes.of(np.zeros((5, 3)), np.ones(5)).spread == 1
+    assert (axes_of(np.zeros((5, 3)), np.ones(5)).factors == 1).all()
+    assert axes_of(np.zeros((5, 3)), np.ones(5)).spread == 1
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "categorical"])

@@ -226,7 +226,7 @@ BAD_ARGUMENTS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         {"likelihood": 1.0},
         TypeError,
         "likelihood must be one of Gaussian, Categorical, Bernoulli, StudentT, HeteroscedasticGaussian, "
-        "Poisson, NegativeBinomial; got float",
+        "Poisson, NegativeBinomial, CensoredGaussian; got float",
     ),
     "dtype": ({"dtype": "float16"}, ValueError, "dtype must be one of float32, float64; got 'float16'"),
     "X of one axis": ({"X": Y0}, ValueError, r"X must have shape \(n, 2\); got \(6,\)"),

@@ -48,7 +48,8 @@ class SampledNetwork:
         _check_range(reference, data.row_weights, network.n_outputs, network.dtype)
         targets = likelihood.core_targets(data.y, data.offset)
         # The engine's own conversion does not report an overflow.
-        cast_checked(targets[np.isfinite(targets)], network.dtype, "y")
+        finite = np.isfinite(targets)
+        cast_checked(targets if finite.all() else targets[finite], network.dtype, "y")
         likelihood.check_precision(data.y, network.dtype)
         parameters = reference.core_parameters(network.n_outputs, data.y, data.row_weights)
         self.compiled = CompiledModels(
