@@ -10,6 +10,7 @@ import numbers
 import os
 import warnings
 import zipfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Self, TypeVar, cast
 
@@ -166,7 +167,7 @@ class Uncertainty(NamedTuple):
     epistemic: FloatArray
 
 
-class PatracEstimator(BaseEstimator):  # type: ignore[misc]
+class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     """Base class of the estimators; see `PatracRegressor` and `PatracClassifier`."""
 
     draws_: pn.Draws | pn.DrawsMixture
@@ -335,9 +336,9 @@ class PatracEstimator(BaseEstimator):  # type: ignore[misc]
         check_consistent_length(X, rows[1])
         return X, self._targets(rows[1]), self._offset(X, rows[2] if len(rows) > 2 else None)
 
+    @abstractmethod
     def _targets(self, y: Any) -> npt.NDArray[Any]:
         """Return observed targets as the network has them; raise ValueError if they are not such as were fitted."""
-        raise NotImplementedError
 
     def evaluate(
         self, X: Any = None, y: Any = None, sample_weight: npt.ArrayLike | None = None, *, exposure: Any = None
