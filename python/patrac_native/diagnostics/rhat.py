@@ -1,22 +1,24 @@
-"""Convergence in function space: R-hat, bulk and tail ESS and Monte Carlo standard errors, as ArviZ defines them."""
+"""Convergence in function space: R-hat, bulk and tail ESS and Monte Carlo standard errors, by ArviZ's functions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from patrac_native.diagnostics._arrays import FloatArray, chain_draws, processors, row_slices
-from patrac_native.diagnostics.rank_statistics import rank_statistics, split_chains
+from patrac_native.diagnostics._arrays import FloatArray, chain_draws
 from patrac_native.validation.checks import check_probabilities
 
 # ArviZ splits each chain into halves, which requires four draws.
 _MIN_DRAWS = 4
+# Tail ESS is the smaller ESS of the 5% and 95% quantiles (Vehtari et al., Bayesian Analysis 2021, section 4.3).
+_TAIL = (0.05, 0.95)
+_STATISTICS = ("rhat", "ess_bulk", "ess_tail", "mcse_mean", "mean", "sd")
 
 
 @dataclass(frozen=True)
@@ -55,22 +57,22 @@ class ConvergenceSummary:
     @property
     def max_rhat(self) -> float:
         """Largest R-hat; NaN only if no point has one."""
-        return _worst(self.rhat, largest=True)
+        return _worst(self.rhat, np.max)
 
     @property
     def min_ess_bulk(self) -> float:
         """Smallest bulk ESS; NaN only if no point has one."""
-        return _worst(self.ess_bulk, largest=False)
+        return _worst(self.ess_bulk, np.min)
 
     @property
     def min_ess_tail(self) -> float:
         """Smallest tail ESS; NaN only if no point has one."""
-        return _worst(self.ess_tail, largest=False)
+        return _worst(self.ess_tail, np.min)
 
     @property
     def max_mcse(self) -> float:
         """Largest Monte Carlo standard error of a mean; NaN only if no point has one."""
-        return _worst(self.mcse_mean, largest=True)
+        return _worst(self.mcse_mean, np.max)
 
     def worst(self) -> dict[str, float]:
         """Return the four worst values by name, for reports and JSON files."""
@@ -83,11 +85,11 @@ class ConvergenceSummary:
 
 
 def convergence(f: ArrayLike, *, quantiles: float | Sequence[float] = ()) -> ConvergenceSummary:
-    """Evaluate R-hat, bulk and tail ESS and MCSE at each row and output, as `arviz_stats` does for one quantity.
+    """Evaluate R-hat, bulk and tail ESS and MCSE at each row and output, as `arviz_stats` does.
 
     Function values are identified, network weights are not. So convergence should be checked on a grid of inputs and on
     the log-likelihood, not on the weights (docs/method.md, section 8). The memory is bounded, whatever the number of
-    points; quantiles take longer than the rest.
+    points.
 
     Parameters
     ----------
@@ -115,70 +117,52 @@ def convergence(f: ArrayLike, *, quantiles: float | Sequence[float] = ()) -> Con
     Vehtari, Gelman, Simpson, Carpenter and Bürkner, Rank-normalization, folding, and localization, Bayesian Analysis
     16(2), 2021.
     """
+    array_stats: Any = import_module("arviz_stats.base").array_stats
     draws = chain_draws("f", f, min_draws=_MIN_DRAWS)
     levels = tuple(check_probabilities(quantiles, "quantiles", may_be_empty=True))
     n_chains, n_draws = draws.shape[:2]
-    shape = draws.shape[2:]
-    x = draws.reshape(n_chains, n_draws, -1)
-    n_points = x.shape[2]
-    found = {name: np.full(n_points, np.nan) for name in ("rhat", "ess_bulk", "ess_tail", "mcse_mean", "mean", "sd")}
-    at_quantiles = np.full((len(levels), n_points), np.nan)
-    moves = np.zeros(n_points, dtype=bool)
-
-    def evaluate(points: slice) -> None:
-        block = np.ascontiguousarray(np.moveaxis(x[:, :, points], 2, 0), dtype=np.float64)
-        found["mean"][points] = block.mean(axis=(1, 2))
-        found["sd"][points] = block.std(axis=(1, 2), ddof=1)
-        moves[points] = np.ptp(block, axis=(1, 2)) > 0
-        rows = np.arange(n_points)[points][moves[points]]
-        if not len(rows):
-            return
-        moving = block[moves[points]]
-        halves = moving if n_chains > 1 else split_chains(moving)
-        statistics = rank_statistics(moving, halves if halves.shape[2] >= _MIN_DRAWS else None)
-        for name, values in vars(statistics).items():
-            found[name][rows] = values
-        for index, level in enumerate(levels):
-            at_quantiles[index, rows] = _mcse_quantile(moving, level)
-
-    # About a dozen temporary arrays have the size of the draws of a slice, in float64. Sorts and Fourier transforms run
-    # without the interpreter's lock; two threads at most, because each has these arrays.
-    with ThreadPoolExecutor(min(2, processors())) as pool:
-        list(pool.map(evaluate, row_slices(n_points, 12 * n_chains * n_draws * 8)))
+    shape, half = draws.shape[2:], n_draws // 2
+    points = np.moveaxis(draws.reshape(n_chains, n_draws, -1), 2, 0)
+    found = {name: np.full(len(points), np.nan) for name in _STATISTICS}
+    at_quantiles = np.full((len(levels), len(points)), np.nan)
+    n_constant = 0
+    for index, point in enumerate(points):
+        one = np.ascontiguousarray(point, dtype=np.float64)
+        found["mean"][index], found["sd"][index] = one.mean(), one.std(ddof=1)
+        if np.ptp(one) == 0:
+            n_constant += 1
+            continue
+        # Chains that are constant but differ have the variance zero within them and an infinite R-hat, which is right.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            compared = one if n_chains > 1 else np.concatenate([one[:, :half], one[:, n_draws - half :]])
+            if compared.shape[1] >= _MIN_DRAWS:
+                found["rhat"][index] = array_stats.rhat(compared)
+            found["ess_bulk"][index] = array_stats.ess(one, method="bulk")
+            found["ess_tail"][index] = array_stats.ess(one, method="tail", prob=_TAIL)
+            found["mcse_mean"][index] = array_stats.mcse(one, method="mean")
+            for row, level in enumerate(levels):
+                at_quantiles[row, index] = array_stats.mcse(one, method="quantile", prob=level)
     return ConvergenceSummary(
         **{name: values.reshape(shape) for name, values in found.items()},
         mcse_quantiles=at_quantiles.reshape((len(levels), *shape)),
         quantiles=levels,
         n_chains=n_chains,
         n_draws=n_draws,
-        n_constant=int((~moves).sum()),
+        n_constant=n_constant,
     )
 
 
 def joined(parts: Sequence[ConvergenceSummary]) -> ConvergenceSummary:
     """Return the statistics of blocks of grid points, each of shape (rows, ...), as those of all points."""
-    first = parts[0]
-    names = ("rhat", "ess_bulk", "ess_tail", "mcse_mean", "mean", "sd")
-    return ConvergenceSummary(
-        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names},
+    return replace(
+        parts[0],
+        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in _STATISTICS},
         mcse_quantiles=np.concatenate([part.mcse_quantiles for part in parts], axis=1),
-        quantiles=first.quantiles,
-        n_chains=first.n_chains,
-        n_draws=first.n_draws,
         n_constant=sum(part.n_constant for part in parts),
     )
 
 
-def _mcse_quantile(x: FloatArray, level: float) -> FloatArray:
-    """Monte Carlo standard error of a quantile of each of p quantities (p, chain, draw)."""
-    array_stats: Any = import_module("arviz_stats.base").array_stats
-    found: FloatArray = array_stats.mcse(np.moveaxis(x, 0, 2), chain_axis=0, draw_axis=1, method="quantile", prob=level)
-    return found
-
-
-def _worst(values: FloatArray, *, largest: bool) -> float:
+def _worst(values: FloatArray, worst_of: Callable[[FloatArray], Any]) -> float:
     """Return the largest or smallest entry that is not NaN; NaN if there is none."""
     known = values[~np.isnan(values)]
-    if known.size == 0:
-        return float("nan")
-    return float(known.max() if largest else known.min())
+    return float(worst_of(known)) if known.size else math.nan
