@@ -154,9 +154,10 @@ def convergence(f: ArrayLike, *, quantiles: float | Sequence[float] = ()) -> Con
 
 def joined(parts: Sequence[ConvergenceSummary]) -> ConvergenceSummary:
     """Return the statistics of blocks of grid points, each of shape (rows, ...), as those of all points."""
+    points: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _STATISTICS}
     return replace(
         parts[0],
-        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in _STATISTICS},
+        **points,
         mcse_quantiles=np.concatenate([part.mcse_quantiles for part in parts], axis=1),
         n_constant=sum(part.n_constant for part in parts),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
@@ -53,9 +54,11 @@ class ChainDraws(ABC):
         self.stats = dict(stats)
         self.settings = dict(settings)
 
-    @abstractmethod
     def _with(self, theta: npt.NDArray[Any], stats: Stats, settings: Mapping[str, Any]) -> Self:
         """Return draws of the same density with other states."""
+        found = copy.copy(self)
+        ChainDraws.__init__(found, theta, stats, settings)
+        return found
 
     @classmethod
     @abstractmethod

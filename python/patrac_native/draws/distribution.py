@@ -148,7 +148,7 @@ class PredictiveDistribution:
     def _copy(self, *, keep_outputs: bool) -> PredictiveDistribution:
         """Return a copy without what has been computed, except for the outputs if asked."""
         found = copy.copy(self)
-        for name in ("_weights", "_importance", *([] if keep_outputs else ["_outputs"])):
+        for name in ("_weights", "_importance", *([] if keep_outputs else ["_evaluated"])):
             found.__dict__.pop(name, None)
         return found
 
@@ -236,14 +236,9 @@ class PredictiveDistribution:
         if shares.shape != shape:
             raise ValueError(f"ties must have shape {shape}, one for each target; got {shares.shape}.")
 
-        def values(part: PredictiveDistribution, rows: slice) -> FloatArray:
-            found = []
-            for index, mixture in enumerate(part._mixtures()):
-                below, upto = mixture.step(targets[rows, index])
-                found.append(below + shares[rows, index] * (upto - below))
-            return np.stack(found, axis=1)
-
-        return self._rowwise(values)
+        ends = self._each_at(targets, lambda mixture, seen: np.stack(mixture.step(seen), axis=-1))
+        found: FloatArray = ends[..., 0] + shares * (ends[..., 1] - ends[..., 0])
+        return found
 
     def inside(self, y: npt.ArrayLike, coverage: float = 0.95) -> FloatArray:
         """Return the share of each target that is inside its central interval of the given probability.
@@ -315,12 +310,12 @@ class PredictiveDistribution:
         """Return the probability of each class or, for Bernoulli, of a 1 at each output, shape (n, m)."""
 
         def mean(part: PredictiveDistribution, _: slice) -> FloatArray:
-            p, weights = part._probabilities_by_draw(), part._weights
+            p, weights = _joined([one.likelihood.probabilities(f) for one, f in part._evaluated]), part._weights
             average: FloatArray
             if weights is None:
                 average = p.mean(axis=0)
-                return average
-            average = np.einsum("i,inc->nc" if weights.ndim == 1 else "in,inc->nc", weights, p)
+            else:
+                average = np.einsum("i,inc->nc" if weights.ndim == 1 else "in,inc->nc", weights, p)
             return average
 
         return self._rowwise(mean)
@@ -373,8 +368,7 @@ class PredictiveDistribution:
             In the draws of all chains or, of a mixture with unequal weights, in M draws of which each member has a
             number in proportion to its weight, spread evenly over its own.
         """
-        pairs = zip(self._outputs_once(), self._chosen, strict=True)
-        return _joined([f if which is None else f[which] for f, which in pairs])
+        return _joined([f for _, f in self._chosen()])
 
     def sample(self, seed: int = 0) -> npt.NDArray[Any]:
         """Draw y at all rows: one draw with independent noise for each of the M posterior draws.
@@ -392,12 +386,9 @@ class PredictiveDistribution:
             For Categorical, class labels of shape (M, n).
         """
         rng = np.random.Generator(np.random.Philox(check_seed(seed)))
-        evaluated = zip(self._components, self._outputs_once(), strict=True)
         if self._left_out is None:
-            return _joined(
-                [_noisy(one, f, rng, which) for (one, f), which in zip(evaluated, self._chosen, strict=True)]
-            )
-        noisy, weights = np.concatenate([_noisy(one, f, rng, None) for one, f in evaluated]), self._weights
+            return _joined([_noisy(one, f, rng) for one, f in self._chosen()])
+        noisy, weights = np.concatenate([_noisy(one, f, rng) for one, f in self._evaluated]), self._weights
         assert weights is not None
         again = np.random.default_rng(seed)
         rows = [again.choice(len(noisy), len(noisy), p=weights[:, row]) for row in range(self.n_rows)]
@@ -535,15 +526,24 @@ class PredictiveDistribution:
     # -- evaluation ------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _outputs(self) -> list[npt.NDArray[Any]]:
-        """Outputs plus offset (M, n, m) of each component at all rows, of which a block keeps its own."""
-        outputs = [one.outputs(self.X) for one in self._components]
-        return [self.likelihood.with_offset(f, self.offset) for f in outputs]
+    def _evaluated(self) -> list[tuple[Component, npt.NDArray[Any]]]:
+        """Each component with its outputs plus offset (M, n, m) at all rows, of which a block keeps its own."""
+        outputs = [(one, one.outputs(self.X)) for one in self._components]
+        return [(one, self.likelihood.with_offset(f, self.offset)) for one, f in outputs]
 
-    def _outputs_once(self) -> list[npt.NDArray[Any]]:
-        """Return `_outputs`, which are kept only if all rows are one block."""
+    def _chosen(self) -> list[tuple[Component, npt.NDArray[Any]]]:
+        """Return `_evaluated` with as many draws as there are in all, of each component by its weight, evenly spread.
+
+        The outputs are kept only if all rows are one block.
+        """
         _, part = next(self.blocks())
-        return part._outputs if part is self else self._of_rows(slice(0, self.n_rows))._outputs
+        whole = part if part is self else self._of_rows(slice(0, self.n_rows))
+        # Rounded, so that weights that differ in the last bit only do not decide about a draw.
+        shares = (np.asarray([one.weight for one in self._components]) * self.n_draws).round(6)
+        counts = np.floor(shares).astype(int)
+        for member in np.argsort(counts - shares, kind="stable")[: self.n_draws - counts.sum()]:
+            counts[member] += 1
+        return [_some(one, f, count) for (one, f), count in zip(whole._evaluated, counts.tolist(), strict=True)]
 
     @cached_property
     def _weights(self) -> FloatArray | None:
@@ -569,27 +569,27 @@ class PredictiveDistribution:
 
     def _mixtures(self) -> list[TargetMixture]:
         """Return the distribution of each target at all rows."""
-        return [self._mixture(target) for target in range(self.n_targets)]
-
-    def _mixture(self, target: int) -> TargetMixture:
-        """Return the distribution of one target at all rows."""
-        pairs = zip(self._components, self._outputs, strict=True)
-        return _combined([one.likelihood.mixture(f, one.variance, target) for one, f in pairs], self._weights)
+        found: list[Any] = []
+        for target in range(self.n_targets):
+            parts: list[Any] = [one.likelihood.mixture(f, one.variance, target) for one, f in self._evaluated]
+            if self._weights is None:
+                found += parts
+            elif len(parts) == 1:
+                found.append(replace(parts[0], weights=self._weights))
+            else:
+                found.append(type(parts[0]).combined(parts, self._weights))
+        return found
 
     def _log_density_by_draw(self, targets: npt.NDArray[Any]) -> FloatArray:
         """Return what `log_density_by_draw` does, for targets that have been checked and one block."""
-        pairs = zip(self._components, self._outputs, strict=True)
-        return _joined([_log_density_rows(one.likelihood, f, one.variance, targets) for one, f in pairs])
-
-    def _probabilities_by_draw(self) -> FloatArray:
-        """Return class probabilities (M, n, m) of all draws."""
-        pairs = zip(self._components, self._outputs, strict=True)
-        return _joined([one.likelihood.probabilities(f) for one, f in pairs])
-
-    @property
-    def _chosen(self) -> list[npt.NDArray[np.intp] | None]:
-        """Those draws of each component that represent the weights, as many as there are in all; None for all."""
-        return _apportion([one.weight for one in self._components], [one.n_draws for one in self._components])
+        parts: list[Any] = []
+        for one, f in self._evaluated:
+            if one.variance is None:
+                parts.append(one.likelihood.log_likelihood_rows(f, targets))
+            else:
+                mixtures = [one.likelihood.mixture(f, one.variance, index) for index in range(targets.shape[1])]
+                parts.append(sum(each.log_density_by_draw(targets[:, index]) for index, each in enumerate(mixtures)))
+        return _joined(parts)
 
     def _rowwise(self, value_of: Callable[[PredictiveDistribution, slice], npt.NDArray[Any]]) -> npt.NDArray[Any]:
         """Return values of all rows, which `value_of` computes for a block."""
@@ -600,37 +600,13 @@ class PredictiveDistribution:
         return self._rowwise(lambda part, _: np.stack([value_of(one) for one in part._mixtures()], axis=1))
 
     def _each_at(self, y: npt.ArrayLike, value_of: Callable[[TargetMixture, FloatArray], FloatArray]) -> FloatArray:
-        """Return values (n, t) of each target's distribution at y."""
+        """Return values (n, t, ...) of each target's distribution at y."""
         targets = self.check_targets(y)
         return self._rowwise(
             lambda part, rows: np.stack(
                 [value_of(one, targets[rows, index]) for index, one in enumerate(part._mixtures())], axis=1
             )
         )
-
-
-def _combined(parts: Sequence[Any], weights: FloatArray | None) -> TargetMixture:
-    """Return the mixture of all draws of several, whose weights are (M,), (M, n), or None for those of one part."""
-    if len(parts) == 1:
-        only: TargetMixture = parts[0] if weights is None else replace(parts[0], weights=weights)
-        return only
-    assert weights is not None
-    together: TargetMixture = type(parts[0]).combined(parts, weights)
-    return together
-
-
-def _log_density_rows(
-    likelihood: Likelihood, f: npt.NDArray[Any], variance: FloatArray | None, targets: npt.NDArray[Any]
-) -> FloatArray:
-    """Return the log density (M, n) of all targets of each row for outputs f (M, n, m)."""
-    if variance is None:
-        return likelihood.log_likelihood_rows(f, targets)
-    each = [
-        likelihood.mixture(f, variance, index).log_density_by_draw(targets[:, index])
-        for index in range(targets.shape[1])
-    ]
-    joint: FloatArray = sum(each[1:], start=each[0])
-    return joint
 
 
 def check_row_weights(row_weights: npt.ArrayLike | None, n: int, members: int | None = None) -> FloatArray:
@@ -661,27 +637,17 @@ def _joined(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _noisy(
-    component: Component, f: npt.NDArray[Any], rng: np.random.Generator, which: npt.NDArray[np.intp] | None
-) -> npt.NDArray[Any]:
-    """Draw targets for outputs f (M, n, m) of all draws of a component, or of the chosen ones."""
-    variance = component.variance
-    if which is not None:
-        f, variance = f[which], None if variance is None else variance[which]
-    if variance is None:
+def _noisy(component: Component, f: npt.NDArray[Any], rng: np.random.Generator) -> npt.NDArray[Any]:
+    """Draw targets for outputs f (M, n, m) of all draws of a component."""
+    if component.variance is None:
         return component.likelihood.sample(f, rng)
-    return component.likelihood.sample_at(f, rng, variance)
+    return component.likelihood.sample_at(f, rng, component.variance)
 
 
-def _apportion(weights: Sequence[float], draws: Sequence[int]) -> list[npt.NDArray[np.intp] | None]:
-    """Choose as many draws as there are, of each member by its weight, spread evenly; None for all of its own."""
-    total = sum(draws)
-    # Rounded, so that weights that differ in the last bit only do not decide about a draw.
-    shares = (np.asarray(weights) * total).round(6)
-    counts = np.floor(shares).astype(int)
-    for member in np.argsort(counts - shares, kind="stable")[: total - counts.sum()]:
-        counts[member] += 1
-    return [
-        None if count == own else ((np.arange(count) + 0.5) * own / max(count, 1)).astype(np.intp)
-        for count, own in zip(counts.tolist(), draws, strict=True)
-    ]
+def _some(component: Component, f: npt.NDArray[Any], count: int) -> tuple[Component, npt.NDArray[Any]]:
+    """Return a component and its outputs f (M, n, m) with `count` of its draws, spread evenly."""
+    if count == component.n_draws:
+        return component, f
+    which = ((np.arange(count) + 0.5) * component.n_draws / max(count, 1)).astype(np.intp)
+    variance = None if component.variance is None else component.variance[which]
+    return replace(component, n_draws=count, variance=variance), f[which]

@@ -1,19 +1,20 @@
-"""Posterior draws: the kept states of the chains, their statistics, and everything needed for predictions."""
+"""Draws of a posterior: the kept states of the chains, their statistics, and what they predict."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import numpy.typing as npt
 
+from patrac_native import diagnostics
 from patrac_native.draws import arviz_groups
-from patrac_native.draws.arviz_restore import attributes, library_attributes, restore
 from patrac_native.draws.chain_draws import ENTRIES, ChainDraws, Stats, read_states, sampler_of
-from patrac_native.draws.elsewhere import check_states, densities
+from patrac_native.draws.distribution import Component, PredictiveDistribution
 from patrac_native.draws.loo import LeftOut, leave_out
-from patrac_native.draws.predictions import Predictions
 from patrac_native.draws.summary import Summary, summarise
 from patrac_native.engine.device_array import DeviceArray
 from patrac_native.interop.datatree import build_datatree, inference_data
@@ -23,12 +24,261 @@ from patrac_native.network.network import Network
 from patrac_native.posterior.describe import overview
 from patrac_native.posterior.partial_network import PartialNetwork
 from patrac_native.posterior.posterior import Posterior
-from patrac_native.validation.checks import check_count, check_seed
+from patrac_native.validation.checks import (
+    FloatArray,
+    as_real_array,
+    cast_checked,
+    check_count,
+    check_finite,
+    check_inputs,
+    check_probabilities,
+    check_probability,
+    check_seed,
+)
 from patrac_native.validation.columns import column_names
 
 if TYPE_CHECKING:
     import arviz
     import xarray
+
+
+class Predictions(ABC):
+    """Base class of `Draws` and `DrawsMixture`: weighted draws of functions that predict new targets.
+
+    Attributes
+    ----------
+    likelihood : Likelihood
+    """
+
+    likelihood: Likelihood
+
+    @abstractmethod
+    def _weighted_members(self) -> Sequence[tuple[Draws, float]]:
+        """Return the draws of each posterior with their weight; their chains follow one another in all arrays."""
+
+    def distribution(
+        self, X: npt.ArrayLike, *, offset: npt.ArrayLike | None = None, threads: int | None = None
+    ) -> PredictiveDistribution:
+        """Return the predictive distribution of new targets at X, noise included.
+
+        Its methods are means, quantiles, densities, probabilities of classes, samples and scores. All draws of a
+        mixture take part, with their weights.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_new, d)
+            Finite inputs, n_new >= 1; the columns of a data frame in any order, if the training or the posterior had
+            one.
+        offset : array_like, shape (n_new,) or (n_new, m), optional
+            Of `Poisson` and `NegativeBinomial`: what is added to the outputs of each row, such as the logarithm of its
+            exposure; finite. Default zeros, also if the posterior has offsets.
+        threads : int, optional
+            Number of native threads; by default the number of processors that this process may use.
+
+        Returns
+        -------
+        PredictiveDistribution
+
+        Raises
+        ------
+        TypeError
+            If X does not hold real numbers.
+        ValueError
+            If X has another shape or is not finite, the likelihood takes no offset, or there are no draws.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import patrac_native as pn
+        >>> net = pn.Network([[[1.0], [2.0]], [[1.0, 1.0]]], [[0.0, 0.5], [0.0]])
+        >>> X = np.linspace(-1, 1, 5)[:, None]
+        >>> post = pn.Posterior(net, pn.Mix(1), pn.TraceClassPrior(1.5, 1.0, 1.0), pn.Gaussian(1.0), X, X[:, 0])
+        >>> at_X = pn.sample(post, chains=2, draws=50, warmup=100, seed=0).distribution(X)
+        >>> at_X.mean().shape, at_X.quantiles([0.1, 0.9]).shape, at_X.nlpd(X[:, 0]).shape
+        ((5, 1), (5, 1, 2), (5,))
+        """
+        own: object = self
+        members = self._weighted_members()
+        network = members[0][0].network
+        return PredictiveDistribution(
+            [_component(member, weight, threads) for member, weight in members],
+            check_inputs(X, network.n_inputs, columns=network.input_names),
+            offset,
+            is_mixture=members[0][0] is not own,
+            expects_offset=any(member.settings.get("has_offset") for member, _ in members),
+        )
+
+    def predict(
+        self, X: npt.ArrayLike, *, offset: npt.ArrayLike | None = None, threads: int | None = None
+    ) -> npt.NDArray[Any]:
+        """Evaluate the predictions of each draw: the function draws f(x; theta) of the t targets.
+
+        Parameters
+        ----------
+        X, offset, threads
+            As for `distribution`.
+
+        Returns
+        -------
+        ndarray of the posterior's dtype, shape (chain, draw, n_new, t)
+            The outputs of the network, or what the likelihood derives from them: the means of
+            `HeteroscedasticGaussian` and of counts. Of a mixture with unequal weights, those of equally weighted draws
+            that represent it, of which each member has a number in proportion to its weight; the first two axes then
+            have no meaning. For many rows, `distribution(X).blocks()` needs less memory.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `distribution`.
+        """
+        return self._by_chain(self.likelihood.predicted(self.distribution(X, offset=offset, threads=threads).outputs()))
+
+    def predictive(self, X: npt.ArrayLike, *, offset: npt.ArrayLike | None = None, seed: int = 0) -> npt.NDArray[Any]:
+        """Draw targets y at X from the posterior predictive distribution: function draws with the likelihood's noise.
+
+        Parameters
+        ----------
+        X, offset
+            As for `distribution`.
+        seed : int
+            0 <= seed < 2^64, for the noise; default 0.
+
+        Returns
+        -------
+        ndarray, shape (chain, draw, n_new, t)
+            Targets, of the draws that `predict` returns; for Categorical, class labels of shape (chain, draw, n_new).
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `distribution`, or if `seed` is not an integer in its range.
+        """
+        return self._by_chain(self.distribution(X, offset=offset).sample(seed))
+
+    def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Evaluate the class probabilities of each draw at X.
+
+        Parameters
+        ----------
+        X
+            As for `distribution`.
+
+        Returns
+        -------
+        ndarray of float64, shape (chain, draw, n_new, m)
+            For Categorical the softmax over classes; for Bernoulli the probability of a 1 at each output. The draws
+            are those of `predict`.
+
+        Raises
+        ------
+        TypeError
+            If the likelihood has no classes.
+        ValueError
+            As `distribution`.
+        """
+        return self._by_chain(self.likelihood.probabilities(self.distribution(X).outputs()))
+
+    def interval(
+        self, X: npt.ArrayLike, coverage: float = 0.95, *, offset: npt.ArrayLike | None = None
+    ) -> diagnostics.Interval:
+        """Return central intervals of new targets, noise included, without Monte Carlo error of the noise.
+
+        The ends of an interval of counts are counts, and its probability is at least `coverage`.
+
+        Parameters
+        ----------
+        X, offset
+            As for `distribution`.
+        coverage : float
+            Probability of the intervals, in (0, 1); default 0.95.
+
+        Returns
+        -------
+        lower, upper : ndarray of float64, shape (n_new, t)
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `distribution`; ValueError if `coverage` is outside (0, 1), TypeError if the targets are classes.
+        """
+        check_probability(coverage, "coverage")
+        return self.distribution(X, offset=offset).interval(coverage)
+
+    def quantiles(
+        self,
+        X: npt.ArrayLike,
+        probabilities: float | Sequence[float] = (0.05, 0.5, 0.95),
+        *,
+        offset: npt.ArrayLike | None = None,
+    ) -> FloatArray:
+        """Return quantiles of new targets, noise included, without Monte Carlo error of the noise.
+
+        Those of counts are counts: the smallest k for which P(y <= k) is at least the probability.
+
+        Parameters
+        ----------
+        X, offset
+            As for `distribution`.
+        probabilities : float or sequence of q float
+            In (0, 1); default (0.05, 0.5, 0.95).
+
+        Returns
+        -------
+        ndarray of float64, shape (n_new, t, q)
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `distribution`; ValueError if there is no probability or one is outside (0, 1), TypeError if the targets
+            are classes.
+        """
+        return self.distribution(X, offset=offset).quantiles(check_probabilities(probabilities, "probabilities"))
+
+    def log_likelihood_rows(
+        self, X: npt.ArrayLike, y: npt.ArrayLike, *, offset: npt.ArrayLike | None = None
+    ) -> FloatArray:
+        """Evaluate the log-likelihood of each row in each draw, normalised and without sample weights.
+
+        With the data of the posterior, this is what leave-one-out predictions (`diagnostics.leave_one_out`) and the
+        weights of a mixture (`DrawsMixture.weighted`) are computed from.
+
+        Parameters
+        ----------
+        X : array_like, shape (n, d)
+            Finite inputs, n >= 1, such as `post.data.X`.
+        y : array_like
+            Their targets, as the likelihood describes them, such as `post.data.y`.
+        offset : array_like, shape (n,) or (n, m), optional
+            As for `distribution`, such as `post.data.offset`.
+
+        Returns
+        -------
+        ndarray of float64, shape (chain, draw, n)
+            Under a sampled noise variance, with the variance of each draw. The chains of the members of a mixture
+            follow one another.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `distribution`, or if y does not fit X or the likelihood.
+
+        Warns
+        -----
+        UserWarning
+            If `offset` is missing, though the posterior has one.
+        """
+        return self._by_chain(self.distribution(X, offset=offset).log_density_by_draw(y))
+
+    def _summarised(self, distribution: PredictiveDistribution) -> Iterator[npt.NDArray[Any]]:
+        """Yield what a summary shows, (chain, draw, rows, m) for blocks of rows: outputs, or class probabilities."""
+        is_class = self.likelihood.targets == "class"
+        for _, part in distribution.blocks():
+            f = self._by_chain(part.outputs())
+            yield self.likelihood.probabilities(f) if is_class else f
+
+    def _by_chain(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return values (M, ...) of all draws with the axes (chain, draw, ...)."""
+        return values.reshape(sum(member.n_chains for member, _ in self._weighted_members()), -1, *values.shape[1:])
 
 
 class Draws(ChainDraws, Predictions):
@@ -138,8 +388,8 @@ class Draws(ChainDraws, Predictions):
             raise TypeError(f"post must be a Posterior; got {type(post).__name__}.")
         if not isinstance(sampler, str) or not sampler:
             raise TypeError(f'sampler must be a name, such as "BlackJAX NUTS"; got {sampler!r}.')
-        states = check_states(post, theta)
-        stats = densities(post, states, variance=variance, prior_scales=prior_scales, threads=threads)
+        states = _states_of(post, theta)
+        stats = _densities(post, states, variance, prior_scales, threads)
         settings = {"sampler": sampler, "thin": 1, "fit": post.sampled.fit_quality.to_dict()}
         if post.data.offset is not None:
             settings["has_offset"] = True
@@ -171,12 +421,8 @@ class Draws(ChainDraws, Predictions):
         """
         if not isinstance(post, Posterior):
             raise TypeError(f"post must be a Posterior; got {type(post).__name__}.")
-        theta, stats, settings = restore(post.network, post.likelihood, tree)
+        theta, stats, settings = arviz_groups.restore(post.network, post.likelihood, tree)
         return cls(theta, stats, post.network, post.likelihood, settings)
-
-    def _with(self, theta: npt.NDArray[Any], stats: Stats, settings: Mapping[str, Any]) -> Draws:
-        """Return draws of the same posterior with other states."""
-        return Draws(theta, stats, self.network, self.likelihood, settings)
 
     def summary(
         self,
@@ -215,19 +461,11 @@ class Draws(ChainDraws, Predictions):
         UserWarning
             If targets are given without `offset`, though the posterior has one.
         """
-        distribution = self._distribution(X, offset)
+        distribution = self.distribution(X, offset=offset)
         calibration = None if y is None else distribution.calibration(y)
-        summary = summarise(
-            self._summarised(distribution),
-            "class probabilities" if self.likelihood.targets == "class" else self.likelihood.quantity,
-            coverage,
-            label=self.network.architecture.label(),
-            network=self.network,
-            likelihood=self.likelihood,
-            scale_names=self.network.scale_names,
-            stats=self.stats,
-            settings=self.settings,
-        )
+        quantity = "class probabilities" if self.likelihood.targets == "class" else self.likelihood.quantity
+        blocks = self._summarised(distribution)
+        summary = summarise(self, blocks, quantity, coverage, network=self.network, likelihood=self.likelihood)
         return summary if calibration is None else summary.with_calibration(calibration)
 
     def loo(
@@ -271,7 +509,7 @@ class Draws(ChainDraws, Predictions):
             If the predictions of some rows are unreliable (large Pareto k), or `offset` is missing, though the
             posterior has one.
         """
-        found = leave_out(self._distribution(X, offset), y, row_weights)
+        found = leave_out(self.distribution(X, offset=offset), y, row_weights)
         if found.unreliable:
             warnings.warn(
                 f"Draws.loo: the predictions of {found.unreliable} of {len(found.khat)} rows are unreliable (Pareto k "
@@ -375,33 +613,25 @@ class Draws(ChainDraws, Predictions):
                 )
         if input_names is None:
             input_names = self.network.input_names or column_names(X)
-        labels = arviz_groups.make_labels(self.network, self.likelihood, input_names, target_names)
-        groups = arviz_groups.run_groups(self.network, labels, self.theta, self.stats)
-        distribution = None if X is None else self._distribution(X, offset)
-        groups |= arviz_groups.data_groups(self.network, labels, self.theta.shape[:2], distribution, y, seed)
-        if prior_draws:
-            groups |= arviz_groups.prior_groups(
-                self.network, self.likelihood, labels, distribution, draws=prior_draws, seed=seed
-            )
-        root = attributes(self.network, self.likelihood, self.settings, sampler_of(self.settings))
-        return build_datatree(groups, root, library_attributes(), "to_datatree")
+        made = arviz_groups.PosteriorGroups.labelled(self.network, self.likelihood, input_names, target_names)
+        distribution = None if X is None else self.distribution(X, offset=offset)
+        groups = {
+            "posterior": made.posterior(self.theta, self.stats),
+            "sample_stats": arviz_groups.sample_stats_group(self.stats),
+            **made.data(self.theta.shape[:2], distribution, y, seed),
+            **(made.prior(distribution, prior_draws, seed) if prior_draws else {}),
+        }
+        root = arviz_groups.posterior_attributes(self.network, self.likelihood, self.settings)
+        return build_datatree(groups, root, arviz_groups.library_attributes(), "to_datatree")
 
     def to_inferencedata(
-        self,
-        X: npt.ArrayLike | None = None,
-        y: npt.ArrayLike | None = None,
-        *,
-        offset: npt.ArrayLike | None = None,
-        input_names: Sequence[object] | None = None,
-        target_names: Sequence[object] | None = None,
-        prior_draws: int = 500,
-        seed: int = 0,
+        self, X: npt.ArrayLike | None = None, y: npt.ArrayLike | None = None, **options: Any
     ) -> arviz.InferenceData:
         """Return the draws as the InferenceData of ArviZ 0.x, with the groups of `to_datatree`.
 
         Parameters
         ----------
-        X, y, offset, input_names, target_names, prior_draws, seed
+        X, y, **options
             As for `to_datatree`.
 
         Returns
@@ -421,16 +651,7 @@ class Draws(ChainDraws, Predictions):
         UserWarning
             As `to_datatree`.
         """
-        tree = self.to_datatree(
-            X,
-            y,
-            offset=offset,
-            input_names=input_names,
-            target_names=target_names,
-            prior_draws=prior_draws,
-            seed=seed,
-        )
-        return inference_data(tree, "to_inferencedata")
+        return inference_data(self.to_datatree(X, y, **options), "to_inferencedata")
 
     def _weighted_members(self) -> Sequence[tuple[Draws, float]]:
         """Return these draws, with the weight one."""
@@ -464,3 +685,79 @@ class Draws(ChainDraws, Predictions):
             f"Draws({self.network.architecture.label()}, chains={self.n_chains}, draws={self.n_draws}, "
             f"K={self.network.dim}, {made})"
         )
+
+
+def _component(member: Draws, weight: float, threads: int | None) -> Component:
+    """Return the draws of one posterior as a component of a predictive distribution; ValueError without draws."""
+    theta = member._flat_theta()
+    network, variance = member.network, member.stats.get("variance")
+    return Component(
+        lambda X: network.predict(theta, X, threads=threads),
+        len(theta),
+        network.n_outputs,
+        theta.itemsize,
+        member.likelihood,
+        None if variance is None else variance.reshape(-1, *variance.shape[2:]),
+        weight,
+        network.net,
+    )
+
+
+def _states_of(post: Posterior, theta: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Return states (chain, draw, K), or (draw, K) of one chain, as (chain, draw, K) in the posterior's dtype."""
+    values = as_real_array(theta, "theta")
+    if values.ndim not in (2, 3) or values.shape[-1] != post.dim or values.size == 0:
+        raise ValueError(
+            f"theta must have shape (chain, draw, K) or, for one chain, (draw, K), with K = {post.dim} and at least "
+            f"one draw; got {values.shape}."
+        )
+    check_finite(
+        values.reshape(-1, post.dim), "theta", "Rows count draws chain by chain, columns the entries of theta."
+    )
+    return cast_checked(values if values.ndim == 3 else values[None], post.network.dtype, "theta")
+
+
+def _densities(
+    post: Posterior,
+    theta: npt.NDArray[Any],
+    variance: npt.ArrayLike | None,
+    prior_scales: npt.ArrayLike | None,
+    threads: int | None,
+) -> dict[str, FloatArray]:
+    """Evaluate what `Draws.stats` holds beside the statistics of steps, for theta (chain, draw, K)."""
+    chains, draws, _ = theta.shape
+    n_variances = 0 if post.sampled.noise is None else len(post.sampled.noise.initial)
+    n_scales = len(post.network.scale_names)
+    stats = {}
+    for name, given, count, what in (
+        ("variance", variance, n_variances, "the noise variance"),
+        ("prior_scales", prior_scales, n_scales, "the scales of the prior"),
+    ):
+        if count:
+            own = () if name == "variance" and count == 1 else (count,)
+            stats[name] = _sampled(given, (chains, draws, *own), name, what)
+        elif given is not None:
+            raise ValueError(f"{name} must be left out: this posterior has {what} fixed.")
+    flat = stats["variance"].reshape(chains * draws, *stats["variance"].shape[2:]) if "variance" in stats else None
+    values = post.log_likelihood(theta.reshape(-1, post.dim), variance=flat, threads=threads)
+    log_prior = post.log_prior(theta.astype(np.float64), scales=stats.get("prior_scales"))
+    return {
+        "log_likelihood": np.asarray(values).reshape(chains, draws),
+        "log_prior": np.asarray(log_prior),
+        **stats,
+    }
+
+
+def _sampled(given: npt.ArrayLike | None, shape: tuple[int, ...], name: str, what: str) -> FloatArray:
+    """Return draws of sampled variances with the axes of theta's chains and draws."""
+    wanted = f"{shape[1:]} or {shape}" if shape[0] == 1 else f"{shape}"
+    if given is None:
+        raise ValueError(f"{name} must be given, because this posterior samples {what}: draws of shape {wanted}.")
+    values = as_real_array(given, name)
+    if shape[0] == 1 and values.shape == shape[1:]:
+        values = values[None]
+    if values.shape != shape:
+        raise ValueError(f"{name} must have shape {wanted}, with chains and draws as theta; got {values.shape}.")
+    if not (np.isfinite(values) & (values > 0)).all():
+        raise ValueError(f"{name} must be positive and finite; the smallest value is {values.min():g}.")
+    return values

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,9 @@ import numpy.typing as npt
 from patrac_native import diagnostics
 from patrac_native.diagnostics.weights import WeightMethod
 from patrac_native.draws.distribution import check_row_weights
-from patrac_native.draws.draws import Draws
-from patrac_native.draws.loo import Comparison, leave_out
-from patrac_native.draws.mixture_summary import MixtureSummary, summarise_mixture
-from patrac_native.draws.predictions import Predictions
+from patrac_native.draws.draws import Draws, Predictions
+from patrac_native.draws.loo import leave_out
+from patrac_native.draws.summary import MixtureSummary, summarise_mixture
 from patrac_native.likelihoods import Likelihood
 from patrac_native.network.files import PathOrStream, load_arrays, rebuilding, refuse_unknown, save_arrays
 from patrac_native.validation.checks import FloatArray, as_real_array
@@ -24,6 +24,35 @@ from patrac_native.validation.checks import FloatArray, as_real_array
 _KIND = "mixture of draws"
 # Arguments of likelihoods in which members may differ: each draw keeps the noise of its own member.
 _NOISE_ARGUMENTS = frozenset({"variance", "scale", "a", "b"})
+# With a larger share of unreliable leave-one-out predictions, weights that rest on them get a warning.
+_UNRELIABLE_SHARE = 0.05
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How the members of a mixture were weighted by leave-one-out predictions.
+
+    Attributes
+    ----------
+    method : str
+        "stacking", "pseudo-bma+" or "equal".
+    elpd : tuple of float
+        Expected log predictive density of each member, a sum over rows.
+    unreliable : tuple of int
+        Number of rows of each member whose leave-one-out prediction is unreliable (large Pareto k).
+    rows : int
+        Number of rows.
+    """
+
+    method: str
+    elpd: tuple[float, ...]
+    unreliable: tuple[int, ...]
+    rows: int
+
+    @property
+    def is_unreliable(self) -> bool:
+        """Whether the weights rest on unreliable predictions of more than a twentieth of the rows."""
+        return self.method != "equal" and max(self.unreliable) > _UNRELIABLE_SHARE * self.rows
 
 
 class DrawsMixture(Predictions):
@@ -43,6 +72,8 @@ class DrawsMixture(Predictions):
 
     Attributes
     ----------
+    members : tuple of Draws
+        The draws of each network.
     weights : ndarray of float64, shape (members,)
         Read-only: a mixture with other weights is another mixture.
     comparison : Comparison or None
@@ -65,9 +96,9 @@ class DrawsMixture(Predictions):
     ) -> None:
         if isinstance(members, Draws):
             raise TypeError("members must be a sequence of Draws, such as [first, second]; got one Draws.")
-        self._members = tuple(members)
-        _check_members(self._members)
-        self._weights = _check_weights(weights, len(self._members))
+        self.members = tuple(members)
+        _check_members(self.members)
+        self._weights = _check_weights(weights, len(self.members))
         self.comparison = comparison
 
     @property
@@ -125,7 +156,7 @@ class DrawsMixture(Predictions):
             `offset` is missing, though a posterior has one.
         """
         equal = cls(members)
-        together = equal._distribution(X, offset)
+        together = equal.distribution(X, offset=offset)
         targets, powers = together.check_targets(y), check_row_weights(row_weights, together.n_rows, len(equal.members))
         found = [leave_out(together.of_member(index), targets, power) for index, power in enumerate(powers)]
         weights = diagnostics.model_weights(np.stack([one.elpd_rows for one in found]), method)
@@ -146,11 +177,6 @@ class DrawsMixture(Predictions):
     def likelihood(self) -> Likelihood:  # type: ignore[override]
         """The likelihood of the first member."""
         return self.members[0].likelihood
-
-    @property
-    def members(self) -> tuple[Draws, ...]:
-        """The draws of each network."""
-        return self._members
 
     @property
     def n_chains(self) -> int:
@@ -210,7 +236,7 @@ class DrawsMixture(Predictions):
         UserWarning
             As `Draws.summary`.
         """
-        distribution = self._distribution(X, offset)
+        distribution = self.distribution(X, offset=offset)
         calibration = None if y is None else distribution.calibration(y)
         members = tuple(draws.summary(X, coverage=coverage, offset=offset) for draws in self.members)
         summary = summarise_mixture(members, self.weights, self._summarised(distribution), coverage)
@@ -223,7 +249,7 @@ class DrawsMixture(Predictions):
             header, own = draws._to_arrays()
             headers.append(header)
             arrays |= {f"member{index}_{name}": array for name, array in own.items()}
-        comparison = None if self.comparison is None else self.comparison.to_dict()
+        comparison = None if self.comparison is None else asdict(self.comparison)
         save_arrays(path, _KIND, {"members": headers, "comparison": comparison}, arrays, overwrite=overwrite)
 
     @classmethod
@@ -238,7 +264,9 @@ class DrawsMixture(Predictions):
                 part = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
                 members.append(Draws._from_arrays(own, part))
             found = header["comparison"]
-            return cls(members, arrays["weights"], comparison=None if found is None else Comparison.from_dict(found))
+            if found is not None:
+                found = Comparison(found["method"], tuple(found["elpd"]), tuple(found["unreliable"]), found["rows"])
+            return cls(members, arrays["weights"], comparison=found)
 
     def __repr__(self) -> str:
         weights = ", ".join(f"{weight:.3g}" for weight in self.weights)
@@ -255,30 +283,15 @@ def _check_members(members: tuple[Draws, ...]) -> None:
             raise TypeError(f"members[{index}] must be Draws, as sample_many returns them; got {type(draws).__name__}.")
         if draws.n_draws == 0:
             raise ValueError(f"members[{index}] has no draws: its run was interrupted before the first.")
-        if draws.n_draws != first.n_draws:
-            raise ValueError(
-                f"members must have the same number of draws for each chain; members[{index}] has {draws.n_draws}, the "
-                f"first {first.n_draws}. Leave a run out that was interrupted."
-            )
-        shape, expected = (
-            (draws.network.n_inputs, draws.network.n_outputs),
-            (first.network.n_inputs, first.network.n_outputs),
-        )
-        if shape != expected:
-            raise ValueError(
-                f"members must have the same inputs and outputs; members[{index}] has {shape[0]} and {shape[1]}, the "
-                f"first {expected[0]} and {expected[1]}."
-            )
-        if draws.network.input_names != first.network.input_names:
-            raise ValueError(
-                f"members must have the same inputs in the same order; members[{index}] has "
-                f"{draws.network.input_names}, the first {first.network.input_names}."
-            )
-        if _kind(draws.likelihood) != _kind(first.likelihood):
-            raise ValueError(
-                f"members must have one kind of likelihood; members[{index}] has {draws.likelihood!r}, the first "
-                f"{first.likelihood!r}."
-            )
+        sizes = [f"{one.network.n_inputs} and {one.network.n_outputs}" for one in (draws, first)]
+        for what, own, expected in (
+            ("one number of draws for each chain (leave out interrupted runs)", draws.n_draws, first.n_draws),
+            ("the same inputs and outputs", *sizes),
+            ("the same inputs in the same order", draws.network.input_names, first.network.input_names),
+            ("one kind of likelihood", _kind(draws.likelihood), _kind(first.likelihood)),
+        ):
+            if own != expected:
+                raise ValueError(f"members must have {what}; members[{index}] has {own}, the first {expected}.")
 
 
 def _kind(likelihood: Likelihood) -> dict[str, Any]:

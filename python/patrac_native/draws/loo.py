@@ -1,10 +1,8 @@
-"""Leave-one-out predictions of the rows of a posterior, and the weights of several posteriors that rest on them."""
+"""Leave-one-out predictions of the rows of a posterior."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +10,6 @@ import numpy.typing as npt
 from patrac_native.diagnostics.psis import khat_limit
 from patrac_native.draws.distribution import PredictiveDistribution, check_row_weights
 from patrac_native.validation.checks import FloatArray
-
-# With a larger share of unreliable leave-one-out predictions, weights that rest on them get a warning.
-_UNRELIABLE_SHARE = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,39 +79,3 @@ def leave_out(distribution: PredictiveDistribution, y: npt.ArrayLike, row_weight
         elpd_rows[rows], khat[rows] = without.log_density(targets[rows]), without.khat
         lpd_rows[rows] = part.log_density(targets[rows])
     return LeftOut(elpd_rows, lpd_rows, khat, distribution.n_draws)
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """How the members of a mixture were weighted by leave-one-out predictions.
-
-    Attributes
-    ----------
-    method : str
-        "stacking", "pseudo-bma+" or "equal".
-    elpd : tuple of float
-        Expected log predictive density of each member, a sum over rows.
-    unreliable : tuple of int
-        Number of rows of each member whose leave-one-out prediction is unreliable (large Pareto k).
-    rows : int
-        Number of rows.
-    """
-
-    method: str
-    elpd: tuple[float, ...]
-    unreliable: tuple[int, ...]
-    rows: int
-
-    @property
-    def is_unreliable(self) -> bool:
-        """Whether the weights rest on unreliable predictions of more than a twentieth of the rows."""
-        return self.method != "equal" and max(self.unreliable) > _UNRELIABLE_SHARE * self.rows
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON-able values."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Comparison:
-        """Rebuild a comparison from what `to_dict` returned."""
-        return cls(content["method"], tuple(content["elpd"]), tuple(content["unreliable"]), content["rows"])

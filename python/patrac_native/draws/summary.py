@@ -1,26 +1,64 @@
-"""The summary of a run: means, intervals and convergence in function space."""
+"""Summaries of draws and of mixtures of them: means, intervals, convergence in function space, and the verdict."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.diagnostics import ConvergenceSummary, Interval, convergence, credible_interval
+from patrac_native.diagnostics import ConvergenceSummary, convergence, credible_interval
 from patrac_native.diagnostics.ess import MeanAutocorrelation, geyer_ess_of, paper_ess_of
 from patrac_native.diagnostics.rhat import joined
-from patrac_native.draws.chain_draws import sampler_of
+from patrac_native.draws.chain_draws import ChainDraws, sampler_of
 from patrac_native.likelihoods import Likelihood
 from patrac_native.plots.table import html_table
+from patrac_native.posterior.fit_quality import FitQuality
 from patrac_native.posterior.partial_network import PartialNetwork
 from patrac_native.validation.checks import FloatArray
 from patrac_native.verdict.calibration import Calibration
-from patrac_native.verdict.evidence import Evidence, gather
+from patrac_native.verdict.evidence import Evidence, StepRecord
+from patrac_native.verdict.findings import CALIBRATION_KINDS, Finding
+from patrac_native.verdict.fitted_noise import FittedNoise
 from patrac_native.verdict.verdict import Verdict, judge
+
+# The verdict on a mixture leaves out members of less weight than this, which hardly contribute to predictions.
+_LEAST_WEIGHT = 0.01
+
+
+class _Table(ABC):
+    """What summaries have in common: a table of labels and values under a title, with the verdict at its end."""
+
+    @abstractmethod
+    def verdict(self) -> Verdict:
+        """Return the verdict."""
+
+    @abstractmethod
+    def _title(self) -> str:
+        """Return what was run, in a line."""
+
+    @abstractmethod
+    def _rows(self) -> list[tuple[str, str]]:
+        """Return labels and values of the table."""
+
+    def __str__(self) -> str:
+        rows = [*self._rows(), ("verdict", str(self.verdict()))]
+        return "\n".join([self._title(), *(f"  {label}: " + text.replace("\n", "\n    ") for label, text in rows)])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Show the string instead of all arrays in IPython."""
+        printer.text(str(self))
+
+    def _repr_html_(self) -> str:
+        """Return the table for notebooks."""
+        return html_table(self._title(), self._rows(), after=self.verdict()._repr_html_())
 
 
 @dataclass(frozen=True)
@@ -58,7 +96,7 @@ class ScaleSummary:
 
 
 @dataclass(frozen=True, repr=False)
-class Summary:
+class Summary(_Table):
     """The summary of a run, as `Draws.summary` returns it; its string is a table.
 
     Attributes
@@ -150,13 +188,11 @@ class Summary:
         return replace(self, advice={**self.advice, **advice})
 
     def _title(self) -> str:
-        """Return what was run, in a line."""
         duration = f", {self.seconds:.1f} s" if np.isfinite(self.seconds) else ""
         size = f"{self.n_chains} chains x {self.n_draws} draws (thin {self.thin})"
         return f"{self.label} by {self.sampler}: {size}{duration}"
 
     def _rows(self) -> list[tuple[str, str]]:
-        """Return labels and values of the table."""
         spread = self.upper - self.lower
         if self.acceptance_rate is None:
             steps = ("steps", "not recorded")
@@ -196,54 +232,69 @@ class Summary:
             parts.append(f"{self.ess_geyer / self.seconds:.3g} per second of the whole run")
         return [("effective draws (Geyer)", ", ".join(parts))] if parts and np.isfinite(self.ess_geyer) else []
 
-    def __str__(self) -> str:
-        rows = [*self._rows(), ("verdict", str(self.verdict()))]
-        return "\n".join([self._title(), *(f"  {label}: " + text.replace("\n", "\n    ") for label, text in rows)])
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Show the string instead of all arrays in IPython."""
-        printer.text(str(self))
-
-    def _repr_html_(self) -> str:
-        """Return the table for notebooks."""
-        return html_table(self._title(), self._rows(), after=self.verdict()._repr_html_())
-
 
 def summarise(
+    run: ChainDraws,
     blocks: Iterable[npt.NDArray[Any]],
     quantity: str,
     coverage: float,
     *,
-    label: str,
-    network: PartialNetwork | None,
-    likelihood: Likelihood | None,
-    scale_names: tuple[str, ...],
-    stats: Mapping[str, npt.NDArray[Any]],
-    settings: Mapping[str, Any],
+    network: PartialNetwork | None = None,
+    likelihood: Likelihood | None = None,
     points: str = "inputs",
 ) -> Summary:
-    """Build the summary of a run from draws (chain, draw, rows, m) of a quantity at blocks of inputs."""
-    parts = _Parts(coverage)
-    for block in blocks:
-        parts.add(block)
-    function, log_likelihood = joined(parts.convergence), convergence(stats["log_likelihood"])
-    (n_chains, n_draws), sampler = parts.shape, sampler_of(settings)
-    lower, upper = (np.concatenate(ends) for ends in zip(*parts.intervals, strict=True))
-    rho = parts.autocorrelation.result()
+    """Build the summary of a run from draws (chain, draw, rows, m) of a quantity, for blocks of inputs."""
+    stats, settings, n_chains, n_draws = run.stats, run.settings, run.n_chains, run.n_draws
+    converged, intervals, squares = [], [], np.zeros(n_chains)
+    autocorrelation = MeanAutocorrelation(n_chains, n_draws, max(1, n_draws - 2))
+    for values in blocks:
+        converged.append(convergence(values))
+        intervals.append(credible_interval(values, coverage))
+        autocorrelation.add(values)
+        for row in range(values.shape[2]):  # a row at a time, for NumPy sums in a copy of float64
+            squares += values[:, :, row].var(axis=1, dtype=np.float64).sum(axis=1)
+    function, log_likelihood = joined(converged), convergence(stats["log_likelihood"])
+    lower, upper = (np.concatenate(ends) for ends in zip(*intervals, strict=True))
+    rho = autocorrelation.result()
     # Lags above a tenth of the draws are mostly noise, which would dominate the paper's plain sum.
     lags = max(1, min(1000, n_draws // 10))
+    total = n_chains * n_draws
+    means = {name: stats[name].mean(axis=1) for name in ("acceptance_rate", "step_size") if name in stats}
+    seconds, speed = settings.get("seconds", math.nan), math.nan
+    if settings.get("completed"):
+        speed = n_chains * (settings["warmup_steps"] + n_draws * settings["thin"]) / seconds
+    fit, noise, role = settings.get("fit"), settings.get("fitted_noise"), None
+    if network is not None:
+        role = network.role_of_network
+        if role is None and settings.get("noise_prior") in ("training", "validation"):
+            role = "the prior of the noise variance rests on its residuals"
+    evidence = Evidence(
+        quantity=quantity,
+        architecture=None if network is None else type(network.architecture),
+        n_chains=n_chains,
+        n_draws=n_draws,
+        max_rhat=function.max_rhat,
+        min_ess_bulk=function.min_ess_bulk,
+        max_mcse=function.max_mcse,
+        rhat_log_likelihood=log_likelihood.max_rhat,
+        log_likelihood=stats["log_likelihood"].mean(axis=1),
+        spread=squares / function.mean.size,
+        steps=StepRecord.of_run(stats, settings) if "kernel" in settings else None,
+        sampler=sampler_of(settings),
+        fit=None if fit is None else FitQuality.from_dict(fit),
+        role_of_network=role,
+        noise=None if noise is None else FittedNoise(**noise),
+        likelihood=likelihood,
+    )
     return Summary(
-        label=label,
-        sampler=sampler,
+        label=f"Target(K={run.theta.shape[-1]})" if network is None else network.architecture.label(),
+        sampler=evidence.sampler,
         quantity=quantity,
         n_chains=n_chains,
         n_draws=n_draws,
         thin=settings["thin"],
         mean=function.mean,
-        sd=np.concatenate(parts.sd),
+        sd=function.sd * np.sqrt((total - 1) / total),
         lower=lower,
         upper=upper,
         coverage=coverage,
@@ -251,72 +302,144 @@ def summarise(
         log_likelihood=log_likelihood,
         ess_paper=float(paper_ess_of(rho[:, : lags + 1], n_draws).sum()),
         ess_geyer=float(geyer_ess_of(rho, n_draws).sum()),
-        acceptance_rate=stats["acceptance_rate"].mean(axis=1) if "acceptance_rate" in stats else None,
-        step_size=stats["step_size"].mean(axis=1) if "step_size" in stats else None,
-        prior_scales=_summarise_scales(stats["prior_scales"], scale_names, coverage) if scale_names else None,
-        seconds=settings.get("seconds", math.nan),
-        steps_per_second=_steps_per_second(settings, n_chains, n_draws),
+        acceptance_rate=means.get("acceptance_rate"),
+        step_size=means.get("step_size"),
+        prior_scales=None if network is None else _summarise_scales(stats, network.scale_names, coverage),
+        seconds=seconds,
+        steps_per_second=speed,
         gradients=int(stats["gradients"].sum()) if "gradients" in stats else None,
-        evidence=gather(
-            (n_chains, n_draws),
-            parts.spread,
-            quantity,
-            function,
-            log_likelihood.max_rhat,
-            network=network,
-            likelihood=likelihood,
-            sampler=sampler,
-            stats=stats,
-            settings=settings,
-        ),
+        evidence=evidence,
         points=points,
     )
 
 
-class _Parts:
-    """What a summary keeps of blocks of rows, each seen once."""
-
-    def __init__(self, coverage: float) -> None:
-        self._coverage = coverage
-        self._squares: FloatArray | None = None
-        self._points = 0
-        self.convergence: list[ConvergenceSummary] = []
-        self.intervals: list[Interval] = []
-        self.sd: list[FloatArray] = []
-
-    def add(self, values: npt.NDArray[Any]) -> None:
-        """Add a block, (chain, draw, rows, m)."""
-        chains, draws = values.shape[:2]
-        if not self.convergence:
-            self.shape = (chains, draws)
-            self.autocorrelation = MeanAutocorrelation(chains, draws, max(1, draws - 2))
-            self._squares = np.zeros(chains)
-        self.convergence.append(convergence(values))
-        self.intervals.append(credible_interval(values, self._coverage))
-        total = chains * draws
-        self.sd.append(self.convergence[-1].sd * np.sqrt((total - 1) / total))
-        self.autocorrelation.add(values)
-        assert self._squares is not None
-        for row in range(values.shape[2]):  # a row at a time, for NumPy sums in a copy of float64
-            self._squares += values[:, :, row].var(axis=1, dtype=np.float64).sum(axis=1)
-        self._points += values.shape[2] * values.shape[3]
-
-    @property
-    def spread(self) -> FloatArray:
-        """Variance of each chain over its draws, averaged over rows and outputs, shape (chain,)."""
-        assert self._squares is not None
-        return self._squares / self._points
-
-
-def _steps_per_second(settings: Mapping[str, Any], n_chains: int, n_draws: int) -> float:
-    """Return the steps of all chains, warm-up included, for each second; NaN if interrupted or of another sampler."""
-    if not settings.get("completed"):
-        return math.nan
-    steps = n_chains * (settings["warmup_steps"] + n_draws * settings["thin"])
-    return float(steps / settings["seconds"])
-
-
-def _summarise_scales(scales: FloatArray, names: tuple[str, ...], coverage: float) -> ScaleSummary:
-    """Return the summary of sampled variances of the prior, (chain, draw, G)."""
+def _summarise_scales(
+    stats: Mapping[str, npt.NDArray[Any]], names: tuple[str, ...], coverage: float
+) -> ScaleSummary | None:
+    """Return the summary of sampled variances of the prior, (chain, draw, G), if it samples them."""
+    if not names:
+        return None
+    scales = stats["prior_scales"]
     lower, upper = np.quantile(scales, [(1 - coverage) / 2, (1 + coverage) / 2], axis=(0, 1))
     return ScaleSummary(names, scales.mean(axis=(0, 1)), lower, upper, coverage, convergence(np.log(scales)))
+
+
+@dataclass(frozen=True, repr=False)
+class MixtureSummary(_Table):
+    """The summary of a mixture, as `DrawsMixture.summary` returns it; its string is a table.
+
+    Attributes
+    ----------
+    quantity : str
+        What is summarised, as in `Summary`.
+    weights : ndarray of float64, shape (members,)
+    members : tuple of Summary
+        The summary of each member at the same inputs.
+    mean, sd, lower, upper : ndarray of float64, shape (n, m)
+        Mean, standard deviation and ends of the central interval of the quantity under the mixture.
+    sd_between : ndarray of float64, shape (n, m)
+        Standard deviation of the means of the members: the part of `sd` that one member would not show.
+    coverage : float
+        Posterior probability of the interval.
+    """
+
+    quantity: str
+    weights: FloatArray
+    members: tuple[Summary, ...]
+    mean: FloatArray
+    sd: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    sd_between: FloatArray
+    coverage: float
+
+    def with_calibration(self, calibration: Calibration) -> MixtureSummary:
+        """Return the summary with scores of the mixture on unseen rows, which its verdict then considers."""
+        return replace(self, members=tuple(member.with_calibration(calibration) for member in self.members))
+
+    def with_advice(self, advice: Mapping[str, str]) -> MixtureSummary:
+        """Return the summary with other remedies in its verdict, as `Summary.with_advice`."""
+        return replace(self, members=tuple(member.with_advice(advice) for member in self.members))
+
+    def verdict(self) -> Verdict:
+        """Return the verdict on the mixture, that of its worst member, with every finding and its remedy.
+
+        The chains of each member are judged among themselves: members need not agree. Members of less than 1% of the
+        weight are left out.
+        """
+        used = [member for member in range(len(self.members)) if self.weights[member] >= _LEAST_WEIGHT]
+        grouped: dict[tuple[str, str], list[tuple[int, Finding]]] = {}
+        for member in used:
+            for finding in self.members[member].verdict().findings:
+                grouped.setdefault((finding.grade, finding.kind), []).append((member, finding))
+        # The scores are those of the mixture, and the same in the evidence of each member.
+        findings = [
+            group[0][1] if group[0][1].kind in CALIBRATION_KINDS else _of_members(group, len(used))
+            for group in grouped.values()
+        ]
+        rhat = max((self.members[member].function.max_rhat for member in used), default=np.nan)
+        ess = min((self.members[member].function.min_ess_bulk for member in used), default=np.nan)
+        facts = f"within the {len(used)} members, R-hat is at most {rhat:.3f} and bulk ESS at least {ess:.0f}"
+        return Verdict.of(findings, facts)
+
+    def _title(self) -> str:
+        first = self.members[0]
+        return (
+            f"mixture of {len(self.members)} posteriors: {first.label} by {first.sampler}, {first.n_chains} chains x "
+            f"{first.n_draws} draws each"
+        )
+
+    def _rows(self) -> list[tuple[str, str]]:
+        width = self.upper - self.lower
+        share = float((self.sd_between**2).mean() / max((self.sd**2).mean(), np.finfo(float).tiny))
+        spread = (
+            f"posterior sd {self.sd.min():.3g} to {self.sd.max():.3g}, {self.coverage:.0%} interval width "
+            f"{width.min():.3g} to {width.max():.3g}\n"
+            f"{share:.0%} of the variance of {self.quantity} is between the members"
+        )
+        of_members = [
+            (
+                f"member {index}",
+                f"weight {weight:.3f}, max R-hat {member.function.max_rhat:.3f}, min bulk ESS "
+                f"{member.function.min_ess_bulk:.0f}",
+            )
+            for index, (weight, member) in enumerate(zip(self.weights, self.members, strict=True))
+        ]
+        return [(f"{self.quantity} at {self.mean.shape[0]} inputs", spread), *of_members]
+
+
+def _of_members(group: Sequence[tuple[int, Finding]], count: int) -> Finding:
+    """Return findings of one kind as one, which names the members and shows the numbers of the first."""
+    members = [str(member) for member, _ in group]
+    first = group[0][1]
+    if len(group) == 1:
+        who = f"member {members[0]}: "
+    elif len(group) == count:
+        who = f"all {count} members (here member {members[0]}): "
+    else:
+        who = f"members {', '.join(members[:-1])} and {members[-1]} (here member {members[0]}): "
+    return replace(first, what=who + first.what)
+
+
+def summarise_mixture(
+    members: tuple[Summary, ...], weights: FloatArray, blocks: Iterable[npt.NDArray[Any]], coverage: float
+) -> MixtureSummary:
+    """Build the summary of a mixture from those of its members and equally weighted draws (chain, draw, rows, m)."""
+    means = np.stack([member.mean for member in members])
+    shares = weights[:, None, None]
+    mean = (shares * means).sum(axis=0)
+    between = (shares * (means - mean) ** 2).sum(axis=0)
+    within = (shares * np.stack([member.sd**2 for member in members])).sum(axis=0)
+    intervals = [credible_interval(values, coverage) for values in blocks]
+    lower, upper = (np.concatenate(ends) for ends in zip(*intervals, strict=True))
+    return MixtureSummary(
+        quantity=members[0].quantity,
+        weights=weights,
+        members=members,
+        mean=mean,
+        sd=np.sqrt(within + between),
+        lower=lower,
+        upper=upper,
+        sd_between=np.sqrt(between),
+        coverage=coverage,
+    )

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.draws import arviz_groups
-from patrac_native.draws.arviz_restore import library_attributes, run_attributes
-from patrac_native.draws.chain_draws import ENTRIES, ChainDraws, Stats, read_states, sampler_of
+from patrac_native.draws.chain_draws import ENTRIES, ChainDraws, Stats, read_states
 from patrac_native.draws.summary import Summary, summarise
 from patrac_native.interop.datatree import Group, build_datatree
 from patrac_native.network.files import refuse_unknown
@@ -47,10 +46,6 @@ class TargetDraws(ChainDraws):
     ) -> None:
         super().__init__(theta, stats, settings)
         self._predict = predict
-
-    def _with(self, theta: npt.NDArray[Any], stats: Stats, settings: Mapping[str, Any]) -> TargetDraws:
-        """Return draws of the same target with other states."""
-        return TargetDraws(theta, stats, settings, predict=self._predict)
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Evaluate the target's `predict` for each draw.
@@ -108,15 +103,10 @@ class TargetDraws(ChainDraws):
         self._flat_theta()
         values = self.theta[..., None] if X is None else self.predict(X)
         return summarise(
+            self,
             [values if values.ndim == 4 else values[..., None]],
             "theta" if X is None else "predictions",
             coverage,
-            label=f"Target(K={self.theta.shape[-1]})",
-            network=None,
-            likelihood=None,
-            scale_names=(),
-            stats=self.stats,
-            settings=self.settings,
             points="entries" if X is None else "inputs",
         )
 
@@ -149,8 +139,8 @@ class TargetDraws(ChainDraws):
             "posterior": Group({"theta": (axes, self.theta)}, coordinates),
             "sample_stats": arviz_groups.sample_stats_group(self.stats),
         }
-        root = library_attributes() | run_attributes(self.settings, sampler_of(self.settings))
-        return build_datatree(groups, root, library_attributes(), "to_datatree")
+        root = arviz_groups.run_attributes(self.settings)
+        return build_datatree(groups, root, arviz_groups.library_attributes(), "to_datatree")
 
     @classmethod
     def _from_arrays(cls, header: Mapping[str, Any], arrays: Stats) -> TargetDraws:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import singledispatch
 from typing import Any
 
@@ -86,7 +87,7 @@ def _of_posterior(
         settings["has_offset"] = True
     noise, remarks = fitted_noise(post, stats.get("variance")), []
     if noise is not None:
-        settings["fitted_noise"] = noise.to_dict()
+        settings["fitted_noise"] = asdict(noise)
         remarks = [_noise_warning(noise, post.network.architecture.label())]
     return Draws(theta, stats, post.network, post.likelihood, settings), remarks
 

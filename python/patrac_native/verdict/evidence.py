@@ -10,11 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.architectures import Architecture
-from patrac_native.diagnostics import ConvergenceSummary
 from patrac_native.kernels import Kernel, kernel_from_dict
 from patrac_native.likelihoods import Likelihood
 from patrac_native.posterior.fit_quality import FitQuality
-from patrac_native.posterior.partial_network import PartialNetwork
 from patrac_native.validation.checks import FloatArray
 from patrac_native.verdict.calibration import Calibration
 from patrac_native.verdict.fitted_noise import FittedNoise
@@ -33,6 +31,22 @@ class StepRecord:
     init: str  # "auto", "map", "prior" or "given"
     warmup_steps: int
     warmup_stable: bool | None  # None if the length of the warm-up was fixed
+
+    @classmethod
+    def of_run(cls, stats: Mapping[str, npt.NDArray[Any]], settings: Mapping[str, Any]) -> StepRecord:
+        """Return what a run recorded in the statistics and settings of its draws."""
+        rate, thin = stats["acceptance_rate"], int(settings["thin"])
+        return cls(
+            kernel=kernel_from_dict(settings["kernel"]),
+            thin=thin,
+            acceptance_rate=rate.mean(axis=1),
+            step_size=stats["step_size"].mean(axis=1),
+            longest_still=thin * longest_run(rate == 0),
+            nonfinite=stats["nonfinite"] / (rate.shape[1] * thin),
+            init=settings["init"],
+            warmup_steps=int(settings["warmup_steps"]),
+            warmup_stable=settings["warmup_stable"],
+        )
 
 
 @dataclass(frozen=True)
@@ -61,63 +75,6 @@ class Evidence:
     def is_independent(self) -> bool:
         """Whether the draws are known to be independent."""
         return self.steps is not None and self.steps.kernel.is_independent
-
-
-def gather(
-    shape: tuple[int, int],
-    spread: FloatArray,
-    quantity: str,
-    function: ConvergenceSummary,
-    log_likelihood: float,
-    *,
-    network: PartialNetwork | None,
-    likelihood: Likelihood | None,
-    sampler: str,
-    stats: Mapping[str, npt.NDArray[Any]],
-    settings: Mapping[str, Any],
-) -> Evidence:
-    """Collect the evidence of a run from its summary and, as in `Draws`, its statistics and settings."""
-    fit, noise = settings.get("fit"), settings.get("fitted_noise")
-    return Evidence(
-        quantity=quantity,
-        architecture=None if network is None else type(network.architecture),
-        n_chains=shape[0],
-        n_draws=shape[1],
-        max_rhat=function.max_rhat,
-        min_ess_bulk=function.min_ess_bulk,
-        max_mcse=function.max_mcse,
-        rhat_log_likelihood=log_likelihood,
-        log_likelihood=stats["log_likelihood"].mean(axis=1),
-        spread=spread,
-        steps=_recorded_steps(stats, settings) if "kernel" in settings else None,
-        sampler=sampler,
-        fit=None if fit is None else FitQuality.from_dict(fit),
-        role_of_network=None if network is None else network.role_of_network or _role_in_noise(settings),
-        noise=None if noise is None else FittedNoise.from_dict(noise),
-        likelihood=likelihood,
-    )
-
-
-def _role_in_noise(settings: Mapping[str, Any]) -> str | None:
-    """Return what the prior of sampled noise takes from the trained network, if it does."""
-    from_residuals = settings.get("noise_prior") in ("training", "validation")
-    return "the prior of the noise variance rests on its residuals" if from_residuals else None
-
-
-def _recorded_steps(stats: Mapping[str, npt.NDArray[Any]], settings: Mapping[str, Any]) -> StepRecord:
-    """Return what the chains of a run recorded about their steps."""
-    rate, thin = stats["acceptance_rate"], int(settings["thin"])
-    return StepRecord(
-        kernel=kernel_from_dict(settings["kernel"]),
-        thin=thin,
-        acceptance_rate=rate.mean(axis=1),
-        step_size=stats["step_size"].mean(axis=1),
-        longest_still=thin * longest_run(rate == 0),
-        nonfinite=stats["nonfinite"] / (rate.shape[1] * thin),
-        init=settings["init"],
-        warmup_steps=int(settings["warmup_steps"]),
-        warmup_stable=settings["warmup_stable"],
-    )
 
 
 def longest_run(flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:

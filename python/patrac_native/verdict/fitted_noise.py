@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,15 +21,6 @@ class FittedNoise:
     variance: float  # its posterior mean
     unseen: float  # mean squared residual of the trained network on rows that it was not trained on
     output: int | None = None  # the worst of several
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON-able values."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> FittedNoise:
-        """Return what `to_dict` wrote."""
-        return cls(**values)
 
     def __str__(self) -> str:
         where = "" if self.output is None else f" of output {self.output}"

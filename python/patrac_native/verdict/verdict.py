@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -42,6 +42,12 @@ class Verdict:
     grade: str
     findings: tuple[Finding, ...]
     facts: str
+
+    @classmethod
+    def of(cls, findings: Sequence[Finding], facts: str) -> Verdict:
+        """Return the verdict of findings, whose grade is that of the worst; those of one grade keep their order."""
+        ordered = sorted(findings, key=lambda finding: -GRADES.index(finding.grade))
+        return cls(ordered[0].grade if ordered else GOOD, tuple(ordered), facts)
 
     def __str__(self) -> str:
         if not self.findings:
@@ -87,5 +93,4 @@ def judge(evidence: Evidence, advice: Mapping[str, str] | None = None) -> Verdic
         *warmup_findings(evidence),
     ]
     findings = [replace(finding, remedy=advice.get(finding.kind, finding.remedy)) for finding in found]
-    findings.sort(key=lambda finding: -GRADES.index(finding.grade))
-    return Verdict(findings[0].grade if findings else GOOD, tuple(findings), facts_of(evidence))
+    return Verdict.of(findings, facts_of(evidence))
