@@ -27,9 +27,9 @@ INF = np.inf
         (
             [[0.0, 1.0], [2.0, 1.0], [0.0, 0.0]],
             ValueError,
-            r"lower bound above the upper one; got \[2\.0, 1\.0\] at row 1",
+            r"lower bound above the upper one; got 2, 1 at row 1",
         ),
-        ([[0.0, 1.0], [0.0, 0.0], [-INF, INF]], ValueError, r"at least one finite bound.*\[-inf, inf\] at row 2"),
+        ([[0.0, 1.0], [0.0, 0.0], [-INF, INF]], ValueError, r"at least one finite bound.*got -inf, inf at row 2"),
         ([[INF, INF], [0.0, 0.0], [1.0, 1.0]], ValueError, r"at least one finite bound.* at row 0"),
         ([[0.0, np.nan], [0.0, 0.0], [1.0, 1.0]], ValueError, r"must not be NaN.*at row 0, output 0 \(1 bad"),
         ([["a", "b"]] * 3, TypeError, "lower and the upper bound"),

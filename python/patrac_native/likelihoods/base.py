@@ -35,6 +35,11 @@ DEPENDS_ON_INPUTS = NoiseChange("let the noise depend on the inputs", "heterosce
 HAS_OUTLIERS = NoiseChange("let the noise have outliers", "student-t")
 
 
+def diagonal_root(root: FloatArray) -> FloatArray:
+    """Return diagonal matrices (n, m, m) of the roots (n, m) of the information of independent outputs."""
+    return np.asarray(root, dtype=np.float64)[:, :, None] * np.eye(root.shape[1])
+
+
 class Likelihood(Complete, abstract=True):
     """Base class of the likelihoods: rows y_r are independent given the outputs f_r of the network.
 
@@ -348,24 +353,21 @@ class Likelihood(Complete, abstract=True):
         """Return the numbers that the compiled core compares with the outputs; here y itself as float64."""
         return np.ascontiguousarray(y, dtype=np.float64)
 
-    @abstractmethod
     def core_parameters(self, n_outputs: int, y: Targets, row_weights: FloatArray) -> dict[str, FloatArray]:
         """Return the parameters of a likelihood without sampled ones, (m,), by their names in the compiled core."""
+        return {}
 
-    @abstractmethod
     def range_checks(self, n_outputs: int) -> Mapping[str, tuple[FloatArray, str]]:
-        """Return the numbers that must not overflow or underflow in the engine's dtype, with advice, by their names.
-
-        The caller silences NumPy's overflow warnings.
-        """
+        """Return the numbers that must not overflow or underflow in the engine's dtype, with advice, by their names."""
+        return {}
 
     @abstractmethod
     def elementary_functions(self, n_outputs: int) -> dict[str, int]:
         """Return how often the engine evaluates each elementary function for one row's density and derivative."""
 
-    @abstractmethod
     def probabilities(self, f: npt.ArrayLike) -> FloatArray:
         """Return class probabilities, shape (..., n, m); raise TypeError if the likelihood has no classes."""
+        raise TypeError(f"a {self.label} likelihood has no class probabilities; use Categorical or Bernoulli.")
 
     @abstractmethod
     def sample(self, f: npt.ArrayLike, rng: np.random.Generator) -> Targets:
@@ -430,9 +432,9 @@ class Likelihood(Complete, abstract=True):
         """
         return self.torch_loss_rows(f, y).sum() * float(self.row_weights(None, len(f))[0])
 
-    @abstractmethod
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments as JSON-able values."""
+        return {}
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-able values from which `likelihood_from_dict` rebuilds the likelihood."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.likelihoods.base import Likelihood, Targets
-from patrac_native.likelihoods.information import diagonal_root
-from patrac_native.likelihoods.targets import ENCODE_LABELS, matrix_targets
+from patrac_native.likelihoods.base import Likelihood, Targets, diagonal_root
+from patrac_native.likelihoods.numbers import ENCODE_LABELS, matrix_targets, refuse_targets
 from patrac_native.validation.checks import FloatArray
 
 if TYPE_CHECKING:
@@ -28,13 +26,7 @@ class Bernoulli(Likelihood):
     def check_targets(self, y: npt.ArrayLike, n: int, m: int) -> Targets:
         """Return zeros and ones as float64 (n, m); (n,) is accepted for one output. Raises as the base class does."""
         values = matrix_targets(y, n, m, ENCODE_LABELS)
-        bad = ~((values == 0) | (values == 1))
-        if bad.any():
-            row, output = (int(index) for index in np.argwhere(bad)[0])
-            raise ValueError(
-                f"y must be 0 or 1 for a Bernoulli likelihood; got {values[row, output]:g} at row {row}, output "
-                f"{output} ({int(bad.sum())} bad values in all)."
-            )
+        refuse_targets((values != 0) & (values != 1), values, "y must be 0 or 1 for a Bernoulli likelihood")
         return values
 
     def log_likelihood_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:
@@ -59,21 +51,9 @@ class Bernoulli(Likelihood):
         shares = np.where(counts > 0, counts, 1.0) / weights.sum()
         return float((np.where(counts > 0, counts, 0.0) * np.log(shares)).sum())
 
-    def core_parameters(self, n_outputs: int, y: Targets, row_weights: FloatArray) -> dict[str, FloatArray]:
-        """Return an empty mapping: there are no parameters."""
-        return {}
-
-    def range_checks(self, n_outputs: int) -> Mapping[str, tuple[FloatArray, str]]:
-        """Return an empty mapping: there are no parameters."""
-        return {}
-
     def elementary_functions(self, n_outputs: int) -> dict[str, int]:
         """Return one softplus and one sigmoid for each output."""
         return {"softplus": n_outputs, "sigmoid": n_outputs}
-
-    def arguments(self) -> dict[str, Any]:
-        """Return an empty mapping: the constructor has no arguments."""
-        return {}
 
     def probabilities(self, f: npt.ArrayLike) -> FloatArray:
         """Return sigmoid(f), the probability of a 1 at each output: f (..., n, m) to (..., n, m)."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from patrac_native.likelihoods.base import Likelihood, Targets
-from patrac_native.likelihoods.targets import ENCODE_LABELS
+from patrac_native.likelihoods.numbers import ENCODE_LABELS
 from patrac_native.validation.checks import FloatArray, as_real_array, check_positive
 
 if TYPE_CHECKING:
@@ -94,14 +93,6 @@ class Categorical(Likelihood):
         counts = counts[counts > 0]
         total = float((counts * np.log(counts / len(y))).sum())
         return total if self.scale is None else self.scale * total / len(y)
-
-    def core_parameters(self, n_outputs: int, y: Targets, row_weights: FloatArray) -> dict[str, FloatArray]:
-        """Return an empty mapping: `scale` is part of the row weights."""
-        return {}
-
-    def range_checks(self, n_outputs: int) -> Mapping[str, tuple[FloatArray, str]]:
-        """Return an empty mapping: `scale` is part of the row weights."""
-        return {}
 
     def elementary_functions(self, n_outputs: int) -> dict[str, int]:
         """Return one exponential for each output, and one logarithm."""

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.likelihoods.base import NoiseChange, Targets
+from patrac_native.likelihoods.base import NoiseChange, Targets, diagonal_root
 from patrac_native.likelihoods.gaussian import Gaussian
-from patrac_native.likelihoods.information import diagonal_root
+from patrac_native.likelihoods.numbers import refuse_targets
 from patrac_native.likelihoods.real import Noise, PredictiveMixture
 from patrac_native.likelihoods.sampled_noise import SampledNoiseLikelihood
 from patrac_native.validation.checks import FloatArray, as_real_array
@@ -118,15 +118,10 @@ class CensoredGaussian(SampledNoiseLikelihood):
         lower, upper = values[..., 0], values[..., 1]
         for bad, problem in (
             (np.isnan(values).any(axis=-1), "must not be NaN; an open side is -inf or inf"),
-            (lower > upper, "must not have a lower bound above the upper one"),
+            (np.asarray(lower > upper), "must not have a lower bound above the upper one"),
             (np.isinf(lower) & np.isinf(upper), "must have at least one finite bound; leave rows without any out"),
         ):
-            if bad.any():
-                row, output = (int(index) for index in np.argwhere(bad)[0])
-                raise ValueError(
-                    f"the bounds of y {problem}; got {values[row, output].tolist()} at row {row}, output {output} "
-                    f"({int(bad.sum())} bad targets in all)."
-                )
+            refuse_targets(bad, values, f"the bounds of y {problem}")
         return np.array(values, dtype=np.float64, order="C")
 
     def check_precision(self, y: Targets, dtype: np.dtype[Any]) -> None:
@@ -195,8 +190,6 @@ class CensoredGaussian(SampledNoiseLikelihood):
 
     def fitted(self, f: FloatArray, y: Targets, row_weights: FloatArray) -> CensoredGaussian:
         """Return the likelihood with sampled variances fixed at their modes given outputs (n, m) and row weights."""
-        if not self.is_sampled:
-            raise TypeError(f"{self!r} samples no variance.")
         square = np.maximum(np.average(self.squared_residuals(f, y, row_weights), axis=0, weights=row_weights), 1e-300)
         a, b = self.with_prior_guess(square).variance_prior(y.shape[1])
         return self.at(self._fitted(f, y, row_weights, a + 1.0, b, square))

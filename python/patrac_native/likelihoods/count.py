@@ -6,6 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from patrac_native.likelihoods.base import Likelihood, Targets
 from patrac_native.likelihoods.mixture import TargetMixture
-from patrac_native.likelihoods.targets import matrix_targets
+from patrac_native.likelihoods.numbers import matrix_targets, refuse_targets
 from patrac_native.validation.checks import FloatArray, check_probability
 
 # exp of this is zero, also if a few hundred are added.
@@ -42,17 +43,8 @@ class CountLikelihood(Likelihood, abstract=True):
         """Return counts as float64 (n, m); (n,) is accepted for one output. Raises as the base class does."""
         values = matrix_targets(y, n, m)
         bad = ~((values >= 0) & (values == np.floor(values)) & np.isfinite(values))
-        if bad.any():
-            row, output = (int(index) for index in np.argwhere(bad)[0])
-            raise ValueError(
-                f"y must hold counts 0, 1, 2, ... for {type(self).__name__}; got {values[row, output]:g} at row {row}, "
-                f"output {output} ({int(bad.sum())} bad values in all)."
-            )
+        refuse_targets(bad, values, f"y must hold counts 0, 1, 2, ... for {type(self).__name__}")
         return values
-
-    def probabilities(self, f: npt.ArrayLike) -> FloatArray:
-        """Raise TypeError: there are no classes."""
-        raise TypeError(f"a {self.label} likelihood has no class probabilities; use Categorical or Bernoulli.")
 
     def initial_outputs(self, y: Targets, row_weights: FloatArray, offset: FloatArray | None = None) -> FloatArray:
         """Return the logarithm of total count over total exposure of each output, shape (m,)."""
@@ -132,18 +124,10 @@ class CountMixture(TargetMixture):
         """Return the mixture of all draws of several mixtures of one likelihood, with weights (M,) for all of them."""
         return cls(np.concatenate([part.predictor for part in parts]), parts[0].likelihood, weights)
 
-    @property
-    def n_inputs(self) -> int:
-        """Number n of inputs."""
-        return int(self.predictor.shape[1])
-
-    def mean(self) -> FloatArray:
-        """Return the mean count, shape (n,)."""
-        return self._average(np.exp(self.predictor))
-
-    def sd_f(self) -> FloatArray:
-        """Return the standard deviation of the mean count over the draws, shape (n,)."""
-        return np.sqrt(self._average((np.exp(self.predictor) - self.mean()) ** 2))
+    @cached_property
+    def means(self) -> FloatArray:
+        """The mean count in each draw, shape (M, n)."""
+        return np.exp(self.predictor)
 
     def noise_variance(self) -> FloatArray:
         """Return the mean over the draws of the variance of the count given its mean, shape (n,)."""
@@ -156,11 +140,6 @@ class CountMixture(TargetMixture):
     def _upto(self, counts: FloatArray) -> FloatArray:
         """Return what `cdf` does for counts (n,) that need not be finite, as where the mean of a draw overflows."""
         return self._average(self.likelihood.cdf(self.predictor[..., None], counts[..., None])[..., 0])
-
-    def pit(self, y: npt.ArrayLike) -> FloatArray:
-        """Return the mid-PIT values of observed counts y (n,), the mean of P(Y < y) and P(Y <= y), shape (n,)."""
-        below, upto = self.step(y)
-        return 0.5 * (below + upto)
 
     def step(self, y: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Return P(Y < y) and P(Y <= y), the ends of the step of the distribution function at counts y (n,)."""

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.likelihoods.base import Targets
-from patrac_native.likelihoods.information import diagonal_root
+from patrac_native.likelihoods.base import Targets, diagonal_root
 from patrac_native.likelihoods.real import Noise
 from patrac_native.likelihoods.sampled_noise import SampledNoiseLikelihood
 from patrac_native.validation.checks import FloatArray
@@ -84,8 +83,6 @@ class Gaussian(SampledNoiseLikelihood):
 
     def fitted(self, f: FloatArray, y: Targets, row_weights: FloatArray) -> Gaussian:
         """Return the likelihood with sampled variances fixed at their modes given outputs (n, m) and row weights."""
-        if not self.is_sampled:
-            raise TypeError(f"{self!r} samples no variance.")
         m, rows = y.shape[1], float(row_weights.sum())
         squares = row_weights[:, None] * (y - f) ** 2
         one = self.pooled or m == 1

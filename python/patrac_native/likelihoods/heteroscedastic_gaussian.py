@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.likelihoods.base import HAS_OUTLIERS, NoiseChange, Targets
+from patrac_native.likelihoods.base import HAS_OUTLIERS, NoiseChange, Targets, diagonal_root
 from patrac_native.likelihoods.gaussian import Gaussian
-from patrac_native.likelihoods.information import diagonal_root
 from patrac_native.likelihoods.real import Noise, RealLikelihood
 from patrac_native.validation.checks import FloatArray, check_nonnegative
 
@@ -117,10 +115,6 @@ class HeteroscedasticGaussian(RealLikelihood):
     def core_parameters(self, n_outputs: int, y: Targets, row_weights: FloatArray) -> dict[str, FloatArray]:
         """Return the constant -log(2 pi) / 2 of each target's term."""
         return {"constant": np.repeat([-0.5 * _LOG_2_PI, 0.0], self.n_targets(n_outputs))}
-
-    def range_checks(self, n_outputs: int) -> Mapping[str, tuple[FloatArray, str]]:
-        """Return an empty mapping: there are no parameters."""
-        return {}
 
     def elementary_functions(self, n_outputs: int) -> dict[str, int]:
         """Return one exponential for each target."""

@@ -26,12 +26,17 @@ class TargetMixture(ABC):
 
     @property
     @abstractmethod
+    def means(self) -> FloatArray:
+        """f, or the mean count, in each draw, shape (M, n)."""
+
+    @property
     def n_inputs(self) -> int:
         """Number n of inputs."""
+        return int(self.means.shape[1])
 
-    @abstractmethod
     def mean(self) -> FloatArray:
-        """Return the mean of f, or of the count, shape (n,)."""
+        """Return the mean of f, which is that of y where its noise has one, or of the count, shape (n,)."""
+        return self._average(self.means)
 
     @abstractmethod
     def cdf(self, y: npt.ArrayLike) -> FloatArray:
@@ -56,9 +61,9 @@ class TargetMixture(ABC):
         within = ((tail <= below) & (below <= 1.0 - tail)).astype(np.float64)
         return np.where(width > 0, overlap / np.where(width > 0, width, 1.0), within)
 
-    @abstractmethod
     def sd_f(self) -> FloatArray:
         """Return the standard deviation of f, or of the mean count, over the draws, shape (n,)."""
+        return np.sqrt(self._average((self.means - self.mean()) ** 2))
 
     @abstractmethod
     def noise_variance(self) -> FloatArray:

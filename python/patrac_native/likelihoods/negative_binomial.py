@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.likelihoods.base import NoiseChange, Targets
+from patrac_native.likelihoods.base import NoiseChange, Targets, diagonal_root
 from patrac_native.likelihoods.count import CountLikelihood, draw_poisson
-from patrac_native.likelihoods.information import diagonal_root
-from patrac_native.likelihoods.numbers import listed
-from patrac_native.validation.checks import FloatArray, as_real_array, check_positive
+from patrac_native.likelihoods.numbers import listed, of_outputs, plain_numbers, positive_numbers
+from patrac_native.validation.checks import FloatArray
 
 if TYPE_CHECKING:
     import torch
@@ -60,21 +59,12 @@ class NegativeBinomial(CountLikelihood):
     quantity = "log mean"
 
     def __init__(self, dispersion: float | npt.ArrayLike) -> None:
-        if np.ndim(dispersion) == 0:
-            self.dispersion: float | FloatArray = check_positive(np.asarray(dispersion).item(), "dispersion")
-            values = np.array([self.dispersion])
-        else:
-            values = as_real_array(dispersion, "dispersion").copy()
-            if values.ndim != 1 or values.size == 0:
-                raise ValueError(f"dispersion must be a number or have shape (m,); got shape {values.shape}.")
-            values.flags.writeable = False
-            self.dispersion = values
-        bad = ~(np.isfinite(values) & (values >= LEAST_DISPERSION))
-        if bad.any():
-            output = int(np.argmax(bad))
+        self.dispersion = positive_numbers(dispersion, "dispersion")
+        least = np.min(self.dispersion)
+        if least < LEAST_DISPERSION:
             raise ValueError(
-                f"dispersion must be at least {LEAST_DISPERSION:g} and finite; got {values[output]:g} for output "
-                f"{output}. Poisson() is the limit of dispersion 0."
+                f"dispersion must be at least {LEAST_DISPERSION:g}; got {least:g}. Poisson() is the limit of "
+                "dispersion 0."
             )
 
     @classmethod
@@ -99,12 +89,7 @@ class NegativeBinomial(CountLikelihood):
 
     def dispersion_vector(self, m: int) -> FloatArray:
         """Return the dispersion of each output, shape (m,); raise ValueError if there are some for another number."""
-        if isinstance(self.dispersion, np.ndarray) and self.dispersion.shape != (m,):
-            raise ValueError(
-                f"dispersion has {len(self.dispersion)} entries, but the network has {m} outputs; give one number or "
-                f"{m}."
-            )
-        return np.full(m, self.dispersion)
+        return of_outputs(self.dispersion, m, "dispersion")
 
     def check_targets(self, y: npt.ArrayLike, n: int, m: int) -> Targets:
         """Return counts as float64 (n, m); (n,) is accepted for one output. Raises as the base class does."""
@@ -211,4 +196,4 @@ class NegativeBinomial(CountLikelihood):
 
     def arguments(self) -> dict[str, Any]:
         """Return the argument `dispersion`."""
-        return {"dispersion": self.dispersion.tolist() if isinstance(self.dispersion, np.ndarray) else self.dispersion}
+        return {"dispersion": plain_numbers(self.dispersion)}

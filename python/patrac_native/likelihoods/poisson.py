@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.likelihoods.base import NoiseChange, Targets
+from patrac_native.likelihoods.base import NoiseChange, Targets, diagonal_root
 from patrac_native.likelihoods.count import CountLikelihood, draw_poisson
-from patrac_native.likelihoods.information import diagonal_root
 from patrac_native.validation.checks import FloatArray
 
 if TYPE_CHECKING:
@@ -73,10 +71,6 @@ class Poisson(CountLikelihood):
         """Return the average constant of the counts of each output."""
         return {"constant": self.average_constants(y, row_weights)}
 
-    def range_checks(self, n_outputs: int) -> Mapping[str, tuple[FloatArray, str]]:
-        """Return an empty mapping: there are no parameters."""
-        return {}
-
     def elementary_functions(self, n_outputs: int) -> dict[str, int]:
         """Return one exponential for each output."""
         return {"exp": n_outputs}
@@ -107,7 +101,3 @@ class Poisson(CountLikelihood):
         t = f - y.clamp(min=1).log()
         constants = y.xlogy(y) - y - (y + 1).lgamma()
         return (y.clamp(min=1) * t.exp() - y - y * t - constants).sum(dim=-1)
-
-    def arguments(self) -> dict[str, Any]:
-        """Return an empty mapping: the constructor has no arguments."""
-        return {}

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from patrac_native.likelihoods.base import Likelihood, Targets
 from patrac_native.likelihoods.mixture import TargetMixture
-from patrac_native.likelihoods.targets import matrix_targets
+from patrac_native.likelihoods.numbers import matrix_targets
 from patrac_native.validation.checks import FloatArray, check_finite, check_probability
 
 # Maximum number of Newton steps for a quantile of the mixture. Each at least halves the bracket; about five suffice.
@@ -77,17 +77,9 @@ class PredictiveMixture(TargetMixture):
         return cls(np.concatenate([part.location for part in parts]), noise, weights)
 
     @property
-    def n_inputs(self) -> int:
-        """Number n of inputs."""
-        return int(self.location.shape[1])
-
-    def mean(self) -> FloatArray:
-        """Return the mean of f, and of y where the noise has a mean, shape (n,)."""
-        return self._average(self.location)
-
-    def sd_f(self) -> FloatArray:
-        """Return the standard deviation of f, without the noise, shape (n,)."""
-        return np.sqrt(self._average((self.location - self.mean()) ** 2))
+    def means(self) -> FloatArray:
+        """The location."""
+        return self.location
 
     def noise_variance(self) -> FloatArray:
         """Return the mean over the draws of the variance of the noise, shape (n,); infinite where it has none."""
@@ -144,10 +136,6 @@ class RealLikelihood(Likelihood, abstract=True):
         values = matrix_targets(y, n, self.n_targets(m))
         check_finite(values, "y")
         return values
-
-    def probabilities(self, f: npt.ArrayLike) -> FloatArray:
-        """Raise TypeError: there are no classes."""
-        raise TypeError(f"a {self.label} likelihood has no class probabilities; use Categorical or Bernoulli.")
 
     def squared_residuals(self, f: FloatArray, y: Targets, row_weights: FloatArray) -> FloatArray:
         """Return the squared differences of targets and means, shape (n, t)."""

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.likelihoods.base import DEPENDS_ON_INPUTS, HAS_OUTLIERS, NoiseChange, Targets
-from patrac_native.likelihoods.numbers import listed, plain_numbers, positive_numbers
+from patrac_native.likelihoods.numbers import listed, of_outputs, plain_numbers, positive_numbers
 from patrac_native.likelihoods.real import Noise, RealLikelihood
 from patrac_native.validation.checks import FloatArray, check_positive
 
@@ -119,12 +119,8 @@ class SampledNoiseLikelihood(RealLikelihood, abstract=True):
 
     def variance_vector(self, m: int) -> FloatArray:
         """Return the variance or squared scale of each output, shape (m,); raise ValueError for another length."""
-        known = self.known_scale()
-        if isinstance(known, np.ndarray) and known.shape != (m,):
-            raise ValueError(
-                f"{self.scale_name} has {len(known)} entries, but the network has {m} outputs; give one number or {m}."
-            )
-        return np.full(m, known if self.scale_name == "variance" else known**2)
+        known = of_outputs(self.known_scale(), m, self.scale_name)
+        return known if self.scale_name == "variance" else known**2
 
     def scale_vector(self, m: int) -> FloatArray:
         """Return the scale of each output, shape (m,); raises as `variance_vector`."""
@@ -143,22 +139,17 @@ class SampledNoiseLikelihood(RealLikelihood, abstract=True):
 
     def check_noise(self, m: int) -> None:
         """Raise ValueError if there are variances, scales or rates for another number of outputs than m."""
-        if self.is_sampled:
-            self._check_rates(m)
-        else:
+        if not self.is_sampled:
             self.variance_vector(m)
-
-    def _check_rates(self, m: int) -> None:
-        """Raise ValueError if there are rates b for another number of outputs than m."""
-        if isinstance(self.b, np.ndarray) and self.b.shape != (m,):
-            raise ValueError(f"b has {len(self.b)} entries, but the network has {m} outputs; give one number or {m}.")
+        elif self.b is not None:
+            of_outputs(self.b, m, "b")
 
     def for_scaled_targets(self, scale: FloatArray) -> Self:
         """Return the likelihood of the targets y / scale, where this one is that of y."""
         if not self.is_sampled:
             variances = self.variance_vector(len(scale)) / scale**2
             return self.at(variances.item() if len(variances) == 1 else variances)
-        self._check_rates(len(scale))
+        self.check_noise(len(scale))
         if self.pooled and (scale != scale[0]).any():
             raise ValueError(
                 f"{self!r} has one variance for targets that are standardised by different scales, from "

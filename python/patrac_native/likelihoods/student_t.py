@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.likelihoods.base import Targets
-from patrac_native.likelihoods.information import diagonal_root
+from patrac_native.likelihoods.base import Targets, diagonal_root
 from patrac_native.likelihoods.numbers import listed
 from patrac_native.likelihoods.real import Noise
 from patrac_native.likelihoods.sampled_noise import SampledNoiseLikelihood
@@ -121,8 +120,6 @@ class StudentT(SampledNoiseLikelihood):
 
     def fitted(self, f: FloatArray, y: Targets, row_weights: FloatArray) -> StudentT:
         """Return the likelihood with sampled scales fixed at their modes given outputs f (n, m) and row weights."""
-        if not self.is_sampled:
-            raise TypeError(f"{self!r} samples no scale.")
         rows, residuals = float(row_weights.sum()), y - f
         mean_square = np.maximum(row_weights @ residuals**2 / rows, np.finfo(np.float64).tiny)
         a, b = self.with_prior_guess(self.squared_scale_of(mean_square)).variance_prior(residuals.shape[1])
