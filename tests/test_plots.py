@@ -322,15 +322,6 @@ def test_reliability_shows_the_bins_of_the_ece(ax: Axes) -> None:
     assert f"observed (ECE {dg.ece(p, y, 8):.3f})" in legend_texts(ax)
 
 
-def test_the_share_interval_is_wilsons() -> None:
-    """Its ends p solve (share - p)^2 = z^2 p (1 - p) / n."""
-    from patrac_native.plots.calibration import _share_interval
-
-    for share, n in ((0.3, 20), (0.9, 11), (0.0, 5), (1.0, 7)):
-        for end in _share_interval(share, n):
-            assert (share - end) ** 2 == pytest.approx(1.959964**2 * end * (1 - end) / n, rel=1e-9, abs=1e-12)
-
-
 def test_pit_histogram_and_coverage_count_rows(ax: Axes) -> None:
     from scipy.stats import binom
 
@@ -416,7 +407,7 @@ def test_predicted_vs_observed_marks_the_misses(ax: Axes) -> None:
     assert legend_texts(ax) == ["inside the interval (75.0%)", "outside (25.0%)", "equal"]
     with pytest.raises(ValueError, match=r"lo must not exceed hi, got 1.5 > -0.5 in row 0"):
         plots.predicted_vs_observed(y, mean, mean + 1, mean - 1, ax)
-    with pytest.raises(ValueError, match="mean must have 4 rows, got 2"):
+    with pytest.raises(ValueError, match="y, mean, lo, hi must have one length, got 4, 2, 4, 4"):
         plots.predicted_vs_observed(y, mean[:2], mean, mean, ax)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from patrac_native.diagnostics import credible_interval
-from patrac_native.diagnostics._arrays import FloatArray, function_draws, numeric
+from patrac_native.diagnostics._arrays import FloatArray, function_draws
 from patrac_native.plots import _canvas as canvas
 from patrac_native.validation.checks import check_index
 
@@ -74,7 +74,7 @@ def posterior_bands(
     """
     draws = function_draws("f", f)
     n, m = draws.shape[2:]
-    inputs = _column("x", x)
+    inputs = canvas.column("x", x)
     if inputs.size != n:
         raise ValueError(f"x has {inputs.size} rows but f has {n} (shape {draws.shape}); evaluate f at x")
     output = check_index(output, "output", m)
@@ -89,8 +89,8 @@ def posterior_bands(
 
     ax = canvas.axes_or_new(ax)
     pooled = shown.reshape(-1, n)
-    chosen = np.linspace(0, len(pooled) - 1, min(n_draws, len(pooled))).round().astype(int)
-    lines = ax.plot(grid, pooled[chosen].T, color=canvas.ORANGE, linewidth=0.6, alpha=0.35, zorder=1)
+    chosen = pooled[canvas.evenly(len(pooled), n_draws)]
+    lines = ax.plot(grid, chosen.T, color=canvas.ORANGE, linewidth=0.6, alpha=0.35, zorder=1)
     if lines:
         lines[0].set_label(f"{len(lines)} draws")
     if ends_given is not None:
@@ -100,30 +100,17 @@ def posterior_bands(
     ax.plot(grid, lower[:, 0], "--", color=canvas.PURPLE, linewidth=1.5, zorder=4, label=f"{percent:g}% interval")
     ax.plot(grid, upper[:, 0], "--", color=canvas.PURPLE, linewidth=1.5, zorder=4)
     if map_fit is not None:
-        ax.plot(
-            grid, _at("map_fit", map_fit, n)[order], "-", color=canvas.BLUE, linewidth=1.5, zorder=5, label="network"
-        )
+        fitted = _at("map_fit", map_fit, n)[order]
+        ax.plot(grid, fitted, "-", color=canvas.BLUE, linewidth=1.5, zorder=5, label="network")
     if truth is not None:
-        ax.plot(
-            grid, _at("truth", truth, n)[order], ":", color=canvas.GREEN, linewidth=2.2, zorder=6, label="true mean"
-        )
+        true = _at("truth", truth, n)[order]
+        ax.plot(grid, true, ":", color=canvas.GREEN, linewidth=2.2, zorder=6, label="true mean")
     if points_given is not None:
-        points = _column("data[0]", points_given[0])
-        ax.scatter(
-            points,
-            _at("data[1]", points_given[1], points.size),
-            s=9,
-            color="black",
-            alpha=0.6,
-            linewidths=0,
-            zorder=3,
-            label="data",
-        )
-    canvas.tidy(ax, "x", "f(x)" if data is None else "y, f(x)")
+        points = canvas.column("data[0]", points_given[0])
+        seen = _at("data[1]", points_given[1], points.size)
+        ax.scatter(points, seen, s=9, color="black", alpha=0.6, linewidths=0, zorder=3, label="data")
     ax.margins(x=0.01)
-    if legend:
-        canvas.legend_below(ax, ncols=3)
-    return ax
+    return canvas.finish(ax, "x", "f(x)" if data is None else "y, f(x)", ncols=3, legend=legend)
 
 
 def _pair(name: str, value: Any, parts: str) -> tuple[Any, Any]:
@@ -175,8 +162,7 @@ def predicted_vs_observed(
     ValueError
         If shapes do not match, an entry is NaN or infinite, `lo` exceeds `hi` in a row, or `max_rows` is below 1.
     """
-    observed = _column("y", y)
-    centre, low, high = (_at(name, value, observed.size) for name, value in (("mean", mean), ("lo", lo), ("hi", hi)))
+    observed, centre, low, high = canvas.columns(y=y, mean=mean, lo=lo, hi=hi)
     if (low > high).any():
         row = int(np.flatnonzero(low > high)[0])
         raise ValueError(f"lo must not exceed hi, got {low[row]:g} > {high[row]:g} in row {row}")
@@ -185,7 +171,7 @@ def predicted_vs_observed(
     inside = (low <= observed) & (observed <= high)
     order = np.argsort(observed, kind="stable")
     shown = np.zeros(observed.size, dtype=bool)
-    shown[order[np.linspace(0, order.size - 1, min(max_rows, order.size)).round().astype(int)]] = True
+    shown[order[canvas.evenly(order.size, max_rows)]] = True
 
     at = observed + _spread(observed[shown], observed)
     ax = canvas.axes_or_new(ax)
@@ -200,10 +186,7 @@ def predicted_vs_observed(
         ax.scatter(at[pick], centre[pick], s=9, color=colour, marker=marker, linewidths=0, zorder=2, label=text)
     ends = [min(observed.min(), centre.min()), max(observed.max(), centre.max())]
     ax.plot(ends, ends, "-", color="black", linewidth=1.0, zorder=3, label="equal")
-    canvas.tidy(ax, "observed", "predicted")
-    if legend:
-        canvas.legend_below(ax, ncols=3)
-    return ax
+    return canvas.finish(ax, "observed", "predicted", ncols=3, legend=legend)
 
 
 def _spread(shown: FloatArray, observed: FloatArray) -> FloatArray:
@@ -216,19 +199,9 @@ def _spread(shown: FloatArray, observed: FloatArray) -> FloatArray:
     return np.asarray((fraction - 0.5) * (0.7 * float(np.diff(distinct).min())), dtype=np.float64)
 
 
-def _column(name: str, value: ArrayLike) -> FloatArray:
-    """Return `value` of shape (n,) or (n, 1) as float64 (n,); raise ValueError for another shape."""
-    array = numeric(name, value).astype(np.float64, copy=False)
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    if array.ndim != 1:
-        raise ValueError(f"{name} must have one column, shape (n,) or (n, 1), got {array.shape}; plot one at a time")
-    return array
-
-
 def _at(name: str, value: ArrayLike, n: int) -> FloatArray:
-    """Return `_column(name, value)`; raise ValueError unless it has n rows."""
-    array = _column(name, value)
+    """Return `column(name, value)`; raise ValueError unless it has n rows."""
+    array = canvas.column(name, value)
     if array.size != n:
         raise ValueError(f"{name} must have {n} rows, got {array.size}")
     return array

@@ -58,19 +58,13 @@ def coverage_boxplot(
     levels = numeric("tau", tau).astype(np.float64).ravel()
     if not ((levels > 0) & (levels < 1)).all():
         raise ValueError(f"tau must lie strictly between 0 and 1, got {levels}")
-    if not isinstance(coverages, Mapping):
-        raise TypeError(f"coverages must be a mapping of labels to coverages; got {type(coverages).__name__}.")
-    if not coverages:
-        raise ValueError("coverages is empty; pass at least one label with its coverages")
-    observed: dict[str, FloatArray] = {}
-    for name, value in coverages.items():
-        array = np.atleast_2d(numeric(f"coverages[{name!r}]", value).astype(np.float64))
+    observed = {name: np.atleast_2d(array) for name, array in _by_label("coverages", coverages).items()}
+    for name, array in observed.items():
         if array.ndim != 2 or array.shape[1] != levels.size:
             raise ValueError(
                 f"coverages[{name!r}] must have shape (replicates, {levels.size}), one column for each tau, "
-                f"got {np.shape(value)}"
+                f"got {np.shape(coverages[name])}"
             )
-        observed[name] = _within_unit(f"coverages[{name!r}]", array)
 
     ax = canvas.axes_or_new(ax, (4.6 + 0.25 * max(0, len(observed) - 4), 3.4))
     # Targets increase from left to right; the boxes of a group take 80% of its width together.
@@ -105,10 +99,8 @@ def coverage_boxplot(
     handles.append(Line2D([], [], color="black", linewidth=1.6, label="target"))
     ax.set_xticks(places, [f"{100 * target:g}%" for target in targets])
     ax.set_xlim(-0.55, levels.size - 0.45)
-    canvas.tidy(ax, "target coverage", "observed coverage")
-    if legend:
-        canvas.legend_below(ax, ncols=min(4, len(handles)), handles=handles)
-    return ax
+    ncols = min(4, len(handles))
+    return canvas.finish(ax, "target coverage", "observed coverage", ncols=ncols, legend=legend, handles=handles)
 
 
 def pit_density(pits: Mapping[str, ArrayLike], ax: Axes | None = None, *, legend: bool = True) -> Axes:
@@ -138,27 +130,17 @@ def pit_density(pits: Mapping[str, ArrayLike], ax: Axes | None = None, *, legend
     ValueError
         If there is no model, or a value lies outside [0, 1].
     """
-    if not isinstance(pits, Mapping):
-        raise TypeError(f'pits must be a mapping, such as {{"Mix(5)": pit}}; got {type(pits).__name__}.')
-    if not pits:
-        raise ValueError("pits is empty; pass at least one label with its PIT values")
-    values = {
-        name: _within_unit(f"pits[{name!r}]", numeric(f"pits[{name!r}]", value).astype(np.float64).ravel())
-        for name, value in pits.items()
-    }
+    values = _by_label("pits", pits)
     ax = canvas.axes_or_new(ax)
     ax.axhline(1.0, color="black", linewidth=1.0, zorder=1, label="uniform")
     at = np.linspace(0.0, 1.0, 201)
     for index, (name, u) in enumerate(values.items()):
         colour = canvas.CYCLE[index % len(canvas.CYCLE)]
         style = canvas.STYLES[index % len(canvas.STYLES)]
-        ax.plot(at, _reflected_density(u, at), style, color=colour, linewidth=1.6, zorder=2, label=name)
-    canvas.tidy(ax, "share of draws below y", "density")
+        ax.plot(at, _reflected_density(u.ravel(), at), style, color=colour, linewidth=1.6, zorder=2, label=name)
     ax.set_xlim(0.0, 1.0)
     ax.set_ylim(bottom=0.0)
-    if legend:
-        canvas.legend_below(ax, ncols=min(4, len(values) + 1))
-    return ax
+    return canvas.finish(ax, "share of draws below y", "density", ncols=min(4, len(values) + 1), legend=legend)
 
 
 def reliability(p: ArrayLike, y: ArrayLike, ax: Axes | None = None, *, n_bins: int = 15, legend: bool = True) -> Axes:
@@ -189,22 +171,15 @@ def reliability(p: ArrayLike, y: ArrayLike, ax: Axes | None = None, *, n_bins: i
     TypeError, ValueError
         As `patrac_native.diagnostics.ece`.
     """
+    from scipy.stats import binomtest
+
     bins = calibration_bins(p, y, n_bins)
     error = ece(p, y, n_bins)
     used = bins.n_rows > 0
     share = bins.n_rows / bins.n_rows.sum()
     ax = canvas.axes_or_new(ax)
-    ax.bar(
-        bins.edges[:-1],
-        share,
-        width=np.diff(bins.edges),
-        align="edge",
-        color=canvas.SKY,
-        alpha=0.45,
-        linewidth=0,
-        zorder=0,
-        label="share of rows",
-    )
+    bars = {"width": np.diff(bins.edges), "align": "edge", "color": canvas.SKY, "alpha": 0.45, "linewidth": 0}
+    ax.bar(bins.edges[:-1], share, **bars, zorder=0, label="share of rows")
     ax.plot([0, 1], [0, 1], "--", color="black", linewidth=1.0, zorder=1, label="calibrated")
     for shown, colour, text in (
         (used & (bins.n_rows >= _FEW_ROWS), canvas.VERMILION, f"observed (ECE {error:.3f})"),
@@ -212,7 +187,8 @@ def reliability(p: ArrayLike, y: ArrayLike, ax: Axes | None = None, *, n_bins: i
     ):
         if not shown.any():
             continue
-        ends = np.array([_share_interval(a, n) for a, n in zip(bins.accuracy[shown], bins.n_rows[shown], strict=True)])
+        hits = zip(bins.accuracy[shown] * bins.n_rows[shown], bins.n_rows[shown].tolist(), strict=True)
+        ends = np.array([binomtest(round(k), n).proportion_ci(method="wilson") for k, n in hits])
         ax.errorbar(
             bins.confidence[shown],
             bins.accuracy[shown],
@@ -225,28 +201,17 @@ def reliability(p: ArrayLike, y: ArrayLike, ax: Axes | None = None, *, n_bins: i
             zorder=2,
             label=text,
         )
-    canvas.tidy(ax, "confidence of the top label", "accuracy")
-    ax.set_xlim(0.0, 1.0)
-    ax.set_ylim(0.0, 1.02)
-    if legend:
-        canvas.legend_below(ax, ncols=3)
-    return ax
+    ax.set(xlim=(0.0, 1.0), ylim=(0.0, 1.02))
+    return canvas.finish(ax, "confidence of the top label", "accuracy", ncols=3, legend=legend)
 
 
-def _share_interval(share: float, n: int) -> tuple[float, float]:
-    """Return the 95% interval of a share of n rows by Wilson's formula, which is inside [0, 1]."""
-    z = 1.959964
-    centre, spread = share + z**2 / (2 * n), z * np.sqrt(share * (1 - share) / n + (z / (2 * n)) ** 2)
-    # At a share of 0 or 1, rounding may put an end on the wrong side of it.
-    low, high = (centre - spread) / (1 + z**2 / n), (centre + spread) / (1 + z**2 / n)
-    return float(min(low, share)), float(max(high, share))
-
-
-def _within_unit(name: str, array: FloatArray) -> FloatArray:
-    """Return the array; raise ValueError if an entry lies outside [0, 1]."""
-    if array.min() < 0 or array.max() > 1:
-        raise ValueError(f"{name} must lie in [0, 1], got {array.min():g} to {array.max():g}")
-    return array
+def _by_label(name: str, values: Mapping[str, ArrayLike]) -> dict[str, FloatArray]:
+    """Return the numbers in [0, 1] of each label; raise TypeError or ValueError for others."""
+    if not isinstance(values, Mapping):
+        raise TypeError(f'{name} must be a mapping, such as {{"Mix(5)": values}}; got {type(values).__name__}.')
+    if not values:
+        raise ValueError(f"{name} is empty; pass at least one label with its values")
+    return {label: canvas.unit(f"{name}[{label!r}]", value) for label, value in values.items()}
 
 
 def _reflected_density(u: FloatArray, at: FloatArray) -> FloatArray:

@@ -70,15 +70,13 @@ def trace(
     if warmup:
         shade = ax.axvspan(0, warmup, color=canvas.GREY, alpha=0.15, linewidth=0, zorder=0, label="warm-up")
         handles.append(shade)
-    canvas.tidy(ax, "kept draw", label)
     if n_draws >= _THOUSANDS:
         from matplotlib.ticker import EngFormatter
 
         ax.xaxis.set_major_formatter(EngFormatter(sep=""))
     ax.margins(x=0.01)
-    if legend and handles:
-        canvas.legend_below(ax, ncols=min(len(handles), 5), handles=handles)
-    return ax
+    has_legend = legend and bool(handles)
+    return canvas.finish(ax, "kept draw", label, ncols=min(len(handles), 5), legend=has_legend, handles=handles)
 
 
 def trace_panel(
@@ -178,11 +176,10 @@ def autocorrelation_plot(
         if np.isfinite(series[chain]).all():
             line = canvas.line_of_chain(chain)
             handles += ax.plot(series[chain], **line, linewidth=1.2, label=f"chain {chain + 1}", zorder=2)
-    canvas.tidy(ax, "lag (kept draws)", "autocorrelation of f")
     ax.margins(x=0.01)
-    if legend and 1 < n_chains <= len(canvas.CYCLE) and handles:
-        canvas.legend_below(ax, ncols=min(len(handles), 4), handles=handles)
-    return ax
+    legend = legend and 1 < n_chains <= len(canvas.CYCLE) and bool(handles)
+    ncols = min(len(handles), 4)
+    return canvas.finish(ax, "lag (kept draws)", "autocorrelation of f", ncols=ncols, legend=legend, handles=handles)
 
 
 def _chains(name: str, values: ArrayLike) -> FloatArray:

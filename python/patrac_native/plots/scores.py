@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from patrac_native.diagnostics._arrays import FloatArray, numeric
+from patrac_native.diagnostics._arrays import numeric
 from patrac_native.plots import _canvas as canvas
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def pit_histogram(pit: ArrayLike, ax: Axes | None = None, *, n_bins: int = 10) -
     """
     from scipy.stats import binom
 
-    values = _unit("pit", pit)
+    values = canvas.unit("pit", pit).ravel()
     if n_bins < 1:
         raise ValueError(f"n_bins must be at least 1, got {n_bins}")
     counts, edges = np.histogram(values, bins=n_bins, range=(0.0, 1.0))
@@ -58,10 +58,8 @@ def pit_histogram(pit: ArrayLike, ax: Axes | None = None, *, n_bins: int = 10) -
     ax.bar(edges[:-1], counts, width=np.diff(edges), align="edge", color=canvas.SKY, edgecolor="white", label="rows")
     ax.axhspan(low, high, color=canvas.GREY, alpha=0.3, linewidth=0, label=f"{_BAND:.0%} of calibrated bins")
     ax.axhline(values.size / n_bins, color="black", linewidth=1.0, linestyle="--", label="uniform")
-    canvas.tidy(ax, "predictive probability of less than the observed y (PIT)", "rows")
     ax.set_xlim(0.0, 1.0)
-    canvas.legend_below(ax, ncols=3)
-    return ax
+    return canvas.finish(ax, "predictive probability of less than the observed y (PIT)", "rows", ncols=3)
 
 
 def coverage_curve(pit: ArrayLike, ax: Axes | None = None) -> Axes:
@@ -85,7 +83,7 @@ def coverage_curve(pit: ArrayLike, ax: Axes | None = None) -> Axes:
     """
     from scipy.stats import binom
 
-    values = _unit("pit", pit)
+    values = canvas.unit("pit", pit).ravel()
     nominal = np.linspace(0.0, 1.0, 101)
     reach = np.sort(2.0 * np.abs(values - 0.5))
     observed = np.searchsorted(reach, nominal, side="right") / reach.size
@@ -94,10 +92,8 @@ def coverage_curve(pit: ArrayLike, ax: Axes | None = None) -> Axes:
     ax.fill_between(nominal, low, high, color=canvas.GREY, alpha=0.3, linewidth=0, label=f"{_BAND:.0%} if calibrated")
     ax.plot([0, 1], [0, 1], "--", color="black", linewidth=1.0, label="calibrated")
     ax.plot(nominal, observed, color=canvas.VERMILION, linewidth=1.6, label="observed")
-    canvas.tidy(ax, "nominal coverage", "observed coverage")
     ax.set(xlim=(0.0, 1.0), ylim=(0.0, 1.02), aspect="equal")
-    canvas.legend_below(ax, ncols=3)
-    return ax
+    return canvas.finish(ax, "nominal coverage", "observed coverage", ncols=3)
 
 
 def sorted_intervals(
@@ -123,29 +119,18 @@ def sorted_intervals(
     TypeError, ValueError
         If an array does not hold finite numbers, or their lengths differ.
     """
-    names = ("y", "mean", "lower", "upper")
-    observed, centre, low, high = (
-        numeric(name, value).astype(np.float64).ravel()
-        for name, value in zip(names, (y, mean, lower, upper), strict=True)
-    )
-    if len({observed.size, centre.size, low.size, high.size}) > 1:
-        raise ValueError(
-            f"y, mean, lower and upper must have one length, got {observed.size}, {centre.size} and others"
-        )
+    observed, centre, low, high = canvas.columns(y=y, mean=mean, lower=lower, upper=upper)
     order = np.argsort(centre, kind="stable")
-    order = order[np.linspace(0, order.size - 1, min(max_rows, order.size)).round().astype(int)]
+    order = order[canvas.evenly(order.size, max_rows)]
     at, inside = np.arange(order.size), (low <= observed)[order] & (observed <= high)[order]
     ax = canvas.axes_or_new(ax)
     ax.vlines(at, low[order], high[order], color=canvas.SKY, linewidth=1.4, label="interval of y")
     ax.plot(at, centre[order], color=canvas.BLUE, linewidth=1.4, label="predicted mean")
     for rows, marker, colour, text in ((inside, "o", "black", "observed"), (~inside, "D", canvas.VERMILION, "outside")):
-        ax.scatter(
-            at[rows], observed[order][rows], s=10, marker=marker, color=colour, linewidths=0, zorder=3, label=text
-        )
-    canvas.tidy(ax, f"rows in the order of their prediction ({order.size} of {observed.size})", "y")
+        points = at[rows], observed[order][rows]
+        ax.scatter(*points, s=10, marker=marker, color=colour, linewidths=0, zorder=3, label=text)
     ax.margins(x=0.01)
-    canvas.legend_below(ax, ncols=4)
-    return ax
+    return canvas.finish(ax, f"rows in the order of their prediction ({order.size} of {observed.size})", "y", ncols=4)
 
 
 def epistemic_share(mean: ArrayLike, share: ArrayLike, ax: Axes | None = None) -> Axes:
@@ -169,17 +154,12 @@ def epistemic_share(mean: ArrayLike, share: ArrayLike, ax: Axes | None = None) -
     TypeError, ValueError
         If an array does not hold finite numbers, a share is outside [0, 1], or the lengths differ.
     """
-    centre, part = numeric("mean", mean).astype(np.float64).ravel(), _unit("share", share)
-    if centre.size != part.size:
-        raise ValueError(f"mean and share must have one length, got {centre.size} and {part.size}")
+    centre, part = canvas.columns(mean=mean, share=canvas.unit("share", share))
     ax = canvas.axes_or_new(ax)
-    alpha = float(np.clip(150 / part.size, 0.15, 0.7))
-    ax.scatter(centre, part, s=9, color=canvas.BLUE, alpha=alpha, linewidths=0, label="rows")
+    ax.scatter(centre, part, s=9, color=canvas.BLUE, alpha=canvas.opacity(part.size), linewidths=0, label="rows")
     ax.axhline(float(part.mean()), color="black", linewidth=1.0, linestyle="--", label=f"mean {part.mean():.1%}")
-    canvas.tidy(ax, "predicted mean", "share of f in the variance of y")
     ax.set_ylim(0.0, 1.02)
-    canvas.legend_below(ax, ncols=2)
-    return ax
+    return canvas.finish(ax, "predicted mean", "share of f in the variance of y", ncols=2)
 
 
 def residuals(x: ArrayLike, y: ArrayLike, mean: ArrayLike, name: str, ax: Axes | None = None) -> Axes:
@@ -203,24 +183,15 @@ def residuals(x: ArrayLike, y: ArrayLike, mean: ArrayLike, name: str, ax: Axes |
     TypeError, ValueError
         If an array does not hold finite numbers, or their lengths differ.
     """
-    inputs, observed, centre = (
-        numeric(label, value).astype(np.float64).ravel() for label, value in (("x", x), ("y", y), ("mean", mean))
-    )
-    if not inputs.size == observed.size == centre.size:
-        raise ValueError(f"x, y and mean must have one length, got {inputs.size}, {observed.size} and {centre.size}")
+    inputs, observed, centre = canvas.columns(x=x, y=y, mean=mean)
     error = observed - centre
     ax = canvas.axes_or_new(ax)
     ax.axhline(0.0, color="black", linewidth=0.8)
-    ax.scatter(inputs, error, s=7, color=canvas.BLUE, alpha=float(np.clip(150 / error.size, 0.15, 0.7)), linewidths=0)
+    ax.scatter(inputs, error, s=7, color=canvas.BLUE, alpha=canvas.opacity(error.size), linewidths=0)
     parts = [part for part in np.array_split(np.argsort(inputs, kind="stable"), 10) if len(part)]
-    ax.plot(
-        [float(np.median(inputs[part])) for part in parts],
-        [float(np.median(error[part])) for part in parts],
-        color=canvas.VERMILION,
-        linewidth=1.4,
-    )
-    canvas.tidy(ax, name, "residual")
-    return ax
+    medians = [[float(np.median(values[part])) for part in parts] for values in (inputs, error)]
+    ax.plot(*medians, color=canvas.VERMILION, linewidth=1.4)
+    return canvas.finish(ax, name, "residual", ncols=1, legend=False)
 
 
 def confusion(counts: ArrayLike, classes: Sequence[Any], ax: Axes | None = None) -> Axes:
@@ -258,8 +229,7 @@ def confusion(counts: ArrayLike, classes: Sequence[Any], ax: Axes | None = None)
     labels = [str(classes[index]) for index in named]
     ax.set_xticks(named, labels, rotation=45, ha="right")
     ax.set_yticks(named, labels)
-    canvas.tidy(ax, "predicted class", "observed class")
-    return ax
+    return canvas.finish(ax, "predicted class", "observed class", ncols=1, legend=False)
 
 
 def roc_and_precision_recall(
@@ -285,15 +255,11 @@ def roc_and_precision_recall(
     TypeError, ValueError
         If an array is not as described.
     """
-    score, labels = _unit("probability", probability), numeric("y", y).ravel()
+    from sklearn.metrics import auc, average_precision_score, precision_recall_curve, roc_curve
+
+    score, labels = canvas.unit("probability", probability).ravel(), numeric("y", y).ravel()
     if labels.shape != score.shape or set(np.unique(labels)) != {0, 1}:
         raise ValueError("y must hold one label 0 or 1 for each probability, and both must occur")
-    order = np.argsort(-score, kind="stable")
-    # Rows of one probability are accepted together.
-    last = np.flatnonzero(np.append(np.diff(score[order]) != 0, True))
-    hits, accepted = np.cumsum(labels[order] == 1)[last], last + 1
-    recall, precision = hits / hits[-1], hits / accepted
-    false = (accepted - hits) / (labels == 0).sum()
     if axes is None:
         import matplotlib.pyplot as plt
 
@@ -301,31 +267,15 @@ def roc_and_precision_recall(
     elif np.ndim(axes) != 1 or len(axes) != 2:  # type: ignore[arg-type]
         raise TypeError(f"axes must be two matplotlib Axes, such as plt.subplots(1, 2)[1], or None; got {axes!r}.")
     left, right = (canvas.axes_or_new(ax) for ax in axes)
-    x, t = np.append(0.0, false), np.append(0.0, recall)
-    area = float(np.sum(np.diff(x) * (t[1:] + t[:-1]) / 2))
-    left.plot(x, t, color=canvas.VERMILION, linewidth=1.6, label=f"area {area:.3f}")
+    false, true, _ = roc_curve(labels, score)
+    left.plot(false, true, color=canvas.VERMILION, linewidth=1.6, label=f"area {auc(false, true):.3f}")
     left.plot([0, 1], [0, 1], "--", color="black", linewidth=1.0, label="chance")
-    canvas.tidy(left, "false positive rate", "true positive rate")
-    average = float(np.sum(np.diff(np.append(0.0, recall)) * precision))
-    right.step(
-        np.append(0.0, recall),
-        np.append(precision[0], precision),
-        where="pre",
-        color=canvas.VERMILION,
-        linewidth=1.6,
-        label=f"average precision {average:.3f}",
-    )
+    precision, recall, _ = precision_recall_curve(labels, score)
+    average = f"average precision {average_precision_score(labels, score):.3f}"
+    right.step(recall, precision, where="post", color=canvas.VERMILION, linewidth=1.6, label=average)
     right.axhline(float((labels == 1).mean()), linestyle="--", color="black", linewidth=1.0, label="chance")
-    canvas.tidy(right, "recall", "precision")
     for ax in (left, right):
         ax.set(xlim=(0.0, 1.0), ylim=(0.0, 1.02))
-        canvas.legend_below(ax, ncols=2)
+    canvas.finish(left, "false positive rate", "true positive rate", ncols=2)
+    canvas.finish(right, "recall", "precision", ncols=2)
     return left, right
-
-
-def _unit(name: str, value: ArrayLike) -> FloatArray:
-    """Return numbers in [0, 1] as float64 (n,); raise ValueError for others."""
-    values = numeric(name, value).astype(np.float64).ravel()
-    if values.min() < 0 or values.max() > 1:
-        raise ValueError(f"{name} must lie in [0, 1], got {values.min():g} to {values.max():g}")
-    return values
