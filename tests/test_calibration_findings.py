@@ -11,7 +11,7 @@ from scipy.stats import norm
 import patrac_native as pn
 from patrac_native.network.network import TrainingHistory
 from patrac_native.verdict.calibration import Calibration, calibrate
-from patrac_native.verdict.fitted_noise import FittedNoise, fitted_noise
+from patrac_native.verdict.evidence import FittedNoise, fitted_noise
 from patrac_native.verdict.verdict import judge
 from test_verdict import SOUND
 

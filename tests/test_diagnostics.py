@@ -172,51 +172,38 @@ def test_convergence_is_arviz_at_each_point() -> None:
 
 
 CHAINS: dict[str, NDArray[np.float64]] = {
-    "independent": np.random.default_rng(1).standard_normal((4, 100, 5)),
     "slow": ar1(np.random.default_rng(2), 0.98, chains=4, draws=301, points=5)[..., 0],
-    "alternating": ar1(np.random.default_rng(3), -0.9, chains=3, draws=200, points=4)[..., 0],
     "one chain": ar1(np.random.default_rng(4), 0.5, chains=1, draws=101, points=3)[..., 0],
     "ties": np.random.default_rng(5).integers(0, 4, (4, 60, 5)).astype(float),
     "float32": np.random.default_rng(6).standard_normal((2, 50, 3)).astype(np.float32),
-    "far from zero": np.random.default_rng(7).standard_normal((2, 50, 3)) + 1e6,
-    "a shifted chain": np.random.default_rng(8).standard_normal((4, 80, 2)) + np.arange(4.0)[:, None, None],
     "stuck apart": np.broadcast_to(np.arange(4.0)[:, None, None], (4, 20, 2)),
     "two values": (np.random.default_rng(9).uniform(size=(2, 40, 3)) < 0.02).astype(float),
-    "16 draws of many rows": np.random.default_rng(10).standard_normal((4, 4, 300)),
-    **{f"{draws} draws": np.random.default_rng(draws).standard_normal((2, draws, 40)) for draws in range(4, 13)},
+    **{f"{draws} draws": np.random.default_rng(draws).standard_normal((1, draws, 5)) for draws in range(4, 10)},
 }
 
 
 @pytest.mark.parametrize("case", CHAINS)
-def test_blocks_of_points_have_the_statistics_of_arviz(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Point by point, whatever the size of a block. Both sum over lags what Fourier transforms have rounded.
-
-    The error of an autocorrelation is some ten units of rounding of the variance, relative to a squared offset that was
-    subtracted; up to N lags are added.
-    """
+def test_points_have_the_statistics_of_arviz(case: str) -> None:
     from importlib import import_module
 
     array_stats: Any = import_module("arviz_stats.base").array_stats
     f = CHAINS[case]
     chains = f if len(f) > 1 else np.concatenate([f[:, : f.shape[1] // 2], f[:, -(f.shape[1] // 2) :]])
-    rtol = 16 * EPS * f.shape[1] * (1e6 if case == "far from zero" else 1)
-    for block in (1, 7, 10**9):
-        monkeypatch.setattr("patrac_native.diagnostics._arrays.SLICE_BYTES", 12 * 8 * f[..., 0].size * block)
-        found = dg.convergence(f)
-        for point in range(f.shape[2]):
-            one = f[:, :, point].astype(np.float64)
-            if np.ptp(one) == 0:
-                assert np.isnan(found.ess_bulk[point])
-                continue
-            with np.errstate(divide="ignore", invalid="ignore"):
-                expected = (
-                    array_stats.rhat(chains[:, :, point].astype(np.float64)) if chains.shape[1] >= 4 else np.nan,
-                    array_stats.ess(one, method="bulk"),
-                    array_stats.ess(one, method="tail", prob=(0.05, 0.95)),
-                    array_stats.mcse(one, method="mean"),
-                )
-            statistics = (found.rhat, found.ess_bulk, found.ess_tail, found.mcse_mean)
-            np.testing.assert_allclose([values[point] for values in statistics], expected, rtol=rtol)
+    found = dg.convergence(f)
+    for point in range(f.shape[2]):
+        one = f[:, :, point].astype(np.float64)
+        if np.ptp(one) == 0:
+            assert np.isnan(found.ess_bulk[point])
+            continue
+        with np.errstate(divide="ignore", invalid="ignore"):
+            expected = (
+                array_stats.rhat(chains[:, :, point].astype(np.float64)) if chains.shape[1] >= 4 else np.nan,
+                array_stats.ess(one, method="bulk"),
+                array_stats.ess(one, method="tail", prob=(0.05, 0.95)),
+                array_stats.mcse(one, method="mean"),
+            )
+        statistics = (found.rhat, found.ess_bulk, found.ess_tail, found.mcse_mean)
+        np.testing.assert_array_equal([values[point] for values in statistics], expected)
 
 
 def test_rhat_flags_a_shifted_chain_and_a_drifting_one() -> None:

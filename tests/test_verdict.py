@@ -15,8 +15,7 @@ import patrac_native as pn
 import problems
 from patrac_native.posterior.fit_quality import FitQuality
 from patrac_native.verdict.evidence import Evidence, StepRecord, longest_run
-from patrac_native.verdict.findings import Finding
-from patrac_native.verdict.verdict import Verdict, judge
+from patrac_native.verdict.verdict import Finding, Verdict, judge
 
 GRID = np.linspace(-3, 3, 7)[:, None]
 SLOPES = np.array([[1.0], [0.9], [1.2], [0.7], [1.1], [0.8]])

@@ -19,7 +19,7 @@ from patrac_native.diagnostics.classification import (
     entropy_decomposition,
 )
 from patrac_native.diagnostics.ess import autocorrelation, ess_geyer, ess_paper, geyer_ess_of
-from patrac_native.diagnostics.psis import LeaveOneOut, leave_one_out
+from patrac_native.diagnostics.psis import LeaveOneOut, leave_one_out, model_weights
 from patrac_native.diagnostics.regression import (
     Interval,
     QuantileMethod,
@@ -34,7 +34,6 @@ from patrac_native.diagnostics.regression import (
 )
 from patrac_native.diagnostics.rhat import ConvergenceSummary, convergence
 from patrac_native.diagnostics.splits import copy_groups, split_rows
-from patrac_native.diagnostics.weights import model_weights
 
 __all__ = [
     "CalibrationBins",

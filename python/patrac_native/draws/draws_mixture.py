@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native import diagnostics
-from patrac_native.diagnostics.weights import WeightMethod
+from patrac_native.diagnostics.psis import WeightMethod
 from patrac_native.draws.distribution import check_row_weights
 from patrac_native.draws.draws import Draws, Predictions
 from patrac_native.draws.loo import leave_out

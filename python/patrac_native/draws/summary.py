@@ -21,10 +21,8 @@ from patrac_native.posterior.fit_quality import FitQuality
 from patrac_native.posterior.partial_network import PartialNetwork
 from patrac_native.validation.checks import FloatArray
 from patrac_native.verdict.calibration import Calibration
-from patrac_native.verdict.evidence import Evidence, StepRecord
-from patrac_native.verdict.findings import CALIBRATION_KINDS, Finding
-from patrac_native.verdict.fitted_noise import FittedNoise
-from patrac_native.verdict.verdict import Verdict, judge
+from patrac_native.verdict.evidence import Evidence, FittedNoise, StepRecord
+from patrac_native.verdict.verdict import CALIBRATION_KINDS, Finding, Verdict, judge
 
 # The verdict on a mixture leaves out members of less weight than this, which hardly contribute to predictions.
 _LEAST_WEIGHT = 0.01

@@ -9,8 +9,7 @@ from patrac_native.report.run_sections import (
     add_run_sections,
     convergence_rows,
 )
-from patrac_native.verdict.findings import Finding
-from patrac_native.verdict.verdict import Verdict
+from patrac_native.verdict.verdict import Finding, Verdict
 
 __all__ = [
     "CONVERGENCE_CAPTION",

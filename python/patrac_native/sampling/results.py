@@ -17,7 +17,7 @@ from patrac_native.kernels.device_choice import DeviceChoice
 from patrac_native.posterior.posterior import Posterior
 from patrac_native.posterior.target import Target
 from patrac_native.sampling.preparation import PreparedRun
-from patrac_native.verdict.fitted_noise import FittedNoise, fitted_noise
+from patrac_native.verdict.evidence import FittedNoise, fitted_noise
 
 
 def build_draws(

@@ -1,26 +1,100 @@
-"""The verdict on a run: "good", "look" or "do not use", with every reason and its remedy."""
+"""The verdict on a run, "good", "look" or "do not use": checks of its numbers, with findings and remedies in words."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from patrac_native.plots.table import html_list
-from patrac_native.verdict.evidence import Evidence
-from patrac_native.verdict.findings import (
-    GOOD,
-    GRADES,
-    Finding,
-    calibration_findings,
-    convergence_findings,
-    facts_of,
-    fit_findings,
-    move_findings,
-    noise_findings,
-    nonfinite_findings,
-    warmup_findings,
+from patrac_native.verdict.advice import (
+    TRAIN_AGAIN,
+    better_start,
+    longer_run,
+    longer_warmup,
+    narrower_intervals,
+    wider_intervals,
 )
+from patrac_native.verdict.calibration import (
+    COVERAGE,
+    COVERAGE_BAD,
+    HELD_OUT,
+    HELD_OUT_AND_VALIDATION,
+    LEAVE_ONE_OUT,
+    VALIDATION,
+    Calibration,
+)
+from patrac_native.verdict.evidence import Evidence, StepRecord
+
+# The grades from best to worst; the grade of a verdict is that of its worst finding.
+GOOD, LOOK, DO_NOT_USE = GRADES = ("good", "look", "do not use")
+
+# An R-hat of at most 1.01 with a bulk ESS of at least 400 is the usual requirement for reported quantiles (Vehtari,
+# Gelman, Simpson, Carpenter and Bürkner 2021, Rank-normalization, folding, and localization: an improved R-hat). With
+# an R-hat of 1.05 the variance of all draws exceeds that within chains by a tenth, too much for a credible band.
+RHAT_GOOD, RHAT_USABLE, ESS_GOOD = 1.01, 1.05, 400
+# Every kernel performs best at acceptance rates between 0.2 and 0.8. Below 0.05 a chain changes less than once in
+# twenty steps; above 0.98 it follows a discretised diffusion, and its steps could be many times as large.
+ACCEPTANCE_LOW, ACCEPTANCE_HIGH = 0.05, 0.98
+# With an acceptance rate of 0.2, which is below the target of every warm-up, 50 consecutive rejections have probability
+# 0.8^50 = 1.4e-5. They must also be a considerable share of the run: a tenth distorts the tails, and after half a run
+# the draws are no sample.
+STILL_STEPS, STILL_LOOK, STILL_BAD = 50, 0.1, 0.5
+# Ratio of the variance of f along a chain to the median over chains (a tenth of the standard deviation). By chance it
+# is that small only in chains worth one or two independent draws.
+SPREAD_BAD = 0.01
+# Share of a chain's proposals that are not finite.
+NONFINITE_BAD = 0.01
+# Training has stopped too early if the log-likelihood of the draws exceeds the network's by more than this share of the
+# network's gain over a constant. A penalty that differs from the prior, or the nodes that Sep adds, explain less.
+FIT_GAIN = 0.1
+# The coverage of this many rows has a standard error of 0.03. Fewer are no evidence that predictions can be used.
+CALIBRATION_ROWS = 100
+# Kinds of findings on predictions of unseen rows.
+CALIBRATION_KINDS = ("narrow intervals", "wide intervals", "poor predictions")
+# Kinds of unseen rows in words.
+_KINDS = {
+    HELD_OUT: "held-out rows",
+    VALIDATION: "validation rows of a shorter run, which also chose the model",
+    HELD_OUT_AND_VALIDATION: "held-out rows and validation rows of a shorter run, which also chose the model",
+    LEAVE_ONE_OUT: "rows that were left out one at a time",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A problem of a run, or a sign of one.
+
+    Attributes
+    ----------
+    kind : str
+        Which check found it, for `Summary.with_advice`: "stuck chains", "large steps" or "small steps"; "not finite";
+        "undertrained network", "poor network" (the draws fit well), "poor draws" (the network fits well) or "poor fit"
+        (neither does); "fitted noise" (of fixed nodes); "narrow intervals", "wide intervals" or "poor predictions" of
+        unseen rows; "disagreement" (R-hat above 1.05), "unknown R-hat", "few draws" (R-hat above 1.01 or few effective
+        draws), "one chain" or "log-likelihood" (its R-hat alone); "short warm-up" or "adaptation".
+    grade : str
+        "look" or "do not use".
+    what : str
+        The problem, with the numbers that show it.
+    remedy : str
+        What to do about it, as parameters of `train`, `Posterior` and `sample`, or the advice of `Summary.with_advice`.
+    longer : int or None
+        How many times as long a run the remedy advises; None if it advises no longer run.
+    """
+
+    kind: str
+    grade: str
+    what: str
+    remedy: str
+    longer: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.grade}: {self.what} Remedy: {self.remedy}"
 
 
 @dataclass(frozen=True)
@@ -77,20 +151,325 @@ class Verdict:
         return cls(content["grade"], tuple(Finding(**one) for one in content["findings"]), content["facts"])
 
 
-def judge(evidence: Evidence, advice: Mapping[str, str] | None = None) -> Verdict:
+def judge(e: Evidence, advice: Mapping[str, str] | None = None) -> Verdict:
     """Derive the verdict from a run's numbers; `advice` replaces the remedies of findings of the kinds that it names.
 
-    The grade is that of the worst finding. Among findings of one grade, causes precede their symptoms.
+    Among findings of one grade, causes precede their symptoms.
     """
-    causes, advice = move_findings(evidence), {} if advice is None else advice
+    causes, advice = list(_of_moves(e)), {} if advice is None else advice
     found = [
         *causes,
-        *nonfinite_findings(evidence),
-        *fit_findings(evidence),
-        *noise_findings(evidence),
-        *calibration_findings(evidence),
-        *convergence_findings(evidence, causes),
-        *warmup_findings(evidence),
+        *_of_nonfinite(e),
+        *_of_fit(e),
+        *_of_noise(e),
+        *_of_calibration(e),
+        *_of_convergence(e, causes),
+        *_of_warmup(e),
     ]
-    findings = [replace(finding, remedy=advice.get(finding.kind, finding.remedy)) for finding in found]
-    return Verdict.of(findings, facts_of(evidence))
+    # R-hat says nothing about draws that are independent by construction.
+    facts = f"smallest bulk ESS {_number(e.min_ess_bulk)} of {e.quantity}"
+    if e.is_independent:
+        facts = f"independent draws, {facts}"
+    else:
+        unknown = f" (steps and warm-up of {e.sampler} are not known here)" if e.steps is None else ""
+        facts = f"largest R-hat {_number(e.max_rhat, 3)}, {facts}{unknown}"
+    return Verdict.of([replace(one, remedy=advice.get(one.kind, one.remedy)) for one in found], facts)
+
+
+def _convergence_grade(e: Evidence) -> str:
+    """Return the grade that R-hat and ESS give on their own."""
+    if not e.is_independent and not e.max_rhat <= RHAT_GOOD:
+        return DO_NOT_USE if e.max_rhat > RHAT_USABLE else LOOK
+    return GOOD if e.min_ess_bulk >= ESS_GOOD else LOOK
+
+
+def _of_moves(e: Evidence) -> Iterator[Finding]:
+    """Check for chains that do not move, and for step sizes that are far too large or far too small."""
+    steps = e.steps
+    # Without a step size every step changes the state, or draws are independent.
+    if steps is None or steps.kernel.step_size_name is None:
+        return
+    length = e.n_draws * steps.thin
+    still = (steps.longest_still >= STILL_LOOK * length) & (steps.longest_still >= STILL_STEPS)
+    narrow = e.spread < SPREAD_BAD * np.median(e.spread)
+    low, stuck = steps.acceptance_rate < ACCEPTANCE_LOW, still | narrow
+    # If most chains reject nearly everything, the step size is the cause; if only some do, their positions are.
+    too_large = low if low.mean() > 0.5 else low & ~stuck
+    stuck &= ~too_large
+    too_small = (steps.acceptance_rate > ACCEPTANCE_HIGH) & (steps.step_size < steps.kernel.step_size_max)
+    bad = (steps.longest_still >= STILL_BAD * length) & still | narrow
+    if stuck.any():
+        words = _stuck_words(e, steps, stuck, still)
+        yield Finding("stuck chains", DO_NOT_USE if bad[stuck].any() else LOOK, *words)
+    if too_large.any():
+        grade = DO_NOT_USE if bad[too_large].any() else max(LOOK, _convergence_grade(e), key=GRADES.index)
+        what = (
+            f"{_chains(too_large)} almost no proposal ({_rates(steps, too_large)}): the step size is far too large, "
+            "and the draws repeat a few states."
+        )
+        yield Finding("large steps", grade, what, _step_remedy(e, steps, "a far smaller one"))
+    # Accepting almost every proposal is no problem if the chain mixes, as it does with a flat likelihood.
+    if too_small.any() and _convergence_grade(e) != GOOD:
+        what = (
+            f"{_chains(too_small)} nearly every proposal ({_rates(steps, too_small)}): the step size is far too small, "
+            "and the steps lead nowhere."
+        )
+        yield Finding("small steps", _convergence_grade(e), what, _step_remedy(e, steps, "a far larger one"))
+
+
+def _stuck_words(
+    e: Evidence, steps: StepRecord, stuck: npt.NDArray[np.bool_], still: npt.NDArray[np.bool_]
+) -> tuple[str, str]:
+    """Return problem and remedy for stuck chains."""
+    who, others = _chains(stuck, "is stuck", "are stuck"), ~stuck
+    if (stuck & still).any():
+        longest = steps.longest_still[stuck & still].max()
+        share = longest / (e.n_draws * steps.thin)
+        what = f"{who}: every proposal of {longest:,.0f} steps on end was rejected, {share:.0%} of the run"
+    else:
+        share = math.sqrt(e.spread[stuck].min() / np.median(e.spread))
+        what = f"{who}: the standard deviation of {e.quantity} along it is {share:.1%} of the other chains'"
+    if others.any():
+        what += (
+            f"; log-likelihood {e.log_likelihood[stuck].min():.4g} there, {np.median(e.log_likelihood[others]):.4g} in "
+            "the other chains"
+        )
+    return f"{what}.", f"{better_start(e)}; a smaller step size lets a chain leave a bad start."
+
+
+def _step_remedy(e: Evidence, steps: StepRecord, other: str) -> str:
+    """Return the remedy for a step size, which depends on whether the user or the warm-up chose it."""
+    name, given = type(steps.kernel).__name__, steps.kernel.step_size
+    if given is not None:
+        return f"leave the step size to the warm-up, {name}(), or give {other} than {name}({given:g})."
+    standardise = "scale theta" if e.architecture is None else "standardise X and y"
+    return f"adapt the step size for longer, {longer_warmup(steps)}; if that does not help, {standardise}."
+
+
+def _of_nonfinite(e: Evidence) -> Iterator[Finding]:
+    """Check for proposals whose log-likelihood or gradient is not finite."""
+    share = 0.0 if e.steps is None else float(e.steps.nonfinite.max())
+    if share == 0:
+        return
+    what = (
+        f"up to {100 * share:.2g}% of a chain's proposals had a log-likelihood or gradient that is not finite and were "
+        "rejected for that."
+    )
+    remedy = (
+        "find where the function is not finite, or give a prior that keeps theta away from there."
+        if e.architecture is None
+        else 'scale X and y to unit variance, or compute in double precision, dtype="float64".'
+    )
+    yield Finding("not finite", DO_NOT_USE if share > NONFINITE_BAD else LOOK, what, remedy)
+
+
+def _of_convergence(e: Evidence, causes: Sequence[Finding]) -> Iterator[Finding]:
+    """Check R-hat and effective sample size of the summarised quantity and of the log-likelihood."""
+    exact = e.is_independent
+    first = "see the finding on step size or stuck chains; " if causes else ""
+    longer = min(100, max(2, math.ceil(ESS_GOOD / max(e.min_ess_bulk, 1.0)))) if e.min_ess_bulk > 0 else 100
+    run_longer = longer_run(e, longer)
+    kernel = ', or kernel="auto", whose steps go further' if e.steps is not None and e.steps.kernel.is_slow else ""
+    ess = f"the smallest bulk ESS of {e.quantity} is {_number(e.min_ess_bulk)}"
+    if not exact and e.max_rhat > RHAT_USABLE:
+        parts = "the chains disagree" if e.n_chains > 1 else "the parts of the chain disagree"
+        what = f"{parts}: the largest R-hat of {e.quantity} is {_number(e.max_rhat, 3)}, {ess}."
+        remedy = f"{first}{longer_run(e, longer, warmup=True)}{kernel}."
+        grade = DO_NOT_USE
+        if _predicts_well(e):
+            grade = LOOK
+            what += f" Predictions of y can be used, as scores show ({_scores(e.calibration)}); "
+            what += f"bands of {e.quantity} cannot."
+        yield Finding("disagreement", grade, what, remedy, longer)
+    elif math.isnan(e.min_ess_bulk) or (math.isnan(e.max_rhat) and not exact):
+        # The causes include chains that never moved.
+        if all(cause.grade != DO_NOT_USE for cause in causes):
+            what = f"R-hat cannot be judged: too few draws, or {e.quantity} never changes{_here(e)}."
+            draws = max(1000, 2 * e.n_draws)
+            elsewhere = ", or look at other inputs" if e.architecture else ""
+            more = f"{draws} of each chain" if e.steps is None else f"draws={draws}"
+            yield Finding("unknown R-hat", LOOK, what, f"take more draws, {more}{elsewhere}.")
+    elif _convergence_grade(e) == LOOK:
+        rhat = f"the largest R-hat of {e.quantity} is {_number(e.max_rhat, 3)} (up to {RHAT_GOOD} is good), "
+        what = (
+            f"{'' if exact else rhat}{ess} ({ESS_GOOD} or more is good): means and bands serve, quantiles are rough; "
+            f"Monte Carlo errors of the means are up to {e.max_mcse:.2g}."
+        )
+        yield Finding("few draws", LOOK, what, f"{first}{run_longer}{kernel}.", longer)
+    if e.n_chains == 1 and not exact:
+        what = "there is one chain: R-hat compares its parts, and cannot show whether other starts lead elsewhere."
+        yield Finding("one chain", LOOK, what, "run several." if e.steps is None else "run several, chains=4.")
+    if not exact and e.rhat_log_likelihood > RHAT_USABLE >= e.max_rhat:
+        what = (
+            f"R-hat of the log-likelihood is {_number(e.rhat_log_likelihood, 3)}, though {e.quantity} agrees{_here(e)}."
+        )
+        inputs = "summarise at inputs like the training data; " if e.architecture else ""
+        yield Finding("log-likelihood", LOOK, what, f"{inputs}{run_longer}.", longer)
+
+
+def _here(e: Evidence) -> str:
+    """Return where a quantity was summarised, if that is a choice of inputs."""
+    return " at these inputs" if e.architecture else ""
+
+
+def _predicts_well(e: Evidence) -> bool:
+    """Return whether scores on unseen rows show that chains which disagree predict y well all the same.
+
+    The draws of such chains are a mixture, as an ensemble is: not the posterior, but a predictive distribution that can
+    be judged by its log density and coverage. It must be no worse than the network's and not overconfident, on enough
+    rows to tell. Intervals that are too wide are a finding of their own: predictions can be used all the same.
+    """
+    c = _scores_of_unseen_rows(e)
+    return c is not None and c.nlpd <= c.nlpd_network and not c.is_overconfident()
+
+
+def _scores_of_unseen_rows(e: Evidence) -> Calibration | None:
+    """Return the scores if they are of enough rows, of which neither draws nor frozen nodes know anything.
+
+    Rows that are left out one at a time stay in the training of frozen nodes: where these have fitted noise, such
+    scores say nothing.
+    """
+    c = e.calibration
+    if c is None or c.rows < CALIBRATION_ROWS or (e.noise is not None and c.kind == LEAVE_ONE_OUT):
+        return None
+    return c
+
+
+def _of_calibration(e: Evidence) -> Iterator[Finding]:
+    """Check the log density and the coverage of predictions on rows that the draws have not seen."""
+    c = e.calibration
+    if c is None:
+        return
+    if c.misses_coverage_by():
+        narrow = c.coverage < COVERAGE
+        what = (
+            f"90% intervals of y cover {c.coverage:.1%} of {c.rows:,} {_KINDS[c.kind]}: predictions are "
+            f"{'overconfident' if narrow else 'too wide'}."
+        )
+        remedy = wider_intervals(e) if narrow else narrower_intervals(e)
+        grade = DO_NOT_USE if c.is_overconfident(COVERAGE_BAD) else LOOK
+        yield Finding("narrow intervals" if narrow else "wide intervals", grade, what, remedy)
+    if c.is_worse_than_network:
+        what = f"the posterior predicts worse than its trained network alone ({_scores(c)})."
+        remedy = (
+            "run longer; if the chains have converged, prior or noise do not suit: sample the noise variance and the "
+            "scales of the prior, or choose another architecture."
+        )
+        yield Finding("poor predictions", LOOK, what, remedy)
+
+
+def _scores(c: Calibration | None) -> str:
+    """Return the scores of unseen rows in words."""
+    assert c is not None
+    network = f", of the trained network {c.nlpd_network:.3f}" if math.isfinite(c.nlpd_network) else ""
+    coverage = f"; 90% intervals cover {c.coverage:.1%}" if math.isfinite(c.coverage) else ""
+    unreliable = f"; {c.unreliable:,} of these predictions are unreliable" if c.unreliable else ""
+    return f"NLPD of {c.rows:,} {_KINDS[c.kind]} {c.nlpd:.3f}{network}{coverage}{unreliable}"
+
+
+def _of_noise(e: Evidence) -> Iterator[Finding]:
+    """Check for frozen nodes that have fitted noise.
+
+    Coverage of enough rows that training did not see decides where there is one: a mixture of several networks, or the
+    spread of f, can make up for the noise.
+    """
+    c = _scores_of_unseen_rows(e)
+    if e.noise is not None and (c is None or c.is_overconfident()):
+        what = f"{e.noise}: the frozen nodes have fitted noise, and intervals of y are likely too narrow."
+        yield Finding("fitted noise", LOOK, what, wider_intervals(e))
+
+
+def _of_warmup(e: Evidence) -> Iterator[Finding]:
+    """Check for a warm-up that did not reach stable chains, and for adaptation while sampling."""
+    if e.steps is None:
+        return
+    if e.steps.warmup_stable is False:
+        what = (
+            "step size and log-likelihood were not yet stable when the warm-up ended, after "
+            f"{e.steps.warmup_steps:,} steps."
+        )
+        yield Finding("short warm-up", LOOK, what, f"warm up longer, {longer_warmup(e.steps)}.")
+    if e.steps.kernel.adapt_always:
+        what = "the step size adapted while sampling, so the chain does not leave the posterior exactly invariant."
+        yield Finding("adaptation", LOOK, what, 'for inference, adapt="warmup".')
+
+
+def _of_fit(e: Evidence) -> Iterator[Finding]:
+    """Check the fit of the trained network and of the draws against a constant, and against each other.
+
+    If y contains no signal, the log-likelihood of draws lies near that of a constant, on either side by chance: the sum
+    of squared residuals has a chi-square distribution with as many degrees of freedom as there are values, so half of
+    it has the standard deviation sqrt(values / 2). A fit counts as worse than a constant only if it is worse by two of
+    these. Where the posterior takes nothing from the trained network, how that fits matters only if the draws fit no
+    better than a constant.
+    """
+    if e.fit is None or e.architecture is None:
+        return
+    fit, draws = e.fit, float(np.median(e.log_likelihood))
+    slack = math.sqrt(2 * fit.values)
+    network_fits, draws_fit = fit.network > fit.constant, draws > fit.constant
+    network_far, draws_far = not fit.network >= fit.constant - slack, not draws >= fit.constant - slack
+    of_network, of_draws, of_constant = (value / fit.rows for value in (fit.network, draws, fit.constant))
+    numbers = f"(log-likelihood a row: network {of_network:.4g}, draws {of_draws:.4g}, constant {of_constant:.4g})"
+    train = f"{TRAIN_AGAIN}: {e.role_of_network or 'chains start there'}."
+    if draws_fit and not e.role_of_network:
+        return
+    if network_fits and draws_fit:
+        # The mode fits at least as well as draws around it; with a penalty other than the prior, about as well.
+        if draws - fit.network > max(slack, FIT_GAIN * (fit.network - fit.constant)):
+            what = (
+                "the trained network fits the training data far worse than the draws do: it is undertrained, or held "
+                f"down by a large l2 {numbers}."
+            )
+            yield Finding("undertrained network", LOOK, what, train)
+    elif draws_fit:
+        what = f"the trained network fits the training data no better than a constant, though the draws do {numbers}."
+        # Sep's separate network compensates for a wrong trained network only at the data; elsewhere f follows the
+        # trained network.
+        grade = DO_NOT_USE if network_far and e.architecture.is_separate else LOOK
+        yield Finding("poor network", grade, what, train)
+    elif network_fits:
+        what = f"the draws fit the training data no better than a constant, though the trained network does {numbers}."
+        remedy = (
+            f"{better_start(e)}; if the draws stay there, prior or noise variance do not suit: "
+            "TraceClassPrior.fit(net), post.prior_predict(X, 200)."
+        )
+        yield Finding("poor draws", DO_NOT_USE if draws_far else LOOK, what, remedy)
+    else:
+        what = f"neither the trained network nor the draws fit the training data better than a constant {numbers}."
+        if network_far or draws_far:
+            yield Finding("poor fit", DO_NOT_USE, what, train)
+        else:
+            remedy = f"{train} If that changes nothing, the inputs may say nothing about y."
+            yield Finding("poor fit", LOOK, what, remedy)
+
+
+def _chains(chosen: npt.NDArray[np.bool_], one: str = "accepts", several: str = "accept") -> str:
+    """Return subject and verb of a sentence about the chosen chains, which are counted from 1."""
+    numbers = [str(chain + 1) for chain in np.flatnonzero(chosen)]
+    if len(chosen) == 1:
+        return f"the chain {one}"
+    if len(numbers) == len(chosen):
+        return f"all {len(chosen)} chains {several}"
+    if len(numbers) == 1:
+        return f"chain {numbers[0]} of {len(chosen)} {one}"
+    return f"chains {', '.join(numbers[:-1])} and {numbers[-1]} of {len(chosen)} {several}"
+
+
+def _rates(steps: StepRecord, chosen: npt.NDArray[np.bool_]) -> str:
+    """Return acceptance rates and step sizes of the chosen chains, in words."""
+    rates = _range([f"{rate:.1%}" for rate in np.sort(steps.acceptance_rate[chosen])])
+    sizes = _range([f"{size:.3g}" for size in np.sort(steps.step_size[chosen])])
+    return f"acceptance rate {rates}, step size {sizes}"
+
+
+def _range(words: Sequence[str]) -> str:
+    """Return the first and the last of sorted numbers, or one number if they are equal."""
+    return words[0] if words[0] == words[-1] else f"{words[0]} to {words[-1]}"
+
+
+def _number(value: float, digits: int = 0) -> str:
+    """Return a number as text, "undefined" for NaN and "infinite" for infinity."""
+    if math.isnan(value):
+        return "undefined"
+    return f"{value:.{digits}f}" if math.isfinite(value) else "infinite"
