@@ -1,4 +1,4 @@
-"""The posterior predictive distribution of new targets: a mixture over draws, evaluated in blocks of rows."""
+"""The posterior predictive distribution of targets, new or left out: a mixture over draws, in blocks of rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native import diagnostics
-from patrac_native.diagnostics.psis import weighted_log_mean
+from patrac_native.diagnostics.psis import khat_limit, weighted_log_mean
 from patrac_native.likelihoods import Likelihood, TargetMixture
 from patrac_native.network.network import Network
 from patrac_native.validation.checks import (
@@ -68,7 +68,9 @@ class PredictiveDistribution:
     Methods that take targets y accept them as the likelihood describes them, of shape (n,) for one target or classes,
     or (n, t); they raise TypeError or ValueError for others, and warn if the posterior has an offset and none was
     given here. Methods on numbers, such as `mean` and `quantiles`, raise TypeError for classes, and `probabilities`
-    and `entropy` raise it for numbers.
+    and `entropy` raise it for numbers. Probabilities (`coverage`, `probability`, `probabilities`) are in (0, 1), seeds
+    in 0 <= seed < 2^64, weights of rows (`sample_weight`, `row_weights`) nonnegative of shape (n,) with default ones;
+    others raise ValueError. Results are arrays of float64 unless said otherwise.
 
     Attributes
     ----------
@@ -126,30 +128,24 @@ class PredictiveDistribution:
 
     def _of_rows(self, rows: slice) -> PredictiveDistribution:
         """Return the distribution of a block of rows."""
-        part = self._copy(keep_outputs=False)
-        part.X = self.X[rows]
-        part.n_rows = len(part.X)
-        part.offset = None if self.offset is None else self.offset[rows]
-        part._lacks_offset = False
-        part._first = self._first + rows.start
-        if self._left_out is not None:
-            targets, powers = self._left_out
-            part._left_out = targets[rows], powers[rows]
-        return part
+        left_out = self._left_out
+        if left_out is not None:
+            left_out = left_out[0][rows], left_out[1][rows]
+        X, offset = self.X[rows], None if self.offset is None else self.offset[rows]
+        first = self._first + rows.start
+        return self._changed(X=X, n_rows=len(X), offset=offset, _lacks_offset=False, _first=first, _left_out=left_out)
 
     def of_member(self, index: int) -> PredictiveDistribution:
         """Return the distribution by the draws of one member of a mixture alone, counted from 0."""
-        found = self._copy(keep_outputs=False)
         one = replace(self._components[index], weight=1.0)
-        found._components, found._draw_weights = (one,), None
-        found.likelihood, found.n_draws = one.likelihood, one.n_draws
-        return found
+        return self._changed(_components=(one,), _draw_weights=None, likelihood=one.likelihood, n_draws=one.n_draws)
 
-    def _copy(self, *, keep_outputs: bool) -> PredictiveDistribution:
-        """Return a copy without what has been computed, except for the outputs if asked."""
+    def _changed(self, *, keep_outputs: bool = False, **attributes: Any) -> PredictiveDistribution:
+        """Return a copy with other attributes, without what has been computed, except for the outputs if asked."""
         found = copy.copy(self)
         for name in ("_weights", "_importance", *([] if keep_outputs else ["_evaluated"])):
             found.__dict__.pop(name, None)
+        found.__dict__.update(attributes)
         return found
 
     # -- of numbers and counts -------------------------------------------------------------------------------------
@@ -171,41 +167,17 @@ class PredictiveDistribution:
         return self._each(lambda mixture: mixture.noise_variance())
 
     def quantiles(self, probabilities: float | Sequence[float] = (0.05, 0.5, 0.95)) -> FloatArray:
-        """Return quantiles of y; those of counts are the smallest k for which P(y <= k) is at least the probability.
+        """Return quantiles of y of one or q probabilities, shape (n, t, q).
 
-        Parameters
-        ----------
-        probabilities : float or sequence of q float
-            In (0, 1); default (0.05, 0.5, 0.95).
-
-        Returns
-        -------
-        ndarray of float64, shape (n, t, q)
-
-        Raises
-        ------
-        ValueError
-            If there is no probability or one is outside (0, 1).
+        Those of counts are the smallest k for which P(y <= k) is at least the probability.
         """
         wanted = check_probabilities(probabilities, "probabilities")
         return self._each(lambda mixture: np.stack([mixture.quantile(one) for one in wanted], axis=-1))
 
     def interval(self, coverage: float = 0.95) -> diagnostics.Interval:
-        """Return central intervals of y; those of counts end at counts, and their probability is at least `coverage`.
+        """Return the lower and upper ends, each (n, t), of central intervals of y of a probability.
 
-        Parameters
-        ----------
-        coverage : float
-            Probability of the intervals, in (0, 1); default 0.95.
-
-        Returns
-        -------
-        lower, upper : ndarray of float64, shape (n, t)
-
-        Raises
-        ------
-        ValueError
-            If `coverage` is outside (0, 1).
+        Those of counts end at counts, and their probability is at least `coverage`.
         """
         tail = 0.5 * (1.0 - check_probability(coverage, "coverage"))
         ends = self.quantiles((tail, 1.0 - tail))
@@ -216,7 +188,7 @@ class PredictiveDistribution:
         return self._each_at(y, lambda mixture, seen: mixture.cdf(seen))
 
     def pit(self, y: npt.ArrayLike, *, ties: npt.ArrayLike | None = None) -> FloatArray:
-        """Return the PIT values of observed targets, which are uniform if the predictions are calibrated.
+        """Return the PIT values of observed targets (n, t), which are uniform if the predictions are calibrated.
 
         Parameters
         ----------
@@ -225,10 +197,6 @@ class PredictiveDistribution:
             Where within the step from P(Y < y) to P(Y <= y) the value of each count lies, from 0 to 1: uniform random
             numbers make the values uniform. Default 1/2, the mid-PIT, whose mean is that of uniform values (Czado,
             Gneiting & Held 2009, Predictive model assessment for count data). Numbers without steps do not need it.
-
-        Returns
-        -------
-        ndarray of float64, shape (n, t)
         """
         targets = self.check_targets(y)
         shape = targets.shape[:2]
@@ -241,20 +209,10 @@ class PredictiveDistribution:
         return found
 
     def inside(self, y: npt.ArrayLike, coverage: float = 0.95) -> FloatArray:
-        """Return the share of each target that is inside its central interval of the given probability.
+        """Return the share of each target (n, t) that is inside its central interval of the given probability.
 
         That is 1 or 0, except for counts: their intervals end at counts and cover more than their probability, so a
         count at the end counts in part. The mean of these shares is `coverage` if the predictions are calibrated.
-
-        Parameters
-        ----------
-        y : array_like
-        coverage : float
-            Probability of the intervals, in (0, 1); default 0.95.
-
-        Returns
-        -------
-        ndarray of float64, shape (n, t)
         """
         check_probability(coverage, "coverage")
         return self._each_at(y, lambda mixture, seen: mixture.inside(seen, coverage))
@@ -262,34 +220,16 @@ class PredictiveDistribution:
     def coverage(
         self, y: npt.ArrayLike, probability: float = 0.95, *, sample_weight: npt.ArrayLike | None = None
     ) -> float:
-        """Return the share of targets that lie in their `interval` of the given probability.
-
-        Parameters
-        ----------
-        y : array_like
-        probability : float
-            In (0, 1); default 0.95.
-        sample_weight : array_like, shape (n,), optional
-            Weights of the rows; default ones.
-        """
+        """Return the share of targets, of weighted rows, that lie in their `interval` of the given probability."""
         check_probability(probability, "probability")
         inside = self._each_at(y, lambda mixture, seen: mixture.covers(seen, probability))
         weights = self.likelihood.row_weights(sample_weight, self.n_rows)
         return float(np.average(inside, axis=0, weights=weights).mean())
 
     def crps(self, y: npt.ArrayLike, *, seed: int = 0) -> FloatArray:
-        """Return the continuous ranked probability score of each target, from one draw of it for each posterior draw.
+        """Return the continuous ranked probability score of each target (n, t), in its units; smaller is better.
 
-        Parameters
-        ----------
-        y : array_like
-        seed : int
-            0 <= seed < 2^64, of the noise; default 0.
-
-        Returns
-        -------
-        ndarray of float64, shape (n, t)
-            In the units of y; smaller is better.
+        It is computed from one draw of y for each posterior draw, with noise from `seed`.
         """
         if self.likelihood.targets in ("class", "binary"):
             raise TypeError(f"crps: the targets of {self.likelihood!r} are classes; use diagnostics.brier.")
@@ -360,30 +300,17 @@ class PredictiveDistribution:
         return -self.log_density(y)
 
     def outputs(self) -> npt.NDArray[Any]:
-        """Evaluate the outputs f of the network, offset included, in M equally weighted draws.
+        """Evaluate the outputs f, offset included, in M equally weighted draws: (M, n, m) of the posterior's dtype.
 
-        Returns
-        -------
-        ndarray of the posterior's dtype, shape (M, n, m)
-            In the draws of all chains or, of a mixture with unequal weights, in M draws of which each member has a
-            number in proportion to its weight, spread evenly over its own.
+        Those are the draws of all chains or, of a mixture with unequal weights, M draws of which each member has a
+        number in proportion to its weight, spread evenly over its own.
         """
         return _joined([f for _, f in self._chosen()])
 
     def sample(self, seed: int = 0) -> npt.NDArray[Any]:
-        """Draw y at all rows: one draw with independent noise for each of the M posterior draws.
+        """Draw y at all rows, (M, n, t) or class labels (M, n): with independent noise for each posterior draw.
 
         The posterior draws are those of `outputs`; rows that are left out are drawn again with their own weights.
-
-        Parameters
-        ----------
-        seed : int
-            0 <= seed < 2^64; default 0.
-
-        Returns
-        -------
-        ndarray, shape (M, n, t)
-            For Categorical, class labels of shape (M, n).
         """
         rng = np.random.Generator(np.random.Philox(check_seed(seed)))
         if self._left_out is None:
@@ -404,8 +331,8 @@ class PredictiveDistribution:
         ----------
         y : array_like
             The rows' targets, which the posterior knows.
-        row_weights : array_like, shape (n,), optional
-            The rows' factors in the log-likelihood, `post.data.row_weights`; default ones.
+        row_weights : array_like, optional
+            The rows' factors in the log-likelihood, `post.data.row_weights`.
 
         Returns
         -------
@@ -419,9 +346,7 @@ class PredictiveDistribution:
         """
         powers = check_row_weights(row_weights, self.n_rows)
         targets = self.check_targets(y)
-        found = self._copy(keep_outputs=True)
-        found._left_out = targets, powers
-        return found
+        return self._changed(keep_outputs=True, _left_out=(targets, powers))
 
     @property
     def khat(self) -> FloatArray:
@@ -478,8 +403,8 @@ class PredictiveDistribution:
         network_nlpd : float or array_like of shape (n,), optional
             Negative log density under the trained network, NaN if it is unknown; by default that of `network(nets)`,
             or unknown for left-out rows, on which the network was trained.
-        sample_weight : array_like, shape (n,), optional
-            Weights of the rows, nonnegative; default ones.
+        sample_weight : array_like, optional
+            Weights of the rows.
 
         Returns
         -------
@@ -507,17 +432,7 @@ class PredictiveDistribution:
         return f"PredictiveDistribution({self.likelihood!r}, {self.n_rows} rows, {self.n_draws} draws)"
 
     def check_targets(self, y: npt.ArrayLike) -> npt.NDArray[Any]:
-        """Return checked targets as the likelihood stores them, and warn if an offset is missing.
-
-        Parameters
-        ----------
-        y : array_like
-
-        Returns
-        -------
-        ndarray
-            float64 of shape (n, t), or int64 of shape (n,) for classes.
-        """
+        """Return targets as the likelihood stores them: float64 (n, t), or int64 (n,) of classes."""
         if self._lacks_offset:
             _warn_of_offset()
             self._lacks_offset = False
@@ -607,6 +522,75 @@ class PredictiveDistribution:
                 [value_of(one, targets[rows, index]) for index, one in enumerate(part._mixtures())], axis=1
             )
         )
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """Leave-one-out predictions, as `Draws.loo` returns them; its string is a table.
+
+    Attributes
+    ----------
+    elpd_rows : ndarray of float64, shape (n,)
+        Log predictive density of each row given all others.
+    lpd_rows : ndarray of float64, shape (n,)
+        Log predictive density of each row given all rows, its own included.
+    khat : ndarray of float64, shape (n,)
+        Shape of the tail of each row's importance ratios.
+    n_draws : int
+        Number of draws of all chains.
+    """
+
+    elpd_rows: FloatArray
+    lpd_rows: FloatArray
+    khat: FloatArray
+    n_draws: int
+
+    @property
+    def elpd(self) -> float:
+        """Sum of `elpd_rows`: the expected log predictive density of Vehtari, Gelman and Gabry (2017)."""
+        return float(self.elpd_rows.sum())
+
+    @property
+    def se(self) -> float:
+        """Standard error of `elpd` as an estimate for other rows: sqrt(n) times the standard deviation of `elpd_rows`.
+
+        NaN of a single row.
+        """
+        n = len(self.elpd_rows)
+        return float(np.sqrt(n) * self.elpd_rows.std(ddof=1)) if n > 1 else float("nan")
+
+    @property
+    def p_loo(self) -> float:
+        """Sum of `lpd_rows` minus `elpd`: the effective number of parameters."""
+        return float(self.lpd_rows.sum()) - self.elpd
+
+    @property
+    def is_unreliable(self) -> npt.NDArray[np.bool_]:
+        """Whether the `khat` of each row is too large for its estimate to be trusted, shape (n,)."""
+        return np.asarray(self.khat > khat_limit(self.n_draws))
+
+    @property
+    def unreliable(self) -> int:
+        """Number of rows whose estimate is unreliable."""
+        return int(self.is_unreliable.sum())
+
+    def __str__(self) -> str:
+        return (
+            f"leave-one-out of {len(self.khat)} rows from {self.n_draws} draws\n"
+            f"  elpd {self.elpd:.2f} (se {self.se:.2f}), p_loo {self.p_loo:.2f}\n"
+            f"  Pareto k: largest {self.khat.max():.2f}, {self.unreliable} rows above {khat_limit(self.n_draws):.2f}"
+        )
+
+
+def leave_out(distribution: PredictiveDistribution, y: npt.ArrayLike, row_weights: npt.ArrayLike | None) -> LeftOut:
+    """Return leave-one-out predictions of the rows of a posterior's own data, evaluated in blocks of rows."""
+    targets, powers = distribution.check_targets(y), check_row_weights(row_weights, distribution.n_rows)
+    elpd_rows, lpd_rows, khat = (np.empty(distribution.n_rows) for _ in range(3))
+    for rows, part in distribution.blocks():
+        without = part.left_out(targets[rows], row_weights=powers[rows])
+        elpd_rows[rows], khat[rows] = without.log_density(targets[rows]), without.khat
+        lpd_rows[rows] = part.log_density(targets[rows])
+    return LeftOut(elpd_rows, lpd_rows, khat, distribution.n_draws)
 
 
 def check_row_weights(row_weights: npt.ArrayLike | None, n: int, members: int | None = None) -> FloatArray:

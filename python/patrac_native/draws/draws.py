@@ -13,8 +13,7 @@ import numpy.typing as npt
 from patrac_native import diagnostics
 from patrac_native.draws import arviz_groups
 from patrac_native.draws.chain_draws import ENTRIES, ChainDraws, Stats, read_states, sampler_of
-from patrac_native.draws.distribution import Component, PredictiveDistribution
-from patrac_native.draws.loo import LeftOut, leave_out
+from patrac_native.draws.distribution import Component, LeftOut, PredictiveDistribution, leave_out
 from patrac_native.draws.summary import Summary, summarise
 from patrac_native.engine.device_array import DeviceArray
 from patrac_native.interop.datatree import build_datatree, inference_data
@@ -31,8 +30,6 @@ from patrac_native.validation.checks import (
     check_count,
     check_finite,
     check_inputs,
-    check_probabilities,
-    check_probability,
     check_seed,
 )
 from patrac_native.validation.columns import column_names
@@ -43,12 +40,7 @@ if TYPE_CHECKING:
 
 
 class Predictions(ABC):
-    """Base class of `Draws` and `DrawsMixture`: weighted draws of functions that predict new targets.
-
-    Attributes
-    ----------
-    likelihood : Likelihood
-    """
+    """Base class of `Draws` and `DrawsMixture`: weighted draws of functions that predict new targets."""
 
     likelihood: Likelihood
 
@@ -113,11 +105,6 @@ class Predictions(ABC):
     ) -> npt.NDArray[Any]:
         """Evaluate the predictions of each draw: the function draws f(x; theta) of the t targets.
 
-        Parameters
-        ----------
-        X, offset, threads
-            As for `distribution`.
-
         Returns
         -------
         ndarray of the posterior's dtype, shape (chain, draw, n_new, t)
@@ -125,11 +112,6 @@ class Predictions(ABC):
             `HeteroscedasticGaussian` and of counts. Of a mixture with unequal weights, those of equally weighted draws
             that represent it, of which each member has a number in proportion to its weight; the first two axes then
             have no meaning. For many rows, `distribution(X).blocks()` needs less memory.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `distribution`.
         """
         return self._by_chain(self.likelihood.predicted(self.distribution(X, offset=offset, threads=threads).outputs()))
 
@@ -138,8 +120,6 @@ class Predictions(ABC):
 
         Parameters
         ----------
-        X, offset
-            As for `distribution`.
         seed : int
             0 <= seed < 2^64, for the noise; default 0.
 
@@ -147,21 +127,11 @@ class Predictions(ABC):
         -------
         ndarray, shape (chain, draw, n_new, t)
             Targets, of the draws that `predict` returns; for Categorical, class labels of shape (chain, draw, n_new).
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `distribution`, or if `seed` is not an integer in its range.
         """
         return self._by_chain(self.distribution(X, offset=offset).sample(seed))
 
     def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Evaluate the class probabilities of each draw at X.
-
-        Parameters
-        ----------
-        X
-            As for `distribution`.
 
         Returns
         -------
@@ -173,8 +143,6 @@ class Predictions(ABC):
         ------
         TypeError
             If the likelihood has no classes.
-        ValueError
-            As `distribution`.
         """
         return self._by_chain(self.likelihood.probabilities(self.distribution(X).outputs()))
 
@@ -187,8 +155,6 @@ class Predictions(ABC):
 
         Parameters
         ----------
-        X, offset
-            As for `distribution`.
         coverage : float
             Probability of the intervals, in (0, 1); default 0.95.
 
@@ -199,9 +165,8 @@ class Predictions(ABC):
         Raises
         ------
         TypeError, ValueError
-            As `distribution`; ValueError if `coverage` is outside (0, 1), TypeError if the targets are classes.
+            ValueError if `coverage` is outside (0, 1), TypeError if the targets are classes.
         """
-        check_probability(coverage, "coverage")
         return self.distribution(X, offset=offset).interval(coverage)
 
     def quantiles(
@@ -217,8 +182,6 @@ class Predictions(ABC):
 
         Parameters
         ----------
-        X, offset
-            As for `distribution`.
         probabilities : float or sequence of q float
             In (0, 1); default (0.05, 0.5, 0.95).
 
@@ -229,10 +192,9 @@ class Predictions(ABC):
         Raises
         ------
         TypeError, ValueError
-            As `distribution`; ValueError if there is no probability or one is outside (0, 1), TypeError if the targets
-            are classes.
+            ValueError if there is no probability or one is outside (0, 1), TypeError if the targets are classes.
         """
-        return self.distribution(X, offset=offset).quantiles(check_probabilities(probabilities, "probabilities"))
+        return self.distribution(X, offset=offset).quantiles(probabilities)
 
     def log_likelihood_rows(
         self, X: npt.ArrayLike, y: npt.ArrayLike, *, offset: npt.ArrayLike | None = None
@@ -244,28 +206,14 @@ class Predictions(ABC):
 
         Parameters
         ----------
-        X : array_like, shape (n, d)
-            Finite inputs, n >= 1, such as `post.data.X`.
         y : array_like
-            Their targets, as the likelihood describes them, such as `post.data.y`.
-        offset : array_like, shape (n,) or (n, m), optional
-            As for `distribution`, such as `post.data.offset`.
+            The targets at X, as the likelihood describes them, such as `post.data.y` at `post.data.X`.
 
         Returns
         -------
         ndarray of float64, shape (chain, draw, n)
             Under a sampled noise variance, with the variance of each draw. The chains of the members of a mixture
             follow one another.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `distribution`, or if y does not fit X or the likelihood.
-
-        Warns
-        -----
-        UserWarning
-            If `offset` is missing, though the posterior has one.
         """
         return self._by_chain(self.distribution(X, offset=offset).log_density_by_draw(y))
 
@@ -286,6 +234,10 @@ class Draws(ChainDraws, Predictions):
 
     `draws[chains, draws]` with two slices selects chains and consecutive draws: `draws[:, :100]` are the first 100
     draws of each chain.
+
+    Methods that predict at inputs X take X, offset and threads as `distribution` does and raise its errors. Those that
+    take targets y too raise ValueError or TypeError if these do not fit X or the likelihood, and warn (UserWarning) if
+    `offset` is missing, though the posterior has one.
 
     Attributes
     ----------
@@ -443,7 +395,7 @@ class Draws(ChainDraws, Predictions):
             (`PredictiveDistribution.calibration`). Targets of the training rows would flatter.
         coverage : float
             Posterior probability of the central intervals, in (0, 1); default 0.95.
-        offset : array_like, shape (n,) or (n, m), optional
+        offset
             As for `distribution`; it is part of f.
 
         Returns
@@ -453,13 +405,8 @@ class Draws(ChainDraws, Predictions):
 
         Raises
         ------
-        TypeError, ValueError
-            As `distribution`, or if `coverage` is outside (0, 1) or there are fewer than 4 draws.
-
-        Warns
-        -----
-        UserWarning
-            If targets are given without `offset`, though the posterior has one.
+        ValueError
+            If `coverage` is outside (0, 1) or there are fewer than 4 draws.
         """
         distribution = self.distribution(X, offset=offset)
         calibration = None if y is None else distribution.calibration(y)
@@ -501,13 +448,12 @@ class Draws(ChainDraws, Predictions):
         Raises
         ------
         TypeError, ValueError
-            As `log_likelihood_rows`, or if `row_weights` are not as described or there are fewer than 25 draws.
+            If `row_weights` are not as described or there are fewer than 25 draws.
 
         Warns
         -----
         UserWarning
-            If the predictions of some rows are unreliable (large Pareto k), or `offset` is missing, though the
-            posterior has one.
+            If the predictions of some rows are unreliable (large Pareto k).
         """
         found = leave_out(self.distribution(X, offset=offset), y, row_weights)
         if found.unreliable:
@@ -584,11 +530,6 @@ class Draws(ChainDraws, Predictions):
         TypeError, ValueError
             If an argument is not as described, y or offset is given without X, or there are no draws.
 
-        Warns
-        -----
-        UserWarning
-            If y is given without `offset`, though the posterior has one.
-
         Examples
         --------
         >>> import numpy as np
@@ -643,13 +584,6 @@ class Draws(ChainDraws, Predictions):
         ------
         ImportError
             If ArviZ is not installed, or its version is 1.0 or later, which takes the DataTree.
-        TypeError, ValueError
-            As `to_datatree`.
-
-        Warns
-        -----
-        UserWarning
-            As `to_datatree`.
         """
         return inference_data(self.to_datatree(X, y, **options), "to_inferencedata")
 

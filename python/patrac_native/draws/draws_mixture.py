@@ -12,9 +12,8 @@ import numpy.typing as npt
 
 from patrac_native import diagnostics
 from patrac_native.diagnostics.psis import WeightMethod
-from patrac_native.draws.distribution import check_row_weights
+from patrac_native.draws.distribution import check_row_weights, leave_out
 from patrac_native.draws.draws import Draws, Predictions
-from patrac_native.draws.loo import leave_out
 from patrac_native.draws.summary import MixtureSummary, summarise_mixture
 from patrac_native.likelihoods import Likelihood
 from patrac_native.network.files import PathOrStream, load_arrays, rebuilding, refuse_unknown, save_arrays
@@ -60,7 +59,8 @@ class DrawsMixture(Predictions):
 
     The members are the draws of posteriors of different networks (`train_many`, `sample_many`) with one kind of
     likelihood and the same inputs and outputs. Chains of different members explore different posteriors, so they need
-    not agree: convergence is judged within each member, predictions are those of the mixture.
+    not agree: convergence is judged within each member, predictions are those of the mixture. Its methods take their
+    arguments and raise their errors as those of `Draws`.
 
     Parameters
     ----------
@@ -208,33 +208,12 @@ class DrawsMixture(Predictions):
         coverage: float = 0.95,
         offset: npt.ArrayLike | None = None,
     ) -> MixtureSummary:
-        """Summarise the mixture, and each member, at X.
-
-        Parameters
-        ----------
-        X : array_like, shape (n, d)
-            Finite inputs at which the quantity is summarised.
-        y : array_like, optional
-            Targets at X, if these rows were held out, for the verdict; as for `Draws.summary`.
-        coverage : float
-            Posterior probability of the central intervals, in (0, 1); default 0.95.
-        offset : array_like, shape (n,) or (n, m), optional
-            As for `Draws.summary`.
+        """Summarise the mixture, and each member, at X; parameters and errors as `Draws.summary`.
 
         Returns
         -------
         MixtureSummary
             Its string is a table; its verdict judges convergence within each member.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `Draws.summary`.
-
-        Warns
-        -----
-        UserWarning
-            As `Draws.summary`.
         """
         distribution = self.distribution(X, offset=offset)
         calibration = None if y is None else distribution.calibration(y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +27,8 @@ class Laplace:
     approximation if the network minimises the posterior's own negative logarithm, as one trained with a penalty l2 does
     under `GaussianPrior(1 / l2, 1 / l2)`; nothing checks it. `Out` gives the last-layer approximation, which is
     exact for a Gaussian likelihood, but for its mean; `Full` that of all weights.
+
+    Methods take inputs X (n, d), the columns of a data frame in any order, and raise ValueError for others.
 
     Parameters
     ----------
@@ -154,52 +157,33 @@ class Laplace:
 
         Parameters
         ----------
-        X : array_like, shape (n, d)
-        draws : int
-            At least 1.
-        seed : int
-            Default 0; the draws of theta are those of `sample` with the same seed.
+        X : array_like
+        draws, seed
+            As for `sample`, whose draws of theta these are.
 
         Returns
         -------
         ndarray of float64, shape (1, draws, n, m)
             Outputs of the network without an offset.
-
-        Raises
-        ------
-        ValueError
-            If X does not have the inputs of the network, or the draws would take more memory than the machine has.
         """
         away = self._draw(draws, seed) - self.mean
-        parts = [
-            f + np.einsum("bmk,sk->sbm", jacobian, away, optimize=True)
-            for _, f, jacobian in jacobians(self.post.network, self._inputs(X))
-        ]
+        parts = [f + np.einsum("bmk,sk->sbm", jacobian, away, optimize=True) for _, f, jacobian in self._linear(X)]
         return np.concatenate(parts, axis=1)[None]
 
     def predict(self, X: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Return mean and covariance of the outputs of the linearised network, in closed form.
-
-        Parameters
-        ----------
-        X : array_like, shape (n, d)
 
         Returns
         -------
         mean : ndarray of float64, shape (n, m)
         covariance : ndarray of float64, shape (n, m, m)
             Of each row's outputs, without the noise.
-
-        Raises
-        ------
-        ValueError
-            If X does not have the inputs of the network.
         """
         from scipy.linalg import solve_triangular
 
         deviation = np.sqrt(self.post.prior_variance)
         means, covariances = [], []
-        for _, f, jacobian in jacobians(self.post.network, self._inputs(X)):
+        for _, f, jacobian in self._linear(X):
             rows, m, dim = jacobian.shape
             whitened = solve_triangular(self._factor, (jacobian * deviation).reshape(-1, dim).T, lower=True)
             whitened = whitened.T.reshape(rows, m, dim)
@@ -207,10 +191,10 @@ class Laplace:
             covariances.append(whitened @ np.swapaxes(whitened, 1, 2))
         return np.concatenate(means), np.concatenate(covariances)
 
-    def _inputs(self, X: npt.ArrayLike) -> FloatArray:
-        """Return inputs as float64 (n, d), the columns of a data frame in the order of the training."""
+    def _linear(self, X: npt.ArrayLike) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
+        """Return `jacobians` at checked inputs."""
         network = self.post.network
-        return check_inputs(X, network.n_inputs, columns=network.input_names)
+        return jacobians(network, check_inputs(X, network.n_inputs, columns=network.input_names))
 
     def _draw(self, draws: int, seed: int) -> npt.NDArray[Any]:
         """Return draws of theta (draws, K)."""
