@@ -14,8 +14,9 @@ import pytest
 import patrac_native as pn
 import problems
 from conftest import four_threads_and_cuda
-from patrac_native.engine import _core, device_inputs
-from patrac_native.engine.device_inputs import InputsOnDevice, import_device_inputs
+from patrac_native.engine import _core
+from patrac_native.engine import inputs as engine_inputs
+from patrac_native.engine.inputs import InputsOnDevice, import_device_inputs
 from patrac_native.kernels import device_choice
 from patrac_native.posterior.partial_network import PartialNetwork
 from patrac_native.sampling.warmup import Phase
@@ -238,7 +239,7 @@ def test_auto_takes_several_to_one_place(first: str, monkeypatch: pytest.MonkeyP
 def test_a_run_on_the_cpu_leaves_nothing_on_the_device() -> None:
     post = posterior(OnDevice(inputs(40, 4, "float32")))
     run(post, KERNEL, "cpu")
-    assert post.sampled.compiled.has_host and not post.sampled.compiled.is_on_device("emulated:4")
+    assert post.sampled.compiled.has_host and not post.sampled.compiled._on_devices
 
 
 # Lifetime of the memory
@@ -313,11 +314,11 @@ def asked_of(X: Any, monkeypatch: pytest.MonkeyPatch, device: str = "cuda") -> t
         from_dlpack=lambda *arguments: asked.append(arguments),
         from_pointer=lambda **arguments: asked.append((arguments["pointer"], arguments["stream"])),
     )
-    monkeypatch.setattr(device_inputs._core, "DeviceInputs", core)
+    monkeypatch.setattr(engine_inputs._core, "DeviceInputs", core)
     if hasattr(X, "__dlpack__"):
-        device_inputs._from_dlpack(X, device, False)
+        engine_inputs._from_dlpack(X, device, False)
     else:
-        device_inputs._from_pointer(X, X.__cuda_array_interface__, device, False)
+        engine_inputs._from_pointer(X, X.__cuda_array_interface__, device, False)
     return asked[0]
 
 

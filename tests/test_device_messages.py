@@ -10,7 +10,7 @@ import pytest
 import patrac_native as pn
 import problems
 from patrac_native.engine import _core
-from patrac_native.engine.device import device_status
+from patrac_native.engine.machine import device_status
 
 CUDA: dict[str, Any] = _core.device_status("cuda")
 WITHOUT = "this build of patrac_native has no CUDA"

@@ -83,7 +83,7 @@ def declared_methods(body: str) -> set[str]:
 def test_the_stub_names_what_the_compiled_core_has() -> None:
     stub = (importlib.resources.files("patrac_native.engine") / "_core.pyi").read_text()
     declared = set(re.findall(r"^(?:def|class) ([A-Za-z]\w*)", stub, re.M)) | set(
-        re.findall(r"^([A-Z_]\w+): ", stub, re.M)
+        re.findall(r"^([A-Z_]\w+(?=: )|[a-z]\w+(?= = ))", stub, re.M)
     )
     assert declared == {name for name in dir(_core) if not name.startswith("__")}
     for name in ("Model32", "Model64"):

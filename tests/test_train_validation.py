@@ -13,8 +13,7 @@ import patrac_native as pn
 from patrac_native.network.network import Network, TrainingHistory
 from patrac_native.training import penalty_search
 from patrac_native.training.descent import Descent, Problem
-from patrac_native.training.folds import validation_folds
-from patrac_native.training.penalty_search import search_penalties
+from patrac_native.training.penalty_search import search_penalties, validation_folds
 
 torch = pytest.importorskip("torch")
 

@@ -14,7 +14,7 @@ from patrac_native.likelihoods import Bernoulli, Categorical, Gaussian, Likeliho
 from patrac_native.network.activations import ACTIVATIONS
 from patrac_native.network.network import Network
 from patrac_native.training.descent import OPTIMIZERS
-from patrac_native.training.preparation import PAPER_TRAINING
+from patrac_native.training.preparation import PRESETS
 from patrac_native.training.training import train
 
 torch = pytest.importorskip("torch")
@@ -187,8 +187,8 @@ def test_preset_of_the_paper_and_what_overrides_it() -> None:
     X, y = sine(20)
     history = short(X, y, preset="paper").history
     assert history is not None
-    assert {key: history.settings[key] for key in PAPER_TRAINING} == {**PAPER_TRAINING, "max_epochs": 20}
-    assert (PAPER_TRAINING["learning_rate"], PAPER_TRAINING["l2"], PAPER_TRAINING["patience"]) == (1e-6, 1.0, 20)
+    assert {key: history.settings[key] for key in PRESETS["paper"]} == {**PRESETS["paper"], "max_epochs": 20}
+    assert tuple(PRESETS["paper"][name] for name in ("learning_rate", "l2", "patience")) == (1e-6, 1.0, 20)
     overridden = short(X, y, preset="paper", learning_rate=0.1, l2=0).history
     assert overridden is not None
     assert (overridden.settings["learning_rate"], overridden.settings["l2"], overridden.settings["patience"]) == (

@@ -24,7 +24,7 @@ from patrac_native.architectures import Custom, Full, Mix, Out, Sep
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.draws_mixture import DrawsMixture
 from patrac_native.draws.laplace import Laplace
-from patrac_native.engine.build_info import build_info
+from patrac_native.engine.machine import build_info
 from patrac_native.kernels import PCN, PCNL, EllipticalSlice, Exact, MGrad
 from patrac_native.kernels import Kernel as Kernel
 from patrac_native.likelihoods import (

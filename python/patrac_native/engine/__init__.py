@@ -6,10 +6,8 @@ This package imports nothing from what stands above it.
 """
 
 from patrac_native.engine import _core
-from patrac_native.engine.build_info import build_info
-from patrac_native.engine.device import device_status
 from patrac_native.engine.device_array import DeviceArray
-from patrac_native.engine.threads import thread_count
+from patrac_native.engine.machine import build_info, device_status, thread_count
 
 default_simd_level = _core.default_simd_level
 simd_levels = _core.simd_levels

@@ -13,6 +13,8 @@ XLA_INTERFACE: tuple[int, int]
 
 T = TypeVar("T", np.float32, np.float64)
 _Float64 = npt.NDArray[np.float64]
+_Report = Callable[[int, int, float], None]
+_IsEnough = Callable[[dict[str, Any]], bool]
 
 def simd_levels() -> list[str]: ...
 def default_simd_level() -> str: ...
@@ -28,10 +30,10 @@ class Purpose:
 
 def standard_normals32(
     *, seed: int, chain: int, step: int, purpose: Purpose, steps: int, count: int, level: str
-) -> npt.NDArray[np.float32]: ...
-def standard_normals64(
-    *, seed: int, chain: int, step: int, purpose: Purpose, steps: int, count: int, level: str
-) -> _Float64: ...
+) -> npt.NDArray[Any]: ...
+
+standard_normals64 = standard_normals32
+
 def activations() -> list[str]: ...
 def likelihoods() -> list[str]: ...
 def kernels() -> list[str]: ...
@@ -152,8 +154,8 @@ class _Model(Generic[T]):
         config: RunConfig,
         init: npt.NDArray[T],
         prior_variance: _Float64,
-        progress: Callable[[int, int, float], None] | None,
-        is_enough: Callable[[dict[str, Any]], bool] | None = None,
+        progress: _Report | None,
+        is_enough: _IsEnough | None = None,
         step_factor: _Float64 | None = None,
         rotation: Sequence[tuple[int, _Float64, _Float64]] = (),
     ) -> dict[str, Any]: ...
@@ -215,28 +217,15 @@ def sample_quadratic32(
     variance: _Float64,
     output: npt.NDArray[np.int32],
     config: RunConfig,
-    init: npt.NDArray[np.float32],
+    init: npt.NDArray[Any],
     prior_variance: _Float64,
-    progress: Callable[[int, int, float], None] | None,
-    is_enough: Callable[[dict[str, Any]], bool] | None = None,
+    progress: _Report | None,
+    is_enough: _IsEnough | None = None,
     level: str,
 ) -> dict[str, Any]: ...
-def sample_quadratic64(
-    *,
-    constant: _Float64,
-    slope: _Float64,
-    matrix: _Float64,
-    to_theta: _Float64,
-    terms: float,
-    variance: _Float64,
-    output: npt.NDArray[np.int32],
-    config: RunConfig,
-    init: _Float64,
-    prior_variance: _Float64,
-    progress: Callable[[int, int, float], None] | None,
-    is_enough: Callable[[dict[str, Any]], bool] | None = None,
-    level: str,
-) -> dict[str, Any]: ...
+
+sample_quadratic64 = sample_quadratic32
+
 def evaluate_foreign(
     *, function: Callable[..., Any] | int, context: int, batched: bool, theta: _Float64
 ) -> tuple[_Float64, _Float64]: ...
@@ -248,15 +237,16 @@ def sample_foreign(
     config: RunConfig,
     init: _Float64,
     prior_variance: _Float64,
-    progress: Callable[[int, int, float], None] | None,
-    is_enough: Callable[[dict[str, Any]], bool] | None = None,
+    progress: _Report | None,
+    is_enough: _IsEnough | None = None,
     level: str,
 ) -> dict[str, Any]: ...
 def device_status(device: str) -> dict[str, Any]: ...
 def device_normals32(
     *, device: str, seed: int, chain: int, step: int, purpose: Purpose, count: int
-) -> npt.NDArray[np.float32]: ...
-def device_normals64(*, device: str, seed: int, chain: int, step: int, purpose: Purpose, count: int) -> _Float64: ...
+) -> npt.NDArray[Any]: ...
+
+device_normals64 = device_normals32
 
 class DeviceTensor:
     """Draws (chains, draws, K) in a device's memory."""
@@ -336,7 +326,7 @@ class _DeviceModel(Generic[T]):
         seeds: Sequence[int],
         init: npt.NDArray[T],
         prior_variance: _Float64,
-        progress: Callable[[int, int, float], None] | None,
+        progress: _Report | None,
         keep_on_device: bool = False,
         step_factor: _Float64 | None = None,
     ) -> dict[str, Any]: ...

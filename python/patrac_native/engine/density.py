@@ -9,72 +9,40 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.engine import _core
+from patrac_native.engine.machine import thread_count
 from patrac_native.engine.models import CoreModel
-from patrac_native.engine.threads import thread_count
 from patrac_native.validation.checks import FloatArray, as_real_array, cast_checked, check_finite
 
 
 @dataclass(frozen=True)
 class SampledNoise:
-    """Noise variances that are sampled with theta.
+    """Noise variances (q,) that are sampled with theta, and their inverse-gamma prior."""
 
-    Attributes
-    ----------
-    variance : ndarray of float64, shape (q,)
-        Where the density stands, or, if its points end in the logarithms of the variances, any values.
-    reference : float
-        The compiled variance of all outputs, from which the log-likelihood is rescaled to others; 0 if it is not.
-    terms : float
-        Number of outputs times the sum of the row weights.
-    shape : float
-        Shape of the inverse-gamma prior of the variances.
-    rate : ndarray of float64, shape (q,)
-        Rates of that prior.
-    """
-
-    variance: FloatArray
-    reference: float
-    terms: float
+    variance: FloatArray  # of the density, or any values if its points end in the logarithms of the variances
+    reference: float  # compiled variance of all outputs, from which the log-likelihood is rescaled; 0 if it is not
+    terms: float  # number of outputs times the sum of the row weights
     shape: float
-    rate: FloatArray
+    rate: FloatArray  # (q,)
 
 
 @dataclass(frozen=True)
 class DensitySpec:
-    """What a density is of a compiled model.
+    """What a density is of a compiled model."""
 
-    Attributes
-    ----------
-    kind : str
-        "likelihood", "posterior", "collapsed" or "collapsed_posterior".
-    whitened : bool
-        Whether points are z with theta = sqrt(prior_variance) z.
-    log_variance : bool
-        Whether points end in the logarithms of the sampled noise variances.
-    prior_variance : ndarray of float64, shape (K,)
-        Empty if the density does not depend on it.
-    noise : SampledNoise or None
-        None if the noise variance is fixed, or the noise has none.
-    """
-
-    kind: str = "likelihood"
-    whitened: bool = False
-    log_variance: bool = False
-    prior_variance: FloatArray = field(default_factory=lambda: np.empty(0))
-    noise: SampledNoise | None = None
+    kind: str = "likelihood"  # or "posterior", "collapsed", "collapsed_posterior"
+    whitened: bool = False  # whether points are z with theta = sqrt(prior_variance) z
+    log_variance: bool = False  # whether points end in the logarithms of the sampled noise variances
+    prior_variance: FloatArray = field(default_factory=lambda: np.empty(0))  # (K,); empty if nothing depends on it
+    noise: SampledNoise | None = None  # None if the noise variance is fixed, or the noise has none
 
 
 class Density:
     """A log density of points (D,) with its gradient; calls from several threads do not wait for each other.
 
-    `Posterior.density` makes it, in the coordinates that are asked for; it holds the compiled model.
-
-    Parameters
-    ----------
-    model : Model32 or Model64
-    spec : DensitySpec
-    start, spread : ndarray of float64, shape (D,), optional
-        See the attributes.
+    `Posterior.density` makes it, in the coordinates that are asked for; it holds the compiled model. Methods raise
+    TypeError or ValueError unless points hold finite real numbers, D on their last axis; they convert them to `dtype`.
+    `threads` is the number of native threads, which share the points of a batch or the rows of a single point; None
+    means the number of processors that this process may use.
 
     Attributes
     ----------
@@ -140,19 +108,12 @@ class Density:
         Parameters
         ----------
         points : array_like, shape (D,) or (B, D)
-            Finite; converted to `dtype`.
         threads : int or None
-            Number of native threads, which share the points of a batch or the rows of a single point; None means the
-            number of processors that this process may use. Default 1.
+            Default 1.
 
         Returns
         -------
         float, or ndarray of float64 of shape (B,)
-
-        Raises
-        ------
-        TypeError, ValueError
-            If an argument is not as described.
         """
         batch, single = self._check(points)
         values: FloatArray = self.core.value(batch, thread_count(threads))
@@ -172,24 +133,13 @@ class Density:
         -------
         value : float, or ndarray of float64 of shape (B,)
         gradient : ndarray of `dtype`, shape (D,) or (B, D)
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `value`.
         """
         batch, single = self._check(points)
         values, gradient = self.core.value_and_grad(batch, thread_count(threads))
         return (float(values[0]), gradient[0]) if single else (values, gradient)
 
     def c_capsules(self, threads: int) -> tuple[Any, Any, Any]:
-        """Return the capsules of the C function, its batched form and their context; see `patrac_density.h`.
-
-        Parameters
-        ----------
-        threads : int
-            Native threads that share the points of a batched call.
-        """
+        """Return the capsules of the C function, its batched form and their context; see `patrac_density.h`."""
         return _core.c_function(), _core.c_batched(), self.core.c_context(threads)
 
     def xla_state(self) -> dict[str, Any]:
@@ -209,11 +159,6 @@ class Density:
         Returns
         -------
         ndarray of `dtype`, shape (..., K) or (..., K_h)
-
-        Raises
-        ------
-        TypeError, ValueError
-            If points do not hold real numbers, or their last axis does not have D entries.
         """
         array = self._numbers(points)[..., : self._theta_dim].astype(self.dtype)
         if not self.spec.whitened:
@@ -238,8 +183,7 @@ class Density:
         seed : int or numpy Generator
             Of the draws; default 0.
         threads : int or None
-            Number of native threads, which share the points; None means the number of processors that this process may
-            use. Default 1.
+            Default 1.
 
         Returns
         -------
@@ -247,8 +191,8 @@ class Density:
 
         Raises
         ------
-        TypeError, ValueError
-            If an argument is not as described, or no weights are integrated out.
+        ValueError
+            If no weights are integrated out.
         """
         if not self.core.is_collapsed:
             raise ValueError(
@@ -272,11 +216,6 @@ class Density:
         -------
         ndarray of float64, shape (..., q)
             q is 0 if the coordinates contain no variances.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `theta`.
         """
         array = self._numbers(points)[..., self._theta_dim :].astype(self.dtype)
         variances: FloatArray = np.exp(array.astype(np.float64))

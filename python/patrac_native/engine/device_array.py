@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.engine import _core
-from patrac_native.validation.dlpack import CUDA, HOST
+from patrac_native.validation.checks import CUDA, HOST
 
 # Before NumPy 2.1, `ndarray.__dlpack__` had no `max_version` argument.
 _OLD_NUMPY = np.lib.NumpyVersion(np.__version__) < "2.1.0"
@@ -22,17 +22,6 @@ class DeviceArray:
     The memory is freed when the last of these arrays is deleted, which may be after the draws and the model. All work
     on it has finished when `sample` returns, so any CUDA stream may read it at once; a program that writes to it must
     synchronise before others read. `numpy.asarray` copies it to the host.
-
-    Attributes
-    ----------
-    shape : tuple of three ints
-        (chain, draw, K).
-    dtype : numpy.dtype
-        The dtype of the posterior, float32 or float64.
-    strides : tuple of three ints
-        Bytes between neighbouring entries along each axis. An interrupted run keeps the strides of the complete run.
-    device : str
-        The device's name, such as "cuda:0"; "cpu" if the device is emulated.
     """
 
     def __init__(self, tensor: _core.DeviceTensor) -> None:
@@ -55,7 +44,7 @@ class DeviceArray:
 
     @property
     def strides(self) -> tuple[int, int, int]:
-        """Bytes between neighbouring entries along each axis."""
+        """Bytes between neighbouring entries along each axis; an interrupted run keeps those of the complete run."""
         return self._tensor.strides
 
     @property

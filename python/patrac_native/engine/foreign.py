@@ -27,9 +27,6 @@ class ForeignModel:
         """Itself: there is nothing to build."""
         return self
 
-    def build_host(self) -> None:
-        """Do nothing: there is nothing to build."""
-
     def evaluate(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return values (B,) and gradients (B, K) at theta (B, K)."""
         return _core.evaluate_foreign(**self._function, theta=theta)
@@ -66,7 +63,7 @@ def function_address(given: Any, name: str) -> int | None:
         pointer: Any = given
         address = ctypes.cast(pointer, ctypes.c_void_p).value or 0
     elif type(given).__name__ == "PyCapsule":
-        address = _capsule_pointer(given)
+        address = capsule_pointer(given)
     else:
         address = getattr(given, "address", None)
         if not isinstance(address, int):
@@ -76,7 +73,7 @@ def function_address(given: Any, name: str) -> int | None:
     return int(address)
 
 
-def _capsule_pointer(capsule: object) -> int:
+def capsule_pointer(capsule: object) -> int:
     """Return the pointer of a PyCapsule, whatever its name is."""
     api = ctypes.pythonapi
     api.PyCapsule_GetName.restype = ctypes.c_char_p

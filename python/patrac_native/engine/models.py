@@ -20,32 +20,17 @@ DataSet = _core.DataSet32 | _core.DataSet64
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """The specification of a compiled model, without its data: network, Bayesian parameters and likelihood.
-
-    Attributes
-    ----------
-    activation : str
-        One of `ACTIVATIONS`.
-    weights, biases : list of ndarray of float64
-        Parameters of each layer, shapes (N_l, N_{l-1}) and (N_l,), nodes in ranked order.
-    weight_masks, bias_masks : list of ndarray of bool
-        True for the parameters that are Bayesian; shapes as those of `weights` and `biases`.
-    companion : (list of ndarray, list of ndarray) or None
-        Weights and biases of a fixed network whose outputs are added to those of the sampled one (Sep).
-    likelihood : str
-        Name of the likelihood.
-    likelihood_parameters : mapping of str to ndarray of float64
-        Parameters of the likelihood by the names that the core gives them.
-    """
+    """What a model is compiled from, without its data: network, nodes in ranked order, masks and likelihood."""
 
     activation: str
-    weights: Sequence[FloatArray]
-    biases: Sequence[FloatArray]
-    weight_masks: Sequence[npt.NDArray[np.bool_]]
+    weights: Sequence[FloatArray]  # of layer l (N_l, N_{l-1})
+    biases: Sequence[FloatArray]  # (N_l,)
+    weight_masks: Sequence[npt.NDArray[np.bool_]]  # True for Bayesian parameters
     bias_masks: Sequence[npt.NDArray[np.bool_]]
+    # Weights and biases of a fixed network whose outputs are added to those of the sampled one (Sep).
     companion: tuple[Sequence[FloatArray], Sequence[FloatArray]] | None
     likelihood: str
-    likelihood_parameters: Mapping[str, FloatArray]
+    likelihood_parameters: Mapping[str, FloatArray]  # by the names that the core gives them
 
     @cached_property
     def core(self) -> _core.ModelSpec:
@@ -125,10 +110,6 @@ class CompiledModels:
             in_place=self.inputs.in_place,
         )
 
-    def build_host(self) -> None:
-        """Build the model on the host now rather than at its first use."""
-        _ = self.host
-
     @property
     def has_host(self) -> bool:
         """Whether the model on the host has been built."""
@@ -149,10 +130,6 @@ class CompiledModels:
         if device not in self._on_devices:
             self._on_devices[device] = join_on_device(device, [self])
         return self._on_devices[device]
-
-    def is_on_device(self, device: str) -> bool:
-        """Return whether the model in a device's memory has been built."""
-        return device in self._on_devices
 
     def data_set(self, device: str) -> DataSet:
         """Return the specification and the data in the layout of a device."""

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 from pathlib import Path
-from typing import Any
 
 from patrac_native.engine.density import Density
-
-FUNCTION_CAPSULE = "patrac_density_function"
-BATCHED_CAPSULE = "patrac_density_batched"
-CONTEXT_CAPSULE = "patrac_density_context"
+from patrac_native.engine.foreign import capsule_pointer
 
 
 def include_dir() -> str:
     """Return the folder of the installed C header, `patrac_density.h`."""
     return str(Path(__file__).resolve().parent / "include")
-
-
-def _address(capsule: Any, name: str) -> int:
-    """Return the pointer in a capsule of this name."""
-    read = ctypes.pythonapi.PyCapsule_GetPointer
-    read.restype, read.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    pointer: int = read(capsule, name.encode())
-    return pointer
 
 
 class CDensity:
@@ -56,9 +43,9 @@ class CDensity:
 
     def __init__(self, density: Density, threads: int) -> None:
         self.function, self.batched, self.context = density.c_capsules(threads)
-        self.function_address = _address(self.function, FUNCTION_CAPSULE)
-        self.batched_address = _address(self.batched, BATCHED_CAPSULE)
-        self.context_address = _address(self.context, CONTEXT_CAPSULE)
+        self.function_address = capsule_pointer(self.function)
+        self.batched_address = capsule_pointer(self.batched)
+        self.context_address = capsule_pointer(self.context)
         self.dim = density.dim
         self.include_dir = include_dir()
 

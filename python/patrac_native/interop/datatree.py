@@ -21,17 +21,9 @@ Named = tuple[Sequence[str], npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class Group:
-    """The content of one group.
+    """The content of one group: variables, and the labels of dimensions and further coordinates along them."""
 
-    Attributes
-    ----------
-    variables : dict of str to (dimensions, array)
-        The dimensions name all axes, beginning with "chain" and "draw" where the variable has them.
-    coordinates : dict of str to (dimensions, array)
-        Labels of dimensions, and further coordinates along them.
-    """
-
-    variables: dict[str, Named] = field(default_factory=dict)
+    variables: dict[str, Named] = field(default_factory=dict)  # axes begin with "chain" and "draw" where they have them
     coordinates: dict[str, Named] = field(default_factory=dict)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from patrac_native.engine.device import EMULATED, MAX_DEVICE_LAYERS, device_status
+from patrac_native.engine.machine import EMULATED, MAX_DEVICE_LAYERS, device_status
 from patrac_native.kernels import KERNELS, Kernel, short_name
 from patrac_native.kernels.facts import ModelFacts
 

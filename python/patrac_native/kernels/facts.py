@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from patrac_native.engine.device_inputs import InputsOnDevice
+from patrac_native.engine.inputs import InputsOnDevice
 
 
 class LikelihoodFacts(Protocol):

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from patrac_native.architectures import Architecture, architecture_from_dict
 from patrac_native.engine import _core
+from patrac_native.engine.machine import thread_count
 from patrac_native.engine.models import CoreModel, ModelSpec, planned_model
-from patrac_native.engine.threads import thread_count
 from patrac_native.likelihoods import Gaussian
 from patrac_native.network.files import refuse_unknown
 from patrac_native.network.network import Network

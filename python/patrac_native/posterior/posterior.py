@@ -13,7 +13,7 @@ from patrac_native.architectures import Architecture
 from patrac_native.engine import _core
 from patrac_native.engine.density import Density
 from patrac_native.engine.inputs import Inputs
-from patrac_native.engine.threads import thread_count
+from patrac_native.engine.machine import thread_count
 from patrac_native.interop.c_interface import CDensity
 from patrac_native.interop.jax_function import to_jax
 from patrac_native.interop.nutpie_model import to_nutpie

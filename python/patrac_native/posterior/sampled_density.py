@@ -18,14 +18,11 @@ from patrac_native.validation.checks import FloatArray
 
 
 class HostModels(Protocol):
-    """The compiled log-likelihood of a density on the host, whose `sample` runs chains."""
+    """The compiled log-likelihood of a density on the host, built at its first use, whose `sample` runs chains."""
 
     @property
     def host(self) -> Any:
         """The model on the host."""
-
-    def build_host(self) -> None:
-        """Build the model on the host now rather than at its first use."""
 
 
 class SampledDensity(Protocol):

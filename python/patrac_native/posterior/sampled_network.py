@@ -61,7 +61,7 @@ class SampledNetwork:
             level=network.level,
         )
         if data.inputs.on_device is None:
-            self.compiled.build_host()  # now, so that a lack of memory shows in the constructor
+            _ = self.compiled.host  # now, so that a lack of memory shows in the constructor
 
     @property
     def likelihood(self) -> Likelihood:

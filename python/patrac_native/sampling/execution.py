@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,36 +21,21 @@ from patrac_native.posterior.noise import Noise
 from patrac_native.posterior.sampled_density import SampledDensity
 from patrac_native.sampling.preparation import PreparedRun
 from patrac_native.sampling.progress import ProgressBars, Report
-from patrac_native.sampling.results import build_draws, draws_so_far
+from patrac_native.sampling.results import build_draws
 from patrac_native.sampling.warmup import Phase
 
 # The band of acceptance rates to which adapt="always" keeps adapting while sampling (the paper's Appendix B).
 ADAPT_ALWAYS_BAND = (0.4, 0.9)
 
 
-@dataclass(frozen=True)
-class Execution:
-    """What the core returned for a sequence of runs.
+def execute(runs: Sequence[PreparedRun], bars: ProgressBars) -> tuple[DeviceChoice, list[dict[str, Any]]]:
+    """Execute runs in one launch on a device, or on the CPU, as many at a time as there are threads for their chains.
 
-    Attributes
-    ----------
-    choice : DeviceChoice
-        The device of all runs, and the reason.
-    results : list of dict
-        One for each run. On the CPU the list ends with the last run that had begun when it was interrupted.
+    Returns the device of all runs, which is the CPU if at least one of them was assigned to it, and a result for each
+    run; on the CPU the list ends with the last run that had begun when it was interrupted. With `device="auto"`, runs
+    that a device cannot hold together are executed on the CPU instead, unless their draws are to stay on the device.
     """
-
-    choice: DeviceChoice
-    results: list[dict[str, Any]]
-
-
-def execute(runs: Sequence[PreparedRun], bars: ProgressBars) -> Execution:
-    """Execute runs: on the CPU, as many at a time as there are threads for their chains, or in one launch on a device.
-
-    With `device="auto"`, runs that a device cannot hold together are executed on the CPU instead, unless their draws
-    are to stay on the device.
-    """
-    choice, model = _common_choice(runs), None
+    choice, model = next((run.choice for run in runs if run.choice.device == "cpu"), runs[0].choice), None
     if choice.device != "cpu":
         try:
             model = _joined_model(runs, choice.device)
@@ -60,22 +45,14 @@ def execute(runs: Sequence[PreparedRun], bars: ProgressBars) -> Execution:
             choice = DeviceChoice("cpu", f"{choice.device} does not run it: {error}")
     reports = bars.reports(together=model is not None)
     if model is not None:
-        return Execution(choice, _run_together(runs, model, reports[0]))
+        return choice, _run_together(runs, model, reports[0])
     workers = min(len(runs), max(1, runs[0].threads // len(runs[0].start)))
     results = _run_in_turn(runs, reports) if workers == 1 else _run_side_by_side(runs, workers, reports)
-    return Execution(choice, results)
-
-
-def _common_choice(runs: Sequence[PreparedRun]) -> DeviceChoice:
-    """Return the device of all runs: the CPU if at least one of them was assigned to it."""
-    return next((run.choice for run in runs if run.choice.device == "cpu"), runs[0].choice)
+    return choice, results
 
 
 def _joined_model(runs: Sequence[PreparedRun], device: str) -> Any:
-    """Return one model of all runs in a device's memory; raise ValueError if they cannot run together.
-
-    Their dtypes, kernels, and numbers and shapes of sampled noise variances must be equal.
-    """
+    """Return one model of all runs in a device's memory; raise ValueError if they cannot run together."""
     first = runs[0]
     for index, run in enumerate(runs):
         if run.density.dtype != first.density.dtype or _without_metric(run.kernel) != _without_metric(first.kernel):
@@ -161,10 +138,7 @@ def _run_in_turn(runs: Sequence[PreparedRun], reports: Sequence[Report | None]) 
 def _run_side_by_side(
     runs: Sequence[PreparedRun], workers: int, reports: Sequence[Report | None]
 ) -> list[dict[str, Any]]:
-    """Execute runs, `workers` of them at a time, which share the threads; draws do not depend on that.
-
-    Ctrl-C ends the runs that have begun, with their draws so far, and leaves out the others.
-    """
+    """Execute runs, `workers` at a time; Ctrl-C ends those that have begun and leaves out the others."""
     threads = runs[0].threads // workers
     is_interrupted = threading.Event()
 
@@ -215,7 +189,10 @@ def _run(run: PreparedRun, report: Report | None) -> dict[str, Any]:
 
     def is_enough(result: dict[str, Any]) -> bool:
         assert stop_when is not None
-        draws, _ = build_draws(run, run.choice, draws_so_far(result), time.perf_counter() - clock)
+        done = int(result["draws_done"].min())
+        # A copy, because `build_draws` brings theta into the order of the parameters in place, once for the whole run.
+        so_far = result | {"theta": result["theta"][:, :done].copy()}
+        draws, _ = build_draws(run, run.choice, so_far, time.perf_counter() - clock)
         return bool(stop_when(draws))
 
     ask = None if stop_when is None else is_enough
@@ -242,22 +219,12 @@ def _run(run: PreparedRun, report: Report | None) -> dict[str, Any]:
     if not run.kernel.is_rotation_invariant or density.scales is not None:  # no basis is whitened for every scale
         plain = form.plain
         return dict(native(slope=plain.slope, matrix=plain.hessian, to_theta=np.empty((0, 0)), init=start, **common))
-    return dict(
-        native(
-            slope=form.slope,
-            matrix=form.curvature,
-            to_theta=form.to_theta,
-            init=form.whitened(start),
-            **common,
-        )
-    )
+    init = form.whitened(start)
+    return dict(native(slope=form.slope, matrix=form.curvature, to_theta=form.to_theta, init=init, **common))
 
 
 def _joint_config(runs: Sequence[PreparedRun]) -> _core.RunConfig:
-    """Return the configuration of runs with the settings of the first, in the form of the compiled core.
-
-    The seeds, the rates of the priors of sampled variances and their initial values are each run's own.
-    """
+    """Return the configuration of runs in the form of the compiled core; all but seeds and variances is the first's."""
     first = runs[0]
     kernel = first.kernel
     return _core.RunConfig(
@@ -308,11 +275,8 @@ def _core_scales(density: SampledDensity, every: int) -> _core.SampledScales | N
 
 
 def _relaxation(run: PreparedRun) -> float:
-    """Return the sum of step sizes over which a kernel forgets a parameter that only the prior determines.
-
-    Step sizes of mGrad have the unit of the prior variance; those of the kernels that treat all whitened coordinates
-    alike have none.
-    """
+    """Return the sum of step sizes over which a kernel forgets a parameter that only the prior determines."""
+    # Step sizes of mGrad have the unit of the prior variance, those of rotation-invariant kernels none.
     return 1.0 if run.kernel.is_rotation_invariant else float(run.unit_steps.mean())
 
 

@@ -33,57 +33,28 @@ from patrac_native.validation.memory import check_memory
 # `stop_when` is called fewer times than this, and first with at least so many draws of each chain, as a summary needs.
 _CHECKS, _LEAST_CHECKED_DRAWS = 10, 4
 # Weight of the draw from the prior in the starting points of init="auto": 0 gives the trained values, 1 the prior.
-DISPERSION = 0.5
-# The number of steps of all chains together must stay below this, so that 64-bit counters cannot overflow.
-MAX_STEPS = 2**62
+_DISPERSION = 0.5
 
 
 @dataclass(frozen=True)
 class PreparedRun:
-    """A run whose settings are resolved: what is executed, and what the draws record.
-
-    Attributes
-    ----------
-    post : Posterior or Target
-    density : SampledDensity
-        What of it is sampled, `post.sampled`.
-    settings : RunSettings
-        The settings as the caller gave them.
-    kernel : Kernel
-    kernel_reason : str
-        Why the kernel was chosen, in words; "given" if the caller named it.
-    schedule : Warmup
-    step_size : float
-        Step size of the first step.
-    choice : DeviceChoice
-    start : ndarray, shape (chains, K)
-        First state of each chain, in the posterior's dtype.
-    seed, threads : int
-    fit : FitQuality or None
-        Evaluated before the run, so that its failure or an interrupt cannot cost the draws.
-    variance_every : int or None
-        Number of steps from one draw of the sampled noise variances to the next; None if none is sampled.
-    notes : tuple of str
-        Warnings that are known before the run.
-    metric : Metric or None
-        The coordinates in which chains step, and their step sizes; None if the kernel's metric is "prior".
-    """
+    """A run whose settings are resolved: what is executed, and what the draws record."""
 
     post: Posterior | Target
     density: SampledDensity
-    settings: RunSettings
+    settings: RunSettings  # as the caller gave them
     kernel: Kernel
-    kernel_reason: str
+    kernel_reason: str  # "given" if the caller named the kernel
     schedule: Warmup
-    step_size: float
+    step_size: float  # of the first step
     choice: DeviceChoice
-    start: npt.NDArray[Any]
+    start: npt.NDArray[Any]  # first state of each chain (chains, K), in the posterior's dtype
     seed: int
     threads: int
-    fit: FitQuality | None
-    variance_every: int | None
-    notes: tuple[str, ...]
-    metric: Metric | None
+    fit: FitQuality | None  # evaluated before the run, so that its failure or an interrupt cannot cost the draws
+    variance_every: int | None  # steps from one draw of the sampled noise variances to the next; None without them
+    notes: tuple[str, ...]  # warnings that are known before the run
+    metric: Metric | None  # the coordinates in which chains step, and their step sizes; None for the metric "prior"
 
     @property
     def compiled(self) -> HostModels:
@@ -142,10 +113,10 @@ def prepare_run(post: Posterior | Target, settings: RunSettings) -> PreparedRun:
             "stop_when out."
         )
     if choice.device == "cpu":
-        density.compiled.build_host()  # once it is built, the quality of fit is evaluated on the host
+        _ = density.compiled.host  # once it is built, the quality of fit is evaluated on the host
     schedule = _resolve_warmup(settings.warmup, kernel, density)
     steps = settings.chains * (schedule.steps + settings.draws * settings.thin)
-    if steps >= MAX_STEPS:
+    if steps >= 2**62:  # 64-bit counters must not overflow
         raise ValueError(f"chains, warmup, draws and thin ask for {steps} steps in all; ask for fewer than 2^62.")
     step_size = schedule.step_size if kernel.adapts and schedule.step_size else kernel.starting_step_size
     if step_size > kernel.step_size_max:
@@ -153,11 +124,10 @@ def prepare_run(post: Posterior | Target, settings: RunSettings) -> PreparedRun:
             f"step_size of the warm-up must be in (0, {kernel.step_size_max:g}] for {type(kernel).__name__}; "
             f"got {step_size:g}."
         )
-    variance_every, needed = _resolve_variance_every(settings, kernel, density), draws_bytes(settings, density)
-    notes = tuple(_notes(kernel, schedule, density))
+    variance_every = _resolve_variance_every(settings, kernel, density)
     if not settings.keep_on_device:  # whose memory the device compares itself
         check_memory(
-            needed,
+            _draws_bytes(settings, density),
             f"chains={settings.chains}, draws={settings.draws}: the draws of {density.dim} parameters",
             "Lower chains or draws; a larger thin gives the same run fewer draws.",
         )
@@ -178,7 +148,7 @@ def prepare_run(post: Posterior | Target, settings: RunSettings) -> PreparedRun:
         threads=threads,
         fit=density.fit_quality,
         variance_every=variance_every,
-        notes=notes,
+        notes=tuple(_notes(kernel, schedule, density)),
         metric=metric,
     )
 
@@ -202,7 +172,7 @@ def _starting_points(density: SampledDensity, init: str | npt.NDArray[Any], chai
             return prior
         # One pCN proposal from the trained values with beta = 1/2.
         start = np.tile(mode.astype(density.dtype), (chains, 1))
-        start[1:] = (math.sqrt(1 - DISPERSION**2) * start[1:] + DISPERSION * prior[1:]).astype(density.dtype)
+        start[1:] = (math.sqrt(1 - _DISPERSION**2) * start[1:] + _DISPERSION * prior[1:]).astype(density.dtype)
         return start
     values = np.asarray(init)
     if values.shape != (chains, density.dim):
@@ -211,7 +181,7 @@ def _starting_points(density: SampledDensity, init: str | npt.NDArray[Any], chai
     return cast_checked(values, density.dtype, "init")
 
 
-def draws_bytes(settings: RunSettings, density: SampledDensity) -> int:
+def _draws_bytes(settings: RunSettings, density: SampledDensity) -> int:
     """Return the bytes of the draws of a run: theta and the statistics of each draw, and the starting points."""
     noise, groups = density.noise, density.scales
     statistics = 4 + (0 if noise is None else len(noise.initial)) + (0 if groups is None else len(groups.names))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from patrac_native.kernels.device_choice import DeviceChoice
 from patrac_native.posterior.posterior import Posterior
 from patrac_native.posterior.target import Target
 from patrac_native.sampling.preparation import PreparedRun
-from patrac_native.verdict.evidence import FittedNoise, fitted_noise
+from patrac_native.verdict.evidence import fitted_noise
 
 
 def build_draws(
@@ -56,63 +55,37 @@ def build_draws(
         "device_reason": choice.reason,
         "fit": None if run.fit is None else run.fit.to_dict(),
     }
-    draws, remarks = _of_density(run.post, theta, stats, settings, run)
-    return draws, _notes(run, result, kept, stable) + remarks
+    notes = _notes(run, result, kept, stable)
+    if isinstance(run.post, Target):
+        assert not isinstance(theta, DeviceArray)  # no device runs functions
+        settings["batched"] = run.post.batched
+        return TargetDraws(theta, stats, settings, predict=run.post.predict), notes
+    draws, remarks = _of_posterior(run.post, theta, stats, settings, run)
+    return draws, notes + remarks
 
 
-def draws_so_far(result: dict[str, Any]) -> dict[str, Any]:
-    """Return the result of a run whose chains wait, with theta of the draws so far in an array of its own.
-
-    `build_draws` brings theta into the order of the parameters in place, which the whole run does at its end.
-    """
-    done = int(result["draws_done"].min())
-    return result | {"theta": result["theta"][:, :done].copy()}
-
-
-@singledispatch
-def _of_density(
-    post: object, theta: npt.NDArray[Any] | DeviceArray, stats: Stats, settings: dict[str, Any], run: PreparedRun
-) -> tuple[Draws | TargetDraws, list[str]]:
-    """Return the draws of a density, with the warnings that only its kind has."""
-    raise TypeError(f"no draws are known of a density of type {type(post).__name__}")
-
-
-@_of_density.register
 def _of_posterior(
     post: Posterior, theta: npt.NDArray[Any] | DeviceArray, stats: Stats, settings: dict[str, Any], run: PreparedRun
 ) -> tuple[Draws, list[str]]:
+    """Return the draws of a posterior, with the warnings that only a network has."""
     if run.variance_every is not None:
         settings |= {"variance_every": run.variance_every, "noise_prior": post.sampled.law.source}
     if post.data.offset is not None:
         settings["has_offset"] = True
-    noise, remarks = fitted_noise(post, stats.get("variance")), []
+    noise, remarks = fitted_noise(post, stats.get("variance")), list[str]()
     if noise is not None:
         settings["fitted_noise"] = asdict(noise)
-        remarks = [_noise_warning(noise, post.network.architecture.label())]
+        remarks = [
+            f"{noise}: the nodes that {post.network.architecture.label()} keeps fixed have fitted noise, and intervals "
+            "will be too narrow; use Full(), or train with more regularisation (a larger l2, or one chosen on "
+            "validation rows)."
+        ]
     return Draws(theta, stats, post.network, post.likelihood, settings), remarks
 
 
-@_of_density.register
-def _of_target(
-    post: Target, theta: npt.NDArray[Any], stats: Stats, settings: dict[str, Any], run: PreparedRun
-) -> tuple[TargetDraws, list[str]]:
-    return TargetDraws(theta, stats, settings | {"batched": post.batched}, predict=post.predict), []
-
-
-def _noise_warning(noise: FittedNoise, label: str) -> str:
-    """Return the warning about an architecture whose frozen nodes have fitted noise."""
-    return (
-        f"{noise}: the nodes that {label} keeps fixed have fitted noise, and intervals will be too narrow; use Full(), "
-        "or train with more regularisation (a larger l2, or one chosen on validation rows)."
-    )
-
-
 def _stability(phase_stable: npt.NDArray[np.int64]) -> bool | None:
-    """Return whether every phase that may end early ended with stable chains; None if there was no such phase.
-
-    `phase_stable` holds 1 (stable), 0 (not stable) or a negative number (a phase of fixed length) for each phase.
-    """
-    compared = phase_stable[phase_stable >= 0]
+    """Return whether every phase that may end early ended with stable chains; None if there was no such phase."""
+    compared = phase_stable[phase_stable >= 0]  # 1 for stable, 0 for not, a negative number for a fixed length
     return bool(compared.all()) if len(compared) else None
 
 

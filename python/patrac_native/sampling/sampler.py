@@ -145,7 +145,7 @@ def sample(post: Posterior | Target, settings: RunSettings) -> Generator[str, No
     >>> draws.n_draws
     400
     """
-    draws: list[Draws | TargetDraws] = yield from run_chains([prepare_run(post, settings)])
+    draws: list[Draws | TargetDraws] = yield from _run_chains([prepare_run(post, settings)])
     return draws[0]
 
 
@@ -193,21 +193,18 @@ def sample_many(posts: Sequence[Posterior], settings: ManyRunSettings) -> Genera
         raise ValueError("posts must hold at least one Posterior; got none.")
     first = resolve_seed(settings.seed)
     runs = [prepare_run(post, replace(settings, seed=(first + index) % 2**64)) for index, post in enumerate(posts)]
-    return (yield from run_chains(runs))
+    return (yield from _run_chains(runs))
 
 
-def run_chains(runs: Sequence[PreparedRun]) -> Generator[str, None, list[Any]]:
+def _run_chains(runs: Sequence[PreparedRun]) -> Generator[str, None, list[Any]]:
     """Execute prepared runs and build their draws."""
     for run in runs:
         yield from run.notes
     started = time.perf_counter()
     with ProgressBars(runs) as bars:
-        execution = execute(runs, bars)
+        choice, results = execute(runs, bars)
     seconds = time.perf_counter() - started
-    all_draws, notes = [], list[str]()
-    for run, result in zip(runs, execution.results, strict=False):
-        draws, remarks = build_draws(run, execution.choice, result, seconds)
-        all_draws.append(draws)
-        notes += remarks
-    yield from notes
-    return all_draws
+    built = [build_draws(run, choice, result, seconds) for run, result in zip(runs, results, strict=False)]
+    for _, notes in built:
+        yield from notes
+    return [draws for draws, _ in built]

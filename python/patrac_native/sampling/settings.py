@@ -12,22 +12,18 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy.typing as npt
 
-from patrac_native.engine.threads import thread_count
+from patrac_native.engine.machine import thread_count
 from patrac_native.kernels import Kernel
 from patrac_native.kernels.choice import check_kernel_argument
 from patrac_native.sampling.warmup import Phase, Warmup
 from patrac_native.validation.checks import as_real_array, check_count, check_seed
 
-INITS = ("auto", "map", "prior")
 _WARMUPS = '"auto", a number of steps, a Warmup or None'
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """The settings of a run; `patrac_native.sample` describes each of them.
-
-    The constructor checks what can be checked without a posterior; `prepare_run` checks the rest.
-    """
+    """The settings of a run, as `patrac_native.sample` describes them, checked as far as no posterior is needed."""
 
     kernel: str | Kernel = "auto"
     _: KW_ONLY
@@ -62,7 +58,7 @@ class RunSettings:
         if self.seed is not None:
             object.__setattr__(self, "seed", check_seed(self.seed))
         object.__setattr__(self, "threads", thread_count(self.threads))
-        if isinstance(self.init, str) and self.init not in INITS:
+        if isinstance(self.init, str) and self.init not in ("auto", "map", "prior"):
             raise ValueError(
                 f'init must be "auto", "map", "prior" or an array of shape (chains, K); got {self.init!r}.'
             )
@@ -72,17 +68,13 @@ class RunSettings:
     def _check_warmup(self) -> None:
         if self.warmup is None or isinstance(self.warmup, Warmup):
             return
-        if isinstance(self.warmup, Phase):
-            raise TypeError(f"warmup must be {_WARMUPS}; got a Phase. Write Warmup((Warmup.Phase(...),)).")
         if isinstance(self.warmup, str):
             if self.warmup != "auto":
                 raise ValueError(f"warmup must be {_WARMUPS}; got {self.warmup!r}.")
             return
-        if isinstance(self.warmup, list | tuple):
-            raise TypeError(
-                f"warmup must be {_WARMUPS}; got a {type(self.warmup).__name__}. Write "
-                "Warmup((Warmup.Phase(...), ...))."
-            )
+        if isinstance(self.warmup, Phase | list | tuple):
+            got = type(self.warmup).__name__
+            raise TypeError(f"warmup must be {_WARMUPS}; got a {got}. Write Warmup((Warmup.Phase(...), ...)).")
         if isinstance(self.warmup, int) and not isinstance(self.warmup, bool) and self.warmup == 0:
             raise ValueError("warmup must be at least 1; got 0. None runs none.")
         object.__setattr__(self, "warmup", check_count(self.warmup, "warmup"))
@@ -109,11 +101,9 @@ Result = TypeVar("Result")
 def with_settings(
     make: Callable[P, Settings],
 ) -> Callable[[Callable[[Subject, Settings], Generator[str, None, Result]]], Callable[Concatenate[Subject, P], Result]]:
-    """Decorate a function of (subject, settings): callers pass the settings as keywords, whose class is `make`.
+    """Decorate a generator of notes from (subject, settings): callers give the settings, of class `make`, as keywords.
 
-    The decorated function is a generator that yields notes and returns a result. The caller receives the result, and
-    each note is raised, when it is yielded, as a UserWarning whose location is the caller's line. Signature,
-    annotations and help show the keywords.
+    The caller receives what the generator returns; a note is raised as a UserWarning at the caller's line.
     """
 
     def decorate(

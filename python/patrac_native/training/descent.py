@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,17 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.likelihoods import Likelihood
+from patrac_native.network.activations import ACTIVATIONS
 from patrac_native.network.network import Network
-from patrac_native.training.parameter_vector import forward, initial_parameters, unpack
 from patrac_native.validation.checks import FloatArray
 
 if TYPE_CHECKING:
     import torch
 
 OPTIMIZERS = {"adam": "Adam", "nadam": "NAdam", "radam": "RAdam", "rmsprop": "RMSprop", "sgd": "SGD", "lbfgs": "LBFGS"}
-# These optimisers treat every parameter by itself, so that several networks may share one vector of parameters. LBFGS
-# does not, and of a class that the caller gives it is not known.
-ELEMENTWISE = frozenset(OPTIMIZERS) - {"lbfgs"}
 
 # If a forward pass has fewer multiply-adds than this, training uses one thread. Torch's threads spin while they wait
 # for each other: on a busy machine with two processors, two threads were measured to need 5 to 15 times the time of one
@@ -31,49 +29,22 @@ _ONE_THREAD_BELOW = 50_000_000
 
 @dataclass(frozen=True)
 class Problem:
-    """A network to be trained: its shape, its data, and how a step is made.
+    """A network to be trained: its shape, its data, and how a step is made."""
 
-    Attributes
-    ----------
-    sizes : tuple of int
-        Widths (d, hidden layers, m).
-    activation : str
-    likelihood : Likelihood
-    inputs : ndarray of float64, shape (n, d)
-    targets : ndarray
-        As `Likelihood.check_targets` returns them.
-    row_weights : ndarray of float64, shape (n,)
-        Factor of each row's term of the log-likelihood.
-    is_weighted : bool
-        Whether the row weights are other than the likelihood's own.
-    optimizer : str or type of torch.optim.Optimizer
-        One of `OPTIMIZERS`, or a class.
-    learning_rate : float
-    batch_size : int
-        Number of rows of a mini-batch, at most n.
-    seed : int
-        Seed of the initial parameters and of the mini-batches.
-    dtype : {"float32", "float64"}
-    left_out : ndarray of float64, shape (n,), or None
-        Weights of rows that are left out of the training to validate it, if there are such rows.
-    offset : ndarray of float64, shape (n, m), optional
-        What is added to the outputs of each row.
-    """
-
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...]  # widths (d, hidden layers, m)
     activation: str
     likelihood: Likelihood
-    inputs: FloatArray
-    targets: npt.NDArray[Any]
-    row_weights: FloatArray
-    is_weighted: bool
-    optimizer: Any
+    inputs: FloatArray  # (n, d)
+    targets: npt.NDArray[Any]  # as `Likelihood.check_targets` returns them
+    row_weights: FloatArray  # (n,), factors of each row's term of the log-likelihood
+    is_weighted: bool  # whether they are other than the likelihood's own
+    optimizer: Any  # one of `OPTIMIZERS`, or a class
     learning_rate: float
-    batch_size: int
-    seed: int
+    batch_size: int  # number of rows, at most n
+    seed: int  # of the initial parameters and of the mini-batches
     dtype: str
-    left_out: FloatArray | None = None
-    offset: FloatArray | None = None
+    left_out: FloatArray | None = None  # (n,), weights of rows that are left out of the training to validate it
+    offset: FloatArray | None = None  # (n, m), added to the outputs of each row
 
     @property
     def n_rows(self) -> int:
@@ -94,7 +65,7 @@ class Problem:
 
     def network(self, theta: torch.Tensor) -> Network:
         """Return the network with the parameters theta (p,)."""
-        return Network(*unpack(theta.double().numpy(), self.sizes), self.activation)
+        return Network(*_unpack(theta.double().numpy(), self.sizes), self.activation)
 
 
 class Epoch(NamedTuple):
@@ -109,8 +80,8 @@ class Descent:
     """The training of one network, or side by side of several that differ in their row weights (B, n) alone."""
 
     # The loss of a network is sum_r w_r nll_r + (l2 / 2) * squared norm of the parameters; the sum over a mini-batch
-    # is scaled by n / batch_size. The parameters of B networks form one tensor (B, p), which one optimiser of
-    # ELEMENTWISE updates: its calls take hardly longer for several small networks.
+    # is scaled by n / batch_size. The parameters of B networks form one tensor (B, p), which one elementwise
+    # optimiser updates: its calls take hardly longer for several small networks.
     def __init__(self, problem: Problem, l2: float, weights: FloatArray | None = None) -> None:
         import torch
 
@@ -121,7 +92,7 @@ class Descent:
         self._X = torch.tensor(problem.inputs, dtype=real)
         self._offset = None if problem.offset is None else torch.tensor(problem.offset, dtype=real)
         self._y = torch.tensor(problem.targets, dtype=real if problem.targets.dtype.kind == "f" else None)
-        theta = initial_parameters(problem.sizes, real, self._generator)
+        theta = _initial_parameters(problem.sizes, real, self._generator)
         self._count = None if weights is None else len(weights)
         self._theta = theta if self._count is None else theta.repeat(self._count, 1)
         self._weights: torch.Tensor | float
@@ -170,7 +141,7 @@ class Descent:
         if batch is not None and not isinstance(weights, float):
             weights = weights[..., batch]
         scale = problem.n_rows / len(X)
-        f = forward(self._theta, problem.sizes, problem.activation, X)
+        f = _forward(self._theta, problem.sizes, problem.activation, X)
         if self._offset is not None:
             f = f + (self._offset if batch is None else self._offset[batch])
         if self._count is None:
@@ -235,10 +206,58 @@ def torch_threads(work: int) -> Iterator[None]:
 
 
 def is_elementwise(optimizer: Any) -> bool:
-    """Return whether an optimiser treats every parameter by itself."""
-    return isinstance(optimizer, str) and optimizer.lower() in ELEMENTWISE
+    """Return whether an optimiser treats every parameter by itself, so that networks may share one vector of them."""
+    # LBFGS does not, and of a class that the caller gives it is not known.
+    return isinstance(optimizer, str) and optimizer.lower() != "lbfgs"
 
 
 def all_finite(values: torch.Tensor) -> bool:
     """Return whether all values are finite."""
     return bool(np.isfinite(values.numpy()).all())
+
+
+def _parameter_shapes(sizes: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return the shapes of weights and biases in the order of the vector: weights, biases, layer by layer."""
+    return [shape for a, b in zip(sizes[1:], sizes[:-1], strict=True) for shape in ((a, b), (a,))]
+
+
+def _initial_parameters(sizes: Sequence[int], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Draw all parameters as one vector; weights and biases are uniform on +-1/sqrt(fan-in)."""
+    import torch
+
+    # With one vector instead of a tensor for each matrix, optimiser and penalty take only a few calls of torch.
+    parts = []
+    for a, b in zip(sizes[1:], sizes[:-1], strict=True):
+        parts.append((2 * torch.rand(a * b + a, dtype=dtype, generator=generator) - 1) / b**0.5)
+    return torch.cat(parts)
+
+
+def _forward(theta: torch.Tensor, sizes: Sequence[int], activation: str, X: torch.Tensor) -> torch.Tensor:
+    """Evaluate a network (p,) at X (n, d), or B networks (B, p): outputs (n, m) or (B, n, m)."""
+    import torch
+
+    apply = ACTIVATIONS[activation].torch_module().forward
+    shapes = _parameter_shapes(sizes)
+    several = theta.shape[:-1]
+    parts = torch.split(theta, [math.prod(shape) for shape in shapes], dim=-1)
+    values = X.expand(*several, *X.shape)
+    for layer in range(len(sizes) - 1):
+        if layer > 0:
+            values = apply(values)
+        weight = parts[2 * layer].view(*several, *shapes[2 * layer])
+        bias = parts[2 * layer + 1]
+        if several:
+            values = torch.baddbmm(bias[:, None], values, weight.transpose(1, 2))
+        else:
+            values = torch.addmm(bias, values, weight.t())
+    return values
+
+
+def _unpack(
+    theta: npt.NDArray[Any], sizes: Sequence[int]
+) -> tuple[list[npt.NDArray[np.float64]], list[npt.NDArray[np.float64]]]:
+    """Return the weights and biases, layer by layer, as views of the parameter vector."""
+    shapes = _parameter_shapes(sizes)
+    ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
+    parts = [part.reshape(shape) for part, shape in zip(np.split(theta, ends), shapes, strict=True)]
+    return parts[0::2], parts[1::2]

@@ -13,14 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.diagnostics.splits import IndexArray
-from patrac_native.engine.threads import thread_count
+from patrac_native.engine.machine import thread_count
 from patrac_native.network.network import Network
 from patrac_native.plots.progress import progress_bar, shows_progress
 from patrac_native.training.descent import torch_threads
-from patrac_native.training.fitting import fit_network
-from patrac_native.training.folds import problem_copies, validation_folds
-from patrac_native.training.penalty_search import cross_validate
+from patrac_native.training.penalty_search import cross_validate, problem_copies, validation_folds
 from patrac_native.training.preparation import PreparedTraining, n_parameters, prepare_training
+from patrac_native.training.training import fit_network
 from patrac_native.validation.checks import FloatArray, check_count, check_layer_sizes, check_positive
 from patrac_native.validation.memory import check_memory
 

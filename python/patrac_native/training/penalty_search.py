@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
-from patrac_native.diagnostics.splits import IndexArray
+from patrac_native.diagnostics.splits import IndexArray, copy_groups, split_rows
 from patrac_native.network.network import Network
 from patrac_native.plots.progress import progress_bar
 from patrac_native.training.descent import Descent, Problem, all_finite, is_elementwise, torch_threads
@@ -30,6 +31,11 @@ _SEARCH_EPOCHS, _SEARCH_PATIENCE = 1_000, 100
 # With fewer rows than this, penalties are compared on all folds: several networks then take hardly longer than one.
 _CROSS_SEARCHED_ROWS = 300
 
+# With at least this many rows one part of them is used for validation, with fewer each part in turn.
+_CROSS_VALIDATED_ROWS = 1_000
+# With fewer rows than this there is no validation by default.
+FEWEST_ROWS = 10
+
 
 @dataclass(frozen=True)
 class Validation:
@@ -45,16 +51,10 @@ class Validation:
     network_epochs: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return l2, epochs, loss, rows, folds, trials and network_epochs as JSON-able values."""
-        return {
-            "l2": self.l2,
-            "epochs": self.epochs,
-            "loss": self.loss,
-            "rows": self.rows,
-            "folds": self.folds,
-            "trials": [list(trial) for trial in self.trials],
-            "network_epochs": self.network_epochs,
-        }
+        """Return all but the squared residuals as JSON-able values."""
+        values = asdict(self) | {"trials": [list(trial) for trial in self.trials]}
+        del values["mse"]
+        return values
 
 
 def choose_training(
@@ -83,7 +83,7 @@ def choose_training(
                 return tried.loss
 
             trials = search_penalties(loss_at, largest=_MAX_PENALTY * _loss_scale(problem))
-            l2 = best_penalty(trials)
+            l2 = min(trials, key=lambda trial: trial[1])[0]
         found = cross_validate(problem, l2, folds, max_epochs=max_epochs, patience=patience, bar=bar)
     return replace(found, trials=tuple(trials), network_epochs=searched + found.network_epochs)
 
@@ -100,11 +100,6 @@ def search_penalties(loss_at: Callable[[float], float], *, largest: float = _MAX
         if worse == 2:
             break
     return trials
-
-
-def best_penalty(trials: Sequence[tuple[float, float]]) -> float:
-    """Return the penalty with the lowest validation loss."""
-    return min(trials, key=lambda trial: trial[1])[0]
 
 
 def cross_validate(
@@ -176,3 +171,48 @@ def _loss_scale(problem: Problem) -> float:
     """Return the scale of the loss of a row, in multiples of which penalties have the same effect on any data."""
     t = problem.targets.shape[1] if problem.targets.ndim > 1 else 1
     return float(problem.row_weights.mean()) * problem.likelihood.mean_precision(t)
+
+
+def problem_copies(problem: Problem) -> IndexArray | None:
+    """Return the `copy_groups` of the rows of a training."""
+    return copy_groups(problem.targets.reshape(problem.n_rows, -1), problem.inputs, problem.offset)
+
+
+def validation_folds(problem: Problem, fraction: float) -> list[IndexArray]:
+    """Return the validation rows of each network: of one network for 1,000 rows or more, else each part in turn."""
+    too_few = (
+        f"validation_fraction={fraction:g} of {problem.n_rows} rows leaves too few to choose the training by: "
+        "give more rows, or train on all of them with validation_fraction=0 and your own l2."
+    )
+    if fraction * problem.n_rows < 0.5:
+        raise ValueError(too_few)
+    rows = np.flatnonzero(problem.row_weights > 0)
+    labels = _labels(problem)
+    kept = labels
+    if labels is not None:
+        parts = max(2, round(1 / fraction))
+        _, group, counts = np.unique(labels[rows], return_inverse=True, return_counts=True)
+        rows = rows[counts[group] >= parts]
+        kept = labels[rows]
+    if len(rows) >= _CROSS_VALIDATED_ROWS:
+        shares, used = [fraction], 1
+    else:
+        used = max(2, round(1 / fraction))
+        shares = [1 / used] * (used - 1)
+    groups = problem_copies(problem)
+    if groups is not None:
+        groups = groups[rows]
+    try:
+        split = split_rows(len(rows), shares, seed=problem.seed + 1, labels=kept, groups=groups)
+    except ValueError as few:
+        raise ValueError(too_few) from few
+    return [rows[part] for part in split[:used]]
+
+
+def _labels(problem: Problem) -> npt.NDArray[Any] | None:
+    """Return the class of each row (n,), or None if the targets are no classes."""
+    if problem.likelihood.targets == "class":
+        return problem.targets
+    if problem.likelihood.targets == "binary" and problem.targets.shape[1] == 1:
+        return problem.targets[:, 0]
+    return None

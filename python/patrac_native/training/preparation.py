@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -15,8 +14,7 @@ import numpy.typing as npt
 from patrac_native.likelihoods import Gaussian, Likelihood
 from patrac_native.network.activations import check_activation
 from patrac_native.training.descent import Problem, check_optimizer
-from patrac_native.training.folds import FEWEST_ROWS, validation_folds
-from patrac_native.training.penalty_search import Validation, choose_training
+from patrac_native.training.penalty_search import FEWEST_ROWS, Validation, choose_training, validation_folds
 from patrac_native.validation.checks import (
     check_count,
     check_inputs,
@@ -31,33 +29,28 @@ from patrac_native.validation.memory import check_memory
 if TYPE_CHECKING:
     import torch
 
-DEFAULT_TRAINING: Mapping[str, Any] = MappingProxyType(
-    {
+PRESETS: dict[str, dict[str, Any]] = {
+    "default": {
         "optimizer": "adam",
         "learning_rate": 1e-2,
         "l2": None,
         "patience": 300,
         "max_epochs": 20_000,
         "validation_fraction": 0.2,
-    }
-)
-# The settings of the paper's section 4.1, which states no maximum number of epochs; with this learning rate training
-# takes about 10^6 epochs.
-PAPER_TRAINING: Mapping[str, Any] = MappingProxyType(
-    {
+    },
+    # The settings of the paper's section 4.1, which states no maximum number of epochs; with this learning rate
+    # training takes about 10^6 epochs.
+    "paper": {
         "optimizer": "adam",
         "learning_rate": 1e-6,
         "l2": 1.0,
         "patience": 20,
         "max_epochs": None,
         "validation_fraction": 0.0,
-    }
-)
-PRESETS = {"default": DEFAULT_TRAINING, "paper": PAPER_TRAINING}
+    },
+}
 # The penalty if it is neither given nor chosen on validation rows: a standard normal prior on every parameter.
-L2_WITHOUT_VALIDATION = 1.0
-# What `train` says where there are too few rows to validate by, in its own arguments.
-FEW_ROWS_ADVICE = "validation_fraction=0 asks for that."
+_L2_WITHOUT_VALIDATION = 1.0
 
 
 @dataclass(frozen=True)
@@ -73,17 +66,6 @@ class PreparedTraining:
     seconds: float
     notes: tuple[str, ...]
     input_names: tuple[str, ...] | None = None
-
-
-def check_training_memory(layer_sizes: Sequence[int], dtype: str) -> None:
-    """Raise ValueError if the machine lacks the memory to train a network."""
-    parameters = n_parameters(layer_sizes)
-    check_memory(
-        # Parameters, gradient and two moments of Adam, in the arithmetic's dtype.
-        4 * parameters * np.dtype(dtype).itemsize,
-        f"layer_sizes={list(layer_sizes)}: the training of {parameters:,} parameters",
-        "Take narrower layers.",
-    )
 
 
 def prepare_training(
@@ -113,7 +95,13 @@ def prepare_training(
     check_activation(activation)
     if dtype not in ("float32", "float64"):
         raise ValueError(f"dtype must be 'float32' or 'float64'; got {dtype!r}.")
-    check_training_memory(sizes, dtype)
+    parameters = n_parameters(sizes)
+    check_memory(
+        # Parameters, gradient and two moments of Adam, in the arithmetic's dtype.
+        4 * parameters * np.dtype(dtype).itemsize,
+        f"layer_sizes={list(sizes)}: the training of {parameters:,} parameters",
+        "Take narrower layers.",
+    )
     likelihood = Gaussian(1.0) if likelihood is None else likelihood
     if not isinstance(likelihood, Likelihood):
         got = repr(likelihood) if isinstance(likelihood, str | type) else type(likelihood).__name__
@@ -155,9 +143,16 @@ def prepare_training(
         dtype=dtype,
     )
     notes: tuple[str, ...] = ()
-    if validation_fraction is None and settings["validation_fraction"] > 0 and _used_rows(problem) < FEWEST_ROWS:
+    used_rows = int(np.count_nonzero(problem.row_weights))
+    if validation_fraction is None and settings["validation_fraction"] > 0 and used_rows < FEWEST_ROWS:
         settings["validation_fraction"] = 0.0
-        notes = (_too_few_rows(_used_rows(problem), settings["l2"]),)
+        chosen = f"l2 = {_L2_WITHOUT_VALIDATION:g}" if settings["l2"] is None else "the given l2"
+        note = (
+            f"train: {used_rows} rows are too few to choose l2 and the number of epochs on validation rows; the "
+            f"network is trained on all rows with {chosen} until their own loss stops falling. validation_fraction=0 "
+            "asks for that."
+        )
+        notes = (note,)
     validation: Validation | None = None
     epochs = settings["max_epochs"]
     if settings["validation_fraction"] > 0:
@@ -171,7 +166,7 @@ def prepare_training(
         )
         settings["l2"], epochs = validation.l2, validation.epochs
     elif settings["l2"] is None:
-        settings["l2"] = L2_WITHOUT_VALIDATION
+        settings["l2"] = _L2_WITHOUT_VALIDATION
     recorded = {
         **settings,
         "optimizer": optimizer if isinstance(optimizer, str) else f"{optimizer.__module__}.{optimizer.__qualname__}",
@@ -197,20 +192,6 @@ def prepare_training(
 def n_parameters(sizes: Sequence[int]) -> int:
     """Return the number of weights and biases of a network of the given widths."""
     return sum((wide + 1) * width for wide, width in pairwise(sizes))
-
-
-def _used_rows(problem: Problem) -> int:
-    """Return the number of rows with a positive weight."""
-    return int(np.count_nonzero(problem.row_weights))
-
-
-def _too_few_rows(n: int, l2: float | None) -> str:
-    """Say that there is no validation by default, and what was done instead."""
-    chosen = f"l2 = {L2_WITHOUT_VALIDATION:g}" if l2 is None else "the given l2"
-    return (
-        f"train: {n} rows are too few to choose l2 and the number of epochs on validation rows; the network is trained "
-        f"on all rows with {chosen} until their own loss stops falling. {FEW_ROWS_ADVICE}"
-    )
 
 
 def _resolve_settings(given: Mapping[str, Any], preset: str | None) -> dict[str, Any]:

@@ -10,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.validation.columns import in_order
-from patrac_native.validation.dlpack import HOST, place_of
 
 FloatArray = npt.NDArray[np.float64]
+
+# Device types of DLPack: host memory, CUDA device memory, and CUDA managed memory, which both can address.
+HOST, CUDA, MANAGED = 1, 2, 13
 
 # A large array is checked this many rows at a time, which bounds the memory of the temporary Boolean array.
 _ROWS_AT_A_TIME = 65_536
@@ -61,6 +63,19 @@ def refuse_masked(value: Any, name: str) -> None:
                 f"{name} must not have masked entries; got {int(masked.sum())}, the first at [{where}]. Remove those "
                 "rows, or fill them in with .filled()."
             )
+
+
+def place_of(array: Any) -> tuple[int, int] | None:
+    """Return the DLPack device type and index of an array's device, or None if the object does not report one."""
+    if isinstance(array, np.ndarray):
+        return HOST, 0
+    if not (hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__")):
+        return None
+    try:
+        kind, index = array.__dlpack_device__()
+    except (BufferError, ValueError, RuntimeError):  # DLPack has no number for this device
+        return None
+    return int(kind), int(index)
 
 
 def _as_array(value: Any) -> npt.NDArray[Any]:
@@ -162,11 +177,16 @@ def check_seed(value: Any) -> int:
     return seed
 
 
+def _as_number(value: Any, name: str, what: str = "a number") -> float:
+    """Return `value` as a float if it is a real number, else raise TypeError."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be {what}; got {value!r}.")
+    return float(value)
+
+
 def check_positive(value: Any, name: str) -> float:
     """Return `value` as a float if it is a positive finite number, else raise TypeError or ValueError."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be a number; got {value!r}.")
-    number = float(value)
+    number = _as_number(value, name)
     if not (np.isfinite(number) and number > 0):
         raise ValueError(f"{name} must be positive and finite; got {number}.")
     return number
@@ -174,9 +194,7 @@ def check_positive(value: Any, name: str) -> float:
 
 def check_nonnegative(value: Any, name: str) -> float:
     """Return `value` as a float if it is zero or a positive finite number, else raise TypeError or ValueError."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be a number; got {value!r}.")
-    number = float(value)
+    number = _as_number(value, name)
     if not (np.isfinite(number) and number >= 0):
         raise ValueError(f"{name} must be zero or positive, and finite; got {number}.")
     return number
@@ -184,9 +202,7 @@ def check_nonnegative(value: Any, name: str) -> float:
 
 def check_probability(value: Any, name: str) -> float:
     """Return `value` as a float if it is a number strictly between 0 and 1, else raise TypeError or ValueError."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be one number between 0 and 1; got {value!r}.")
-    number = float(value)
+    number = _as_number(value, name, "one number between 0 and 1")
     if not 0 < number < 1:
         percent = f" Write {number / 100:g} for {number:g}%." if 2 <= number < 100 else ""
         raise ValueError(f"{name} must be between 0 and 1; got {value}.{percent}")
