@@ -118,10 +118,13 @@ class CensoredGaussian(SampledNoiseLikelihood):
         lower, upper = values[..., 0], values[..., 1]
         for bad, problem in (
             (np.isnan(values).any(axis=-1), "must not be NaN; an open side is -inf or inf"),
-            (np.asarray(lower > upper), "must not have a lower bound above the upper one"),
-            (np.isinf(lower) & np.isinf(upper), "must have at least one finite bound; leave rows without any out"),
+            (lower > upper, "must not have a lower bound above the upper one"),
+            (
+                np.asarray(np.isinf(lower) & np.isinf(upper)),
+                "must have at least one finite bound; leave rows without any out",
+            ),
         ):
-            refuse_targets(bad, values, f"the bounds of y {problem}")
+            refuse_targets(np.asarray(bad), values, f"the bounds of y {problem}")
         return np.array(values, dtype=np.float64, order="C")
 
     def check_precision(self, y: Targets, dtype: np.dtype[Any]) -> None:

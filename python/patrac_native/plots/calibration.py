@@ -178,7 +178,13 @@ def reliability(p: ArrayLike, y: ArrayLike, ax: Axes | None = None, *, n_bins: i
     used = bins.n_rows > 0
     share = bins.n_rows / bins.n_rows.sum()
     ax = canvas.axes_or_new(ax)
-    bars = {"width": np.diff(bins.edges), "align": "edge", "color": canvas.SKY, "alpha": 0.45, "linewidth": 0}
+    bars: dict[str, Any] = {
+        "width": np.diff(bins.edges),
+        "align": "edge",
+        "color": canvas.SKY,
+        "alpha": 0.45,
+        "linewidth": 0,
+    }
     ax.bar(bins.edges[:-1], share, **bars, zorder=0, label="share of rows")
     ax.plot([0, 1], [0, 1], "--", color="black", linewidth=1.0, zorder=1, label="calibrated")
     for shown, colour, text in (
