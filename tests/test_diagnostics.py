@@ -113,7 +113,7 @@ def test_the_cap_on_lags_flatters_slow_chains_and_geyer_does_not() -> None:
 
 
 def test_geyer_by_hand() -> None:
-    from patrac_native.diagnostics.ess import _geyer_time
+    from patrac_native.diagnostics.mixing import _geyer_time
 
     # Pairs 1.5, 0.3, 0.5 -> 0.3 (monotone), then -0.1 stops; the last lone lag has no pair.
     rho = np.array([1.0, 0.5, 0.2, 0.1, 0.3, 0.2, -0.2, 0.1, 0.9, 0.9, 0.9])

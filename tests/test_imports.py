@@ -47,7 +47,11 @@ def test_every_package_imports_only_what_stands_below_it() -> None:
             "def late():\n    from patrac_native.posterior import posterior",
             "network is not allowed to import",
         ),
-        ("plots/bands", "if TYPE_CHECKING:\n    from patrac_native.draws.draws import Draws", "plots is not allowed"),
+        (
+            "plots/predictions",
+            "if TYPE_CHECKING:\n    from patrac_native.draws.draws import Draws",
+            "plots is not allowed",
+        ),
         (
             "network/files",
             "def late():\n    from patrac_native.posterior import posterior",

@@ -18,7 +18,14 @@ from patrac_native.diagnostics.classification import (
     ece,
     entropy_decomposition,
 )
-from patrac_native.diagnostics.ess import autocorrelation, ess_geyer, ess_paper, geyer_ess_of
+from patrac_native.diagnostics.mixing import (
+    ConvergenceSummary,
+    autocorrelation,
+    convergence,
+    ess_geyer,
+    ess_paper,
+    geyer_ess_of,
+)
 from patrac_native.diagnostics.psis import LeaveOneOut, leave_one_out, model_weights
 from patrac_native.diagnostics.regression import (
     Interval,
@@ -32,7 +39,6 @@ from patrac_native.diagnostics.regression import (
     pit,
     rmse,
 )
-from patrac_native.diagnostics.rhat import ConvergenceSummary, convergence
 from patrac_native.diagnostics.splits import copy_groups, split_rows
 
 __all__ = [

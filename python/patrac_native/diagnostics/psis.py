@@ -29,8 +29,37 @@ _BOOTSTRAP_SAMPLES, _BOOTSTRAP_SEED = 1000, 0
 _LEAST_WEIGHT = 1e-15
 
 
-@dataclass(frozen=True)
-class LeaveOneOut:
+@dataclass(frozen=True, eq=False)
+class LeftOutRows:
+    """Predictions of rows by draws that are reweighted as if each row had not been in the data."""
+
+    elpd_rows: FloatArray
+    khat: FloatArray
+    n_draws: int
+
+    @property
+    def elpd(self) -> float:
+        """Sum of `elpd_rows`: the expected log predictive density of Vehtari, Gelman and Gabry (2017)."""
+        return float(self.elpd_rows.sum())
+
+    @property
+    def khat_limit(self) -> float:
+        """Largest shape of the tail of a reliable estimate."""
+        return float(min(_KHAT, 1 - 1 / np.log10(self.n_draws)))
+
+    @property
+    def is_unreliable(self) -> npt.NDArray[np.bool_]:
+        """Whether the `khat` of each row is too large for its estimate to be trusted, shape (n,)."""
+        return np.asarray(self.khat > self.khat_limit)
+
+    @property
+    def unreliable(self) -> int:
+        """Number of rows whose estimate is unreliable."""
+        return int(self.is_unreliable.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class LeaveOneOut(LeftOutRows):
     """Predictions of each row by draws that are reweighted as if the row had not been in the data.
 
     Attributes
@@ -41,31 +70,11 @@ class LeaveOneOut:
         Log predictive density of each row given all others.
     khat : ndarray of float64, shape (n,)
         Shape of the tail of each row's importance ratios.
+    n_draws : int
+        Number of draws of all chains.
     """
 
     weights: FloatArray
-    elpd_rows: FloatArray
-    khat: FloatArray
-
-    @property
-    def elpd(self) -> float:
-        """Sum of `elpd_rows`: the expected log predictive density of Vehtari, Gelman and Gabry (2017)."""
-        return float(self.elpd_rows.sum())
-
-    @property
-    def is_unreliable(self) -> npt.NDArray[np.bool_]:
-        """Whether the `khat` of each row is too large for its estimate to be trusted, shape (n,)."""
-        return np.asarray(self.khat > khat_limit(len(self.weights)))
-
-    @property
-    def unreliable(self) -> int:
-        """Number of rows whose estimate is unreliable."""
-        return int(self.is_unreliable.sum())
-
-
-def khat_limit(draws: int) -> float:
-    """Return the largest shape of the tail of reliable estimates from a number of draws."""
-    return float(min(_KHAT, 1 - 1 / np.log10(draws)))
 
 
 def leave_one_out(log_likelihood: ArrayLike) -> LeaveOneOut:
@@ -105,7 +114,8 @@ def leave_one_out(log_likelihood: ArrayLike) -> LeaveOneOut:
     log_weights = np.stack([weights for weights, _ in smoothed], axis=1)
     weights = np.exp(log_weights - log_weights.max(axis=0))
     weights /= weights.sum(axis=0)
-    return LeaveOneOut(weights, weighted_log_mean(flat, weights), np.array([khat for _, khat in smoothed]))
+    khat = np.array([khat for _, khat in smoothed])
+    return LeaveOneOut(weighted_log_mean(flat, weights), khat, len(flat), weights)
 
 
 def weighted_log_mean(log_density: FloatArray, weights: FloatArray) -> FloatArray:

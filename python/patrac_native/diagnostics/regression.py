@@ -105,10 +105,8 @@ def coverage(
 
     Raises
     ------
-    TypeError
-        If an argument does not hold real numbers.
-    ValueError
-        If shapes do not match, an entry is NaN or infinite, or a tau is outside (0, 1).
+    TypeError, ValueError
+        As `nll`, if a tau is outside (0, 1).
     """
     values = function_draws("f", f)
     true = targets("truth", truth, "f", values)
@@ -148,21 +146,18 @@ def pit(
 
     Raises
     ------
-    TypeError
-        If an argument does not hold real numbers.
-    ValueError
-        If shapes do not match, an entry is NaN or infinite, or `ties` is another.
+    TypeError, ValueError
+        As `nll`, if `ties` is another.
     """
     if ties not in ("below", "half", "random"):
         raise ValueError(f'ties must be "below", "half" or "random"; got {ties!r}')
     values = function_draws("draws", draws)
     observed = targets("y", y, "draws", values)
     below = np.empty_like(observed)
+    shares = np.random.default_rng(seed).random(observed.shape) if ties == "random" else np.full_like(observed, 0.5)
     for rows in _row_slices(values):
         below[rows] = (values[:, :, rows] < observed[rows]).mean(axis=(0, 1))
-    if ties != "below":
-        shares = np.random.default_rng(seed).random(observed.shape) if ties == "random" else np.full_like(observed, 0.5)
-        for rows in _row_slices(values):
+        if ties != "below":
             below[rows] += shares[rows] * (values[:, :, rows] == observed[rows]).mean(axis=(0, 1))
     return below.reshape(np.shape(y))
 
@@ -267,10 +262,8 @@ def rmse(f: ArrayLike, y: ArrayLike) -> float:
 
     Raises
     ------
-    TypeError
-        If an argument does not hold real numbers.
-    ValueError
-        If shapes do not match, or an entry is NaN or infinite.
+    TypeError, ValueError
+        As `nll`.
     """
     values = function_draws("f", f)
     observed = targets("y", y, "f", values)
@@ -305,10 +298,8 @@ def crps(y_draws: ArrayLike, y: ArrayLike, *, fair: bool = True, per_row: bool =
 
     Raises
     ------
-    TypeError
-        If an argument does not hold real numbers.
-    ValueError
-        If shapes do not match, an entry is NaN or infinite, or there is a single draw.
+    TypeError, ValueError
+        As `nll`, if there is a single draw.
 
     Notes
     -----

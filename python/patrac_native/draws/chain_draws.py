@@ -30,19 +30,7 @@ Stats = Mapping[str, npt.NDArray[Any]]
 
 
 class ChainDraws(ABC):
-    """Base class of `Draws` and `TargetDraws`: states (chain, draw, K) with statistics and settings.
-
-    `draws[chains, draws]` with two slices selects chains and consecutive draws, such as `draws[:, :100]`, the first 100
-    draws of each chain. Draws export theta by DLPack, as `torch.from_dlpack(draws)`, from the device's memory after
-    `sample(..., keep_on_device=True)`.
-
-    Attributes
-    ----------
-    stats : dict of str to ndarray
-        Statistics by name.
-    settings : dict
-        JSON-able values that describe the run.
-    """
+    """Base class of `Draws` and `TargetDraws`: states (chain, draw, K) with statistics and JSON-able settings."""
 
     # What a file of these draws holds, in words, by which files of one class are told from those of another.
     _KIND: ClassVar[str]
@@ -111,15 +99,7 @@ class ChainDraws(ABC):
         return self._with(self.theta[:, every - 1 :: every].copy(), stats, settings)
 
     def __getitem__(self, index: tuple[slice, slice]) -> Self:
-        """Return the draws of some chains, of which a complete run has its share of the seconds; see the class.
-
-        Raises
-        ------
-        TypeError
-            If the index is not two slices without a step.
-        ValueError
-            If it leaves no chain or no draw.
-        """
+        """Return the draws of some chains, of which a complete run has its share of the seconds; see the class."""
         if not isinstance(index, tuple) or [type(one) for one in index] != [slice, slice]:
             raise TypeError(f"draws are indexed by two slices, draws[chains, draws]; got {index!r}.")
         chains, draws = (range(size)[one] for one, size in zip(index, self._shape, strict=False))

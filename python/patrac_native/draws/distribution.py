@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native import diagnostics
-from patrac_native.diagnostics.psis import khat_limit, weighted_log_mean
+from patrac_native.diagnostics.psis import LeftOutRows, weighted_log_mean
 from patrac_native.likelihoods import Likelihood, TargetMixture
 from patrac_native.network.network import Network
 from patrac_native.validation.checks import (
@@ -525,7 +525,7 @@ class PredictiveDistribution:
 
 
 @dataclass(frozen=True, eq=False)
-class LeftOut:
+class LeftOut(LeftOutRows):
     """Leave-one-out predictions, as `Draws.loo` returns them; its string is a table.
 
     Attributes
@@ -540,15 +540,7 @@ class LeftOut:
         Number of draws of all chains.
     """
 
-    elpd_rows: FloatArray
     lpd_rows: FloatArray
-    khat: FloatArray
-    n_draws: int
-
-    @property
-    def elpd(self) -> float:
-        """Sum of `elpd_rows`: the expected log predictive density of Vehtari, Gelman and Gabry (2017)."""
-        return float(self.elpd_rows.sum())
 
     @property
     def se(self) -> float:
@@ -564,21 +556,11 @@ class LeftOut:
         """Sum of `lpd_rows` minus `elpd`: the effective number of parameters."""
         return float(self.lpd_rows.sum()) - self.elpd
 
-    @property
-    def is_unreliable(self) -> npt.NDArray[np.bool_]:
-        """Whether the `khat` of each row is too large for its estimate to be trusted, shape (n,)."""
-        return np.asarray(self.khat > khat_limit(self.n_draws))
-
-    @property
-    def unreliable(self) -> int:
-        """Number of rows whose estimate is unreliable."""
-        return int(self.is_unreliable.sum())
-
     def __str__(self) -> str:
         return (
             f"leave-one-out of {len(self.khat)} rows from {self.n_draws} draws\n"
             f"  elpd {self.elpd:.2f} (se {self.se:.2f}), p_loo {self.p_loo:.2f}\n"
-            f"  Pareto k: largest {self.khat.max():.2f}, {self.unreliable} rows above {khat_limit(self.n_draws):.2f}"
+            f"  Pareto k: largest {self.khat.max():.2f}, {self.unreliable} rows above {self.khat_limit:.2f}"
         )
 
 
@@ -590,7 +572,7 @@ def leave_out(distribution: PredictiveDistribution, y: npt.ArrayLike, row_weight
         without = part.left_out(targets[rows], row_weights=powers[rows])
         elpd_rows[rows], khat[rows] = without.log_density(targets[rows]), without.khat
         lpd_rows[rows] = part.log_density(targets[rows])
-    return LeftOut(elpd_rows, lpd_rows, khat, distribution.n_draws)
+    return LeftOut(elpd_rows, khat, distribution.n_draws, lpd_rows)
 
 
 def check_row_weights(row_weights: npt.ArrayLike | None, n: int, members: int | None = None) -> FloatArray:

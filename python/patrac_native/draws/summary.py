@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.diagnostics import ConvergenceSummary, convergence, credible_interval
-from patrac_native.diagnostics.ess import MeanAutocorrelation, geyer_ess_of, paper_ess_of
-from patrac_native.diagnostics.rhat import joined
+from patrac_native.diagnostics.mixing import MeanAutocorrelation, geyer_ess_of, joined, paper_ess_of
 from patrac_native.draws.chain_draws import ChainDraws, sampler_of
 from patrac_native.likelihoods import Likelihood
 from patrac_native.plots.table import html_table

@@ -9,19 +9,20 @@ that of Okabe and Ito, whose colours colour-blind readers can distinguish.
 from __future__ import annotations
 
 from patrac_native.plots._canvas import CYCLE, STYLES, tidy
-from patrac_native.plots.bands import posterior_bands, predicted_vs_observed
 from patrac_native.plots.calibration import coverage_boxplot, pit_density, reliability
 from patrac_native.plots.chains import autocorrelation_plot, trace, trace_panel
-from patrac_native.plots.progress import progress_bar, shows_progress
-from patrac_native.plots.scores import (
+from patrac_native.plots.predictions import (
     confusion,
     coverage_curve,
     epistemic_share,
     pit_histogram,
+    posterior_bands,
+    predicted_vs_observed,
     residuals,
     roc_and_precision_recall,
     sorted_intervals,
 )
+from patrac_native.plots.progress import progress_bar, shows_progress
 
 __all__ = [
     "CYCLE",

@@ -98,13 +98,7 @@ class Evidence:
 
 
 def longest_run(flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """Return the length of the longest sequence of consecutive True entries along the last axis.
-
-    Examples
-    --------
-    >>> longest_run(np.array([[True, True, False, True], [False] * 4]))
-    array([2, 0])
-    """
+    """Return the length of the longest sequence of consecutive True entries along the last axis."""
     draws = np.arange(flags.shape[-1])
     # The position of the last False up to each entry, or -1 if there is none; the sequence begins just after it.
     last_false = np.maximum.accumulate(np.where(flags, -1, draws), axis=-1)
