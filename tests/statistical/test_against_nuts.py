@@ -33,6 +33,8 @@ KERNELS: dict[str, tuple[Callable[[], pn.Kernel], int]] = {
     "collapsed pCNL": (lambda: pn.PCNL(collapse=True), 50),
     "collapsed mGrad": (lambda: pn.MGrad(collapse=True), 20),
     "elliptical slice": (lambda: pn.EllipticalSlice(), 100),
+    "persistent mGrad": (lambda: pn.MGrad(persistence=0.9), 20),
+    "collapsed persistent mGrad": (lambda: pn.MGrad(collapse=True, persistence=0.9), 20),
 }
 
 

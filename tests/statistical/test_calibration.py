@@ -7,30 +7,21 @@ tested by its own distribution in tests/test_sampled_variance.py.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import Any
 
 import numpy as np
 import pytest
-from rank_test import QUANTITIES, Problem, native_chain, native_variance_chain, p_values, ranks
+from rank_test import LEVEL, Problem, native_chain, native_variance_chain, network, smallest_p
 from twins import NO_DETERMINANT, NOT_REFRESHED, STALE_WEIGHTS, Twin
 
 import patrac_native as pn
+from problems import balanced
 
-N_STATES = 16
-# False-alarm probability of one test; shared among the test quantities (Bonferroni).
-LEVEL = 1e-4 / len(QUANTITIES)
-REPLICATES = 1000
 # sigma^2 has the inverse-gamma prior with density x^(-a - 1) exp(-b / x).
 NOISE, MORE_NOISE = (2.5, 0.5), (2.5, 2.0)
 X = np.linspace(-2, 2, 8)[:, None]
 POINT = np.array([[0.7]])
-
-
-def network(sizes: list[int], seed: int) -> pn.Network:
-    """Network of standard normal weights and biases."""
-    rng = np.random.default_rng(seed)
-    weights = [rng.standard_normal(shape) for shape in zip(sizes[1:], sizes[:-1], strict=True)]
-    return pn.Network(weights, [rng.standard_normal(size) for size in sizes[1:]])
 
 
 def full(dtype: str, variance: float = 0.2) -> Problem:
@@ -58,11 +49,6 @@ def sampled(problem: Problem, noise: tuple[float, Any] = NOISE, *, by_twin: bool
     return dataclasses.replace(problem, likelihood=native, noise=noise)
 
 
-def smallest_p(problem: Problem, chain: Any, *, replicates: int = REPLICATES, seed: int) -> float:
-    """Smallest p-value of the rank test over the test quantities."""
-    return float(p_values(ranks(problem, chain, replicates=replicates, n_states=N_STATES, seed=seed), N_STATES).min())
-
-
 # Compiled kernels
 
 # Acceptance rates of 0.4 to 0.8.
@@ -73,9 +59,9 @@ ON_THE_LAST_LAYER = PLAIN | {"mgrad": pn.MGrad(0.1), "exact": pn.Exact()}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", ["full", "mix"])
-@pytest.mark.parametrize("kernel", COLLAPSED)
+@pytest.mark.parametrize(
+    ("kernel", "name", "dtype"), balanced(itertools.product(COLLAPSED, ("full", "mix")), ("float32", "float64"))
+)
 def test_compiled_collapsed_kernels_pass(kernel: str, name: str, dtype: str) -> None:
     problem = full(dtype) if name == "full" else mix(dtype)
     assert smallest_p(problem, native_chain(COLLAPSED[kernel], 3), seed=21) > LEVEL

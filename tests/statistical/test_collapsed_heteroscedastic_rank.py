@@ -12,16 +12,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 import pytest
-from rank_test import QUANTITIES, Problem, native_blocks, native_chain, p_values, ranks
-from twins import mgrad_h, mgrad_move
+from rank_test import LEVEL, Problem, native_blocks, native_chain, smallest_p
 
 import patrac_native as pn
 import problems
+from reference import mgrad_h, mgrad_proposal
 
 Array = npt.NDArray[np.float64]
-N_STATES = 16
-# False-alarm probability of one test; shared among the test quantities (Bonferroni).
-LEVEL = 1e-4 / len(QUANTITIES)
 LIKELIHOOD = pn.HeteroscedasticGaussian()
 STEP = 0.2
 WIDTH = 4
@@ -55,12 +52,6 @@ RIGHT = {
 }
 
 
-def smallest_p(problem: Problem, chain: object, *, replicates: int, seed: int) -> float:
-    """Smallest p-value of the rank test over the test quantities."""
-    found = ranks(problem, chain, replicates=replicates, n_states=N_STATES, seed=seed)  # type: ignore[arg-type]
-    return float(p_values(found, N_STATES).min())
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RIGHT)
 def test_compiled_chains_pass(name: str) -> None:
@@ -87,7 +78,7 @@ class Twin:
         u = theta.astype(np.float64)[entries]
         l_u, g_u = self.value(post, u), np.asarray(post.density("collapsed").value_and_grad(u)[1])
         for step in range(states * self.thin):
-            v = mgrad_move(u, g_u, c, STEP, rng)
+            v = mgrad_proposal(u, g_u, c, rng.standard_normal(len(u)), STEP)
             l_v, g_v = self.value(post, v), np.asarray(post.density("collapsed").value_and_grad(v)[1])
             log_ratio = l_v - l_u + mgrad_h(u, v, g_v, c, STEP) - mgrad_h(v, u, g_u, c, STEP)
             if np.log(rng.random()) < log_ratio:

@@ -11,24 +11,13 @@ import dataclasses
 import numpy as np
 import numpy.typing as npt
 import pytest
-from rank_test import QUANTITIES, Problem, native_chain, p_values, ranks
+from rank_test import LEVEL, Problem, native_chain, network, smallest_p
 
 import patrac_native as pn
 
-N_STATES = 16
-# False-alarm probability of one test; shared among the test quantities (Bonferroni).
-LEVEL = 1e-4 / len(QUANTITIES)
-REPLICATES = 1000
 PRIOR = pn.TraceClassPrior(1.5, 1.0, 0.5)
 # Acceptance rates of 0.2 (Poisson) to 0.9.
-KERNEL = pn.MGrad(0.05)
-
-
-def network(sizes: tuple[int, ...], seed: int) -> pn.Network:
-    """Network of normal weights and biases with standard deviation 0.4."""
-    rng = np.random.default_rng(seed)
-    weights = [0.4 * rng.standard_normal(shape) for shape in zip(sizes[1:], sizes[:-1], strict=True)]
-    return pn.Network(weights, [0.4 * rng.standard_normal(size) for size in sizes[1:]])
+CHAIN = native_chain(pn.MGrad(0.05), 3)
 
 
 class SquaredScale(pn.HeteroscedasticGaussian):
@@ -44,7 +33,7 @@ class SquaredScale(pn.HeteroscedasticGaussian):
 def heteroscedastic(architecture: pn.Architecture, likelihood: pn.Likelihood, dtype: str) -> Problem:
     """Two targets with a mean and a log-variance each, on 1-4-4, 8 rows."""
     X, point = np.linspace(-2, 2, 8)[:, None], np.array([[0.7]])
-    return Problem(network((1, 4, 4), 1), architecture, PRIOR, likelihood, X, point, dtype)
+    return Problem(network((1, 4, 4), 1, 0.4), architecture, PRIOR, likelihood, X, point, dtype)
 
 
 class SizeForDispersion(pn.NegativeBinomial):
@@ -67,7 +56,7 @@ def counts(architecture: pn.Architecture, likelihood: pn.Likelihood, dtype: str)
     """Two counts in a row, on 1-4-2, 8 rows of unequal exposure."""
     X, point = np.linspace(-2, 2, 8)[:, None], np.array([[0.7]])
     offset = np.linspace(-1, 2, 8)
-    return Problem(network((1, 4, 2), 1), architecture, PRIOR, likelihood, X, point, dtype, offset=offset)
+    return Problem(network((1, 4, 2), 1, 0.4), architecture, PRIOR, likelihood, X, point, dtype, offset=offset)
 
 
 RIGHT = {
@@ -87,20 +76,14 @@ WRONG = {
 }
 
 
-def smallest_p(problem: Problem, kernel: pn.Kernel, *, replicates: int, seed: int, device: str = "cpu") -> float:
-    """Smallest p-value of the rank test over the test quantities."""
-    found = ranks(problem, native_chain(kernel, 3, device), replicates=replicates, n_states=N_STATES, seed=seed)
-    return float(p_values(found, N_STATES).min())
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RIGHT)
 def test_compiled_likelihoods_pass(name: str) -> None:
-    assert smallest_p(RIGHT[name], KERNEL, replicates=REPLICATES, seed=31) > LEVEL
+    assert smallest_p(RIGHT[name], CHAIN, seed=31) > LEVEL
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WRONG)
 def test_targets_of_another_law_are_rejected(name: str) -> None:
     # Power, measured once over 3 seeds: the largest p-value was 7e-57.
-    assert smallest_p(WRONG[name], KERNEL, replicates=REPLICATES // 2, seed=32) < LEVEL
+    assert smallest_p(WRONG[name], CHAIN, replicates=500, seed=32) < LEVEL

@@ -7,15 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rank_test import QUANTITIES, Problem, native_blocks, native_chain, p_values, ranks
-from test_calibration import full, mix, out
+from rank_test import LEVEL, Problem, native_blocks, native_chain, smallest_p
+from test_calibration import PLAIN, SAMPLED, full, mix, out
 from twins import SAME_WHITENED, WRONG_SHAPE, Twin
 
 import patrac_native as pn
 
-N_STATES = 16
-# False-alarm probability of one test; shared among the test quantities (Bonferroni).
-LEVEL = 1e-4 / len(QUANTITIES)
 # With a = 1 scales vary by an order of magnitude, so that those of another step are far off.
 SCALES = pn.SampledScales(a=1.0)
 
@@ -30,31 +27,20 @@ def gaussian_prior(dtype: str) -> Problem:
     return dataclasses.replace(full(dtype), prior=pn.GaussianPrior(1.0, 0.5, fan_in=True))
 
 
-def smallest_p(problem: Problem, chain: Any, *, replicates: int, seed: int, n_states: int = N_STATES) -> float:
-    """Smallest p-value of the rank test over the test quantities."""
-    return float(p_values(ranks(problem, chain, replicates=replicates, n_states=n_states, seed=seed), n_states).min())
-
-
-# Acceptance rates of 0.3 to 0.8.
-PLAIN = {"pcn": pn.PCN(0.15), "pcnl": pn.PCNL(0.03), "mgrad": pn.MGrad(0.04), "elliptical slice": pn.EllipticalSlice()}
-COLLAPSED = {"collapsed pcnl": pn.PCNL(0.2, collapse=True), "collapsed mgrad": pn.MGrad(0.3, collapse=True)}
-KERNELS = PLAIN | COLLAPSED
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["full", "mix"])
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", SAMPLED)
 def test_compiled_kernels_pass(kernel: str, name: str) -> None:
     """Scales drawn in every step; float64 and float32."""
     problem = with_scales(full("float64") if name == "full" else mix("float32"))
-    assert smallest_p(problem, native_chain(KERNELS[kernel], 3), replicates=1000, seed=31) > LEVEL
+    assert smallest_p(problem, native_chain(SAMPLED[kernel], 3), seed=31) > LEVEL
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["mgrad", "collapsed mgrad"])
 def test_scales_drawn_in_every_third_step_pass(kernel: str) -> None:
-    chain = native_chain(KERNELS[kernel], 3, scales_every=3)
-    assert smallest_p(with_scales(full("float64")), chain, replicates=1000, seed=32) > LEVEL
+    chain = native_chain(SAMPLED[kernel], 3, scales_every=3)
+    assert smallest_p(with_scales(full("float64")), chain, seed=32) > LEVEL
 
 
 @pytest.mark.slow
@@ -78,7 +64,7 @@ def test_persistent_steps_pass(collapse: bool) -> None:
 @pytest.mark.parametrize("kernel", ["mgrad", "collapsed mgrad"])
 def test_a_gaussian_prior_with_relevance_of_each_input_passes(kernel: str) -> None:
     problem = with_scales(gaussian_prior("float64"), pn.SampledScales(a=1.0, by_input=True))
-    assert smallest_p(problem, native_chain(KERNELS[kernel], 3), replicates=1000, seed=35) > LEVEL
+    assert smallest_p(problem, native_chain(SAMPLED[kernel], 3), seed=35) > LEVEL
 
 
 # Twins

@@ -15,9 +15,6 @@ import patrac_native as pn
 CHAINS, DRAWS, THIN, BATCHES = 8, 5_000, 50, 10
 GRID = np.linspace(-4.5, 4.5, 7)[:, None]
 PRIOR = pn.TraceClassPrior(1.5, 1.0, 0.5)
-# The step size approaches the kernel's target over windows of 10 steps; its mean over the second half of a warm-up, and
-# the drift of the state after it, leave the acceptance rate of a chain within some 0.05 of that.
-WIDENING = 0.1
 
 
 @pytest.fixture(scope="module")
@@ -58,21 +55,6 @@ def moments(draws: pn.Draws) -> Estimate:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("architecture", [pn.Sep(2), pn.Mix(2)], ids=str)
-def test_pcn_and_pcnl_agree_after_the_default_warmup(net: pn.Network, data: Any, architecture: pn.Architecture) -> None:
-    post = posterior(net, data, architecture)
-    found = []
-    for kernel in (pn.PCN(), pn.PCNL()):
-        draws = run(post, kernel, seed=41)
-        assert abs(draws.stats["acceptance_rate"].mean() - kernel.accept_target) < WIDENING
-        found.append(moments(draws))
-    limit = bound(found[0].mean.size, found[0].batches - 1)
-    assert largest_z(*found) < limit
-    # The comparison can fail: it tells a noise variance of 1 from one of 1.2.
-    assert largest_z(moments(run(posterior(net, data, architecture, 1.2), pn.PCNL(), seed=42)), found[1]) > limit
-
-
-@pytest.mark.slow
 def test_adaptation_and_accept_all_leave_no_bias(net: pn.Network, data: Any) -> None:
     post = posterior(net, data, pn.Sep(2))
     # Nothing adapts here. Fixed-step pCN finds its way from prior draws; fixed-step pCNL can stay where it starts:
@@ -86,6 +68,9 @@ def test_adaptation_and_accept_all_leave_no_bias(net: pn.Network, data: Any) -> 
     limit = bound(3 * reference.mean.size, reference.batches - 1)
     for draws in (onward, *adapted):
         assert largest_z(moments(draws), reference) < limit
+    # The comparison can fail: it tells a noise variance of 1 from one of 1.2.
+    wrong = run(posterior(net, data, pn.Sep(2), 1.2), pn.PCNL(), seed=42)
+    assert largest_z(moments(wrong), reference) > limit
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The kernels again in NumPy, step by step as docs/method.md, section 6 has them, right or broken on purpose.
+"""Chains in NumPy on the formulas of tests/reference.py, right or broken on purpose.
 
 They show that the rank tests reject what is wrong. They run on `post.log_likelihood_and_grad`, which has tests of its
 own; the collapsed one on formulas written out here for one hidden layer.
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 import patrac_native as pn
+import reference
 
 Array = npt.NDArray[Any]
 
@@ -48,9 +49,8 @@ class PlainTarget:
         if not self._sampled:
             return float(value), gradient
         squares = -2 * (float(value) + self._constant)
-        return -0.5 * squares / variance - 0.5 * self._post.data.y.size * np.log(
-            2 * np.pi * variance
-        ), gradient / variance
+        value = -0.5 * squares / variance - 0.5 * self._post.data.y.size * np.log(2 * np.pi * variance)
+        return value, gradient / variance
 
 
 class CollapsedTarget:
@@ -98,34 +98,6 @@ class CollapsedTarget:
         """(theta_h, a) with a ~ N(m, Sigma)."""
         m, sigma = self.conditional(self.features(theta_hidden), variance)
         return np.concatenate([theta_hidden, m + np.linalg.cholesky(sigma) @ rng.standard_normal(len(m))])
-
-
-def pcn_move(u: Array, c: Array, beta: float, rng: np.random.Generator) -> Array:
-    """Proposal of pCN."""
-    return np.sqrt(1 - beta**2) * u + beta * np.sqrt(c) * rng.standard_normal(len(u))
-
-
-def pcnl_move(u: Array, g: Array, c: Array, delta: float, rng: np.random.Generator) -> Array:
-    """Proposal of pCNL."""
-    noise = np.sqrt(8 * delta * c) * rng.standard_normal(len(u))
-    return ((2 - delta) * u + 2 * delta * c * g + noise) / (2 + delta)
-
-
-def pcnl_rho(l_u: float, u: Array, v: Array, g: Array, c: Array, delta: float, sign: float) -> Any:
-    """rho(u, v) of pCNL."""
-    return -l_u - 0.5 * sign * (v - u) @ g - 0.25 * delta * ((u + v) @ g - g @ (c * g))
-
-
-def mgrad_move(u: Array, g: Array, c: Array, delta: float, rng: np.random.Generator) -> Array:
-    """Proposal of mGrad."""
-    a = 1 / (1 / c + 2 / delta)
-    return a * (2 / delta * u + g) + np.sqrt(a + 2 / delta * a**2) * rng.standard_normal(len(u))
-
-
-def mgrad_h(z: Array, w: Array, g: Array, c: Array, delta: float) -> Any:
-    """h(z, w) of mGrad, g = g(w)."""
-    a = 1 / (1 / c + 2 / delta)
-    return (z - a * (2 / delta * w + 0.5 * g)) @ (g / (1 + 2 / delta * a))
 
 
 @dataclass(frozen=True)
@@ -207,19 +179,21 @@ class Twin:
             return self._slice(target, c, u, l_u, variance, rng)
         delta = self.step_size
         back = delta / 2 if self.fault == HALF_STEP else delta
-        sign = -1.0 if self.fault == WRONG_SIGN else 1.0
+        wrong = self.fault == WRONG_SIGN
         if self.kernel == "pcn":
-            v = pcn_move(u, c, delta, rng)
+            v = reference.pcn_proposal(u, c, rng.standard_normal(len(u)), delta)
             l_v, g_v = target.evaluate(v, variance)
             log_ratio = l_v - l_u
         elif self.kernel == "pcnl":
-            v = pcnl_move(u, g_u, c, delta, rng)
+            v = reference.pcnl_proposal(u, g_u, c, rng.standard_normal(len(u)), delta)
             l_v, g_v = target.evaluate(v, variance)
-            log_ratio = pcnl_rho(l_u, u, v, g_u, c, delta, sign) - pcnl_rho(l_v, v, u, g_v, c, back, sign)
+            there = reference.pcnl_rho(l_u, g_u, u, v, c, delta, printed=wrong)
+            log_ratio = there - reference.pcnl_rho(l_v, g_v, v, u, c, back, printed=wrong)
         else:
-            v = mgrad_move(u, g_u, c, delta, rng)
+            v = reference.mgrad_proposal(u, g_u, c, rng.standard_normal(len(u)), delta)
             l_v, g_v = target.evaluate(v, variance)
-            log_ratio = l_v - l_u + sign * (mgrad_h(u, v, g_v, c, back) - mgrad_h(v, u, g_u, c, delta))
+            h = reference.mgrad_h(u, v, g_v, c, back) - reference.mgrad_h(v, u, g_u, c, delta)
+            log_ratio = l_v - l_u + (-h if wrong else h)
         if np.log(rng.random()) < log_ratio:
             return v, l_v, g_u if self.fault == STALE_AFTER_ACCEPTANCE else g_v
         return u, l_u, g_v if self.fault == STALE_AFTER_REJECTION else g_u
