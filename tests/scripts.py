@@ -8,8 +8,8 @@ import textwrap
 from pathlib import Path
 
 
-def printed_numbers(script: str, *arguments: str) -> list[float]:
-    """Run an indented Python script in the folder of the tests; return the numbers that it prints."""
+def output_of(script: str, *arguments: str) -> str:
+    """Run an indented Python script in the folder of the tests; return what it prints."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script), *arguments],
         capture_output=True,
@@ -19,4 +19,9 @@ def printed_numbers(script: str, *arguments: str) -> list[float]:
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    return [float(word) for word in done.stdout.split()]
+    return done.stdout
+
+
+def printed_numbers(script: str, *arguments: str) -> list[float]:
+    """Run an indented Python script in the folder of the tests; return the numbers that it prints."""
+    return [float(word) for word in output_of(script, *arguments).split()]

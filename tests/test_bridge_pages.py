@@ -15,14 +15,15 @@ from typing import Any
 
 import pytest
 
+from pages import DOCS, blocks_of
 from patrac_native.interop.c_interface import include_dir
 
-PAGES = Path(__file__).parents[1] / "docs" / "bridges"
+PAGES = DOCS / "bridges"
 
 
 def blocks(page: str, language: str) -> list[str]:
-    """Return the code blocks of a page in a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", (PAGES / f"{page}.md").read_text(encoding="utf-8"), re.M | re.S)
+    """Return the code blocks of a page on a bridge in a language."""
+    return blocks_of(f"bridges/{page}.md", language)
 
 
 def is_installed(name: str) -> bool:

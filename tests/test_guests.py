@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-import pytest
-
 import patrac_native as pn
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,9 +32,8 @@ def private_uses(source: str) -> Iterator[str]:
             yield from (f"{module}.{n.name}" for n in node.names if n.name not in (*known, "studies"))
 
 
-@pytest.mark.parametrize("path", PLACES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_only_public_names_are_used(path: Path) -> None:
-    assert not list(private_uses(path.read_text()))
+def test_only_public_names_are_used() -> None:
+    assert not [(str(path), name) for path in PLACES for name in private_uses(path.read_text())]
 
 
 def test_private_names_are_found() -> None:

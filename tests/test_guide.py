@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import patrac_native as pn
-from pages import DOCS
+from pages import DOCS, blocks_of
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # of runs that are too short
@@ -30,7 +30,7 @@ def test_the_guide_runs_from_top_to_bottom(
     for name in ("train", "train_many"):
         monkeypatch.setattr(pn, name, shorter(getattr(pn, name), l2=1.0, max_epochs=40))
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"^```python\n(.*?)^```$", (DOCS / "guide.md").read_text(encoding="utf-8"), re.M | re.S)
+    blocks = blocks_of("guide.md")
     assert len(blocks) > 12
     names: dict[str, Any] = {}
     for number, block in enumerate(blocks):
@@ -43,9 +43,7 @@ def test_the_guide_runs_from_top_to_bottom(
 
 def test_the_readmes_script_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """README's first Python block, with a shorter run."""
-    blocks = re.findall(
-        r"^```python\n(.*?)^```$", (DOCS.parent / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-    )
+    blocks = blocks_of("../README.md")
     sample = pn.sample
     monkeypatch.setattr(pn, "sample", lambda post, **keywords: sample(post, **{**keywords, "thin": 1}))
     names: dict[str, Any] = {}

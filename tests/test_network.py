@@ -1,9 +1,9 @@
-"""The network: checks of its parameters, its float64 evaluation, its exchange with torch and its file."""
+"""The network: checks of its parameters, its float64 evaluation and its exchange with torch."""
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from patrac_native.network.activations import ACTIVATIONS
-from patrac_native.network.network import Network, TrainingHistory
+from patrac_native.network.network import Network
+from problems import refusals
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -149,28 +150,26 @@ def test_from_torch_lists_every_unsupported_layer() -> None:
     assert "Supported: Linear layers" in message
 
 
-@pytest.mark.parametrize(
-    ("layers", "error", "message"),
-    [
+ORDERS: dict[type[Exception], list[tuple[str, list[Any]]]] = {
+    ValueError: [
         (
-            [nn.Linear(1, 2), nn.Tanh(), nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1)],
-            ValueError,
             r"mix activations \(tanh, relu\)",
+            [nn.Linear(1, 2), nn.Tanh(), nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1)],
         ),
-        ([nn.Linear(1, 2), nn.Linear(2, 1)], ValueError, "expected an activation at layer 1, found Linear"),
-        ([nn.Tanh(), nn.Linear(1, 2)], ValueError, "expected a Linear layer at layer 0, found Tanh"),
-        ([nn.Linear(1, 2), nn.Sigmoid()], ValueError, r"layer 1 \(Sigmoid\) follows the last Linear"),
-        ([nn.Identity()], TypeError, "found no Linear layer in Sequential"),
+        ("expected an activation at layer 1, found Linear", [nn.Linear(1, 2), nn.Linear(2, 1)]),
+        ("expected a Linear layer at layer 0, found Tanh", [nn.Tanh(), nn.Linear(1, 2)]),
+        (r"layer 1 \(Sigmoid\) follows the last Linear", [nn.Linear(1, 2), nn.Sigmoid()]),
     ],
-)
-def test_from_torch_refuses_other_orders(layers: list, error: type[Exception], message: str) -> None:
+    TypeError: [("found no Linear layer in Sequential", [nn.Identity()])],
+}
+
+
+@pytest.mark.parametrize(("error", "message", "layers"), refusals(ORDERS))
+def test_from_torch_refuses_other_orders(error: type[Exception], message: str, layers: list[Any]) -> None:
     with pytest.raises(error, match=message):
         Network.from_torch(nn.Sequential(*layers))
-
-
-def test_from_torch_refuses_what_is_no_module() -> None:
-    with pytest.raises(TypeError, match=r"takes a torch\.nn\.Module; got int"):
-        Network.from_torch(3)  # type: ignore[arg-type]  # the point of the test
+    with pytest.raises(TypeError, match=r"takes a torch\.nn\.Module; got list"):
+        Network.from_torch(layers)  # type: ignore[arg-type]  # the point of the test
 
 
 def test_parameters_are_copied_and_read_only() -> None:
@@ -184,68 +183,60 @@ def test_parameters_are_copied_and_read_only() -> None:
 
 
 NAN_WEIGHT = [[1.0, 2.0], [3.0, float("nan")]]
-
-
-@pytest.mark.parametrize(
-    ("weights", "biases", "activation", "error", "message"),
-    [
-        ([], [], "tanh", ValueError, "at least one layer"),
-        ([[[1.0]]], [], "tanh", ValueError, "1 weight matrices and 0 bias vectors"),
-        ([[[1.0]]], [[0.0]], "elu", ValueError, "activation must be one of tanh, .*, sigmoid, softplus; got 'elu'"),
-        ([[1.0]], [[0.0]], "tanh", ValueError, r"weights\[0\] must be a non-empty array of shape .* got \(1,\)"),
-        ([np.ones((0, 2))], [[]], "tanh", ValueError, r"weights\[0\] must be a non-empty"),
-        ([[[1.0]]], [[0.0, 0.0]], "tanh", ValueError, r"biases\[0\] must have shape \(1,\).*got \(2,\)"),
+PARAMETERS: dict[type[Exception], list[tuple[str, tuple[Any, ...]]]] = {
+    ValueError: [
+        ("at least one layer", ([], [])),
+        ("1 weight matrices and 0 bias vectors", ([[[1.0]]], [])),
+        ("activation must be one of tanh, .*, sigmoid, softplus; got 'elu'", ([[[1.0]]], [[0.0]], "elu")),
+        (r"weights\[0\] must be a non-empty array of shape .* got \(1,\)", ([[1.0]], [[0.0]])),
+        (r"weights\[0\] must be a non-empty", ([np.ones((0, 2))], [[]])),
+        (r"biases\[0\] must have shape \(1,\).*got \(2,\)", ([[[1.0]]], [[0.0, 0.0]])),
+        (r"weights\[1\] must have 3 columns", ([np.ones((3, 1)), np.ones((1, 2))], [np.zeros(3), [0.0]])),
         (
-            [np.ones((3, 1)), np.ones((1, 2))],
-            [np.zeros(3), [0.0]],
-            "tanh",
-            ValueError,
-            r"weights\[1\] must have 3 columns",
-        ),
-        (
-            [np.ones((2, 1)), NAN_WEIGHT],
-            [[0, 0], [0, 0]],
-            "tanh",
-            ValueError,
             r"weights\[1\] must be finite; got nan at \[1, 1\]",
+            ([np.ones((2, 1)), NAN_WEIGHT], [[0, 0], [0, 0]]),
         ),
-        ([[[1.0]]], [[np.inf]], "tanh", ValueError, r"biases\[0\] must be finite; got inf at \[0\]"),
-        ([[["a"]]], [[0.0]], "tanh", TypeError, r"weights\[0\] must hold real numbers; got dtype <U1"),
-        ([[[1.0], [1.0, 2.0]]], [[0.0]], "tanh", TypeError, r"weights\[0\] must be a rectangular array"),
+        (r"biases\[0\] must be finite; got inf at \[0\]", ([[[1.0]]], [[np.inf]])),
     ],
-)
-def test_bad_parameters(weights: list, biases: list, activation: str, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        Network(weights, biases, activation)
+    TypeError: [
+        (r"weights\[0\] must hold real numbers; got dtype <U1", ([[["a"]]], [[0.0]])),
+        (r"weights\[0\] must be a rectangular array", ([[[1.0], [1.0, 2.0]]], [[0.0]])),
+    ],
+}
 
 
-@pytest.mark.parametrize(
-    ("X", "error", "message"),
-    [
-        (np.ones(3), ValueError, r"X must have shape \(n, 1\); got \(3,\)\. Use X\[:, None\]"),
-        (np.ones((3, 2)), ValueError, "X must have 1 columns.*got 2"),
-        (np.ones((0, 1)), ValueError, "X has no rows"),
-        ([[1.0], [np.nan], [np.inf]], ValueError, r"X must be finite; column 0 has nan first at row 1 \(2 bad"),
-        ([[1j]], TypeError, "X must hold real numbers; got dtype complex128"),
-        ([["a"]], TypeError, "X must hold real numbers; got dtype <U1"),
-        (np.array([[{}]]), TypeError, "X must hold real numbers; got dtype object"),
-    ],
-)
-def test_bad_inputs(X: object, error: type[Exception], message: str) -> None:
+@pytest.mark.parametrize(("error", "message", "arguments"), refusals(PARAMETERS))
+def test_bad_parameters(error: type[Exception], message: str, arguments: tuple[Any, ...]) -> None:
     with pytest.raises(error, match=message):
-        make_network((1, 2, 1)).predict(X)  # type: ignore[arg-type]  # the point of the test
+        Network(*arguments)
+
+
+INPUTS: dict[type[Exception], list[tuple[str, Any]]] = {
+    ValueError: [
+        (r"X must have shape \(n, 1\); got \(3,\)\. Use X\[:, None\]", np.ones(3)),
+        ("X must have 1 columns.*got 2", np.ones((3, 2))),
+        ("X has no rows", np.ones((0, 1))),
+        (r"X must be finite; column 0 has nan first at row 1 \(2 bad", [[1.0], [np.nan], [np.inf]]),
+        (r"X must be finite; column 0 \('mass'\) has nan first at row 1", pd.DataFrame({"mass": [3.0, np.nan]})),
+    ],
+    TypeError: [
+        ("X must hold real numbers; got dtype complex128", [[1j]]),
+        ("X must hold real numbers; got dtype <U1", [["a"]]),
+        ("X must hold real numbers; got dtype object", np.array([[{}]])),
+    ],
+}
+
+
+@pytest.mark.parametrize(("error", "message", "X"), refusals(INPUTS))
+def test_bad_inputs(error: type[Exception], message: str, X: Any) -> None:
+    with pytest.raises(error, match=message):
+        make_network((1, 2, 1)).predict(X)
 
 
 def test_inputs_may_be_tensors_with_a_gradient() -> None:
     net = Network([[[2.0, 1.0]]], [[0.5]])
     X = torch.ones((3, 2), requires_grad=True)
     np.testing.assert_array_equal(net.predict(2 * X), [[6.5]] * 3)
-
-
-def test_a_bad_column_of_a_data_frame_is_named() -> None:
-    table = pd.DataFrame({"length": [1.0, 2.0], "mass": [3.0, np.nan]})
-    with pytest.raises(ValueError, match=r"X must be finite; column 1 \('mass'\) has nan first at row 1"):
-        Network([[[2.0, 1.0]]], [[0.5]]).predict(table)
 
 
 def test_permuting_keeps_the_function() -> None:
@@ -270,41 +261,3 @@ def test_permuting_keeps_the_function() -> None:
 def test_bad_permutations(permutations: list, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make_network((1, 3, 1)).permuted(permutations)
-
-
-def test_file_round_trip(tmp_path: Path) -> None:
-    plain = make_network((2, 3, 1), "silu")
-    history = TrainingHistory(np.array([3.0, np.inf]), 0, 3.0, 2.0, 4.0, "non-finite", {"l2": 1.0}, 0.5)
-    path = tmp_path / "net.any"
-    for net in (plain, Network(plain.weights, plain.biases, "relu", history=history)):
-        net.save(path, overwrite=True)
-        assert [file.name for file in tmp_path.iterdir()] == ["net.any"]
-        back = Network.load(path)
-        assert back.activation == net.activation
-        for ours, theirs in zip((*net.weights, *net.biases), (*back.weights, *back.biases), strict=True):
-            np.testing.assert_array_equal(ours, theirs)
-        if net.history is None:
-            assert back.history is None
-        else:
-            assert back.history is not None
-            assert back.history.to_dict() == net.history.to_dict()
-
-
-def test_damaged_file(tmp_path: Path) -> None:
-    path = tmp_path / "net.npz"
-    make_network((2, 3, 1)).save(path)
-    with pytest.raises(FileExistsError, match="choose another path or pass overwrite=True"):
-        make_network((2, 3, 1)).save(path)
-    content = path.read_bytes()
-    for damaged in (b"", b"text", content[: len(content) // 2]):
-        path.write_bytes(damaged)
-        with pytest.raises(ValueError, match=r"net\.npz is damaged or was not written by patrac_native"):
-            Network.load(path)
-    np.savez(path, header=np.array('{"format": "other 9"}'))
-    with pytest.raises(ValueError, match="it has no header of this package"):
-        Network.load(path)
-    np.savez(path, header=np.array('{"format": 9, "kind": "a network"}'))
-    with pytest.raises(ValueError, match="has file format 9, but this version of patrac_native reads 1"):
-        Network.load(path)
-    with pytest.raises(FileNotFoundError):
-        Network.load(tmp_path / "absent.npz")

@@ -13,12 +13,12 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 import patrac_native as pn
 from patrac_native.engine import _core
+from scripts import output_of
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAVY = ("torch", "matplotlib", "scipy", "pandas", "arviz_stats", "arviz", "jinja2", "tqdm", "sklearn", "jax", "nutpie")
@@ -29,33 +29,23 @@ MODULES = sorted(
 )
 
 
-def in_a_fresh_process(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_dir_lists_the_public_names_alone() -> None:
     assert set(dir(pn)) == {*pn.__all__, "__version__"}
 
 
-def test_import_loads_nothing_heavy() -> None:
-    """Heavy packages are imported where they are used, so that importing this one takes far less than 0.4 s."""
-    loaded = in_a_fresh_process("import sys, patrac_native; print(*sys.modules)").split()
-    assert "patrac_native.engine._core" in loaded
-    assert [name for name in HEAVY if name in loaded] == []
-
-
-def test_sampling_and_prediction_load_nothing_heavy_either() -> None:
-    """For tanh networks, sampling and prediction need only NumPy."""
-    loaded = in_a_fresh_process(
+def test_import_sampling_and_prediction_load_nothing_heavy() -> None:
+    """Heavy packages are imported where they are used: importing this one takes far less than 0.4 s, and sampling and
+    prediction of tanh networks need only NumPy."""
+    code = (
         "import sys, numpy as np, patrac_native as pn\n"
         "net = pn.Network([[[1.0], [2.0]], [[1.0, 1.0]]], [[0.0, 0.5], [0.0]])\n"
         "X = np.linspace(-1, 1, 5)[:, None]\n"
         "post = pn.Posterior(net, pn.Mix(1), pn.TraceClassPrior(1.5, 1.0, 1.0), pn.Gaussian(1.0), X, X[:, 0])\n"
         "pn.sample(post, chains=1, draws=2, warmup=200, progress=False).predict(X)\n"
         "print(*sys.modules)"
-    ).split()
+    )
+    loaded = output_of(code).split()
+    assert "patrac_native.engine._core" in loaded
     assert [name for name in HEAVY if name in loaded] == []
 
 
@@ -72,48 +62,31 @@ def test_the_package_says_that_it_is_typed() -> None:
     assert (files / "engine" / "_core.pyi").is_file()
 
 
-def methods(module: ModuleType, name: str) -> set[str]:
-    return {entry for entry in dir(getattr(module, name)) if not entry.startswith("_")}
-
-
-def declared_methods(body: str) -> set[str]:
-    return {entry for entry in re.findall(r"def (\w+)", body) if not entry.startswith("_")}
-
-
 def test_the_stub_names_what_the_compiled_core_has() -> None:
     stub = (importlib.resources.files("patrac_native.engine") / "_core.pyi").read_text()
     declared = set(re.findall(r"^(?:def|class) ([A-Za-z]\w*)", stub, re.M)) | set(
         re.findall(r"^([A-Z_]\w+(?=: )|[a-z]\w+(?= = ))", stub, re.M)
     )
     assert declared == {name for name in dir(_core) if not name.startswith("__")}
-    for name in ("Model32", "Model64"):
-        assert methods(_core, name) == declared_methods(stub.split("class _Model")[1].split("class Model32")[0])
-    for name in ("DeviceModel32", "DeviceModel64"):
-        body = stub.split("class _DeviceModel")[1].split("class DeviceModel32")[0]
-        assert methods(_core, name) == declared_methods(body)
+    for kind in ("Model", "DeviceModel"):
+        body = stub.split(f"class _{kind}")[1].split(f"class {kind}32")[0]
+        methods = {entry for entry in re.findall(r"def (\w+)", body) if not entry.startswith("_")}
+        for name in (f"{kind}32", f"{kind}64"):
+            assert {entry for entry in dir(getattr(_core, name)) if not entry.startswith("_")} == methods
     testing = {name for name in dir(_core.testing) if not name.startswith("__")}
     assert testing == set(re.findall(r"def (\w+)", stub.split("class testing")[1]))
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_doctests(name: str) -> None:
-    module: ModuleType = importlib.import_module(name)
-    failed, _ = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert failed == 0
-
-
-def test_the_packages_own_doctest_runs() -> None:
-    """The example of the package's docstring: train, sample, predict."""
+def test_doctests() -> None:
+    """Those of the package's docstring, train, sample and predict, and of all modules."""
     pytest.importorskip("torch")
-    failed, attempted = doctest.testmod(pn)
-    assert (failed, attempted > 0) == (0, True)
-
-
-def test_doctests_exist() -> None:
-    """Without this test, a search that finds no doctests would pass."""
-    finder = doctest.DocTestFinder()
-    examples = sum(len(test.examples) for name in MODULES for test in finder.find(importlib.import_module(name)))
-    assert examples > 10
+    attempted = 0
+    for name in ("patrac_native", *MODULES):
+        results = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
+        assert results.failed == 0, name
+        attempted += results.attempted
+        assert attempted > 0, "the package's own docstring has an example"
+    assert attempted > 10
 
 
 def test_mypy_strict_finds_nothing() -> None:
@@ -153,23 +126,7 @@ def tracked_text() -> dict[str, str]:
     places = ("python", "csrc", "tests", "docs", "bench", ".ci")
     files = [path for place in places for path in (ROOT / place).rglob("*") if path.is_file()]
     files += [path for path in ROOT.iterdir() if path.is_file() and path.name != ".git"]
-    endings = {
-        ".py",
-        ".pyi",
-        ".hpp",
-        ".cpp",
-        ".cu",
-        ".cmake",
-        ".md",
-        ".toml",
-        ".txt",
-        ".json",
-        ".j2",
-        ".yml",
-        ".yaml",
-        ".css",
-        "",
-    }
+    endings = {"", *".py .pyi .hpp .cpp .cu .cmake .md .toml .txt .json .j2 .yml .yaml .css".split()}
     caches = re.compile(r"(^|/)(__pycache__|\.[a-z]+_cache)/")
     names = {path.relative_to(ROOT).as_posix(): path for path in files if path.suffix in endings}
     return {name: path.read_text(errors="replace") for name, path in names.items() if not caches.search(name)}

@@ -1,4 +1,4 @@
-"""The core does not compile with an enumerator that is not registered, nor without a member of a concept."""
+"""The core does not compile with an enumerator that is not registered, and refuses what it lacks."""
 
 from __future__ import annotations
 
@@ -24,21 +24,11 @@ HEADERS = {
 INCLUDED = ("shared/activation.hpp", "shared/likelihood.hpp", "shared/crank_nicolson.hpp")
 
 
-def compile_source(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
-    """Compile text that may include headers of `folder` and of csrc/."""
+def compile_with(folder: Path, header: str, text: str) -> subprocess.CompletedProcess[str]:
+    """Compile the shared headers, `text` in place of one of them."""
     compiler = shutil.which(os.environ.get("CXX", "g++"))
     if compiler is None:
         pytest.skip("no C++ compiler")
-    source = folder / "all.cpp"
-    source.write_text(f"#define PATRAC_LEVEL plain\n#define PATRAC_VECTOR_BYTES 16\n{text}")
-    command = [compiler, "-std=c++20", "-fsyntax-only", "-Wno-psabi", "-Wall", "-Werror=switch"]
-    return subprocess.run(
-        [*command, "-I", str(folder), "-I", str(ROOT), str(source)], capture_output=True, text=True, check=False
-    )
-
-
-def compile_with(folder: Path, header: str, text: str) -> subprocess.CompletedProcess[str]:
-    """Compile the shared headers, `text` in place of one of them."""
     (folder / header).parent.mkdir(parents=True, exist_ok=True)
     (folder / header).write_text(text)
     includes = "".join(f'#include "{name}"\n' for name in INCLUDED)
@@ -51,7 +41,12 @@ def compile_with(folder: Path, header: str, text: str) -> subprocess.CompletedPr
     }
     }
     """
-    return compile_source(folder, includes + use)
+    source = folder / "all.cpp"
+    source.write_text(f"#define PATRAC_LEVEL plain\n#define PATRAC_VECTOR_BYTES 16\n{includes}{use}")
+    command = [compiler, "-std=c++20", "-fsyntax-only", "-Wno-psabi", "-Wall", "-Werror=switch"]
+    return subprocess.run(
+        [*command, "-I", str(folder), "-I", str(ROOT), str(source)], capture_output=True, text=True, check=False
+    )
 
 
 @pytest.mark.parametrize("enum", HEADERS)
@@ -62,70 +57,6 @@ def test_an_enumerator_without_registrations_does_not_compile(enum: str, tmp_pat
     assert compile_with(tmp_path / "as it is", HEADERS[enum], text).returncode == 0
     built = compile_with(tmp_path / "with one more", HEADERS[enum], f"{text[:start]} another, {text[start:]}")
     assert built.returncode != 0 and "error" in built.stderr
-
-
-# Members of a target and of a transition, one a line: without any of them the concept does not hold.
-TARGET = """
-using Kept = Nothing;
-static constexpr std::int64_t side_by_side = 1;
-static constexpr bool follows_prior = true;
-void evaluate(State<float, Nothing>&, bool);
-Nothing make_kept() const;
-std::int64_t dim() const;
-std::int64_t full_dim() const;
-std::int64_t output_normals() const;
-bool draws_by_row() const;
-GaussianTerms terms() const;
-const double* prior_variance(const double*) const;
-void place(const float*, State<float, Nothing>&);
-const float* theta_of(const State<float, Nothing>&) const;
-double complete(const State<float, Nothing>&, const float*, float*);
-void sum_of_squares(const State<float, Nothing>&, const float*, double*);
-void set_variance(State<float, Nothing>&, const std::vector<double>&, bool);
-"""
-TRANSITION = """
-NAME(KernelKind, const double*, std::int64_t, double, const double*);
-static constexpr bool finds_log_likelihood = true;
-static constexpr bool follows_prior = true;
-bool uses_gradient() const;
-void set_step_size(double);
-void set_persistence(double);
-bool start(State<float, Nothing>&, Whole&, const PhiloxRoundKeys&);
-Outcome step(const State<float, Nothing>&, State<float, Nothing>&, Whole&, StepNoise<float>&, std::int64_t, double);
-"""
-# What both need beside that if the scales of the prior are sampled.
-TARGET_FOLLOWS = "void set_prior_variance(State<float, Nothing>&, const double*, bool);"
-TRANSITION_FOLLOWS = "void set_prior_variance(const double*);"
-
-
-def test_a_concept_without_one_of_its_members_does_not_hold(tmp_path: Path) -> None:
-    def struct(name: str, members: list[str]) -> str:
-        return f"struct {name} {{ {' '.join(members).replace('NAME', name)} }};\n"
-
-    def variants(kind: str, members: list[str], concept: str) -> str:
-        text = ""
-        for i in range(len(members)):
-            name = f"{kind}{i}"
-            text += struct(name, members[:i] + members[i + 1 :]) + f"static_assert(!{concept.format(name)});\n"
-        return text
-
-    target, transition = TARGET.strip().splitlines(), TRANSITION.strip().splitlines()
-    body = struct("Whole", target) + struct("Step", transition)
-    body += "static_assert(Target<Whole, float> && Transition<Step, float, Whole>);\n"
-    body += variants("Target", target, "Target<{}, float>")
-    body += variants("Transition", transition, "Transition<{}, float, Whole>")
-    # Whole and Step have nothing that follows the prior; each of the two is needed, and so are both promises.
-    body += struct("Followed", [*target, TARGET_FOLLOWS])
-    body += struct("Follows", [line.replace("Whole", "Followed") for line in [*transition, TRANSITION_FOLLOWS]])
-    body += struct("Silent", [line.replace("Whole", "Followed") for line in transition])
-    body += struct("Fixed", [line.replace("prior = true", "prior = false") for line in [*target, TARGET_FOLLOWS]])
-    body += struct("OnFixed", [line.replace("Whole", "Fixed") for line in [*transition, TRANSITION_FOLLOWS]])
-    body += "static_assert(FollowsPrior<Follows, float, Followed> && Transition<Silent, float, Followed>);\n"
-    body += "static_assert(!FollowsPrior<Step, float, Whole> && !FollowsPrior<Silent, float, Followed>);\n"
-    body += "static_assert(Transition<OnFixed, float, Fixed> && !FollowsPrior<OnFixed, float, Fixed>);\n"
-    text = f'#include "cpu/chain/concepts.hpp"\nnamespace patrac::plain {{\n{body}}}\n'
-    built = compile_source(tmp_path, text)
-    assert built.returncode == 0, built.stderr
 
 
 def test_an_unknown_name_is_refused() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import pickle
+import threading
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -61,36 +63,32 @@ def test_draws_come_back_with_equal_arrays_and_predictions(architecture: str, li
     assert repr(loaded) == repr(draws)
 
 
-def test_the_path_is_taken_as_it_is(saved: tuple[Path, pn.Draws]) -> None:
-    """No file name extension is added, and no other file is left in the folder."""
-    path, _ = saved
-    assert [entry.name for entry in path.parent.iterdir()] == ["run.draws"]
-
-
-def test_a_network_comes_back_with_its_history(tmp_path: Path) -> None:
-    history = TrainingHistory(np.array([3.0, 1.5]), 1, 1.5, 1.0, 9.0, "patience", {"seed": 1}, 0.25)
-    bare = problems.random_network(problems.rng_of("network file"), (2, 4, 3), "silu")
+@pytest.mark.parametrize(
+    ("activation", "history"),
+    [
+        ("tanh", None),
+        ("silu", TrainingHistory(np.array([3.0, 1.5]), 1, 1.5, 1.0, 9.0, "patience", {"seed": 1}, 0.25)),
+        ("relu", TrainingHistory(np.array([3.0, np.inf]), 0, 3.0, 2.0, 4.0, "non-finite", {"l2": 1.0}, 0.5)),
+        (
+            "gelu",
+            TrainingHistory(np.ones(2), 1, 1.5, 1.0, 9.0, "patience", validation_mse=np.array([0.125, 1.0 / 3.0])),
+        ),
+    ],
+)
+def test_a_network_comes_back_with_its_history(
+    activation: str, history: TrainingHistory | None, tmp_path: Path
+) -> None:
+    bare = problems.random_network(problems.rng_of("network file"), (2, 4, 2), activation)
     net = pn.Network(bare.weights, bare.biases, bare.activation, history=history)
-    net.save(tmp_path / "net")
-    loaded = pn.Network.load(tmp_path / "net")
+    net.save(tmp_path / "net.any")
+    assert [file.name for file in tmp_path.iterdir()] == ["net.any"]
+    loaded = pn.Network.load(tmp_path / "net.any")
     for a, b in zip((*net.weights, *net.biases), (*loaded.weights, *loaded.biases), strict=True):
         np.testing.assert_array_equal(a, b)
-    assert loaded.activation == "silu"
-    assert loaded.history is not None and loaded.history.to_dict() == history.to_dict()
-    assert loaded.history.validation_mse is None
-
-
-def test_validation_residuals_of_a_network_come_back(tmp_path: Path) -> None:
-    history = TrainingHistory(
-        np.array([3.0, 1.5]), 1, 1.5, 1.0, 9.0, "patience", validation_mse=np.array([0.125, 1.0 / 3.0])
-    )
-    bare = problems.random_network(problems.rng_of("network file"), (2, 4, 2), "tanh")
-    pn.Network(bare.weights, bare.biases, history=history).save(tmp_path / "network.npz")
-    back = pn.Network.load(tmp_path / "network.npz").history
-    assert back is not None and history.validation_mse is not None
-    np.testing.assert_array_equal(back.validation_mse, history.validation_mse)
-    earlier = {name: value for name, value in history.to_dict().items() if name != "validation_mse"}
-    assert TrainingHistory.from_dict(earlier).validation_mse is None
+    assert loaded.activation == activation
+    found = loaded.history
+    assert (found and found.to_dict()) == (history and history.to_dict())
+    assert found is None or history is None or (found.validation_mse is None) == (history.validation_mse is None)
 
 
 # Nothing is lost
@@ -105,6 +103,7 @@ def test_an_existing_file_is_refused_and_kept(saved: tuple[Path, pn.Draws]) -> N
 
 
 def test_overwrite_replaces_it(saved: tuple[Path, pn.Draws]) -> None:
+    """At the path as it is given: no extension is added, and no other file is left in the folder."""
     path, _ = saved
     other = sampled("out")
     other.save(path, overwrite=True)
@@ -186,29 +185,51 @@ def test_no_flipped_byte_gets_past_or_out_as_another_error(saved: tuple[Path, pn
     assert refused > 300
 
 
-def test_a_file_that_lacks_an_array_is_refused(saved: tuple[Path, pn.Draws]) -> None:
-    path, _ = saved
-    with np.load(path) as content:
-        arrays = {name: content[name] for name in content.files if name != "stat_nonfinite"}
-    with path.open("wb") as stream:
-        np.savez(stream, **arrays)
-    with pytest.raises(ValueError, match=r"run\.draws is damaged .*its arrays are not those that were written"):
-        pn.Draws.load(path)
-
-
-def rewritten(path: Path, **changes: Any) -> None:
-    """Write the file again with replaced header entries; None removes an entry."""
+def rewritten(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Write the file again with its arrays changed."""
     with np.load(path) as content:
         arrays = {name: content[name] for name in content.files}
-    header = json.loads(str(arrays.pop("header"))) | changes
-    header = {key: value for key, value in header.items() if value is not None}
+    change(arrays)
     with path.open("wb") as stream:
-        np.savez(stream, header=np.array(json.dumps(header)), **arrays)
+        np.savez(stream, **arrays)
+
+
+def with_header(path: Path, **changes: Any) -> None:
+    """Write the file again with replaced header entries; None removes an entry."""
+
+    def change(arrays: dict[str, Any]) -> None:
+        header = json.loads(str(arrays["header"])) | changes
+        arrays["header"] = np.array(json.dumps({key: value for key, value in header.items() if value is not None}))
+
+    rewritten(path, change)
+
+
+CHANGES: list[tuple[Callable[[dict[str, Any]], object], str]] = [
+    (lambda a: a.update(theta=a["theta"][..., :3]), r"its theta has shape \(2, 3, 3\), not \(chain, draw, \d+\)"),
+    (lambda a: a.update(theta=a["theta"][0]), r"its theta has shape \(3, \d+\)"),
+    (lambda a: a.update(theta=a["theta"] * 1j), "its theta has dtype complex64, not float32"),
+    (lambda a: a["theta"].__setitem__((1, 2, 3), np.nan), "its theta holds NaN or infinity"),
+    (lambda a: a["stat_log_likelihood"].__setitem__((0, 0), np.nan), "its log_likelihood holds numbers that are"),
+    (lambda a: a.update(stat_log_prior=a["stat_log_prior"][:, :2]), r"its log_prior has shape \(2, 2\)"),
+    (lambda a: a.update(weights_0=a["weights_0"] * 1j), r"weights\[0\] must hold real numbers; got dtype complex"),
+    (lambda a: a["weights_0"].__setitem__((0, 0), np.inf), r"weights\[0\] must be finite"),
+    (lambda a: a.pop("stat_nonfinite"), "its arrays are not those that were written"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), CHANGES)
+def test_changed_arrays_are_refused_by_the_files_name(
+    change: Callable[[dict[str, Any]], object], message: str, saved: tuple[Path, pn.Draws]
+) -> None:
+    path, _ = saved
+    rewritten(path, change)
+    with pytest.raises(ValueError, match=rf"run\.draws is damaged or was not written by patrac_native \(.*{message}"):
+        pn.Draws.load(path)
 
 
 def test_another_version_is_refused_with_both_versions(saved: tuple[Path, pn.Draws]) -> None:
     path, _ = saved
-    rewritten(path, format=99)
+    with_header(path, format=99)
     with pytest.raises(
         ValueError,
         match=r"run\.draws has file format 99, but this version of patrac_native reads 1; read it with the ver",
@@ -216,27 +237,32 @@ def test_another_version_is_refused_with_both_versions(saved: tuple[Path, pn.Dra
         pn.Draws.load(path)
 
 
-@pytest.mark.parametrize("section", ["header", "net", "network", "prior", "likelihood"])
+@pytest.mark.parametrize("section", ["header", "net", "network", "prior", "likelihood", "architecture"])
 def test_unknown_entries_are_named(section: str, saved: tuple[Path, pn.Draws]) -> None:
     """They may say what this version would leave out."""
     path, draws = saved
     header, _ = draws._to_arrays()
     content = {"weird": 1} if section == "header" else {section: header.get(section, {}) | {"weird": 1}}
-    if section == "prior":
-        content = {"network": header["network"] | {"prior": header["network"]["prior"] | {"weird": 1}}}
-    rewritten(path, **content)
-    with pytest.raises(ValueError, match=r"run\.draws is damaged or was not written by patrac_native \(.*'weird'"):
+    if section in ("prior", "architecture"):
+        content = {"network": header["network"] | {section: header["network"][section] | {"weird": 1}}}
+    with_header(path, **content)
+    with pytest.raises(ValueError, match=r"run\.draws is damaged or was not written by patrac_native \(.*weird"):
         pn.Draws.load(path)
 
 
-def test_unknown_entries_of_networks_and_mixtures_are_named(saved: tuple[Path, pn.Draws], tmp_path: Path) -> None:
-    _, draws = saved
+def test_missing_entries_and_unknown_ones_of_networks_and_mixtures_are_named(
+    saved: tuple[Path, pn.Draws], tmp_path: Path
+) -> None:
+    path, draws = saved
     draws.network.net.save(tmp_path / "net")
     pn.DrawsMixture([draws]).save(tmp_path / "mixture")
     for name, load in (("net", pn.Network.load), ("mixture", pn.DrawsMixture.load)):
-        rewritten(tmp_path / name, weird=1, odd=2)
+        with_header(tmp_path / name, weird=1, odd=2)
         with pytest.raises(ValueError, match=rf"{name} is damaged .*header.* has the unknown entries 'odd', 'weird'"):
             load(tmp_path / name)
+    with_header(path, net=None)
+    with pytest.raises(ValueError, match=r"run\.draws is damaged .*its header lacks 'net'"):
+        pn.Draws.load(path)
 
 
 def test_another_kind_of_file_is_refused_with_both_kinds(saved: tuple[Path, pn.Draws], tmp_path: Path) -> None:
@@ -251,7 +277,7 @@ def test_another_kind_of_file_is_refused_with_both_kinds(saved: tuple[Path, pn.D
 @pytest.mark.parametrize("missing", ["format", "kind"])
 def test_a_header_of_another_package_is_refused(missing: str, saved: tuple[Path, pn.Draws]) -> None:
     path, _ = saved
-    rewritten(path, **{missing: None})
+    with_header(path, **{missing: None})
     with pytest.raises(ValueError, match="no header of this package"):
         pn.Draws.load(path)
 
@@ -282,11 +308,8 @@ def test_a_pickle_is_never_opened(place: str, saved: tuple[Path, pn.Draws]) -> N
     if place == "whole file":
         path.write_bytes(pickle.dumps(Exploit()))
     else:
-        with np.load(path) as content:
-            arrays = {name: content[name] for name in content.files}
-        arrays["theta" if place == "array" else "header"] = np.array([Exploit()], dtype=object)
-        with path.open("wb") as stream:
-            np.savez(stream, **arrays)
+        name = "theta" if place == "array" else "header"
+        rewritten(path, lambda arrays: arrays.update({name: np.array([Exploit()], dtype=object)}))
     with pytest.raises(ValueError, match=r"run\.draws is damaged or was not written by patrac_native"):
         pn.Draws.load(path)
     assert not Exploit.ran
@@ -302,3 +325,38 @@ def test_the_file_holds_no_pickled_array(saved: tuple[Path, pn.Draws]) -> None:
                 version = np.lib.format.read_magic(member)
                 assert version == (1, 0)
                 assert not np.lib.format.read_array_header_1_0(member)[2].hasobject
+
+
+# Paths that are no regular files
+
+
+def test_a_fifo_is_refused_rather_than_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    caught: list[str] = []
+
+    def load() -> None:
+        for kind in (pn.Draws, pn.DrawsMixture, pn.Network):
+            try:
+                kind.load(tmp_path / "pipe")
+            except ValueError as error:
+                caught.append(str(error))
+
+    waiting = threading.Thread(target=load, daemon=True)
+    waiting.start()
+    waiting.join(timeout=20)
+    assert len(caught) == 3 and all("pipe is a pipe or a device" in message for message in caught)
+
+
+def test_only_regular_files_are_replaced(tmp_path: Path) -> None:
+    net = problems.random_network(problems.rng_of("network file"), (2, 4, 2))
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FileExistsError, match="pipe is a device or a pipe, which a file cannot replace"):
+        net.save(tmp_path / "pipe", overwrite=True)
+    with pytest.raises(FileExistsError, match="/dev/null is a device or a pipe"):
+        net.save("/dev/null", overwrite=True)
+    net.save(tmp_path / "real")
+    (tmp_path / "link").symlink_to("real")
+    other = pn.Network([[[4.0]]], [[0.0]])
+    other.save(tmp_path / "link", overwrite=True)
+    assert (tmp_path / "link").is_symlink()
+    np.testing.assert_array_equal(pn.Network.load(tmp_path / "real").weights[0], [[4.0]])
