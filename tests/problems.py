@@ -6,12 +6,13 @@ import itertools
 import math
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 import patrac_native as pn
 import reference
@@ -50,6 +51,15 @@ def balanced(base: Iterable[tuple[str, ...]], *others: Sequence[str]) -> list[tu
         seen.update(pairs)
         found.append(chosen)
     return found
+
+
+def refusals(table: Mapping[type[Exception], Sequence[tuple[str, Any]]]) -> list[Any]:
+    """Return the cases of a table as parameters of a test: an error, a pattern of its message, and what raises it."""
+    return [
+        pytest.param(error, message, case, id=f"{number}: {message[:40]}")
+        for error, cases in table.items()
+        for number, (message, case) in enumerate(cases)
+    ]
 
 
 def rng_of(*key: object) -> np.random.Generator:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from typing import Any
 
@@ -39,9 +40,10 @@ def posterior(
 # On the CPU
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("likelihood", ["gaussian", "categorical"])
-@pytest.mark.parametrize("architecture", problems.ARCHITECTURES)
+@pytest.mark.parametrize(
+    ("architecture", "likelihood", "dtype"),
+    problems.balanced(itertools.product(problems.ARCHITECTURES, ("gaussian", "categorical")), ("float32", "float64")),
+)
 def test_bytes_give_the_bits_of_floats(architecture: str, likelihood: str, dtype: str) -> None:
     X = random_bytes(301, 5)
     of_bytes, of_floats = (posterior(x, likelihood, architecture, dtype=dtype) for x in (X, X.astype(dtype)))
@@ -87,20 +89,26 @@ def test_what_is_computed_beside_the_chains() -> None:
 
 
 def test_wrong_shapes_are_told_as_ever() -> None:
-    with pytest.raises(ValueError, match=r"X must have 5 columns, one for each input of the network; got 4"):
-        pn.Posterior(network((5, 3, 1)), pn.Full(), problems.PRIOR, pn.Gaussian(1.0), random_bytes(3, 4), np.zeros(3))
-    with pytest.raises(ValueError, match="X has no rows"):
-        pn.Posterior(network((5, 3, 1)), pn.Full(), problems.PRIOR, pn.Gaussian(1.0), random_bytes(0, 5), np.zeros(0))
+    for X, message in (
+        (random_bytes(3, 4), r"X must have 5 columns, one for each input of the network; got 4"),
+        (random_bytes(0, 5), "X has no rows"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            pn.Posterior(network((5, 3, 1)), pn.Full(), problems.PRIOR, pn.Gaussian(1.0), X, np.zeros(len(X)))
 
 
 # On a device
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(("n", "d"), [(20, 5), (301, 5), (900, 300)], ids=["one tile", "several", "wide"])
-@pytest.mark.parametrize("architecture", ["full", "mix", "sep", "custom"])
-def test_a_device_gets_the_bits_of_floats(architecture: str, n: int, d: int, dtype: str, device: str) -> None:
-    X = random_bytes(n, d)
+SHAPES = {"one tile": (20, 5), "several": (301, 5), "wide": (900, 300)}
+
+
+@pytest.mark.parametrize(
+    ("architecture", "shape", "dtype"),
+    problems.balanced(itertools.product(("full", "mix", "sep", "custom"), SHAPES), ("float32", "float64")),
+)
+def test_a_device_gets_the_bits_of_floats(architecture: str, shape: str, dtype: str, device: str) -> None:
+    X = random_bytes(*SHAPES[shape])
     models = [posterior(x, "categorical", architecture, dtype=dtype) for x in (X, X.astype(dtype))]
     theta = np.stack([models[0].theta_map, 0.9 * models[0].theta_map]).astype(dtype)
     (value, gradient), (expected, slope) = (

@@ -40,25 +40,21 @@ def emulated(request: pytest.FixtureRequest) -> str:
 # The same draws
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("kernel", KERNELS)
+ALL_KERNELS = KERNELS | {"collapsed": pn.MGrad(0.02, collapse=True)}
+
+
+@pytest.mark.parametrize(("kernel", "dtype"), problems.balanced([(name,) for name in ALL_KERNELS], DTYPES))
 def test_draws_are_those_of_any_run(kernel: str, dtype: str, device: str) -> None:
     """Theta and all statistics are equal bit by bit, over several launches."""
     post = posterior(dtype=dtype)
     arguments: dict[str, Any] = {"draws": 400, "warmup": WARMUPS["fixed"]}
-    found = run(post, KERNELS[kernel], device, keep_on_device=True, **arguments)
-    expected = run(post, KERNELS[kernel], device, **arguments)
+    found = run(post, ALL_KERNELS[kernel], device, keep_on_device=True, **arguments)
+    expected = run(post, ALL_KERNELS[kernel], device, **arguments)
     assert found._device_theta.shape == expected.theta.shape and found.theta.dtype == expected.theta.dtype
     np.testing.assert_array_equal(found.theta, expected.theta)
     assert set(found.stats) == set(expected.stats)
     for name, values in expected.stats.items():
         np.testing.assert_array_equal(found.stats[name], values, err_msg=name)
-
-
-def test_draws_of_collapsed_chains(device: str) -> None:
-    kernel = pn.MGrad(0.02, collapse=True)
-    found, expected = (run(posterior(), kernel, device, keep_on_device=keep) for keep in (True, False))
-    np.testing.assert_array_equal(found.theta, expected.theta)
 
 
 def test_draws_of_chains_that_share_blocks(device: str) -> None:
@@ -171,18 +167,12 @@ def test_the_host_gets_copies(device: str) -> None:
         array.__array__(copy=False)
 
 
-def test_no_other_device_gets_it(emulated: str) -> None:
-    array = kept_run(emulated)._device_theta
-    with pytest.raises(BufferError, match="theta is on cpu: take it there"):
-        array.__dlpack__(dl_device=(2, 0))
-
-
-def test_the_cuda_interface_is_of_cuda_alone(emulated: str) -> None:
-    assert not hasattr(kept_run(emulated)._device_theta, "__cuda_array_interface__")
-
-
 def test_what_the_cuda_interface_says() -> None:
-    """Its content, for memory that says it is the second GPU's."""
+    """Its content, for memory that says it is the second GPU's; others have none and are on no other device."""
+    emulated = kept_run("emulated:4")._device_theta
+    assert not hasattr(emulated, "__cuda_array_interface__")
+    with pytest.raises(BufferError, match="theta is on cpu: take it there"):
+        emulated.__dlpack__(dl_device=(2, 0))
     tensor: Any = SimpleNamespace(
         shape=(2, 3, 5),
         strides=(80, 20, 4),
@@ -243,6 +233,7 @@ def test_a_part_outlives_the_others(emulated: str) -> None:
 def test_draws_work_as_any_other(device: str, tmp_path: Path) -> None:
     draws, expected = kept_run(device), run(posterior(), KERNELS["pcnl"], device)
     assert (draws.n_chains, draws.n_draws) == (3, 12) and draws._theta is None
+    assert draws.theta is draws.theta  # fetched once
     X = posterior().data.X[:4]
     draws.save(tmp_path / "run.npz")
     np.testing.assert_array_equal(pn.Draws.load(tmp_path / "run.npz").theta, expected.theta)
@@ -254,26 +245,12 @@ def test_draws_work_as_any_other(device: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(np.from_dlpack(again), expected.theta)
 
 
-def test_theta_is_fetched_once(device: str) -> None:
-    draws = kept_run(device)
-    assert draws.theta is draws.theta
-
-
 @pytest.mark.parametrize("calls", [1, 3])
 def test_interrupted_runs_have_the_kept_draws_alone(calls: int, device: str, interrupt: Interrupt) -> None:
     interrupt(calls)
+    arguments: dict[str, Any] = {"chains": 2, "draws": 100_000, "warmup": None, "seed": 4, "progress": True}
     with pytest.warns(UserWarning, match="interrupted"):
-        draws = pn.sample(
-            posterior(),
-            KERNELS["pcnl"],
-            chains=2,
-            draws=100_000,
-            warmup=None,
-            seed=4,
-            device=device,
-            keep_on_device=True,
-            progress=True,
-        )
+        draws = pn.sample(posterior(), KERNELS["pcnl"], device=device, keep_on_device=True, **arguments)
     kept = draws.n_draws
     assert 0 < kept < 100_000 and draws._device_theta.shape == draws.theta.shape == (2, kept, posterior().dim)
     assert draws._device_theta.strides[0] == 100_000 * draws._device_theta.strides[1]
@@ -286,16 +263,9 @@ def test_interrupted_runs_have_the_kept_draws_alone(calls: int, device: str, int
 
 def test_a_run_interrupted_in_warmup_has_none(device: str, interrupt: Interrupt) -> None:
     interrupt(1)
+    arguments: dict[str, Any] = {"draws": 5, "warmup": pn.Warmup((Phase(10**6),)), "progress": True}
     with pytest.warns(UserWarning, match="interrupted: 0 of 5 draws"):
-        draws = pn.sample(
-            posterior(),
-            KERNELS["pcnl"],
-            draws=5,
-            warmup=pn.Warmup((Phase(10**6),)),
-            device=device,
-            keep_on_device=True,
-            progress=True,
-        )
+        draws = pn.sample(posterior(), KERNELS["pcnl"], device=device, keep_on_device=True, **arguments)
     assert draws._device_theta.shape == draws.theta.shape == (4, 0, posterior().dim)
 
 
@@ -328,13 +298,4 @@ def test_draws_that_the_device_cannot_hold_are_refused_at_once(device: str) -> N
     with pytest.raises(
         RuntimeError, match=r"keep_on_device: the draws take 1525\d{5} MiB, which the device has not left"
     ):
-        pn.sample(
-            post,
-            pn.PCNL(0.1),
-            chains=1,
-            draws=20_000_000,
-            warmup=None,
-            device=device,
-            keep_on_device=True,
-            progress=False,
-        )
+        pn.sample(post, pn.PCN(0.1), chains=1, draws=20_000_000, warmup=None, device=device, keep_on_device=True)

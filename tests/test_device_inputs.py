@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import weakref
 from types import SimpleNamespace
 from typing import Any
@@ -117,9 +118,10 @@ def stays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("stays")
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("architecture", problems.ARCHITECTURES)
+@pytest.mark.parametrize(
+    ("architecture", "kind", "dtype"),
+    problems.balanced([(name,) for name in problems.ARCHITECTURES * 2], TYPES, ("float32", "float64")),
+)
 def test_draws_are_those_of_inputs_on_the_host(architecture: str, kind: str, dtype: str, device: str) -> None:
     """The draws are equal bit by bit, and neither chains nor `sample` and `describe` copy inputs to the host."""
     X = inputs(70, 5, kind)
@@ -165,13 +167,14 @@ def orders(X: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
     return {"rows": X, "columns": np.asfortranarray(X), "gaps": apart[::2, 2:-2], "columns apart": columns[:, 1].T}
 
 
-@pytest.mark.parametrize("copy", [True, False])
-@pytest.mark.parametrize("order", ["rows", "columns", "gaps", "columns apart"])
-@pytest.mark.parametrize("kind", TYPES)
+ORDERS = ("rows", "columns", "gaps", "columns apart")
+
+
+@pytest.mark.parametrize(("order", "kind", "copy"), problems.balanced(itertools.product(ORDERS, TYPES), ("copy", "")))
 @four_threads_and_cuda
-def test_any_order(kind: str, order: str, copy: bool, device: str) -> None:
+def test_any_order(order: str, kind: str, copy: str, device: str) -> None:
     X = inputs(61, 6, kind)
-    there = posterior(put(orders(X)[order], device), copy=copy)
+    there = posterior(put(orders(X)[order], device), copy=bool(copy))
     np.testing.assert_array_equal(there.data.X, X)
     assert there.data.X.dtype == X.dtype and not there.data.X.flags.writeable
     found, expected = (run(post, KERNEL, device) for post in (there, posterior(X)))
@@ -293,17 +296,15 @@ def test_a_capsule_is_taken_once() -> None:
         _core.DeviceInputs.from_dlpack("emulated:4", capsule, True)
 
 
-@pytest.mark.parametrize("copy", [True, False])
-@pytest.mark.parametrize("order", ["rows", "columns", "gaps", "columns apart"])
-@pytest.mark.parametrize("kind", TYPES)
-def test_a_pointer_is_read_with_its_strides(kind: str, order: str, copy: bool) -> None:
+@pytest.mark.parametrize(("order", "kind", "copy"), problems.balanced(itertools.product(ORDERS, TYPES), ("copy", "")))
+def test_a_pointer_is_read_with_its_strides(order: str, kind: str, copy: str) -> None:
     X = inputs(9, 5, kind)
     array = ByPointer(orders(X)[order])
-    taken = import_device_inputs(array, 5, n_layers=2, dtype=np.dtype("float32"), copy=copy)
+    taken = import_device_inputs(array, 5, n_layers=2, dtype=np.dtype("float32"), copy=bool(copy))
     assert taken is not None and taken.core.shape == (9, 5) and taken.core.dtype == kind
     held = weakref.ref(array)
     del array
-    assert (held() is None) is copy
+    assert (held() is None) is bool(copy)
     np.testing.assert_array_equal(taken.fetch(), X)
 
 
@@ -442,9 +443,7 @@ def test_doubles_of_a_float32_model_are_rounded_first() -> None:
     """They are rounded before any computation, as on the host."""
     X = inputs(70, 5, "float64") + np.linspace(0, 1e-3, 350).reshape(70, 5)
     found, expected = (
-        run(posterior(x, architecture, dtype="float32"), KERNEL, "emulated:4").theta
-        for architecture in ("sep",)
-        for x in (X, X.astype(np.float32))
+        run(posterior(x, "sep", dtype="float32"), KERNEL, "emulated:4").theta for x in (X, X.astype(np.float32))
     )
     np.testing.assert_array_equal(found, expected)
 
@@ -495,22 +494,15 @@ def test_largest_floats_are_let_through() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "message"),
+    ("shape", "n", "message"),
     [
-        ((30,), r"X must have shape \(n, 4\); got \(30,\)"),
-        ((0, 4), "X has no rows"),
-        ((30, 5), "X must have 4 columns"),
+        ((30,), 30, r"X must have shape \(n, 4\); got \(30,\)"),
+        ((0, 4), 30, "X has no rows"),
+        ((30, 5), 30, "X must have 4 columns"),
+        ((9, 4), 8, "y must"),
     ],
 )
-def test_wrong_shapes(shape: tuple[int, ...], message: str) -> None:
+def test_wrong_shapes(shape: tuple[int, ...], n: int, message: str) -> None:
+    X = OnDevice(np.zeros(shape))
     with pytest.raises(ValueError, match=message):
-        pn.Posterior(
-            network((4, 9, 8, 3)), pn.Full(), problems.PRIOR, pn.Bernoulli(), OnDevice(np.zeros(shape)), np.zeros(30)
-        )
-
-
-def test_as_many_targets_as_inputs() -> None:
-    with pytest.raises(ValueError, match="y must"):
-        pn.Posterior(
-            network((4, 9, 8, 3)), pn.Full(), problems.PRIOR, pn.Categorical(), OnDevice(np.zeros((9, 4))), np.zeros(8)
-        )
+        pn.Posterior(network((4, 9, 8, 3)), pn.Full(), problems.PRIOR, pn.Categorical(), X, np.zeros(n))

@@ -49,8 +49,7 @@ def test_every_package_imports_only_what_stands_below_it() -> None:
         ),
         (
             "plots/predictions",
-            "if TYPE_CHECKING:
-    from patrac_native.draws.draws import Draws",
+            "if TYPE_CHECKING:\n    from patrac_native.draws.draws import Draws",
             "plots is not allowed",
         ),
         ("fit/rows", "from patrac_native.likelihoods import Likelihood", "fit is not allowed to import"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -218,12 +219,12 @@ def test_mgrad_is_pcnl_where_all_prior_variances_are_equal() -> None:
         assert abs(one - other) <= 1e-12 * (1 + abs(one))
 
 
-def test_mgrad_at_a_huge_delta_proposes_from_the_prior_moved_by_the_drift() -> None:
-    """As delta grows, v ~ N(C g(u), C): the limit that pCNL has at delta = 2."""
-    g, C, w = np.array([0.3, -2.0]), np.array([1.0, 0.25]), np.array([0.5, 1.0])
-    np.testing.assert_allclose(
-        reference.mgrad_proposal(np.array([9.0, 9.0]), g, C, w, 1e12), C * g + np.sqrt(C) * w, rtol=0, atol=1e-10
-    )
+def test_the_longest_steps_propose_from_the_prior_moved_by_the_drift() -> None:
+    """v ~ N(C g(u), C): pCNL at delta = 2, mGrad as delta grows, a fact of the formulas that fixes their scale."""
+    u, g, C, w = np.array([9.0, 9.0]), np.array([0.3, -2.0]), np.array([1.0, 0.25]), np.array([0.5, 1.0])
+    expected = C * g + np.sqrt(C) * w
+    np.testing.assert_allclose(reference.pcnl_proposal(u, g, C, w, 2.0), expected, rtol=1e-15)
+    np.testing.assert_allclose(reference.mgrad_proposal(u, g, C, w, 1e12), expected, rtol=0, atol=1e-10)
 
 
 # pCN
@@ -244,47 +245,36 @@ def test_pcn_acceptance_is_detailed_balance(likelihood: str, beta: float) -> Non
     assert abs(exact) > 1e-6
 
 
-def test_pcnl_at_delta_two_forgets_the_state_and_keeps_the_drift() -> None:
-    """At delta = 2 the proposal is C g(u) + N(0, C): a fact of the formula that fixes its scale."""
-    g, C, w = np.array([0.3, -2.0]), np.array([1.0, 0.25]), np.array([0.5, 1.0])
-    np.testing.assert_allclose(
-        reference.pcnl_proposal(np.array([9.0, 9.0]), g, C, w, 2.0), C * g + np.sqrt(C) * w, rtol=1e-15
-    )
-
-
 # Arguments
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "message"),
-    [
-        (lambda: pn.PCNL(0.0), ValueError, r"delta of PCNL must be positive and finite; got 0\.0\."),
-        (lambda: pn.PCNL(-0.1), ValueError, r"delta of PCNL must be positive and finite; got -0\.1\."),
-        (lambda: pn.PCNL(2.1), ValueError, r"delta of PCNL must be in \(0, 2\]; got 2\.1\."),
-        (lambda: pn.PCNL(float("nan")), ValueError, "delta of PCNL must be positive and finite; got nan"),
-        (lambda: pn.PCNL("0.1"), TypeError, "delta of PCNL must be a number; got '0.1'"),
-        (lambda: pn.PCNL(0.1, adapt="never"), ValueError, 'adapt of PCNL must be "warmup" or "always"; got \'never\''),
-        (lambda: pn.MGrad(0.0), ValueError, r"delta of MGrad must be positive and finite; got 0\.0\."),
-        (lambda: pn.MGrad(float("inf")), ValueError, "delta of MGrad must be positive and finite; got inf"),
-        (lambda: pn.MGrad("1"), TypeError, "delta of MGrad must be a number; got '1'"),
-        (
-            lambda: pn.MGrad(0.1, adapt="never"),
-            ValueError,
-            'adapt of MGrad must be "warmup" or "always"; got \'never\'',
-        ),
-        (lambda: pn.MGrad(0.1, collapse=1), TypeError, "collapse of MGrad must be"),  # type: ignore[arg-type]
-        (lambda: pn.MGrad(persistence=1.0), ValueError, r"persistence of MGrad must be in \[0, 1\); got 1\."),
-        (
-            lambda: pn.MGrad(persistence=-0.5),
-            ValueError,
-            "persistence of MGrad must be zero or positive, and finite; got -0.5",
-        ),
-        (lambda: pn.PCN(1.01), ValueError, r"beta of PCN must be in \(0, 1\]; got 1\.01\."),
-        (lambda: pn.PCN(0), ValueError, "beta of PCN must be positive and finite; got 0"),
+BAD_KERNELS: dict[type[Exception], list[tuple[str, Callable[[], object]]]] = {
+    ValueError: [
+        (r"delta of PCNL must be positive and finite; got 0\.0\.", lambda: pn.PCNL(0.0)),
+        (r"delta of PCNL must be positive and finite; got -0\.1\.", lambda: pn.PCNL(-0.1)),
+        (r"delta of PCNL must be in \(0, 2\]; got 2\.1\.", lambda: pn.PCNL(2.1)),
+        ("delta of PCNL must be positive and finite; got nan", lambda: pn.PCNL(float("nan"))),
+        ('adapt of PCNL must be "warmup" or "always"; got \'never\'', lambda: pn.PCNL(0.1, adapt="never")),
+        (r"delta of MGrad must be positive and finite; got 0\.0\.", lambda: pn.MGrad(0.0)),
+        ("delta of MGrad must be positive and finite; got inf", lambda: pn.MGrad(float("inf"))),
+        ('adapt of MGrad must be "warmup" or "always"; got \'never\'', lambda: pn.MGrad(0.1, adapt="never")),
+        (r"persistence of MGrad must be in \[0, 1\); got 1\.", lambda: pn.MGrad(persistence=1.0)),
+        ("persistence of MGrad must be zero or positive, and finite; got -0.5", lambda: pn.MGrad(persistence=-0.5)),
+        (r"beta of PCN must be in \(0, 1\]; got 1\.01\.", lambda: pn.PCN(1.01)),
+        ("beta of PCN must be positive and finite; got 0", lambda: pn.PCN(0)),
     ],
-)
-def test_step_size_out_of_range_is_refused_by_name(make: object, error: type[Exception], message: str) -> None:
-    assert callable(make)
+    TypeError: [
+        ("delta of PCNL must be a number; got '0.1'", lambda: pn.PCNL("0.1")),
+        ("delta of MGrad must be a number; got '1'", lambda: pn.MGrad("1")),
+        ("collapse of MGrad must be", lambda: pn.MGrad(0.1, collapse=1)),  # type: ignore[arg-type]
+    ],
+}
+
+
+@pytest.mark.parametrize(("error", "message", "make"), problems.refusals(BAD_KERNELS))
+def test_step_size_out_of_range_is_refused_by_name(
+    error: type[Exception], message: str, make: Callable[[], object]
+) -> None:
     with pytest.raises(error, match=message):
         make()
 

@@ -19,6 +19,7 @@ from torch import nn
 from torch.nn.utils import prune
 
 import patrac_native as pn
+import problems
 from pages import script_of
 from patrac_native import diagnostics, plots
 from patrac_native.network.ranking import rank_nodes
@@ -41,26 +42,24 @@ def posterior() -> pn.Posterior:
 
 MASKED = np.ma.masked_array(np.ones((20, 1)), mask=[[row == 7] for row in range(20)])
 PLAIN = np.linspace(-1, 1, 20)[:, None]
-MASKED_USES: dict[str, tuple[str, Callable[[], Any]]] = {
-    "train X": ("X", lambda: pn.train([1, 2, 1], MASKED, PLAIN)),
-    "train y": ("y", lambda: pn.train([1, 2, 1], PLAIN, MASKED)),
-    "rows of X": ("X", lambda: pn.train([1, 2, 1], list(MASKED), PLAIN)),
-    "posterior X": ("X", lambda: pn.Posterior(network(), pn.Mix(1), PRIOR, pn.Gaussian(1.0), MASKED, PLAIN)),
-    "posterior y": ("y", lambda: pn.Posterior(network(), pn.Mix(1), PRIOR, pn.Gaussian(1.0), PLAIN, MASKED)),
-    "weights": ("sample_weight", lambda: pn.train([1, 2, 1], PLAIN, PLAIN, sample_weight=MASKED[:, 0])),
-    "network": ("X", lambda: network().predict(MASKED)),
-    "theta": ("theta", lambda: posterior().log_likelihood(np.ma.masked_array(np.zeros(4), [1, 0, 0, 0]))),
-    "float32 theta": (
-        "theta",
-        lambda: posterior().log_prior(np.ma.masked_array(np.zeros(4, np.float32), [1, 0, 0, 0])),
-    ),
-    "diagnostics": ("f", lambda: diagnostics.convergence(MASKED.reshape(1, 20, 1))),
-}
+MASKED_THETA = np.ma.masked_array(np.zeros(4), [1, 0, 0, 0])
+MASKED_USES: list[tuple[str, Callable[[], Any]]] = [
+    ("X", lambda: pn.train([1, 2, 1], MASKED, PLAIN)),
+    ("y", lambda: pn.train([1, 2, 1], PLAIN, MASKED)),
+    ("X", lambda: pn.train([1, 2, 1], list(MASKED), PLAIN)),
+    ("X", lambda: pn.Posterior(network(), pn.Mix(1), PRIOR, pn.Gaussian(1.0), MASKED, PLAIN)),
+    ("y", lambda: pn.Posterior(network(), pn.Mix(1), PRIOR, pn.Gaussian(1.0), PLAIN, MASKED)),
+    ("sample_weight", lambda: pn.train([1, 2, 1], PLAIN, PLAIN, sample_weight=MASKED[:, 0])),
+    ("X", lambda: network().predict(MASKED)),
+    ("theta", lambda: posterior().log_likelihood(MASKED_THETA)),
+    ("theta", lambda: posterior().log_prior(MASKED_THETA.astype(np.float32))),
+    ("f", lambda: diagnostics.convergence(MASKED.reshape(1, 20, 1))),
+    (r"Custom: weight_masks\[0\]", lambda: pn.Custom([np.ma.masked_array([[1, 0]], [[1, 0]], dtype=bool)], [[True]])),
+]
 
 
-@pytest.mark.parametrize("use", MASKED_USES)
-def test_masked_entries_are_refused(use: str) -> None:
-    argument, call = MASKED_USES[use]
+@pytest.mark.parametrize(("argument", "call"), MASKED_USES)
+def test_masked_entries_are_refused(argument: str, call: Callable[[], Any]) -> None:
     with pytest.raises(ValueError, match=rf"^{argument} must not have masked entries; got 1, the first at \["):
         call()
 
@@ -133,12 +132,17 @@ def test_columns_of_which_some_are_not_named_by_text_are_refused(
         pn.train([2, 1], mixed, np.arange(len(X)), max_epochs=1)
 
 
+def linear(X: pd.DataFrame) -> pn.Posterior:
+    net = pn.Network([[[1.0, -2.0]]], [[0.0]])
+    return pn.Posterior(net, pn.Full(), pn.GaussianPrior(), pn.Gaussian(1.0), X, [0.0, 1.0, 2.0])
+
+
+AB = pd.DataFrame({"a": [0.0, 1.0, 2.0], "b": [1.0, 0.0, 5.0]})
+
+
 def test_laplace_matches_columns_by_name() -> None:
-    X = pd.DataFrame({"a": [0.0, 1.0, 2.0], "b": [1.0, 0.0, 5.0]})
-    post = pn.Posterior(
-        pn.Network([[[1.0, -2.0]]], [[0.0]]), pn.Full(), pn.GaussianPrior(), pn.Gaussian(1.0), X, [0, 1, 2]
-    )
-    laplace, swapped = pn.Laplace(post), X[["b", "a"]]
+    X, swapped = AB, AB[["b", "a"]]
+    laplace = pn.Laplace(linear(X))
     for one, other in zip(laplace.predict(swapped), laplace.predict(X), strict=True):
         np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(laplace.linearised(swapped, 5), laplace.linearised(X, 5))
@@ -151,14 +155,11 @@ def test_laplace_matches_columns_by_name() -> None:
 
 
 def test_the_posteriors_frame_names_the_inputs_of_a_network_without_names() -> None:
-    X = pd.DataFrame({"a": [0.0, 1.0, 2.0], "b": [1.0, 0.0, 5.0]})
-    net = pn.Network([[[1.0, -2.0]]], [[0.0]])
-    post = pn.Posterior(net, pn.Full(), pn.GaussianPrior(), pn.Gaussian(1.0), X, [0.0, 1.0, 2.0])
-    draws = pn.sample(post, draws=10, seed=0)
-    np.testing.assert_array_equal(draws.predict(X[["b", "a"]]), draws.predict(X))
-    other = pn.Posterior(net, pn.Full(), pn.GaussianPrior(), pn.Gaussian(1.0), X[["b", "a"]], [0.0, 1.0, 2.0])
+    swapped = AB[["b", "a"]]
+    draws, other = (pn.sample(linear(X), draws=10, seed=0) for X in (AB, swapped))
+    np.testing.assert_array_equal(draws.predict(swapped), draws.predict(AB))
     with pytest.raises(ValueError, match="members must have the same inputs in the same order"):
-        pn.DrawsMixture([draws, pn.sample(other, draws=10, seed=0)])
+        pn.DrawsMixture([draws, other])
 
 
 # torch modules that compute something else than their layers say
@@ -178,51 +179,46 @@ def replace_forward(module: nn.Module) -> None:
     module.forward = lambda x: x  # type: ignore[method-assign]  # as users do
 
 
-ALTERED: dict[str, tuple[nn.Module, str]] = {
-    "hook": (
-        altered(lambda m: m.register_forward_hook(lambda *_: None)),
-        r"module 0 \(Sequential\) has a forward h",
-    ),
-    "pre-hook": (
-        altered(lambda m: m[2].register_forward_pre_hook(lambda *_: None)),
-        r"module 2 \(Linear\) has a forward pre-hook",
-    ),
-    "of an activation": (
-        altered(lambda m: m[1].register_forward_hook(lambda *_: None)),
-        r"module 1 \(Tanh\) has a forward hook",
-    ),
-    "forward": (altered(lambda m: replace_forward(m[0])), r"module 0 \(Linear\) has a forward method of its own"),
-    "pruned": (
-        altered(lambda m: prune.l1_unstructured(m[0], "weight", 1)),
-        r"module 0 .*pre-hook.*prune\.remove",
-    ),
-    "convolution": (
-        nn.Sequential(nn.Conv2d(1, 2, 3), nn.Linear(2, 1)),
-        r"0: Conv2d.*train a head on its features: a Network on trunk\(X\).*docs/trunk\.md",
-    ),
+NO_FORWARD = (lambda *_: None,)
+ALTERED: dict[type[Exception], list[tuple[str, nn.Module]]] = {
+    TypeError: [
+        (r"module 0 \(Sequential\) has a forward h", altered(lambda m: m.register_forward_hook(*NO_FORWARD))),
+        (
+            r"module 2 \(Linear\) has a forward pre-hook",
+            altered(lambda m: m[2].register_forward_pre_hook(*NO_FORWARD)),
+        ),
+        (r"module 1 \(Tanh\) has a forward hook", altered(lambda m: m[1].register_forward_hook(*NO_FORWARD))),
+        (r"module 0 \(Linear\) has a forward method of its own", altered(lambda m: replace_forward(m[0]))),
+        (r"module 0 .*pre-hook.*prune\.remove", altered(lambda m: prune.l1_unstructured(m[0], "weight", 1))),
+        (
+            r"0: Conv2d.*train a head on its features: a Network on trunk\(X\).*docs/trunk\.md",
+            nn.Sequential(nn.Conv2d(1, 2, 3), nn.Linear(2, 1)),
+        ),
+        # The imaginary parts would be left out.
+        (
+            r"layer 0 \(Linear\) has parameters of dtype torch\.complex64; a Network has real",
+            sequential().to(torch.complex64),
+        ),
+    ],
+    ValueError: [
+        (r"layer 0 \(Linear\) is on the meta device and holds no numbers; load them", sequential().to("meta")),
+        (
+            r"layer 0 \(LazyLinear\) is not initialised yet; call the module once",
+            nn.Sequential(nn.LazyLinear(2), nn.Tanh(), nn.Linear(2, 1)),
+        ),
+        (
+            "layer 1 .LogSoftmax.* Leave it out: `Categorical` applies softmax",
+            nn.Sequential(nn.Linear(1, 2), nn.LogSoftmax(-1)),
+        ),
+    ],
 }
 
 
-@pytest.mark.parametrize("case", ALTERED)
-def test_a_module_that_a_network_cannot_follow_is_refused(case: str) -> None:
-    module, message = ALTERED[case]
-    with pytest.raises(TypeError, match=message):
-        pn.Network.from_torch(module)
-
-
-def test_parameters_without_numbers_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"layer 0 \(Linear\) is on the meta device and holds no numbers; load them"):
-        pn.Network.from_torch(nn.Sequential(nn.Linear(1, 2, device="meta"), nn.Tanh(), nn.Linear(2, 1)))
-    with pytest.raises(ValueError, match=r"layer 0 \(LazyLinear\) is not initialised yet; call the module once"):
-        pn.Network.from_torch(nn.Sequential(nn.LazyLinear(2), nn.Tanh(), nn.Linear(2, 1)))
-
-
-def test_complex_parameters_are_refused() -> None:
-    """Their imaginary parts would be left out."""
-    module = nn.Sequential(nn.Linear(1, 2), nn.Tanh(), nn.Linear(2, 1)).to(torch.complex64)
-    with pytest.raises(
-        TypeError, match=r"layer 0 \(Linear\) has parameters of dtype torch\.complex64; a Network has real"
-    ):
+@pytest.mark.parametrize(("error", "message", "module"), problems.refusals(ALTERED))
+def test_a_module_that_a_network_cannot_follow_is_refused(
+    error: type[Exception], message: str, module: nn.Module
+) -> None:
+    with pytest.raises(error, match=message):
         pn.Network.from_torch(module)
 
 
@@ -245,10 +241,7 @@ def test_the_page_on_trunks_runs(capsys: pytest.CaptureFixture[str]) -> None:
             lambda: pn.sample(posterior(), chains=10**12, draws=10, warmup=10),
             r"chains=1000000000000, draws=10: the draws of 4 parameters would take 496 TB of memory; this machine has",
         ),
-        (
-            lambda: pn.sample(posterior(), chains=1, draws=10**15, warmup=10),
-            r"draws=1000000000000000: the draws of 4 parameters would take 48,000 TB",
-        ),
+        (lambda: pn.sample(posterior(), chains=1, draws=10**15, warmup=10), "draws=1000000000000000: .* 48,000 TB"),
         (lambda: pn.sample(posterior(), draws=10, thin=10**30), "ask for fewer than 2\\^62"),
         (lambda: pn.train([1, 10**9, 10**9, 1], PLAIN, PLAIN), r"layer_sizes=.*would take 16,000,000 TB"),
         (lambda: pn.train_many([1, 2, 1], PLAIN, PLAIN, networks=10**12), r"networks=1000000000000: .*56 TB"),
@@ -300,14 +293,6 @@ def test_what_is_no_path_is_refused(path: Any, error: type[Exception]) -> None:
             call(path)
 
 
-def test_axes_are_checked() -> None:
-    with pytest.raises(TypeError, match=r"ax must be matplotlib Axes, such as .*; got 3"):
-        plots.trace(np.zeros((2, 10)), ax=3)  # type: ignore[arg-type]  # the error under test
-    for axes in (3, [3, 4, 5]):
-        with pytest.raises(TypeError, match=r"axes must be two matplotlib Axes, such as .*; got "):
-            plots.roc_and_precision_recall([0.1, 0.9], [0, 1], axes=axes)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("kind", ["hook", "pre_hook"])
 def test_hooks_of_all_modules_are_refused(kind: str) -> None:
     register = getattr(nn.modules.module, f"register_module_forward_{kind}")
@@ -318,12 +303,6 @@ def test_hooks_of_all_modules_are_refused(kind: str) -> None:
     finally:
         handle.remove()
     assert pn.Network.from_torch(nn.Linear(2, 1)).layer_sizes == (2, 1)
-
-
-def test_masked_masks_are_refused() -> None:
-    mask = np.ma.masked_array([[True, False]], [[True, False]])
-    with pytest.raises(ValueError, match=r"Custom: weight_masks\[0\] must not have masked entries; got 1"):
-        pn.Custom([mask], [[True]])
 
 
 @pytest.mark.parametrize("fraction", [5e-324, 1e-300, 1e-4])
@@ -364,121 +343,86 @@ def counts(count_posterior: tuple[pn.Posterior, Any, Any, Any]) -> tuple[pn.Draw
     return draws_of(post, draws=50), *rows
 
 
-OTHERS: dict[str, tuple[type[Exception], str, Callable[[pn.Draws], Any]]] = {
-    "interval in per cent": (
-        ValueError,
-        r"coverage must be between 0 and 1; got 95\. Write 0\.95 for 95%",
-        lambda d: d.interval(PLAIN, 95),
-    ),
-    "several coverages": (
-        TypeError,
-        r"coverage must be one number between 0 and 1; got \[0\.5, 0\.9\]",
-        lambda d: d.interval(PLAIN, [0.5, 0.9]),
-    ),
-    "coverage a word": (TypeError, "coverage must be one number", lambda d: d.summary(PLAIN, coverage="x")),
-    "a mixture in per cent": (
-        ValueError,
-        "coverage must be between 0 and 1; got 95",
-        lambda d: _mixture(d).interval(95),
-    ),
-    "a mixture's maximum": (
-        ValueError,
-        r"probability must be between 0 and 1; got 1\.0",
-        lambda d: _mixture(d).quantile(1.0),
-    ),
-    "a quantile in per cent": (
-        ValueError,
-        r"probabilities\[1\] must be between 0 and 1; got 95",
-        lambda d: d.quantiles(PLAIN, [0.5, 95]),
-    ),
-    "a lag of 1.5": (TypeError, "max_lag must be an integer; got 1.5", lambda d: diagnostics.ess_paper(d.theta, 1.5)),
-    "bins of 1.5": (
-        TypeError,
-        "n_bins must be an integer; got 1.5",
-        lambda _: diagnostics.ece(np.full((1, 4, 3, 2), 0.5), np.zeros(3, int), 1.5),
-    ),
-    "PIT values alone": (TypeError, "pits must be a mapping.*got ndarray", lambda _: plots.pit_density(Y)),
-    "coverages in a list": (
-        TypeError,
-        "coverages must be a mapping.*got list",
-        lambda _: plots.coverage_boxplot([0.9], [0.1]),
-    ),
-    "a quantile in words": (TypeError, "probabilities must be numbers", lambda d: d.quantiles(PLAIN, "median")),
-    "no quantile": (ValueError, "probabilities must hold at least one number", lambda d: d.quantiles(PLAIN, [])),
-    "one member": (TypeError, r"members must be a sequence of Draws, such as \[first, second\]", pn.DrawsMixture),
-    "one posterior": (
-        TypeError,
-        r"posts must be a sequence of Posterior, such as \[post\]",
-        lambda _: pn.sample_many(posterior()),
-    ),
-    "one phase": (
-        TypeError,
-        r"got one Phase\. Write Warmup\(\(Warmup\.Phase\(\.\.\.\),\)\)",
-        lambda _: pn.Warmup(Phase(10)),
-    ),
-    "a kernel's name": (
-        TypeError,
-        r"kernel must be a kernel such as PCNL\(\) or MGrad\(\); got 'auto'",
-        lambda _: pn.Warmup.default("auto"),
-    ),
-    "a kernel's class": (TypeError, "kernel must be a kernel such as", lambda _: pn.Warmup.default(pn.PCN)),
-    "an array to rank": (TypeError, "net must be a Network; got ndarray", lambda _: rank_nodes(PLAIN)),
-    "no arrays": (
-        TypeError,
-        "weights must be a sequence of arrays, one for each layer; got NoneType",
-        lambda _: pn.Network(None, None),
-    ),
-    "names in one": (
-        TypeError,
-        "input_names must be a sequence of names; got the string 'ab'",
-        lambda _: pn.Network([np.ones((1, 2))], [[0.0]], input_names="ab"),
-    ),
-    "points of a figure": (
-        TypeError,
-        r"data must be a pair of arrays, the inputs and targets, \(X, y\); got ndarray",
-        lambda d: plots.posterior_bands(PLAIN, d.predict(PLAIN), data=np.c_[PLAIN, Y]),
-    ),
-    "three points": (
-        ValueError,
-        "data must be a pair of arrays.* got 3 entries",
-        lambda d: plots.posterior_bands(PLAIN, d.predict(PLAIN), data=(PLAIN, Y, Y)),
-    ),
-    "one end": (
-        ValueError,
-        "y_interval must be a pair of arrays.* got 1 entries",
-        lambda d: plots.posterior_bands(PLAIN, d.predict(PLAIN), y_interval=(Y,)),
-    ),
-    "no warm-up": (
-        ValueError,
-        r"warmup must be at least 1; got 0\. None runs none",
-        lambda _: draws_of(posterior(), warmup=0),
-    ),
-    "a softmax": (
-        ValueError,
-        "layer 1 .LogSoftmax.* Leave it out: `Categorical` applies softmax",
-        lambda _: pn.Network.from_torch(nn.Sequential(nn.Linear(1, 2), nn.LogSoftmax(-1))),
-    ),
-    "a compiled module": (
-        TypeError,
-        "compiled by torch.compile; give the original, module._orig_mod",
-        lambda _: pn.Network.from_torch(torch.compile(nn.Linear(1, 2))),
-    ),
-    "a state_dict": (
-        TypeError,
-        r"got OrderedDict\. Load it into its module first",
-        lambda _: pn.Network.from_torch(nn.Linear(1, 2).state_dict()),
-    ),
-    "a target of zeros": (
-        ValueError,
-        "y is zero in all rows: there is no noise to fit",
-        lambda _: pn.train([1, 4, 2], PLAIN, 0 * Y, likelihood=pn.HeteroscedasticGaussian()),
-    ),
-    "an assigned target": (
-        AttributeError,
-        r"data of a Posterior cannot be set once it is built: use with_targets\(y",
-        lambda _: setattr(posterior(), "data", Y),
-    ),
-    "an assigned weight": (AttributeError, "weights", lambda d: setattr(pn.DrawsMixture([d, d]), "weights", [1, 0])),
+OTHERS: dict[type[Exception], list[tuple[str, Callable[[pn.Draws], Any]]]] = {
+    ValueError: [
+        (r"coverage must be between 0 and 1; got 95\. Write 0\.95 for 95%", lambda d: d.interval(PLAIN, 95)),
+        ("coverage must be between 0 and 1; got 95", lambda d: _mixture(d).interval(95)),
+        (r"probability must be between 0 and 1; got 1\.0", lambda d: _mixture(d).quantile(1.0)),
+        (r"probabilities\[1\] must be between 0 and 1; got 95", lambda d: d.quantiles(PLAIN, [0.5, 95])),
+        ("probabilities must hold at least one number", lambda d: d.quantiles(PLAIN, [])),
+        (
+            "data must be a pair of arrays.* got 3 entries",
+            lambda d: plots.posterior_bands(PLAIN, d.predict(PLAIN), data=(PLAIN, Y, Y)),
+        ),
+        (
+            "y_interval must be a pair of arrays.* got 1 entries",
+            lambda d: plots.posterior_bands(PLAIN, d.predict(PLAIN), y_interval=(Y,)),
+        ),
+        (r"warmup must be at least 1; got 0\. None runs none", lambda _: draws_of(posterior(), warmup=0)),
+        (
+            "y is zero in all rows: there is no noise to fit",
+            lambda _: pn.train([1, 4, 2], PLAIN, 0 * Y, likelihood=pn.HeteroscedasticGaussian()),
+        ),
+    ],
+    TypeError: [
+        (
+            r"coverage must be one number between 0 and 1; got \[0\.5, 0\.9\]",
+            lambda d: d.interval(PLAIN, [0.5, 0.9]),
+        ),
+        ("coverage must be one number", lambda d: d.summary(PLAIN, coverage="x")),
+        ("probabilities must be numbers", lambda d: d.quantiles(PLAIN, "median")),
+        ("max_lag must be an integer; got 1.5", lambda d: diagnostics.ess_paper(d.theta, 1.5)),
+        (
+            "n_bins must be an integer; got 1.5",
+            lambda _: diagnostics.ece(np.full((1, 4, 3, 2), 0.5), np.zeros(3, int), 1.5),
+        ),
+        ("pits must be a mapping.*got ndarray", lambda _: plots.pit_density(Y)),
+        ("coverages must be a mapping.*got list", lambda _: plots.coverage_boxplot([0.9], [0.1])),
+        (r"ax must be matplotlib Axes, such as .*; got 3", lambda d: plots.trace(d.theta[..., 0], ax=3)),
+        *(
+            (
+                r"axes must be two matplotlib Axes, such as .*; got ",
+                functools.partial(lambda _, axes: plots.roc_and_precision_recall([0.1, 0.9], [0, 1], axes), axes=axes),
+            )
+            for axes in (3, [3, 4, 5])
+        ),
+        (
+            r"data must be a pair of arrays, the inputs and targets, \(X, y\); got ndarray",
+            lambda d: plots.posterior_bands(PLAIN, d.predict(PLAIN), data=np.c_[PLAIN, Y]),
+        ),
+        (r"members must be a sequence of Draws, such as \[first, second\]", pn.DrawsMixture),
+        (r"posts must be a sequence of Posterior, such as \[post\]", lambda _: pn.sample_many(posterior())),
+        (r"got one Phase\. Write Warmup\(\(Warmup\.Phase\(\.\.\.\),\)\)", lambda _: pn.Warmup(Phase(10))),
+        (
+            r"kernel must be a kernel such as PCNL\(\) or MGrad\(\); got 'auto'",
+            lambda _: pn.Warmup.default("auto"),
+        ),
+        ("kernel must be a kernel such as", lambda _: pn.Warmup.default(pn.PCN)),
+        ("net must be a Network; got ndarray", lambda _: rank_nodes(PLAIN)),
+        (
+            "weights must be a sequence of arrays, one for each layer; got NoneType",
+            lambda _: pn.Network(None, None),
+        ),
+        (
+            "input_names must be a sequence of names; got the string 'ab'",
+            lambda _: pn.Network([np.ones((1, 2))], [[0.0]], input_names="ab"),
+        ),
+        (
+            "compiled by torch.compile; give the original, module._orig_mod",
+            lambda _: pn.Network.from_torch(torch.compile(nn.Linear(1, 2))),
+        ),
+        (
+            r"got OrderedDict\. Load it into its module first",
+            lambda _: pn.Network.from_torch(nn.Linear(1, 2).state_dict()),
+        ),
+    ],
+    AttributeError: [
+        (
+            r"data of a Posterior cannot be set once it is built: use with_targets\(y",
+            lambda _: setattr(posterior(), "data", Y),
+        ),
+        ("weights", lambda d: setattr(pn.DrawsMixture([d, d]), "weights", [1, 0])),
+    ],
 }
 
 
@@ -486,9 +430,10 @@ def _mixture(draws: pn.Draws) -> Any:
     return draws.likelihood.mixture(draws.distribution(PLAIN).outputs())
 
 
-@pytest.mark.parametrize("case", OTHERS)
-def test_what_stands_in_another_s_place_is_refused_by_name(case: str, some_draws: pn.Draws) -> None:
-    error, message, call = OTHERS[case]
+@pytest.mark.parametrize(("error", "message", "call"), problems.refusals(OTHERS))
+def test_what_stands_in_another_s_place_is_refused_by_name(
+    error: type[Exception], message: str, call: Callable[[pn.Draws], Any], some_draws: pn.Draws
+) -> None:
     with pytest.raises(error, match=message):
         call(some_draws)
 
@@ -625,26 +570,22 @@ def test_a_summary_warns_of_no_argument_that_it_lacks() -> None:
 
 WIDE = pn.Network([np.ones((2, 2)), [[1.0, -1.0]]], [[0.0, 0.5], [0.0]])
 COLUMNS = np.c_[PLAIN[:, 0], PLAIN[::-1, 0] ** 2]
+
+
+def wide(likelihood: pn.Likelihood, X: Any = COLUMNS, y: Any = Y, **more: Any) -> Callable[[], pn.Posterior]:
+    return lambda: pn.Posterior(WIDE, pn.Mix(1), PRIOR, likelihood, X, y, **more)
+
+
 COPIES: dict[str, Callable[[], pn.Posterior]] = {
-    "names, weights, a given noise prior": lambda: pn.Posterior(
-        WIDE,
-        pn.Full(),
-        PRIOR,
+    "names, weights, a given noise prior": wide(
         pn.Gaussian("sampled", a=2.0, b=0.1),
-        pd.DataFrame({"width": COLUMNS[:, 0], "height": COLUMNS[:, 1]}),
-        Y,
+        pd.DataFrame(COLUMNS, columns=["width", "height"]),
         sample_weight=np.linspace(0.5, 1.5, 20),
     ),
-    "a noise prior from residuals, float64": lambda: pn.Posterior(
-        WIDE, pn.Mix(1), PRIOR, pn.Gaussian("sampled"), COLUMNS, Y, dtype="float64"
-    ),
-    "an offset": lambda: pn.Posterior(
-        WIDE, pn.Full(), PRIOR, pn.Poisson(), COLUMNS, np.arange(20) % 3, offset=np.linspace(-1, 1, 20)
-    ),
-    "bytes": lambda: pn.Posterior(
-        WIDE, pn.Full(), PRIOR, pn.Gaussian(1.0), np.arange(40, dtype=np.uint8).reshape(20, 2), Y, level="v2"
-    ),
-    "in place": lambda: pn.Posterior(WIDE, pn.Full(), pn.GaussianPrior(), pn.Gaussian(1.0), COLUMNS, Y, copy=False),
+    "a noise prior from residuals, float64": wide(pn.Gaussian("sampled"), dtype="float64"),
+    "an offset": wide(pn.Poisson(), y=np.arange(20) % 3, offset=np.linspace(-1, 1, 20)),
+    "bytes": wide(pn.Gaussian(1.0), np.arange(40, dtype=np.uint8).reshape(20, 2), level="v2"),
+    "in place": wide(pn.Gaussian(1.0), copy=False),
 }
 
 

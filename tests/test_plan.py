@@ -84,70 +84,27 @@ def test_mix_bayesian_node_reads_fixed_nodes_through_fixed_weights() -> None:
 # What the plan says it found
 
 
-def report(**numbers: list[int]) -> list[dict[str, int]]:
-    return [dict(zip(numbers, row, strict=True)) for row in zip(*numbers.values(), strict=True)]
+COLUMNS = ("nodes", "varying", "varying_sources", "constant_sources", "offsets", "bayesian", "gradient_block")
 
 
-def test_plan_of_full_on_the_papers_network() -> None:
-    net = problems.random_network(problems.rng_of("paper"), (1, 50, 50, 1))
-    assert posterior(net, pn.Full())[0].plan().layers == report(
-        nodes=[50, 50, 1],
-        varying=[50, 50, 1],
-        varying_sources=[0, 50, 50],
-        constant_sources=[1, 0, 0],
-        offsets=[0, 0, 0],
-        bayesian=[100, 2550, 51],
-        gradient_block=[50, 2500, 50],
-    )
-
-
-def test_plan_of_mix_on_the_papers_network() -> None:
-    """45 constant nodes of layer 1 become one offset for each of the 50 nodes of layer 2, all of which vary."""
-    net = problems.random_network(problems.rng_of("paper"), (1, 50, 50, 1))
-    post = posterior(net, pn.Mix(5))[0]
-    assert post.dim == 46
-    assert post.plan().layers == report(
-        nodes=[50, 50, 1],
-        varying=[5, 50, 1],
-        varying_sources=[0, 5, 50],
-        constant_sources=[1, 0, 0],
-        offsets=[0, 50, 0],
-        bayesian=[10, 30, 6],
-        gradient_block=[5, 25, 5],
-    )
-
-
-def test_plan_of_out_on_the_papers_network() -> None:
-    """No hidden node varies: the 45 nodes read are constants of the data, the other five are one offset."""
-    net = problems.random_network(problems.rng_of("paper"), (1, 50, 50, 1))
-    post = posterior(net, pn.Out(45))[0]
-    assert post.dim == 46
-    assert post.plan().layers == report(
-        nodes=[50, 50, 1],
-        varying=[0, 0, 1],
-        varying_sources=[0, 0, 0],
-        constant_sources=[0, 0, 45],
-        offsets=[0, 0, 1],
-        bayesian=[0, 0, 46],
-        gradient_block=[0, 0, 45],
-    )
-    assert posterior(net, pn.Out(50))[0].plan().layers[-1]["offsets"] == 0
-
-
-def test_plan_of_sep_on_the_papers_network() -> None:
-    """The trained network is one offset of the output."""
-    net = problems.random_network(problems.rng_of("paper"), (1, 50, 50, 1))
-    post = posterior(net, pn.Sep(5))[0]
-    assert post.dim == 46
-    assert post.plan().layers == report(
-        nodes=[5, 5, 1],
-        varying=[5, 5, 1],
-        varying_sources=[0, 5, 5],
-        constant_sources=[1, 0, 0],
-        offsets=[0, 0, 1],
-        bayesian=[10, 30, 6],
-        gradient_block=[5, 25, 5],
-    )
+@pytest.mark.parametrize(
+    ("architecture", "layers"),
+    [
+        (pn.Full(), [(50, 50, 0, 1, 0, 100, 50), (50, 50, 50, 0, 0, 2550, 2500), (1, 1, 50, 0, 0, 51, 50)]),
+        # 45 constant nodes of layer 1 become one offset for each of the 50 nodes of layer 2, all of which vary.
+        (pn.Mix(5), [(50, 5, 0, 1, 0, 10, 5), (50, 50, 5, 0, 50, 30, 25), (1, 1, 50, 0, 0, 6, 5)]),
+        # No hidden node varies: the 45 nodes read are constants of the data, the other five are one offset.
+        (pn.Out(45), [(50, 0, 0, 0, 0, 0, 0), (50, 0, 0, 0, 0, 0, 0), (1, 1, 0, 45, 1, 46, 45)]),
+        (pn.Out(50), [(50, 0, 0, 0, 0, 0, 0), (50, 0, 0, 0, 0, 0, 0), (1, 1, 0, 50, 0, 51, 50)]),
+        # The trained network is one offset of the output.
+        (pn.Sep(5), [(5, 5, 0, 1, 0, 10, 5), (5, 5, 5, 0, 0, 30, 25), (1, 1, 5, 0, 1, 6, 5)]),
+    ],
+    ids=str,
+)
+def test_plan_on_the_papers_network(architecture: pn.Architecture, layers: list[tuple[int, ...]]) -> None:
+    post = posterior(problems.random_network(problems.rng_of("paper"), (1, 50, 50, 1)), architecture)[0]
+    assert post.plan().layers == [dict(zip(COLUMNS, layer, strict=True)) for layer in layers]
+    assert post.dim == sum(layer[COLUMNS.index("bayesian")] for layer in layers)
 
 
 def test_plan_leaves_out_what_only_zero_fixed_weights_connect() -> None:

@@ -56,15 +56,6 @@ def test_prior_variance_is_the_formula_rescaled(name: str, sizes: tuple[int, ...
     assert network.prior_variance.dtype == np.float64
 
 
-@pytest.mark.parametrize("output_decay", [True, False])
-def test_prior_variance_without_hidden_layer(output_decay: bool) -> None:
-    """L = 1: the layer-1 rule, decaying along the outputs or not at all."""
-    net = problems.random_network(problems.rng_of("one layer"), (3, 2))
-    network = PartialNetwork(net, pn.Full(), pn.TraceClassPrior(2.0, 8.0, 4.0, output_decay))
-    second = (2.0, 1.0) if output_decay else (8.0, 4.0)
-    assert network.prior_variance.tolist() == [8.0] * 3 + [second[0]] * 3 + [4.0, second[1]]
-
-
 def test_log_prior_is_the_normal_density() -> None:
     post = simple()
     theta = problems.rng_of("log prior").normal(size=(2, 3, post.dim))
@@ -175,19 +166,17 @@ def test_categorical_scale_is_a_weighted_mean() -> None:
 def test_describe_says_what_is_sampled_and_what_is_cached() -> None:
     net = problems.random_network(problems.rng_of("describe"), (1, 50, 50, 1))
     X = np.linspace(-1, 1, 100)[:, None]
-    text = pn.Posterior(net, pn.Mix(5), PRIOR, pn.Gaussian(1.0), X, X[:, 0]).describe()
+    text, of_sep, of_out = (
+        pn.Posterior(net, architecture, PRIOR, pn.Gaussian(1.0), X, X[:, 0]).describe()
+        for architecture in (pn.Mix(5), pn.Sep(5), pn.Out(5))
+    )
     assert "46 of 2701 parameters" in text
     assert "5 of 50 nodes vary" in text
     assert "50 cached offsets a row" in text
     ranked = ", ".join(str(node) for node in rank_nodes(net)[0][:5])
     assert f"by your numbering from 0: {ranked}\n" in text
-    assert (
-        "separate network [1, 5, 5, 1]" in pn.Posterior(net, pn.Sep(5), PRIOR, pn.Gaussian(1.0), X, X[:, 0]).describe()
-    )
-    assert (
-        "50 nodes are constants of the data"
-        in pn.Posterior(net, pn.Out(5), PRIOR, pn.Gaussian(1.0), X, X[:, 0]).describe()
-    )
+    assert "separate network [1, 5, 5, 1]" in of_sep
+    assert "50 nodes are constants of the data" in of_out
 
 
 # Bad input: each message names the argument, what it got and what to do
@@ -206,129 +195,85 @@ CLASSES: dict[str, Any] = {
     "likelihood": pn.Categorical(),
 }
 ONE_LAYER: dict[str, Any] = {"net": problems.random_network(problems.rng_of("flat"), (2, 1))}
-BAD_ARGUMENTS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
-    "net": (
-        {"net": "net.pt"},
-        TypeError,
-        r"net must be a Network, such as train or Network\.from_torch returns; got str",
-    ),
-    "architecture": (
-        {"architecture": 5},
-        TypeError,
-        r"architecture must be an architecture such as Mix\(5\) or Full\(\); got int",
-    ),
-    "prior": (
-        {"prior": 1.5},
-        TypeError,
-        r"prior must be a prior, such as TraceClassPrior\.fit\(net\) or GaussianPrior\(\); got float",
-    ),
-    "likelihood": (
-        {"likelihood": 1.0},
-        TypeError,
-        "likelihood must be one of Gaussian, Categorical, Bernoulli, StudentT, HeteroscedasticGaussian, "
-        "Poisson, NegativeBinomial, CensoredGaussian; got float",
-    ),
-    "dtype": ({"dtype": "float16"}, ValueError, "dtype must be one of float32, float64; got 'float16'"),
-    "X of one axis": ({"X": Y0}, ValueError, r"X must have shape \(n, 2\); got \(6,\)"),
-    "X of other width": (
-        {"X": np.zeros((6, 3))},
-        ValueError,
-        "X must have 2 columns, one for each input of the net.*3",
-    ),
-    "X without rows": (
-        {"X": np.zeros((0, 2)), "y": []},
-        ValueError,
-        r"X has no rows \(shape \(0, 2\)\); give at least",
-    ),
-    "X of text": ({"X": [["a", "b"]] * 6}, TypeError, "X must hold real numbers; got dtype <U1. Encode it as numbers"),
-    "X complex": ({"X": X0 * 1j}, TypeError, "X must hold real numbers; got dtype complex128"),
-    "X with NaN": (
-        {"X": changed(X0, 4, np.nan, 1)},
-        ValueError,
-        r"X must be finite; column 1 has nan first at row 4 \(1 bad values in all\)\. Remove or impute",
-    ),
-    "X infinite": ({"X": changed(X0, 2, -np.inf, 0)}, ValueError, "X must be finite; column 0 has -inf first at row 2"),
-    "X beyond float32": (
-        {"X": changed(X0, 2, 1e39, 0)},
-        ValueError,
-        r'X must fit float32; got 1e\+39.*dtype="float64"',
-    ),
-    "y of other length": ({"y": np.zeros(5)}, ValueError, r"y must have shape \(6,\) or \(6, 1\).*got \(5,\)"),
-    "y with NaN": ({"y": changed(Y0, 3, np.nan)}, ValueError, "y must be finite; column 0 has nan first at row 3"),
-    "y infinite": ({"y": changed(Y0, 1, np.inf)}, ValueError, "y must be finite; column 0 has inf first at row 1"),
-    "y of text": ({"y": list("abcdef")}, TypeError, "y must hold real numbers; got dtype <U1"),
-    "y beyond float32": ({"y": changed(Y0, 1, -1e300)}, ValueError, r"y must fit float32; got -1e\+300"),
-    "label too large": (
-        CLASSES | {"y": [0, 1, 2, 3, 0, 1]},
-        ValueError,
-        r"y must hold class labels that are in 0\.\.2; got 3 at row 3 \(1 bad rows in all\)\. Encode the classes",
-    ),
-    "label negative": (CLASSES | {"y": [0, -1, 2, 1, 0, 1]}, ValueError, r"in 0\.\.2; got -1 at row 1"),
-    "label not whole": (CLASSES | {"y": [0, 1, 0.5, 1, 0, 1]}, ValueError, "whole numbers; got 0.5 at row 2"),
-    "Bernoulli target": (
-        {"likelihood": pn.Bernoulli(), "y": changed(Y0, 5, 2.0)},
-        ValueError,
-        "y must be 0 or 1 for a Bernoulli likelihood; got 2 at row 5, output 0",
-    ),
-    "Categorical of one output": (
-        {"likelihood": pn.Categorical()},
-        ValueError,
-        "Categorical needs a network with one output for each class, at least 2; got 1. Use Bernoulli",
-    ),
-    "variances for other outputs": (
-        {"likelihood": pn.Gaussian([1.0, 2.0])},
-        ValueError,
-        "variance has 2 entries, but the network has 1 outputs; give one number or 1",
-    ),
-    "sample_weight of other length": ({"sample_weight": [1.0]}, ValueError, r"sample_weight must have shape \(6,\)"),
-    "sample_weight negative": (
-        {"sample_weight": changed(Y0 + 1, 2, -1)},
-        ValueError,
-        r"sample_weight must be finite and nonnegative; got -1\.0 at row 2",
-    ),
-    "sample_weight all zero": ({"sample_weight": Y0}, ValueError, "sample_weight is zero for every row; at least one"),
-    "k of Mix": (
-        {"architecture": pn.Mix(4)},
-        ValueError,
-        "k of Mix is 4, but hidden layer 2 has 3 nodes; choose k <= 3 there",
-    ),
-    "k of Out": (
-        {"architecture": pn.Out(4)},
-        ValueError,
-        "k of Out is 4, but hidden layer 2 has 3 nodes; choose k <= 3",
-    ),
-    "k of Sep": ({"architecture": pn.Sep([5, 1])}, ValueError, "k of Sep is 5, but hidden layer 1 has 4 nodes"),
-    "k for other layers": (
-        {"architecture": pn.Mix([1, 1, 1])},
-        ValueError,
-        r"k of Mix must hold one number for each of the 2 hidden layers; got \[1, 1, 1\]",
-    ),
-    "masks of other shape": (
-        {"architecture": pn.Custom([[[True, True]]], [[True]])},
-        ValueError,
-        r"Custom: weight_masks must have the network's shapes \[\(4, 2\), \(3, 4\), \(1, 3\)\]; got \[\(1, 2\)\]",
-    ),
-    "Mix without hidden layer": (
-        ONE_LAYER,
-        ValueError,
-        r"Mix needs a network with a hidden layer; this one has layer_sizes \(2, 1\)\. Use Full or Custom",
-    ),
-    "Out without hidden layer": (
-        ONE_LAYER | {"architecture": pn.Out(1)},
-        ValueError,
-        "Out needs a network with a hidden",
-    ),
-    "Sep without hidden layer": (
-        ONE_LAYER | {"architecture": pn.Sep(1)},
-        ValueError,
-        "Sep needs a network with a hidden",
-    ),
+BAD_ARGUMENTS: dict[type[Exception], list[tuple[str, dict[str, Any]]]] = {
+    TypeError: [
+        (r"net must be a Network, such as train or Network\.from_torch returns; got str", {"net": "net.pt"}),
+        (r"architecture must be an architecture such as Mix\(5\) or Full\(\); got int", {"architecture": 5}),
+        (
+            r"prior must be a prior, such as TraceClassPrior\.fit\(net\) or GaussianPrior\(\); got float",
+            {"prior": 1.5},
+        ),
+        (
+            "likelihood must be one of Gaussian, Categorical, Bernoulli, StudentT, HeteroscedasticGaussian, "
+            "Poisson, NegativeBinomial, CensoredGaussian; got float",
+            {"likelihood": 1.0},
+        ),
+        ("X must hold real numbers; got dtype <U1. Encode it as numbers", {"X": [["a", "b"]] * 6}),
+        ("X must hold real numbers; got dtype complex128", {"X": X0 * 1j}),
+        ("y must hold real numbers; got dtype <U1", {"y": list("abcdef")}),
+    ],
+    ValueError: [
+        ("dtype must be one of float32, float64; got 'float16'", {"dtype": "float16"}),
+        (r"X must have shape \(n, 2\); got \(6,\)", {"X": Y0}),
+        ("X must have 2 columns, one for each input of the net.*3", {"X": np.zeros((6, 3))}),
+        (r"X has no rows \(shape \(0, 2\)\); give at least", {"X": np.zeros((0, 2)), "y": []}),
+        (
+            r"X must be finite; column 1 has nan first at row 4 \(1 bad values in all\)\. Remove or impute",
+            {"X": changed(X0, 4, np.nan, 1)},
+        ),
+        ("X must be finite; column 0 has -inf first at row 2", {"X": changed(X0, 2, -np.inf, 0)}),
+        (r'X must fit float32; got 1e\+39.*dtype="float64"', {"X": changed(X0, 2, 1e39, 0)}),
+        (r"y must have shape \(6,\) or \(6, 1\).*got \(5,\)", {"y": np.zeros(5)}),
+        ("y must be finite; column 0 has nan first at row 3", {"y": changed(Y0, 3, np.nan)}),
+        ("y must be finite; column 0 has inf first at row 1", {"y": changed(Y0, 1, np.inf)}),
+        (r"y must fit float32; got -1e\+300", {"y": changed(Y0, 1, -1e300)}),
+        (
+            r"y must hold class labels that are in 0\.\.2; got 3 at row 3 \(1 bad rows in all\)\. Encode the classes",
+            CLASSES | {"y": [0, 1, 2, 3, 0, 1]},
+        ),
+        (r"in 0\.\.2; got -1 at row 1", CLASSES | {"y": [0, -1, 2, 1, 0, 1]}),
+        ("whole numbers; got 0.5 at row 2", CLASSES | {"y": [0, 1, 0.5, 1, 0, 1]}),
+        (
+            "y must be 0 or 1 for a Bernoulli likelihood; got 2 at row 5, output 0",
+            {"likelihood": pn.Bernoulli(), "y": changed(Y0, 5, 2.0)},
+        ),
+        (
+            "Categorical needs a network with one output for each class, at least 2; got 1. Use Bernoulli",
+            {"likelihood": pn.Categorical()},
+        ),
+        (
+            "variance has 2 entries, but the network has 1 outputs; give one number or 1",
+            {"likelihood": pn.Gaussian([1.0, 2.0])},
+        ),
+        (r"sample_weight must have shape \(6,\)", {"sample_weight": [1.0]}),
+        (
+            r"sample_weight must be finite and nonnegative; got -1\.0 at row 2",
+            {"sample_weight": changed(Y0 + 1, 2, -1)},
+        ),
+        ("sample_weight is zero for every row; at least one", {"sample_weight": Y0}),
+        ("k of Mix is 4, but hidden layer 2 has 3 nodes; choose k <= 3 there", {"architecture": pn.Mix(4)}),
+        ("k of Out is 4, but hidden layer 2 has 3 nodes; choose k <= 3", {"architecture": pn.Out(4)}),
+        ("k of Sep is 5, but hidden layer 1 has 4 nodes", {"architecture": pn.Sep([5, 1])}),
+        (
+            r"k of Mix must hold one number for each of the 2 hidden layers; got \[1, 1, 1\]",
+            {"architecture": pn.Mix([1, 1, 1])},
+        ),
+        (
+            r"Custom: weight_masks must have the network's shapes \[\(4, 2\), \(3, 4\), \(1, 3\)\]; got \[\(1, 2\)\]",
+            {"architecture": pn.Custom([[[True, True]]], [[True]])},
+        ),
+        (
+            r"Mix needs a network with a hidden layer; this one has layer_sizes \(2, 1\)\. Use Full or Custom",
+            ONE_LAYER,
+        ),
+        ("Out needs a network with a hidden", ONE_LAYER | {"architecture": pn.Out(1)}),
+        ("Sep needs a network with a hidden", ONE_LAYER | {"architecture": pn.Sep(1)}),
+    ],
 }
 
 
-@pytest.mark.parametrize("case", BAD_ARGUMENTS)
-def test_posterior_refuses(case: str) -> None:
-    changes, error, message = BAD_ARGUMENTS[case]
+@pytest.mark.parametrize(("error", "message", "changes"), problems.refusals(BAD_ARGUMENTS))
+def test_posterior_refuses(error: type[Exception], message: str, changes: dict[str, Any]) -> None:
     with pytest.raises(error, match=message):
         simple(**changes)
 
@@ -337,56 +282,56 @@ def test_k_of_the_whole_layer_is_allowed() -> None:
     assert simple(architecture=pn.Mix([4, 3])).dim == simple(architecture=pn.Full()).dim
 
 
-@pytest.mark.parametrize(
-    ("theta", "error", "message"),
-    [
-        (np.zeros(3), ValueError, r"theta must have shape \(15,\) or \(B, 15\); got \(3,\)"),
-        (np.zeros((2, 2, 15)), ValueError, r"theta must have shape \(15,\) or \(B, 15\); got \(2, 2, 15\)"),
+BAD_THETA: dict[type[Exception], list[tuple[str, Any]]] = {
+    ValueError: [
+        (r"theta must have shape \(15,\) or \(B, 15\); got \(3,\)", np.zeros(3)),
+        (r"theta must have shape \(15,\) or \(B, 15\); got \(2, 2, 15\)", np.zeros((2, 2, 15))),
         (
-            np.where(np.arange(15) == 7, np.nan, 0.0),
-            ValueError,
             r"theta must be finite; column 7 has nan first at row 0 .*Rows count the points of the batch",
+            changed(np.zeros(15), 7, np.nan),
         ),
-        (
-            np.where(np.arange(30).reshape(2, 15) == 17, np.inf, 0.0),
-            ValueError,
-            "theta must be finite; column 2 has inf first at row 1",
-        ),
-        (np.full(15, 1e39), ValueError, r'theta must fit float32; got 1e\+39.*dtype="float64"'),
-        (["a"] * 15, TypeError, "theta must hold real numbers; got dtype <U1"),
+        ("theta must be finite; column 2 has inf first at row 1", changed(np.zeros((2, 15)), 1, np.inf, 2)),
+        (r'theta must fit float32; got 1e\+39.*dtype="float64"', np.full(15, 1e39)),
     ],
-)
+    TypeError: [("theta must hold real numbers; got dtype <U1", ["a"] * 15)],
+}
+
+
+@pytest.mark.parametrize(("error", "message", "theta"), problems.refusals(BAD_THETA))
 @pytest.mark.parametrize("method", ["log_likelihood", "log_likelihood_and_grad"])
-def test_bad_theta_is_refused(method: str, theta: Any, error: type[Exception], message: str) -> None:
+def test_bad_theta_is_refused(method: str, error: type[Exception], message: str, theta: Any) -> None:
     post = simple()
     assert post.dim == 15
-    evaluate: Callable[[Any], Any] = getattr(post, method)
     with pytest.raises(error, match=message):
-        evaluate(theta)
+        getattr(post, method)(theta)
 
 
-def test_other_arguments_of_the_methods_are_checked() -> None:
-    post = simple()
-    with pytest.raises(ValueError, match=r"theta must have 15 entries on its last axis; got shape \(3,\)"):
-        post.log_prior(np.zeros(3))
-    with pytest.raises(ValueError, match="draws must be at least 1; got 0"):
-        post.sample_prior(0)
-    with pytest.raises(TypeError, match=r"draws must be an integer; got 2\.5"):
-        post.sample_prior(2.5)  # type: ignore[arg-type]  # the refusal is the point
-    with pytest.raises(ValueError, match="seed must be at least 0; got -1"):
-        post.sample_prior(1, seed=-1)
-    with pytest.raises(ValueError, match="threads must be at least 1; got 0"):
-        post.log_likelihood(post.theta_map, threads=0)
-    with pytest.raises(ValueError, match=r"X must have shape \(n, 2\); got \(2,\)"):
-        post.network.predict(post.theta_map, np.zeros(2))
+BAD_CALLS: dict[type[Exception], list[tuple[str, Callable[[pn.Posterior], object]]]] = {
+    ValueError: [
+        (r"theta must have 15 entries on its last axis; got shape \(3,\)", lambda post: post.log_prior(np.zeros(3))),
+        ("draws must be at least 1; got 0", lambda post: post.sample_prior(0)),
+        ("seed must be at least 0; got -1", lambda post: post.sample_prior(1, seed=-1)),
+        ("threads must be at least 1; got 0", lambda post: post.log_likelihood(post.theta_map, threads=0)),
+        (
+            r"X must have shape \(n, 2\); got \(2,\)",
+            lambda post: post.network.predict(post.theta_map, np.zeros(2)),
+        ),
+    ],
+    TypeError: [(r"draws must be an integer; got 2\.5", lambda post: post.sample_prior(2.5))],  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize(("error", "message", "call"), problems.refusals(BAD_CALLS))
+def test_other_arguments_of_the_methods_are_checked(
+    error: type[Exception], message: str, call: Callable[[pn.Posterior], object]
+) -> None:
+    with pytest.raises(error, match=message):
+        call(simple())
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: pn.TraceClassPrior(1.0, 1.0, 1.0), r"alpha must be greater than 1 .*got 1\.0"),
-        (lambda: pn.TraceClassPrior(1.5, 0.0, 1.0), r"sigma2_w must be positive and finite; got 0\.0"),
-        (lambda: pn.TraceClassPrior(1.5, 1.0, -2.0), r"sigma2_b must be positive and finite; got -2\.0"),
         (lambda: pn.Gaussian(0.0), r"variance must be positive and finite; got 0\.0"),
         (lambda: pn.Gaussian([1.0, -3.0]), r"variance must be positive and finite; got -3\.0 for output 1"),
         (lambda: pn.Categorical(0.0), r"scale must be positive and finite; got 0\.0"),

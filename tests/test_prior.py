@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from patrac_native.architectures import Custom, Full, Mix, Out, Sep
 from patrac_native.network.network import Network
 from patrac_native.network.ranking import rank_nodes
 from patrac_native.priors import TraceClassPrior, prior_from_dict
@@ -31,6 +30,12 @@ def decaying_network(sizes: Sequence[int], seed: int = 0) -> Network:
     rng = np.random.default_rng(seed)
     weights, biases = TraceClassPrior(2.5, 2.0, 0.5, output_decay=False).variances(sizes)
     return Network(*([np.sqrt(v) * rng.uniform(0.6, 1.4, v.shape) for v in part] for part in (weights, biases)))
+
+
+def exact_network(truth: TraceClassPrior, sizes: Sequence[int]) -> Network:
+    """Return a network whose squared parameters are the variances of a prior."""
+    rng = np.random.default_rng(2)
+    return Network(*([np.sqrt(v) * rng.choice([-1.0, 1.0], v.shape) for v in part] for part in truth.variances(sizes)))
 
 
 def slow_variance(prior: TraceClassPrior, sizes: Sequence[int], layer: int, i: int, j: int | None) -> float:
@@ -129,9 +134,7 @@ def objective(ranked: Network, alpha: float, sigma2_w: float, sigma2_b: float, o
 @pytest.mark.parametrize("sizes", [(3, 20, 15, 1), (1, 12, 4), (2, 9, 8, 7, 1)])
 def test_fit_recovers_an_exact_network(sizes: tuple[int, ...], alpha: float) -> None:
     truth = TraceClassPrior(alpha, 2.0, 0.5, output_decay=False)
-    rng = np.random.default_rng(2)
-    signed = [[np.sqrt(v) * rng.choice([-1.0, 1.0], v.shape) for v in part] for part in truth.variances(sizes)]
-    net = Network(*signed)
+    net, rng = exact_network(truth, sizes), np.random.default_rng(3)
     shuffled = net.permuted([rng.permutation(width) for width in sizes[1:-1]])
     fit = TraceClassPrior.fit(shuffled, output_decay=False)
     # At zero residual the objective is flat to rounding within sqrt(eps / curvature) of alpha. Relative to the sum of
@@ -216,25 +219,25 @@ def test_fit_of_each_layer_alone(sizes: tuple[int, ...], scales: str | None) -> 
 def test_fit_of_each_layer_recovers_an_exact_network() -> None:
     sizes = (3, 20, 15, 1)
     truth = TraceClassPrior((1.5, 3.0, 2.2), (2.0, 0.5, 1.0), (0.5, 0.1, 2.0), output_decay=False)
-    rng = np.random.default_rng(2)
-    signed = [[np.sqrt(v) * rng.choice([-1.0, 1.0], v.shape) for v in part] for part in truth.variances(sizes)]
-    fit = TraceClassPrior.fit(Network(*signed), output_decay=False, alpha="layer")
+    net = exact_network(truth, sizes)
+    fit = TraceClassPrior.fit(net, output_decay=False, alpha="layer")
     # As for one alpha, on fewer terms: the curvature of a layer's sum relative to its sum of squares is above 0.01.
     reach = np.sqrt(100 * EPS / 0.01)
     np.testing.assert_allclose(fit.alpha, truth.alpha, rtol=0, atol=reach)
     np.testing.assert_allclose(fit.sigma2_w, 4 * np.asarray(truth.sigma2_w), rtol=reach)
     np.testing.assert_allclose(fit.sigma2_b, 4 * np.asarray(truth.sigma2_b), rtol=reach)
-    common = TraceClassPrior.fit(Network(*signed), output_decay=False)
+    common = TraceClassPrior.fit(net, output_decay=False)
     assert isinstance(common.alpha, float) and abs(common.alpha - 2.2) > 0.1
     assert TraceClassPrior.fit(make_network((2, 3)), alpha="layer").alpha == (2.0,)
     with pytest.raises(ValueError, match='alpha must be a number, one for each layer, or "layer"'):
-        TraceClassPrior.fit(Network(*signed), alpha="layers")  # type: ignore[arg-type]
+        TraceClassPrior.fit(net, alpha="layers")  # type: ignore[arg-type]
 
 
-def test_fit_does_not_depend_on_the_order_of_nodes() -> None:
+def test_fit_does_not_depend_on_the_order_of_nodes_and_is_that_of_its_alpha() -> None:
     net = decaying_network((2, 12, 9, 1))
-    rng = np.random.default_rng(5)
-    assert TraceClassPrior.fit(net.permuted([rng.permutation(12), rng.permutation(9)])) == TraceClassPrior.fit(net)
+    rng, fit = np.random.default_rng(5), TraceClassPrior.fit(net)
+    assert TraceClassPrior.fit(net.permuted([rng.permutation(12), rng.permutation(9)])) == fit
+    assert TraceClassPrior.fit(net, alpha=fit.alpha) == fit
 
 
 def test_fit_warns_at_the_upper_bound_alone() -> None:
@@ -263,16 +266,11 @@ def test_fit_of_the_variances_alone(output_decay: bool | None) -> None:
         assert sigma2 == pytest.approx(4 * (target @ s) / (s @ s), rel=4 * 107 * EPS)
 
 
-def test_fit_of_a_network_that_search_fits_is_that_of_its_alpha() -> None:
-    net = decaying_network((2, 12, 9, 1))
-    searched = TraceClassPrior.fit(net)
-    assert TraceClassPrior.fit(net, alpha=searched.alpha) == searched
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
         ({"net": np.ones((4, 1))}, TypeError, "net must be a Network.*got ndarray.*Network.from_torch"),
+        ({"net": Network([[[0.0]]], [[1.0]])}, ValueError, "all weights of the network are zero"),
         ({"alpha": 1.0}, ValueError, r"alpha must be greater than 1 .*got 1\.0"),
         ({"alpha": "auto"}, ValueError, 'alpha must be a number, one for each layer, or "layer"; got .auto.'),
     ],
@@ -290,11 +288,6 @@ def test_fit_without_biases_says_so() -> None:
     assert fit.sigma2_b == fit.sigma2_w
 
 
-def test_fit_refuses_a_zero_network() -> None:
-    with pytest.raises(ValueError, match="all weights of the network are zero"):
-        TraceClassPrior.fit(Network([np.zeros((2, 1)), np.zeros((1, 2))], [np.ones(2), np.ones(1)]))
-
-
 def test_fit_without_hidden_layer() -> None:
     net = Network([[[1.0, 2.0], [3.0, 0.0]]], [[1.0, 1.0]])
     with warnings.catch_warnings():
@@ -302,25 +295,6 @@ def test_fit_without_hidden_layer() -> None:
         fit = TraceClassPrior.fit(net)
     # s = 1 everywhere: four times the mean of the squares, (1 + 4 + 9 + 0) / 4 and 1.
     assert (fit.alpha, fit.sigma2_w, fit.sigma2_b) == (2.0, 14.0, 4.0)
-
-
-def test_rescaling_restores_the_total_variance() -> None:
-    sizes = (2, 8, 6, 3)
-    net, prior = make_network(sizes), TraceClassPrior(1.5, 2.0, 0.5)
-    own = [np.zeros(w.shape, dtype=bool) for w in net.weights], [np.zeros(b.shape, dtype=bool) for b in net.biases]
-    own[0][1][3, 2] = own[1][0][5] = True
-    for architecture in (Mix(3), Out(4), Sep([2, 3]), Custom(*own)):
-        sampled = architecture.sampled_layer_sizes(net)
-        weight_masks, bias_masks = architecture.masks(net, rank_nodes(net))
-        factor = prior.rescaling_factor(sizes, sampled, weight_masks, bias_masks)
-        total = 0.0
-        for masks, variances in zip((weight_masks, bias_masks), prior.variances(sampled), strict=True):
-            total += sum(float(v[mask].sum()) for v, mask in zip(variances, masks, strict=True))
-        # Sums of up to 100 terms of one sign.
-        assert factor * total == pytest.approx(prior.total_variance(sizes), rel=128 * EPS)
-        assert factor > 1
-    assert prior.rescaling_factor(sizes, sizes, *Full().masks(net, [])) == 1.0
-    assert prior.rescaling_factor(sizes, sizes, *Mix([8, 6]).masks(net, [])) == 1.0
 
 
 def test_rescaling_refuses_other_masks() -> None:

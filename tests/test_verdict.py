@@ -94,16 +94,6 @@ def test_a_negated_network_that_the_draws_repair(architecture: pn.Architecture, 
     assert "train again" in finding.remedy and kept in finding.remedy
 
 
-def test_a_network_with_its_output_weights_in_another_order() -> None:
-    net = network()
-    verdict = run(
-        posterior(pn.Out(6), pn.Network([SLOPES, np.roll(net.weights[1], 3, axis=1)], [OFFSETS, net.biases[1]]))
-    )
-    (finding,) = verdict.findings
-    assert verdict.grade == finding.grade == "look"
-    assert "the trained network fits the training data" in finding.what and "train again" in finding.remedy
-
-
 def test_an_undertrained_network_that_still_beats_a_constant() -> None:
     verdict = run(posterior(pn.Full(), network(0.3)))
     (finding,) = verdict.findings
