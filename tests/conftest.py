@@ -21,7 +21,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def usable_or_skip(name: str) -> str:
-    """Return the name of a device, or skip the test, with the reason, if the device cannot be used."""
+    """Return the name of a device or "cpu", or skip the test, with the reason, if the device cannot be used."""
+    if name == "cpu":
+        return name
     status = _core.device_status(name)
     if not status["usable"]:
         pytest.skip(f'device="{name}": {status["reason"]}')
@@ -38,6 +40,7 @@ def device(request: pytest.FixtureRequest) -> str:
 one_thread_and_cuda, two_threads_and_cuda, four_threads_and_cuda = (
     pytest.mark.parametrize("device", [f"emulated:{threads}", "cuda"], indirect=True) for threads in (1, 2, 4)
 )
+cpu_and_devices = pytest.mark.parametrize("device", ["cpu", *DEVICES], indirect=True)
 
 Interrupt = Callable[[int], list[tuple[float, ...]]]
 

@@ -14,7 +14,6 @@ import problems
 from conftest import Interrupt, one_thread_and_cuda
 from patrac_native.sampling import progress as bars
 from patrac_native.sampling.warmup import Phase
-from test_runs import overflowing
 
 # Step sizes at which about half of the moves are accepted on `posterior`.
 KERNELS: dict[str, pn.Kernel] = {
@@ -149,54 +148,12 @@ def test_chains_do_not_know_of_each_other(device: str) -> None:
     assert len(np.unique(together.theta[:, -1, 0])) == 5
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_draws_do_not_depend_on_the_number_of_threads(kernel: str) -> None:
-    """Only the order of summation differs: four threads share the sums over rows."""
-    one, two, four = (run(posterior(), KERNELS[kernel], f"emulated:{threads}") for threads in (1, 2, 4))
-    assert_same_chains(two, one, ERROR_64)
-    assert_same_chains(four, one, ERROR_64)
-
-
 def test_a_run_is_repeated_bit_by_bit(device: str) -> None:
     first, second = (run(posterior(dtype="float32"), KERNELS["persistent"], device) for _ in range(2))
     np.testing.assert_array_equal(first.theta, second.theta)
 
 
 # How runs end
-
-
-def test_proposals_that_are_not_finite_are_rejected_and_counted(device: str) -> None:
-    with pytest.warns(UserWarning, match=r"not finite and were rejected \(by chain: \["):
-        draws = pn.sample(
-            overflowing(),
-            pn.PCN(1.0),
-            chains=2,
-            draws=200,
-            warmup=pn.Warmup((Phase(300),)),
-            seed=1,
-            device=device,
-            progress=False,
-        )
-    # As in test_runs: 0.2 of 500 proposals where f^2 overflows, 0.06 where f^2 / 2 does, which is the device's order.
-    rate = (draws.stats["nonfinite"] + draws.stats["warmup_nonfinite"]) / 500
-    assert (draws.stats["nonfinite"] > 0).all() and (draws.stats["warmup_nonfinite"] > 0).all()
-    assert ((rate > 0.02) & (rate < 0.28)).all()
-    assert np.isfinite(draws.theta).all() and np.isfinite(draws.stats["log_likelihood"]).all()
-
-
-def test_accept_all_never_takes_a_state_that_is_not_finite(device: str) -> None:
-    warmup = pn.Warmup((Phase(1000, accept_all=True),))
-    draws = run(overflowing(), pn.PCN(1.0), device, chains=2, draws=1, warmup=warmup)
-    rejected = draws.stats["warmup_nonfinite"]
-    assert (rejected > 30).all() and np.isfinite(draws.theta).all()
-    np.testing.assert_array_equal(rejected, np.round(1000 * (1 - draws.stats["warmup_acceptance_rate"][:, 0])))
-
-
-def test_a_start_that_is_not_finite_is_refused_naming_the_chain(device: str) -> None:
-    start = np.zeros((3, 4))
-    start[1] = 1e25
-    with pytest.raises(ValueError, match=r"init: the log-likelihood .* not finite at the starting point of chain 1;"):
-        pn.sample(overflowing(), pn.PCNL(0.1), chains=3, draws=2, warmup=None, init=start, device=device)
 
 
 @pytest.mark.parametrize("calls", [1, 3])

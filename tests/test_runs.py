@@ -13,6 +13,7 @@ import pytest
 
 import patrac_native as pn
 import problems
+from conftest import cpu_and_devices
 from patrac_native.draws.target_draws import TargetDraws
 from patrac_native.sampling import progress as bars
 from patrac_native.sampling import sampler as sampling
@@ -36,30 +37,27 @@ def overflowing() -> pn.Posterior:
     return pn.Posterior(net, pn.Full(), pn.TraceClassPrior(1.5, 1e38, 1e38), pn.Gaussian(1.0), [[1.0]], [0.0])
 
 
-def test_a_proposal_that_is_not_finite_is_rejected_counted_and_warned_of() -> None:
+@cpu_and_devices
+def test_a_proposal_that_is_not_finite_is_rejected_counted_and_warned_of(device: str) -> None:
+    few: dict[str, Any] = {"chains": 2, "draws": 200, "warmup": pn.Warmup((Phase(300),)), "seed": 1}
     with pytest.warns(
         UserWarning, match=r"proposals had a log-likelihood or gradient that is not finite .*by chain: \["
     ):
-        draws = pn.sample(overflowing(), pn.PCN(1.0), chains=2, draws=200, warmup=pn.Warmup((Phase(300),)), seed=1)
-    # beta = 1 proposes prior draws, f of sd 1.41e19: P(|f| > 1.8e19) = 0.2 of 500, or 0.06 if only f^2 / 2 overflows;
-    # 4 standard errors of 0.02 around them.
+        draws = pn.sample(overflowing(), pn.PCN(1.0), device=device, **few)
+    # beta = 1 proposes prior draws, f of sd 1.41e19: P(|f| > 1.8e19) = 0.2 of 500, or 0.06 if only f^2 / 2 overflows,
+    # which is the order of a device; 4 standard errors of 0.02 around them.
     rate = (draws.stats["nonfinite"] + draws.stats["warmup_nonfinite"]) / 500
     assert (draws.stats["nonfinite"] > 0).all() and (draws.stats["warmup_nonfinite"] > 0).all()
     assert ((rate > 0.02) & (rate < 0.28)).all()
     assert np.isfinite(draws.theta).all() and np.isfinite(draws.stats["log_likelihood"]).all()
 
 
-def test_accept_all_never_takes_a_state_that_is_not_finite() -> None:
+@cpu_and_devices
+def test_accept_all_never_takes_a_state_that_is_not_finite(device: str) -> None:
     """Every finite proposal is taken and no other: the rate is what the counter leaves."""
+    warmup = pn.Warmup((Phase(1000, accept_all=True),))
     with pytest.warns(UserWarning, match="not finite"):
-        draws = pn.sample(
-            overflowing(),
-            pn.PCN(1.0),
-            chains=2,
-            draws=1,
-            warmup=pn.Warmup((Phase(1000, accept_all=True),)),
-            seed=2,
-        )
+        draws = pn.sample(overflowing(), pn.PCN(1.0), chains=2, draws=1, warmup=warmup, seed=2, device=device)
     rejected = draws.stats["warmup_nonfinite"]
     np.testing.assert_array_equal(rejected, np.round(1000 * (1 - draws.stats["warmup_acceptance_rate"][:, 0])))
     assert (rejected > 30).all()
@@ -81,15 +79,13 @@ def test_accept_all_refuses_an_infinite_parameter_behind_a_saturated_activation(
     assert draws.stats["nonfinite"][0] + draws.stats["warmup_nonfinite"][0] > 0
 
 
-def test_a_start_that_is_not_finite_is_refused_naming_the_chain() -> None:
-    post = overflowing()
+@cpu_and_devices
+def test_a_start_that_is_not_finite_is_refused_naming_the_chain(device: str) -> None:
     start = np.zeros((3, 4))
     start[1] = 1e25
-    with pytest.raises(
-        ValueError,
-        match=r"init: the log-likelihood or its gradient is not finite at the starting point of chain 1; start",
-    ):
-        pn.sample(post, pn.PCNL(0.1), chains=3, draws=2, warmup=None, init=start)
+    message = r"init: the log-likelihood or its gradient is not finite at the starting point of chain 1; start"
+    with pytest.raises(ValueError, match=message):
+        pn.sample(overflowing(), pn.PCNL(0.1), chains=3, draws=2, warmup=None, init=start, device=device)
 
 
 def test_warnings_of_a_run_name_the_line_that_ran_it() -> None:

@@ -300,7 +300,7 @@ def test_without_adapt_always_the_step_size_stands_while_sampling() -> None:
         ),
         ({"warmup": "long"}, ValueError, "warmup must be \"auto\", a number of steps, a Warmup or None; got 'long'"),
         ({"warmup": 0}, ValueError, "warmup must be at least 1; got 0"),
-        ({"warmup": Phase(100)}, TypeError, r"got a Phase\. Write Warmup\(\(Warmup\.Phase\(\.\.\.\),\)\)\."),
+        ({"warmup": Phase(100)}, TypeError, r"got a Phase\. Write Warmup\(\(Warmup\.Phase\(\.\.\.\), \.\.\.\)\)\."),
         ({"warmup": [Phase(100)]}, TypeError, r"got a list\. Write Warmup\(\(Warmup\.Phase\(\.\.\.\), \.\.\.\)\)\."),
         (
             {"init": "mean"},

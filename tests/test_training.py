@@ -266,12 +266,6 @@ def test_progress_bar_only_when_asked(capsys: pytest.CaptureFixture[str]) -> Non
     assert "training" in capsys.readouterr().err
 
 
-def test_no_penalty_is_allowed() -> None:
-    X = np.linspace(-1, 1, 20)[:, None]
-    net = train([1, 1], X, X[:, 0], l2=0, validation_fraction=0)
-    assert net.history is not None and net.history.settings["l2"] == 0.0
-
-
 @pytest.mark.parametrize(
     ("sampled", "fixed"),
     [
