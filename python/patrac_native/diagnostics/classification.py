@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, NamedTuple, overload
+from typing import Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -73,12 +73,8 @@ def class_nll(p: ArrayLike, y: ArrayLike, *, logits: bool = False, per_draw: boo
     >>> round(class_nll(p, [0, 1]), 6) == round((math.log(2) - math.log(0.75)) / 2, 6)
     True
     """
-    total = np.zeros(np.shape(p)[:2])
-    n = 0
-    for _, log_p in _label_log_probability(p, y, logits=logits):
-        total -= log_p.sum(axis=2)
-        n += log_p.shape[2]
-    return total / n if per_draw else float((total / n).mean())
+    mean = -_label_log_probability(p, y, logits=logits).mean(axis=2)
+    return mean if per_draw else float(mean.mean())
 
 
 @overload
@@ -107,10 +103,8 @@ def class_nlpd(p: ArrayLike, y: ArrayLike, *, logits: bool = False, per_row: boo
     """
     from scipy.special import logsumexp
 
-    parts = []
-    for _, log_p in _label_log_probability(p, y, logits=logits):
-        parts.append(math.log(log_p.shape[0] * log_p.shape[1]) - logsumexp(log_p, axis=(0, 1)))
-    out = np.asarray(np.concatenate(parts), dtype=np.float64)
+    log_p = _label_log_probability(p, y, logits=logits)
+    out = np.asarray(math.log(log_p.shape[0] * log_p.shape[1]) - logsumexp(log_p, axis=(0, 1)), dtype=np.float64)
     return out if per_row else float(out.mean())
 
 
@@ -265,24 +259,20 @@ def entropy_decomposition(p: ArrayLike) -> EntropyDecomposition:
     return EntropyDecomposition(total, aleatoric, np.maximum(total - aleatoric, 0.0))
 
 
-def _label_log_probability(p: ArrayLike, y: ArrayLike, *, logits: bool) -> Any:
-    """Yield (rows, log p_y) for slices of rows, where log p_y is float64 of shape (chain, draw, rows)."""
-    from scipy.special import log_softmax
+def _label_log_probability(p: ArrayLike, y: ArrayLike, *, logits: bool) -> FloatArray:
+    """Return log p_y of each draw and row, float64 of shape (chain, draw, n)."""
+    from scipy.special import logsumexp
 
     values = class_draws("p", p, logits=logits)
     label = labels(y, values)
+    log_p: FloatArray = np.take_along_axis(values, label[None, None, :, None], axis=3)[..., 0].astype(np.float64)
+    if not logits:
+        with np.errstate(divide="ignore"):
+            return np.log(np.clip(log_p, 0.0, 1.0))
     chain, draw, n, n_classes = values.shape
     for rows in row_slices(n, 16 * chain * draw * n_classes):
-        part = values[:, :, rows]
-        column = label[rows][None, None, :, None]
-        if logits:
-            part = log_softmax(part.astype(np.float64), axis=3)
-            log_p = np.take_along_axis(part, column, axis=3)[..., 0]
-        else:
-            of_label = np.take_along_axis(part, column, axis=3)[..., 0].astype(np.float64)
-            with np.errstate(divide="ignore"):
-                log_p = np.log(np.clip(of_label, 0.0, 1.0))
-        yield rows, log_p
+        log_p[:, :, rows] -= logsumexp(values[:, :, rows].astype(np.float64), axis=3)
+    return log_p
 
 
 def _predictive_mean(p: ArrayLike, y: ArrayLike) -> tuple[FloatArray, NDArray[np.intp]]:

@@ -10,15 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.likelihoods import LIKELIHOODS_BY_LABEL, NoiseChange
 from patrac_native.plots.table import html_list
-from patrac_native.verdict.advice import (
-    TRAIN_AGAIN,
-    better_start,
-    longer_run,
-    longer_warmup,
-    narrower_intervals,
-    wider_intervals,
-)
 from patrac_native.verdict.calibration import (
     COVERAGE,
     COVERAGE_BAD,
@@ -56,6 +49,7 @@ FIT_GAIN = 0.1
 CALIBRATION_ROWS = 100
 # Kinds of findings on predictions of unseen rows.
 CALIBRATION_KINDS = ("narrow intervals", "wide intervals", "poor predictions")
+_TRAIN_AGAIN = "train again (more epochs, another learning_rate, smaller l2, standardised X and y)"
 # Kinds of unseen rows in words.
 _KINDS = {
     HELD_OUT: "held-out rows",
@@ -234,7 +228,7 @@ def _stuck_words(
             f"; log-likelihood {e.log_likelihood[stuck].min():.4g} there, {np.median(e.log_likelihood[others]):.4g} in "
             "the other chains"
         )
-    return f"{what}.", f"{better_start(e)}; a smaller step size lets a chain leave a bad start."
+    return f"{what}.", f"{_better_start(e)}; a smaller step size lets a chain leave a bad start."
 
 
 def _step_remedy(e: Evidence, steps: StepRecord, other: str) -> str:
@@ -243,7 +237,7 @@ def _step_remedy(e: Evidence, steps: StepRecord, other: str) -> str:
     if given is not None:
         return f"leave the step size to the warm-up, {name}(), or give {other} than {name}({given:g})."
     standardise = "scale theta" if e.architecture is None else "standardise X and y"
-    return f"adapt the step size for longer, {longer_warmup(steps)}; if that does not help, {standardise}."
+    return f"adapt the step size for longer, {_longer_warmup(steps)}; if that does not help, {standardise}."
 
 
 def _of_nonfinite(e: Evidence) -> Iterator[Finding]:
@@ -268,13 +262,13 @@ def _of_convergence(e: Evidence, causes: Sequence[Finding]) -> Iterator[Finding]
     exact = e.is_independent
     first = "see the finding on step size or stuck chains; " if causes else ""
     longer = min(100, max(2, math.ceil(ESS_GOOD / max(e.min_ess_bulk, 1.0)))) if e.min_ess_bulk > 0 else 100
-    run_longer = longer_run(e, longer)
+    run_longer = _longer_run(e, longer)
     kernel = ', or kernel="auto", whose steps go further' if e.steps is not None and e.steps.kernel.is_slow else ""
     ess = f"the smallest bulk ESS of {e.quantity} is {_number(e.min_ess_bulk)}"
     if not exact and e.max_rhat > RHAT_USABLE:
         parts = "the chains disagree" if e.n_chains > 1 else "the parts of the chain disagree"
         what = f"{parts}: the largest R-hat of {e.quantity} is {_number(e.max_rhat, 3)}, {ess}."
-        remedy = f"{first}{longer_run(e, longer, warmup=True)}{kernel}."
+        remedy = f"{first}{_longer_run(e, longer, warmup=True)}{kernel}."
         grade = DO_NOT_USE
         if _predicts_well(e):
             grade = LOOK
@@ -346,7 +340,7 @@ def _of_calibration(e: Evidence) -> Iterator[Finding]:
             f"90% intervals of y cover {c.coverage:.1%} of {c.rows:,} {_KINDS[c.kind]}: predictions are "
             f"{'overconfident' if narrow else 'too wide'}."
         )
-        remedy = wider_intervals(e) if narrow else narrower_intervals(e)
+        remedy = _wider_intervals(e) if narrow else _narrower_intervals(e)
         grade = DO_NOT_USE if c.is_overconfident(COVERAGE_BAD) else LOOK
         yield Finding("narrow intervals" if narrow else "wide intervals", grade, what, remedy)
     if c.is_worse_than_network:
@@ -376,7 +370,7 @@ def _of_noise(e: Evidence) -> Iterator[Finding]:
     c = _scores_of_unseen_rows(e)
     if e.noise is not None and (c is None or c.is_overconfident()):
         what = f"{e.noise}: the frozen nodes have fitted noise, and intervals of y are likely too narrow."
-        yield Finding("fitted noise", LOOK, what, wider_intervals(e))
+        yield Finding("fitted noise", LOOK, what, _wider_intervals(e))
 
 
 def _of_warmup(e: Evidence) -> Iterator[Finding]:
@@ -388,7 +382,7 @@ def _of_warmup(e: Evidence) -> Iterator[Finding]:
             "step size and log-likelihood were not yet stable when the warm-up ended, after "
             f"{e.steps.warmup_steps:,} steps."
         )
-        yield Finding("short warm-up", LOOK, what, f"warm up longer, {longer_warmup(e.steps)}.")
+        yield Finding("short warm-up", LOOK, what, f"warm up longer, {_longer_warmup(e.steps)}.")
     if e.steps.kernel.adapt_always:
         what = "the step size adapted while sampling, so the chain does not leave the posterior exactly invariant."
         yield Finding("adaptation", LOOK, what, 'for inference, adapt="warmup".')
@@ -411,7 +405,7 @@ def _of_fit(e: Evidence) -> Iterator[Finding]:
     network_far, draws_far = not fit.network >= fit.constant - slack, not draws >= fit.constant - slack
     of_network, of_draws, of_constant = (value / fit.rows for value in (fit.network, draws, fit.constant))
     numbers = f"(log-likelihood a row: network {of_network:.4g}, draws {of_draws:.4g}, constant {of_constant:.4g})"
-    train = f"{TRAIN_AGAIN}: {e.role_of_network or 'chains start there'}."
+    train = f"{_TRAIN_AGAIN}: {e.role_of_network or 'chains start there'}."
     if draws_fit and not e.role_of_network:
         return
     if network_fits and draws_fit:
@@ -431,7 +425,7 @@ def _of_fit(e: Evidence) -> Iterator[Finding]:
     elif network_fits:
         what = f"the draws fit the training data no better than a constant, though the trained network does {numbers}."
         remedy = (
-            f"{better_start(e)}; if the draws stay there, prior or noise variance do not suit: "
+            f"{_better_start(e)}; if the draws stay there, prior or noise variance do not suit: "
             "TraceClassPrior.fit(net), post.prior_predict(X, 200)."
         )
         yield Finding("poor draws", DO_NOT_USE if draws_far else LOOK, what, remedy)
@@ -442,6 +436,66 @@ def _of_fit(e: Evidence) -> Iterator[Finding]:
         else:
             remedy = f"{train} If that changes nothing, the inputs may say nothing about y."
             yield Finding("poor fit", LOOK, what, remedy)
+
+
+def _wider_intervals(e: Evidence) -> str:
+    """Return what makes intervals of new targets wider where they cover too little."""
+    noise = "" if e.likelihood is None else _noise(e.likelihood.wider())
+    if e.architecture is not None and not e.architecture.fixes_nodes:
+        other = "predict by several networks where there is one, DrawsMixture(sample_many(...))"
+    else:
+        other = (
+            "train with validation rows, so that the network does not fit the noise; take a larger architecture, such "
+            "as Full(), which does not rest on fixed nodes"
+        )
+    return f"{noise}; {other}." if noise else f"{other}."
+
+
+def _narrower_intervals(e: Evidence) -> str:
+    """Return what makes intervals of new targets narrower where they cover too much."""
+    advice = "" if e.likelihood is None else _noise(e.likelihood.narrower())
+    return f"{advice or 'sample the scales of the prior'}."
+
+
+def _noise(changes: Sequence[NoiseChange]) -> str:
+    """Return changes of the noise in words, with the calls that make other likelihoods."""
+    calls = [None if one.likelihood is None else LIKELIHOODS_BY_LABEL[one.likelihood].example for one in changes]
+    return ", or ".join(
+        one.advice if call is None else f"{one.advice}, {call}" for one, call in zip(changes, calls, strict=True)
+    )
+
+
+def _better_start(e: Evidence) -> str:
+    """Return what to do about chains that started far from the posterior or stayed there."""
+    start = ""
+    if e.architecture is None:
+        start = "give starting points where the density is high, init=..., and "
+    elif e.steps is None and not e.architecture.is_separate:
+        start = "start every chain at post.theta_map and "
+    elif e.steps is not None and e.steps.init != "map" and not e.architecture.is_separate:
+        start = 'start every chain at init="map" and '
+    return f"{start}warm up longer{_warmup_argument(e)}"
+
+
+def _longer_run(e: Evidence, factor: int, *, warmup: bool = False) -> str:
+    """Return the advice to run `factor` times as long, with a longer warm-up if so asked."""
+    if e.steps is None:
+        run = f"run {e.sampler} longer, {factor * e.n_draws} draws of each chain or as many steps between them"
+    elif e.is_independent:
+        run = f"run longer, draws={factor * e.n_draws}"
+    else:
+        run = f"run longer, thin={factor * e.steps.thin}"
+    return f"{run}, after a longer warm-up{_warmup_argument(e)}" if warmup else run
+
+
+def _longer_warmup(steps: StepRecord) -> str:
+    """Return a warm-up of twice the number of steps, at least 20,000."""
+    return f"warmup={max(20_000, 2 * steps.warmup_steps)}"
+
+
+def _warmup_argument(e: Evidence) -> str:
+    """Return the argument of a longer warm-up after a comma, if it is one of this package."""
+    return "" if e.steps is None else f", {_longer_warmup(e.steps)}"
 
 
 def _chains(chosen: npt.NDArray[np.bool_], one: str = "accepts", several: str = "accept") -> str:
