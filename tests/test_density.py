@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,6 @@ from scipy import stats
 import patrac_native as pn
 import problems
 from patrac_native.engine.density import Density
-from patrac_native.posterior import densities
 
 EPS = np.finfo(np.float64).eps
 SAMPLED = {
@@ -252,11 +251,6 @@ def test_the_density_outlives_the_posterior() -> None:
     value = density.value(point)
     del post
     assert density.value(point) == value
-
-
-def test_names_match_the_types() -> None:
-    assert densities.DENSITIES == get_args(densities.DensityKind)
-    assert densities.COORDINATES == get_args(densities.Coordinates)
 
 
 @pytest.mark.parametrize(

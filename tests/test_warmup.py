@@ -380,11 +380,6 @@ def test_a_kernels_own_step_size_goes_before_the_schedules() -> None:
     assert (draws.stats["step_size"] == 0.3).all()
 
 
-def test_schedules_survive_their_dict() -> None:
-    for schedule in (pn.paper_warmup(), pn.Warmup.default(pn.PCN()), pn.Warmup(())):
-        assert pn.Warmup.from_dict(schedule.to_dict()) == schedule
-
-
 def test_an_averaging_phase_ends_with_the_geometric_mean_of_its_second_half() -> None:
     """The same seed gives the same steps until the phase ends, so windows of a plain run say what was averaged."""
     band, windows = (0.5, 0.7), 30

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +16,6 @@ from patrac_native.validation.checks import FloatArray
 
 DensityKind = Literal["likelihood", "posterior", "collapsed", "collapsed_posterior"]
 Coordinates = Literal["theta", "whitened", "theta+log_variance", "whitened+log_variance"]
-DENSITIES = ("likelihood", "posterior", "collapsed", "collapsed_posterior")
-COORDINATES = ("theta", "whitened", "theta+log_variance", "whitened+log_variance")
 
 
 def _check_choice(value: str, known: tuple[str, ...], name: str) -> str:
@@ -29,8 +27,8 @@ def _check_choice(value: str, known: tuple[str, ...], name: str) -> str:
 
 def build_density(sampled: SampledNetwork, density: str, coordinates: str, variance: npt.ArrayLike | None) -> Density:
     """Return a log density with its gradient; the arguments and errors are those of `Posterior.density`."""
-    _check_choice(density, DENSITIES, "density")
-    place, _, tail = _check_choice(coordinates, COORDINATES, "coordinates").partition("+")
+    _check_choice(density, get_args(DensityKind), "density")
+    place, _, tail = _check_choice(coordinates, get_args(Coordinates), "coordinates").partition("+")
     collapsed, whitened, log_variance = density.startswith("collapsed"), place == "whitened", bool(tail)
     needs_prior = whitened or density != "likelihood"
     if needs_prior and sampled.scales is not None:

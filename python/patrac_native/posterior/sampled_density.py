@@ -17,14 +17,6 @@ from patrac_native.priors.scales import ScaleGroups
 from patrac_native.validation.checks import FloatArray
 
 
-class HostModels(Protocol):
-    """The compiled log-likelihood of a density on the host, built at its first use, whose `sample` runs chains."""
-
-    @property
-    def host(self) -> Any:
-        """The model on the host."""
-
-
 class SampledDensity(Protocol):
     """A density as a run takes it: theta has K entries of `dtype`, and C is diagonal.
 
@@ -34,7 +26,8 @@ class SampledDensity(Protocol):
         K, the dtype of theta and the instruction-set level of the compiled code.
     prior_variance : ndarray of float64, shape (K,)
         Diagonal of C.
-    compiled : HostModels
+    compiled : CompiledModels or ForeignModel
+        Its `host`, which is built at the first use, runs chains by `sample`.
     facts : ModelFacts
         On which the choice of kernel and device depends.
     theta_map : ndarray of float64, shape (K,), or None

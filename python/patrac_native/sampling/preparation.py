@@ -16,7 +16,7 @@ from patrac_native.kernels.device_choice import DeviceChoice, choose_device
 from patrac_native.kernels.metric import Metric, RotationBlock
 from patrac_native.posterior.fit_quality import FitQuality
 from patrac_native.posterior.posterior import Posterior
-from patrac_native.posterior.sampled_density import HostModels, SampledDensity
+from patrac_native.posterior.sampled_density import SampledDensity
 from patrac_native.posterior.target import Target
 from patrac_native.sampling.settings import RunSettings
 from patrac_native.sampling.warmup import (
@@ -57,8 +57,8 @@ class PreparedRun:
     metric: Metric | None  # the coordinates in which chains step, and their step sizes; None for the metric "prior"
 
     @property
-    def compiled(self) -> HostModels:
-        """The compiled models that the chains run on."""
+    def compiled(self) -> Any:
+        """The `CompiledModels` or the `ForeignModel` that the chains run on."""
         return self.density.compiled if self.metric is None else self.metric.compiled
 
     @property

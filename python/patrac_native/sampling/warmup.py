@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
@@ -291,14 +291,6 @@ class Warmup:
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-able content."""
         return asdict(self)
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Warmup:
-        """Rebuild from `to_dict`."""
-        phases = tuple(
-            Phase(**{**p, "accept": None if p["accept"] is None else tuple(p["accept"])}) for p in content["phases"]
-        )
-        return cls(phases, content["step_size"], content["only_for"])
 
 
 def paper_warmup() -> Warmup:

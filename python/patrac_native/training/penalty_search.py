@@ -82,7 +82,10 @@ def choose_training(
                 searched += tried.network_epochs
                 return tried.loss
 
-            trials = search_penalties(loss_at, largest=_MAX_PENALTY * _loss_scale(problem))
+            # In multiples of the scale of a row's loss, penalties have the same effect on any data.
+            t = problem.targets.shape[1] if problem.targets.ndim > 1 else 1
+            scale = float(problem.row_weights.mean()) * problem.likelihood.mean_precision(t)
+            trials = search_penalties(loss_at, largest=_MAX_PENALTY * scale)
             l2 = min(trials, key=lambda trial: trial[1])[0]
         found = cross_validate(problem, l2, folds, max_epochs=max_epochs, patience=patience, bar=bar)
     return replace(found, trials=tuple(trials), network_epochs=searched + found.network_epochs)
@@ -165,12 +168,6 @@ def mean_squares(problem: Problem, net: Network, weights: FloatArray) -> FloatAr
     squares = problem.likelihood.squared_residuals(f, problem.targets[rows], weights[rows])
     mean: FloatArray = np.average(squares, axis=0, weights=weights[rows])
     return mean
-
-
-def _loss_scale(problem: Problem) -> float:
-    """Return the scale of the loss of a row, in multiples of which penalties have the same effect on any data."""
-    t = problem.targets.shape[1] if problem.targets.ndim > 1 else 1
-    return float(problem.row_weights.mean()) * problem.likelihood.mean_precision(t)
 
 
 def problem_copies(problem: Problem) -> IndexArray | None:

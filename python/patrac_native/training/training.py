@@ -17,7 +17,6 @@ from patrac_native.plots.progress import progress_bar, shows_progress
 from patrac_native.training.descent import Descent, torch_threads
 from patrac_native.training.penalty_search import Validation, mean_squares
 from patrac_native.training.preparation import PreparedTraining, prepare_training
-from patrac_native.validation.checks import FloatArray
 
 if TYPE_CHECKING:
     import torch
@@ -191,6 +190,9 @@ def fit_network(
     data_loss = -float((rows * problem.row_weights).sum())
     weights = problem.row_weights if problem.is_weighted else None
     constant_loss = 0.0 - likelihood.constant_log_likelihood(targets, weights, problem.offset)
+    mse = None if validation is None else validation.mse
+    if problem.left_out is not None and problem.left_out.any():
+        mse = mean_squares(problem, net, problem.left_out)
     history = TrainingHistory(
         np.array(losses),
         best.epoch,
@@ -200,20 +202,12 @@ def fit_network(
         stopped,
         {**training.recorded, "validation": None if validation is None else validation.to_dict()},
         seconds,
-        validation_mse=_validation_mse(training, net),
+        validation_mse=mse,
     )
     notes = list(_notes(stopped, best, losses, data_loss, constant_loss, validation))
     return Network(
         net.weights, net.biases, problem.activation, history=history, input_names=training.input_names
     ), notes
-
-
-def _validation_mse(training: PreparedTraining, net: Network) -> FloatArray | None:
-    """Return the mean squared residuals (m,) of rows left out of this training, or else those of its validation."""
-    problem, validation = training.problem, training.validation
-    if problem.left_out is not None and problem.left_out.any():
-        return mean_squares(problem, net, problem.left_out)
-    return None if validation is None else validation.mse
 
 
 def _descend(
