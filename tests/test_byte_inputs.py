@@ -76,12 +76,16 @@ def test_other_whole_numbers_become_float64(X: npt.NDArray[Any]) -> None:
     assert posterior(X).data.X.dtype == np.float64
 
 
-def test_what_is_computed_beside_the_chains() -> None:
+@pytest.mark.parametrize("place", ["host", "device"])
+def test_what_is_computed_beside_the_chains(place: str) -> None:
     """Statistics of a last layer, its exact posterior, and the start of a sampled variance."""
+    from test_device_inputs import OnDevice
+
     X, net, y = random_bytes(90, 6), network((6, 9, 1)), problems.rng_of("y").normal(size=90)
+    given = OnDevice(X) if place == "device" else X
     for likelihood in (pn.Gaussian(0.5), pn.Gaussian("sampled", a=2.0, b=1.0)):
         of_bytes, of_floats = (
-            pn.Posterior(net, pn.Out(4), problems.PRIOR, likelihood, x, y) for x in (X, X.astype(np.float64))
+            pn.Posterior(net, pn.Out(4), problems.PRIOR, likelihood, x, y) for x in (given, X.astype(np.float64))
         )
         assert of_bytes.sampled.law.initial == of_floats.sampled.law.initial
         ours, theirs = (pn.sample(post, seed=1, draws=5, progress=False) for post in (of_bytes, of_floats))

@@ -379,16 +379,6 @@ def test_the_host_gets_a_copy_when_it_needs_one() -> None:
     np.testing.assert_array_equal(there.data.X, X)
 
 
-def test_what_needs_the_host_at_once() -> None:
-    """The start of a sampled variance; the statistics of a last layer."""
-    X, net, y = inputs(90, 6, "float64"), network((6, 9, 1)), problems.rng_of("y").normal(size=90)
-    for likelihood in (pn.Gaussian(0.5), pn.Gaussian("sampled", a=2.0, b=1.0)):
-        there, here = (pn.Posterior(net, pn.Out(4), problems.PRIOR, likelihood, x, y) for x in (OnDevice(X), X))
-        assert there.sampled.law.initial == here.sampled.law.initial
-        ours, theirs = (pn.sample(post, seed=1, draws=5, progress=False) for post in (there, here))
-        np.testing.assert_array_equal(ours.theta, theirs.theta)
-
-
 def test_other_types_come_by_way_of_the_host() -> None:
     X = random_bytes(20, 4).astype(np.int32)
     post = posterior(OnDevice(X))

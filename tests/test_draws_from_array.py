@@ -28,20 +28,18 @@ def run(post: pn.Posterior, **arguments: Any) -> pn.Draws:
     return pn.sample(post, pn.PCNL(0.01), **(settings | arguments))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("architecture", [name for name in ARCHITECTURES if name != "out"])
-def test_states_of_a_run_give_back_its_draws(architecture: str, dtype: str) -> None:
-    """All but Out, whose chains evaluate a quadratic form instead of the data."""
-    check_round_trip(architecture, "gaussian", dtype)
+@pytest.mark.parametrize(
+    ("architecture", "likelihood", "dtype"),
+    [
+        *((name, "gaussian", dtype) for name in ARCHITECTURES if name != "out" for dtype in ("float32", "float64")),
+        *(("mix", name, "float32") for name in LIKELIHOODS[1:]),
+    ],
+)
+def test_states_of_a_run_give_back_its_draws(architecture: str, likelihood: str, dtype: str) -> None:
+    """Same states, same evaluator: predictions and log-likelihoods are equal to the bit.
 
-
-@pytest.mark.parametrize("likelihood", LIKELIHOODS[1:])
-def test_states_of_a_run_give_back_its_draws_for_each_likelihood(likelihood: str) -> None:
-    check_round_trip("mix", likelihood, "float32")
-
-
-def check_round_trip(architecture: str, likelihood: str, dtype: str) -> None:
-    """Same states, same evaluator: predictions and log-likelihoods are equal to the bit."""
+    All but Out, whose chains evaluate a quadratic form instead of the data.
+    """
     rng = problems.rng_of("from_array", architecture, likelihood, dtype)
     post = problems.problem(
         rng, (2, 6, 5, 3), 14, architecture_name=architecture, likelihood=likelihood, dtype=dtype

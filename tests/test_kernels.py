@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -22,6 +23,7 @@ FloatArray = npt.NDArray[np.float64]
 DELTAS = (1e-5, 1e-3, 0.1, 0.7, 1.5, 2.0)
 MGRAD_DELTAS = (1e-5, 1e-3, 0.1, 1.0, 30.0, 1e3)
 BETAS = (1e-4, 0.1, 0.5, 0.99)
+PAIRS = list(itertools.product(ARCHITECTURES, LIKELIHOODS))
 
 
 def points(problem: Problem, rng: np.random.Generator, spread: float) -> tuple[FloatArray, FloatArray]:
@@ -71,27 +73,26 @@ def density_rounding(problem: Problem, u: FloatArray, v: FloatArray, delta: floa
     return 4 * eps * size
 
 
-@pytest.mark.parametrize("delta", DELTAS)
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_pcnl_acceptance_is_detailed_balance(architecture: str, delta: float) -> None:
+@pytest.mark.parametrize(("architecture", "likelihood", "step"), problems.balanced(PAIRS, [*map(str, DELTAS)]))
+def test_pcnl_acceptance_is_detailed_balance(architecture: str, likelihood: str, step: str) -> None:
     """log_acceptance equals log pi(v) q(v,u) - log pi(u) q(u,v), to the issue's 1e-10 (1 + |log ratio|).
 
     v is at the distance of a proposal, sqrt(delta), or twice that: there the densities' own rounding is below the
     bound, which is asserted.
     """
-    for likelihood in LIKELIHOODS:
-        distance = 2 if likelihood in ("gaussian_by_output", "categorical_scale") else 1
-        rng = problems.rng_of("balance", architecture, likelihood, delta)
-        problem = problems.problem(rng, (2, 5, 4, 3), 15, architecture_name=architecture, likelihood=likelihood)
-        u, v = points(problem, rng, np.sqrt(delta) * distance)
-        exact = pcnl_log_ratio(problem, u, v, delta)
-        tolerance = 1e-10 * (1 + abs(exact))
-        assert density_rounding(problem, u, v, delta) < tolerance
-        got = problem.post.sampled.compiled.host.log_acceptance(
-            u, v, np.asarray(problem.post.prior_variance), "pcnl", delta
-        )
-        assert abs(got - exact) <= tolerance
-        assert abs(pcnl_rho_difference(problem, u, v, delta, printed=False) - exact) <= tolerance
+    delta = float(step)
+    distance = 2 if likelihood in ("gaussian_by_output", "categorical_scale") else 1
+    rng = problems.rng_of("balance", architecture, likelihood, delta)
+    problem = problems.problem(rng, (2, 5, 4, 3), 15, architecture_name=architecture, likelihood=likelihood)
+    u, v = points(problem, rng, np.sqrt(delta) * distance)
+    exact = pcnl_log_ratio(problem, u, v, delta)
+    tolerance = 1e-10 * (1 + abs(exact))
+    assert density_rounding(problem, u, v, delta) < tolerance
+    got = problem.post.sampled.compiled.host.log_acceptance(
+        u, v, np.asarray(problem.post.prior_variance), "pcnl", delta
+    )
+    assert abs(got - exact) <= tolerance
+    assert abs(pcnl_rho_difference(problem, u, v, delta, printed=False) - exact) <= tolerance
 
 
 @pytest.mark.parametrize("delta", DELTAS)
@@ -174,20 +175,19 @@ def mgrad_acceptance(problem: Problem, u: FloatArray, v: FloatArray, delta: floa
     return problem.reference_value(v) - problem.reference_value(u) + sign * (back - there)
 
 
-@pytest.mark.parametrize("delta", MGRAD_DELTAS)
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_mgrad_acceptance_is_detailed_balance(architecture: str, delta: float) -> None:
+@pytest.mark.parametrize(("architecture", "likelihood", "step"), problems.balanced(PAIRS, [*map(str, MGRAD_DELTAS)]))
+def test_mgrad_acceptance_is_detailed_balance(architecture: str, likelihood: str, step: str) -> None:
     """log_acceptance equals log pi(v) q(v,u) - log pi(u) q(u,v), to 1e-10 (1 + |log ratio|), for every likelihood."""
-    for likelihood in LIKELIHOODS:
-        rng = problems.rng_of("mgrad balance", architecture, likelihood, delta)
-        problem = problems.problem(rng, (2, 5, 4, 3), 15, architecture_name=architecture, likelihood=likelihood)
-        u, v = mgrad_points(problem, rng, delta)
-        exact, rounding = mgrad_log_ratio(problem, u, v, delta)
-        tolerance = 1e-10 * (1 + abs(exact))
-        assert rounding < tolerance
-        C = np.asarray(problem.post.prior_variance)
-        assert abs(problem.post.sampled.compiled.host.log_acceptance(u, v, C, "mgrad", delta) - exact) <= tolerance
-        assert abs(mgrad_acceptance(problem, u, v, delta) - exact) <= tolerance
+    delta = float(step)
+    rng = problems.rng_of("mgrad balance", architecture, likelihood, delta)
+    problem = problems.problem(rng, (2, 5, 4, 3), 15, architecture_name=architecture, likelihood=likelihood)
+    u, v = mgrad_points(problem, rng, delta)
+    exact, rounding = mgrad_log_ratio(problem, u, v, delta)
+    tolerance = 1e-10 * (1 + abs(exact))
+    assert rounding < tolerance
+    C = np.asarray(problem.post.prior_variance)
+    assert abs(problem.post.sampled.compiled.host.log_acceptance(u, v, C, "mgrad", delta) - exact) <= tolerance
+    assert abs(mgrad_acceptance(problem, u, v, delta) - exact) <= tolerance
 
 
 @pytest.mark.parametrize("delta", MGRAD_DELTAS)

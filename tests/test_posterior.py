@@ -128,15 +128,6 @@ def test_a_batch_is_its_points_one_by_one_for_any_number_of_threads(dtype: str) 
     assert isinstance(post.log_likelihood(theta[0]), float)
 
 
-def test_predict_is_the_trained_network_at_theta_map() -> None:
-    post = simple(dtype="float64")
-    X = problems.rng_of("predict").normal(size=(50, 2))
-    # Widths of at most 4 and values of order one: some 20 roundings.
-    np.testing.assert_allclose(
-        post.network.predict(post.theta_map, X), post.network.net.predict(X), rtol=0, atol=50 * EPS64
-    )
-
-
 def test_sample_weights_multiply_each_rows_term() -> None:
     """A weight of two is the row twice, and a weight of zero no row; also in the normalising constant."""
     rng = problems.rng_of("weights")

@@ -274,23 +274,18 @@ def test_another_kind_of_file_is_refused_with_both_kinds(saved: tuple[Path, pn.D
         pn.Network.load(path)
 
 
-@pytest.mark.parametrize("missing", ["format", "kind"])
-def test_a_header_of_another_package_is_refused(missing: str, saved: tuple[Path, pn.Draws]) -> None:
-    path, _ = saved
-    with_header(path, **{missing: None})
-    with pytest.raises(ValueError, match="no header of this package"):
-        pn.Draws.load(path)
-
-
-def test_an_npz_of_other_arrays_is_refused(tmp_path: Path) -> None:
-    with (tmp_path / "other").open("wb") as stream:
-        np.savez(stream, theta=np.zeros((2, 3)))
-    with pytest.raises(ValueError, match="was not written by patrac_native"):
-        pn.Draws.load(tmp_path / "other")
-    with (tmp_path / "plain").open("wb") as stream:
-        np.save(stream, np.zeros((2, 3)))
-    with pytest.raises(ValueError, match="was not written by patrac_native"):
-        pn.Draws.load(tmp_path / "plain")
+def test_files_of_another_package_are_refused(saved: tuple[Path, pn.Draws], tmp_path: Path) -> None:
+    path, draws = saved
+    for missing in ("format", "kind"):
+        draws.save(path, overwrite=True)
+        with_header(path, **{missing: None})
+        with pytest.raises(ValueError, match="no header of this package"):
+            pn.Draws.load(path)
+    for save in (lambda stream: np.savez(stream, theta=np.zeros(3)), lambda stream: np.save(stream, np.zeros(3))):
+        with (tmp_path / "other").open("wb") as stream:
+            save(stream)
+        with pytest.raises(ValueError, match="was not written by patrac_native"):
+            pn.Draws.load(tmp_path / "other")
 
 
 class Exploit:

@@ -140,25 +140,25 @@ def test_one_stuck_chain_among_three_that_move() -> None:
     assert len(verdict.findings) == 2
 
 
-def test_a_step_size_far_too_large() -> None:
-    verdict = run(posterior(pn.Mix(3)), pn.PCNL(2.0), thin=5, warmup=None)
-    finding = verdict.findings[0]
+@pytest.mark.parametrize(
+    ("delta", "accepts", "size", "other"),
+    [
+        (2.0, "almost no proposal (acceptance rate 0.0%", "large", "smaller"),
+        (1e-6, "nearly every proposal (acceptance rate 100.0%", "small", "larger"),
+    ],
+)
+def test_a_step_size_far_off(delta: float, accepts: str, size: str, other: str) -> None:
+    verdict = run(posterior(pn.Mix(3)), pn.PCNL(delta), thin=5, warmup=None)
+    finding, *symptoms = verdict.findings
     assert verdict.grade == finding.grade == "do not use"
-    assert "all 4 chains accept almost no proposal (acceptance rate 0.0%, step size 2)" in finding.what
-    assert "the step size is far too large" in finding.what
-    assert finding.remedy == "leave the step size to the warm-up, PCNL(), or give a far smaller one than PCNL(2)."
+    assert f"all 4 chains accept {accepts}, step size {delta:g})" in finding.what
+    assert f"the step size is far too {size}" in finding.what
+    assert (
+        finding.remedy == f"leave the step size to the warm-up, PCNL(), or give a far {other} one than PCNL({delta:g})."
+    )
     # Chains that take a step now and then also disagree.
-    assert all(symptom.remedy.startswith("see the finding on step size") for symptom in verdict.findings[1:])
-
-
-def test_a_step_size_far_too_small() -> None:
-    verdict = run(posterior(pn.Mix(3)), pn.PCNL(1e-6), thin=5, warmup=None)
-    finding = verdict.findings[0]
-    assert verdict.grade == finding.grade == "do not use"
-    assert "all 4 chains accept nearly every proposal (acceptance rate 100.0%, step size 1e-06)" in finding.what
-    assert "the step size is far too small" in finding.what
-    assert finding.remedy == "leave the step size to the warm-up, PCNL(), or give a far larger one than PCNL(1e-06)."
-    assert [f.what.split(":")[0] for f in verdict.findings[1:]] == ["the chains disagree"]
+    assert all(symptom.remedy.startswith("see the finding on step size") for symptom in symptoms)
+    assert delta == 2.0 or [symptom.what.split(":")[0] for symptom in symptoms] == ["the chains disagree"]
 
 
 def test_steps_that_are_too_small_only_because_the_warmup_was_short() -> None:
@@ -403,9 +403,11 @@ def test_longest_run_of_flags() -> None:
 # The fit that is compared
 
 
-@pytest.mark.parametrize("architecture", problems.ARCHITECTURES)
-@pytest.mark.parametrize("likelihood", problems.LIKELIHOODS)
-def test_fit_quality_is_that_of_the_trained_network(architecture: str, likelihood: str) -> None:
+@pytest.mark.parametrize(
+    ("likelihood", "architecture"),
+    problems.balanced([(name,) for name in problems.LIKELIHOODS * 2], problems.ARCHITECTURES),
+)
+def test_fit_quality_is_that_of_the_trained_network(likelihood: str, architecture: str) -> None:
     rng = problems.rng_of("fit quality", architecture, likelihood)
     problem = problems.problem(rng, (2, 6, 5, 3), 30, architecture_name=architecture, likelihood=likelihood)
     post, data = problem.post, problem.data

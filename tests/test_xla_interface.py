@@ -97,20 +97,23 @@ def test_our_structures_have_the_layout_of_jaxlib(tmp_path: Path) -> None:
     assert differences(OURS, tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "found"),
-    [
-        ("    int stage;\n    Buffers arguments;", "    Buffers arguments;\n    int stage;", "CallFrame, stage"),
-        ("type_f64 = 12", "type_f64 = 10", "type_f64"),
-        ("    std::uint32_t traits;", "    std::uint32_t traits, more[2];", "sizeof(patrac::xla::Metadata)"),
-    ],
-)
-def test_another_layout_is_found(old: str, new: str, found: str, tmp_path: Path) -> None:
+CHANGES = [
+    ("    int stage;\n    Buffers arguments;", "    Buffers arguments;\n    int stage;", "CallFrame, stage"),
+    ("type_f64 = 12", "type_f64 = 10", "type_f64"),
+    ("    std::uint32_t traits;", "    std::uint32_t traits, more[2];", "sizeof(patrac::xla::Metadata)"),
+]
+
+
+def test_another_layout_is_found(tmp_path: Path) -> None:
     text = OURS.read_text()
-    assert text.count(old) == 1
+    for old, new, _ in CHANGES:
+        assert text.count(old) == 1
+        text = text.replace(old, new)
     twin = tmp_path / "twin.hpp"
-    twin.write_text(text.replace(old, new))
-    assert any(found in line for line in differences(twin, tmp_path))
+    twin.write_text(text)
+    lines = differences(twin, tmp_path)
+    for _, _, found in CHANGES:
+        assert any(found in line for line in lines)
 
 
 def header(folder: Path, text: str) -> str:
@@ -130,13 +133,10 @@ def header(folder: Path, text: str) -> str:
     ],
 )
 def test_another_version_is_refused(text: str, has: str, tmp_path: Path) -> None:
-    with pytest.raises(ImportError, match=r"needs version 0\.3 of XLA.*" + has):
-        check_interface(header(tmp_path, text), (0, 3))
-
-
-def test_no_header_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ImportError, match="unknown version"):
         check_interface(str(tmp_path), (0, 3))
+    with pytest.raises(ImportError, match=r"needs version 0\.3 of XLA.*" + has):
+        check_interface(header(tmp_path, text), (0, 3))
 
 
 def test_later_minor_versions_and_the_installed_one_are_accepted(tmp_path: Path) -> None:
