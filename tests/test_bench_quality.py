@@ -63,7 +63,7 @@ def test_the_rival_finds_the_sine_and_a_run_goes_on(tmp_path: Path, monkeypatch:
     import deep_ensemble
     import uci
 
-    from patrac_native.studies.uci_sets import load_split
+    from patrac_native.studies.problems import load_split
 
     monkeypatch.setattr(deep_ensemble, "MAX_UPDATES", 200)
     write_set(tmp_path)

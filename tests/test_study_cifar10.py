@@ -89,7 +89,7 @@ def test_wrong_data_are_refused_before_a_folder_is_made(tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     content = batches()
     cases = {
-        "absent": ({}, "there is no test_batch.bin"),
+        "absent": ({}, "there is no data_batch_1.bin"),
         "short": (content | {"data_batch_1.bin": content["data_batch_1.bin"][:, :-1]}, "has 24576 bytes"),
         "label": (content | {"data_batch_2.bin": np.full((2, 3073), 10, np.uint8)}, "has the label 10"),
         "hole": ({name: part for name, part in content.items() if name != TRAIN[2]}, "no data_batch_3.bin"),

@@ -16,10 +16,10 @@ import pytest
 
 import patrac_native as pn
 from patrac_native.studies import replicates
-from patrac_native.studies.options import SamplingSettings
+from patrac_native.studies.options import StudyOptions, StudySize
 from patrac_native.studies.pieces import Piece, Pieces, check_scheduler, executor_of
 from patrac_native.studies.problems import Problem, sine_problem
-from patrac_native.studies.replicates import Study, run_replicates
+from patrac_native.studies.replicates import Study, run_study
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:no phase of the warm-up adapts"),
@@ -28,16 +28,27 @@ TIMES = ("seconds", "steps_per_second", "ess_per_second", "ess_paper_per_second"
 PROBLEM = functools.partial(sine_problem, n=30, n_test=40)
 
 
-def untrained(problem: Problem, seed: int) -> pn.Network:
+SIZE = StudySize(replicates=1, steps=400, quick_steps=400, quick_warmup=1.0, auto_steps=400, quick_auto_steps=400)
+
+
+@pytest.fixture(autouse=True)
+def without_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replicates, "train_network", untrained)
+
+
+def untrained(problem: Problem, seed: int, options: StudyOptions) -> pn.Network:
     rng = np.random.default_rng(seed)
     weights = [rng.normal(size=(6, 1)), rng.normal(size=(6, 6)) / 3, rng.normal(size=(1, 6)) / 3]
     return pn.Network(weights, [0.1 * rng.normal(size=n) for n in (6, 6, 1)])
 
 
-def study(scheduler: str = "threads", steps: int = 400, **options: Any) -> Study:
-    settings = SamplingSettings(steps=steps, draws=100, warmup=400)
-    options = {"replicates": 2, "seed": 9, "threads": 2, "candidates": (pn.Mix(2), pn.Out(3))} | options
-    return run_replicates(PROBLEM, untrained, settings, scheduler=scheduler, **options)
+def study(out: Path, scheduler: str = "threads", **given: Any) -> Study:
+    """Run a study of two candidates, with its pieces in a folder."""
+    options = {"replicates": 2, "seed": 9, "threads": 2, "draws": 100, "warmup_factor": 1 / 1000} | given
+    candidates = (pn.Mix(2), pn.Out(3))
+    return run_study(
+        PROBLEM, StudyOptions(out, scheduler=scheduler, **options), SIZE, identity={}, candidates=candidates
+    )
 
 
 def numbers(found: Study, replicates: int = 3) -> str:
@@ -46,8 +57,9 @@ def numbers(found: Study, replicates: int = 3) -> str:
     return json.dumps([{name: value for name, value in one.items() if name not in TIMES} for one in scores])
 
 
-def test_results_depend_neither_on_threads_nor_on_processes() -> None:
-    one, many, processes = study(threads=1), study(threads=3), study("processes")
+def test_results_depend_neither_on_threads_nor_on_processes(tmp_path: Path) -> None:
+    one, many = (study(tmp_path / str(threads), threads=threads) for threads in (1, 3))
+    processes = study(tmp_path / "processes", "processes")
     assert numbers(one) == numbers(many) == numbers(processes)
     np.testing.assert_array_equal(one.first[0].draws.theta, processes.first[0].draws.theta)
     first, second = one.records["Mix(2)"]
@@ -55,17 +67,16 @@ def test_results_depend_neither_on_threads_nor_on_processes() -> None:
 
 
 def test_a_study_goes_on_from_its_pieces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    identity = {"study": "test", "steps": 400}
-    whole = study(pieces=Pieces(tmp_path, identity))
+    whole, pieces = study(tmp_path), tmp_path / "pieces"
     capsys.readouterr()
     # One run and one network are lost; everything else is read.
-    (tmp_path / "run-1-Out(3).json").unlink()
-    (tmp_path / "trained-1.json").unlink()
-    before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
-    again = study(pieces=Pieces(tmp_path, identity))
+    (pieces / "run-1-Out(3).json").unlink()
+    (pieces / "trained-1.json").unlink()
+    before = {path.name: path.stat().st_mtime_ns for path in pieces.iterdir()}
+    again = study(tmp_path)
     assert "sampling: 3 of 4 were finished before." in capsys.readouterr().out
     assert numbers(whole) == numbers(again)
-    changed = {path.name for path in tmp_path.iterdir() if path.stat().st_mtime_ns != before.get(path.name)}
+    changed = {path.name for path in pieces.iterdir() if path.stat().st_mtime_ns != before.get(path.name)}
     assert changed == {"run-1-Out(3).json", "trained-1.json", "trained-1.npz"}
     # The outcomes of the first replicate come back with their draws.
     for one, other in zip(whole.first, again.first, strict=True):
@@ -73,7 +84,7 @@ def test_a_study_goes_on_from_its_pieces(tmp_path: Path, capsys: pytest.CaptureF
         for name in ("autocorrelation", "pit_f", "pit_y"):
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
     # More replicates add to them.
-    more = study(pieces=Pieces(tmp_path, identity), replicates=3)
+    more = study(tmp_path, replicates=3)
     assert "sampling: 4 of 6 were finished before." in capsys.readouterr().out
     assert more.replicates == 3 and numbers(more, replicates=2) == numbers(again)
     assert all(len({one["nll"] for one in scores}) == 3 for scores in more.records.values())
@@ -88,7 +99,7 @@ def test_pieces_of_other_settings_are_refused(tmp_path: Path) -> None:
         Pieces(tmp_path, {"study": "sine", "steps": 400, "data": "x"})
 
 
-def interrupted(problem: Problem, seed: int) -> pn.Network:
+def interrupted(problem: Problem, seed: int, options: StudyOptions) -> pn.Network:
     """A network whose training Ctrl-C ended: `train` returns its best parameters so far."""
     settings: dict[str, Any] = {"validation_fraction": 0, "max_epochs": 2, "progress": False, "seed": seed}
     net = pn.train((1, 6, 6, 1), problem.X, problem.y, likelihood=problem.likelihood, l2=1.0, **settings)
@@ -97,15 +108,15 @@ def interrupted(problem: Problem, seed: int) -> pn.Network:
     return net
 
 
-def test_an_interrupted_training_is_no_piece(tmp_path: Path) -> None:
-    settings = SamplingSettings(steps=400, draws=100, warmup=400)
+def test_an_interrupted_training_is_no_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replicates, "train_network", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        run_replicates(PROBLEM, interrupted, settings, replicates=1, seed=9, pieces=Pieces(tmp_path, {}))
-    assert not list(tmp_path.glob("trained-*"))
+        study(tmp_path, replicates=1)
+    assert not list((tmp_path / "pieces").glob("trained-*"))
 
 
-def test_an_interrupt_keeps_complete_replicates(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, run = study(), replicates._run_piece
+def test_an_interrupt_keeps_complete_replicates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, run = study(tmp_path / "whole"), replicates._run_piece
 
     def interrupted_later(*arguments: Any) -> Piece:
         if arguments[-1]:  # the first replicate, whose draws are for figures
@@ -114,11 +125,11 @@ def test_an_interrupt_keeps_complete_replicates(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(replicates, "_run_piece", interrupted_later)
     with pytest.warns(UserWarning, match="interrupted: the results of 1 of 2 replicates are kept"):
-        found = study(threads=1)
+        found = study(tmp_path / "some", threads=1)
     assert found.interrupted and numbers(found) == numbers(whole, replicates=1)
     monkeypatch.setattr(replicates, "_run_piece", lambda *_: interrupted_later(False))
     with pytest.raises(KeyboardInterrupt):
-        study(threads=1)
+        study(tmp_path / "none", threads=1)
 
 
 def dies(*_: Any) -> Piece:
@@ -126,10 +137,10 @@ def dies(*_: Any) -> Piece:
     raise AssertionError
 
 
-def test_a_worker_process_that_dies_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_process_that_dies_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replicates, "_run_piece", dies)
     with pytest.raises(RuntimeError, match=r"a worker process died .* Run the same command again to go on\."):
-        study("processes")
+        study(tmp_path, "processes")
 
 
 @pytest.mark.parametrize("scheduler", ["thread", "dask://", "dask://host", "dask://:8786", "dask://host:x", ""])
@@ -157,17 +168,18 @@ def test_a_dask_cluster_of_which_a_worker_is_killed(tmp_path: Path) -> None:
         address = cluster.scheduler_address.removeprefix("tcp://")
         pid = next(iter(cluster.workers.values())).pid
         killed: list[int] = []
+        pieces = tmp_path / "pieces"
 
         def kill() -> None:
-            while not list(tmp_path.glob("run-*.json")):
+            while not list(pieces.glob("run-*.json")):
                 time.sleep(0.01)
             os.kill(pid, signal.SIGKILL)
-            killed.append(len(list(tmp_path.glob("run-*.json"))))
+            killed.append(len(list(pieces.glob("run-*.json"))))
 
         thread = threading.Thread(target=kill, daemon=True)
         thread.start()
-        found = study(f"dask://{address}", steps, replicates=3, pieces=Pieces(tmp_path, {}))
+        found = study(tmp_path, f"dask://{address}", steps=steps, replicates=3)
         thread.join(timeout=60)
     assert killed[0] < 6, "the worker died after the last run"
     assert found.replicates == 3 and not found.interrupted
-    assert numbers(found) == numbers(study(steps=steps, replicates=3))
+    assert numbers(found) == numbers(study(tmp_path / "threads", steps=steps, replicates=3))

@@ -11,7 +11,7 @@ import numpy as np
 from ess_problems import DATA, Data, Rows, abalone, digits, sine, trained
 
 import patrac_native as pn
-from patrac_native.studies.uci_sets import Split, StandardisedRows, load_split, standardised
+from patrac_native.studies.problems import Split, load_split, standardised
 
 AIRFOIL_TRAIN = 1202  # of 1,503 rows, four fifths
 HIDDEN, AIRFOIL_L2 = (16, 16, 16, 16), 0.1
@@ -25,7 +25,7 @@ def airfoil(seed: int) -> Data:
     return _trained(airfoil_rows(seed), HIDDEN, AIRFOIL_L2)
 
 
-def airfoil_rows(seed: int) -> StandardisedRows:
+def airfoil_rows(seed: int) -> Split:
     """Return the rows of airfoil self-noise, standardised; the seed splits them."""
     table = np.loadtxt(DATA / "airfoil" / "airfoil.csv", delimiter=",", skiprows=1)
     table = table[np.random.default_rng(seed).permutation(len(table))]
@@ -43,7 +43,7 @@ def yacht(seed: int) -> Data:
     return _trained(standardised(load_split(DATA / "uci", "yacht", seed)), (50,), l2=0.3)
 
 
-def _trained(found: StandardisedRows, hidden: tuple[int, ...], l2: float) -> Data:
+def _trained(found: Split, hidden: tuple[int, ...], l2: float) -> Data:
     """Train with validation rows, on which the prior of the noise rests."""
     rows = Rows(found.X, found.y, found.X_test, found.y_test, found.X_test[:WATCHED])
     sizes = (found.X.shape[1], *hidden, 1)
@@ -63,7 +63,7 @@ def concrete_rows(seed: int) -> Data:
     return _noise_of_each_row(standardised(load_split(DATA / "uci", "concrete", seed)), (50,))
 
 
-def _noise_of_each_row(found: StandardisedRows, hidden: tuple[int, ...]) -> Data:
+def _noise_of_each_row(found: Split, hidden: tuple[int, ...]) -> Data:
     """Train a network with a mean and a log-variance for each row."""
     rows = Rows(found.X, found.y, found.X_test, found.y_test, found.X_test[:WATCHED])
     return trained((found.X.shape[1], *hidden, 2), rows, pn.HeteroscedasticGaussian(), 0.3, EPOCHS)

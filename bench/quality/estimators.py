@@ -23,8 +23,8 @@ from sklearn.datasets import load_diabetes
 from sklearn.model_selection import train_test_split
 
 import patrac_native as pn
+from patrac_native.studies.problems import SETS, Split, load_split, standardised
 from patrac_native.studies.tables import format_table
-from patrac_native.studies.uci_sets import SETS, Split, load_split, standardised
 
 COVERAGE = 0.9
 NAMES = ("yacht", "diabetes", "energy", "concrete", "abalone")

@@ -22,8 +22,8 @@ from deep_ensemble import fit_ensemble
 from scipy.special import logsumexp
 from scipy.stats import norm
 
+from patrac_native.studies.problems import SETS, Split, load_split, standardised
 from patrac_native.studies.tables import format_table
-from patrac_native.studies.uci_sets import SETS, Split, load_split, standardised
 
 COVERAGE = 0.9
 RIVAL = "ensemble"
@@ -61,7 +61,7 @@ def without_copies(split: Split) -> Split:
 
 def patrac_side(split: Split, options: list[str]) -> dict[str, Any]:
     """Fit by the command line and score the test rows by it."""
-    found = fit_and_score(*split, options=options, coverage=COVERAGE)
+    found = fit_and_score(*split[:4], options=options, coverage=COVERAGE)
     scores, summary = found["scores"], found["summary"]
     return {
         "nlpd": scores["nlpd_in_units"],

@@ -12,7 +12,7 @@ from typing import Any
 from patrac_native.cli.options import add_traceback
 from patrac_native.studies import abalone, cifar10, k_study, sine
 from patrac_native.studies.options import PAPER_WARMUP, StudyOptions, StudySize
-from patrac_native.studies.uci_sets import SETS
+from patrac_native.studies.problems import SETS
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -6,18 +6,19 @@ import hashlib
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.figure import Figure
+from scipy.stats import gaussian_kde, norm
 
+from patrac_native import plots
+from patrac_native.report import Report
+from patrac_native.studies import figures, output
+from patrac_native.studies.experiment import ARCHITECTURES, Outcome, SampledNoise
 from patrac_native.studies.options import StudyOptions, StudySize
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from patrac_native.studies.experiment import Outcome
-    from patrac_native.studies.problems import Problem
-    from patrac_native.studies.replicates import Study
+from patrac_native.studies.problems import ABALONE_EPOCHS, abalone_problem
+from patrac_native.studies.replicates import Study, run_study
+from patrac_native.studies.tables import CHAINS, COVERAGE, MIXING, print_table, score_table
 
 SIZE = StudySize(
     replicates=1, steps=500_000, quick_steps=50_000, quick_warmup=0.03, auto_steps=50_000, quick_auto_steps=5_000
@@ -38,13 +39,6 @@ _NOTES = (
 
 def run_abalone(data: str, options: StudyOptions, sex: str = "onehot") -> None:
     """Run the study on the file `data`, with Sex as `abalone_problem` has it, print its tables and write its files."""
-    from patrac_native.report import Report
-    from patrac_native.studies import figures, output
-    from patrac_native.studies.experiment import ARCHITECTURES, SampledNoise
-    from patrac_native.studies.problems import ABALONE_EPOCHS, abalone_problem
-    from patrac_native.studies.replicates import run_study
-    from patrac_native.studies.tables import CHAINS, COVERAGE, MIXING, print_table, score_table
-
     problem_of = partial(abalone_problem, data, sex=sex)
     problem_of(0)  # raises for a wrong file before the folder is created
     content = hashlib.sha256(Path(data).read_bytes()).hexdigest()[:8]
@@ -77,7 +71,8 @@ def run_abalone(data: str, options: StudyOptions, sex: str = "onehot") -> None:
         "density; RMSE in rings; in 99/95/65%: percent of test rows whose rings lie in that interval of y.",
     )
     report.heading("Predictions (Figure 5)")
-    row = _typical_row(study.first_problem)
+    rings = study.first_problem.y_test
+    row = int(np.argmin(np.abs(rings - rings.mean())))  # the test row whose target is nearest to the mean
     fixed, sampled = study.first[: len(ARCHITECTURES)], study.first[len(ARCHITECTURES) :]
     report.figure(
         density_figure(study, fixed, row),
@@ -106,12 +101,6 @@ def run_abalone(data: str, options: StudyOptions, sex: str = "onehot") -> None:
 
 def density_figure(study: Study, outcomes: Sequence[Outcome], row: int) -> Figure:
     """Plot densities of f and of y at one test row, a line for each architecture (the paper's Figure 5, left)."""
-    from matplotlib.figure import Figure
-    from scipy.stats import gaussian_kde, norm
-
-    from patrac_native import plots
-    from patrac_native.studies.figures import legend_of
-
     problem = study.first_problem
     fig = Figure(figsize=(9.6, 3.9), layout="constrained")
     left, right = fig.subplots(1, 2)
@@ -137,10 +126,5 @@ def density_figure(study: Study, outcomes: Sequence[Outcome], row: int) -> Figur
         ax.axvline(network, color="blue", linewidth=1.4, label="network")
         ax.set_ylim(bottom=0.0)
         plots.tidy(ax, f"{name} (rings)", "density")
-    legend_of(fig, left, ncols=5)
+    figures.legend_of(fig, left, ncols=5)
     return fig
-
-
-def _typical_row(problem: Problem) -> int:
-    """Return the index of the test row whose target is nearest to the mean."""
-    return int(np.argmin(np.abs(problem.y_test - problem.y_test.mean())))

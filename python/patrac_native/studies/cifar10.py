@@ -17,6 +17,8 @@ import numpy.typing as npt
 
 import patrac_native as pn
 from patrac_native import diagnostics
+from patrac_native.report import Report
+from patrac_native.studies import output
 from patrac_native.studies.cifar10_data import CLASSES, PIXELS, Images, load_images
 from patrac_native.studies.experiment import Architecture, Scores, derived_seed
 from patrac_native.studies.pieces import Piece, Pieces, check_scheduler, executor_of, run_pieces
@@ -243,9 +245,6 @@ def score_classes(f: npt.NDArray[Any], y: npt.NDArray[np.int64]) -> Scores:
 
 def _write(found: Mapping[str, Scores], n: int, n_test: int, options: CifarOptions) -> None:
     """Print the tables and write the report and the numbers."""
-    from patrac_native.report import Report
-    from patrac_native.studies import output
-
     models = {label: [scores] for label, scores in found.items()}
     scores = score_table(models, _SCORES, PAPER)
     chains = score_table({label: of for label, of in models.items() if label != NETWORK}, _CHAINS)

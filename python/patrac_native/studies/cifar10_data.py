@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import lzma
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,81 +36,57 @@ def load_images(data: Path, rows: int | None = None) -> Images:
     `data` is the archive cifar-10-binary.tar.gz, or a folder that holds it, its folder cifar-10-batches-bin or the
     batches, each plain or compressed (.bin.xz). Batches that are not needed are not read: their order is random.
     """
-    read = _reader(data)
     parts: list[npt.NDArray[np.uint8]] = []
     for name in _TRAIN:
-        parts.append(_records(read(name), name))
+        parts.append(_records(data, name))
         if rows is not None and sum(map(len, parts)) >= rows:
             break
-    train, test = np.concatenate(parts), _records(read(_TEST), _TEST)
+    train, test = np.concatenate(parts), _records(data, _TEST)
     if rows is not None and not 1 <= rows <= len(train):
         raise ValueError(f"--rows must be from 1 to {len(train)}, the number of training images; got {rows}.")
     train = train[:rows]
-    center, spread = _moments(train[:, 1:])
+    pixels, n = train[:, 1:], len(train)
+    # Sums of bytes and of their squares are exact in 64 bits.
+    first, second = pixels.sum(axis=0, dtype=np.int64), np.einsum("ij,ij->j", pixels, pixels, dtype=np.int64)
+    spread = np.sqrt((n * second - first**2).astype(np.float64)) / n
+    center, spread = first / n / 255, np.where(spread > 0, spread, 255.0) / 255
     X, X_test = (_standardised(part[:, 1:], center, spread) for part in (train, test))
     return Images(X, train[:, 0].astype(np.int64), X_test, test[:, 0].astype(np.int64))
 
 
-def _reader(data: Path) -> Callable[[str], bytes]:
-    """Return the function that reads a batch by its name."""
-    archive = data if data.is_file() else data / _ARCHIVE
+def _batch(data: Path, name: str) -> bytes:
+    """Read a batch by its name from a folder, plain or compressed, or from the archive."""
     for folder in (data, data / _FOLDER):
-        if any((folder / f"{_TEST}{end}").is_file() for end in ("", ".xz")):
-            return lambda name: _read(folder, name)
-    if archive.is_file():
-        return lambda name: _extract(archive, name)
-    raise FileNotFoundError(
-        f"--data: there is no {_TEST}, {_TEST}.xz or {_ARCHIVE} in {data}; give the folder of the binary version of "
-        "CIFAR-10."
-    )
-
-
-def _read(folder: Path, name: str) -> bytes:
-    """Read a batch from a folder, plain or compressed."""
-    plain, compressed = folder / name, folder / f"{name}.xz"
-    if plain.is_file():
-        return plain.read_bytes()
-    if compressed.is_file():
-        with lzma.open(compressed) as stream:
-            return stream.read()
-    raise FileNotFoundError(f"--data: there is no {name} or {name}.xz in {folder}.")
-
-
-def _extract(archive: Path, name: str) -> bytes:
-    """Read a batch from the archive."""
+        if (plain := folder / name).is_file():
+            return plain.read_bytes()
+        if (compressed := folder / f"{name}.xz").is_file():
+            return lzma.decompress(compressed.read_bytes())
+    archive = data if data.is_file() else data / _ARCHIVE
+    if not archive.is_file():
+        raise FileNotFoundError(
+            f"--data: there is no {name}, {name}.xz or {_ARCHIVE} in {data}; give the folder of the binary version of "
+            "CIFAR-10."
+        )
     try:
         with tarfile.open(archive) as content:
             stream = content.extractfile(f"{_FOLDER}/{name}")
-            if stream is not None:
-                return stream.read()
+            assert stream is not None  # a batch is a file
+            return stream.read()
     except KeyError:
-        pass
+        raise FileNotFoundError(f"--data: there is no {_FOLDER}/{name} in {archive}.") from None
     except tarfile.ReadError as error:
         raise ValueError(f"--data {archive} is no tar archive: {error}.") from error
-    raise FileNotFoundError(f"--data: there is no {_FOLDER}/{name} in {archive}.")
 
 
-def _records(content: bytes, name: str) -> npt.NDArray[np.uint8]:
+def _records(data: Path, name: str) -> npt.NDArray[np.uint8]:
     """Return the records of a batch, shape (n, 3073)."""
+    content = _batch(data, name)
     if not content or len(content) % _RECORD:
         raise ValueError(f"--data: {name} has {len(content)} bytes; batches of CIFAR-10 have {_RECORD} for each image.")
     found = np.frombuffer(content, np.uint8).reshape(-1, _RECORD)
     if found[:, 0].max() >= CLASSES:
         raise ValueError(f"--data: {name} has the label {found[:, 0].max()}; those of CIFAR-10 are 0 to 9.")
     return found
-
-
-def _moments(pixels: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return means and standard deviations of the columns divided by 255; 1 for a column that is constant."""
-    # Sums of bytes and of their squares are exact in 64 bits.
-    first, second = np.zeros(pixels.shape[1], np.int64), np.zeros(pixels.shape[1], np.int64)
-    for start in range(0, len(pixels), _BLOCK):
-        block = pixels[start : start + _BLOCK].astype(np.int64)
-        first += block.sum(axis=0)
-        second += (block**2).sum(axis=0)
-    n = len(pixels)
-    spread = np.sqrt((n * second - first**2).astype(np.float64)) / n
-    return first / n / 255, np.where(spread > 0, spread, 255.0) / 255
 
 
 def _standardised(

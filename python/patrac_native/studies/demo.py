@@ -6,14 +6,18 @@ import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import patrac_native as pn
-    from patrac_native.studies.experiment import Outcome, Scores
-    from patrac_native.studies.options import SamplingSettings
-    from patrac_native.studies.problems import Problem
-    from patrac_native.studies.tables import Columns, Table
+import patrac_native as pn
+from patrac_native.engine import thread_count
+from patrac_native.report import Report, write_json
+from patrac_native.studies import figures
+from patrac_native.studies.experiment import Outcome, Scores, derived_seed, run_architecture, score_network
+from patrac_native.studies.options import SamplingSettings, StudyOptions
+from patrac_native.studies.output import RHAT_USABLE
+from patrac_native.studies.problems import Problem, sine_mean, sine_problem
+from patrac_native.studies.replicates import train_network
+from patrac_native.studies.tables import COVERAGE, Columns, Table, format_table, score_table, wrapped
 
 # Full takes nine tenths of the time; this many steps give it a few thousand effective draws in a quarter of a minute.
 STEPS, DRAWS, CHAINS = 100_000, 1_000, 4
@@ -45,15 +49,6 @@ def run_demo(
     max_epochs: int | None = None,
 ) -> None:
     """Train a network, sample four architectures, print a table, and write report.html and summary.json."""
-    import patrac_native as pn
-    from patrac_native.engine import thread_count
-    from patrac_native.report import write_json
-    from patrac_native.studies.experiment import derived_seed, run_architecture, score_network
-    from patrac_native.studies.options import SamplingSettings, StudyOptions
-    from patrac_native.studies.problems import sine_problem
-    from patrac_native.studies.replicates import train_network
-    from patrac_native.studies.tables import COVERAGE, format_table, score_table, wrapped
-
     started = time.perf_counter()
     out.mkdir(parents=True, exist_ok=True)
     settings = SamplingSettings(
@@ -120,8 +115,6 @@ def run_demo(
 
 def verdict(runs: Sequence[Scores]) -> str:
     """Return a sentence on whether the chains have converged."""
-    from patrac_native.studies.output import RHAT_USABLE
-
     worst = max(runs, key=lambda run: float(run["max_rhat"]))
     least = min(runs, key=lambda run: float(run["min_ess_bulk"]))
     facts = (
@@ -149,10 +142,6 @@ def _write_report(
     table: Table,
 ) -> None:
     """Write the HTML page."""
-    from patrac_native.report import Report
-    from patrac_native.studies import figures
-    from patrac_native.studies.problems import sine_mean
-
     runs = [outcome.scores for outcome in outcomes]
     history: Any = net.history
     report = Report("patrac demo: the sine problem")

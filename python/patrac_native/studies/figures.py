@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 import patrac_native as pn
 from patrac_native import plots
 from patrac_native.studies.experiment import TAU, Outcome, Scores
 from patrac_native.studies.problems import Problem
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 # Number of inputs at which functions of a single input are plotted.
 _CURVE_POINTS = 201
@@ -52,8 +51,6 @@ def bands_figure(problem: Problem, net: pn.Network, outcomes: Sequence[Outcome],
 
 def trace_figure(outcomes: Sequence[Outcome], point: npt.ArrayLike, label: str) -> Figure:
     """Plot the traces of the paper's Appendix D: l, log prior, first output weight and f at an input named `label`."""
-    from matplotlib.figure import Figure
-
     names = ("log-likelihood", "log prior", "first output weight", f"f({label}) less its mean")
     fig = Figure(figsize=(11.5, 1.9 * len(outcomes)), layout="constrained")
     axes = fig.subplots(len(outcomes), 4, squeeze=False)
@@ -80,8 +77,6 @@ def trace_figure(outcomes: Sequence[Outcome], point: npt.ArrayLike, label: str) 
 
 def autocorrelation_figure(outcomes: Sequence[Outcome]) -> Figure:
     """Plot the autocorrelation of f against the lag in steps, a panel for each architecture, a line for each chain."""
-    from matplotlib.ticker import MaxNLocator
-
     fig, axes = _panels(len(outcomes), (4.4, 2.5))
     for ax, outcome in zip(axes, outcomes, strict=True):
         last = _last_lag_to_see(outcome.autocorrelation)
@@ -105,8 +100,6 @@ def _last_lag_to_see(rho: npt.NDArray[Any]) -> int:
 
 def pit_figure(outcomes: Sequence[Outcome], *, of: str) -> Figure:
     """Plot the densities of the PIT of "f", or of "y" with its noise, in one panel."""
-    from matplotlib.figure import Figure
-
     fig = Figure(figsize=(6.2, 3.9), layout="constrained")
     ax = plots.pit_density({one.label: one.pit_f if of == "f" else one.pit_y for one in outcomes}, fig.subplots())
     ax.set_xlabel(f"share of draws of {of if of == 'f' else 'y, with noise,'} below the observed y")
@@ -115,8 +108,6 @@ def pit_figure(outcomes: Sequence[Outcome], *, of: str) -> Figure:
 
 def coverage_figure(models: Mapping[str, Sequence[Scores]]) -> Figure:
     """Plot the observed coverage over replicates, a box for each model that has one (the paper's Figure 3)."""
-    from matplotlib.figure import Figure
-
     shares = {
         name: np.array([[one["coverage"][f"{1 - tau:g}"] for tau in TAU] for one in scores])
         for name, scores in models.items()
@@ -135,8 +126,6 @@ def legend_of(fig: Figure, ax: Any, ncols: int) -> Any:
 
 def _panels(count: int, size: tuple[float, float]) -> tuple[Figure, list[Any]]:
     """Return a figure of two columns with `count` panels of about `size` inches, and its panels."""
-    from matplotlib.figure import Figure
-
     columns = min(2, count)
     rows = math.ceil(count / columns)
     fig = Figure(figsize=(columns * size[0], rows * size[1]), layout="constrained")

@@ -6,19 +6,19 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.figure import Figure
 
 import patrac_native as pn
+from patrac_native import plots
+from patrac_native.report import Report
+from patrac_native.studies import figures, output
 from patrac_native.studies.experiment import Architecture
 from patrac_native.studies.options import StudyOptions, StudySize
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from patrac_native.studies.problems import Problem
-    from patrac_native.studies.replicates import Study
+from patrac_native.studies.problems import Problem, sine_problem, uci_problem
+from patrac_native.studies.replicates import Study, run_study
+from patrac_native.studies.tables import print_table, score_table, value_of
 
 SIZE = StudySize(
     replicates=3, steps=500_000, quick_steps=100_000, quick_warmup=0.1, auto_steps=50_000, quick_auto_steps=10_000
@@ -41,12 +41,6 @@ _OFFSET = 0.1
 
 def run_k(options: StudyOptions, sets: Sequence[str], data: Path | None = None) -> None:
     """Run the study on "sine" and UCI sets of the folder `data`, print its tables and write its files."""
-    from patrac_native.report import Report
-    from patrac_native.studies import output
-    from patrac_native.studies.problems import sine_problem, uci_problem
-    from patrac_native.studies.replicates import run_study
-    from patrac_native.studies.tables import print_table, score_table
-
     problems: dict[str, Callable[[int], Problem]] = {}
     for name in sets:
         if name == SINE:
@@ -105,12 +99,6 @@ def candidates() -> list[Architecture]:
 
 def k_figure(study: Study) -> Figure:
     """Plot NLPD, coverage, ESS per second and seconds against k, a line for each family, with standard errors."""
-    from matplotlib.figure import Figure
-
-    from patrac_native import plots
-    from patrac_native.studies.figures import legend_of
-    from patrac_native.studies.tables import value_of
-
     fig = Figure(figsize=(11.5, 3.2), layout="constrained")
     for ax, (heading, score, logarithmic) in zip(fig.subplots(1, len(_PANELS)), _PANELS, strict=True):
         for index, family in enumerate(_FAMILIES):
@@ -131,5 +119,5 @@ def k_figure(study: Study) -> Figure:
         ax.set_xticks(range(len(KS) + 1), ["0", *map(str, KS)])
         plots.tidy(ax, "k", "")
         ax.set_title(heading, fontsize="medium")
-    legend_of(fig, fig.axes[0], ncols=3)
+    figures.legend_of(fig, fig.axes[0], ncols=3)
     return fig

@@ -12,6 +12,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tqdm import tqdm
+
 import patrac_native as pn
 
 _IDENTITY = "settings.json"
@@ -73,27 +75,21 @@ class Pieces:
 
 
 def run_pieces(
-    jobs: Mapping[str, Callable[[], Piece]], pieces: Pieces | None, executor: Executor | None, title: str
+    jobs: Mapping[str, Callable[[], Piece]], pieces: Pieces, executor: Executor | None, title: str
 ) -> tuple[dict[str, Piece], bool]:
     """Run the jobs whose pieces are not finished, and return all pieces by name, and whether Ctrl-C ended the run.
 
     Without an executor jobs run one after the other, and Ctrl-C raises KeyboardInterrupt; with one, the jobs that are
     under way are finished first. Raises RuntimeError if a worker process died.
     """
-    from tqdm import tqdm
-
-    found: dict[str, Piece] = {}
-    for name in jobs:
-        piece = pieces.load(name) if pieces else None
-        if piece is not None:
-            found[name] = piece
+    finished = {name: pieces.load(name) for name in jobs}
+    found = {name: piece for name, piece in finished.items() if piece is not None}
     if found:
         print(f"{title}: {len(found)} of {len(jobs)} were finished before.", flush=True)
     left = {name: job for name, job in jobs.items() if name not in found}
 
     def keep(name: str, piece: Piece) -> None:
-        if pieces:
-            pieces.save(name, piece)
+        pieces.save(name, piece)
         found[name] = piece
 
     if executor is None:
@@ -131,7 +127,6 @@ def check_scheduler(scheduler: str) -> str:
 @contextmanager
 def executor_of(scheduler: str, workers: int) -> Iterator[Executor]:
     """Open the executor of a scheduler, with so many threads or processes, or a cluster's own; cancel what is left."""
-    check_scheduler(scheduler)
     if scheduler.startswith(_DASK):
         try:
             import distributed

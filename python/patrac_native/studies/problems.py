@@ -6,12 +6,15 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
 
 import patrac_native as pn
-from patrac_native.studies.uci_sets import FloatArray, Split, column_moments, load_split, standardised
+
+FloatArray = npt.NDArray[np.float64]
 
 SINE_RANGE = (-5.0, 5.0)
 # The paper evaluates f on a regular grid without stating its size; the distance of 21 points is half a unit, well below
@@ -26,6 +29,18 @@ ABALONE_EPOCHS = 300
 _HIDDEN = (50, 50)
 # Abalone's Sex: female, infant, male.
 _SEXES = ("F", "I", "M")
+# The UCI regression sets with their standard splits (Hernandez-Lobato & Adams 2015, Probabilistic backpropagation), by
+# their names in tables and their folders, smallest first.
+SETS = {
+    "yacht": "yacht",
+    "boston": "bostonHousing",
+    "energy": "energy",
+    "concrete": "concrete",
+    "wine": "wine-quality-red",
+    "kin8nm": "kin8nm",
+    "power": "power-plant",
+    "naval": "naval-propulsion-plant",
+}
 
 
 @dataclass(frozen=True)
@@ -52,6 +67,17 @@ class Problem:
     def scored_truth(self) -> FloatArray:
         """What predictions are compared with at the test rows: the true f or, if that is not known, y."""
         return self.y_test if self.truth_test is None else self.truth_test
+
+
+class Split(NamedTuple):
+    """Training and test rows of one split, X (n, d) and y (n,); mean and scale of the target if it is standardised."""
+
+    X: FloatArray
+    y: FloatArray
+    X_test: FloatArray
+    y_test: FloatArray
+    mean: float = 0.0
+    scale: float = 1.0
 
 
 def sine_mean(x: FloatArray) -> FloatArray:
@@ -91,8 +117,6 @@ def abalone_problem(path: str | os.PathLike[str], seed: int, sex: str = "onehot"
     inputs; with "coded" it is one column, F, I and M as 0, 1 and 2, so that Mix(5) has the paper's 81 parameters (the
     paper does not give its code). Raises ValueError if the table does not have the shape of the abalone data.
     """
-    import pandas as pd
-
     frame, rows = pd.read_csv(path, header=None), ABALONE_TRAIN + ABALONE_TEST
     if frame.shape != (rows, 9):
         raise ValueError(
@@ -138,3 +162,30 @@ def uci_problem(data: Path, name: str, seed: int) -> Problem:
         grid=rows.X_test[:_GRID_POINTS],
         variance=None,
     )
+
+
+def load_split(data: Path, name: str, split: int) -> Split:
+    """Read one split of a set from the folder that holds the sets; raise FileNotFoundError if it is not there."""
+    folder = data / SETS[name]
+    if not folder.is_dir():
+        raise FileNotFoundError(f"--data: there is no folder {folder}; give the folder that holds {SETS[name]}/.")
+    rows = np.loadtxt(folder / "data.txt")
+    features = np.loadtxt(folder / "index_features.txt", dtype=int, ndmin=1)
+    target = int(np.loadtxt(folder / "index_target.txt"))
+    train, test = (np.loadtxt(folder / f"index_{part}_{split}.txt", dtype=int) for part in ("train", "test"))
+    return Split(rows[train][:, features], rows[train, target], rows[test][:, features], rows[test, target])
+
+
+def standardised(split: Split) -> Split:
+    """Standardise inputs and target of a split by its training rows; constant columns are left out."""
+    kept = np.ptp(split.X, axis=0) > 0
+    center, spread = column_moments(split.X[:, kept])
+    mean, scale = float(split.y.mean()), float(split.y.std())
+    X, X_test = ((part[:, kept] - center) / spread for part in (split.X, split.X_test))
+    return Split(X, (split.y - mean) / scale, X_test, (split.y_test - mean) / scale, mean, scale)
+
+
+def column_moments(X: npt.NDArray[Any]) -> tuple[FloatArray, FloatArray]:
+    """Return means and standard deviations of the columns, each summed alone: pairwise, which rounds least."""
+    columns = np.ascontiguousarray(X.T)
+    return np.array([column.mean() for column in columns]), np.array([column.std() for column in columns])

@@ -59,52 +59,29 @@ def run_study(
     *,
     identity: Mapping[str, Any],
     folder: str = "pieces",
-    **what: Any,
-) -> Study:
-    """Run a study by its options, with its pieces in a folder of its output; `what` as in `run_replicates`."""
-    check_scheduler(options.scheduler)
-    return run_replicates(
-        problem_of,
-        partial(train_network, options=options),
-        options.sampling(size),
-        replicates=options.replicates,
-        seed=options.seed,
-        threads=options.threads,
-        scheduler=options.scheduler,
-        pieces=Pieces(options.out / folder, identity),
-        **what,
-    )
-
-
-def run_replicates(
-    problem_of: Callable[[int], Problem],
-    train: Callable[[Problem, int], pn.Network],
-    settings: SamplingSettings,
-    *,
-    replicates: int,
-    seed: int,
-    threads: int | None = None,
     candidates: Sequence[Candidate] = ARCHITECTURES,
     laplace: bool = False,
-    scheduler: str = "threads",
-    pieces: Pieces | None = None,
 ) -> Study:
     """Run a study; chains of different candidates and replicates run side by side, each on one thread.
 
-    `problem_of` returns the data of a replicate for a seed, `train` its network; both are pickled unless `scheduler` is
-    "threads". The seed determines all scores except times, for any scheduler and number of threads.
+    `problem_of` returns the data of a replicate for a seed. Finished pieces are kept in a folder of the output. The seed
+    determines all scores except times, for any scheduler and number of threads.
     """
-    workers = min(thread_count(threads), replicates * len(candidates))
+    check_scheduler(options.scheduler)
+    settings, replicates, seed = options.sampling(size), options.replicates, options.seed
+    pieces = Pieces(options.out / folder, identity)
+    train = partial(train_network, options=options)
+    workers = min(thread_count(options.threads), replicates * len(candidates))
     problems = [problem_of(derived_seed(seed, replicate, 0)) for replicate in range(replicates)]
     labels = [candidate.label() for candidate in candidates]
-    with executor_of(scheduler, workers) as executor:
+    with executor_of(options.scheduler, workers) as executor:
         # Networks are trained first, so that they do not slow the chains, whose times are reported; and not on threads,
         # where they would not train side by side: training holds the interpreter's lock.
         jobs = {
             f"trained-{replicate}": partial(_train_piece, problem, train, seed, replicate, settings, laplace)
             for replicate, problem in enumerate(problems)
         }
-        found, _ = run_pieces(jobs, pieces, None if scheduler == "threads" else executor, "training")
+        found, _ = run_pieces(jobs, pieces, None if options.scheduler == "threads" else executor, "training")
         trained = [found[name] for name in jobs]
         networks: list[Any] = [piece.kept for piece in trained]
         scores = [piece.values["scores"] for piece in trained]

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
+from patrac_native.report import Report
+from patrac_native.studies import figures, output
 from patrac_native.studies.options import StudyOptions, StudySize
+from patrac_native.studies.problems import sine_mean, sine_problem
+from patrac_native.studies.replicates import run_study
+from patrac_native.studies.tables import CHAINS, COVERAGE, MIXING, differences, print_table, score_table
 
 # With kernel="auto" these give 1.2 to 1.7 times the paper's ESS for each model, and 1.09 to 1.5 times by Geyer's
 # sequence, as means over 100 data sets (docs/results.md).
@@ -52,12 +57,6 @@ PAPER_MIXING = {
 
 def run_sine(options: StudyOptions, l2: float = L2) -> None:
     """Run the study, print its tables and write its files."""
-    from patrac_native.report import Report
-    from patrac_native.studies import figures, output
-    from patrac_native.studies.problems import sine_mean, sine_problem
-    from patrac_native.studies.replicates import run_study
-    from patrac_native.studies.tables import CHAINS, COVERAGE, MIXING, differences, print_table, score_table
-
     if not 0 < l2 < float("inf"):
         raise ValueError(f"--l2 must be positive and finite; got {l2}.")
     by_model = options.sampling(SIZE).steps_by_model
