@@ -11,8 +11,8 @@ import pytest
 import patrac_native as pn
 from patrac_native.fit.budget import Schedule, chain_minutes, training_seconds
 from patrac_native.fit.candidates import Candidate, affordable_candidates, final_share, possible_candidates
+from patrac_native.fit.choice import Trial, best_of, describe_choice
 from patrac_native.fit.evaluation import Evaluation, evaluate, members_of
-from patrac_native.fit.pilots import Trial, best_of, describe_choice
 from patrac_native.fit.rows import Rows, TargetScaling
 from patrac_native.fit.settings import Settings
 from patrac_native.verdict.calibration import calibrate

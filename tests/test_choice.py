@@ -13,9 +13,8 @@ import patrac_native as pn
 from patrac_native.fit import choice as posterior_choice
 from patrac_native.fit.budget import MIN_STEPS, chain_minutes
 from patrac_native.fit.candidates import Candidate, final_share, pilot_cost, possible_candidates
-from patrac_native.fit.choice import Chosen, choose_posterior
+from patrac_native.fit.choice import Chosen, Trial, choose_posterior
 from patrac_native.fit.evaluation import Evaluation
-from patrac_native.fit.pilots import Trial
 from patrac_native.fit.rows import FitData, Rows, TargetScaling
 from patrac_native.fit.settings import NOISE_CHOICES, Settings
 from patrac_native.fit.training import nominal_seconds

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 
 import patrac_native as pn
-from patrac_native.fit.pilots import best_of
+from patrac_native.fit.choice import best_of
 from patrac_native.fit.rows import hold_out
 
 FIT: dict[str, Any] = {

@@ -23,11 +23,10 @@ from patrac_native.studies.replicates import Study, run_study
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:no phase of the warm-up adapts"),
+    pytest.mark.filterwarnings("ignore:train. the fit is poor"),
 ]
 TIMES = ("seconds", "steps_per_second", "ess_per_second", "ess_paper_per_second")
 PROBLEM = functools.partial(sine_problem, n=30, n_test=40)
-
-
 SIZE = StudySize(replicates=1, steps=400, quick_steps=400, quick_warmup=1.0, auto_steps=400, quick_auto_steps=400)
 
 
@@ -44,11 +43,12 @@ def untrained(problem: Problem, seed: int, options: StudyOptions) -> pn.Network:
 
 def study(out: Path, scheduler: str = "threads", **given: Any) -> Study:
     """Run a study of two candidates, with its pieces in a folder."""
-    options = {"replicates": 2, "seed": 9, "threads": 2, "draws": 100, "warmup_factor": 1 / 1000} | given
-    candidates = (pn.Mix(2), pn.Out(3))
-    return run_study(
-        PROBLEM, StudyOptions(out, scheduler=scheduler, **options), SIZE, identity={}, candidates=candidates
+    options = StudyOptions(
+        out,
+        scheduler=scheduler,
+        **{"replicates": 2, "seed": 9, "threads": 2, "draws": 100, "warmup_factor": 1 / 1000} | given,
     )
+    return run_study(PROBLEM, options, SIZE, identity={}, candidates=(pn.Mix(2), pn.Out(3)))
 
 
 def numbers(found: Study, replicates: int = 3) -> str:

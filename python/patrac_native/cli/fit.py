@@ -9,9 +9,11 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 import patrac_native as pn
 from patrac_native.cli.options import add_layout, add_parameters, layout_of, parameters_of
@@ -20,9 +22,6 @@ from patrac_native.fit.candidates import RunInterrupted
 from patrac_native.fit.preprocessor import place, unlike_numbers
 from patrac_native.fit.report import printed, report_of, summary_content
 from patrac_native.fit.rows import hold_out
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 REPORT, SUMMARY, ESTIMATOR, TABLE = "report.html", "summary.json", "estimator.npz", "table.json"
 # Defaults of the command where those of the estimators differ.
@@ -184,8 +183,6 @@ def _numbers_rows(series: pd.Series) -> bool:
 
 def _task(series: pd.Series, asked: str | None) -> tuple[str, str]:
     """Return the task for a target, and why; raise ValueError if its text can neither be numbers nor labels."""
-    from pandas.api.types import is_bool_dtype, is_numeric_dtype
-
     distinct, is_number = series.nunique(), is_numeric_dtype(series) and not is_bool_dtype(series)
     if asked == "classification" and distinct > _MANY_LABELS:
         raise ValueError(

@@ -13,10 +13,9 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import pandas as pd
+import pandas as pd
 
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|", "whitespace": r"\s+"}
 # Read by the function of pandas that has this name, where its engine is installed.
@@ -43,8 +42,6 @@ class TableFile:
     """
 
     def __init__(self, path: str, layout: Layout, named: Callable[[int], Sequence[str]] | None = None) -> None:
-        import pandas as pd
-
         self.path, self.name = path, "standard input" if path == "-" else path
         self._frame: pd.DataFrame | None = None
         kind = _OTHERS.get(os.path.splitext(path)[1].lower())
@@ -90,8 +87,6 @@ class TableFile:
 
     def frame(self, text: Iterable[str]) -> pd.DataFrame:
         """Return the rows, with the lines of the file as index; the columns `text` as they are written."""
-        import pandas as pd
-
         if self._frame is not None:
             return self._frame
         frame = pd.read_csv(

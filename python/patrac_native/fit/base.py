@@ -212,14 +212,6 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             if name not in ("self", "__class__"):
                 setattr(self, name, value)
 
-    def _settings(self) -> Settings:
-        """Return the checked settings of a fit; raise TypeError or ValueError if a parameter is not as described."""
-        return Settings.of(self.get_params(deep=False), type(self).__name__)
-
-    def _unused_columns(self) -> list[Any]:
-        """Return the columns of X that are no inputs."""
-        return [*_listed(self.drop), *_listed(self.ids), *_listed(self.exposure)]
-
     def _checked_rows(self, X: Any, *, reset: bool, least: int = 1) -> Any:
         """Return X as a data frame, or as float64 (n, d), once scikit-learn has checked it."""
         refuse_masked(X, "X")
@@ -270,25 +262,32 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         place = names.index(self.exposure_name_)
         return X.iloc[:, place] if hasattr(X, "iloc") else X[:, place]
 
-    def _fit_rows(
+    def _fit(
         self,
         X: Any,
-        y: npt.NDArray[Any],
-        held_out: tuple[Any, npt.NDArray[Any], FloatArray | None] | None,
-        *,
-        weights: FloatArray | None,
-        offset: FloatArray | None,
+        y: Any,
+        sample_weight: npt.ArrayLike | None,
+        held_out: tuple[Any, ...] | None,
         likelihoods: Sequence[Likelihood],
-        n_targets: int,
-        about_y: str,
         settings: Settings,
+        exposure: npt.ArrayLike | None = None,
     ) -> None:
-        """Fit rows of positive weight, whose targets are the network's, set the fitted attributes, and warn."""
+        """Fit rows of positive weight, whose targets have one of the likelihoods, set the attributes, and warn."""
+        rows = self._checked_rows(X, reset=True, least=2)
+        targets = self._first_targets(y, likelihoods[-1])
+        check_consistent_length(rows, targets)
+        weights, offset = self._weights(rows, sample_weight), self._offset(rows, exposure)
+        if weights is not None and (weights == 0).any():
+            used = np.flatnonzero(weights)
+            rows = rows.iloc[used] if hasattr(rows, "iloc") else rows[used]
+            targets, weights, offset = targets[used], weights[used], None if offset is None else offset[used]
+        targets, n_targets, about_y = self._scaled_targets(targets, weights, likelihoods[-1])
+        unseen_rows = self._held_out(held_out, takes_offset=likelihoods[-1].takes_offset)
         self.preprocessor_ = Preprocessor.fit(
-            X,
+            rows,
             categorical=_listed(self.categorical),
             dates=_listed(self.dates),
-            drop=self._unused_columns(),
+            drop=[*_listed(self.drop), *_listed(self.ids), *_listed(self.exposure)],
             impute=self.impute,
             indicator=self.missing_indicator,
             sample_weight=weights,
@@ -303,10 +302,11 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
         for line in (self.preprocessor_.describe(), *self.preprocessor_.notes, about_y):
             say(line)
-        training = Rows(self.preprocessor_.transform(X), y, weights, offset)
+        training = Rows(self.preprocessor_.transform(rows), targets, weights, offset)
         unseen = None
-        if held_out is not None:
-            unseen = Rows(self.preprocessor_.transform(held_out[0]), held_out[1], None, held_out[2])
+        if unseen_rows is not None:
+            X_unseen, y_unseen, offset = unseen_rows
+            unseen = Rows(self.preprocessor_.transform(X_unseen), y_unseen, None, offset)
         data = FitData(training, unseen, n_targets, self.target_scaling_)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
@@ -335,6 +335,16 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         X = self._checked_rows(rows[0], reset=False)
         check_consistent_length(X, rows[1])
         return X, self._targets(rows[1]), self._offset(X, rows[2] if len(rows) > 2 else None)
+
+    @abstractmethod
+    def _first_targets(self, y: Any, likelihood: Likelihood) -> npt.NDArray[Any]:
+        """Return the checked targets of the rows of a fit, and set the attributes that say what they are."""
+
+    @abstractmethod
+    def _scaled_targets(
+        self, targets: npt.NDArray[Any], weights: FloatArray | None, likelihood: Likelihood
+    ) -> tuple[npt.NDArray[Any], int, str]:
+        """Set the scaling of the targets; return those of the network, their number, and the scaling in words."""
 
     @abstractmethod
     def _targets(self, y: Any) -> npt.NDArray[Any]:
@@ -520,11 +530,6 @@ def whole_or_not_at_all(fit: _Method) -> _Method:
             raise
 
     return cast(_Method, wrapped)
-
-
-def take(X: Any, rows: npt.NDArray[np.intp]) -> Any:
-    """Return rows of an array or data frame."""
-    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
 def _print(line: str) -> None:

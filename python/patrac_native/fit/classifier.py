@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, column_or_1d
+from sklearn.utils.validation import column_or_1d
 
 import patrac_native as pn
-from patrac_native.fit.base import PatracEstimator, Uncertainty, documented, refuse_masked, take, whole_or_not_at_all
+from patrac_native.fit.base import PatracEstimator, Uncertainty, documented, refuse_masked, whole_or_not_at_all
 from patrac_native.fit.rows import FloatArray, TargetScaling
-from patrac_native.fit.settings import Likelihood
+from patrac_native.fit.settings import Likelihood, Settings
 
 
 @documented
@@ -125,38 +125,32 @@ class PatracClassifier(ClassifierMixin, PatracEstimator):  # type: ignore[misc]
         UserWarning
             If the draws should not be used for another reason, or as `train` and `sample`.
         """
-        settings = self._settings()
         likelihood = pn.Categorical() if self.likelihood is None else self.likelihood
         if getattr(likelihood, "targets", None) != "class":
             raise TypeError(f"likelihood must be Categorical() or Categorical(scale); got {likelihood!r}.")
-        rows = self._checked_rows(X, reset=True, least=2)
+        settings = Settings.of(self.get_params(deep=False), type(self).__name__)
+        self._fit(X, y, sample_weight, held_out, [likelihood], settings)
+        return self
+
+    def _first_targets(self, y: Any, likelihood: Likelihood) -> npt.NDArray[Any]:
+        """Return the labels as numbers from 0, and set `classes_`."""
         self.classes_, labels = np.unique(_labels(y), return_inverse=True)
-        labels = labels.reshape(-1).astype(np.int64)
-        check_consistent_length(rows, labels)
-        weights = self._weights(rows, sample_weight)
-        if weights is not None and (weights == 0).any():
-            used = np.flatnonzero(weights)
-            rows, labels, weights = take(rows, used), labels[used], weights[used]
-        counts = np.bincount(labels, minlength=len(self.classes_))
+        return labels.reshape(-1).astype(np.int64)
+
+    def _scaled_targets(
+        self, targets: npt.NDArray[Any], weights: FloatArray | None, likelihood: Likelihood
+    ) -> tuple[npt.NDArray[Any], int, str]:
+        """Return the labels as they are, the number of classes, and how many rows each has; raise for one class."""
+        counts = np.bincount(targets, minlength=len(self.classes_))
         if (counts > 0).sum() < 2:
             only = self.classes_.tolist()[counts.argmax()]
             raise ValueError(
                 f"y has one class only, {only!r}, in the rows of positive weight; give rows of at least two classes."
             )
-        shown = ", ".join(f"{label} ({count})" for label, count in zip(self.classes_[:20], counts, strict=False))
         self.target_scaling_ = TargetScaling.identity()
-        self._fit_rows(
-            rows,
-            labels,
-            self._held_out(held_out, takes_offset=False),
-            weights=weights,
-            offset=None,
-            likelihoods=[likelihood],
-            n_targets=len(self.classes_),
-            about_y=f"y: {len(self.classes_)} classes, {shown}{', ...' * (len(self.classes_) > 20)}",
-            settings=settings,
-        )
-        return self
+        shown = ", ".join(f"{label} ({count})" for label, count in zip(self.classes_[:20], counts, strict=False))
+        about_y = f"y: {len(self.classes_)} classes, {shown}{', ...' * (len(self.classes_) > 20)}"
+        return targets, len(self.classes_), about_y
 
     def _targets(self, y: Any) -> npt.NDArray[Any]:
         """Return observed labels as numbers from 0."""

@@ -1,4 +1,4 @@
-"""Fits rows: trains networks, chooses and samples their posterior, and scores it."""
+"""Fits rows: trains networks, chooses and samples their posterior, scores it, and says so in words."""
 
 from __future__ import annotations
 
@@ -12,14 +12,11 @@ import numpy as np
 
 import patrac_native as pn
 from patrac_native.diagnostics import convergence
-from patrac_native.fit.advice import with_advice
 from patrac_native.fit.candidates import Candidate
-from patrac_native.fit.choice import choose_posterior
-from patrac_native.fit.descriptions import describe_noise, describe_prior
-from patrac_native.fit.evaluation import HELD_OUT, LEAVE_ONE_OUT, Evaluation, evaluate, members_of
-from patrac_native.fit.pilots import Trial
-from patrac_native.fit.rows import FitData, FloatArray
-from patrac_native.fit.settings import Likelihood, Settings
+from patrac_native.fit.choice import Trial, choose_posterior
+from patrac_native.fit.evaluation import HELD_OUT, LEAVE_ONE_OUT, AnyDraws, Evaluation, evaluate, members_of
+from patrac_native.fit.rows import FitData, FloatArray, TargetScaling
+from patrac_native.fit.settings import Likelihood, Prior, Settings
 from patrac_native.fit.training import estimate_dispersion
 from patrac_native.report import Verdict
 
@@ -29,6 +26,8 @@ _RHAT_GOOD, _ESS_GOOD, _RHAT_USABLE = 1.01, 400, 1.05
 _VERDICT_ROWS = 100
 # Maximum number of rows at which convergence is checked, and for which leave-one-out predictions are made.
 _GRID_ROWS, _LOO_ROWS = 100, 1_000
+# The upper bound of the search for the decay of a trace-class prior.
+_ALPHA_MAX = 8.0
 
 
 @dataclass(frozen=True)
@@ -172,6 +171,90 @@ def _enough_for_verdict(pilot: Trial | None) -> Trial | None:
     posterior follows single rows, and which do not undo that networks were trained on a row.
     """
     return pilot if pilot is not None and pilot.evaluation.calibration.rows >= _VERDICT_ROWS else None
+
+
+def squared_scales(draws: AnyDraws) -> FloatArray | None:
+    """Return the squared scale of the noise of each standardised target, its posterior mean if it is sampled.
+
+    One number stands for all targets that share it. None if the likelihood has no such scale.
+    """
+    likelihood, members = draws.likelihood, members_of(draws)
+    if likelihood.scale_name is None:
+        return None
+    if likelihood.is_sampled:
+        means = [np.atleast_1d(member.stats["variance"].mean(axis=(0, 1))) for member in members]
+        return np.asarray(np.mean(means, axis=0))
+    return np.asarray(likelihood.variance_vector(members[0].network.n_outputs))
+
+
+def describe_noise(draws: AnyDraws, units: TargetScaling) -> str:
+    """Return a sentence on the noise; an empty text for classes."""
+    how = "the mean of its draws" if draws.likelihood.is_sampled else "as asked"
+    return str(draws.likelihood.describe_noise(squared_scales(draws), units.target_scale, how))
+
+
+def describe_prior(prior: Prior, settings: Settings) -> str:
+    """Return the prior in words, with a note if its fitted decay is at the upper bound of its search.
+
+    At the lower bound, where the weights do not fall off with the rank of their nodes, a slower decay would hardly
+    change a variance; there is no note.
+    """
+    text, alpha = str(prior.describe()), getattr(prior, "alpha", None)
+    if settings.prior_alpha is not None or alpha != _ALPHA_MAX:
+        return text
+    return (
+        f"{text}\n  note: alpha is at the upper bound of its search: parameters of the second node have "
+        f"{2.0**-alpha:.1%} of the prior variance of the first, and the others less; prior_alpha=2 gives them "
+        f"{2.0**-2:.0%}"
+    )
+
+
+def with_advice(
+    summary: Any, settings: Settings, candidate: Candidate, tried: Sequence[Likelihood], warmup_steps: int
+) -> Any:
+    """Return a summary whose verdict advises parameters of an estimator, and no likelihood that was tried."""
+    likelihood = candidate.likelihood
+    classes = likelihood.targets == "class"
+    unsuited = f"the model does not suit: choose another prior{' or' if classes else ','} architecture" + (
+        "." if classes else " or likelihood."
+    )
+    wider = _noise(likelihood.wider(), likelihood, tried)[:1]
+    if candidate.architecture.fixes_nodes:
+        wider.append("take a larger architecture, architecture='full', without fixed nodes")
+    elif candidate.networks == 1:
+        # With noise of each row, chains of one network start at up to eight.
+        wider.append(f"predict by several networks, networks={8 if likelihood.noise_by_row else 4}")
+    wider_noise = "; or ".join(wider) + "." if wider else "take more rows."
+    train = "train longer, max_iter, or with a smaller penalty, l2."
+    warm_up = f"warm up longer, warmup={max(20_000, 2 * warmup_steps)}"
+    advice = {
+        "not finite": "scale X and y to unit variance, or compute with dtype='float64'.",
+        "stuck chains": f"{warm_up}; a smaller step size lets a chain leave a bad start.",
+        "undertrained network": train,
+        "poor network": train,
+        "poor fit": train,
+        "poor draws": f"{warm_up}; if the draws stay there, {unsuited}",
+        "narrow intervals": wider_noise,
+        "fitted noise": wider_noise,
+        "wide intervals": ", or ".join(_noise(likelihood.narrower(), likelihood, tried)) + ".",
+        "poor predictions": f"run longer; if the chains have converged, {unsuited}",
+    }
+    # A budget pays for the warm-up too.
+    if settings.thin is None and warmup_steps > 0:
+        longer = sorted((one.longer, one.kind) for one in summary.verdict().findings if one.longer is not None)
+        for times, kind in longer:
+            advice[kind] = f"run longer, minutes={float(f'{times * settings.minutes:.2g}'):g}."
+    return summary.with_advice(advice)
+
+
+def _noise(changes: Sequence[Any], likelihood: Likelihood, tried: Sequence[Likelihood]) -> list[str]:
+    """Return changes of the noise in words, without likelihoods that were tried."""
+    gone = {one.label for one in tried} - {likelihood.label}
+    return [
+        f"{change.advice}, likelihood='{change.likelihood}'" if change.likelihood else change.advice
+        for change in changes
+        if change.likelihood not in gone
+    ]
 
 
 @dataclass(frozen=True)

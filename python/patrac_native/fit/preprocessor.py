@@ -6,13 +6,11 @@ import numbers
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Self, TypeGuard, TypeVar
+from typing import Any, Self, TypeGuard, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-
-if TYPE_CHECKING:
-    import pandas as pd
+import pandas as pd
 
 FloatArray = npt.NDArray[np.float64]
 _Item = TypeVar("_Item")
@@ -405,8 +403,6 @@ def mean_and_scale(values: FloatArray, weights: FloatArray | None = None) -> tup
 
 def _table(X: Any) -> dict[str, pd.Series]:
     """Return the columns of a table or an array by name; those of an array are named by their numbers."""
-    import pandas as pd
-
     if hasattr(X, "to_pandas"):
         X = X.to_pandas()
     elif not isinstance(X, pd.DataFrame) and (hasattr(X, "columns") or hasattr(X, "column_names")):
@@ -464,8 +460,6 @@ def _for_all(items: Iterable[_Item], convert: Callable[[_Item], None]) -> None:
 
 def _kind(series: pd.Series) -> str:
     """Return "number", "text", "date", "empty" if all values are missing, or pandas' word for anything else."""
-    import pandas as pd
-
     if isinstance(series.dtype, np.dtype) and series.dtype.kind in "fiub":
         return "empty" if series.dtype.kind == "f" and np.isnan(series.to_numpy()).all() else "number"
     if series.isna().all():
@@ -478,8 +472,6 @@ def _kind(series: pd.Series) -> str:
 
 def _typed(name: str, series: pd.Series, parameter: str) -> Column:
     """Return the column with its type and categories; raise ValueError if it has none that is read."""
-    import pandas as pd
-
     kind, what = _kind(series), f"column {name!r}"
     if kind == "empty":
         raise ValueError(f"{what} has no values; name it in drop.")
@@ -524,8 +516,6 @@ def _median(values: FloatArray, weights: FloatArray | None) -> float:
 
 def _positions(labels: Any, missing: npt.NDArray[np.bool_], categories: Sequence[Any]) -> FloatArray:
     """Return the positions (n,) of labels among the categories: -1 for unknown ones, NaN for missing ones."""
-    import pandas as pd
-
     kind = object if isinstance(categories[0], str) else np.float64
     positions = pd.Index(categories, dtype=kind).get_indexer(pd.Index(labels, dtype=kind))
     return np.where(missing, np.nan, positions)
@@ -540,8 +530,6 @@ def unlike_numbers(series: pd.Series) -> list[Any]:
 
 def _as_numbers(series: pd.Series) -> FloatArray:
     """Return the numbers (n,) that texts are, NaN for other text."""
-    import pandas as pd
-
     return np.asarray(pd.to_numeric(series.astype(object), errors="coerce"), dtype=np.float64)
 
 
@@ -570,8 +558,6 @@ def _moment(value: Any, layout: str) -> Any:
 
 def _days(series: pd.Series, layout: str, name: str) -> FloatArray:
     """Return a column of dates as days since 1970-01-01 (n,), the same for any unit, NaN where missing."""
-    import pandas as pd
-
     if isinstance(series.dtype, pd.DatetimeTZDtype):
         series = series.dt.tz_convert("UTC").dt.tz_localize(None)
     if isinstance(series.dtype, np.dtype) and series.dtype.kind == "M":

@@ -8,12 +8,12 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import MultiOutputMixin, RegressorMixin
-from sklearn.utils.validation import check_array, check_consistent_length
+from sklearn.utils.validation import check_array
 
 import patrac_native as pn
-from patrac_native.fit.base import PatracEstimator, Uncertainty, documented, refuse_masked, take, whole_or_not_at_all
+from patrac_native.fit.base import PatracEstimator, Uncertainty, documented, refuse_masked, whole_or_not_at_all
 from patrac_native.fit.rows import FloatArray, TargetScaling
-from patrac_native.fit.settings import Likelihood
+from patrac_native.fit.settings import Likelihood, Settings
 
 
 @documented
@@ -156,43 +156,36 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         UserWarning
             If the draws should not be used for another reason, or as `train` and `sample`.
         """
-        settings = self._settings()
+        settings = Settings.of(self.get_params(deep=False), type(self).__name__)
         likelihoods = settings.likelihoods(dispersion=1.0)  # estimated later, if it is not given
-        kind = getattr(likelihoods[-1], "targets", None)
-        if kind not in ("real", "count"):
+        if getattr(likelihoods[-1], "targets", None) not in ("real", "count"):
             raise TypeError(
                 f"likelihood must be one of numbers, such as Gaussian('sampled'); got {likelihoods[-1]!r}. For labels "
                 "use PatracClassifier."
             )
         if not (likelihoods[-1].takes_offset or (exposure is None and self.exposure is None)):
             raise ValueError(f"exposure belongs to a likelihood of counts, and the likelihood is {likelihoods[-1]!r}.")
-        rows = self._checked_rows(X, reset=True, least=2)
-        self._numbers_per_target = likelihoods[-1].numbers_per_target
+        self._fit(X, y, sample_weight, held_out, likelihoods, settings, exposure)
+        return self
+
+    def _first_targets(self, y: Any, likelihood: Likelihood) -> npt.NDArray[Any]:
+        """Return the targets (n, t), or (n, t, q) of q numbers each, and set their number."""
+        self._numbers_per_target = likelihood.numbers_per_target
         targets, self._y_has_columns = _numbers(y, self._numbers_per_target)
-        check_consistent_length(rows, targets)
         self.n_outputs_ = targets.shape[1]
         if self._numbers_per_target > 1:  # before their scale is computed from them
-            targets = likelihoods[-1].check_targets(targets, len(targets), self.n_outputs_)
-        weights, offset = self._weights(rows, sample_weight), self._offset(rows, exposure)
-        if weights is not None and (weights == 0).any():
-            used = np.flatnonzero(weights)
-            rows, targets, weights = take(rows, used), targets[used], weights[used]
-            offset = None if offset is None else offset[used]
-        self.target_scaling_ = TargetScaling.fit(
-            likelihoods[-1].typical(targets), weights, standardize=self.standardize and kind == "real"
+            return np.asarray(likelihood.check_targets(targets, len(targets), self.n_outputs_))
+        return targets
+
+    def _scaled_targets(
+        self, targets: npt.NDArray[Any], weights: FloatArray | None, likelihood: Likelihood
+    ) -> tuple[npt.NDArray[Any], int, str]:
+        """Return the standardised targets, or counts as they are, their number, and the scaling in words."""
+        scaling = TargetScaling.fit(
+            likelihood.typical(targets), weights, standardize=self.standardize and likelihood.targets == "real"
         )
-        self._fit_rows(
-            rows,
-            self.target_scaling_.transform(targets),
-            self._held_out(held_out, takes_offset=likelihoods[-1].takes_offset),
-            weights=weights,
-            offset=offset,
-            likelihoods=likelihoods,
-            n_targets=self.n_outputs_,
-            about_y=self.target_scaling_.describe(),
-            settings=settings,
-        )
-        return self
+        self.target_scaling_ = scaling
+        return scaling.transform(targets), self.n_outputs_, scaling.describe()
 
     def score(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> float:
         """Return R2 of the mean or, where targets have bounds, the mean log predictive density of rows, in units of y.

@@ -22,9 +22,6 @@ Kernel: TypeAlias = pn.Kernel
 Prior: TypeAlias = pn.Prior
 # scikit-learn's names of activations, beside the package's own.
 _ACTIVATIONS = {"logistic": "sigmoid"}
-ARCHITECTURES = ("auto", "full", "mix", "out", "sep")
-PRIORS = ("auto", "gaussian", "trace-class")
-IMPUTATIONS = ("mean", "median")
 # The likelihoods of numbers and counts by their names.
 LIKELIHOODS = {one.label: one for one in vars(pn).values() if getattr(one, "targets", "") in ("real", "count")}
 # Between these a regression chooses, in the order in which it tries them. The last is the default without a choice.
@@ -41,9 +38,9 @@ CONSTRAINTS: Mapping[str, list[Any]] = {
     "l2": [None, Interval(numbers.Real, 0, None, closed="left")],
     "max_iter": [None, _COUNT],
     "validation_fraction": [None, Interval(numbers.Real, 0, 1, closed="left")],
-    "architecture": [StrOptions(set(ARCHITECTURES))],
+    "architecture": [StrOptions({"auto", "full", "mix", "out", "sep"})],
     "k": [None, "array-like", _COUNT],
-    "prior": [StrOptions(set(PRIORS))],
+    "prior": [StrOptions({"auto", "gaussian", "trace-class"})],
     "prior_alpha": [None, Interval(numbers.Real, 1, None, closed="neither")],
     "networks": [None, _COUNT],
     # Two years; with more, the number of steps would not fit a machine integer.
@@ -59,7 +56,7 @@ CONSTRAINTS: Mapping[str, list[Any]] = {
     "dates": _COLUMNS,
     "drop": _COLUMNS,
     "ids": _COLUMNS,
-    "impute": [None, StrOptions(set(IMPUTATIONS))],
+    "impute": [None, StrOptions({"mean", "median"})],
     "missing_indicator": ["boolean"],
     "standardize": ["boolean"],
     "random_state": ["random_state"],

@@ -64,8 +64,8 @@ def run_study(
 ) -> Study:
     """Run a study; chains of different candidates and replicates run side by side, each on one thread.
 
-    `problem_of` returns the data of a replicate for a seed. Finished pieces are kept in a folder of the output. The seed
-    determines all scores except times, for any scheduler and number of threads.
+    `problem_of` returns the data of a replicate for a seed. Finished pieces are kept in `folder` of the output. The
+    seed determines all scores except times, for any scheduler and number of threads.
     """
     check_scheduler(options.scheduler)
     settings, replicates, seed = options.sampling(size), options.replicates, options.seed
