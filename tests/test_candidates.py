@@ -9,12 +9,13 @@ import numpy.typing as npt
 import pytest
 
 import patrac_native as pn
-from patrac_native.fit.budget import Schedule, chain_minutes, training_seconds
-from patrac_native.fit.candidates import Candidate, affordable_candidates, final_share, possible_candidates
+from patrac_native.fit.budget import chain_minutes
+from patrac_native.fit.candidates import Candidate, Schedule, affordable_candidates, final_share, possible_candidates
 from patrac_native.fit.choice import Trial, best_of, describe_choice
 from patrac_native.fit.evaluation import Evaluation, evaluate, members_of
 from patrac_native.fit.rows import Rows, TargetScaling
 from patrac_native.fit.settings import Settings
+from patrac_native.fit.training import nominal_seconds
 from patrac_native.verdict.calibration import calibrate
 
 NOISE = pn.Gaussian(0.1)
@@ -103,15 +104,15 @@ def test_the_time_of_a_training_follows_from_its_epochs() -> None:
     plain, longer = (
         pn.train_many([2, 4, 1], X, y, validation_fraction=0, max_epochs=epochs, **options) for epochs in (20, 40)
     )
-    cost = training_seconds(plain, 60, 60)
-    assert 0 < cost < training_seconds(plain, 120, 120) < training_seconds(plain, 120, 30)
-    assert training_seconds(longer, 60, 60) == pytest.approx(2 * cost)
+    cost = nominal_seconds(plain, 60, 60)
+    assert 0 < cost < nominal_seconds(plain, 120, 120) < nominal_seconds(plain, 120, 30)
+    assert nominal_seconds(longer, 60, 60) == pytest.approx(2 * cost)
     validated = pn.train_many([2, 4, 1], X, y, max_epochs=20, **options)
     history = validated[0].history
     assert history is not None and history.settings["validation"]["network_epochs"] == 5 * 20
     # Both networks at a time, after 100 epochs of the five networks of the validation.
     epochs = sum(len(net.history.loss) for net in validated if net.history is not None) / 2
-    assert training_seconds(validated, 60, 60) == pytest.approx(cost * (100 + epochs) / 20)
+    assert nominal_seconds(validated, 60, 60) == pytest.approx(cost * (100 + epochs) / 20)
 
 
 def test_the_choice_and_the_final_run_share_the_budget() -> None:

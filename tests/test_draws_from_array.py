@@ -13,7 +13,7 @@ import pytest
 import patrac_native as pn
 import problems
 from patrac_native.report.report import Report
-from patrac_native.report.run_sections import CONVERGENCE_HEADERS, add_run_sections
+from patrac_native.report.run_sections import _HEADERS, add_run_sections
 from problems import ARCHITECTURES, LIKELIHOODS
 
 STEPS = {
@@ -177,7 +177,7 @@ def test_a_report_of_them_leaves_out_what_is_not_known(tmp_path: Path) -> None:
     page = (tmp_path / "report.html").read_text()
     assert "draws of NumPy; its step sizes, acceptance rates and warm-up are not known here" in page
     headers = re.findall(r"<th [^>]*>(.*?)</th>", re.sub(r"</?span[^>]*>", "", page), re.DOTALL)
-    assert set(CONVERGENCE_HEADERS) <= set(headers) and "non-finite proposals" not in headers
+    assert set(_HEADERS) <= set(headers) and "non-finite proposals" not in headers
 
 
 def test_they_join_a_mixture_with_draws_of_this_package() -> None:

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 import patrac_native as pn
+from patrac_native.report import run_sections
 from patrac_native.report.report import Report, format_number, write_json
 from patrac_native.report.run_sections import add_run_sections
 
@@ -256,7 +257,7 @@ def test_run_sections_trace_probabilities_of_classes(monkeypatch: pytest.MonkeyP
         drawn[label] = values
         return original(values, label=label, **options)
 
-    monkeypatch.setattr("patrac_native.plots.trace", record)
+    monkeypatch.setattr(run_sections, "trace", record)
     summary = add_run_sections(Report("run"), draws, X, classes=["red", "green", "blue"])
     row = int(summary.function.rhat.max(axis=1).argmax())
     likeliest = int(summary.mean[row].argmax())

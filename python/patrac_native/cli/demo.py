@@ -10,13 +10,8 @@ from patrac_native.studies.demo import DRAWS, STEPS, run_demo
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `patrac demo`."""
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("patrac-demo"),
-        metavar="DIR",
-        help="folder of the report (default: %(default)s)",
-    )
+    folder = "folder of the report (default: %(default)s)"
+    parser.add_argument("--out", type=Path, default=Path("patrac-demo"), metavar="DIR", help=folder)
     parser.add_argument("--seed", type=int, default=0, help="of data, training and chains (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=None, help="native threads (default: all processors)")
     # Hidden options for tests, which make the same output with a hundredth of the work.

@@ -16,8 +16,8 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 import patrac_native as pn
-from patrac_native.cli.options import add_layout, add_parameters, layout_of, parameters_of
-from patrac_native.cli.table import Layout, TableFile
+from patrac_native.cli.options import add_parameters, parameters_of
+from patrac_native.cli.table import Layout, TableFile, add_layout, layout_of
 from patrac_native.fit.candidates import RunInterrupted
 from patrac_native.fit.preprocessor import place, unlike_numbers
 from patrac_native.fit.report import printed, report_of, summary_content

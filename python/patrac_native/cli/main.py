@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import Any
 
-from patrac_native.cli.options import add_traceback
+from patrac_native.cli.options import TRACEBACK
 
 # The module and the help text of each command. A module is imported when its command is called; it has the functions
 # configure(parser) and run(args) -> exit code.
@@ -89,7 +89,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         module.configure(command)
         # A command with subcommands has no `run`; it has set these defaults for each of its subcommands.
         if hasattr(module, "run"):
-            add_traceback(command)
+            command.add_argument("--traceback", action="store_true", help=TRACEBACK)
             command.set_defaults(run=module.run, words=command.prog)
     return parser
 

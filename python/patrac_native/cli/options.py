@@ -1,4 +1,4 @@
-"""Options that several commands share, and those that are made from the parameters of the estimators."""
+"""Options of the command line that are made from the parameters of the estimators."""
 
 from __future__ import annotations
 
@@ -8,36 +8,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from patrac_native.cli.table import SEPARATORS, Layout
-
 # Parameters that take objects or that the command sets itself.
 _NO_OPTIONS = ("kernel", "verbose")
-
-
-def add_traceback(parser: argparse.ArgumentParser) -> None:
-    """Add the option `--traceback`, which every command has."""
-    parser.add_argument("--traceback", action="store_true", help="after an error, print its traceback")
-
-
-def add_layout(parser: argparse.ArgumentParser, default: str) -> None:
-    """Add the options that describe the layout of a table; `default` says where it is taken from."""
-    group = parser.add_argument_group("layout of the file", f"By default {default}.")
-    add = group.add_argument
-    add("--sep", metavar="S", help=f"separator: {', '.join(SEPARATORS)} or one character")
-    add("--header", action=argparse.BooleanOptionalAction, help="whether the first line holds the columns' names")
-    add("--decimal", metavar="C", help="decimal mark of numbers")
-    add(
-        "--missing",
-        nargs="+",
-        metavar="TEXT",
-        help="texts of a missing value beside empty fields and NA; default ?",
-    )
-
-
-def layout_of(args: argparse.Namespace, default: Layout) -> Layout:
-    """Return the layout that the options ask for; those of `default` where they say nothing."""
-    given = {name: getattr(args, name) for name in ("sep", "header", "decimal", "missing")}
-    return Layout(**{name: getattr(default, name) if value is None else value for name, value in given.items()})
+# What the option `--traceback` does, which every command has.
+TRACEBACK = "after an error, print its traceback"
 
 
 def add_parameters(parser: argparse.ArgumentParser, classes: Sequence[type], defaults: Mapping[str, Any]) -> None:

@@ -15,8 +15,7 @@ import pandas as pd
 
 import patrac_native as pn
 from patrac_native.cli.fit import ESTIMATOR, REPORT, SUMMARY, TABLE, target_values
-from patrac_native.cli.options import add_layout, layout_of
-from patrac_native.cli.table import Layout, TableFile
+from patrac_native.cli.table import Layout, TableFile, add_layout, layout_of
 from patrac_native.fit.report import score_lines
 
 

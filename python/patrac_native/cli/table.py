@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import bz2
 import csv
 import gzip
@@ -16,6 +17,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
+
+from patrac_native.fit.preprocessor import column_named
 
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|", "whitespace": r"\s+"}
 # Read by the function of pandas that has this name, where its engine is installed.
@@ -32,6 +35,27 @@ class Layout:
     header: bool | None = None
     decimal: str = "."
     missing: Sequence[str] = ("?",)
+
+
+def add_layout(parser: argparse.ArgumentParser, default: str) -> None:
+    """Add the options that describe the layout of a table; `default` says where it is taken from."""
+    group = parser.add_argument_group("layout of the file", f"By default {default}.")
+    add = group.add_argument
+    add("--sep", metavar="S", help=f"separator: {', '.join(SEPARATORS)} or one character")
+    add("--header", action=argparse.BooleanOptionalAction, help="whether the first line holds the columns' names")
+    add("--decimal", metavar="C", help="decimal mark of numbers")
+    add(
+        "--missing",
+        nargs="+",
+        metavar="TEXT",
+        help="texts of a missing value beside empty fields and NA; default ?",
+    )
+
+
+def layout_of(args: argparse.Namespace, default: Layout) -> Layout:
+    """Return the layout that the options ask for; those of `default` where they say nothing."""
+    given = {name: getattr(args, name) for name in ("sep", "header", "decimal", "missing")}
+    return Layout(**{name: getattr(default, name) if value is None else value for name, value in given.items()})
 
 
 class TableFile:
@@ -78,12 +102,8 @@ class TableFile:
 
     def column(self, given: str, option: str) -> str:
         """Return the name of a column that is given by name or by number, from 0 or, negative, from the end."""
-        if given in self.names:
-            return given
-        if given.lstrip("-").isdecimal() and -len(self.names) <= int(given) < len(self.names):
-            return self.names[int(given)]
-        shown = ", ".join(self.names[:20]) + (", ..." if len(self.names) > 20 else "")
-        raise ValueError(f"{option} names {given!r}, and the columns of {self.name} are {shown}.")
+        is_place = given not in self.names and given.lstrip("-").isdecimal()
+        return column_named(self.names, int(given) if is_place else given, option, f" of {self.name}")
 
     def frame(self, text: Iterable[str]) -> pd.DataFrame:
         """Return the rows, with the lines of the file as index; the columns `text` as they are written."""

@@ -30,7 +30,7 @@ from sklearn.utils.validation import (
 import patrac_native as pn
 from patrac_native.fit.evaluation import Evaluation, evaluate
 from patrac_native.fit.fitting import FitReport, FitResult, fit_rows
-from patrac_native.fit.preprocessor import Preprocessor
+from patrac_native.fit.preprocessor import Preprocessor, column_named
 from patrac_native.fit.rows import FitData, FloatArray, Rows, TargetScaling
 from patrac_native.fit.settings import Likelihood, Settings
 from patrac_native.fit.training import Choice
@@ -252,13 +252,8 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _exposure_column(self, X: Any) -> Any:
         """Return the column of the exposure: that of the fit, by its name where the fit had a data frame."""
         names = [str(name) for name in (X.columns if hasattr(X, "columns") else range(X.shape[1]))]
-        if not hasattr(self, "exposure_name_"):
-            given: Any = self.exposure
-            is_place = str(given) not in names and isinstance(given, numbers.Integral) and 0 <= int(given) < len(names)
-            self.exposure_name_ = names[int(given)] if is_place else str(given)
-        if self.exposure_name_ not in names:
-            shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-            raise ValueError(f"exposure names {self.exposure_name_!r}, and the columns of X are {shown}.")
+        wanted = getattr(self, "exposure_name_", self.exposure)
+        self.exposure_name_ = column_named(names, wanted, "exposure", " of X")
         place = names.index(self.exposure_name_)
         return X.iloc[:, place] if hasattr(X, "iloc") else X[:, place]
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 import patrac_native as pn
-from patrac_native.fit.budget import MIN_STEPS, Schedule, schedule_given, schedule_within, steps_within
+from patrac_native.fit.budget import MIN_STEPS, steps_within
 from patrac_native.fit.rows import Rows
 from patrac_native.fit.settings import CHAINS, DRAWS, Architecture, Likelihood, Prior, Settings
 from patrac_native.fit.training import PILOT_FRACTION
@@ -21,6 +21,9 @@ from patrac_native.fit.training import PILOT_FRACTION
 _MIX_NETWORKS, _CLASS_NETWORKS = 4, 5
 # Where the noise has its own variance in each row, chains become twice as many if each still gets so many steps.
 _MANY_CHAINS_STEPS = 3 * MIN_STEPS
+# The share of a chain's steps that are warm-up, and the multiple to which their number is rounded; bounds of the number
+# of warm-up steps where the number of steps is given.
+_WARMUP_SHARE, _WARMUP_MULTIPLE, _WARMUP_BOUNDS = 0.25, 200, (4_000, 20_000)
 # Pilot runs have so many chains, and draws of each.
 _PILOT_CHAINS, _PILOT_DRAWS = 2, 100
 # Mix is tried with the widths divided by 2, 4, ... until each is at most this.
@@ -37,6 +40,14 @@ _WARNINGS_OF_VERDICT = (
 
 class RunInterrupted(RuntimeError):
     """Ctrl-C ended a run before it had enough draws to be scored."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Lengths of the chains: number of steps for each draw, and of warm-up steps."""
+
+    thin: int
+    warmup: int
 
 
 @dataclass(frozen=True)
@@ -135,12 +146,14 @@ class Candidate:
         warmup = given.steps if isinstance(given, pn.Warmup) else given
         if post.plan(settings.kernel).is_independent:
             return Schedule(settings.thin or 1, 0)
-        if settings.thin is not None:
-            default = schedule_given(settings.thin, self.draws)
-            return default if warmup is None else replace(default, warmup=warmup)
-        return schedule_within(
-            minutes, post, chains=self.n_chains, draws=self.draws, warmup=warmup, kernel=settings.kernel
-        )
+        # Half as many steps as are given are warm-up; of a budget, a quarter.
+        if settings.thin is None:
+            steps = steps_within(minutes, post, self.n_chains, settings.kernel)
+            default = max(_WARMUP_MULTIPLE, int(_WARMUP_SHARE * steps) // _WARMUP_MULTIPLE * _WARMUP_MULTIPLE)
+            warmup = default if warmup is None else warmup
+            return Schedule(max(1, (steps - warmup) // self.draws), warmup)
+        half = settings.thin * self.draws // 2 // _WARMUP_MULTIPLE * _WARMUP_MULTIPLE
+        return Schedule(settings.thin, int(np.clip(half, *_WARMUP_BOUNDS)) if warmup is None else warmup)
 
     def warmup(self, post: pn.Posterior, schedule: Schedule, settings: Settings) -> pn.Warmup:
         """Return the warm-up of the chains."""

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 import patrac_native as pn
-from patrac_native.fit.budget import MIN_STEPS, Schedule, chain_minutes
+from patrac_native.fit.budget import MIN_STEPS, chain_minutes
 from patrac_native.fit.candidates import (
     Candidate,
+    Schedule,
     affordable_candidates,
     final_share,
     pilot_cost,

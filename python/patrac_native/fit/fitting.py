@@ -38,8 +38,6 @@ class FitResult:
     data: FitData
     posteriors: Sequence[pn.Posterior]  # that of each network
     draws: pn.Draws | pn.DrawsMixture
-    candidate: Candidate  # what was sampled
-    reason: str  # why, in words
     trials: Sequence[Trial]  # the pilot runs by which it was chosen
     evaluation: Evaluation  # of held-out rows, of the pilot's validation rows, or leave-one-out
     summary: Any  # of the draws at the inputs `grid`, with the verdict
@@ -112,9 +110,7 @@ def fit_rows(
     judged_summary = draws.summary(grid).with_calibration(judged)
     summary = with_advice(judged_summary, settings, candidate, tried, warmup_steps)
     seconds["evaluation"] = time.perf_counter() - clock
-    return FitResult(
-        settings, data, posts, draws, candidate, chosen.reason, chosen.trials, evaluation, summary, grid, seconds
-    )
+    return FitResult(settings, data, posts, draws, chosen.trials, evaluation, summary, grid, seconds)
 
 
 def _sample(

@@ -6,7 +6,7 @@ import numbers
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Self, TypeGuard, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -420,29 +420,31 @@ def _table(X: Any) -> dict[str, pd.Series]:
     return table
 
 
-def _is_place(column: Any) -> TypeGuard[int]:
-    """Return whether a column is given by its number."""
-    return isinstance(column, numbers.Integral) and not isinstance(column, bool)
+def column_named(names: Sequence[str], given: Any, parameter: str, where: str = "") -> str:
+    """Return the name of a column that is given by name or number; raise ValueError, with the parameter, if none is."""
+    name = str(given)
+    is_place = isinstance(given, numbers.Integral) and not isinstance(given, bool)
+    if name not in names and is_place and -len(names) <= int(given) < len(names):
+        return names[int(given)]
+    if name not in names:
+        shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+        raise ValueError(f"{parameter} names {name!r}, and the columns{where} are {shown}.")
+    return name
 
 
 def _selected(names: Sequence[str], wanted: Mapping[str, Sequence[Hashable]]) -> dict[str, str]:
     """Return the parameter that names each selected column; raise ValueError if there is none or there are two."""
-    known, problems = set(names), []
     found: dict[str, str] = {}
+
+    def select(one: tuple[str, Hashable]) -> None:
+        parameter, name = one[0], column_named(names, one[1], one[0])
+        if found.setdefault(name, parameter) != parameter:
+            raise ValueError(f"{parameter} names {name!r}, which {found[name]} names too; name it in one of them.")
+
     for parameter, columns in wanted.items():
         if isinstance(columns, str):
             raise TypeError(f"{parameter} must be a sequence of columns; got {columns!r}: write [{columns!r}].")
-        for column in columns:
-            name = str(column)
-            if name not in known and _is_place(column) and -len(names) <= int(column) < len(names):
-                name = names[int(column)]
-            if name not in known:
-                shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-                problems.append(f"{parameter} names {name!r}, and the columns are {shown}.")
-            elif found.setdefault(name, parameter) != parameter:
-                problems.append(f"{parameter} names {name!r}, which {found[name]} names too; name it in one of them.")
-    if problems:
-        raise ValueError("\n".join(problems))
+    _for_all([(parameter, column) for parameter, columns in wanted.items() for column in columns], select)
     return found
 
 

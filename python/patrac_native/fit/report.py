@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from patrac_native import plots
@@ -17,13 +16,11 @@ from patrac_native.fit.fitting import describe_noise, squared_scales
 from patrac_native.fit.rows import FloatArray
 from patrac_native.fit.training import Choice, describe_training
 from patrac_native.report import (
-    CONVERGENCE_CAPTION,
-    CONVERGENCE_HEADERS,
-    PAGE_WIDTH,
     Report,
+    add_convergence,
     add_run_sections,
-    convergence_rows,
     format_number,
+    page_figure,
 )
 
 # Residuals are plotted against at most so many inputs, those that correlate most with them in absolute rank.
@@ -147,15 +144,16 @@ def report_of(estimator: PatracEstimator, evaluation: Evaluation, *, name: str, 
         f"{rows} {_units_of_scores(estimator)}",
     )
     scored = result.data.held_out or result.data.training.spread(len(evaluation.arrays["y"]))
-    for figure, caption in figures_of(estimator, evaluation, target, scored.X):
+    classes = estimator.classes_.tolist() if hasattr(estimator, "classes_") else None
+    of_rows = _class_figures(evaluation, classes) if classes else _figures(estimator, evaluation, target, scored.X)
+    for figure, caption in of_rows:
         report.figure(figure, caption)
     _add_trials(report, estimator)
     summaries = _summaries(result.summary)
     names = [label] if len(members) == 1 else [f"network {index + 1}" for index in range(len(members))]
     if len(members) > 1:
         report.heading(f"The chains of {len(members)} networks")
-        worst = convergence_rows(dict(zip(names, summaries, strict=True)))
-        report.table(CONVERGENCE_HEADERS, worst, CONVERGENCE_CAPTION)
+        add_convergence(report, dict(zip(names, summaries, strict=True)))
         report.text(
             "Predictions are those of the equally weighted mixture of the networks' posteriors. The chains of each "
             "network are compared with one another; the networks need not agree. The network whose chains agree least "
@@ -169,7 +167,7 @@ def report_of(estimator: PatracEstimator, evaluation: Evaluation, *, name: str, 
         summary=summaries[shown],
         name=names[shown],
         description=result.posteriors[0].describe(),
-        classes=estimator.classes_.tolist() if hasattr(estimator, "classes_") else None,
+        classes=classes,
         verdict=False,
     )
     _add_training(report, estimator)
@@ -249,7 +247,7 @@ def _add_training(report: Report, estimator: PatracEstimator) -> None:
     )
     if choice.trials:
         report.table(["l2", "negative log-likelihood a row"], choice.trials, f"Chosen on {choice.validation}.")
-    figure = _figure(3.4)
+    figure = page_figure(3.4)
     ax = figure.subplots()
     ax.plot(history.loss, color=plots.CYCLE[0], linewidth=1.0)
     ax.axvline(history.best_epoch, color="#666666", linewidth=0.8, linestyle="--")
@@ -259,61 +257,53 @@ def _add_training(report: Report, estimator: PatracEstimator) -> None:
     report.figure(figure, "Loss by epoch on a logarithmic axis; dashed: the parameters that were kept.")
 
 
-def figures_of(est: PatracEstimator, evaluation: Evaluation, target: str, X: FloatArray) -> list[tuple[Figure, str]]:
-    """Return figures and captions for a fitted estimator whose rows of inputs X (n, d) were scored."""
-    if est.draws_.likelihood.targets == "class":
-        return _class_figures(evaluation, est.classes_.tolist())
-    return _regression_figures(est, evaluation, target, X)
-
-
-def _regression_figures(
-    est: PatracEstimator, evaluation: Evaluation, target: str, X: FloatArray
-) -> list[tuple[Figure, str]]:
-    """Return figures and captions for a regression."""
+def _figures(est: PatracEstimator, evaluation: Evaluation, target: str, X: FloatArray) -> Iterator[tuple[Figure, str]]:
+    """Yield figures and captions for a fitted estimator of numbers whose rows of inputs X (n, d) were scored."""
+    yield from _curve(est, target)
     arrays = evaluation.arrays
     y, mean, lower, upper = (arrays[name] for name in ("y", "mean", "lower", "upper"))
-    intervals = _figure(4.2)
-    wide, square = intervals.subplots(1, 2, width_ratios=(1.7, 1.0))
+    figure = page_figure(4.2)
+    wide, square = figure.subplots(1, 2, width_ratios=(1.7, 1.0))
     plots.sorted_intervals(y, mean, lower, upper, wide)
     plots.predicted_vs_observed(y, mean, lower, upper, square)
     ends = (min(lower.min(), y.min()), max(upper.max(), y.max()))
     square.set(xlim=ends, ylim=ends, aspect="equal")
-    calibration = _figure(4.4)
-    left, right = calibration.subplots(1, 2)
+    yield (
+        figure,
+        "95% intervals of y in the order of the prediction, and predicted means with these intervals against the "
+        "observations on equal axes, in the target's units; diamonds: observations outside their interval.",
+    )
+    figure = page_figure(4.4)
+    left, right = figure.subplots(1, 2)
     plots.pit_histogram(arrays["pit"], left)
     plots.coverage_curve(arrays["pit"], right)
-    figures = [
-        (
-            intervals,
-            "95% intervals of y in the order of the prediction, and predicted means with these intervals against the "
-            "observations on equal axes, in the target's units; diamonds: observations outside their interval.",
-        ),
-        (
-            calibration,
-            "PIT values, the noise included, and the coverage of central intervals. Grey: where 95% of calibrated "
-            "predictions lie. A hump in the middle of the histogram means intervals too wide, a U too narrow.",
-        ),
-    ]
-    share = _figure(3.2)
-    varies = est.draws_.likelihood.noise_by_row
-    axes = share.subplots(1, 2 if varies else 1, squeeze=False)[0]
+    yield (
+        figure,
+        "PIT values, the noise included, and the coverage of central intervals. Grey: where 95% of calibrated "
+        "predictions lie. A hump in the middle of the histogram means intervals too wide, a U too narrow.",
+    )
+    figure, varies = page_figure(3.2), est.draws_.likelihood.noise_by_row
+    axes = figure.subplots(1, 2 if varies else 1, squeeze=False)[0]
     plots.epistemic_share(mean, arrays["epistemic"], axes[0])
     caption = "Epistemic share: the variance of f over that of y in each row, the part that more data would remove."
     if varies:
-        _noise_of_rows(mean, arrays["noise_sd"], axes[1])
+        alpha = float(np.clip(150 / mean.size, 0.15, 0.7))
+        axes[1].scatter(mean, arrays["noise_sd"], s=9, color="#0072B2", alpha=alpha, linewidths=0)
+        axes[1].set_ylim(bottom=0.0)
+        plots.tidy(axes[1], "predicted mean", "noise sd")
         caption += " Right: the standard deviation of the noise of each row, which the network predicts."
-    figures.append((share, caption))
-    return [*_curve(est, target), *figures, *_residual_figures(est, y - mean, X)]
+    yield figure, caption
+    yield _residuals(est, y - mean, X)
 
 
-def _curve(est: PatracEstimator, target: str) -> list[tuple[Figure, str]]:
-    """Return a figure of f and y over the input, if there is one with enough different values."""
+def _curve(est: PatracEstimator, target: str) -> Iterator[tuple[Figure, str]]:
+    """Yield a figure of f and y over the input, if there is one with enough different values."""
     data, preprocessor, units = est.result_.data.training, est.preprocessor_, est.target_scaling_
     if data.X.shape[1] != 1 or data.offset is not None or len(np.unique(data.X)) < _FEWEST_VALUES:
-        return []
+        return
     places = np.linspace(data.X.min(), data.X.max(), _PLACES)[:, None]
     lower, upper = est.draws_.distribution(places).interval(0.95)
-    figure = _figure(4.4)
+    figure = page_figure(4.4)
     ax = plots.posterior_bands(
         preprocessor.in_units(places),
         units.inverse_target(np.asarray(est.draws_.predict(places), dtype=np.float64)),
@@ -323,75 +313,52 @@ def _curve(est: PatracEstimator, target: str) -> list[tuple[Figure, str]]:
     )
     ax.set(xlabel=preprocessor.names[0], ylabel=target)
     curve = "The mean count" if est.draws_.likelihood.targets == "count" else "f"
-    caption = (
+    yield (
+        figure,
         f"{curve} over {preprocessor.names[0]}, the only input, with its 95% interval, inside the 95% interval of new "
-        "observations, and the training rows; in the units of the table."
+        "observations, and the training rows; in the units of the table.",
     )
-    return [(figure, caption)]
 
 
-def _noise_of_rows(mean: FloatArray, sd: FloatArray, ax: Axes) -> None:
-    """Plot the standard deviation of the noise of each row (n,) against its predicted mean."""
-    ax.scatter(mean, sd, s=9, color="#0072B2", alpha=float(np.clip(150 / mean.size, 0.15, 0.7)), linewidths=0)
-    ax.set(xlabel="predicted mean", ylabel="noise sd")
-    ax.set_ylim(bottom=0.0)
-    ax.spines[["top", "right"]].set_visible(False)
-
-
-def _residual_figures(est: PatracEstimator, error: Any, X: FloatArray) -> list[tuple[Figure, str]]:
+def _residuals(est: PatracEstimator, error: Any, X: FloatArray) -> tuple[Figure, str]:
     """Return a figure of residuals against the inputs that are most related to them."""
-    preprocessor = est.preprocessor_
-    names, values = preprocessor.names, preprocessor.in_units(X)
+    names, values = est.preprocessor_.names, est.preprocessor_.in_units(X)
     ranks = np.argsort(np.argsort(X, axis=0), axis=0) - (len(X) - 1) / 2
     of_error = np.argsort(np.argsort(error)) - (len(X) - 1) / 2
     related = np.argsort(-np.abs(ranks.T @ of_error), kind="stable")[:_INPUTS]
     rows = -(-len(related) // 3)
-    figure = _figure(2.6 * rows)
+    figure = page_figure(2.6 * rows)
     axes = np.atleast_1d(figure.subplots(rows, min(3, len(related)), squeeze=False)).ravel()
     for ax, index in zip(axes, related, strict=False):
         plots.residuals(values[:, index], error, np.zeros_like(error), names[index], ax)
     for ax in axes[len(related) :]:
         ax.set_visible(False)
     which = "each input" if len(related) == len(names) else f"the {len(related)} inputs that they are most related to"
-    return [
-        (
-            figure,
-            f"Residuals against {which}, in the units of the table; line: medians of tenths of the rows, which stay "
-            "near zero where the network follows the data.",
-        )
-    ]
+    return (
+        figure,
+        f"Residuals against {which}, in the units of the table; line: medians of tenths of the rows, which stay "
+        "near zero where the network follows the data.",
+    )
 
 
-def _class_figures(evaluation: Evaluation, classes: Sequence[Any]) -> list[tuple[Figure, str]]:
-    """Return figures and captions for a classification."""
-    arrays = evaluation.arrays
-    probability, y = arrays["probability"], np.asarray(arrays["y"], dtype=np.intp)
+def _class_figures(evaluation: Evaluation, classes: Sequence[Any]) -> Iterator[tuple[Figure, str]]:
+    """Yield figures and captions for a classification."""
+    probability, y = evaluation.arrays["probability"], np.asarray(evaluation.arrays["y"], dtype=np.intp)
     counts = np.zeros((len(classes), len(classes)), dtype=int)
     np.add.at(counts, (y, probability.argmax(axis=1)), 1)
     of_counts = "observed classes by the predicted ones (colour: share of the observed class; numbers: rows)."
-    if len(classes) <= _CLASSES_BESIDE:
-        first = _figure(4.8)
-        left, right = first.subplots(1, 2)
-        plots.reliability(probability[None, None], y, left)
-        plots.confusion(counts, classes, right)
-        figures = [(first, f"Reliability of the mean probabilities on these rows, and the {of_counts}")]
+    figure, beside = page_figure(4.8), len(classes) <= _CLASSES_BESIDE
+    axes = figure.subplots(1, 2 if beside else 1, squeeze=False)[0]
+    plots.reliability(probability[None, None], y, axes[0])
+    if beside:
+        plots.confusion(counts, classes, axes[1])
+        yield figure, f"Reliability of the mean probabilities on these rows, and the {of_counts}"
     else:
-        first, second = _figure(4.8), _figure(8.0)
-        plots.reliability(probability[None, None], y, first.subplots())
-        plots.confusion(counts, classes, second.subplots())
-        figures = [
-            (first, "Reliability of the mean probabilities on these rows."),
-            (second, f"The {of_counts}"),
-        ]
+        yield figure, "Reliability of the mean probabilities on these rows."
+        figure = page_figure(8.0)
+        plots.confusion(counts, classes, figure.subplots())
+        yield figure, f"The {of_counts}"
     if len(classes) == 2 and len(np.unique(y)) == 2:
-        curves = _figure(4.4)
-        plots.roc_and_precision_recall(np.clip(probability[:, 1], 0, 1), y, curves.subplots(1, 2))
-        figures.append(
-            (curves, f"ROC curve, and precision against recall, for the class {classes[1]!r} on these rows.")
-        )
-    return figures
-
-
-def _figure(height: float) -> Figure:
-    """Return an empty figure as wide as the page."""
-    return Figure(figsize=(PAGE_WIDTH, height), layout="constrained")
+        figure = page_figure(4.4)
+        plots.roc_and_precision_recall(np.clip(probability[:, 1], 0, 1), y, figure.subplots(1, 2))
+        yield figure, f"ROC curve, and precision against recall, for the class {classes[1]!r} on these rows."

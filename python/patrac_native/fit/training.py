@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 import patrac_native as pn
-from patrac_native.fit.budget import training_seconds
+from patrac_native.fit.budget import CORES
 from patrac_native.fit.rows import FitData, FloatArray, Rows, TargetScaling
 from patrac_native.fit.settings import Likelihood, Settings
 
@@ -23,6 +24,10 @@ PILOT_FRACTION, MIN_ROWS = 0.2, 20
 # Bounds of an estimated dispersion: at the lower one, a mean count of a hundred has a variance that exceeds the Poisson
 # distribution's by a hundredth.
 _DISPERSIONS = (1e-4, 1e3)
+# Nominal seconds of an update of a network in training: the part that does not depend on its size, and the part for
+# each parameter and row of the batch. Fitted to the processor time of the trainings of yacht and concrete, halved
+# because the chains took twice their nominal time on the same machine.
+_UPDATE_SECONDS, _PARAMETER_ROW_SECONDS = 1.4e-4, 3.5e-10
 
 
 @dataclass(frozen=True)
@@ -109,9 +114,21 @@ def train_networks(
     return nets
 
 
-def nominal_seconds(nets: Sequence[pn.Network], rows: int) -> float:
-    """Return the time that `train_networks` takes on the nominal machine for networks of so many rows."""
-    return training_seconds(nets, rows, _arguments(rows, None).get("batch_size", rows))
+def nominal_seconds(nets: Sequence[pn.Network], rows: int, batch_rows: int | None = None) -> float:
+    """Return the time that the training of networks on so many rows, all choices included, nominally took.
+
+    The rows of a batch are by default those of `train_networks`.
+    """
+    batch_rows = batch_rows or _arguments(rows, None).get("batch_size", rows)
+    epochs = 0.0
+    for net in nets:
+        assert net.history is not None
+        epochs += len(net.history.loss) / min(CORES, len(nets))
+    assert nets[0].history is not None
+    validation = nets[0].history.settings["validation"]
+    epochs += 0 if validation is None else validation["network_epochs"]
+    parameters = sum((wide + 1) * width for wide, width in pairwise(nets[0].layer_sizes))
+    return epochs * (math.ceil(rows / batch_rows) * _UPDATE_SECONDS + parameters * rows * _PARAMETER_ROW_SECONDS)
 
 
 def left_out(data: FitData, settings: Settings, *, by_class: bool = False) -> tuple[Rows, Rows] | None:

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from patrac_native.report.report import PAGE_WIDTH, Report, format_number, write_json
-from patrac_native.report.run_sections import (
-    CONVERGENCE_CAPTION,
-    CONVERGENCE_HEADERS,
-    add_run_sections,
-    convergence_rows,
-)
+from patrac_native.report.report import Report, format_number, page_figure, write_json
+from patrac_native.report.run_sections import add_convergence, add_run_sections
 from patrac_native.verdict.verdict import Finding, Verdict
 
 __all__ = [
-    "CONVERGENCE_CAPTION",
-    "CONVERGENCE_HEADERS",
-    "PAGE_WIDTH",
     "Finding",
     "Report",
     "Verdict",
+    "add_convergence",
     "add_run_sections",
-    "convergence_rows",
     "format_number",
+    "page_figure",
     "write_json",
 ]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _PNG_DPI = 180
 _PAGE_DPI = 90
 # Width of a figure in inches that fills the page.
-PAGE_WIDTH = 10.5
+_PAGE_WIDTH = 10.5
 # The colour of each grade of a verdict.
 _COLOURS = {"good": "green", "look": "amber", "do not use": "red"}
 
@@ -190,6 +190,13 @@ def write_json(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None
         If the file cannot be written.
     """
     _write_text(path, json.dumps(_plain(content, "content"), indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def page_figure(height: float) -> Figure:
+    """Return an empty matplotlib figure as wide as the page, of a height in inches."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(_PAGE_WIDTH, height), layout="constrained")
 
 
 def format_number(cell: Any) -> str:

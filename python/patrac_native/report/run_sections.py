@@ -11,12 +11,13 @@ import numpy.typing as npt
 from patrac_native.diagnostics import autocorrelation
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.summary import Summary
-from patrac_native.report.report import PAGE_WIDTH, Report
+from patrac_native.plots import autocorrelation_plot, trace
+from patrac_native.report.report import Report, page_figure
 
 # Chains are shown apart if there are at most so many.
 _APART = 8
 
-CONVERGENCE_HEADERS = (
+_HEADERS = (
     "model",
     "chains x draws (thin)",
     "max R-hat",
@@ -29,7 +30,7 @@ CONVERGENCE_HEADERS = (
     "seconds",
     "steps/s",
 )
-CONVERGENCE_CAPTION = (
+_CAPTION = (
     "Convergence of f (for classes: of the class probabilities) at a set of inputs, and of the log-likelihood of the "
     "training data. R-hat (rank-normalised, split) compares the chains: 1.01 or less is what one wants for reported "
     "quantiles, 1.05 or less serves for means; above that, bands are not to be used, and predictions only if scores "
@@ -37,17 +38,21 @@ CONVERGENCE_CAPTION = (
 )
 
 
-def convergence_rows(summaries: Mapping[str, Summary]) -> list[list[Any]]:
-    """Return a row under `CONVERGENCE_HEADERS` for each named summary, for `Report.table`."""
-    return [
+def add_convergence(report: Report, summaries: Mapping[str, Summary]) -> None:
+    """Add a table of the convergence of runs, a row for each named summary of draws."""
+
+    def rounded(ess: float) -> int | None:
+        return round(ess) if np.isfinite(ess) else None
+
+    rows = [
         [
             name,
             f"{summary.n_chains} x {summary.n_draws} ({summary.thin})",
             f"{summary.function.max_rhat:.3f}",
-            round(summary.function.min_ess_bulk) if np.isfinite(summary.function.min_ess_bulk) else None,
-            round(summary.function.min_ess_tail) if np.isfinite(summary.function.min_ess_tail) else None,
+            rounded(summary.function.min_ess_bulk),
+            rounded(summary.function.min_ess_tail),
             f"{summary.log_likelihood.max_rhat:.3f}",
-            round(summary.ess_geyer) if np.isfinite(summary.ess_geyer) else None,
+            rounded(summary.ess_geyer),
             None if summary.acceptance_rate is None else f"{summary.acceptance_rate.mean():.2f}",
             None if summary.step_size is None else float(summary.step_size.mean()),
             f"{summary.seconds:.1f}" if np.isfinite(summary.seconds) else None,
@@ -55,6 +60,7 @@ def convergence_rows(summaries: Mapping[str, Summary]) -> list[list[Any]]:
         ]
         for name, summary in summaries.items()
     ]
+    report.table(_HEADERS, rows, _CAPTION)
 
 
 def add_run_sections(
@@ -124,7 +130,7 @@ def add_run_sections(
         traced = f[:, :, point, 0] - f[:, :, point, 0].mean()
 
     report.heading(f"{name}: chains", level=level)
-    report.table(CONVERGENCE_HEADERS, convergence_rows({name: summary}), CONVERGENCE_CAPTION)
+    add_convergence(report, {name: summary})
     report.text(f"{name}: {_kernel_words(summary.sampler, draws.settings)}")
     if verdict:
         report.text(f"{name}: {summary.verdict()}")
@@ -146,7 +152,7 @@ def add_run_sections(
             f"{name}: autocorrelation of {what}, averaged over {len(inputs)} inputs.",
         )
     if "kernel" in draws.settings:
-        report.table(*_chain_table(draws), caption=f"{name}: step size and acceptance rate of each chain.")
+        _add_chain_table(report, draws, name)
     if description:
         report.preformatted(description)
     return summary
@@ -165,10 +171,6 @@ def _kernel_words(sampler: str, settings: Mapping[str, Any]) -> str:
 
 def _trace_figure(draws: Draws, values: npt.NDArray[Any], label: str) -> Any:
     """Plot the paper's four traces; without a Bayesian output weight, the first entry of theta replaces it."""
-    from matplotlib.figure import Figure
-
-    from patrac_native.plots import trace
-
     weight = draws.network.first_output_weight()
     panels = (
         ("log-likelihood", draws.stats["log_likelihood"]),
@@ -176,7 +178,7 @@ def _trace_figure(draws: Draws, values: npt.NDArray[Any], label: str) -> Any:
         ("first entry of theta" if weight is None else "first output weight", draws.theta[:, :, weight or 0]),
         (label, values),
     )
-    fig = Figure(figsize=(PAGE_WIDTH, 5.2), layout="constrained")
+    fig = page_figure(5.2)
     axes = fig.subplots(2, 2, sharex=True).ravel()
     for ax, (name, series) in zip(axes, panels, strict=True):
         trace(series, label=name, legend=False, ax=ax)
@@ -187,11 +189,7 @@ def _trace_figure(draws: Draws, values: npt.NDArray[Any], label: str) -> Any:
 
 def _chains_apart(values: npt.NDArray[Any], label: str) -> Any:
     """Plot the trace of each chain in axes of its own, one above the other."""
-    from matplotlib.figure import Figure
-
-    from patrac_native.plots import trace
-
-    fig = Figure(figsize=(PAGE_WIDTH, 0.6 + 0.9 * len(values)), layout="constrained")
+    fig = page_figure(0.6 + 0.9 * len(values))
     axes = fig.subplots(len(values), 1, sharex=True, sharey=True, squeeze=False).ravel()
     for chain, (ax, series) in enumerate(zip(axes, values, strict=True)):
         trace(series[None], label=f"chain {chain + 1}", legend=False, ax=ax)
@@ -203,32 +201,26 @@ def _chains_apart(values: npt.NDArray[Any], label: str) -> Any:
 
 def _autocorrelation_figure(f: npt.NDArray[Any], max_lag: int, what: str) -> Any:
     """Plot the autocorrelation of f (chain, draw, n, m), or of class probabilities, up to `max_lag`."""
-    from matplotlib.figure import Figure
-
-    from patrac_native.plots import autocorrelation_plot
-
-    fig = Figure(figsize=(PAGE_WIDTH, 3.4), layout="constrained")
+    fig = page_figure(3.4)
     ax = autocorrelation_plot(autocorrelation(f, max_lag), fig.subplots(), max_lag=max_lag)
     ax.set_ylabel("autocorrelation" if what != "f" else "autocorrelation of f")
     return fig
 
 
-def _chain_table(draws: Draws) -> tuple[list[str], list[list[Any]]]:
-    """Return headers and rows of a table with one row for each chain."""
+def _add_chain_table(report: Report, draws: Draws, name: str) -> None:
+    """Add a table with one row for each chain."""
     stats = draws.stats
     headers = ["chain", "step size", "acceptance"]
     phases = stats["warmup_acceptance_rate"].shape[1]
     headers += [f"acceptance in warm-up phase {phase + 1}" for phase in range(phases)] + ["non-finite proposals"]
-    rows: list[list[Any]] = []
-    for chain in range(draws.n_chains):
-        rates = [f"{rate:.2f}" for rate in stats["warmup_acceptance_rate"][chain]]
-        rows.append(
-            [
-                chain + 1,
-                float(stats["step_size"][chain].mean()),
-                f"{stats['acceptance_rate'][chain].mean():.2f}",
-                *rates,
-                int(stats["nonfinite"][chain]),
-            ]
-        )
-    return headers, rows
+    rates = np.column_stack([stats["acceptance_rate"].mean(axis=1), stats["warmup_acceptance_rate"]])
+    rows = [
+        [
+            chain + 1,
+            float(stats["step_size"][chain].mean()),
+            *map("{:.2f}".format, of_chain),
+            int(stats["nonfinite"][chain]),
+        ]
+        for chain, of_chain in enumerate(rates)
+    ]
+    report.table(headers, rows, f"{name}: step size and acceptance rate of each chain.")
