@@ -1,4 +1,7 @@
-"""Functions of ArviZ on draws: tables, plots and leave-one-out predictions, in every version that is installed."""
+"""Functions of ArviZ on draws: tables and leave-one-out predictions, in every version that is installed.
+
+Its plots are those of docs/bridges/arviz.md, whose scripts run in test_bridge_pages.py.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,6 @@ import warnings
 from functools import cache
 from typing import Any
 
-import matplotlib
 import numpy as np
 import pytest
 
@@ -18,7 +20,6 @@ import patrac_native as pn
 import problems
 
 pytest.importorskip("xarray", reason="xarray is not installed")
-matplotlib.use("agg")
 
 N = 30
 LIKELIHOODS = ("gaussian", "categorical", "poisson")
@@ -141,45 +142,6 @@ def test_compare_ranks_by_loo(library: Library) -> None:
     column = "elpd_loo" if "elpd_loo" in table else "elpd"
     for name, elpd in found.items():
         assert float(table.loc[name, column]) == pytest.approx(elpd, abs=0.5)
-
-
-def axes_of(plotted: Any) -> Any:
-    """Return all axes of what a function of ArviZ 0.x returned."""
-    return np.ravel(plotted)
-
-
-@pytest.mark.parametrize("likelihood", LIKELIHOODS)
-def test_plots_of_arviz_before_1(likelihood: str) -> None:
-    library = installed("arviz 0.x")
-    problem, draws = drawn(likelihood)
-    data = library.data(draws, problem)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        traces = axes_of(library.functions.plot_trace(data, compact=True))
-        assert len(traces) == 2 * 6  # weights and biases of three layers
-        assert traces[0].get_title() == "weights_1"
-        predictive = axes_of(library.functions.plot_ppc(data, num_pp_samples=20))
-        assert len(predictive) == 1 and predictive[0].get_xlabel().startswith("y")
-        assert len(axes_of(library.functions.plot_ppc(data, group="prior", num_pp_samples=20))) == 1
-        if likelihood == "gaussian":
-            assert len(axes_of(library.functions.plot_loo_pit(data, y="y"))) == 1
-
-
-@pytest.mark.parametrize("likelihood", LIKELIHOODS)
-def test_plots_of_arviz_plots(likelihood: str) -> None:
-    try:
-        plots: Any = importlib.import_module("arviz_plots")
-    except ModuleNotFoundError:
-        pytest.skip("arviz-plots, which ArviZ 1.x needs, is not installed")
-    except AttributeError as error:  # arviz-plots 0.8 with matplotlib 3.11
-        pytest.skip(f"the installed arviz-plots cannot be imported: {error}")
-    problem, draws = drawn(likelihood)
-    tree = draws.to_datatree(problem.data.X, problem.data.y, offset=problem.data.offset)
-    for name in ("plot_trace", "plot_ppc_pit", "plot_ppc_dist"):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            plotted = getattr(plots, name)(tree, backend="none")
-        assert plotted.viz.children, name
 
 
 def test_inferencedata_has_the_groups_of_the_tree_and_comes_back() -> None:

@@ -96,10 +96,6 @@ def test_torch_round_trip(sizes: list[int], activation: str, seed: int) -> None:
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_to_torch_takes_a_dtype() -> None:
-    assert make_network((2, 3, 1)).to_torch(torch.float32)[0].weight.dtype == torch.float32
-
-
 def test_from_torch_passes_over_layers_without_effect() -> None:
     act = nn.GELU()  # one instance in two places: children() would list it once
     module = nn.Sequential(
@@ -118,7 +114,8 @@ def test_from_torch_passes_over_layers_without_effect() -> None:
     assert np.abs(net.predict(X) - expected).max() <= rounding(net, X)
 
 
-def test_from_torch_single_linear_and_reduced_precision() -> None:
+def test_a_single_linear_layer_and_other_precisions() -> None:
+    assert make_network((2, 3, 1)).to_torch(torch.float32)[0].weight.dtype == torch.float32
     linear = nn.Linear(3, 2).to(torch.bfloat16)
     net = Network.from_torch(linear)
     assert net.n_layers == 1

@@ -198,23 +198,6 @@ def test_out_is_mix_restricted_to_the_last_layer() -> None:
         np.testing.assert_array_equal(custom.log_likelihood_and_grad(theta)[1], out.log_likelihood_and_grad(theta)[1])
 
 
-def test_out_is_the_slice_of_mix_where_its_lower_layers_keep_their_trained_values() -> None:
-    rng = problems.rng_of("out slice")
-    net = problems.random_network(rng, (2, 7, 6, 3))
-    mix, data = posterior(net, pn.Mix(4))
-    out, _ = posterior(net, pn.Out(4))
-    in_last = mix.parameters["layer"] == 3
-    theta_out = out.theta_map + 0.3 * rng.normal(size=out.dim)
-    theta_mix = mix.theta_map.copy()
-    theta_mix[in_last] = theta_out
-    problem = Problem(mix, reference.partial(net, pn.Mix(4)), data, theta_mix)
-    bounds = error_bounds(problem, UNIT_ROUNDOFF)
-    value, gradient = mix.log_likelihood_and_grad(theta_mix)
-    value_out, gradient_out = out.log_likelihood_and_grad(theta_out)
-    assert abs(value - value_out) <= 2 * bounds.value
-    assert (np.abs(gradient[in_last] - gradient_out) <= 2 * bounds.gradient[in_last]).all()
-
-
 def test_sep_beside_a_zero_network_is_full_on_the_small_network() -> None:
     """The same l and g, and the small network's prior variances times phi / phi_partial."""
     rng = problems.rng_of("sep is full")
@@ -234,13 +217,6 @@ def test_sep_beside_a_zero_network_is_full_on_the_small_network() -> None:
     ratio = prior.total_variance(sizes) / prior.total_variance(small)
     assert ratio > 1.1
     np.testing.assert_allclose(sep.prior_variance, ratio * full.prior_variance, rtol=8 * UNIT_ROUNDOFF)
-
-
-def test_sep_adds_the_trained_networks_output() -> None:
-    net = problems.random_network(problems.rng_of("sep adds"), (2, 6, 5, 3))
-    sep, data = posterior(net, pn.Sep(2))
-    f = sep.network.predict(np.zeros(sep.dim), data.X)
-    np.testing.assert_allclose(f, net.predict(data.X), rtol=0, atol=40 * UNIT_ROUNDOFF)
 
 
 # The order of the user's nodes

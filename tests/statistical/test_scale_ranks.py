@@ -75,13 +75,13 @@ def test_a_gaussian_prior_with_relevance_of_each_input_passes(kernel: str) -> No
 def test_right_twins_pass(kernel: str) -> None:
     step_size = {"pcnl": 0.03, "mgrad": 0.04, "elliptical slice": 0.0}[kernel]
     twin = Twin(kernel, step_size, 3, scales=True)
-    assert smallest_p(with_scales(full("float64")), twin, replicates=400, seed=36) > LEVEL
+    assert smallest_p(with_scales(full("float64")), twin, replicates=250, seed=36) > LEVEL
 
 
 @pytest.mark.slow
 def test_the_right_collapsed_twin_passes() -> None:
     twin = Twin("mgrad", 0.3, 3, collapse=True, scales=True)
-    assert smallest_p(with_scales(full("float64")), twin, replicates=400, seed=37) > LEVEL
+    assert smallest_p(with_scales(full("float64")), twin, replicates=250, seed=37) > LEVEL
 
 
 @pytest.mark.slow
