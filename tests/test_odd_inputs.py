@@ -526,7 +526,7 @@ def test_targets_of_a_mixture_have_one_value_for_each_input(
         np.testing.assert_array_equal(mixture.log_density(1), mixture.log_density(np.ones(20)))
         np.testing.assert_array_equal(mixture.cdf([1] * 20), mixture.cdf(np.ones(20)))
     with pytest.raises(ValueError, match=r"y must have shape \(20,\)"):
-        of_counts.pit(np.ones((20, 1)))
+        of_counts.step(np.ones((20, 1)))
 
 
 def test_arrays_of_a_posterior_and_of_a_mixture_are_read_only(some_draws: pn.Draws) -> None:
