@@ -21,24 +21,22 @@ def posterior(architecture: pn.Architecture, likelihood: pn.Likelihood, m: int =
     return pn.Posterior(net, architecture, pn.TraceClassPrior(1.5, 1.0, 1.0), likelihood, X, y)
 
 
-def test_operations_of_full() -> None:
-    """Forward 18 + 30 + 5 weights, reverse the last two layers', gradient all: and a tanh for each hidden node."""
-    counts = posterior(pn.Full(), pn.Gaussian(1.0)).plan().operations
-    assert counts == {MULTIPLY_ADD: 7 * (53 + 35 + 53), "tanh": 7 * 11, NORMAL: 53 + 12}
-
-
-def test_operations_of_mix() -> None:
-    """Mix(2): 2 nodes vary in layer 1, all 5 in layer 2; the gradient is that of the Bayesian blocks."""
-    counts = posterior(pn.Mix(2), pn.Gaussian(1.0)).plan().operations
-    forward, reverse, gradient = 2 * 3 + 5 * 2 + 5, 5 * 2 + 5, 2 * 3 + 2 * 2 + 2
-    assert counts == {MULTIPLY_ADD: 7 * (forward + reverse + gradient), "tanh": 7 * 7, NORMAL: 12 + 5}
-
-
-def test_operations_of_classes_and_of_a_quadratic_form() -> None:
-    """Out of a Gaussian passes over no rows; with classes each row has its constants times weights, exps and a log."""
-    assert posterior(pn.Out(4), pn.Gaussian(1.0)).plan().operations == {MULTIPLY_ADD: 2 * 5, NORMAL: 5}
-    counts = posterior(pn.Out(4), pn.Categorical(), m=3).plan().operations
-    assert counts == {MULTIPLY_ADD: 7 * (12 + 12), NORMAL: 15, "exp": 7 * 3, "log": 7}
+@pytest.mark.parametrize(
+    ("architecture", "likelihood", "m", "expected"),
+    [
+        # Forward 18 + 30 + 5 weights, reverse the last two layers', gradient all: and a tanh for each hidden node.
+        (pn.Full(), pn.Gaussian(1.0), 1, {MULTIPLY_ADD: 7 * (53 + 35 + 53), "tanh": 7 * 11, NORMAL: 53 + 12}),
+        # 2 nodes vary in layer 1, all 5 in layer 2; the gradient is that of the Bayesian blocks.
+        (pn.Mix(2), pn.Gaussian(1.0), 1, {MULTIPLY_ADD: 7 * (21 + 15 + 12), "tanh": 7 * 7, NORMAL: 12 + 5}),
+        # Out of a Gaussian passes over no rows; with classes each has its constants times weights, exps and a log.
+        (pn.Out(4), pn.Gaussian(1.0), 1, {MULTIPLY_ADD: 2 * 5, NORMAL: 5}),
+        (pn.Out(4), pn.Categorical(), 3, {MULTIPLY_ADD: 7 * (12 + 12), NORMAL: 15, "exp": 7 * 3, "log": 7}),
+    ],
+)
+def test_operations_of_a_step(
+    architecture: pn.Architecture, likelihood: pn.Likelihood, m: int, expected: dict[str, int]
+) -> None:
+    assert posterior(architecture, likelihood, m).plan().operations == expected
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

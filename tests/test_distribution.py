@@ -87,6 +87,8 @@ def test_numbers_are_sums_over_weighted_draws(name: str) -> None:
         np.testing.assert_allclose(by_draw, np.log(density).sum(axis=2), rtol=1e-4, atol=1e-5)
         lower, upper = at_X.interval(0.8)
         np.testing.assert_allclose(at_X.quantiles([0.1, 0.9]), np.stack([lower, upper], axis=-1), rtol=1e-9)
+        if isinstance(of, pn.Draws):
+            np.testing.assert_array_equal(of.quantiles(X, 0.5), of.quantiles(X, np.array([0.1, 0.5]))[..., 1:])
         inside = (lower <= targets) & (targets <= upper)
         assert at_X.coverage(y, 0.8) == pytest.approx(inside.mean())
         weight = np.arange(1.0, N + 1)

@@ -95,25 +95,6 @@ def test_predict_of_any_number_of_rows_is_row_by_row_the_same(n: int) -> None:
     np.testing.assert_array_equal(f[:, :, -1:], draws.predict(X[-1:]))
 
 
-def test_predict_is_the_same_for_any_number_of_threads() -> None:
-    draws, _ = sampled()
-    X = problems.rng_of("threads").normal(size=(50, 2))
-    for threads in (1, 3, 20):
-        np.testing.assert_array_equal(draws.predict(X, threads=threads), draws.predict(X))
-
-
-@pytest.mark.parametrize("rows", [1, 4, 10, 33])
-def test_blocks_are_the_whole_prediction_cut_up(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    draws, _ = sampled()
-    X = problems.rng_of("blocks").normal(size=(33, 2))
-    monkeypatch.setattr("patrac_native.draws.distribution._BLOCK_BYTES", 2 * 4 * 3 * 8 * rows)
-    whole, seen = draws.predict(X), []
-    for block, part in draws.distribution(X).blocks():
-        np.testing.assert_array_equal(part.outputs().reshape(2, 4, -1, 3), whole[:, :, block])
-        seen.append(part.n_rows)
-    assert seen == [rows] * (33 // rows) + [33 % rows] * (33 % rows > 0)
-
-
 def test_predictive_of_gaussian_adds_noise_of_each_outputs_variance() -> None:
     draws, problem = sampled(likelihood="gaussian_by_output", draws=50, chains=4)
     X = np.zeros((40, 2))

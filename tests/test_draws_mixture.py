@@ -59,38 +59,6 @@ def sampled(seed: int, likelihood: pn.Likelihood | None = None, **more: Any) -> 
 LIKELIHOODS = [pn.Gaussian(0.09), pn.Gaussian("sampled"), pn.StudentT(4.0, 0.3), pn.HeteroscedasticGaussian()]
 
 
-@pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=lambda one: repr(one)[:20])
-def test_a_mixture_of_equal_members_is_the_member(likelihood: pn.Likelihood) -> None:
-    X, y = data()
-    member = sampled(1, likelihood)
-    mixture = pn.DrawsMixture([member, member, member], [1.0, 2.0, 3.0])
-    np.testing.assert_allclose(mixture.weights, [1 / 6, 1 / 3, 1 / 2])
-    for of_mixture, of_member in zip(mixture.interval(GRID, 0.9), member.interval(GRID, 0.9), strict=True):
-        np.testing.assert_allclose(of_mixture, of_member, rtol=1e-9)
-    np.testing.assert_allclose(mixture.distribution(X).nlpd(y), member.distribution(X).nlpd(y), rtol=1e-12)
-    assert mixture.distribution(X).coverage(y) == member.distribution(X).coverage(y)
-    same = pn.DrawsMixture([member, member])
-    np.testing.assert_array_equal(same.predict(GRID), np.concatenate([member.predict(GRID)] * 2))
-    # 400 draws of the noise: the mean absolute difference of two of them enters with a standard error of a twentieth.
-    assert same.distribution(X).crps(y, seed=1).mean() == pytest.approx(
-        member.distribution(X).crps(y, seed=2).mean(), rel=0.05
-    )
-
-
-def test_draws_score_like_the_functions_of_arrays() -> None:
-    X, y = data()
-    draws = sampled(1)
-    f = draws.predict(X)
-    np.testing.assert_allclose(draws.distribution(X).nlpd(y), pn.diagnostics.nlpd(f, y, 0.09, per_row=True), rtol=1e-12)
-    lower, upper = draws.interval(X, 0.8)
-    assert draws.distribution(X).coverage(y, 0.8) == ((lower[:, 0] <= y) & (y <= upper[:, 0])).mean()
-    noisy = pn.diagnostics.credible_interval(draws.predictive(X, seed=3), 0.8)
-    # An end is a quantile of 200 draws with a density of about 1 at it: a standard error of sqrt(0.1 * 0.9 / 200).
-    assert np.abs(noisy.lower - lower).max() < 6 * np.sqrt(0.09 / 200)
-    assert np.abs(noisy.upper - upper).max() < 6 * np.sqrt(0.09 / 200)
-    assert draws.distribution(X).crps(y, seed=3).mean() == pn.diagnostics.crps(draws.predictive(X, seed=3), y)
-
-
 @pytest.mark.parametrize("likelihood", [*LIKELIHOODS, pn.Categorical()], ids=lambda one: repr(one)[:20])
 def test_log_likelihood_rows_add_up_to_that_of_each_draw(likelihood: pn.Likelihood) -> None:
     post = posterior(1, likelihood)
@@ -119,26 +87,10 @@ def test_blocks_of_rows_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_allclose(one, other, rtol=1e-9)
 
 
-def test_weights_weigh_the_densities() -> None:
-    X, y = data()
-    members = [sampled(1), sampled(2), sampled(3)]
-    weights = np.array([0.5, 0.2, 0.3])
-    mixture = pn.DrawsMixture(members, weights)
-    densities = np.stack([np.exp(-draws.distribution(X).nlpd(y)) for draws in members])
-    np.testing.assert_allclose(mixture.distribution(X).nlpd(y), -np.log(weights @ densities), rtol=1e-10)
-    lower, _ = mixture.interval(GRID, 0.9)
-    cdf = sum(
-        weight * draws.distribution(GRID).cdf(lower)[:, 0] for weight, draws in zip(weights, members, strict=True)
-    )
-    np.testing.assert_allclose(cdf, 0.05, rtol=1e-6)
-    alone = pn.DrawsMixture(members, [0.0, 1.0, 0.0])
-    np.testing.assert_allclose(alone.interval(GRID).upper, members[1].interval(GRID).upper, rtol=1e-9)
-    assert np.isin(alone.predict(GRID)[..., 0, 0], members[1].predict(GRID)[..., 0, 0]).all()
-
-
 def test_predictions_hold_members_in_proportion_to_their_weights() -> None:
     members = [sampled(1), sampled(2)]
-    mixture = pn.DrawsMixture(members, [0.75, 0.25])
+    mixture = pn.DrawsMixture(members, [3.0, 1.0])
+    np.testing.assert_array_equal(mixture.weights, [0.75, 0.25])
     f = mixture.predict(GRID)
     assert f.shape == (4, 100, 7, 1)
     counts = [int(np.isin(f[..., 0, 0], draws.predict(GRID)[..., 0, 0]).sum()) for draws in members]
@@ -176,13 +128,8 @@ def test_classes_are_mixed() -> None:
     assert p.shape == (4, 100, N, 3)
     np.testing.assert_allclose(p.sum(axis=-1), 1)
     assert mixture.predictive(X, seed=1).shape == (4, 100, N)
-    averages = np.stack([draws.predict_proba(X).mean(axis=(0, 1)) for draws in members])
-    observed = np.einsum("k,knc->nc", mixture.weights, averages)[np.arange(N), labels]
-    np.testing.assert_allclose(mixture.distribution(X).nlpd(labels), -np.log(observed), rtol=1e-10)
     with pytest.raises(TypeError, match="must be one of real numbers"):
         mixture.interval(X)
-    with pytest.raises(TypeError, match=r"the targets of .* are classes"):
-        mixture.distribution(X).crps(labels)
     assert mixture.summary(GRID).quantity == "class probabilities"
 
 

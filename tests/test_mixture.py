@@ -1,4 +1,4 @@
-"""Tests of the posterior predictive mixture: quantiles, densities and moments against scipy, and weights."""
+"""Quantiles of the posterior predictive mixture; its moments and densities: test_distribution.py."""
 
 from dataclasses import replace
 
@@ -39,22 +39,6 @@ def test_quantiles_against_a_root_finder(kind: str, probability: float) -> None:
         assert excess(float(found[column])) == pytest.approx(excess(exact), abs=1e-10)
 
 
-def test_moments_and_density_of_weighted_components() -> None:
-    f, scales = components()
-    weights = np.random.default_rng(6).dirichlet(np.ones(80))
-    mixture = PredictiveMixture(f, replace(pn.Gaussian(1.0).noise(), scale=scales, variance=scales**2), weights)
-    y = np.array([0.3, 4.0, -4.9, 1.0])
-    density = (weights[:, None] * norm.pdf(y, f, scales)).sum(axis=0)
-    np.testing.assert_allclose(mixture.log_density(y), np.log(density), rtol=1e-12)
-    np.testing.assert_allclose(mixture.cdf(y), (weights[:, None] * norm.cdf(y, f, scales)).sum(axis=0), rtol=1e-12)
-    mean = weights @ f
-    np.testing.assert_allclose(mixture.mean(), mean, rtol=1e-12)
-    second = weights @ (f**2 + scales**2)
-    # Cancellation of squares of size 25 in float64.
-    np.testing.assert_allclose(mixture.sd(), np.sqrt(second - mean**2), rtol=1e-9)
-    np.testing.assert_allclose(mixture.sd_f(), np.sqrt(weights @ f**2 - mean**2), rtol=1e-9, atol=1e-7)
-
-
 def test_a_sampled_variance_gives_each_draw_its_own_noise() -> None:
     f = np.random.default_rng(0).normal(size=(5, 3, 2))
     variance = np.linspace(0.1, 2.0, 5)
@@ -64,32 +48,3 @@ def test_a_sampled_variance_gives_each_draw_its_own_noise() -> None:
     np.testing.assert_allclose(np.broadcast_to(noise.variance, (5, 3)), np.tile(variance[:, None], 3))
     with pytest.raises(ValueError, match=r"variance: the likelihood samples it; give its draws, shape \(M,\)"):
         likelihood.located_noise(f)
-
-
-def test_classes_have_no_such_mixture() -> None:
-    net = pn.Network([[[1.0], [2.0]], [[1.0, 0.0], [0.0, 1.0]]], [[0.0, 0.5], [0.0, 0.0]])
-    X = np.linspace(-1, 1, 12)[:, None]
-    post = pn.Posterior(net, pn.Full(), pn.TraceClassPrior(1.5, 1.0, 1.0), pn.Categorical(), X, np.arange(12) % 2)
-    draws = pn.sample(post, chains=1, draws=4, warmup=10, seed=0, progress=False)
-    with pytest.raises(TypeError, match="must be one of real numbers or counts, such as Gaussian; got Categorical"):
-        draws.distribution(X).mean()
-
-
-def test_quantiles_of_draws_are_those_of_each_target() -> None:
-    net = pn.Network([[[1.0], [2.0]], [[1.0, 0.0], [0.0, 1.0]]], [[0.0, 0.5], [0.0, 0.0]])
-    X = np.linspace(-1, 1, 12)[:, None]
-    prior, noise = pn.TraceClassPrior(1.5, 1.0, 1.0), pn.Gaussian(0.1)
-    post = pn.Posterior(net, pn.Full(), prior, noise, X, np.c_[X[:, 0], 3 + X[:, 0] ** 2])
-    draws = pn.sample(post, chains=2, draws=40, seed=0, progress=False)
-    found = draws.quantiles(X, (0.05, 0.5, 0.95))
-    assert found.shape == (12, 2, 3)
-    np.testing.assert_array_equal(draws.quantiles(X, 0.5), found[..., 1:2])
-    np.testing.assert_array_equal(draws.quantiles(X, np.array(0.5)), found[..., 1:2])
-    lower, upper = draws.interval(X, 0.9)
-    # The ends of the interval have 0.5 * (1 - 0.9) for 0.05, a rounding apart.
-    np.testing.assert_allclose(found[..., 0], lower, rtol=1e-12)
-    np.testing.assert_allclose(found[..., 2], upper, rtol=1e-12)
-    f = draws.predict(X).reshape(80, 12, 2).astype(np.float64)
-    for index, probability in enumerate((0.05, 0.5, 0.95)):
-        # The distribution function at the quantile is the probability, up to the steps of the search.
-        np.testing.assert_allclose(norm.cdf((found[..., index] - f) / 0.1**0.5).mean(axis=0), probability, atol=1e-9)

@@ -115,12 +115,14 @@ def test_a_batch_is_its_points_one_by_one_for_any_number_of_threads(dtype: str) 
     post = simple(dtype=dtype, architecture=pn.Full())
     theta = problems.rng_of("batch").normal(size=(7, post.dim))
     single = [post.log_likelihood_and_grad(point) for point in theta]
-    for threads in (None, 1, 3):
+    for threads in (None, 1, 3, 20):
         values, gradients = post.log_likelihood_and_grad(theta, threads=threads)
         assert values.dtype == np.float64 and gradients.dtype == np.dtype(dtype)
         np.testing.assert_array_equal(values, [value for value, _ in single])
         np.testing.assert_array_equal(gradients, [gradient for _, gradient in single])
         np.testing.assert_array_equal(post.log_likelihood(theta, threads=threads), values)
+        f = post.network.predict(theta, post.data.X, threads=threads)
+        np.testing.assert_array_equal(f, post.network.predict(theta, post.data.X))
     assert isinstance(single[0][0], float)
     assert isinstance(post.log_likelihood(theta[0]), float)
 
@@ -242,6 +244,7 @@ BAD_ARGUMENTS: dict[type[Exception], list[tuple[str, dict[str, Any]]]] = {
         ("k of Mix is 4, but hidden layer 2 has 3 nodes; choose k <= 3 there", {"architecture": pn.Mix(4)}),
         ("k of Out is 4, but hidden layer 2 has 3 nodes; choose k <= 3", {"architecture": pn.Out(4)}),
         ("k of Sep is 5, but hidden layer 1 has 4 nodes", {"architecture": pn.Sep([5, 1])}),
+        (r"each of the 2 hidden layers; got \[2\]", {"architecture": pn.Sep([2])}),
         (
             r"k of Mix must hold one number for each of the 2 hidden layers; got \[1, 1, 1\]",
             {"architecture": pn.Mix([1, 1, 1])},
