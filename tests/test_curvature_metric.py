@@ -10,16 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-import noise_reference
 import patrac_native as pn
 import problems
-import reference
-from patrac_native.engine import _core
 from patrac_native.kernels import kernel_from_dict, short_name
 from patrac_native.kernels.choice import choose_kernel
 from patrac_native.likelihoods import LIKELIHOODS, Likelihood
 from patrac_native.posterior.curvature_metric import MAX_WIDTH, POWER
 from problems import Problem
+from test_input_metric import assert_native_steps
 
 FloatArray = npt.NDArray[np.float64]
 # Those whose Bayesian weights of each layer are a block of rows and columns of a network that is not zero.
@@ -141,40 +139,16 @@ def test_rows_and_their_weights_add_up() -> None:
 @pytest.mark.parametrize("kernel", [pn.PCNL(0.05, metric="curvature"), pn.MGrad(0.1, metric="curvature")], ids=str)
 @pytest.mark.parametrize("architecture", FACTORED)
 def test_native_steps_are_the_reference_steps(architecture: str, kernel: Any) -> None:
-    """30 steps, rejections included, of a kernel in x = R'C^(-1/2) theta; tolerances as in tests/test_sampling.py."""
-    problem, seed, steps = problem_of(architecture), 7, 30
+    """In x = R'C^(-1/2) theta."""
+    problem = problem_of(architecture)
     post = problem.post
     metric = post.sampled.metric_of(kernel)
     assert metric is not None
     to_theta = np.sqrt(np.asarray(post.prior_variance))[:, None] * matrix(post, kernel)
-    C, step_size = np.ones(post.dim), kernel.delta * metric.step_factor(kernel)
+    step_size = kernel.delta * metric.step_factor(kernel)
     if kernel.name == "pcnl":
         step_size = np.minimum(step_size, 2.0)
-    density = reference.mgrad_log_density if kernel.name == "mgrad" else reference.pcnl_log_density
-    start = np.stack([problem.theta, problem.theta + 0.1])
-    draws = pn.sample(post, kernel, chains=2, draws=steps, warmup=None, init=start, seed=seed)
-    for chain in range(2):
-        u = np.linalg.solve(to_theta, start[chain])
-        for step in range(steps):
-            w = _core.standard_normals64(
-                seed=seed, chain=chain, step=step, purpose=_core.Purpose.proposal, steps=1, count=len(u),
-                level=post.network.level,
-            )[0]  # fmt: skip
-            g = to_theta.T @ problem.reference_gradient(to_theta @ u)
-            if kernel.name == "mgrad":
-                v = reference.mgrad_proposal(u, g, C, w, step_size)
-            else:
-                s = 2 * step_size / (2 + step_size)
-                v = u + s * (g - u) + np.sqrt(s * (2 - s)) * w
-            back = to_theta.T @ problem.reference_gradient(to_theta @ v)
-            log_ratio = problem.reference_value(to_theta @ v) + reference.log_normal(v, np.zeros_like(v), C)
-            log_ratio -= problem.reference_value(to_theta @ u) + reference.log_normal(u, np.zeros_like(u), C)
-            log_ratio += density(u, v, back, C, step_size) - density(v, u, g, C, step_size)
-            accepted = math.log(noise_reference.acceptance_uniform(seed, chain, step)) < log_ratio
-            u = v if accepted else u
-            assert draws.stats["acceptance_rate"][chain, step] == accepted
-            np.testing.assert_allclose(draws.theta[chain, step], to_theta @ u, rtol=0, atol=1e-9)
-    assert 0 < draws.stats["acceptance_rate"].mean() < 1, "both outcomes must have been seen"
+    assert_native_steps(problem, kernel, to_theta, np.ones(post.dim), step_size)
 
 
 @pytest.mark.parametrize("collapse", [False, True])
@@ -204,19 +178,20 @@ def test_draws_are_in_the_posteriors_own_coordinates(hidden: tuple[int, ...], dt
 
 @pytest.mark.parametrize("collapse", [False, True])
 def test_sampled_scales_and_variances_follow(collapse: bool) -> None:
-    """With sampled scales and noise, f has the mean and spread that the metric of the prior gives."""
+    """With sampled scales and noise, f has the mean and spread that the metric of the prior gives: either metric."""
     post = posterior(prior=pn.GaussianPrior(scales="sampled"), likelihood=pn.Gaussian("sampled"))
     found = []
-    for metric in ("prior", "curvature"):
-        kernel = pn.MGrad(collapse=collapse, metric=metric)
+    for metric in ("prior", "inputs", "curvature"):
+        kernel = pn.MGrad(collapse=collapse, metric=metric)  # type: ignore[arg-type]
         draws = pn.sample(post, kernel, chains=8, draws=400, thin=5, warmup=2000, seed=2, progress=False)
         f = draws.predict(np.asarray(post.data.X)[:4])[..., 0].astype(float)
         noise, scales = np.log(draws.stats["variance"])[..., None], np.log(draws.stats["prior_scales"])
         watched = np.concatenate([f, noise, scales], axis=2)
         found.append((watched.mean(axis=1), watched.std(axis=1)))
-    for prior, curvature in zip(*found, strict=True):
-        error = np.hypot(prior.std(axis=0, ddof=1), curvature.std(axis=0, ddof=1)) / np.sqrt(8)
-        assert (np.abs(prior.mean(axis=0) - curvature.mean(axis=0)) < 5 * error).all()
+    for prior, *others in zip(*found, strict=True):
+        for other in others:
+            error = np.hypot(prior.std(axis=0, ddof=1), other.std(axis=0, ddof=1)) / np.sqrt(8)
+            assert (np.abs(prior.mean(axis=0) - other.mean(axis=0)) < 5 * error).all()
 
 
 @pytest.mark.parametrize("likelihood", [pn.StudentT(4.0, "sampled"), pn.StudentT(4.0, 0.5)], ids=str)

@@ -40,20 +40,15 @@ def test_fan_in_keeps_the_variance_of_a_node_whatever_the_width() -> None:
     assert pn.GaussianPrior(2.0, 0.5).variances([1000, 4, 1])[0][0].sum() == 4 * 1000 * 2.0
 
 
-def test_prior_draws_have_its_moments_and_log_prior_is_its_density() -> None:
+def test_log_prior_is_its_density() -> None:
     from scipy.stats import norm
 
     problem = problems.problem(problems.rng_of("moments"), (3, 6, 2), 5)
-    post = pn.Posterior(
-        problem.post.network.net, pn.Full(), PRIORS_TRIED[2], pn.Gaussian(1.0), problem.X, problem.y, dtype="float64"
-    )
-    theta = post.sample_prior(4000, seed=1)
-    z = theta / np.sqrt(post.prior_variance)
-    # Five standard errors of a mean and of a mean square, for 38 parameters.
-    assert np.abs(z.mean(axis=0)).max() < 5 / np.sqrt(4000)
-    assert np.abs((z**2).mean(axis=0) - 1).max() < 5 * np.sqrt(2 / 4000)
-    expected = norm.logpdf(theta[:20], scale=np.sqrt(post.prior_variance)).sum(axis=1)
-    np.testing.assert_allclose(post.log_prior(theta[:20]), expected, rtol=1e-12)
+    net = problem.post.network.net
+    post = pn.Posterior(net, pn.Full(), PRIORS_TRIED[2], pn.Gaussian(1.0), problem.X, problem.y, dtype="float64")
+    theta = post.sample_prior(20, seed=1)
+    expected = norm.logpdf(theta, scale=np.sqrt(post.prior_variance)).sum(axis=1)
+    np.testing.assert_allclose(post.log_prior(theta), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("device", ["cpu", "emulated:4"])
