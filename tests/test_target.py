@@ -152,6 +152,33 @@ def test_c_functions_run_on_several_threads_at_once(library: ctypes.CDLL) -> Non
     assert counts[2] == 2
 
 
+def test_threads_of_a_batched_function_are_those_asked_for() -> None:
+    """Chains that wait for each other wait in no thread of their own, and each call evaluates all of them anew."""
+    running: set[int] = set()
+    calls = 0
+
+    def function(theta: Array) -> tuple[Any, Array]:
+        nonlocal calls
+        calls += 1
+        running.add(len(list(Path("/proc/self/task").iterdir())))
+        return quadratic(theta)
+
+    if not Path("/proc/self/task").is_dir():
+        pytest.skip("threads are counted in /proc")
+    before = len(list(Path("/proc/self/task").iterdir()))
+    target = pn.Target(function, VARIANCE, batched=True)
+    settings: dict[str, Any] = {"draws": 5, "thin": 2, "warmup": None, "init": "prior", "seed": 1}
+    draws = pn.sample(target, pn.MGrad(1.0), chains=3000, threads=2, **settings)
+    assert max(running) <= before + 3
+    # One for the starting points and one for each step; more only where a thread began its chains late.
+    assert 11 <= calls < 40
+    for threads in (1, 3):
+        again = pn.sample(
+            pn.Target(quadratic, VARIANCE, batched=True), pn.MGrad(1.0), chains=3000, threads=threads, **settings
+        )
+        np.testing.assert_array_equal(again.theta, draws.theta)
+
+
 def test_an_error_code_of_a_c_function(library: ctypes.CDLL) -> None:
     calls = ctypes.c_int(0)
     target = pn.Target(library.failing, np.ones(2), context=ctypes.pointer(calls))

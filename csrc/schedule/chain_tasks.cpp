@@ -28,31 +28,30 @@ bool run_chains(const ChainTasks& chains, std::int64_t threads, const Monitor& m
     std::atomic<bool> stop{false};
     FirstError error;
 
-    const std::int64_t together =
-        waiting.empty() ? 1
-                        : std::clamp<std::int64_t>(std::ssize(waiting) / workers, 1, waiting.front()->side_by_side());
+    const std::int64_t together = waiting.empty() ? 1 : waiting.front()->group_size(std::ssize(waiting), workers);
 
     // At most one worker for each unfinished chain: a worker that finds no waiting chain returns.
     const auto work = [&] {
-        std::vector<ChainTask*> group;
         std::unique_lock lock(mutex);
-        while (!stop && !waiting.empty()) {
-            const auto end = waiting.begin() + std::min(together, std::ssize(waiting));
-            std::partial_sort(waiting.begin(), end, waiting.end(),
-                              [](auto* a, auto* b) { return a->steps_done.load() < b->steps_done.load(); });
-            group.assign(waiting.begin(), end);
-            waiting.erase(waiting.begin(), end);
-            lock.unlock();
-            try {
+        try {
+            std::vector<ChainTask*> group;
+            while (!stop && !waiting.empty()) {
+                const auto end = waiting.begin() + std::min(together, std::ssize(waiting));
+                std::partial_sort(waiting.begin(), end, waiting.end(),
+                                  [](auto* a, auto* b) { return a->steps_done.load() < b->steps_done.load(); });
+                group.assign(waiting.begin(), end);
+                waiting.erase(waiting.begin(), end);
+                lock.unlock();
                 group.front()->advance(group, slice_seconds, stop);
-            } catch (...) {
-                error.capture();
-                stop = true;
+                lock.lock();
+                for (ChainTask* const chain : group)
+                    if (!chain->finished() && !chain->waits()) waiting.push_back(chain);
             }
-            lock.lock();
-            for (ChainTask* const chain : group)
-                if (!chain->finished() && !chain->waits()) waiting.push_back(chain);
+        } catch (...) {
+            error.capture();
+            stop = true;
         }
+        if (!lock) lock.lock();
         --active;
         changed.notify_all();
     };

@@ -16,10 +16,11 @@ namespace patrac {
 class ChainTask {
 public:
     virtual ~ChainTask() = default;
-    // Number of chains that a thread should step in turn: several where a step is a few dependent operations, so that
-    // the processor overlaps those of different chains.
-    virtual std::int64_t side_by_side() const = 0;
-    // Steps the chains of `group`, this one and others of its run, in turn until about `seconds` have passed, all are
+    // Number of chains, at least 1, that a thread should advance together where `threads` share `chains`: several where
+    // a step is a few dependent operations, so that the processor overlaps those of different chains, and all where
+    // chains wait for each other.
+    virtual std::int64_t group_size(std::int64_t chains, std::int64_t threads) const = 0;
+    // Steps the chains of `group`, this one and others of its run, until about `seconds` have passed, all are
     // finished or wait, or `stop` is set.
     virtual void advance(std::span<ChainTask* const> group, double seconds, const std::atomic<bool>& stop) = 0;
     virtual bool finished() const = 0;

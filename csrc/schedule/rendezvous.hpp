@@ -4,9 +4,11 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <vector>
 
+#include "schedule/fiber.hpp"
 #include "schedule/thread_pool.hpp"
 
 namespace patrac {
@@ -21,25 +23,27 @@ public:
     // start (chains, dim): the points of chains that have not asked yet.
     Rendezvous(std::int64_t chains, std::int64_t dim, const double* start, Evaluate evaluate);
 
-    // Held by a chain while it advances; the others wait for it.
-    class Turn {
-    public:
-        explicit Turn(Rendezvous& of) : of_(of) { of_.enter(); }
-        ~Turn() { of_.leave(); }
-        Turn(const Turn&) = delete;
-        Turn& operator=(const Turn&) = delete;
+    // Calls advance(i) for i = 0..count-1, each of which advances a chain: this thread leaves one where it asks for an
+    // evaluation and continues another. Other threads do the same with other chains, and all wait for each other. The
+    // first exception is rethrown here.
+    void advance_together(std::int64_t count, const std::function<void(std::int64_t)>& advance);
 
-    private:
-        Rendezvous& of_;
-    };
-
-    // Evaluates x (dim,) of a chain; returns its value and writes its gradient (dim,). Rethrows what the call threw.
+    // Evaluates x (dim,) of a chain; returns its value and writes its gradient (dim,). Rethrows what the call threw. A
+    // chain that starts, outside advance_together(), waits for nobody.
     double evaluate(std::int64_t chain, const double* x, double* gradient);
 
 private:
-    void enter();
-    void leave();
-    void call_if_complete();
+    // The chains that a thread advances, and what they run on.
+    struct Group {
+        std::vector<std::unique_ptr<Fiber>> fibers;
+        std::vector<std::function<void()>> bodies;
+        std::vector<Fiber*> alive;
+    };
+
+    std::unique_ptr<Group> group_of(std::int64_t size);
+    void enter(std::int64_t chains);
+    void meet(std::int64_t asked, std::int64_t ended);
+    void call();
 
     const std::int64_t dim_;
     const Evaluate evaluate_;
@@ -49,6 +53,7 @@ private:
     std::int64_t advancing_ = 0, asked_ = 0;
     std::uint64_t calls_ = 0;
     FirstError error_;
+    std::vector<std::unique_ptr<Group>> idle_;
 };
 
 }  // namespace patrac

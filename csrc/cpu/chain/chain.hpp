@@ -23,6 +23,7 @@
 #include "cpu/chain/noise.hpp"
 #include "cpu/chain/state.hpp"
 #include "schedule/chain_tasks.hpp"
+#include "schedule/rendezvous.hpp"
 #include "schedule/run_config.hpp"
 #include "schedule/schedule.hpp"
 
@@ -79,11 +80,32 @@ public:
         return schedule_.warmup_steps_left() + (config_.draws - draws_) * config_.thin - steps_since_draw_;
     }
 
-    std::int64_t side_by_side() const override { return Sampled::side_by_side; }
+    std::int64_t group_size(std::int64_t chains, std::int64_t threads) const override {
+        if (together()) return (chains + threads - 1) / threads;
+        return std::clamp<std::int64_t>(chains / threads, 1, Sampled::side_by_side);
+    }
 
     void advance(std::span<ChainTask* const> group, double seconds, const std::atomic<bool>& stop) override {
+        if (Rendezvous* const all = together())
+            all->advance_together(std::ssize(group), [&](std::int64_t i) {
+                static_cast<Chain*>(group[static_cast<std::size_t>(i)])
+                    ->advance_in_turn(group.subspan(i, 1), seconds, stop);
+            });
+        else
+            advance_in_turn(group, seconds, stop);
+    }
+
+private:
+    // See Target::together().
+    Rendezvous* together() const {
+        if constexpr (requires { target_.together(); })
+            return target_.together();
+        else
+            return nullptr;
+    }
+
+    void advance_in_turn(std::span<ChainTask* const> group, double seconds, const std::atomic<bool>& stop) {
         using Clock = std::chrono::steady_clock;
-        [[maybe_unused]] const auto turn = take_turn();
         auto last_look = Clock::now();
         const auto end = last_look + std::chrono::duration<double>(seconds);
         for (std::int64_t rounds = 1; !stop.load(std::memory_order_relaxed); ++rounds) {
@@ -99,14 +121,6 @@ public:
             }
         }
         for (ChainTask* const task : group) static_cast<Chain*>(task)->publish();
-    }
-
-private:
-    auto take_turn() const {
-        if constexpr (requires { target_.take_turn(); })
-            return target_.take_turn();
-        else
-            return Nothing{};
     }
 
     bool step_unless_done() {

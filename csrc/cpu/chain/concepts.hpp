@@ -30,7 +30,7 @@ namespace patrac::PATRAC_LEVEL {
 //   set_variance(state, ..)   other noise variances, (1,) or (m,), with what they change of the state
 //   set_prior_variance(..)    other variances of theta, (full_dim,), with what they change of a state evaluated before;
 //                             only where `follows_prior`: a whitened basis is that of one covariance
-//   take_turn()               optional: what a chain holds while it advances, see cpu/chain/foreign_target.hpp
+//   together()                optional: the rendezvous at which it is evaluated with those of other chains, or null
 // A transition written for one target may not need evaluate(); the chain then calls it only where it reads l
 // (Transition::finds_log_likelihood), see cpu/chain/diagonal_crank_nicolson.hpp.
 template <class X, class T>

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -26,17 +25,8 @@ public:
           chain_(chain),
           unused_(density.dim) {}
 
-    // Other chains of the run wait for the evaluations of one that holds this.
-    class Turn {
-    public:
-        explicit Turn(Rendezvous* together) {
-            if (together) turn_.emplace(*together);
-        }
-
-    private:
-        std::optional<Rendezvous::Turn> turn_;
-    };
-    Turn take_turn() const { return Turn(together_); }
+    // What advances chains together, or null.
+    Rendezvous* together() const { return together_; }
 
     // The function writes its gradient in any case; a kernel without gradients reads zeros in the state.
     void evaluate(State<double, Nothing>& state, bool gradient) {
@@ -79,9 +69,7 @@ inline bool sample_foreign(const ForeignDensity& density, const RunConfig& confi
                                                                            static_cast<std::size_t>(density.dim), x,
                                                                            gradient, value, density.context));
                         });
-    RunConfig abreast = config;
-    abreast.threads = config.chains;  // nearly all of them wait
-    return run_targets<double>([&] { return ForeignTarget(density, &together, chain++); }, abreast, buffers, monitor);
+    return run_targets<double>([&] { return ForeignTarget(density, &together, chain++); }, config, buffers, monitor);
 }
 
 }  // namespace patrac::PATRAC_LEVEL
