@@ -1,10 +1,14 @@
 // A device whose blocks are host threads: the device functions as tests run them where there is no GPU.
 #define PATRAC_LEVEL emulated
 #define PATRAC_VECTOR_BYTES 16
+#include <atomic>
 #include <cstring>
 #include <limits>
 #include <new>
+#include <stdexcept>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "cuda/device/emulated.hpp"
 #include "cuda/device/launch_order.hpp"
@@ -65,15 +69,37 @@ public:
 private:
     static constexpr std::align_val_t line{64};
 
-    // Calls body(block) on the threads of a block.
+    // Calls body(block) on the threads of a block: of all or, where one cannot start, of none, since the others would
+    // wait for it.
     template <class Body>
     void run_block(const Body& body) {
+        enum Gate : int { closed, open, given_up };
         HostBlock host(threads_);
+        std::atomic<int> gate{closed};
         std::vector<std::thread> helpers;
-        for (int thread = 1; thread < threads_; ++thread)
-            helpers.emplace_back([&, thread] { body(ThreadBlock{thread, threads_, &host}); });
+        const auto let = [&](Gate how) {
+            gate = how;
+            gate.notify_all();
+        };
+        const auto join = [&] {
+            for (std::thread& helper : helpers) helper.join();
+        };
+        try {
+            for (int thread = 1; thread < threads_; ++thread)
+                helpers.emplace_back([&, thread] {
+                    gate.wait(closed);
+                    if (gate == open) body(ThreadBlock{thread, threads_, &host});
+                });
+        } catch (const std::exception& failure) {
+            let(given_up);
+            join();
+            if (dynamic_cast<const std::bad_alloc*>(&failure)) throw;
+            throw std::runtime_error("device: a block of " + std::to_string(threads_) +
+                                     " host threads was asked for, and the system has no thread left");
+        }
+        let(open);
         body(ThreadBlock{0, threads_, &host});
-        for (std::thread& helper : helpers) helper.join();
+        join();
     }
 
     // Runs the blocks of a launch one after the other.

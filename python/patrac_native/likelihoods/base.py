@@ -258,8 +258,8 @@ class Likelihood(Complete, abstract=True):
         TypeError
             If the weights are not real numbers.
         ValueError
-            If the shape is not (n,), an entry is negative, NaN or infinite (the message gives its row), or all are
-            zero.
+            If the shape is not (n,), an entry is negative, NaN or infinite (the message gives its row), all are zero,
+            or their sum overflows.
         """
         if sample_weight is None:
             return np.ones(n)
@@ -272,6 +272,13 @@ class Likelihood(Complete, abstract=True):
             raise ValueError(f"sample_weight must be finite and nonnegative; got {weights[row]} at row {row}.")
         if not weights.any():
             raise ValueError("sample_weight is zero for every row; at least one must be positive.")
+        with np.errstate(over="ignore"):
+            total = weights.sum()
+        if not np.isfinite(total):
+            raise ValueError(
+                f"sample_weight sums to more than float64 holds ({np.finfo(float).max:.2g}); its largest entry is "
+                f"{weights.max():.2g}. Bring the weights nearer to 1."
+            )
         return weights.copy()
 
     def log_likelihood(

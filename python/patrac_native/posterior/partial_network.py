@@ -28,6 +28,7 @@ from patrac_native.validation.checks import (
     check_finite,
     check_inputs_keeping_dtype,
     check_seed,
+    check_variances,
 )
 from patrac_native.validation.memory import check_memory
 
@@ -152,6 +153,9 @@ class PartialNetwork:
         weight_variances, bias_variances = prior.variances(self.layer_sizes)
         self.theta_map = self._gather(self._weights, self._biases)
         self.prior_variance = self.rescaling * self._gather(weight_variances, bias_variances)
+        check_variances(
+            self.prior_variance, "prior: the variances of theta", f"; choose other parameters than {prior!r} has"
+        )
         self.parameters = self._locate()
         for array in (self.theta_map, self.prior_variance, self.parameters):
             array.flags.writeable = False

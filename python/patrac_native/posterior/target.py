@@ -22,7 +22,7 @@ from patrac_native.posterior.last_layer import WhitenedQuadratic
 from patrac_native.posterior.noise import Noise
 from patrac_native.posterior.posterior import Posterior
 from patrac_native.priors.scales import ScaleGroups
-from patrac_native.validation.checks import FloatArray, as_real_array, check_finite
+from patrac_native.validation.checks import FloatArray, as_real_array, check_finite, check_variances
 
 # What `predict` of a Target may be: of theta (K,), or (B, K) where the function is batched, and X.
 Predict = Callable[[npt.NDArray[np.float64], Any], npt.ArrayLike]
@@ -161,6 +161,7 @@ class Target:
         if not (variance > 0).all():
             where = int(np.argmin(variance))
             raise ValueError(f"prior_variance must be positive; got {variance[where]:g} at entry {where}.")
+        check_variances(variance, "prior_variance", "")
         if not isinstance(batched, bool):
             raise TypeError(f"batched must be True or False; got {batched!r}.")
         if predict is not None and not callable(predict):

@@ -114,6 +114,18 @@ def check_finite(
     )
 
 
+def check_variances(variances: FloatArray, name: str, remedy: str) -> None:
+    """Raise ValueError unless float64 holds variances (K,) and their reciprocals without loss."""
+    least, most = np.finfo(float).tiny, np.finfo(float).max
+    bad = ~((variances >= least) & (variances <= most))
+    if bad.any():
+        where = int(np.argmax(bad))
+        raise ValueError(
+            f"{name} must be between {least:.2g} and {most:.2g}, which float64 holds without loss; got "
+            f"{variances[where]:.3g} at entry {where}{remedy}."
+        )
+
+
 def cast_checked(array: npt.NDArray[Any], dtype: np.dtype[Any], name: str) -> npt.NDArray[Any]:
     """Convert a finite array to a C-contiguous array of `dtype`."""
     with np.errstate(over="ignore"):
