@@ -13,6 +13,7 @@
 #include "model/foreign_density.hpp"
 #include "model/model_spec.hpp"
 #include "model/quadratic.hpp"
+#include "schedule/interruption.hpp"
 #include "schedule/run_config.hpp"
 #include "shared/likelihood.hpp"
 #include "shared/purpose.hpp"

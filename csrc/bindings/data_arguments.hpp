@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "bindings/arrays.hpp"
+#include "bindings/interpreter.hpp"
 #include "patrac.hpp"
 
 namespace patrac::bindings {
@@ -12,7 +13,8 @@ namespace patrac::bindings {
 // Keeps a Python object until the last copy of the pointer is gone, in whatever thread that is.
 inline std::shared_ptr<const void> hold(const py::object& object) {
     return {new py::object(object), [](const void* held) {
-                const py::gil_scoped_acquire gil;
+                if (is_given_up()) return;
+                const HeldGil gil;
                 delete static_cast<const py::object*>(held);
             }};
 }

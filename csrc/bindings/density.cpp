@@ -5,6 +5,7 @@
 
 #include "bindings/arrays.hpp"
 #include "bindings/bindings.hpp"
+#include "bindings/interpreter.hpp"
 #include "bridges.hpp"
 
 namespace patrac::bindings {
@@ -21,10 +22,9 @@ Array<double> evaluate(const Density<T>& density, const Array<T>& points, T* gra
     const double* const own = variance ? variance->data() : nullptr;
     Array<double> values(points.shape(0));
     double* const out = values.mutable_data();
-    {
-        const py::gil_scoped_release release;  // the arrays are held by this frame and its caller
-        density.evaluate(points.data(), points.shape(0), out, gradient, threads, own);
-    }
+    // The arrays are held by this frame and its caller.
+    without_gil([&] { return points_words("the density", points.shape(0), points.shape(1)); },
+                [&] { density.evaluate(points.data(), points.shape(0), out, gradient, threads, own); });
     return values;
 }
 
@@ -84,10 +84,8 @@ void bind_density_of(py::module_& m, const char* name) {
                         "normals shape");
                 Array<T> theta({points.shape(0), full});
                 T* const out = theta.mutable_data();
-                {
-                    const py::gil_scoped_release release;
-                    density.complete(points.data(), points.shape(0), normals.data(), out, threads);
-                }
+                without_gil([&] { return points_words("the output weights", points.shape(0), full); },
+                            [&] { density.complete(points.data(), points.shape(0), normals.data(), out, threads); });
                 return theta;
             },
             py::arg("points").noconvert(), py::arg("normals").noconvert(), py::arg("threads"))

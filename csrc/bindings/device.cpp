@@ -4,6 +4,7 @@
 #include "bindings/device_inputs.hpp"
 #include "bindings/device_tensor.hpp"
 #include "bindings/data_arguments.hpp"
+#include "bindings/interpreter.hpp"
 #include "bindings/run_chains.hpp"
 #include "device.hpp"
 
@@ -40,8 +41,9 @@ Array<T> device_normals_array(const std::string& device, std::uint64_t seed, std
     require(count > 0, "count is not positive");
     Array<T> out(count);
     T* const target = out.mutable_data();
-    const py::gil_scoped_release release;  // out is held by this frame
-    device_normals<T>(device, seed, chain, step, purpose, target, count);
+    // out is held by this frame.
+    without_gil([&] { return std::to_string(count) + " normals on " + device; },
+                [&] { device_normals<T>(device, seed, chain, step, purpose, target, count); });
     return out;
 }
 
@@ -60,8 +62,9 @@ void bind_data_set_of(py::module_& m, const char* name) {
             InputSource source = source_of(inputs);
             check_inputs_shape(spec, data.n_rows, source.n_rows, source.n_columns);
             // The arguments are held by the caller; the data set copies what it keeps, or holds the inputs.
-            const py::gil_scoped_release release;
-            return HeldDataSet<T>{flatten_for_device<T>(device, spec, data, std::move(source))};
+            return without_gil(
+                [&] { return "a data set of " + std::to_string(data.n_rows) + " rows"; },
+                [&] { return HeldDataSet<T>{flatten_for_device<T>(device, spec, data, std::move(source))}; });
         }),
         py::arg("spec"), py::kw_only(), py::arg("device"), py::arg("inputs"), py::arg("targets").noconvert(),
         py::arg("row_weights").noconvert());
@@ -75,14 +78,15 @@ void bind_device_model_of(py::module_& m, const char* name) {
                  require(!data_sets.empty(), "no data set");
                  std::vector<std::shared_ptr<const DataSet<T>>> held;
                  for (const HeldDataSet<T>* const data_set : data_sets) held.push_back(data_set->flat);
-                 const py::gil_scoped_release release;  // touches no Python object
-                 return make_device_model<T>(device, held);
+                 return without_gil([&] { return std::to_string(held.size()) + " data sets on " + device; },
+                                    [&] { return make_device_model<T>(device, held); });
              }),
              py::arg("device"), py::arg("data_sets"))
         .def_property_readonly("bytes",
                                [](const Model& model) {
-                                   const py::gil_scoped_release release;  // a run that is waited for may want it
-                                   return model.bytes();
+                                   // A run that is waited for may want the GIL.
+                                   return without_gil([] { return std::string("a number"); },
+                                                      [&] { return model.bytes(); });
                                })
         .def(
             "layout",
@@ -96,10 +100,9 @@ void bind_device_model_of(py::module_& m, const char* name) {
                 require(theta.ndim() == 2 && theta.shape(1) == model.dim(), "theta shape");
                 Array<double> value(theta.shape(0));
                 double* const out = value.mutable_data();
-                {
-                    const py::gil_scoped_release release;  // both arrays are held by this frame
-                    model.evaluate(theta.data(), theta.shape(0), out, nullptr);
-                }
+                // Both arrays are held by this frame.
+                without_gil([&] { return points_words("the log-likelihood", theta.shape(0), theta.shape(1)); },
+                            [&] { model.evaluate(theta.data(), theta.shape(0), out, nullptr); });
                 return value;
             },
             py::arg("theta").noconvert())
@@ -111,10 +114,9 @@ void bind_device_model_of(py::module_& m, const char* name) {
                 Array<T> gradient({theta.shape(0), theta.shape(1)});
                 double* const out = value.mutable_data();
                 T* const slope = gradient.mutable_data();
-                {
-                    const py::gil_scoped_release release;  // all three arrays are held by this frame
-                    model.evaluate(theta.data(), theta.shape(0), out, slope);
-                }
+                // All three arrays are held by this frame.
+                without_gil([&] { return points_words("the gradient", theta.shape(0), theta.shape(1)); },
+                            [&] { model.evaluate(theta.data(), theta.shape(0), out, slope); });
                 return py::make_tuple(value, gradient);
             },
             py::arg("theta").noconvert())

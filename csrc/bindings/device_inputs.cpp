@@ -11,6 +11,7 @@
 #include "bindings/bindings.hpp"
 #include "bindings/dlpack.hpp"
 #include "bindings/data_arguments.hpp"
+#include "bindings/interpreter.hpp"
 
 namespace patrac::bindings {
 namespace {
@@ -37,8 +38,11 @@ const char* name_of(InputType type) {
 Taken take(const std::string& device, InputSource source, bool copy, std::uintptr_t stream) {
     if (reinterpret_cast<std::uintptr_t>(source.matrix.data) % bytes_of(source.matrix.type) != 0)
         throw std::invalid_argument("X must begin at a whole multiple of its entries' size; copy it");
-    const py::gil_scoped_release release;  // the owner of the memory takes the GIL to release it
-    return std::const_pointer_cast<DeviceInputs>(take_inputs(device, std::move(source), copy, stream));
+    const std::int64_t rows = source.n_rows, columns = source.n_columns;
+    // The owner of the memory takes the GIL to release it.
+    return without_gil(
+        [&] { return "inputs of shape (" + std::to_string(rows) + ", " + std::to_string(columns) + ") on " + device; },
+        [&] { return std::const_pointer_cast<DeviceInputs>(take_inputs(device, std::move(source), copy, stream)); });
 }
 
 template <class Managed>
@@ -55,7 +59,8 @@ Taken take_managed(const std::string& device, const py::capsule& capsule, bool c
     // From here on this function must release the tensor.
     require(PyCapsule_SetName(capsule.ptr(), Managed::used) == 0, "a capsule to take over");
     std::shared_ptr<const void> owner(managed, [](Managed* taken) {
-        const py::gil_scoped_acquire gil;  // some libraries' deleters touch Python objects
+        if (is_given_up()) return;
+        const HeldGil gil;  // some libraries' deleters touch Python objects
         if (taken->deleter) taken->deleter(taken);
     });
     return take(device, {matrix, rows, columns, {}, std::move(owner)}, copy, stream);
@@ -88,8 +93,9 @@ py::array fetch(const DeviceInputs& inputs) {
     const InputSource& source = inputs.source();
     py::array out(py::dtype(name_of(source.matrix.type)), {source.n_rows, source.n_columns});
     void* const to = out.mutable_data();
-    const py::gil_scoped_release release;  // out is held by this frame
-    inputs.download(to);
+    // out is held by this frame.
+    without_gil([&] { return points_words("the inputs", source.n_rows, source.n_columns); },
+                [&] { inputs.download(to); });
     return out;
 }
 
@@ -136,8 +142,8 @@ void bind_device_inputs(py::module_& m) {
         .def(
             "bad_entries",
             [](const DeviceInputs& inputs, double max_magnitude) {
-                const py::gil_scoped_release release;  // touches no Python object
-                return inputs.inspect(max_magnitude).bad;
+                return without_gil([] { return std::string("an inspection of inputs"); },
+                                   [&] { return inputs.inspect(max_magnitude).bad; });
             },
             py::arg("max_magnitude"))
         .def("fetch", &fetch);

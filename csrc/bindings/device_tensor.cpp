@@ -4,6 +4,7 @@
 #include "bindings/arrays.hpp"
 #include "bindings/bindings.hpp"
 #include "bindings/dlpack.hpp"
+#include "bindings/interpreter.hpp"
 
 namespace patrac::bindings {
 namespace {
@@ -44,10 +45,13 @@ py::array fetch_as(const DeviceTensor& tensor) {
     Array<T> out({tensor.shape[0], tensor.shape[1], tensor.shape[2]});
     T* const to = out.mutable_data();
     if (out.size() == 0) return out;
-    const py::gil_scoped_release release;  // out is held by this frame
-    tensor.memory->download(to, tensor.data(), static_cast<std::size_t>(tensor.pitch) * sizeof(T),
-                            static_cast<std::size_t>(tensor.shape[1] * tensor.shape[2]) * sizeof(T),
-                            static_cast<std::size_t>(tensor.shape[0]));
+    // out is held by this frame.
+    without_gil([&] { return points_words("the draws", tensor.shape[0] * tensor.shape[1], tensor.shape[2]); },
+                [&] {
+                    tensor.memory->download(to, tensor.data(), static_cast<std::size_t>(tensor.pitch) * sizeof(T),
+                                            static_cast<std::size_t>(tensor.shape[1] * tensor.shape[2]) * sizeof(T),
+                                            static_cast<std::size_t>(tensor.shape[0]));
+                });
     return out;
 }
 

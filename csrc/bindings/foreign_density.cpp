@@ -11,6 +11,7 @@
 
 #include "bindings/arrays.hpp"
 #include "bindings/bindings.hpp"
+#include "bindings/interpreter.hpp"
 #include "bindings/run_chains.hpp"
 #include "patrac.hpp"
 
@@ -51,7 +52,7 @@ private:
     // may raise too. Exceptions must not pass through a C function.
     template <class Body>
     int guarded(const Body& body) {
-        const py::gil_scoped_acquire gil;
+        const HeldGil gil;
         if (error_) return 1;  // a chain that has not yet seen that the run is over
         try {
             body(function_);
@@ -64,7 +65,7 @@ private:
 
     // The function gets an array of its own, which it may keep.
     static std::pair<py::object, py::object> call(const py::object& function, const Shape& shape, const double* x) {
-        const py::object result = function(Array<double>(shape, x));
+        const py::object result = call_python(function, Array<double>(shape, x));
         if (!py::isinstance<py::sequence>(result) || py::len(result) != 2)
             throw py::type_error("log_likelihood_and_grad must return a value and a gradient; it returned " +
                                  std::string(py::str(py::type::handle_of(result).attr("__name__"))) + ".");
@@ -107,8 +108,8 @@ private:
         if (py::isinstance<py::array>(given)) return given;
         try {
             const bool is_tensor = py::hasattr(given, "detach") && py::hasattr(given, "cpu");  // may require a gradient
-            return py::module_::import("numpy").attr("asarray")(is_tensor ? given.attr("detach")().attr("cpu")()
-                                                                          : given);
+            const py::object on_host = is_tensor ? call_python(call_python(given.attr("detach")).attr("cpu")) : given;
+            return call_python(py::module_::import("numpy").attr("asarray"), on_host);
         } catch (const py::error_already_set& error) {
             throw py::type_error(refusal + " (" + error.what() + ").");
         }
@@ -152,13 +153,18 @@ py::tuple evaluate_foreign(const py::object& function, std::uintptr_t context, b
     const auto rows = static_cast<std::size_t>(theta.shape(0)), dim = static_cast<std::size_t>(theta.shape(1));
     double *const out = value.mutable_data(), *const slope = gradient.mutable_data();
     return with_density(function, context, theta.shape(1), batched, [&](const ForeignDensity& density) {
-        int code = 0;
-        {
-            const py::gil_scoped_release release;  // all three arrays are held by this frame
-            if (batched) code = density.batched(rows, dim, theta.data(), slope, out, density.context);
-            for (std::size_t row = 0; row < rows && !batched && code == 0; ++row)
-                code = density.one(dim, theta.data() + row * dim, slope + row * dim, out + row, density.context);
-        }
+        // All three arrays are held by this frame.
+        const int code = without_gil(
+            [&] { return points_words("the log-likelihood", theta.shape(0), theta.shape(1)); },
+            [&] {
+                if (batched) return density.batched(rows, dim, theta.data(), slope, out, density.context);
+                int failure = 0;
+                for (std::size_t row = 0; row < rows && failure == 0; ++row) {
+                    Interruption::check();
+                    failure = density.one(dim, theta.data() + row * dim, slope + row * dim, out + row, density.context);
+                }
+                return failure;
+            });
         if (code != 0)
             throw std::runtime_error("log_likelihood_and_grad: the function returned the error code " +
                                      std::to_string(code));

@@ -7,6 +7,7 @@
 
 #include "bindings/arrays.hpp"
 #include "bindings/data_arguments.hpp"
+#include "bindings/interpreter.hpp"
 #include "bindings/run_chains.hpp"
 #include "patrac.hpp"
 
@@ -48,8 +49,9 @@ void bind_model_of(py::module_& m, const char* name) {
                  DataView<T> data = data_view<T>(spec, targets, row_weights);
                  set_inputs(spec, inputs, in_place, data);
                  // The arguments are held by the caller; the model copies what it keeps, or holds the inputs.
-                 const py::gil_scoped_release release;
-                 return std::shared_ptr<Model<T>>(make_model<T>(spec, data, level));
+                 return without_gil(
+                     [&] { return points_words("a model", data.n_rows, spec.network.n_inputs(), "rows", "inputs"); },
+                     [&] { return std::shared_ptr<Model<T>>(make_model<T>(spec, data, level)); });
              }),
              py::arg("spec"), py::kw_only(), py::arg("inputs").noconvert(), py::arg("targets").noconvert(),
              py::arg("row_weights").noconvert(), py::arg("level"), py::arg("in_place"))
@@ -72,10 +74,9 @@ void bind_model_of(py::module_& m, const char* name) {
                 const double* const own = variance_of_rows(model, theta, variance);
                 Array<double> result(theta.shape(0));
                 double* const out = result.mutable_data();
-                {
-                    const py::gil_scoped_release release;  // all three arrays are held by this frame
-                    model.evaluate(theta.data(), theta.shape(0), out, nullptr, threads, own);
-                }
+                // All three arrays are held by this frame.
+                without_gil([&] { return points_words("the log-likelihood", theta.shape(0), theta.shape(1)); },
+                            [&] { model.evaluate(theta.data(), theta.shape(0), out, nullptr, threads, own); });
                 return result;
             },
             py::arg("theta").noconvert(), py::arg("threads"), py::arg("variance").noconvert() = py::none())
@@ -89,10 +90,9 @@ void bind_model_of(py::module_& m, const char* name) {
                 Array<T> gradient({theta.shape(0), theta.shape(1)});
                 double* const out = value.mutable_data();
                 T* const slope = gradient.mutable_data();
-                {
-                    const py::gil_scoped_release release;  // all four arrays are held by this frame
-                    model.evaluate(theta.data(), theta.shape(0), out, slope, threads, own);
-                }
+                // All four arrays are held by this frame.
+                without_gil([&] { return points_words("the gradient", theta.shape(0), theta.shape(1)); },
+                            [&] { model.evaluate(theta.data(), theta.shape(0), out, slope, threads, own); });
                 return py::make_tuple(value, gradient);
             },
             py::arg("theta").noconvert(), py::arg("threads"), py::arg("variance").noconvert() = py::none())
@@ -103,10 +103,10 @@ void bind_model_of(py::module_& m, const char* name) {
                         "theta or inputs shape");
                 Array<T> f({theta.shape(0), inputs.shape(0), static_cast<py::ssize_t>(model.n_outputs())});
                 T* const out = f.mutable_data();
-                {
-                    const py::gil_scoped_release release;  // all three arrays are held by this frame
-                    model.predict(theta.data(), theta.shape(0), inputs.data(), inputs.shape(0), out, threads);
-                }
+                // All three arrays are held by this frame.
+                without_gil(
+                    [&] { return points_words("predictions", theta.shape(0), inputs.shape(0), "draws", "rows"); },
+                    [&] { model.predict(theta.data(), theta.shape(0), inputs.data(), inputs.shape(0), out, threads); });
                 return f;
             },
             py::arg("theta").noconvert(), py::arg("inputs").noconvert(), py::arg("threads"))
@@ -125,10 +125,10 @@ void bind_model_of(py::module_& m, const char* name) {
                 Array<T> gradient({with_gradient ? theta.shape(0) : 0, theta.shape(1)});
                 double* const out = value.mutable_data();
                 T* const slope = with_gradient ? gradient.mutable_data() : nullptr;
-                {
-                    const py::gil_scoped_release release;  // all four arrays are held by this frame
-                    model.evaluate_collapsed(theta.data(), theta.shape(0), prior_variance.data(), out, slope);
-                }
+                // All four arrays are held by this frame.
+                without_gil(
+                    [&] { return points_words("the marginal likelihood", theta.shape(0), theta.shape(1)); },
+                    [&] { model.evaluate_collapsed(theta.data(), theta.shape(0), prior_variance.data(), out, slope); });
                 return py::make_tuple(value, gradient);
             },
             py::arg("theta").noconvert(), py::arg("prior_variance").noconvert(), py::arg("with_gradient"))

@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include "bindings/bindings.hpp"
+#include "bindings/interpreter.hpp"
 #include "patrac.hpp"
 
 PYBIND11_MODULE(_core, m) {
@@ -12,6 +13,8 @@ PYBIND11_MODULE(_core, m) {
     m.attr("COMPILER") = PATRAC_COMPILER;
     m.attr("FLAGS") = PATRAC_FLAGS;
     m.attr("CUDA") = PATRAC_CUDA_VERSION;
+    patrac::bindings::watch_the_end();
+    patrac::bindings::name_memory_errors();
     patrac::bindings::bind_model_spec(m);
     patrac::bindings::bind_model(m);
     patrac::bindings::bind_density(m);

@@ -1,6 +1,7 @@
 // Bindings of the noise streams.
 #include "bindings/arrays.hpp"
 #include "bindings/bindings.hpp"
+#include "bindings/interpreter.hpp"
 #include "patrac.hpp"
 
 namespace patrac::bindings {
@@ -12,8 +13,9 @@ Array<T> normals(std::uint64_t seed, std::uint32_t chain, std::uint64_t step, Pu
     require(steps >= 0 && count >= 0, "steps or count is negative");
     Array<T> out({steps, count});
     T* const target = out.mutable_data();
-    const py::gil_scoped_release release;  // out is held by this frame
-    standard_normals<T>(seed, chain, step, purpose, target, steps, count, level);
+    // out is held by this frame.
+    without_gil([&] { return points_words("normals", steps, count, "steps", "coordinates"); },
+                [&] { standard_normals<T>(seed, chain, step, purpose, target, steps, count, level); });
     return out;
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bindings/arrays.hpp"
+#include "bindings/interpreter.hpp"
 #include "patrac.hpp"
 
 namespace patrac::bindings {
@@ -20,20 +21,35 @@ namespace patrac::bindings {
 class PythonCalls {
 public:
     bool stopped() const { return stopped_; }
+    // Ends the run for an exception that Python raised, with the GIL, or null.
+    void stop(const std::exception_ptr& raised) {
+        stopped_ = true;
+        if (!raised) return;
+        try {
+            std::rethrow_exception(raised);
+        } catch (const py::error_already_set& error) {
+            if (!error.matches(PyExc_KeyboardInterrupt)) error_ = raised;
+        } catch (...) {
+            error_ = raised;
+        }
+    }
     void rethrow() const {
         if (error_) std::rethrow_exception(error_);
     }
 
 protected:
-    // Returns what body() does with the GIL, or false where it raised.
+    // Returns what body() does with the GIL, or false where it raised or the interpreter ends.
     template <class Body>
     bool guarded(const Body& body) {
-        const py::gil_scoped_acquire gil;
+        if (is_ending()) {
+            stopped_ = true;
+            return false;
+        }
+        const HeldGil gil;
         try {
             return body();
-        } catch (py::error_already_set& error) {
-            if (!error.matches(PyExc_KeyboardInterrupt)) error_ = std::current_exception();
-            stopped_ = true;
+        } catch (...) {
+            stop(std::current_exception());
             return false;
         }
     }
@@ -50,9 +66,9 @@ public:
 
     bool operator()(const Progress& progress) {
         return guarded([&] {
-            if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+            check_signals();
             if (!stopped() && !progress_.is_none())
-                progress_(progress.steps_done, progress.steps_total, progress.acceptance_rate);
+                call_python(progress_, progress.steps_done, progress.steps_total, progress.acceptance_rate);
             return !stopped();
         });
     }
@@ -68,7 +84,7 @@ public:
         : is_enough_(std::move(is_enough)), result_(std::move(result)) {}
 
     bool operator()() {
-        return guarded([&] { return static_cast<bool>(py::bool_(is_enough_(result_))); }) || stopped();
+        return guarded([&] { return static_cast<bool>(py::bool_(call_python(is_enough_, result_))); }) || stopped();
     }
 
 private:
@@ -166,11 +182,18 @@ py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Arr
     config.early_end.is_enough = std::ref(early_end);
     PythonMonitor monitor(std::move(progress));
     bool completed = false;
-    {
+    try {
         // The run touches only the arrays above, which this frame owns, so no Python object is reached without the GIL;
         // Python reads them while all chains wait.
-        const py::gil_scoped_release release;
-        completed = run(config, buffers, std::ref(monitor)) && !early_end.stopped();
+        const NativeCall native;
+        try {
+            completed = run(config, buffers, std::ref(monitor)) && !early_end.stopped();
+        } catch (const Interrupted&) {  // at the starting points
+            monitor.stop(native.raised());
+        }
+    } catch (const std::bad_alloc& failure) {
+        raise_memory_error("a run of " + std::to_string(chains) + " chains of " + std::to_string(dim) + " parameters",
+                           failure);
     }
     monitor.rethrow();
     early_end.rethrow();

@@ -1,6 +1,7 @@
 // Bindings of the pieces that tests reach one by one: `_core.testing`.
 #include "bindings/arrays.hpp"
 #include "bindings/bindings.hpp"
+#include "bindings/interpreter.hpp"
 #include "patrac.hpp"
 
 namespace patrac::bindings {
@@ -16,9 +17,11 @@ Array<T> elementary(const std::string& name, const Array<T>& x, const std::strin
 std::int64_t repeat_operation(const std::string& name, const std::string& dtype, std::int64_t repeats,
                               const std::string& level) {
     require(dtype == "float32" || dtype == "float64", "dtype float32 or float64");
-    const py::gil_scoped_release release;  // touches no Python object
-    return dtype == "float32" ? testing::repeat_operation<float>(name, repeats, level)
-                              : testing::repeat_operation<double>(name, repeats, level);
+    return without_gil([&] { return name; },
+                       [&] {
+                           return dtype == "float32" ? testing::repeat_operation<float>(name, repeats, level)
+                                                     : testing::repeat_operation<double>(name, repeats, level);
+                       });
 }
 
 py::tuple cholesky(const Array<double>& a, const std::string& level) {

@@ -3,10 +3,10 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdio>
 #include <exception>
 #include <mutex>
 #include <shared_mutex>
-#include <string>
 #include <string_view>
 #include <type_traits>
 #include <unordered_map>
@@ -164,7 +164,9 @@ xla::Error* answer(xla::CallFrame* frame, int stage, std::int64_t own_state, con
     try {
         return act(*frame);
     } catch (const std::exception& failure) {
-        return error(*frame, xla::error_internal, (std::string("patrac_native: ") + failure.what()).c_str());
+        char message[512];  // where memory may be what fails
+        std::snprintf(message, sizeof message, "patrac_native: %s", failure.what());
+        return error(*frame, xla::error_internal, message);
     }
 }
 

@@ -1,8 +1,11 @@
 // Threads that end with a scope, and the first exception of any of them.
 #pragma once
 
+#include <cstdint>
 #include <exception>
+#include <iterator>
 #include <mutex>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -16,9 +19,11 @@ public:
         const std::lock_guard lock(mutex_);
         if (!error_) error_ = std::current_exception();
     }
+    // Where no worker may capture one at the same time:
     void rethrow() const {
         if (error_) std::rethrow_exception(error_);
     }
+    void clear() { error_ = nullptr; }
 
 private:
     std::mutex mutex_;
@@ -33,7 +38,8 @@ public:
     Pool& operator=(const Pool&) = delete;
     ~Pool() { join(); }
 
-    // Returns false if the system has no thread left; throws instead if `needed` and no thread runs yet.
+    // Returns false if the system has no thread or no memory for one left; throws instead if `needed` and no thread
+    // runs yet.
     template <class Work>
     bool start(const Work& work, bool needed) {
         try {
@@ -41,9 +47,12 @@ public:
             return true;
         } catch (const std::system_error&) {
             if (needed && threads_.empty()) throw;
-            return false;
+        } catch (const std::bad_alloc&) {
+            if (needed && threads_.empty()) throw;
         }
+        return false;
     }
+    std::int64_t size() const { return std::ssize(threads_); }
     void join() {
         for (std::thread& thread : threads_) thread.join();
         threads_.clear();

@@ -2,9 +2,8 @@
 #include "schedule/threads.hpp"
 
 #include <algorithm>
-#include <system_error>
 
-#include "schedule/thread_pool.hpp"
+#include "schedule/interruption.hpp"
 
 namespace patrac {
 
@@ -12,14 +11,22 @@ void parallel_for(std::int64_t count, std::int64_t threads,
                   const std::function<void(std::int64_t, std::int64_t)>& body) {
     const std::int64_t workers = std::clamp<std::int64_t>(threads, 1, std::max<std::int64_t>(count, 1));
     if (workers == 1) {
-        for (std::int64_t i = 0; i < count; ++i) body(i, 0);
+        for (std::int64_t i = 0; i < count; ++i) {
+            Interruption::check();
+            body(i, 0);
+        }
         return;
     }
+    Interruption* const call = Interruption::current();
     std::atomic<std::int64_t> next{0};
     FirstError error;
     const auto work = [&](std::int64_t worker) {
+        const Interruption::Part part(call);
         try {
-            for (std::int64_t i = next++; i < count; i = next++) body(i, worker);
+            for (std::int64_t i = next++; i < count; i = next++) {
+                Interruption::check();
+                body(i, worker);
+            }
         } catch (...) {
             error.capture();
             next = count;
@@ -50,27 +57,27 @@ constexpr int patience = 500;
 
 }  // namespace
 
+// With fewer helpers the sums are the same.
 Team::Team(std::int64_t size) {
-    helpers_.reserve(static_cast<std::size_t>(std::max<std::int64_t>(0, size - 1)));  // so that only threads can fail
-    try {
-        for (std::int64_t member = 1; member < size; ++member) helpers_.emplace_back([this, member] { help(member); });
-    } catch (const std::system_error&) {  // no thread left: the sums are the same with fewer
-    }
+    for (std::int64_t member = 1; member < size; ++member)
+        if (!helpers_.start([this, member] { help(member); }, false)) break;
 }
 
 Team::~Team() {
     closing_ = true;
     ++round_;
     round_.notify_all();
-    for (std::thread& helper : helpers_) helper.join();
+    helpers_.join();
 }
 
 void Team::run(std::int64_t count, const std::function<void(std::int64_t, std::int64_t)>& body) {
+    error_.clear();
     body_ = &body;
+    call_ = Interruption::current();
     count_ = count;
     next_.store(0, std::memory_order_relaxed);
-    busy_.store(std::ssize(helpers_), std::memory_order_relaxed);
-    round_.fetch_add(1, std::memory_order_release);  // publishes the four above
+    busy_.store(helpers_.size(), std::memory_order_relaxed);
+    round_.fetch_add(1, std::memory_order_release);  // publishes what is above
     round_.notify_all();
     work(0);
     for (int spins = 0; busy_.load(std::memory_order_acquire) != 0; ++spins) {
@@ -80,12 +87,19 @@ void Team::run(std::int64_t count, const std::function<void(std::int64_t, std::i
         else
             std::this_thread::yield();
     }
+    error_.rethrow();
 }
 
 void Team::work(std::int64_t member) {
-    for (std::int64_t i = next_.fetch_add(1, std::memory_order_relaxed); i < count_;
-         i = next_.fetch_add(1, std::memory_order_relaxed))
-        (*body_)(i, member);
+    const Interruption::Part part(call_);
+    try {
+        for (std::int64_t i = next_.fetch_add(1, std::memory_order_relaxed); i < count_;
+             i = next_.fetch_add(1, std::memory_order_relaxed))
+            (*body_)(i, member);
+    } catch (...) {
+        error_.capture();
+        next_.store(count_, std::memory_order_relaxed);  // nobody begins another piece
+    }
 }
 
 void Team::help(std::int64_t member) {

@@ -4,12 +4,15 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <thread>
-#include <vector>
+
+#include "schedule/thread_pool.hpp"
 
 namespace patrac {
 
+class Interruption;
+
 // Calls body(index, worker) for index 0..count-1 on at most `threads` threads; the first exception is rethrown here.
+// Between two indices the present call may be interrupted.
 void parallel_for(std::int64_t count, std::int64_t threads,
                   const std::function<void(std::int64_t index, std::int64_t worker)>& body);
 
@@ -22,17 +25,19 @@ public:
     Team(const Team&) = delete;
     Team& operator=(const Team&) = delete;
 
-    std::int64_t size() const { return std::ssize(helpers_) + 1; }
-    // Calls body(index, member) for index 0..count-1, member 0 being this thread; returns when all are done. body must
-    // not throw.
+    std::int64_t size() const { return helpers_.size() + 1; }
+    // Calls body(index, member) for index 0..count-1, member 0 being this thread; returns when all are done. The first
+    // exception is rethrown here, and pieces that have not begun by then are left out.
     void run(std::int64_t count, const std::function<void(std::int64_t index, std::int64_t member)>& body);
 
 private:
     void help(std::int64_t member);
     void work(std::int64_t member);
 
-    std::vector<std::thread> helpers_;
+    Pool helpers_;
+    FirstError error_;
     const std::function<void(std::int64_t, std::int64_t)>* body_ = nullptr;
+    Interruption* call_ = nullptr;  // to which the work belongs
     std::int64_t count_ = 0;
     std::atomic<bool> closing_{false};
     // Each on a cache line of its own: members read or write them at the same time.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -12,12 +13,14 @@ namespace patrac {
 template <class Workspace>
 class WorkspacePool {
 public:
-    // A workspace for the time of one call. The lock is held only while it is taken and returned.
+    // A workspace for the time of one call. The lock is held only while it is taken and returned. What an exception
+    // left half done is not used again.
     class Lease {
     public:
         Lease(WorkspacePool& pool, std::unique_ptr<Workspace> workspace)
             : pool_(pool), workspace_(std::move(workspace)) {}
         ~Lease() {
+            if (std::uncaught_exceptions() > exceptions_) return;
             const std::lock_guard lock(pool_.mutex_);
             pool_.idle_.push_back(std::move(workspace_));
         }
@@ -28,6 +31,7 @@ public:
     private:
         WorkspacePool& pool_;
         std::unique_ptr<Workspace> workspace_;
+        const int exceptions_ = std::uncaught_exceptions();
     };
 
     // An idle workspace, or the one that make() returns, a std::unique_ptr.

@@ -16,6 +16,7 @@
 #include "cpu/levels/model.hpp"
 #include "cpu/tiles/evaluator.hpp"
 #include "cpu/tiles/pack.hpp"
+#include "schedule/interruption.hpp"
 #include "schedule/threads.hpp"
 #include "schedule/workspace_pool.hpp"
 #include "shared/crank_nicolson.hpp"
@@ -104,8 +105,10 @@ public:
                             T* gradient) const override {
         Collapsed density(*this, prior_variance, variance_);
         const std::int64_t dim = std::ssize(hidden_);
-        for (std::int64_t b = 0; b < batch; ++b)
+        for (std::int64_t b = 0; b < batch; ++b) {
+            Interruption::check();
             log_likelihood[b] = density.evaluate(theta + b * dim, gradient ? gradient + b * dim : nullptr);
+        }
     }
 
     std::unique_ptr<CollapsedDensity<T>> collapsed_density(const double* prior_variance,

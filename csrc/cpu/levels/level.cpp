@@ -8,6 +8,7 @@
 #include "cpu/levels/elementary_testing.hpp"
 #include "cpu/levels/level.hpp"
 #include "cpu/levels/operation_rates.hpp"
+#include "schedule/interruption.hpp"
 
 #define PATRAC_QUOTE(name) #name
 #define PATRAC_NAME(name) PATRAC_QUOTE(name)
@@ -36,6 +37,7 @@ LevelFunctions<T> functions() {
             AlignedArray<T> normals(noise_size<T>(1, count));
             const PhiloxRoundKeys keys(patrac::PATRAC_LEVEL::stream_key(seed, chain));
             for (std::int64_t s = 0; s < steps; ++s) {
+                if (s % 64 == 0) Interruption::check();
                 fill_steps(keys, purpose, step + static_cast<std::uint64_t>(s), 1, count, normals.data());
                 std::copy_n(normals.data(), count, out + s * count);
             }

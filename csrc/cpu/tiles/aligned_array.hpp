@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
-#include <new>
+
+#include "shared/out_of_memory.hpp"
 
 namespace patrac::PATRAC_LEVEL {
 
@@ -19,7 +20,7 @@ public:
         constexpr std::size_t line = 64;
         const std::size_t bytes = (static_cast<std::size_t>(size) * sizeof(T) + line) / line * line;
         data_.reset(static_cast<T*>(std::aligned_alloc(line, bytes)));
-        if (!data_) throw std::bad_alloc();
+        if (!data_) throw OutOfMemory(bytes);
         std::fill_n(data_.get(), bytes / sizeof(T), T(0));
     }
     T* data() { return data_.get(); }

@@ -9,6 +9,7 @@
 #include "cpu/tiles/narrow_pass.hpp"
 #include "cpu/tiles/packed.hpp"
 #include "cpu/tiles/tile_pass.hpp"
+#include "schedule/interruption.hpp"
 #include "schedule/threads.hpp"
 
 namespace patrac::PATRAC_LEVEL {
@@ -55,12 +56,14 @@ public:
         Sum& total = sums.front();
         if (team_) {
             team_->run(data_->n_slabs, [&](std::int64_t slab, std::int64_t member) {
+                Interruption::check();
                 one(slab, member, sums[static_cast<std::size_t>(slab)]);
             });
             for (std::size_t s = 1; s < sums.size(); ++s) add(total, sums[s]);
         } else {
             one(0, 0, total);
             for (std::int64_t s = 1; s < data_->n_slabs; ++s) {
+                Interruption::check();
                 one(s, 0, sums.back());
                 add(total, sums.back());
             }

@@ -11,6 +11,7 @@
 #include "model/data_view.hpp"
 #include "model/fixed_part.hpp"
 #include "model/tile_layout.hpp"
+#include "schedule/interruption.hpp"
 #include "shared/activation.hpp"
 #include "shared/likelihood.hpp"
 
@@ -42,7 +43,10 @@ public:
             packed.last_inputs = AlignedArray<T>(plan_.n_inputs * packed.layout.stride);
         }
         Workspace work(*this, padded(packed.layout.stride));
-        for (std::int64_t t = 0; t < packed.n_tiles; ++t) fill_tile(data, likelihood, packed, t, work);
+        for (std::int64_t t = 0; t < packed.n_tiles; ++t) {
+            if (t % 64 == 63) Interruption::check();
+            fill_tile(data, likelihood, packed, t, work);
+        }
     }
 
 private:

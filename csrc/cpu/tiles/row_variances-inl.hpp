@@ -134,7 +134,7 @@ template <class T>
                                                    std::int64_t end_tile, const double* limits, Moments& moments) {
     visit(work_.plan.activation, [&](auto zeta) {
         for (std::int64_t t = first_tile; t < end_tile; ++t) {
-            work_.bind(data, t);
+            begin_tile(data, t, first_tile);
             forward<decltype(zeta)>(0, work_.layers.size());
             find_row_roots(data);
             const bool first = t == first_tile;
@@ -231,7 +231,7 @@ template <class T>
         const std::int64_t n_varying = output.n_varying();
         totals.log_likelihood = 0.0;
         for (std::int64_t t = first_tile; t < end_tile; ++t) {
-            work_.bind(data, t);
+            begin_tile(data, t, first_tile);
             forward<Zeta>(hidden_done ? top : 0, top + 1);
             if (factors) find_row_roots(data);
             totals.log_likelihood += likelihood_of_tile(data, likelihood);

@@ -10,6 +10,7 @@
 #include "cpu/tiles/contraction.hpp"
 #include "cpu/tiles/outer_product.hpp"
 #include "cpu/tiles/tile_pass.hpp"
+#include "schedule/interruption.hpp"
 #include "shared/activation.hpp"
 
 namespace patrac::PATRAC_LEVEL {
@@ -138,6 +139,13 @@ TilePass<T>::TilePass(const Plan& plan, const TileLayout& layout, const Collapse
         weighted_rows_.push_back(weighted_.data() + f * layout.stride);
     for (std::int64_t c = 0; c < plan.n_outputs; ++c)
         output_rows_.push_back(work_.layers.back().value.data() + c * layout.stride);
+}
+
+// Binds a tile. The present call may be interrupted before every 64th after the first.
+template <class T>
+void TilePass<T>::begin_tile(const PackedData<T>& data, std::int64_t t, std::int64_t first_tile) {
+    if (const std::int64_t done = t - first_tile; done > 0 && done % 64 == 0) Interruption::check();
+    work_.bind(data, t);
 }
 
 template <class T>
@@ -355,7 +363,7 @@ template <class T>
         using Zeta = decltype(zeta);
         totals.log_likelihood = 0.0;
         for (std::int64_t t = first_tile; t < end_tile; ++t) {
-            work_.bind(data, t);
+            begin_tile(data, t, first_tile);
             // With or without gradient, so that l is the same.
             forward<Zeta>(0, work_.layers.size() - (last_hidden_.applies() ? 2 : 0));
             if (last_hidden_.applies()) last_hidden_.forward(work_);
@@ -370,7 +378,7 @@ template <class T>
                                             bool wide, T* saved, Moments& moments) {
     visit(work_.plan.activation, [&](auto zeta) {
         for (std::int64_t t = first_tile; t < end_tile; ++t) {
-            work_.bind(data, t);
+            begin_tile(data, t, first_tile);
             forward<decltype(zeta)>(0, work_.layers.size() - (saved ? 2 : 0));
             if (saved) {
                 last_hidden_.forward(work_);
@@ -395,7 +403,7 @@ template <class T>
         using Zeta = decltype(zeta);
         totals.log_likelihood = 0.0;
         for (std::int64_t t = first_tile; t < end_tile; ++t) {
-            work_.bind(data, t);
+            begin_tile(data, t, first_tile);
             if (saved) {
                 last_hidden_.restore(work_, saved + t * saved_size());
                 last_hidden_.add_collapsed(work_);
@@ -422,7 +430,7 @@ template <class T>
 [[gnu::noinline]] void TilePass<T>::add_squares(const PackedData<T>& data, std::int64_t first_tile,
                                                 std::int64_t end_tile, double* sums) {
     for (std::int64_t t = first_tile; t < end_tile; ++t) {
-        work_.bind(data, t);
+        begin_tile(data, t, first_tile);
         visit(work_.plan.activation, [&](auto zeta) { forward<decltype(zeta)>(0, work_.layers.size()); });
         clear_tail_of_outputs();
         const T* const target = work_.tile + data.layout.targets;
@@ -444,7 +452,7 @@ template <class T>
                                             T* out) {
     const std::int64_t size = work_.plan.n_outputs * work_.stride;
     for (std::int64_t t = first_tile; t < end_tile; ++t) {
-        work_.bind(data, t);
+        begin_tile(data, t, first_tile);
         visit(work_.plan.activation, [&](auto zeta) { forward<decltype(zeta)>(0, work_.layers.size()); });
         std::copy_n(work_.layers.back().value.data(), size, out + t * size);
     }
@@ -454,7 +462,7 @@ template <class T>
 [[gnu::noinline]] void TilePass<T>::predict(const PackedData<T>& data, T* f) {
     visit(work_.plan.activation, [&](auto zeta) {
         for (std::int64_t t = 0; t < data.n_tiles; ++t) {
-            work_.bind(data, t);
+            begin_tile(data, t, 0);
             forward<decltype(zeta)>(0, work_.layers.size());
             T* const target = f + t * work_.stride * work_.plan.n_outputs;
             for (std::int64_t r = 0; r < data.rows_in_tile(t); ++r)

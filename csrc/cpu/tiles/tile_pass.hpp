@@ -87,6 +87,7 @@ public:
     void predict(const PackedData<T>& data, T* f);
 
 private:
+    void begin_tile(const PackedData<T>& data, std::int64_t t, std::int64_t first_tile);
     template <class Zeta>
     void forward(std::size_t first_layer, std::size_t end_layer);
     // Before sums over the lanes of f: no infinity of another evaluation may be in them.
