@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
@@ -291,6 +291,12 @@ class Warmup:
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-able content."""
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Warmup:
+        """Rebuild from `to_dict`."""
+        phases = [{**one, "accept": one["accept"] and tuple(one["accept"])} for one in content["phases"]]
+        return cls(tuple(Phase(**one) for one in phases), content["step_size"], content["only_for"])
 
 
 def paper_warmup() -> Warmup:
