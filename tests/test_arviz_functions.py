@@ -149,6 +149,7 @@ def test_inferencedata_has_the_groups_of_the_tree_and_comes_back() -> None:
     problem, draws = drawn()
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # such as the one on groups that ArviZ does not define
+        warnings.filterwarnings("ignore", message="to_datatree: leave-one-out")
         data = draws.to_inferencedata(problem.data.X, problem.data.y)
     tree = draws.to_datatree(problem.data.X, problem.data.y)
     assert set(data.groups()) == set(tree.children)

@@ -108,18 +108,23 @@ def test_coverage_of_unseen_rows_decides_whether_fitted_noise_matters() -> None:
     scored = replace(SOUND, noise=NOISE, calibration=GOOD)
     assert judge(scored).grade == "good"
     for changes in ({"coverage": 0.8}, {"rows": 99}, {"kind": "leave one out"}):
-        found = judge(replace(scored, calibration=replace(GOOD, **changes)))
+        found = judge(replace(scored, calibration=replace(GOOD, **changes), fixes_parameters=True))
         assert found.grade == "look" and "have fitted noise" in str(found)
     assert judge(replace(scored, calibration=replace(GOOD, kind="validation"))).grade == "good"
 
 
-def test_left_out_rows_say_nothing_where_frozen_nodes_fitted_their_noise() -> None:
-    """They stay in the training of the network; rows that this did not see keep what they say."""
-    apart = replace(SOUND, max_rhat=1.4, min_ess_bulk=9.0, noise=NOISE)
+@pytest.mark.parametrize("noise", [NOISE, None])
+def test_left_out_rows_say_nothing_where_parameters_are_fixed(noise: FittedNoise | None) -> None:
+    """They stay in the training of the network, whose noise need not show; rows that it did not see say something."""
+    apart = replace(SOUND, max_rhat=1.4, min_ess_bulk=9.0, noise=noise, fixes_parameters=True)
     left_out, held_out = (replace(GOOD, kind=kind) for kind in ("leave one out", "held out"))
-    assert judge(replace(apart, calibration=left_out)).grade == "do not use"
+    found = judge(replace(apart, calibration=left_out))
+    assert found.grade == "do not use" and "can be used" not in str(found)
+    assert "predictions were not scored on unseen rows" in str(found) and "90% intervals" not in str(found)
+    assert judge(replace(apart, calibration=replace(left_out, coverage=0.5))).findings == found.findings
     assert judge(replace(apart, calibration=held_out)).grade == "look"
-    assert judge(replace(apart, noise=None, calibration=left_out)).grade == "look"
+    unfixed = replace(apart, noise=None, fixes_parameters=False)
+    assert judge(replace(unfixed, calibration=left_out)).grade == "look"
 
 
 @pytest.mark.parametrize("targets", [1, 2])

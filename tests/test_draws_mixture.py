@@ -56,6 +56,19 @@ def sampled(seed: int, likelihood: pn.Likelihood | None = None, **more: Any) -> 
         return pn.sample(posterior(seed, likelihood, **more), **options)
 
 
+def line(likelihood: pn.Likelihood | None = None) -> pn.Draws:
+    """Return draws of a line, all of whose parameters are Bayesian."""
+    X, y = data()
+    likelihood = likelihood or pn.Gaussian(0.5)
+    m = 3 if likelihood.targets == "class" else 1
+    targets = np.digitize(y, [-0.3, 0.3]) if m == 3 else y
+    net = pn.Network([np.ones((m, 1))], [np.zeros(m)])
+    post = pn.Posterior(net, pn.Full(), pn.TraceClassPrior(1.1, 2.0, 2.0), likelihood, X, targets, dtype="float64")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pn.sample(post, chains=2, draws=100, seed=len(repr(likelihood)), progress=False, threads=1)
+
+
 LIKELIHOODS = [pn.Gaussian(0.09), pn.Gaussian("sampled"), pn.StudentT(4.0, 0.3), pn.HeteroscedasticGaussian()]
 
 
@@ -70,12 +83,12 @@ def test_log_likelihood_rows_add_up_to_that_of_each_draw(likelihood: pn.Likeliho
 
 def test_blocks_of_rows_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = data()
-    mixture = pn.DrawsMixture([sampled(1), sampled(2)], [0.7, 0.3])
+    mixture, lines = pn.DrawsMixture([sampled(1), sampled(2)], [0.7, 0.3]), [line(), line(pn.Gaussian(1.5))]
 
     def values() -> list[Any]:
         at_X = mixture.distribution(X)
         scores = [at_X.nlpd(y), at_X.inside(y, 0.5), at_X.left_out(y).log_density(y), at_X.network().mean()]
-        return [*scores, *at_X.interval(), pn.DrawsMixture.weighted(mixture.members, X, y).weights]
+        return [*scores, *at_X.interval(), pn.DrawsMixture.weighted(lines, X, y).weights]
 
     before = values()
     whole = mixture.predict(X)
@@ -123,7 +136,8 @@ def test_classes_are_mixed() -> None:
     X, y = data()
     labels = np.digitize(y, [-0.3, 0.3])
     members = [sampled(seed, pn.Categorical()) for seed in (1, 2)]
-    mixture = pn.DrawsMixture.weighted(members, X, labels)
+    mixture = pn.DrawsMixture.weighted(members, X, labels, row_weights=np.zeros(N))
+    assert pn.DrawsMixture.weighted([line(pn.Categorical())], X, labels).weights == 1
     p = mixture.predict_proba(X)
     assert p.shape == (4, 100, N, 3)
     np.testing.assert_allclose(p.sum(axis=-1), 1)
@@ -135,7 +149,7 @@ def test_classes_are_mixed() -> None:
 
 def test_weighted_members_are_compared_by_leave_one_out() -> None:
     X, y = data()
-    good, poor = sampled(1), sampled(2, scale=0.05)  # a network that hardly bends
+    good, poor = line(), line(pn.Gaussian(50.0))
     for method in ("stacking", "pseudo-bma+"):
         mixture = pn.DrawsMixture.weighted([poor, good], X, y, method=method)  # type: ignore[arg-type]
         assert mixture.weights.sum() == pytest.approx(1) and (mixture.weights >= 0).all()
@@ -153,7 +167,7 @@ def test_weighted_members_are_compared_by_leave_one_out() -> None:
 def test_unreliable_leave_one_out_predictions_are_said() -> None:
     X, y = data()
     # Hardly any noise: single rows decide where the draws lie.
-    members = [sampled(seed, pn.Gaussian(1e-6)) for seed in (1, 2)]
+    members = [line(pn.Gaussian(variance)) for variance in (1e-6, 2e-6)]
     with pytest.warns(
         UserWarning, match=r"predictions of up to \d+ of 60 rows are unreliable.*Use equal weights"
     ) as raised:
@@ -222,7 +236,9 @@ def test_wrong_densities_are_refused(rows: Any, method: Any, message: str) -> No
 
 def test_files(tmp_path: Path) -> None:
     X, y = data()
-    mixture = pn.DrawsMixture.weighted([sampled(1, pn.Gaussian("sampled")), sampled(2, pn.Gaussian("sampled"))], X, y)
+    mixture = pn.DrawsMixture.weighted(
+        [sampled(seed, pn.Gaussian("sampled")) for seed in (1, 2)], X, y, row_weights=np.zeros(N)
+    )
     path = tmp_path / "mixture.npz"
     mixture.save(path)
     again = pn.DrawsMixture.load(path)
@@ -266,11 +282,11 @@ def test_summary_mixes_members_and_judges_each() -> None:
     assert [one.grade for one in own[:2]] == ["look", "look"]
     assert verdict.grade == "look"
     # One kind of finding in both members is one finding, with the numbers of the first.
-    expected = [f"all 2 members (here member 0): {finding.what}" for finding in own[0].findings]
+    expected = [f"all 2 members (here member 1): {finding.what}" for finding in own[0].findings]
     assert len(own[0].findings) == len(own[1].findings) == 2  # few draws, and a network that is not trained
     assert [finding.what for finding in verdict.findings] == expected
     text = str(summary)
-    assert "mixture of 3 posteriors: Out(8)" in text and "member 2: weight 0.000" in text and "verdict: look" in text
+    assert "mixture of 3 posteriors: Out(8)" in text and "member 3: weight 0.000" in text and "verdict: look" in text
 
 
 def test_calibration_of_a_mixture_is_beside_the_ensemble_of_its_networks() -> None:
@@ -301,7 +317,7 @@ def test_members_that_disagree_are_no_finding_but_a_bad_member_is() -> None:
     stuck.theta[0] = stuck.theta[0, 0] + 100.0
     verdict = pn.DrawsMixture([members[0], stuck]).summary(GRID).verdict()
     assert verdict.grade == "do not use"
-    assert all(finding.what.startswith("member 1: ") for finding in verdict.findings)
+    assert all(finding.what.startswith("member 2: ") for finding in verdict.findings)
     # With hardly any weight it does not count.
     assert pn.DrawsMixture([members[0], stuck], [1.0, 0.001]).summary(GRID).verdict().grade == "good"
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.draws.chain_draws import PER_DRAW, Stats, sampler_of
-from patrac_native.draws.distribution import PredictiveDistribution
+from patrac_native.draws.distribution import PredictiveDistribution, too_good
 from patrac_native.interop.datatree import Group, Named, array_of
 from patrac_native.likelihoods import Likelihood
 from patrac_native.network.digest import network_digest
@@ -132,7 +132,9 @@ class PosteriorGroups:
             groups["observed_data"] = Group({"y": self._of_targets(likelihood.typical(observed))}, rows)
             own = {name: at for name, at in by_draw.items() if name != "target"}
             values = drawn(distribution.log_density_by_draw(observed))
-            groups["log_likelihood"] = Group({"y": ((*CHAIN_DRAW, "row"), values)}, own)
+            reason = too_good(self.network)
+            attributes = {"too_good": reason} if reason else {}
+            groups["log_likelihood"] = Group({"y": ((*CHAIN_DRAW, "row"), values)}, own, attributes)
         return groups
 
     def _of_targets(self, values: npt.NDArray[Any]) -> Named:

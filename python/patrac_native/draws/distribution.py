@@ -17,6 +17,7 @@ from patrac_native import diagnostics
 from patrac_native.diagnostics.psis import LeftOutRows, weighted_log_mean
 from patrac_native.likelihoods import Likelihood, TargetMixture
 from patrac_native.network.network import Network
+from patrac_native.posterior.partial_network import PartialNetwork
 from patrac_native.validation.checks import (
     FloatArray,
     as_real_array,
@@ -36,6 +37,10 @@ from patrac_native.verdict.calibration import (
 
 # Maximum size of the outputs of all draws in one block of rows.
 _BLOCK_BYTES = 64 * 2**20
+# What compares models that fix parameters.
+SCORE_NEW_ROWS = (
+    "Score rows that neither the network nor the posterior has seen: draws.distribution(X_new).log_density(y_new)."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -325,7 +330,8 @@ class PredictiveDistribution:
         """Return the distribution of rows of the posterior's own data as if each had not been part of them.
 
         The draws of each posterior are reweighted for each row by Pareto-smoothed importance sampling
-        (`diagnostics.leave_one_out`).
+        (`diagnostics.leave_one_out`). Parameters of the trained network that the architecture fixes do not change:
+        where the network was trained on the rows, these predictions are too good, see `Draws.loo`.
 
         Parameters
         ----------
@@ -434,7 +440,10 @@ class PredictiveDistribution:
     def check_targets(self, y: npt.ArrayLike) -> npt.NDArray[Any]:
         """Return targets as the likelihood stores them: float64 (n, t), or int64 (n,) of classes."""
         if self._lacks_offset:
-            _warn_of_offset()
+            warn_caller(
+                "the posterior has an offset, and these targets are scored at an offset of zero; give theirs, "
+                "offset=..., or zeros to mean that."
+            )
             self._lacks_offset = False
         return self.likelihood.check_targets(y, self.n_rows, self._n_outputs)
 
@@ -538,9 +547,12 @@ class LeftOut(LeftOutRows):
         Shape of the tail of each row's importance ratios.
     n_draws : int
         Number of draws of all chains.
+    too_good : str
+        Why the predictions are too good, in words, if parameters of the trained network are fixed; else empty.
     """
 
     lpd_rows: FloatArray
+    too_good: str = ""
 
     @property
     def se(self) -> float:
@@ -557,14 +569,27 @@ class LeftOut(LeftOutRows):
         return float(self.lpd_rows.sum()) - self.elpd
 
     def __str__(self) -> str:
+        first = f"{self.too_good}\n" if self.too_good else ""
         return (
-            f"leave-one-out of {len(self.khat)} rows from {self.n_draws} draws\n"
+            f"{first}leave-one-out of {len(self.khat)} rows from {self.n_draws} draws\n"
             f"  elpd {self.elpd:.2f} (se {self.se:.2f}), p_loo {self.p_loo:.2f}\n"
             f"  Pareto k: largest {self.khat.max():.2f}, {self.unreliable} rows above {self.khat_limit:.2f}"
         )
 
 
-def leave_out(distribution: PredictiveDistribution, y: npt.ArrayLike, row_weights: npt.ArrayLike | None) -> LeftOut:
+def too_good(network: PartialNetwork) -> str:
+    """Return why leave-one-out predictions around a trained network are too good; empty if nothing of it is fixed."""
+    if not network.fixes_parameters:
+        return ""
+    return (
+        f"too good: the fixed parameters of {network.architecture.label()} were trained on the rows, which are left "
+        "out of the posterior alone; no measure of new rows, and no comparison with what fixes other parameters"
+    )
+
+
+def leave_out(
+    distribution: PredictiveDistribution, y: npt.ArrayLike, row_weights: npt.ArrayLike | None, network: PartialNetwork
+) -> LeftOut:
     """Return leave-one-out predictions of the rows of a posterior's own data, evaluated in blocks of rows."""
     targets, powers = distribution.check_targets(y), check_row_weights(row_weights, distribution.n_rows)
     elpd_rows, lpd_rows, khat = (np.empty(distribution.n_rows) for _ in range(3))
@@ -572,7 +597,7 @@ def leave_out(distribution: PredictiveDistribution, y: npt.ArrayLike, row_weight
         without = part.left_out(targets[rows], row_weights=powers[rows])
         elpd_rows[rows], khat[rows] = without.log_density(targets[rows]), without.khat
         lpd_rows[rows] = part.log_density(targets[rows])
-    return LeftOut(elpd_rows, khat, distribution.n_draws, lpd_rows)
+    return LeftOut(elpd_rows, khat, distribution.n_draws, lpd_rows, too_good(network) if powers.any() else "")
 
 
 def check_row_weights(row_weights: npt.ArrayLike | None, n: int, members: int | None = None) -> FloatArray:
@@ -585,17 +610,12 @@ def check_row_weights(row_weights: npt.ArrayLike | None, n: int, members: int | 
     return powers if members is None else np.broadcast_to(powers, (members, n))
 
 
-def _warn_of_offset() -> None:
-    """Warn the caller of this package that known targets are scored without the offset that the posterior has."""
+def warn_caller(message: str) -> None:
+    """Give a UserWarning at the line outside this folder that called."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("patrac_native.draws"):
         frame, level = frame.f_back, level + 1
-    warnings.warn(
-        "the posterior has an offset, and these targets are scored at an offset of zero; give theirs, offset=..., "
-        "or zeros to mean that.",
-        UserWarning,
-        stacklevel=level,
-    )
+    warnings.warn(message, UserWarning, stacklevel=level)
 
 
 def _joined(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:

@@ -13,7 +13,15 @@ import numpy.typing as npt
 from patrac_native import diagnostics
 from patrac_native.draws import arviz_groups
 from patrac_native.draws.chain_draws import ENTRIES, ChainDraws, Stats, read_states, sampler_of
-from patrac_native.draws.distribution import Component, LeftOut, PredictiveDistribution, leave_out
+from patrac_native.draws.distribution import (
+    SCORE_NEW_ROWS,
+    Component,
+    LeftOut,
+    PredictiveDistribution,
+    leave_out,
+    too_good,
+    warn_caller,
+)
 from patrac_native.draws.summary import Summary, summarise
 from patrac_native.engine.device_array import DeviceArray
 from patrac_native.interop.datatree import build_datatree, inference_data
@@ -425,9 +433,14 @@ class Draws(ChainDraws, Predictions):
     ) -> LeftOut:
         """Predict each row of the posterior's data as if it had not been part of them, without refitting.
 
+        Of architectures other than `Full` the predictions are too good, and rank models wrongly: the parameters that
+        they fix were trained on the row, and leaving it out of the posterior does not change them. The result says so.
+        Compare such models by rows that neither the network nor the posterior has seen,
+        `distribution(X_new).log_density(y_new)`. Where the network was trained on other rows than the posterior's, its
+        parameters know nothing of these, and the predictions are right.
+
         Draws are reweighted by Pareto-smoothed importance sampling (`diagnostics.leave_one_out`, with ArviZ's
-        functions). The trained network has seen the row all the same: of partial architectures, the predictions are
-        those of the posterior without the row, around a network that was trained with it.
+        functions).
 
         Parameters
         ----------
@@ -453,9 +466,12 @@ class Draws(ChainDraws, Predictions):
         Warns
         -----
         UserWarning
-            If the predictions of some rows are unreliable (large Pareto k).
+            If parameters of the trained network are fixed, or the predictions of some rows are unreliable (large
+            Pareto k).
         """
-        found = leave_out(self.distribution(X, offset=offset), y, row_weights)
+        found = leave_out(self.distribution(X, offset=offset), y, row_weights, self.network)
+        if found.too_good:
+            warn_caller(f"Draws.loo: {found.too_good}. {SCORE_NEW_ROWS}")
         if found.unreliable:
             warnings.warn(
                 f"Draws.loo: the predictions of {found.unreliable} of {len(found.khat)} rows are unreliable (Pareto k "
@@ -493,7 +509,8 @@ class Draws(ChainDraws, Predictions):
         - with X, posterior_predictive: "y" with noise, as `predictive` draws it; prior_predictive: y; and function, a
           name of this package: "f", which `predict` returns, or "p", the probabilities of classes or of ones.
         - with y, observed_data: y; log_likelihood: y, one value for each row, the sum over its targets. It has no
-          sample weights; `loo` takes them into account.
+          sample weights; `loo` takes them into account. If parameters of the trained network are fixed, its attribute
+          "too_good" says why ArviZ's `loo` and `compare` rank such models wrongly, as for `loo`.
 
         A single target has no axis; several have the axis "target". The attributes of the root are versions, seed and
         every setting.
@@ -530,6 +547,11 @@ class Draws(ChainDraws, Predictions):
         TypeError, ValueError
             If an argument is not as described, y or offset is given without X, or there are no draws.
 
+        Warns
+        -----
+        UserWarning
+            If y is given and parameters of the trained network are fixed.
+
         Examples
         --------
         >>> import numpy as np
@@ -538,7 +560,7 @@ class Draws(ChainDraws, Predictions):
         >>> X = np.linspace(-1, 1, 10).reshape(5, 2)
         >>> post = pn.Posterior(net, pn.Mix(1), pn.TraceClassPrior(1.5, 1.0, 1.0), pn.Gaussian(1.0), X, X[:, 0])
         >>> draws = pn.sample(post, chains=2, draws=50, warmup=100, seed=0)
-        >>> tree = draws.to_datatree(X, post.data.y, input_names=["height", "width"])
+        >>> tree = draws.to_datatree(X, input_names=["height", "width"])
         >>> dict(tree["posterior"]["weights_1"].sizes)
         {'chain': 2, 'draw': 50, 'input': 2, 'hidden_1': 1}
         >>> tree["posterior"]["weights_1"].sel(hidden_1=1, input="width").shape
@@ -556,6 +578,11 @@ class Draws(ChainDraws, Predictions):
             input_names = self.network.input_names or column_names(X)
         made = arviz_groups.PosteriorGroups.labelled(self.network, self.likelihood, input_names, target_names)
         distribution = None if X is None else self.distribution(X, offset=offset)
+        if y is not None and (reason := too_good(self.network)):
+            warn_caller(
+                "to_datatree: leave-one-out predictions of its group log_likelihood, as az.loo and az.compare make "
+                f"them, are {reason}. {SCORE_NEW_ROWS}"
+            )
         groups = {
             "posterior": made.posterior(self.theta, self.stats),
             "sample_stats": arviz_groups.sample_stats_group(self.stats),

@@ -12,11 +12,12 @@ import numpy.typing as npt
 
 from patrac_native import diagnostics
 from patrac_native.diagnostics.psis import WeightMethod
-from patrac_native.draws.distribution import check_row_weights, leave_out
+from patrac_native.draws.distribution import check_row_weights, leave_out, warn_caller
 from patrac_native.draws.draws import Draws, Predictions
 from patrac_native.draws.summary import MixtureSummary, summarise_mixture
 from patrac_native.likelihoods import Likelihood
 from patrac_native.network.files import PathOrStream, load_arrays, rebuilding, refuse_unknown, save_arrays
+from patrac_native.posterior.partial_network import PartialNetwork
 from patrac_native.validation.checks import FloatArray, as_real_array
 
 # What files of mixtures hold, in words.
@@ -29,7 +30,7 @@ _UNRELIABLE_SHARE = 0.05
 
 @dataclass(frozen=True)
 class Comparison:
-    """How the members of a mixture were weighted by leave-one-out predictions.
+    """How the members of a mixture were weighted by predictions of held-out rows, or of rows left out one at a time.
 
     Attributes
     ----------
@@ -117,11 +118,15 @@ class DrawsMixture(Predictions):
         row_weights: npt.ArrayLike | None = None,
         offset: npt.ArrayLike | None = None,
     ) -> DrawsMixture:
-        """Combine draws with weights from their leave-one-out predictions of the same rows.
+        """Combine draws with weights from their predictions of the same rows, held out or left out one at a time.
 
-        Each row is predicted by draws that are reweighted as if the row had not been in the data of the posterior
-        (`diagnostics.leave_one_out`). This does not undo that the network was trained on the row, so the weights of
-        partial architectures favour networks that fit closer.
+        Rows that neither the networks nor the posteriors have seen, of `row_weights` zero, compare any members. Rows of
+        the posteriors' data are predicted by draws that are reweighted as if the row had not been among them
+        (`diagnostics.leave_one_out`); that compares members that fix no parameters of trained networks (`Full`), or
+        the same ones. It is refused for others: fixed parameters were trained on the row, and leave-one-out then
+        favours the network that follows its rows most closely, which was measured to predict new rows worst. For
+        networks that were trained on other rows, `diagnostics.model_weights` of each `draws.loo(X, y).elpd_rows` gives
+        the weights.
 
         Parameters
         ----------
@@ -135,7 +140,8 @@ class DrawsMixture(Predictions):
             As for `diagnostics.model_weights`; default "stacking".
         row_weights : array_like, shape (n,) or (members, n), optional
             The `row_weights` of each posterior, if it was given sample weights or a scale; default ones. A row whose
-            weight is zero in a posterior was not in its data, and is predicted by all its draws alike.
+            weight is zero in a posterior was not in its data, and is predicted by all its draws alike: for held-out
+            rows, `np.zeros(n)`.
         offset : array_like, shape (n,) or (n, m), optional
             The offset of all posteriors, if they have one.
 
@@ -147,22 +153,31 @@ class DrawsMixture(Predictions):
         Raises
         ------
         TypeError, ValueError
-            If an argument is not as described, or a member gives a row a density that is not finite.
+            If an argument is not as described, a member gives a row a density that is not finite, or rows are left out
+            of posteriors of members that fix different parameters, unless the weights are equal.
 
         Warns
         -----
         UserWarning
-            If the leave-one-out predictions of more than a twentieth of the rows are unreliable for a member, or
-            `offset` is missing, though a posterior has one.
+            If members fix parameters and rows are left out of their posteriors, the leave-one-out predictions of more
+            than a twentieth of the rows are unreliable for a member, or `offset` is missing, though a posterior has
+            one.
         """
         equal = cls(members)
         together = equal.distribution(X, offset=offset)
         targets, powers = together.check_targets(y), check_row_weights(row_weights, together.n_rows, len(equal.members))
-        found = [leave_out(together.of_member(index), targets, power) for index, power in enumerate(powers)]
+        if method != "equal":
+            _check_fixed([member.network for member, power in zip(equal.members, powers, strict=True) if power.any()])
+        found = [
+            leave_out(together.of_member(index), targets, power, member.network)
+            for index, (member, power) in enumerate(zip(equal.members, powers, strict=True))
+        ]
         weights = diagnostics.model_weights(np.stack([one.elpd_rows for one in found]), method)
         comparison = Comparison(
             method, tuple(one.elpd for one in found), tuple(one.unreliable for one in found), together.n_rows
         )
+        if reason := next((one.too_good for one in found if one.too_good), ""):
+            warn_caller(f"DrawsMixture.weighted: the predictive densities of its comparison are {reason}.")
         if comparison.is_unreliable:
             warnings.warn(
                 f"DrawsMixture.weighted: leave-one-out predictions of up to {max(comparison.unreliable)} of "
@@ -271,6 +286,18 @@ def _check_members(members: tuple[Draws, ...]) -> None:
         ):
             if own != expected:
                 raise ValueError(f"members must have {what}; members[{index}] has {own}, the first {expected}.")
+
+
+def _check_fixed(networks: Sequence[PartialNetwork]) -> None:
+    """Raise ValueError if rows that are left out of their posteriors cannot compare members of these networks."""
+    if all(networks[0].fixes_the_same(one) for one in networks):
+        return
+    raise ValueError(
+        "DrawsMixture.weighted: the members fix different parameters of trained networks, which leave-one-out "
+        "predictions cannot compare: they favour networks that follow their rows too closely. Give X and y of rows "
+        "that neither the networks nor the posteriors have seen with row_weights=np.zeros(len(X)), or use equal "
+        "weights, DrawsMixture(members)."
+    )
 
 
 def _kind(likelihood: Likelihood) -> dict[str, Any]:

@@ -282,6 +282,7 @@ def summarise(
         role_of_network=role,
         noise=None if noise is None else FittedNoise(**noise),
         likelihood=likelihood,
+        fixes_parameters=network is not None and network.fixes_parameters,
     )
     return Summary(
         label=f"Target(K={run.theta.shape[-1]})" if network is None else network.architecture.label(),
@@ -396,7 +397,7 @@ class MixtureSummary(_Table):
         )
         of_members = [
             (
-                f"member {index}",
+                f"member {index + 1}",
                 f"weight {weight:.3f}, max R-hat {member.function.max_rhat:.3f}, min bulk ESS "
                 f"{member.function.min_ess_bulk:.0f}",
             )
@@ -406,8 +407,8 @@ class MixtureSummary(_Table):
 
 
 def _of_members(group: Sequence[tuple[int, Finding]], count: int) -> Finding:
-    """Return findings of one kind as one, which names the members and shows the numbers of the first."""
-    members = [str(member) for member, _ in group]
+    """Return findings of one kind as one, which names the members, counted from 1, and shows the first's numbers."""
+    members = [str(member + 1) for member, _ in group]
     first = group[0][1]
     if len(group) == 1:
         who = f"member {members[0]}: "

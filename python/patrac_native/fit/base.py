@@ -355,6 +355,7 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         X : array_like or DataFrame, shape (n, d), optional
             Rows that were not fitted. By default at most 1,000 training rows, each predicted by draws that are
             reweighted as if it had not been among them, which needs an estimator that was not read from a file.
+            Parameters that the architecture fixes were trained on them: such scores are too good, and say so.
         y : array_like, shape (n,) or (n, t)
             Their targets.
         sample_weight : array_like, shape (n,), optional

@@ -17,6 +17,11 @@ AnyDraws = pn.Draws | pn.DrawsMixture
 ScoresAndArrays = tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]
 # Kinds of rows.
 HELD_OUT, VALIDATION, LEAVE_ONE_OUT = "held out", "validation", "leave one out"
+# Of left-out rows around fixed parameters.
+_TOO_GOOD = (
+    "too good: fixed parameters of the network were trained on these rows, and leaving one out of the posterior does "
+    "not change them; for scores of unseen rows, keep rows out of the fit (held_out, test_fraction)"
+)
 # Probabilities of the central intervals of y whose coverage is reported.
 COVERAGES = (0.5, 0.8, 0.9, 0.95, 0.99)
 
@@ -29,7 +34,8 @@ class Evaluation:
     ----------
     scores : dict
         Scores by name. "kind" says of which rows: "held out", "validation" (rows that a shorter run left out) or
-        "leave one out" (training rows, each predicted by draws that are reweighted as if it had not been among them).
+        "leave one out" (training rows, each predicted by draws that are reweighted as if it had not been among them),
+        and "too_good", why such scores are if the architecture fixes parameters, which were trained on these rows.
 
         Of numbers: rmse and rmse_network (of posterior mean and trained network), crps and interval_width in the
         target's units; coverage of y by central intervals; nlpd and nlpd_network (mean over rows, of the standardised
@@ -85,7 +91,10 @@ def evaluate(
         errors = (network.mean() - typical(draws.likelihood, y)) ** 2
         rmse = np.sqrt([np.average(column, weights=weights) for column in errors.T])
     calibration = distribution.calibration(y, kind=kind, nets=nets, network_nlpd=nlpd, sample_weight=weights)
-    scores: dict[str, Any] = {"kind": calibration.kind, "nlpd": calibration.nlpd}
+    scores: dict[str, Any] = {"kind": calibration.kind}
+    if kind == LEAVE_ONE_OUT and any(member.network.fixes_parameters for member in members_of(draws)):
+        scores["too_good"] = _TOO_GOOD
+    scores["nlpd"] = calibration.nlpd
     if not is_class:
         scores["nlpd_network"] = None if np.isnan(calibration.nlpd_network) else calibration.nlpd_network
     if details and kind == LEAVE_ONE_OUT:

@@ -233,6 +233,7 @@ def with_advice(
         "narrow intervals": wider_noise,
         "fitted noise": wider_noise,
         "wide intervals": ", or ".join(_noise(likelihood.narrower(), likelihood, tried)) + ".",
+        "unscored predictions": "keep rows out of the fit, held_out=(X, y); on the command line, test_fraction.",
         "poor predictions": f"run longer; if the chains have converged, {unsuited}",
     }
     # A budget pays for the warm-up too.
@@ -270,7 +271,7 @@ class FitReport:
     scores : dict
         Of held-out rows, all scores of `PatracRegressor.evaluate`; otherwise nlpd (of standardised targets), and
         coverage of 90% intervals or accuracy. "kind" says of which rows: "held out", "validation", rows that the pilot
-        run of the chosen posterior left out, or "leave one out", training rows.
+        run of the chosen posterior left out, or "leave one out", training rows; "too_good" then says why, if they are.
     seconds : dict of str to float
         Wall-clock time of training, choice, sampling and evaluation.
     """
@@ -301,9 +302,11 @@ class FitReport:
 
     def results(self) -> str:
         """Return scores, summary of the chains and times in words."""
-        scores = ", ".join(f"{name} {_shown(value)}" for name, value in self.scores.items() if value is not None)
+        known = {name: value for name, value in self.scores.items() if value is not None}
+        first = f"scores that are {known.pop('too_good')}\n" if "too_good" in known else ""
+        scores = ", ".join(f"{name} {_shown(value)}" for name, value in known.items())
         times = ", ".join(f"{stage} {value:.1f} s" for stage, value in self.seconds.items())
-        return f"scores: {scores}\n{self.summary}\ntime: {times}"
+        return f"{first}scores: {scores}\n{self.summary}\ntime: {times}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON-able values."""

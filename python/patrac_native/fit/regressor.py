@@ -135,7 +135,8 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         held_out : (X, y) or (X, y, exposure), optional
             Rows that are not trained on. The scores of `report_` are theirs, the verdict rests on them, and convergence
             is checked at them. By default scores and verdict are those of rows that a shorter run left out, or of
-            leave-one-out predictions.
+            leave-one-out predictions; these do not count in the verdict where `architecture` fixes parameters, which
+            were trained on the rows.
 
         Returns
         -------

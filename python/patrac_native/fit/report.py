@@ -79,8 +79,9 @@ def score_lines(heading: str, scores: Mapping[str, Any], targets: str) -> str:
 def printed(estimator: PatracEstimator, evaluation: Evaluation) -> str:
     """Return the scores as text for the terminal."""
     kind = "held-out rows" if _held_out_rows(estimator) else "leave-one-out predictions of rows"
-    targets = estimator.draws_.likelihood.targets
-    return score_lines(f"{kind}: {len(evaluation.arrays['y'])}", evaluation.scores, targets)
+    targets, scores = estimator.draws_.likelihood.targets, evaluation.scores
+    first = f"scores that are {scores['too_good']}\n" if "too_good" in scores else ""
+    return first + score_lines(f"{kind}: {len(evaluation.arrays['y'])}", scores, targets)
 
 
 def summary_content(estimator: PatracEstimator, evaluation: Evaluation) -> dict[str, Any]:
@@ -131,6 +132,8 @@ def report_of(estimator: PatracEstimator, evaluation: Evaluation, *, name: str, 
     verdict = result.summary.verdict()
     report.banner(verdict.grade, f"Verdict on the chains: {verdict}")
     report.heading("Scores on held-out rows" if held_out else "Leave-one-out scores")
+    if "too_good" in evaluation.scores:
+        report.text(f"These scores are {evaluation.scores['too_good']}.")
     rows = (
         f"{held_out} rows that neither training nor sampling saw."
         if held_out
@@ -150,7 +153,7 @@ def report_of(estimator: PatracEstimator, evaluation: Evaluation, *, name: str, 
         report.figure(figure, caption)
     _add_trials(report, estimator)
     summaries = _summaries(result.summary)
-    names = [label] if len(members) == 1 else [f"network {index + 1}" for index in range(len(members))]
+    names = [label] if len(members) == 1 else [f"member {index + 1}" for index in range(len(members))]
     if len(members) > 1:
         report.heading(f"The chains of {len(members)} networks")
         add_convergence(report, dict(zip(names, summaries, strict=True)))

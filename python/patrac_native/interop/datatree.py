@@ -21,10 +21,11 @@ Named = tuple[Sequence[str], npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class Group:
-    """The content of one group: variables, and the labels of dimensions and further coordinates along them."""
+    """The content of one group: variables, labels of dimensions and further coordinates along them, attributes."""
 
     variables: dict[str, Named] = field(default_factory=dict)  # axes begin with "chain" and "draw" where they have them
     coordinates: dict[str, Named] = field(default_factory=dict)
+    attributes: dict[str, str] = field(default_factory=dict)
 
 
 def build_datatree(
@@ -33,7 +34,7 @@ def build_datatree(
     """Build a DataTree."""
     module = import_extra("xarray", "arviz", method)
     datasets = {
-        name: module.Dataset(group.variables, coords=group.coordinates, attrs=dict(library))
+        name: module.Dataset(group.variables, coords=group.coordinates, attrs={**library, **group.attributes})
         for name, group in groups.items()
     }
     root = module.Dataset(attrs=dict(attributes))

@@ -14,6 +14,7 @@ from patrac_native.engine import _core
 from patrac_native.engine.machine import thread_count
 from patrac_native.engine.models import CoreModel, ModelSpec, planned_model
 from patrac_native.likelihoods import Gaussian
+from patrac_native.network.digest import network_digest
 from patrac_native.network.files import refuse_unknown
 from patrac_native.network.network import Network
 from patrac_native.network.ranking import rank_nodes
@@ -199,6 +200,22 @@ class PartialNetwork:
         last = self.parameters["layer"] == len(self.layer_sizes) - 1
         found = np.flatnonzero(last & (self.parameters["column"] >= 0))
         return int(found[0]) if len(found) else None
+
+    @property
+    def fixes_parameters(self) -> bool:
+        """Whether draws of f rest on parameters of the trained network that keep their values."""
+        return self.separate or self.dim < self.net.n_parameters
+
+    def fixes_the_same(self, other: PartialNetwork) -> bool:
+        """Whether both rest on the same values of the same fixed parameters, or on none."""
+        if not (self.fixes_parameters and other.fixes_parameters):
+            return self.fixes_parameters == other.fixes_parameters
+        masks, others = ([*one.weight_masks, *one.bias_masks] for one in (self, other))
+        return (
+            network_digest(self.net) == network_digest(other.net)
+            and self.separate == other.separate
+            and (self.separate or all(map(np.array_equal, masks, others)))
+        )
 
     @property
     def role_of_network(self) -> str | None:

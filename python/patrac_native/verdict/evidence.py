@@ -90,6 +90,7 @@ class Evidence:
     noise: FittedNoise | None = None
     calibration: Calibration | None = None
     likelihood: Likelihood | None = None
+    fixes_parameters: bool = False  # of the trained network, which leaving rows out of the posterior does not change
 
     @property
     def is_independent(self) -> bool:
@@ -112,9 +113,10 @@ def fitted_noise(post: Posterior, variance: npt.NDArray[Any] | None) -> FittedNo
     # that of `Full`, which has no frozen nodes, follows from the posterior alone.
     history = post.network.net.history
     unseen = None if history is None else history.validation_mse
-    is_partial = post.network.separate or post.dim < post.network.net.n_parameters
     # Under other noise the draws are the squares of another scale.
-    if variance is None or variance.size == 0 or unseen is None or not is_partial or not post.likelihood.is_conjugate:
+    if variance is None or variance.size == 0 or unseen is None or not post.likelihood.is_conjugate:
+        return None
+    if not post.network.fixes_parameters:
         return None
     means = variance.mean(axis=(0, 1))
     expected = np.atleast_1d(unseen if np.ndim(means) else np.mean(unseen))

@@ -48,7 +48,7 @@ FIT_GAIN = 0.1
 # The coverage of this many rows has a standard error of 0.03. Fewer are no evidence that predictions can be used.
 CALIBRATION_ROWS = 100
 # Kinds of findings on predictions of unseen rows.
-CALIBRATION_KINDS = ("narrow intervals", "wide intervals", "poor predictions")
+CALIBRATION_KINDS = ("narrow intervals", "wide intervals", "poor predictions", "unscored predictions")
 _TRAIN_AGAIN = "train again (more epochs, another learning_rate, smaller l2, standardised X and y)"
 # Kinds of unseen rows in words.
 _KINDS = {
@@ -69,8 +69,9 @@ class Finding:
         Which check found it, for `Summary.with_advice`: "stuck chains", "large steps" or "small steps"; "not finite";
         "undertrained network", "poor network" (the draws fit well), "poor draws" (the network fits well) or "poor fit"
         (neither does); "fitted noise" (of fixed nodes); "narrow intervals", "wide intervals" or "poor predictions" of
-        unseen rows; "disagreement" (R-hat above 1.05), "unknown R-hat", "few draws" (R-hat above 1.01 or few effective
-        draws), "one chain" or "log-likelihood" (its R-hat alone); "short warm-up" or "adaptation".
+        unseen rows, or "unscored predictions" (no rows were unseen); "disagreement" (R-hat above 1.05), "unknown
+        R-hat", "few draws" (R-hat above 1.01 or few effective draws), "one chain" or "log-likelihood" (its R-hat
+        alone); "short warm-up" or "adaptation".
     grade : str
         "look" or "do not use".
     what : str
@@ -318,21 +319,30 @@ def _predicts_well(e: Evidence) -> bool:
 
 
 def _scores_of_unseen_rows(e: Evidence) -> Calibration | None:
-    """Return the scores if they are of enough rows, of which neither draws nor frozen nodes know anything.
-
-    Rows that are left out one at a time stay in the training of frozen nodes: where these have fitted noise, such
-    scores say nothing.
-    """
+    """Return the scores if they are of enough rows, of which neither draws nor fixed parameters know anything."""
     c = e.calibration
-    if c is None or c.rows < CALIBRATION_ROWS or (e.noise is not None and c.kind == LEAVE_ONE_OUT):
-        return None
-    return c
+    return None if c is None or c.rows < CALIBRATION_ROWS or _are_seen(e) else c
+
+
+def _are_seen(e: Evidence) -> bool:
+    """Return whether scores are of rows on which fixed parameters were trained: leaving one out does not change them.
+
+    Such scores are too good, however little noise the fixed parameters seem to have fitted.
+    """
+    return e.calibration is not None and e.calibration.kind == LEAVE_ONE_OUT and e.fixes_parameters
 
 
 def _of_calibration(e: Evidence) -> Iterator[Finding]:
     """Check the log density and the coverage of predictions on rows that the draws have not seen."""
     c = e.calibration
     if c is None:
+        return
+    if _are_seen(e):
+        what = (
+            "predictions were not scored on unseen rows: the fixed parameters of the network were trained on the "
+            f"{c.rows:,} rows that were left out of the posterior one at a time."
+        )
+        yield Finding("unscored predictions", LOOK, what, "score rows kept out of training and posterior.")
         return
     if c.misses_coverage_by():
         narrow = c.coverage < COVERAGE

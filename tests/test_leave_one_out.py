@@ -1,0 +1,150 @@
+"""Leave-one-out around parameters that were trained on the rows: too good, and everything that rests on it says so."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import patrac_native as pn
+import problems
+from patrac_native.studies.problems import Split, load_split, standardised
+
+N = 40
+DATA = np.random.default_rng(0)
+X = DATA.uniform(-2, 2, (N, 2))
+Y = np.sin(2 * X[:, 0]) + 0.3 * DATA.normal(size=N)
+NEW_X = DATA.uniform(-2, 2, (30, 2))
+NEW_Y = np.sin(2 * NEW_X[:, 0]) + 0.3 * DATA.normal(size=30)
+TOO_GOOD = "too good: the fixed parameters of {} were trained on the rows"
+
+
+def sampled(seed: int, architecture: pn.Architecture, likelihood: pn.Likelihood | None = None) -> pn.Draws:
+    """Return draws of a posterior of a network of a seed."""
+    net = problems.random_network(np.random.default_rng(seed), (2, 6, 1))
+    post = pn.Posterior(net, architecture, problems.PRIOR, likelihood or pn.Gaussian(0.09), X, Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pn.sample(post, chains=2, draws=60, warmup=200, seed=seed, progress=False, threads=1)
+
+
+def messages(call: Any) -> list[str]:
+    """Return the warnings of a call on fixed parameters, each of which names this file's line."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    found = [one for one in caught if "too good" in str(one.message)]
+    assert all(one.filename == __file__ for one in found)
+    return [str(one.message) for one in found]
+
+
+def last_layer_masks(keep: bool) -> pn.Custom:
+    """Return Custom with the last layer or, if the others are kept too, all parameters."""
+    return pn.Custom([np.full((6, 2), keep), np.full((1, 6), True)], [np.full(6, keep), np.full(1, True)])
+
+
+@pytest.mark.parametrize(
+    ("architecture", "fixes"),
+    [
+        (pn.Full(), False),
+        (last_layer_masks(True), False),
+        (last_layer_masks(False), True),
+        (pn.Mix(2), True),
+        (pn.Out(6), True),
+        (pn.Sep(2), True),
+    ],
+    ids=["Full", "Custom of all", "Custom", "Mix", "Out", "Sep"],
+)
+def test_what_leaves_rows_out_says_first_that_it_is_too_good(architecture: pn.Architecture, fixes: bool) -> None:
+    draws = sampled(1, architecture)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found, tree = draws.loo(X, Y), draws.to_datatree(X, Y, prior_draws=0)
+        unseen = draws.loo(NEW_X, NEW_Y, row_weights=np.zeros(30))
+    begins = TOO_GOOD.format(architecture.label()) if fixes else "leave-one-out of 40 rows"
+    assert str(found).startswith(begins)
+    assert tree["log_likelihood"].attrs.get("too_good") == (found.too_good or None)
+    of_loo = messages(lambda: draws.loo(X, Y))
+    of_tree = messages(lambda: draws.to_datatree(X, Y, prior_draws=0))
+    assert (len(of_loo), len(of_tree)) == (fixes, fixes)
+    for message in (*of_loo, *of_tree):
+        assert begins in message and "draws.distribution(X_new).log_density(y_new)" in message
+    # Rows that were in no data are predicted by all draws alike.
+    assert not unseen.too_good and str(unseen).startswith("leave-one-out of 30 rows")
+    np.testing.assert_allclose(unseen.elpd_rows, draws.distribution(NEW_X).log_density(NEW_Y), rtol=1e-10)
+    assert messages(lambda: draws.to_datatree(X, prior_draws=0)) == []
+
+
+def test_members_that_fix_different_parameters_are_weighted_by_unseen_rows_alone() -> None:
+    mix, other_start, out = sampled(1, pn.Mix(2)), sampled(2, pn.Mix(2)), sampled(1, pn.Out(6))
+    full, noisier = sampled(1, pn.Full()), sampled(1, pn.Mix(2), pn.Gaussian(0.3))
+    weighted = pn.DrawsMixture.weighted
+    for members in ([mix, other_start], [mix, out], [mix, full]):
+        with pytest.raises(ValueError, match=r"fix different parameters .*row_weights=np\.zeros\(len\(X\)\).*equal"):
+            weighted(members, X, Y)
+        one_seen = np.zeros((2, N))
+        one_seen[:, 3] = 1.0
+        with pytest.raises(ValueError, match="fix different parameters"):
+            weighted(members, X, Y, row_weights=one_seen)
+        assert len(messages(lambda members=members: weighted(members, X, Y, method="equal"))) == 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found = weighted(members, NEW_X, NEW_Y, row_weights=np.zeros(30))
+        rows = [one.distribution(NEW_X).log_density(NEW_Y) for one in members]
+        np.testing.assert_allclose(found.weights, pn.diagnostics.model_weights(rows), atol=1e-9)
+        assert found.comparison is not None
+        np.testing.assert_allclose(found.comparison.elpd, np.sum(rows, axis=1), rtol=1e-10)
+    # Two posteriors around the same fixed parameters: a comparison of what is Bayesian, whose densities are too good.
+    assert len(messages(lambda: weighted([mix, noisier], X, Y))) == 1
+    separate = [sampled(1, pn.Sep(1)), sampled(1, pn.Sep(2))]  # all of the network is fixed in both
+    assert len(messages(lambda: weighted(separate, X, Y))) == 1
+    assert messages(lambda: weighted([full, sampled(2, pn.Full())], X, Y)) == []
+
+
+@pytest.mark.parametrize("architecture", ["mix", "full"])
+def test_a_fit_without_unseen_rows_is_not_judged_by_its_training_rows(architecture: str) -> None:
+    reg = pn.PatracRegressor(
+        hidden_layer_sizes=6, architecture=architecture, max_iter=50, l2=1.0, chains=2, draws=50, thin=5, random_state=0
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        reg.fit(X, Y)
+    fixed, kinds = architecture == "mix", {one.kind: one.remedy for one in reg.report_.verdict.findings}
+    assert reg.report_.scores["kind"] == "leave one out"
+    assert reg.report_.results().startswith(
+        "scores that are too good: fixed" if fixed else "scores: kind leave one out"
+    )
+    assert list(reg.evaluate().scores)[:2] == (["kind", "too_good"] if fixed else ["kind", "nlpd"])
+    assert ("unscored predictions" in kinds) == fixed
+    if fixed:
+        remedy = kinds["unscored predictions"]
+        assert "held_out=(X, y)" in remedy and "test_fraction" in remedy
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            reg.fit(X, Y, held_out=(NEW_X, NEW_Y))
+        assert "unscored predictions" not in {one.kind for one in reg.report_.verdict.findings}
+        assert "too_good" not in reg.report_.scores
+
+
+def test_leave_one_out_of_mix_is_above_held_out_rows_and_says_so(data_dir: Path) -> None:
+    """Boston housing, 60% of the rows: the network follows its rows, and leave-one-out does not see it."""
+    whole = load_split(data_dir / "uci", "boston", 0)
+    inputs, targets = np.concatenate([whole.X, whole.X_test]), np.concatenate([whole.y, whole.y_test])
+    order = np.random.default_rng(0).permutation(len(targets))
+    seen, unseen = np.split(order, [int(0.6 * len(order))])
+    rows = standardised(Split(inputs[seen], targets[seen], inputs[unseen], targets[unseen]))
+    likelihood, sizes = pn.Gaussian("sampled"), (rows.X.shape[1], 50, 50, 1)
+    net = pn.train(sizes, rows.X, rows.y, likelihood=likelihood, seed=0, progress=False)
+    post = pn.Posterior(net, pn.Mix(1), pn.TraceClassPrior.fit(net), likelihood, rows.X, rows.y)
+    draws = pn.sample(post, chains=2, draws=250, thin=4, warmup=2000, seed=0, progress=False, threads=1)
+    with pytest.warns(UserWarning, match="too good: the fixed parameters of Mix"):
+        loo = draws.loo(rows.X, rows.y)
+    held_out = draws.distribution(rows.X_test).log_density(rows.y_test)
+    difference = loo.elpd_rows.mean() - held_out.mean()
+    error = np.hypot(loo.se / len(seen), held_out.std(ddof=1) / np.sqrt(len(unseen)))
+    assert difference > 2 * error, (difference, error)
+    assert loo.unreliable < 0.05 * len(seen)  # importance sampling is not the reason
+    assert str(loo).startswith("too good")
