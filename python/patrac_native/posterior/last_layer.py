@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,8 @@ from patrac_native.validation.checks import FloatArray
 
 # The statistics of this many rows are summed at a time, which bounds the memory of the float64 features.
 _ROWS_AT_A_TIME = 65_536
+# From this size on the eigenvalues of a matrix take longer than a user waits after Ctrl-C.
+_INTERRUPTIBLE_SIZE = 500
 
 
 @dataclass(frozen=True)
@@ -119,12 +122,12 @@ def whiten(
     constants = np.array([constant])
     if output is None:
         output = np.zeros(len(scale), dtype=np.int32)
-        eigenvalues, vectors = np.linalg.eigh(whitened)
+        eigenvalues, vectors = _eigh(whitened)
     else:
         eigenvalues, vectors = np.zeros(len(scale)), np.zeros(hessian.shape)
         for own in range(compiled.targets.shape[1]):
             block = np.flatnonzero(output == own)
-            eigenvalues[block], vectors[np.ix_(block, block)] = np.linalg.eigh(whitened[np.ix_(block, block)])
+            eigenvalues[block], vectors[np.ix_(block, block)] = _eigh(whitened[np.ix_(block, block)])
         constants = _constants_by_output(compiled, len(prior_variance))
     return WhitenedQuadratic(
         constant=constants,
@@ -137,6 +140,28 @@ def whiten(
         from_theta=vectors.T / scale,
         plain=DenseQuadratic(constant, slope, hessian),
     )
+
+
+def _eigh(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return `numpy.linalg.eigh`, which Ctrl-C can leave: LAPACK asks for no signals, so it has a thread of its own."""
+    if len(matrix) < _INTERRUPTIBLE_SIZE:
+        return tuple(np.linalg.eigh(matrix))
+    found: list[tuple[FloatArray, FloatArray]] = []
+    errors: list[Exception] = []
+
+    def work() -> None:
+        try:
+            found.append(tuple(np.linalg.eigh(matrix)))
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.05)  # a signal may reach another thread, and does not end this wait
+    if errors:
+        raise errors[0]
+    return found[0]
 
 
 def _statistics(compiled: CompiledModels, dim: int) -> tuple[float, FloatArray, FloatArray]:
