@@ -11,6 +11,7 @@ import pytest
 import patrac_native as pn
 import problems
 import reference
+from patrac_native.kernels import facts
 from rounding import assert_log_priors
 
 FloatArray = npt.NDArray[np.float64]
@@ -188,3 +189,41 @@ def test_a_sampled_variance_is_forgotten_before_the_first_draw() -> None:
         # The later draws' mean has a standard error a few times smaller.
         error = log_variance[:, draw].std() / np.sqrt(3000)
         assert abs(log_variance[:, draw].mean() - later) < 4.5 * error
+
+
+@pytest.mark.parametrize(
+    ("dim", "n_rows", "dear"),
+    [
+        (13, 10, False),
+        (2_000, 100, False),
+        (2_000, 10**6, False),
+        (3_000, 500, True),
+        (3_000, 10_000, False),
+        (6_000, 500, True),
+        (6_000, 60_000, False),
+    ],
+)
+def test_statistics_are_dear_where_chains_take_fewer_operations(dim: int, n_rows: int, dear: bool) -> None:
+    """K = 3,000 and K = 6,000 took 25 s and over 190 s; many rows make each step of a chain dear too."""
+    assert facts.statistics_are_dear(dim, n_rows) == dear
+
+
+def test_where_statistics_are_dear_auto_takes_chains_on_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = problems.random_network(np.random.default_rng(5), (2, 8, 1))
+    X, y = np.random.default_rng(6).normal(size=(40, 2)), np.random.default_rng(7).normal(size=40)
+    given = (net, pn.Out(5), pn.TraceClassPrior(1.5, 1.0, 1.0), pn.Gaussian(0.5), X, y)
+    exact = pn.Posterior(*given, dtype="float64").sampled.quadratic
+    assert exact is not None
+    monkeypatch.setattr(facts, "_SECONDS", 0.0)
+    monkeypatch.setattr(facts, "_STEPS", 0)
+    post = pn.Posterior(*given, dtype="float64")
+    plan = post.plan()
+    assert plan.kernel == pn.MGrad(persistence=0.9) and "more operations than chains on the data" in plan.reason
+    assert plan.operations["multiply_add"] > 40 * post.dim
+    draws = pn.sample(post, chains=4, draws=2_000, thin=5, seed=1, progress=False)
+    assert "quadratic" not in vars(post.sampled)
+    moments = exact.exact()
+    z = (draws.theta.mean(axis=(0, 1)) - moments.mean) / np.sqrt(np.diag(moments.covariance))
+    # 8,000 draws, of which a tenth counts: 5 standard errors.
+    assert np.abs(z).max() < 5 / np.sqrt(800)
+    assert pn.sample(post, pn.Exact(), draws=5, seed=1, progress=False).theta.shape == (4, 5, post.dim)

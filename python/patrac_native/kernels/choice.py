@@ -19,9 +19,11 @@ MIN_SPREAD = 2.0
 def choose_kernel(facts: ModelFacts, device: str = "cpu", *, keep: bool = False) -> tuple[Kernel, str]:
     """Choose the fastest exact kernel that a posterior and a device support.
 
-    It is `Exact()` if the posterior is that of Bayesian linear regression, the scales of the prior are fixed and the
-    chains run on the CPU. Otherwise it is `MGrad(persistence=0.9)`, with `collapse=True` if a Gaussian likelihood
-    allows integrating out Bayesian output weights (with `HeteroscedasticGaussian` those of the means, on the CPU), and
+    It is `Exact()` if the posterior is that of Bayesian linear regression, the scales of the prior are fixed, the
+    chains run on the CPU, and chains on the data would not take fewer operations (`statistics_are_dear`).
+
+    Otherwise it is `MGrad(persistence=0.9)`, with `collapse=True` if a Gaussian likelihood allows integrating out
+    Bayesian output weights (with `HeteroscedasticGaussian` those of the means, on the CPU), and
     with `metric="inputs"` if the inputs vary along one principal axis much more than along the others. In deep narrow
     networks (`is_deep_and_narrow`) whose output weights are integrated out under the same noise for all rows, it is
     `MGrad(collapse=True, metric="curvature", persistence=0.97)` on the CPU, if there are axes of the curvature.
@@ -33,6 +35,10 @@ def choose_kernel(facts: ModelFacts, device: str = "cpu", *, keep: bool = False)
     if facts.is_last_layer_gaussian:
         if device != "cpu":
             return MGrad(persistence=PERSISTENCE), f'{device} runs chains; Exact() is there with device="cpu"'
+        if facts.has_dear_statistics:
+            return MGrad(persistence=PERSISTENCE), (
+                f"the {facts.dim} x {facts.dim} statistics of Exact() take more operations than chains on the data"
+            )
         return Exact(), "Gaussian likelihood and no Bayesian parameter below the last layer: independent draws"
     kernel, reason = _gradient_kernel(facts, may_go_to_device=device != "cpu" or keep)
     stays_on_host = device == "cpu" and not keep and facts.inputs_on_device is None

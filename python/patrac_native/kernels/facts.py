@@ -7,6 +7,20 @@ from typing import Protocol
 
 from patrac_native.engine.inputs import InputsOnDevice
 
+# Multiply-adds of seconds, below which the statistics of Exact() are taken whatever a chain costs, and the steps of all
+# chains of a run by default.
+_SECONDS, _STEPS = 1e11, 20_000
+
+
+def statistics_are_dear(dim: int, n_rows: int) -> bool:
+    """Return whether the statistics of Exact() take seconds, and more operations than a run of chains on the data.
+
+    They are K + 1 gradients over n rows, 2 n K multiply-adds each, and the eigenvectors of a (K, K) matrix, about
+    10 K^3; a step on the data takes 3 n K.
+    """
+    statistics = 2.0 * n_rows * dim * (dim + 1) + 10.0 * dim**3
+    return statistics > max(_SECONDS, _STEPS * 3.0 * n_rows * dim)
+
 
 class LikelihoodFacts(Protocol):
     """What the choices ask about a likelihood, whose `repr` is shown in messages; every `Likelihood` has it."""
@@ -55,6 +69,8 @@ class ModelFacts:
     is_last_layer_gaussian : bool
         Whether the log-likelihood is quadratic in theta, which holds for a Gaussian likelihood if no node below the
         last layer depends on theta.
+    has_dear_statistics : bool
+        See `statistics_are_dear`; False unless `is_last_layer_gaussian`.
     sampled_variances : tuple of float, or None
         Initial values of the sampled noise variances, one for each output or one of all; None if they are fixed.
     noise_prior_source : str or None
@@ -86,6 +102,7 @@ class ModelFacts:
     n_layers: int = 0
     max_hidden_width: int = 0
     is_last_layer_gaussian: bool = False
+    has_dear_statistics: bool = False
     sampled_variances: tuple[float, ...] | None = None
     noise_prior_source: str | None = None
     samples_scales: bool = False
@@ -93,3 +110,7 @@ class ModelFacts:
     inputs_on_device: InputsOnDevice | None = None
     input_spread: float | None = None
     device_obstacle: str | None = None
+
+    def reads_statistics(self, is_independent: bool) -> bool:
+        """Return whether draws, or chains, come from statistics of a quadratic log-likelihood, not the data."""
+        return self.is_last_layer_gaussian and (is_independent or not self.has_dear_statistics)

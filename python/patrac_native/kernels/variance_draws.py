@@ -31,7 +31,7 @@ def variance_every(facts: ModelFacts, plan: Sequence[dict[str, int]], n_rows: in
     assert facts.sampled_variances is not None
     n_variances = len(facts.sampled_variances)
     drawing = n_variances * _INVERSE_GAMMA
-    if facts.is_last_layer_gaussian:
+    if facts.reads_statistics(kernel.is_independent):
         rotated = kernel.is_rotation_invariant
         step = _QUADRATIC_STEP + facts.dim * (_COORDINATE + (2 if rotated else facts.dim))
         drawing += facts.dim * (_RESCALED_COORDINATE + (0 if rotated or n_variances == 1 else 2 * facts.dim))

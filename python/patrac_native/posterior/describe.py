@@ -71,7 +71,7 @@ def describe_posterior(sampled: SampledNetwork) -> str:
             f"engine: {network.dtype.name}; the inputs are on {device_inputs.place}, where runs on that device read "
             "them; computations on the host copy them to it at the first use"
         )
-    if facts.is_last_layer_gaussian:
+    if facts.reads_statistics(is_independent=False):
         lines.append(
             "a step needs no pass over the data: the log-likelihood is quadratic in theta, so draws and chains come "
             "from its sufficient statistics"

@@ -144,21 +144,23 @@ def whiten(
 
 def _eigh(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return `numpy.linalg.eigh`, which Ctrl-C can leave: LAPACK asks for no signals, so it has a thread of its own."""
-    if len(matrix) < _INTERRUPTIBLE_SIZE:
-        return tuple(np.linalg.eigh(matrix))
     found: list[tuple[FloatArray, FloatArray]] = []
     errors: list[Exception] = []
 
     def work() -> None:
         try:
-            found.append(tuple(np.linalg.eigh(matrix)))
+            eigenvalues, vectors = np.linalg.eigh(matrix)
+            found.append((eigenvalues, vectors))
         except Exception as error:
             errors.append(error)
 
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    while thread.is_alive():
-        thread.join(0.05)  # a signal may reach another thread, and does not end this wait
+    if len(matrix) < _INTERRUPTIBLE_SIZE:
+        work()
+    else:
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        while thread.is_alive():
+            thread.join(0.05)  # a signal may reach another thread, and does not end this wait
     if errors:
         raise errors[0]
     return found[0]

@@ -519,7 +519,7 @@ class Posterior:
         facts, layers = self.sampled.facts, self.sampled.layers
         chosen, reason = run_kernel(kernel, facts)
         described = (layers, self.network, self.likelihood, self.data.n_rows)
-        operations = count_operations(*described, is_quadratic=facts.is_last_layer_gaussian)
+        operations = count_operations(*described, is_quadratic=facts.reads_statistics(chosen.is_independent))
         return Plan(layers, chosen, reason, operations, step_cost(*described, facts, chosen))
 
     def sample_prior(self, draws: int, *, seed: int = 0) -> npt.NDArray[Any]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from patrac_native.engine import _core
 from patrac_native.engine.models import CompiledModels
 from patrac_native.kernels import Kernel
-from patrac_native.kernels.facts import ModelFacts
+from patrac_native.kernels.facts import ModelFacts, statistics_are_dear
 from patrac_native.kernels.metric import Metric
 from patrac_native.kernels.variance_draws import variance_every
 from patrac_native.likelihoods import Likelihood
@@ -83,6 +83,7 @@ class SampledNetwork:
     def facts(self) -> ModelFacts:
         """The facts on which the choice of kernel and device depends."""
         network, scales = self.network, self.scales
+        is_last_layer_gaussian = self.likelihood.is_quadratic and self.layers[-1]["varying_sources"] == 0
         return ModelFacts(
             likelihood=self.likelihood,
             architecture=network.architecture.label(),
@@ -90,7 +91,8 @@ class SampledNetwork:
             hidden_dim=len(self.compiled.planned.hidden_entries),
             n_layers=len(network.layer_sizes) - 1,
             max_hidden_width=max(network.layer_sizes[1:-1], default=0),
-            is_last_layer_gaussian=self.likelihood.is_quadratic and self.layers[-1]["varying_sources"] == 0,
+            is_last_layer_gaussian=is_last_layer_gaussian,
+            has_dear_statistics=is_last_layer_gaussian and statistics_are_dear(network.dim, self.data.n_rows),
             sampled_variances=tuple(self.law.initial.tolist()) if self.noise else None,
             noise_prior_source=self.law.source,
             samples_scales=scales is not None,

@@ -196,7 +196,7 @@ def _run(run: PreparedRun, report: Report | None) -> dict[str, Any]:
         return bool(stop_when(draws))
 
     ask = None if stop_when is None else is_enough
-    form = density.quadratic
+    form = density.quadratic if density.facts.reads_statistics(run.kernel.is_independent) else None
     if form is None:
         rotation = {"rotation": list(run.rotation)} if run.rotation else {}
         return dict(
