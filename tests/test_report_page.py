@@ -133,12 +133,15 @@ def test_letters_that_a_font_lacks_are_said_once() -> None:
     from matplotlib.figure import Figure
 
     fig = Figure()
-    fig.subplots().set_xlabel("\N{CJK UNIFIED IDEOGRAPH-65E5}\N{CJK UNIFIED IDEOGRAPH-672C}")
+    axes = fig.subplots()
+    axes.set_xlabel("\N{CJK UNIFIED IDEOGRAPH-65E5}\N{CJK UNIFIED IDEOGRAPH-672C}")
+    axes.set_xticks([0, 1], ["\N{LATIN SMALL LETTER E WITH ACUTE}", "\N{CJK UNIFIED IDEOGRAPH-672C}"])
     report = Report("t")
     with pytest.warns(UserWarning) as caught:
         report.figure(fig, "letters of another script")
     assert len(caught) == 1
     assert str(caught[0].message).startswith("figures show a box for '\u65e5', '\u672c', which")
+    assert axes.get_xlabel() == "\N{WHITE SQUARE}" * 2
 
 
 @pytest.mark.parametrize(("grade", "colour"), [("good", "green"), ("look", "amber"), ("do not use", "red")])

@@ -48,6 +48,7 @@ from patrac_native.sampling.sampler import sample, sample_many
 from patrac_native.sampling.warmup import Warmup, paper_warmup
 from patrac_native.training.many import train_many
 from patrac_native.training.training import train
+from patrac_native.validation.notes import Note
 
 if _TYPE_CHECKING:
     from patrac_native.fit.classifier import PatracClassifier
@@ -77,6 +78,7 @@ __all__ = [
     "Mix",
     "NegativeBinomial",
     "Network",
+    "Note",
     "Out",
     "PatracClassifier",
     "PatracRegressor",

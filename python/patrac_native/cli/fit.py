@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import combinations
@@ -77,10 +76,9 @@ def run(args: argparse.Namespace) -> int:
     note = f"\n  note: {note}" if note else ""
     say(f"  {len(train)} training rows, {len(test)} held out (random_state {seed}){note}")
     held_out = (X.iloc[test], y[test]) if len(test) else None
-    # What it says of the verdict is printed below.
-    warnings.filterwarnings("ignore", message=f"{made.__name__}: the ")
     try:
-        estimator.fit(X.iloc[train], y[train], held_out=held_out)
+        with pn.Note.collect("verdict"):  # which is printed below
+            estimator.fit(X.iloc[train], y[train], held_out=held_out)
     except RunInterrupted as error:
         raise KeyboardInterrupt(f"before there was anything to write: {error}") from None
     evaluation = estimator.result_.evaluation if len(test) else estimator.evaluate()

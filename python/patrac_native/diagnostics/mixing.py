@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -14,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from patrac_native.diagnostics._arrays import FloatArray, chain_draws, processors, row_slices
 from patrac_native.validation.checks import check_count, check_probabilities
+from patrac_native.validation.notes import Note
 
 # ArviZ splits each chain into halves, which requires four draws. The formulas of autocorrelations have one lag with
 # three draws, N - 2 = 1 with divisor N - k - 1 = 1; a pair of lags needs one more.
@@ -107,13 +107,12 @@ def ess_paper(f: ArrayLike, max_lag: int = 1000, *, per_chain: bool = False) -> 
     rho = _autocorrelation(draws, _capped(max_lag, draws.shape[1]))
     ess = paper_ess_of(rho, draws.shape[1])
     if np.isnan(ess).any():
-        warnings.warn(
+        Note(
+            "too short",
             f"the autocorrelations up to lag {rho.shape[1] - 1} of chain {int(np.isnan(ess).argmax())} sum to less "
             "than nothing, so the paper's ESS is undefined (nan): the chain is too short for this max_lag; keep "
             "more draws, pass a smaller max_lag or use ess_geyer",
-            UserWarning,
-            stacklevel=2,
-        )
+        ).give(stacklevel=2)
     return ess if per_chain else float(ess.sum())
 
 
@@ -182,12 +181,11 @@ def _capped(max_lag: int, n_draws: int) -> int:
     """Return `max_lag`, reduced to N - 2 with a warning that points at the caller of the public function."""
     max_lag = check_count(max_lag, "max_lag")
     if max_lag > n_draws - 2:
-        warnings.warn(
+        Note(
+            "too short",
             f"max_lag={max_lag} is lowered to {n_draws - 2}: {n_draws} draws in each chain have no longer lag. Sums "
             "over all lags of a short chain are mostly noise; keep more draws, pass a smaller max_lag or use ess_geyer",
-            UserWarning,
-            stacklevel=3,
-        )
+        ).give(stacklevel=3)
     return min(max_lag, n_draws - 2)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,6 +24,7 @@ from patrac_native.validation.checks import (
     check_probability,
     check_seed,
 )
+from patrac_native.validation.notes import Note
 from patrac_native.verdict.calibration import (
     COVERAGE,
     HELD_OUT,
@@ -441,8 +441,9 @@ class PredictiveDistribution:
         """Return targets as the likelihood stores them: float64 (n, t), or int64 (n,) of classes."""
         if self._lacks_offset:
             warn_caller(
+                "offset",
                 "the posterior has an offset, and these targets are scored at an offset of zero; give theirs, "
-                "offset=..., or zeros to mean that."
+                "offset=..., or zeros to mean that.",
             )
             self._lacks_offset = False
         return self.likelihood.check_targets(y, self.n_rows, self._n_outputs)
@@ -610,12 +611,12 @@ def check_row_weights(row_weights: npt.ArrayLike | None, n: int, members: int | 
     return powers if members is None else np.broadcast_to(powers, (members, n))
 
 
-def warn_caller(message: str) -> None:
-    """Give a UserWarning at the line outside this folder that called."""
+def warn_caller(kind: str, text: str) -> None:
+    """Give a note at the line outside this folder that called."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("patrac_native.draws"):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, UserWarning, stacklevel=level)
+    Note(kind, text).give(stacklevel=level)
 
 
 def _joined(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:

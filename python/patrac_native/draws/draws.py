@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -41,6 +40,7 @@ from patrac_native.validation.checks import (
     check_seed,
 )
 from patrac_native.validation.columns import column_names
+from patrac_native.validation.notes import Note
 
 if TYPE_CHECKING:
     import arviz
@@ -471,14 +471,13 @@ class Draws(ChainDraws, Predictions):
         """
         found = leave_out(self.distribution(X, offset=offset), y, row_weights, self.network)
         if found.too_good:
-            warn_caller(f"Draws.loo: {found.too_good}. {SCORE_NEW_ROWS}")
+            warn_caller("too good", f"Draws.loo: {found.too_good}. {SCORE_NEW_ROWS}")
         if found.unreliable:
-            warnings.warn(
+            Note(
+                "unreliable",
                 f"Draws.loo: the predictions of {found.unreliable} of {len(found.khat)} rows are unreliable (Pareto k "
                 f"up to {found.khat.max():.2f}), and so is their sum. Run more draws, or score held-out rows.",
-                UserWarning,
-                stacklevel=2,
-            )
+            ).give(stacklevel=2)
         return found
 
     def to_datatree(
@@ -580,8 +579,9 @@ class Draws(ChainDraws, Predictions):
         distribution = None if X is None else self.distribution(X, offset=offset)
         if y is not None and (reason := too_good(self.network)):
             warn_caller(
+                "too good",
                 "to_datatree: leave-one-out predictions of its group log_likelihood, as az.loo and az.compare make "
-                f"them, are {reason}. {SCORE_NEW_ROWS}"
+                f"them, are {reason}. {SCORE_NEW_ROWS}",
             )
         groups = {
             "posterior": made.posterior(self.theta, self.stats),

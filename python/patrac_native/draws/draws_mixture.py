@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from patrac_native.likelihoods import Likelihood
 from patrac_native.network.files import PathOrStream, load_arrays, rebuilding, refuse_unknown, save_arrays
 from patrac_native.posterior.partial_network import PartialNetwork
 from patrac_native.validation.checks import FloatArray, as_real_array
+from patrac_native.validation.notes import Note
 
 # What files of mixtures hold, in words.
 _KIND = "mixture of draws"
@@ -177,15 +177,14 @@ class DrawsMixture(Predictions):
             method, tuple(one.elpd for one in found), tuple(one.unreliable for one in found), together.n_rows
         )
         if reason := next((one.too_good for one in found if one.too_good), ""):
-            warn_caller(f"DrawsMixture.weighted: the predictive densities of its comparison are {reason}.")
+            warn_caller("too good", f"DrawsMixture.weighted: the predictive densities of its comparison are {reason}.")
         if comparison.is_unreliable:
-            warnings.warn(
+            Note(
+                "unreliable",
                 f"DrawsMixture.weighted: leave-one-out predictions of up to {max(comparison.unreliable)} of "
                 f"{comparison.rows} rows are unreliable (large Pareto k), and so are the weights. Use equal weights, "
                 "DrawsMixture(members), or score held-out rows.",
-                UserWarning,
-                stacklevel=2,
-            )
+            ).give(stacklevel=2)
         return cls(equal.members, weights, comparison=comparison)
 
     @property

@@ -8,7 +8,6 @@ import json
 import math
 import numbers
 import os
-import warnings
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -303,19 +302,18 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             X_unseen, y_unseen, offset = unseen_rows
             unseen = Rows(self.preprocessor_.transform(X_unseen), y_unseen, None, offset)
         data = FitData(training, unseen, n_targets, self.target_scaling_)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", UserWarning)
+        with pn.Note.collect() as notes:
             result = fit_rows(data, likelihoods, settings, say=say)
         self.result_, self.draws_ = result, result.draws
         self.n_iter_ = Choice.of(result.posteriors[0].network.net).epochs
         self.report_ = FitReport.of(result, lines)
         if settings.verbose:
             _print(self.report_.results())
-        _warn_again(caught)
+        _give_again(notes)
         if self.report_.needs_warning:
-            category = UserWarning if self.report_.converged else ConvergenceWarning
+            kind = pn.Note if self.report_.converged else NotConverged
             what = "the draws should be looked at" if self.report_.converged else "the chains have not converged"
-            warnings.warn(f"{type(self).__name__}: {what}. {self.report_.verdict}", category, stacklevel=4)
+            kind("verdict", f"{type(self).__name__}: {what}. {self.report_.verdict}").give(stacklevel=4)
 
     def _held_out(
         self, rows: tuple[Any, ...] | None, *, takes_offset: bool
@@ -543,15 +541,16 @@ def _listed(columns: Any) -> list[Any]:
     return [columns] if isinstance(columns, str | numbers.Integral) else list(columns)
 
 
-def _warn_again(caught: Sequence[warnings.WarningMessage]) -> None:
-    """Give the warnings of a fit: those for the user at the line that called `fit`, others where they arose."""
-    for message in dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, UserWarning)):
+class NotConverged(pn.Note, ConvergenceWarning):  # type: ignore[misc]
+    """The note on chains that have not converged, in scikit-learn's category."""
+
+
+def _give_again(notes: Sequence[pn.Note]) -> None:
+    """Give each note of a fit once, at the line that called `fit`, in the words of the estimator."""
+    for text, note in {str(note): note for note in notes}.items():
         for advice, own in _ADVICE.items():
-            message = message.replace(advice, own)
-        warnings.warn(message.replace("train: ", "", 1), UserWarning, stacklevel=5)
-    for one in caught:
-        if not issubclass(one.category, UserWarning):
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+            text = text.replace(advice, own)
+        pn.Note(note.kind, text.replace("train: ", "", 1)).give(stacklevel=5)
 
 
 def _plain(value: Any) -> Any:

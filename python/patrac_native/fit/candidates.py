@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,12 +29,8 @@ _PILOT_CHAINS, _PILOT_DRAWS = 2, 100
 _MIN_NODES = 5
 # Leave-one-out scores need so many draws of each network, others so many of each chain.
 _LOO_DRAWS, _SCORED_DRAWS = 25, 4
-# How warnings of `sample` begin that are findings of the verdict too, which words their remedies in settings of a fit.
-_WARNINGS_OF_VERDICT = (
-    "the warm-up ended after",
-    r"\d+ proposals had a log-likelihood",
-    ".*keeps fixed have fitted noise",
-)
+# The notes of `sample` that are findings of the verdict too, which words their remedies in settings of a fit.
+_NOTES_OF_VERDICT = ("warm-up", "not finite", "fitted noise")
 
 
 class RunInterrupted(RuntimeError):
@@ -130,9 +125,7 @@ class Candidate:
         if self.prior == "gaussian":
             # Where the kernel integrates output weights out, their scale does not hold the chain back.
             return pn.GaussianPrior(scales=pn.SampledScales(interweave=not self.likelihood.integrates_outputs))
-        with warnings.catch_warnings():
-            # `describe_prior` says so in the words of a fit.
-            warnings.filterwarnings("ignore", message="TraceClassPrior.fit: alpha ended at")
+        with pn.Note.collect("decay"):  # `describe_prior` says so in the words of a fit
             return pn.TraceClassPrior.fit(net, alpha=alpha)
 
     def steps_within(self, minutes: float, net: pn.Network, rows: Rows, settings: Settings) -> int:
@@ -196,9 +189,7 @@ class Candidate:
             if isinstance(pilot, pn.Draws):
                 ends = pilot.theta[: self.chains, -1]
                 init[: len(ends)] = ends
-        with warnings.catch_warnings():
-            for start in _WARNINGS_OF_VERDICT:
-                warnings.filterwarnings("ignore", message=start)
+        with pn.Note.collect(*_NOTES_OF_VERDICT):
             if len(posts) == 1:
                 found = [pn.sample(posts[0], chains=self.chains, init=init, stop_when=stop_when, **arguments)]
             else:

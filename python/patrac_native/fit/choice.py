@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -133,12 +132,10 @@ def run_pilots(
         schedule = candidate.schedule(candidate.posteriors([net], data.training, settings)[0], settings, minutes)
         steps = schedule.thin * candidate.draws
         schedule = Schedule(max(1, steps // pilot.draws), schedule.warmup)
-        with warnings.catch_warnings():
-            # Warnings about a run are about its use; this one is scored.
-            warnings.simplefilter("ignore", UserWarning)
+        with pn.Note.collect():  # notes on a run are about its use; this one is scored
             draws = pilot.sample(pilot.posteriors(nets, training, settings), nets, schedule, settings, say=say)
         if draws.n_draws < pilot.draws or len(members_of(draws)) < pilot.networks:
-            # Ctrl-C ended the run, with a warning that is not shown here.
+            # Ctrl-C ended the run, with a note that is not shown here.
             raise KeyboardInterrupt
         scored = evaluate(draws, data.units, unseen, kind=VALIDATION, nets=nets[: pilot.trained], details=False)
         run = members_of(draws)[0].settings

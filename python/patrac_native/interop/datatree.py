@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -50,9 +49,7 @@ def inference_data(tree: xarray.DataTree, method: str) -> arviz.InferenceData:
             f"{method} needs ArviZ 0.x; the installed version {library.__version__} has no InferenceData: its "
             "functions take the result of to_datatree."
         )
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".* not defined in the InferenceData scheme")
-        data: arviz.InferenceData = library.InferenceData.from_datatree(tree)
+    data: arviz.InferenceData = library.InferenceData.from_datatree(tree)
     return data
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-import warnings
+from importlib.util import find_spec
 from typing import Any
 
 
@@ -32,7 +32,8 @@ def progress_bar(**arguments: Any) -> Any:
     **arguments
         Those of `tqdm.tqdm`.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # tqdm warns in notebooks without ipywidgets
-        from tqdm.auto import tqdm
+    if is_notebook() and find_spec("ipywidgets") is not None:
+        from tqdm.notebook import tqdm
+    else:
+        from tqdm.std import tqdm
     return tqdm(**arguments)

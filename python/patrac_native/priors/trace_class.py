@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -22,6 +21,7 @@ from patrac_native.priors.scales import (
     law_in_words,
 )
 from patrac_native.validation.checks import FloatArray, check_layer_sizes
+from patrac_native.validation.notes import Note
 
 # The interval in which `TraceClassPrior.fit` searches for alpha.
 ALPHA_BOUNDS = (1.001, 8.0)
@@ -246,17 +246,16 @@ class TraceClassPrior(Prior):
         else:
             fitted_alpha = found = _search_alpha(explained)
             if found == ALPHA_BOUNDS[1]:
-                warnings.warn(_AT_UPPER_BOUND, UserWarning, stacklevel=2)
+                Note("decay", _AT_UPPER_BOUND).give(stacklevel=2)
         dot, norm = products(fitted_alpha)
         sigma2_w, sigma2_b = (_summed(dot) / _summed(norm)).tolist()
         if not has_biases:
             sigma2_b = sigma2_w
-            warnings.warn(
+            Note(
+                "no biases",
                 "TraceClassPrior.fit: all biases of the network are zero, so they say nothing about sigma2_b; "
                 "sigma2_b is set to sigma2_w.",
-                UserWarning,
-                stacklevel=2,
-            )
+            ).give(stacklevel=2)
         if chosen is None and not of_layers:
             return cls(fitted_alpha, VARIANCE_MULTIPLIER * sigma2_w, VARIANCE_MULTIPLIER * sigma2_b, output_decay)
         fitted = VARIANCE_MULTIPLIER * np.where(dot > 0, dot / norm, np.array([[sigma2_w], [sigma2_b]]))

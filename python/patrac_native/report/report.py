@@ -7,11 +7,9 @@ import io
 import json
 import math
 import os
-import re
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from importlib.metadata import version
 from importlib.resources import files
@@ -29,6 +27,8 @@ _PNG_DPI = 180
 _PAGE_DPI = 90
 # Width of a figure in inches that fills the page.
 _PAGE_WIDTH = 10.5
+# What stands for a letter that no font of a figure has.
+_BOX = "\N{WHITE SQUARE}"
 # The colour of each grade of a verdict.
 _COLOURS = {"good": "green", "look": "amber", "do not use": "red"}
 
@@ -130,8 +130,15 @@ class Report:
         """
         _take_dollars_literally(fig)
         stream = io.BytesIO()
-        with _one_warning_of_missing_letters():
-            fig.savefig(stream, format="png", dpi=_PNG_DPI, facecolor="white", metadata={"Software": None})
+        missing = _box_missing_letters(fig)
+        if missing:
+            warnings.warn(
+                f"figures show a box for {', '.join(map(repr, missing[:10]))}{', ...' if len(missing) > 10 else ''}, "
+                "which matplotlib's font lacks; the text of the report has the names in full",
+                UserWarning,
+                stacklevel=2,
+            )
+        fig.savefig(stream, format="png", dpi=_PNG_DPI, facecolor="white", metadata={"Software": None})
         # pyplot keeps its figures in memory until they are closed.
         if "matplotlib.pyplot" in sys.modules:
             sys.modules["matplotlib.pyplot"].close(fig)
@@ -225,26 +232,29 @@ def _take_dollars_literally(fig: Figure) -> None:
             text.set_parse_math(False)
 
 
-@contextmanager
-def _one_warning_of_missing_letters() -> Iterator[None]:
-    """Replace matplotlib's warning for each letter that its font lacks by one that says what the figure shows."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
-    missing = []
-    for warning in caught:
-        found = re.match(r"Glyph (\d+) .* missing from font", str(warning.message))
-        if found is None:
-            warnings.warn(warning.message, warning.category, stacklevel=3)
-        elif (letter := chr(int(found[1]))) not in missing:
-            missing.append(letter)
-    if missing:
-        warnings.warn(
-            f"figures show a box for {', '.join(map(repr, missing[:10]))}{', ...' if len(missing) > 10 else ''}, which "
-            "matplotlib's font lacks; the text of the report has the names in full",
-            UserWarning,
-            stacklevel=3,
-        )
+def _box_missing_letters(fig: Figure) -> list[str]:
+    """Replace letters that the fonts of a figure lack by boxes, as matplotlib would with a warning; return them."""
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+    from matplotlib.text import Text
+
+    missing: dict[str, None] = {}
+
+    def boxed(text: str, like: Text) -> str:
+        if text.isascii():
+            return text
+        fonts = [get_font(findfont(FontProperties(family=[name]))) for name in like.get_fontfamily()]
+        lacked = {one for one in text if one.isprintable() and not any(font.get_char_index(ord(one)) for font in fonts)}
+        missing.update(dict.fromkeys(one for one in text if one in lacked))
+        return "".join(_BOX if one in lacked else one for one in text)
+
+    for text in fig.findobj(Text):
+        text.set_text(boxed(text.get_text(), text))
+    for axis in (axis for axes in fig.axes for axis in (axes.xaxis, axes.yaxis)):
+        labels = [label.get_text() for label in axis.get_ticklabels()]
+        shown = [boxed(label, axis.label) for label in labels]
+        if shown != labels:
+            axis.set_ticks(axis.get_ticklocs(), shown)
+    return list(missing)
 
 
 def _looks_numeric(text: str) -> bool:

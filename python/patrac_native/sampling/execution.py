@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
 from typing import Any
 
@@ -164,7 +165,8 @@ def _run_side_by_side(
         return _run(replace(runs[index], threads=threads), report_of(index))
 
     with ThreadPoolExecutor(workers) as pool:
-        futures = [pool.submit(run_one, index) for index in range(len(runs))]
+        # `stop_when` gives its notes to the collectors of the caller, whose context the threads get.
+        futures = [pool.submit(copy_context().run, run_one, index) for index in range(len(runs))]
         try:
             for future in futures:
                 future.result()

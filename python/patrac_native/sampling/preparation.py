@@ -29,6 +29,7 @@ from patrac_native.sampling.warmup import (
 )
 from patrac_native.validation.checks import FloatArray, cast_checked, check_finite
 from patrac_native.validation.memory import check_memory
+from patrac_native.validation.notes import Note
 
 # `stop_when` is called fewer times than this, and first with at least so many draws of each chain, as a summary needs.
 _CHECKS, _LEAST_CHECKED_DRAWS = 10, 4
@@ -53,7 +54,7 @@ class PreparedRun:
     threads: int
     fit: FitQuality | None  # evaluated before the run, so that its failure or an interrupt cannot cost the draws
     variance_every: int | None  # steps from one draw of the sampled noise variances to the next; None without them
-    notes: tuple[str, ...]  # warnings that are known before the run
+    notes: tuple[Note, ...]  # those that are known before the run
     metric: Metric | None  # the coordinates in which chains step, and their step sizes; None for the metric "prior"
 
     @property
@@ -209,20 +210,22 @@ def _resolve_variance_every(settings: RunSettings, kernel: Kernel, density: Samp
     return settings.variance_every
 
 
-def _notes(kernel: Kernel, schedule: Warmup, density: SampledDensity) -> list[str]:
-    """Return the warnings about kernel, warm-up and prior that are known before the run."""
-    notes = [*density.cautions]
+def _notes(kernel: Kernel, schedule: Warmup, density: SampledDensity) -> list[Note]:
+    """Return the notes on kernel, warm-up and prior that are known before the run."""
+    notes = [Note("prior of noise", caution) for caution in density.cautions]
     if kernel.adapts and schedule.step_size is None and not schedule.adapts:
-        notes.append(
+        text = (
             f"no phase of the warm-up adapts for {WINDOW} steps ({TARGET_WINDOW} with a target) or more, so the "
             f"step size stays at its first value; "
             f"warm up longer or give one, such as {type(kernel).__name__}(0.1)."
         )
+        notes.append(Note("step size", text))
     if kernel.adapt_always:
-        notes.append(
+        text = (
             "the step size adapts while sampling, so the chain is not exactly invariant; use it to reproduce the "
             'paper, and adapt="warmup" for inference.'
         )
+        notes.append(Note("step size", text))
     return notes
 
 

@@ -16,12 +16,13 @@ from patrac_native.kernels.device_choice import DeviceChoice
 from patrac_native.posterior.posterior import Posterior
 from patrac_native.posterior.target import Target
 from patrac_native.sampling.preparation import PreparedRun
+from patrac_native.validation.notes import Note
 from patrac_native.verdict.evidence import fitted_noise
 
 
 def build_draws(
     run: PreparedRun, choice: DeviceChoice, result: dict[str, Any], seconds: float
-) -> tuple[Draws | TargetDraws, list[str]]:
+) -> tuple[Draws | TargetDraws, list[Note]]:
     """Build the draws of a run."""
     kept = int(result["draws_done"].min())
     stable = _stability(result["warmup_stable"])
@@ -66,20 +67,21 @@ def build_draws(
 
 def _of_posterior(
     post: Posterior, theta: npt.NDArray[Any] | DeviceArray, stats: Stats, settings: dict[str, Any], run: PreparedRun
-) -> tuple[Draws, list[str]]:
-    """Return the draws of a posterior, with the warnings that only a network has."""
+) -> tuple[Draws, list[Note]]:
+    """Return the draws of a posterior, with the notes that only a network has."""
     if run.variance_every is not None:
         settings |= {"variance_every": run.variance_every, "noise_prior": post.sampled.law.source}
     if post.data.offset is not None:
         settings["has_offset"] = True
-    noise, remarks = fitted_noise(post, stats.get("variance")), list[str]()
+    noise, remarks = fitted_noise(post, stats.get("variance")), list[Note]()
     if noise is not None:
         settings["fitted_noise"] = asdict(noise)
-        remarks = [
+        text = (
             f"{noise}: the nodes that {post.network.architecture.label()} keeps fixed have fitted noise, and intervals "
             "will be too narrow; use Full(), or train with more regularisation (a larger l2, or one chosen on "
             "validation rows)."
-        ]
+        )
+        remarks = [Note("fitted noise", text)]
     return Draws(theta, stats, post.network, post.likelihood, settings), remarks
 
 
@@ -89,25 +91,26 @@ def _stability(phase_stable: npt.NDArray[np.int64]) -> bool | None:
     return bool(compared.all()) if len(compared) else None
 
 
-def _notes(run: PreparedRun, result: dict[str, Any], kept: int, stable: bool | None) -> list[str]:
-    """Return the warnings about what went wrong in a run."""
-    notes = []
+def _notes(run: PreparedRun, result: dict[str, Any], kept: int, stable: bool | None) -> list[Note]:
+    """Return the notes on what went wrong in a run."""
+    notes: list[Note] = []
     if not result["completed"]:
-        notes.append(
-            f"interrupted: {kept} of {run.settings.draws} draws of each chain are returned"
-            + (" (the warm-up was not over)." if kept == 0 and run.schedule.phases else ".")
-        )
+        early = " (the warm-up was not over)." if kept == 0 and run.schedule.phases else "."
+        text = f"interrupted: {kept} of {run.settings.draws} draws of each chain are returned{early}"
+        notes.append(Note("interrupted", text))
     nonfinite = result["nonfinite"] + result["warmup_nonfinite"]
     if nonfinite.any():
-        notes.append(
+        text = (
             f"{int(nonfinite.sum())} proposals had a log-likelihood or gradient that is not finite and were "
             f"rejected (by chain: {nonfinite.tolist()}; {int(result['warmup_nonfinite'].sum())} of them in "
             f"warm-up, where a few are harmless); if there are many, {run.density.nonfinite_remedy}."
         )
+        notes.append(Note("not finite", text))
     if stable is False:
-        notes.append(
+        text = (
             f"the warm-up ended after {int(result['warmup_steps'].sum())} steps with step size or log-likelihood "
             "still moving, or differing between chains; give more steps, such as warmup=200_000 or a larger thin, and "
             "look at the verdict of the summary."
         )
+        notes.append(Note("warm-up", text))
     return notes

@@ -16,6 +16,7 @@ from patrac_native.sampling.preparation import PreparedRun, prepare_run, resolve
 from patrac_native.sampling.progress import ProgressBars
 from patrac_native.sampling.results import build_draws
 from patrac_native.sampling.settings import ManyRunSettings, RunSettings, with_settings
+from patrac_native.validation.notes import Note
 
 P = ParamSpec("P")
 
@@ -36,7 +37,7 @@ def _by_density(settings: Callable[P, RunSettings]) -> Callable[[Callable[..., A
 
 @_by_density(RunSettings)
 @with_settings(RunSettings)
-def sample(post: Posterior | Target, settings: RunSettings) -> Generator[str, None, Draws | TargetDraws]:
+def sample(post: Posterior | Target, settings: RunSettings) -> Generator[Note, None, Draws | TargetDraws]:
     """Run Markov chains on a posterior.
 
     Every step of every chain is a function of (seed, chain, step, state): the draws do not depend on `threads`, and
@@ -150,7 +151,7 @@ def sample(post: Posterior | Target, settings: RunSettings) -> Generator[str, No
 
 
 @with_settings(ManyRunSettings)
-def sample_many(posts: Sequence[Posterior], settings: ManyRunSettings) -> Generator[str, None, list[Draws]]:
+def sample_many(posts: Sequence[Posterior], settings: ManyRunSettings) -> Generator[Note, None, list[Draws]]:
     """Run chains on several posteriors, such as the replicates of a study; a GPU runs all of them in one launch.
 
     On a device the posteriors must have the same network shape, architecture, likelihood, number of rows and dtype;
@@ -196,7 +197,7 @@ def sample_many(posts: Sequence[Posterior], settings: ManyRunSettings) -> Genera
     return (yield from _run_chains(runs))
 
 
-def _run_chains(runs: Sequence[PreparedRun]) -> Generator[str, None, list[Any]]:
+def _run_chains(runs: Sequence[PreparedRun]) -> Generator[Note, None, list[Any]]:
     """Execute prepared runs and build their draws."""
     for run in runs:
         yield from run.notes

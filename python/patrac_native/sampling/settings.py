@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-import warnings
 from collections.abc import Callable, Generator
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -17,6 +16,7 @@ from patrac_native.kernels import Kernel
 from patrac_native.kernels.choice import check_kernel_argument
 from patrac_native.sampling.warmup import Phase, Warmup
 from patrac_native.validation.checks import as_real_array, check_count, check_seed
+from patrac_native.validation.notes import Note
 
 _WARMUPS = '"auto", a number of steps, a Warmup or None'
 
@@ -96,18 +96,21 @@ P = ParamSpec("P")
 Subject = TypeVar("Subject")
 Settings = TypeVar("Settings")
 Result = TypeVar("Result")
+Run = Callable[[Subject, Settings], Generator[Note, None, Result]]
 
 
 def with_settings(
     make: Callable[P, Settings],
-) -> Callable[[Callable[[Subject, Settings], Generator[str, None, Result]]], Callable[Concatenate[Subject, P], Result]]:
+) -> Callable[
+    [Callable[[Subject, Settings], Generator[Note, None, Result]]], Callable[Concatenate[Subject, P], Result]
+]:
     """Decorate a generator of notes from (subject, settings): callers give the settings, of class `make`, as keywords.
 
-    The caller receives what the generator returns; a note is raised as a UserWarning at the caller's line.
+    The caller receives what the generator returns; a note is given at the caller's line.
     """
 
     def decorate(
-        run: Callable[[Subject, Settings], Generator[str, None, Result]],
+        run: Run[Subject, Settings, Result],
     ) -> Callable[Concatenate[Subject, P], Result]:
         first = next(iter(inspect.signature(run).parameters.values()))
         hints = typing.get_type_hints(run)
@@ -132,7 +135,7 @@ def with_settings(
                 except StopIteration as finished:
                     result: Result = finished.value
                     return result
-                warnings.warn(note, stacklevel=2)
+                note.give(stacklevel=2)
 
         call.__signature__ = signature  # type: ignore[attr-defined]
         settings = {name: parameter.annotation for name, parameter in evaluated.items()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -91,8 +90,7 @@ def chain_timer(post: pn.Posterior, device: str | None = None, chains: int = 1) 
 
     def timed(steps: int) -> float:
         started = clock()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with pn.Note.collect():
             pn.sample(
                 post, pn.PCNL(1e-4), chains=chains, draws=1, thin=steps, warmup=None, seed=0, progress=False, **where
             )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -187,9 +186,7 @@ def run_model(images: Images, net: pn.Network, model: Model, options: CifarOptio
     steps = model.steps if options.steps is None else options.steps
     # The paper's Out(90) needs a wider layer than the default network's 50 nodes; it then takes all of them.
     architecture = model.architecture.within(net.layer_sizes[-2])
-    with warnings.catch_warnings():
-        # Warnings about a run are about its use; this one is scored, its R-hat among the numbers.
-        warnings.simplefilter("ignore", UserWarning)
+    with pn.Note.collect():  # notes on a run are about its use; this one is scored, its R-hat among the numbers
         prior, likelihood = pn.TraceClassPrior.fit(net), pn.Categorical(model.scale)
         post = pn.Posterior(net, architecture, prior, likelihood, images.X, images.y)
         paper = options.kernel == "pcnl"

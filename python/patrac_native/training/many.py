@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -22,6 +21,7 @@ from patrac_native.training.preparation import PreparedTraining, n_parameters, p
 from patrac_native.training.training import fit_network
 from patrac_native.validation.checks import FloatArray, check_count, check_layer_sizes, check_positive
 from patrac_native.validation.memory import check_memory
+from patrac_native.validation.notes import Note
 
 
 def train_many(
@@ -108,13 +108,13 @@ def train_many(
     except TypeError as error:
         raise TypeError(str(error).replace("prepare_training()", "train_many()")) from None
     for note in training.notes:
-        warnings.warn(note, UserWarning, stacklevel=2)
+        note.give(stacklevel=2)
     training = _shortened(training, fraction)
     copies = problem_copies(training.problem) if rows != "all" else None
     results = _fit_all([_member(training, index, rows, copies, fraction) for index in range(count)], workers, show)
     for index, (_, notes) in enumerate(results):
         for note in notes:
-            warnings.warn(f"network {index}: {note}", UserWarning, stacklevel=2)
+            Note(note.kind, f"network {index}: {note}").give(stacklevel=2)
     return [net for net, _ in results]
 
 
@@ -172,11 +172,11 @@ def _multiplicity(weights: FloatArray, rows: str | float, rng: np.random.Generat
     return count
 
 
-def _fit_all(trainings: Sequence[PreparedTraining], workers: int, show: bool) -> list[tuple[Network, list[str]]]:
-    """Train the networks, `workers` of them at a time; return each with its warnings."""
+def _fit_all(trainings: Sequence[PreparedTraining], workers: int, show: bool) -> list[tuple[Network, list[Note]]]:
+    """Train the networks, `workers` of them at a time; return each with its notes."""
     stop = threading.Event()
 
-    def fit(training: PreparedTraining) -> tuple[Network, list[str]]:
+    def fit(training: PreparedTraining) -> tuple[Network, list[Note]]:
         return fit_network(training, is_interrupted=stop.is_set)
 
     bar = progress_bar(total=len(trainings), desc="training", unit=" networks", disable=not show, leave=False)

@@ -25,6 +25,7 @@ from patrac_native.validation.checks import (
 )
 from patrac_native.validation.columns import column_names
 from patrac_native.validation.memory import check_memory
+from patrac_native.validation.notes import Note
 
 if TYPE_CHECKING:
     import torch
@@ -64,7 +65,7 @@ class PreparedTraining:
     validation: Validation | None
     recorded: dict[str, Any]
     seconds: float
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     input_names: tuple[str, ...] | None = None
 
 
@@ -142,15 +143,16 @@ def prepare_training(
         seed=check_seed(seed),
         dtype=dtype,
     )
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     used_rows = int(np.count_nonzero(problem.row_weights))
     if validation_fraction is None and settings["validation_fraction"] > 0 and used_rows < FEWEST_ROWS:
         settings["validation_fraction"] = 0.0
         chosen = f"l2 = {_L2_WITHOUT_VALIDATION:g}" if settings["l2"] is None else "the given l2"
-        note = (
+        note = Note(
+            "few rows",
             f"train: {used_rows} rows are too few to choose l2 and the number of epochs on validation rows; the "
             f"network is trained on all rows with {chosen} until their own loss stops falling. validation_fraction=0 "
-            "asks for that."
+            "asks for that.",
         )
         notes = (note,)
     validation: Validation | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -17,6 +16,7 @@ from patrac_native.plots.progress import progress_bar, shows_progress
 from patrac_native.training.descent import Descent, torch_threads
 from patrac_native.training.penalty_search import Validation, mean_squares
 from patrac_native.training.preparation import PreparedTraining, prepare_training
+from patrac_native.validation.notes import Note
 
 if TYPE_CHECKING:
     import torch
@@ -152,10 +152,10 @@ def train(
         show=show,
     )
     for note in training.notes:
-        warnings.warn(note, UserWarning, stacklevel=2)
+        note.give(stacklevel=2)
     net, notes = fit_network(training, show=show)
     for note in notes:
-        warnings.warn(note, UserWarning, stacklevel=2)
+        note.give(stacklevel=2)
     return net
 
 
@@ -173,8 +173,8 @@ def fit_network(
     *,
     show: bool = False,
     is_interrupted: Callable[[], bool] = lambda: False,
-) -> tuple[Network, list[str]]:
-    """Train a network on all rows, and return it with warnings; `is_interrupted` is asked in every epoch."""
+) -> tuple[Network, list[Note]]:
+    """Train a network on all rows, and return it with notes; `is_interrupted` is asked in every epoch."""
     problem, validation = training.problem, training.validation
     likelihood, targets = problem.likelihood, problem.targets
     started = time.perf_counter()
@@ -259,17 +259,19 @@ def _notes(
     data_loss: float,
     constant_loss: float,
     validation: Validation | None,
-) -> Iterator[str]:
+) -> Iterator[Note]:
     """Say what ended early and what fits poorly, each with what to do."""
     if stopped == "non-finite":
-        yield (
+        yield Note(
+            "stopped",
             f"train: the loss became {losses[-1]} in epoch {len(losses) - 1}; the best parameters, of epoch "
-            f"{best.epoch} with loss {best.loss:.6g}, are returned. Lower learning_rate or standardise X and y."
+            f"{best.epoch} with loss {best.loss:.6g}, are returned. Lower learning_rate or standardise X and y.",
         )
     if stopped == "interrupted":
-        yield (
+        yield Note(
+            "stopped",
             f"train: interrupted after {len(losses)} epochs; the best parameters, of epoch {best.epoch} with loss "
-            f"{best.loss:.6g}, are returned."
+            f"{best.loss:.6g}, are returned.",
         )
     if data_loss >= constant_loss:
         chosen = (
@@ -278,8 +280,9 @@ def _notes(
             else f" (l2 = {validation.l2:.3g} and {validation.epochs} epochs were chosen on validation rows, which a "
             "closer fit predicts worse: X may say nothing about y)"
         )
-        yield (
+        yield Note(
+            "poor fit",
             f"train: the fit is poor: its negative log-likelihood {data_loss:.6g} is no better than "
             f"{constant_loss:.6g}, that of the best constant predictor{chosen}. Standardise X and y, "
-            "change learning_rate, raise patience or max_epochs, or lower l2."
+            "change learning_rate, raise patience or max_epochs, or lower l2.",
         )
