@@ -22,7 +22,6 @@ import patrac_native as pn
 import problems
 from pages import script_of
 from patrac_native import diagnostics, plots
-from patrac_native.network.ranking import rank_nodes
 from patrac_native.sampling.warmup import Phase
 from patrac_native.validation import memory
 
@@ -398,7 +397,6 @@ OTHERS: dict[type[Exception], list[tuple[str, Callable[[pn.Draws], Any]]]] = {
             lambda _: pn.Warmup.default("auto"),
         ),
         ("kernel must be a kernel such as", lambda _: pn.Warmup.default(pn.PCN)),
-        ("net must be a Network; got ndarray", lambda _: rank_nodes(PLAIN)),
         (
             "weights must be a sequence of arrays, one for each layer; got NoneType",
             lambda _: pn.Network(None, None),

@@ -11,14 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.network.network import Network
-from patrac_native.network.node_counts import (
-    check_k,
-    check_width,
-    k_as_json,
-    k_label,
-    k_per_layer,
-    require_hidden_layer,
-)
 from patrac_native.validation.checks import check_count, refuse_masked
 from patrac_native.validation.complete import Complete, by_name, entry_of
 
@@ -52,8 +44,9 @@ class Architecture(Complete, abstract=True):
     fixes_nodes: ClassVar[bool] = True
 
     def label(self) -> str:
-        """Return a short label for tables and figures, such as "Mix(5)"."""
-        return self.name.capitalize()
+        """Return a short label for tables and figures, such as "Mix(5)" or "Mix([8, 4])"."""
+        k = self._k_as_json()
+        return self.name.capitalize() + ("" if k is None else f"({k})")
 
     @abstractmethod
     def masks(self, net: Network, permutations: Permutations) -> Masks:
@@ -67,9 +60,15 @@ class Architecture(Complete, abstract=True):
         """Return the widths of the network whose parameters are sampled: those of `net`, except for Sep."""
         return net.layer_sizes
 
-    @abstractmethod
     def arguments(self) -> dict[str, Any]:
-        """Return the constructor's arguments as JSON-able values."""
+        """Return the constructor's arguments as JSON-able values: k, if there is one."""
+        k = self._k_as_json()
+        return {} if k is None else {"k": k}
+
+    def _k_as_json(self) -> Any:
+        """Return k as an int or a list of ints; None for an architecture without k."""
+        k = getattr(self, "k", None)
+        return list(k) if isinstance(k, tuple) else k
 
     def within(self, width: int) -> Architecture:
         """Return the architecture with at most `width` Bayesian nodes in the last hidden layer; here itself."""
@@ -97,10 +96,6 @@ class Full(Architecture):
     def masks(self, net: Network, permutations: Permutations) -> Masks:
         """Return masks that are True everywhere; see `Architecture.masks`."""
         return _empty_masks(net.layer_sizes, fill=True)
-
-    def arguments(self) -> dict[str, Any]:
-        """Return an empty mapping: the constructor has no arguments."""
-        return {}
 
 
 @dataclass(frozen=True)
@@ -130,24 +125,16 @@ class Mix(Architecture):
     role_of_network: ClassVar[str] = _SOME_FIXED
 
     def __init__(self, k: int | Sequence[int]) -> None:
-        object.__setattr__(self, "k", check_k(k, "Mix"))
-
-    def label(self) -> str:
-        """Return "Mix(5)" or "Mix([8, 4])"."""
-        return k_label("Mix", self.k)
+        object.__setattr__(self, "k", _check_k(k, "Mix"))
 
     def masks(self, net: Network, permutations: Permutations) -> Masks:
         """Return masks that are True on a leading block of each matrix and vector; see `Architecture.masks`."""
-        bayesian = (net.layer_sizes[0], *k_per_layer(self.k, net, "Mix"), net.layer_sizes[-1])
+        bayesian = (net.layer_sizes[0], *_k_per_layer(self.k, net, "Mix"), net.layer_sizes[-1])
         weight_masks, bias_masks = _empty_masks(net.layer_sizes)
         for layer in range(net.n_layers):
             weight_masks[layer][: bayesian[layer + 1], : bayesian[layer]] = True
             bias_masks[layer][: bayesian[layer + 1]] = True
         return weight_masks, bias_masks
-
-    def arguments(self) -> dict[str, Any]:
-        """Return k."""
-        return {"k": k_as_json(self.k)}
 
 
 @dataclass(frozen=True)
@@ -175,26 +162,17 @@ class Out(Architecture):
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", check_count(self.k, "k of Out"))
 
-    def label(self) -> str:
-        """Return "Out(12)"."""
-        return k_label("Out", self.k)
-
     def within(self, width: int) -> Out:
         """Return Out with k at most `width`."""
         return Out(min(self.k, width))
 
     def masks(self, net: Network, permutations: Permutations) -> Masks:
         """Return masks that are True on the first k columns of the last matrix and on the last biases."""
-        require_hidden_layer(net, "Out")
-        check_width(self.k, net, net.n_layers - 1, "Out")
+        _check_widths({net.n_layers - 1: self.k}, net, "Out")
         weight_masks, bias_masks = _empty_masks(net.layer_sizes)
         weight_masks[-1][:, : self.k] = True
         bias_masks[-1][:] = True
         return weight_masks, bias_masks
-
-    def arguments(self) -> dict[str, Any]:
-        """Return k."""
-        return {"k": self.k}
 
 
 @dataclass(frozen=True)
@@ -220,11 +198,7 @@ class Sep(Architecture):
     role_of_network: ClassVar[str] = "it is part of every draw of f, and prior variances are taken from it"
 
     def __init__(self, k: int | Sequence[int]) -> None:
-        object.__setattr__(self, "k", check_k(k, "Sep"))
-
-    def label(self) -> str:
-        """Return "Sep(5)" or "Sep([8, 4])"."""
-        return k_label("Sep", self.k)
+        object.__setattr__(self, "k", _check_k(k, "Sep"))
 
     def masks(self, net: Network, permutations: Permutations) -> Masks:
         """Return masks of the separate network's shapes that are True everywhere; see `Architecture.masks`."""
@@ -232,11 +206,7 @@ class Sep(Architecture):
 
     def sampled_layer_sizes(self, net: Network) -> tuple[int, ...]:
         """Return the widths (d, k, ..., k, m) of the separate network."""
-        return (net.layer_sizes[0], *k_per_layer(self.k, net, "Sep"), net.layer_sizes[-1])
-
-    def arguments(self) -> dict[str, Any]:
-        """Return k."""
-        return {"k": k_as_json(self.k)}
+        return (net.layer_sizes[0], *_k_per_layer(self.k, net, "Sep"), net.layer_sizes[-1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -326,6 +296,42 @@ def _empty_masks(layer_sizes: Sequence[int], *, fill: bool = False) -> Masks:
     """Return weight and bias masks of a network of these widths, all entries equal to `fill`."""
     pairs = list(zip(layer_sizes[1:], layer_sizes[:-1], strict=True))
     return [np.full(shape, fill) for shape in pairs], [np.full(rows, fill) for rows, _ in pairs]
+
+
+def _check_k(k: int | Sequence[int], owner: str) -> int | tuple[int, ...]:
+    """Return k as an int or a tuple of ints; raise TypeError or ValueError unless each is an integer of at least 1."""
+    if isinstance(k, Sequence | np.ndarray) and not isinstance(k, str):
+        if len(k) == 0:
+            raise ValueError(f"k of {owner} is empty; give one number for each hidden layer.")
+        return tuple(check_count(value, f"k of {owner} for hidden layer {layer + 1}") for layer, value in enumerate(k))
+    return check_count(k, f"k of {owner}")
+
+
+def _k_per_layer(k: int | tuple[int, ...], net: Network, owner: str) -> tuple[int, ...]:
+    """Return k for each hidden layer; raise ValueError if their number or a value does not fit the network."""
+    hidden = net.n_layers - 1
+    per_layer = k if isinstance(k, tuple) else (k,) * hidden
+    if hidden and len(per_layer) != hidden:
+        raise ValueError(
+            f"k of {owner} must hold one number for each of the {hidden} hidden layers; got {list(per_layer)}."
+        )
+    _check_widths(dict(enumerate(per_layer, start=1)), net, owner)
+    return per_layer
+
+
+def _check_widths(k: Mapping[int, int], net: Network, owner: str) -> None:
+    """Raise ValueError without a hidden layer, or if k of one, counted from 1, exceeds its width."""
+    if net.n_layers == 1:
+        raise ValueError(
+            f"{owner} needs a network with a hidden layer; this one has layer_sizes {net.layer_sizes}. "
+            "Use Full or Custom."
+        )
+    for layer, value in k.items():
+        if value > net.layer_sizes[layer]:
+            raise ValueError(
+                f"k of {owner} is {value}, but hidden layer {layer} has {net.layer_sizes[layer]} nodes; "
+                f"choose k <= {net.layer_sizes[layer]} there."
+            )
 
 
 def _masks_from(content: Sequence[Mapping[str, Sequence[int]]]) -> list[BoolArray]:

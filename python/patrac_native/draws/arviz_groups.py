@@ -16,7 +16,7 @@ from patrac_native.draws.chain_draws import PER_DRAW, Stats, sampler_of
 from patrac_native.draws.distribution import PredictiveDistribution, too_good
 from patrac_native.interop.datatree import Group, Named, array_of
 from patrac_native.likelihoods import Likelihood
-from patrac_native.network.digest import network_digest
+from patrac_native.network.network import network_digest
 from patrac_native.posterior.partial_network import PartialNetwork
 from patrac_native.posterior.theta_variables import theta_variables
 

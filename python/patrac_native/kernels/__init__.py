@@ -9,8 +9,7 @@ from typing import Any
 
 from patrac_native.kernels.base import Kernel
 from patrac_native.kernels.crank_nicolson import PCN, PCNL, MGrad
-from patrac_native.kernels.elliptical_slice import EllipticalSlice
-from patrac_native.kernels.exact import Exact
+from patrac_native.kernels.untuned import EllipticalSlice, Exact
 from patrac_native.validation.complete import by_name, entry_of
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The base classes of the kernels, with the traits that every kernel declares."""
+"""The base class of the kernels, with the traits that every kernel declares."""
 
 from __future__ import annotations
 
@@ -54,24 +54,24 @@ class Kernel(Complete, abstract=True):
         """Mean acceptance probability that the default warm-up targets; NaN for a kernel without a step size."""
 
     @property
-    @abstractmethod
     def persistence(self) -> float:
-        """Correlation of the noise of one step with that of the step before, in [0, 1)."""
+        """Correlation of the noise of one step with that of the step before, in [0, 1); here 0."""
+        return 0.0
 
     @property
-    @abstractmethod
     def adapt_always(self) -> bool:
-        """Whether the step size is adapted while sampling, not only during the warm-up."""
+        """Whether the step size is adapted while sampling, not only during the warm-up; here False."""
+        return False
 
     @property
-    @abstractmethod
     def collapse(self) -> bool:
-        """Whether the Bayesian output weights are integrated out."""
+        """Whether the Bayesian output weights are integrated out; here False."""
+        return False
 
     @property
-    @abstractmethod
     def metric(self) -> str:
-        """What the step sizes of coordinates follow: "prior", "inputs" or "curvature", see `MGrad`."""
+        """What the step sizes of coordinates follow: "prior", here, "inputs" or "curvature", see `MGrad`."""
+        return "prior"
 
     @property
     def step_size(self) -> float | None:
@@ -93,44 +93,3 @@ class Kernel(Complete, abstract=True):
     def to_dict(self) -> dict[str, Any]:
         """Return name and arguments as JSON-able values, from which `kernel_from_dict` rebuilds the kernel."""
         return {"name": self.name, **asdict(self)}
-
-
-@dataclass(frozen=True)
-class GradientFreeKernel(Kernel, abstract=True):
-    """Base class of the kernels that evaluate no gradient."""
-
-    gradients_per_step: ClassVar[int] = 0
-
-    @property
-    def persistence(self) -> float:
-        """0: every step has new noise."""
-        return 0.0
-
-    @property
-    def adapt_always(self) -> bool:
-        """False: the step size is adapted during the warm-up only."""
-        return False
-
-    @property
-    def collapse(self) -> bool:
-        """False: only kernels with gradients support collapsing."""
-        return False
-
-    @property
-    def metric(self) -> str:
-        """ "prior": only kernels with gradients have another."""
-        return "prior"
-
-
-@dataclass(frozen=True)
-class UntunedKernel(GradientFreeKernel, abstract=True):
-    """Base class of the kernels without a step size."""
-
-    step_size_name: ClassVar[str | None] = None
-    step_size_max: ClassVar[float] = math.inf
-    default_step_size: ClassVar[float | None] = None
-
-    @property
-    def accept_target(self) -> float:
-        """NaN, because nothing is adapted."""
-        return math.nan

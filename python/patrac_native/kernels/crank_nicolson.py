@@ -6,14 +6,14 @@ import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from patrac_native.kernels.base import GradientFreeKernel, Kernel
+from patrac_native.kernels.base import Kernel
 from patrac_native.validation.checks import check_nonnegative, check_positive
 
 METRICS = ("prior", "inputs", "curvature")
 
 
 @dataclass(frozen=True)
-class PCN(GradientFreeKernel):
+class PCN(Kernel):
     """Preconditioned Crank-Nicolson, a kernel without gradients: v = sqrt(1 - beta^2) u + beta w, w ~ N(0, C).
 
     Parameters
@@ -39,6 +39,7 @@ class PCN(GradientFreeKernel):
     is_independent: ClassVar[bool] = False
     is_rotation_invariant: ClassVar[bool] = True
     is_slow: ClassVar[bool] = True
+    gradients_per_step: ClassVar[int] = 0
     step_size_name: ClassVar[str | None] = "beta"
     step_size_max: ClassVar[float] = 1.0
     default_step_size: ClassVar[float | None] = 0.01
@@ -131,11 +132,6 @@ class PCNL(_GradientKernel):
     def accept_target(self) -> float:
         """Mean acceptance probability that the default warm-up targets, 0.6."""
         return 0.6
-
-    @property
-    def persistence(self) -> float:
-        """0: every step has new noise."""
-        return 0.0
 
 
 @dataclass(frozen=True)

@@ -14,18 +14,10 @@ AUTO_DEVICE = "cuda"
 
 @dataclass(frozen=True)
 class DeviceChoice:
-    """The device of a run, and why it was chosen.
+    """The device of a run, and why it was chosen."""
 
-    Attributes
-    ----------
-    device : str
-        "cpu", "cuda" or, in tests, "emulated:N".
-    reason : str
-        Why it was chosen, in words; "given" if the caller named it.
-    """
-
-    device: str
-    reason: str
+    device: str  # "cpu", "cuda" or, in tests, "emulated:N"
+    reason: str  # in words; "given" if the caller named it
 
     def __str__(self) -> str:
         return f"{self.device}: {self.reason}"

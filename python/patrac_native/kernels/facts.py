@@ -23,93 +23,51 @@ def statistics_are_dear(dim: int, n_rows: int) -> bool:
 
 
 class LikelihoodFacts(Protocol):
-    """What the choices ask about a likelihood, whose `repr` is shown in messages; every `Likelihood` has it."""
+    """What the choices ask about a likelihood, whose `repr` is shown in messages; see `Likelihood`."""
 
     @property
-    def label(self) -> str:
-        """Name in words."""
-
+    def label(self) -> str: ...
     @property
-    def is_quadratic(self) -> bool:
-        """Whether the log-likelihood is quadratic in the outputs of the network."""
-
+    def is_quadratic(self) -> bool: ...
     @property
-    def integrates_outputs(self) -> bool:
-        """Whether output weights can be integrated out."""
-
+    def integrates_outputs(self) -> bool: ...
     @property
-    def noise_by_row(self) -> bool:
-        """Whether the network also predicts the scale of the noise of each row."""
-
+    def noise_by_row(self) -> bool: ...
     @property
-    def scale_name(self) -> str | None:
-        """What the scale of the noise is called if it is a parameter."""
-
+    def scale_name(self) -> str | None: ...
     @property
-    def is_conjugate(self) -> bool:
-        """Whether sampled variances are conditionally inverse-gamma given the sum of squared residuals."""
+    def is_conjugate(self) -> bool: ...
 
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """Facts about a posterior, independent of its data and compiled models.
+    """Facts about a posterior, independent of its data and compiled models."""
 
-    Attributes
-    ----------
-    likelihood : LikelihoodFacts
-        The likelihood, a prior of sampled noise variances that was left open filled in.
-    architecture : str
-        The architecture's label, such as "Mix(5)".
-    dim, hidden_dim : int
-        K and K_h, the numbers of Bayesian parameters, and of those that are left if output weights are integrated out.
-    n_layers : int
-        Number of layers of weights of the sampled network.
-    max_hidden_width : int
-        Number of nodes of its widest hidden layer; 0 without one.
-    is_last_layer_gaussian : bool
-        Whether the log-likelihood is quadratic in theta, which holds for a Gaussian likelihood if no node below the
-        last layer depends on theta.
-    has_dear_statistics : bool
-        See `statistics_are_dear`; False unless `is_last_layer_gaussian`.
-    sampled_variances : tuple of float, or None
-        Initial values of the sampled noise variances, one for each output or one of all; None if they are fixed.
-    noise_prior_source : str or None
-        See `Noise.source`.
-    samples_scales : bool
-        Whether the scales of the prior are sampled.
-    interweaves : bool
-        Whether they also move together with their parameters.
-    inputs_on_device : InputsOnDevice or None
-        The inputs, if they were given on a device; else None.
-    rotation_obstacle : str or None
-        Why the first layer's weights cannot be rotated under their prior, in words; None if they can.
-    curvature_obstacle : str or None
-        Why there are no axes of the curvature, in words; None if there are.
-    input_spread : float or None
-        The largest second moment of the inputs along a principal axis over the mean of all axes; None if the first
-        layer cannot be rotated, or if the copy of the inputs that a rotation needs is not wanted: they are on a device,
-        used in place (copy=False), of one byte each or many.
-    device_obstacle : str or None
-        Why devices cannot run this density, in words; None if they can.
-    """
-
-    likelihood: LikelihoodFacts
-    architecture: str
-    dim: int
-    hidden_dim: int
+    likelihood: LikelihoodFacts  # a prior of sampled noise variances that was left open is filled in
+    architecture: str  # its label, such as "Mix(5)"
+    dim: int  # K, the number of Bayesian parameters
+    hidden_dim: int  # K_h, the number of those that are left if output weights are integrated out
+    # Why the first layer's weights cannot be rotated under their prior, and why there are no axes of the curvature, in
+    # words; None if they can and there are.
     rotation_obstacle: str | None
     curvature_obstacle: str | None
-    n_layers: int = 0
-    max_hidden_width: int = 0
+    n_layers: int = 0  # layers of weights of the sampled network
+    max_hidden_width: int = 0  # nodes of its widest hidden layer; 0 without one
+    # Whether the log-likelihood is quadratic in theta, which holds for a Gaussian likelihood if no node below the last
+    # layer depends on theta.
     is_last_layer_gaussian: bool = False
-    has_dear_statistics: bool = False
+    has_dear_statistics: bool = False  # see `statistics_are_dear`; False unless `is_last_layer_gaussian`
+    # Initial values of the sampled noise variances, one for each output or one of all; None if they are fixed.
     sampled_variances: tuple[float, ...] | None = None
-    noise_prior_source: str | None = None
-    samples_scales: bool = False
-    interweaves: bool = False
-    inputs_on_device: InputsOnDevice | None = None
+    noise_prior_source: str | None = None  # see `Noise.source`
+    samples_scales: bool = False  # whether the scales of the prior are sampled
+    interweaves: bool = False  # whether they also move together with their parameters
+    inputs_on_device: InputsOnDevice | None = None  # the inputs, if they were given on a device
+    # The largest second moment of the inputs along a principal axis over the mean of all axes; None if the first layer
+    # cannot be rotated, or if the copy of the inputs that a rotation needs is not wanted: they are on a device, used in
+    # place (copy=False), of one byte each or many.
     input_spread: float | None = None
-    device_obstacle: str | None = None
+    device_obstacle: str | None = None  # why devices cannot run this density, in words; None if they can
 
     def reads_statistics(self, is_independent: bool) -> bool:
         """Return whether draws, or chains, come from statistics of a quadratic log-likelihood, not the data."""

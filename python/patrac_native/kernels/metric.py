@@ -44,10 +44,9 @@ class Metric(Complete, abstract=True):
         """Return the rotation of the whitened parameters of a chain; empty if it steps in theta of `compiled`."""
         return ()
 
-    @abstractmethod
     def rotated(self, theta: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return theta (B, K) as parameters of `compiled`."""
+        """Return theta (B, K) as parameters of `compiled`; here theta itself."""
+        return theta
 
-    @abstractmethod
     def restore(self, theta: npt.NDArray[Any]) -> None:
         """Undo `rotated` in place, theta (B, K)."""

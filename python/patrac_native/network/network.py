@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -365,6 +366,14 @@ class Network:
         return (
             f"Network(layer_sizes={self.layer_sizes}, activation={self.activation!r}, n_parameters={self.n_parameters})"
         )
+
+
+def network_digest(net: Network) -> str:
+    """Return the SHA-256 of a network's parameters, bit for bit, and its activation, by which copies are recognised."""
+    digest = hashlib.sha256(net.activation.encode())
+    for array in (*net.weights, *net.biases):
+        digest.update(repr(array.shape).encode() + np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 def _parameter(value: npt.ArrayLike, name: str, ndim: int) -> FloatArray:

@@ -13,25 +13,9 @@ from patrac_native.network.network import Network
 def rank_nodes(net: Network) -> list[npt.NDArray[np.intp]]:
     """Rank the hidden nodes of each layer by eta_i = b_i^2 + sum_j w_ij^2, largest first; w_ij are the weights into i.
 
-    Parameters
-    ----------
-    net : Network
-        The trained network.
-
-    Returns
-    -------
-    list of L - 1 integer arrays, shapes (N_1,), ..., (N_{L-1},)
-        ranking[l][rank] is the network's own index of the node with that rank in hidden layer l + 1; indices and ranks
-        count from 0, and of two nodes with equal eta the lower index ranks first (docs/method.md, section 3).
-        `net.permuted(ranking)` is the ranked network.
-
-    Examples
-    --------
-    >>> rank_nodes(Network([[[1.0], [3.0]], [[1.0, 1.0]]], [[0.0, 0.5], [0.0]]))
-    [array([1, 0])]
+    ranking[l][rank] is the network's own index of the node with that rank in hidden layer l + 1, both from 0; of two
+    nodes with equal eta the lower index ranks first.
     """
-    if not isinstance(net, Network):
-        raise TypeError(f"net must be a Network; got {type(net).__name__}.")
     ranking = []
     for w, b in zip(net.weights[:-1], net.biases[:-1], strict=True):
         # Saved draws have meaning only together with the ranking. Exactly rounded sums make it independent of the

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -43,26 +42,14 @@ def curvature_obstacle(network: PartialNetwork) -> str | None:
 
 @dataclass(frozen=True)
 class LayerCurvature:
-    """The axes and the information of the Bayesian parameters of one layer.
+    """The axes and the information of the Bayesian parameters of one layer; axes are orthogonal."""
 
-    Attributes
-    ----------
-    first : int
-        Position of the first weight among the coordinates of the chain; the biases follow the weights.
-    row_axes, column_axes : ndarray of float64, shapes (rows, rows) and (columns, columns)
-        Orthogonal; of the whitened weights of the layer's Bayesian nodes, row by row.
-    information : ndarray of float64, shape (rows, columns)
-        Along each product of axes, nonnegative; the prior's is 1.
-    bias_axes : ndarray of float64, shape (b, b)
-    bias_information : ndarray of float64, shape (b,)
-    """
-
-    first: int
-    row_axes: FloatArray
-    column_axes: FloatArray
-    information: FloatArray
-    bias_axes: FloatArray
-    bias_information: FloatArray
+    first: int  # position of the first weight among the coordinates of the chain; the biases follow the weights
+    row_axes: FloatArray  # (rows, rows), of the whitened weights of the layer's Bayesian nodes, row by row
+    column_axes: FloatArray  # (columns, columns)
+    information: FloatArray  # (rows, columns), along each product of axes, nonnegative; the prior's is 1
+    bias_axes: FloatArray  # (b, b)
+    bias_information: FloatArray  # (b,)
 
     @property
     def blocks(self) -> list[RotationBlock]:
@@ -208,10 +195,3 @@ class CurvatureMetric(Metric):
         """Return the inverse of `step_factor`: the prior of each coordinate is N(0, 1), at scales of 1."""
         unit: FloatArray = 1.0 / self.step_factor(kernel)
         return unit
-
-    def rotated(self, theta: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return theta itself: chains turn it."""
-        return theta
-
-    def restore(self, theta: npt.NDArray[Any]) -> None:
-        """Leave theta as it is."""

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from patrac_native.network.digest import network_digest
+from patrac_native.network.network import network_digest
 from patrac_native.posterior.posterior import Posterior
 from patrac_native.validation.checks import FloatArray
 

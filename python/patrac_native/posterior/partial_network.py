@@ -14,9 +14,8 @@ from patrac_native.engine import _core
 from patrac_native.engine.machine import thread_count
 from patrac_native.engine.models import CoreModel, ModelSpec, planned_model
 from patrac_native.likelihoods import Gaussian
-from patrac_native.network.digest import network_digest
 from patrac_native.network.files import refuse_unknown
-from patrac_native.network.network import Network
+from patrac_native.network.network import Network, network_digest
 from patrac_native.network.ranking import rank_nodes
 from patrac_native.network.torch_exchange import build_module
 from patrac_native.priors import Prior, prior_from_dict

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.priors.scales import SampledScales
+from patrac_native.priors.scales import ByLayer, SampledScales, by_layer, check_by_layer, check_scales
 from patrac_native.validation.checks import FloatArray
 from patrac_native.validation.complete import Complete
 
 
-@dataclass(frozen=True)
 class Prior(Complete, abstract=True):
-    """Base class of the priors; defining a subclass without one of its attributes or methods raises TypeError.
+    """Base class of the priors, frozen dataclasses; defining one without its attributes or methods raises TypeError.
 
     Attributes
     ----------
+    sigma2_w, sigma2_b : float or sequence of L floats
+        Variance scales of the weights and biases, of all layers or of each.
+    scales : None, "sampled" or SampledScales
+        Whether, and how, the variances are sampled with theta.
     name : str
         Name of the prior in files.
     is_rescaled : bool
@@ -33,13 +36,20 @@ class Prior(Complete, abstract=True):
     name: ClassVar[str]
     is_rescaled: ClassVar[bool]
     ranks_nodes: ClassVar[bool] = True
+    sigma2_w: ByLayer
+    sigma2_b: ByLayer
+    scales: str | SampledScales | None
+
+    def __post_init__(self) -> None:
+        for name in ("sigma2_w", "sigma2_b"):
+            object.__setattr__(self, name, check_by_layer(getattr(self, name), name))
+        object.__setattr__(self, "scales", check_scales(self.scales))
 
     @property
-    @abstractmethod
     def sampled_scales(self) -> SampledScales | None:
         """The law of the variances sigma2 of each layer; None if they are fixed."""
+        return check_scales(self.scales)
 
-    @abstractmethod
     def centres(self, n_layers: int) -> tuple[FloatArray, FloatArray]:
         """Return sigma2 of the weights and of the biases of each layer, shapes (L,): fixed, or the centres of its law.
 
@@ -48,6 +58,7 @@ class Prior(Complete, abstract=True):
         ValueError
             If the prior has one value for each layer of another number of layers.
         """
+        return by_layer(self.sigma2_w, n_layers, "sigma2_w"), by_layer(self.sigma2_b, n_layers, "sigma2_b")
 
     @abstractmethod
     def variances(self, layer_sizes: Sequence[int]) -> tuple[list[FloatArray], list[FloatArray]]:

@@ -9,15 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from patrac_native.priors.base import Prior
-from patrac_native.priors.scales import (
-    ByLayer,
-    SampledScales,
-    by_layer,
-    check_by_layer,
-    check_scales,
-    in_words,
-    law_in_words,
-)
+from patrac_native.priors.scales import ByLayer, SampledScales, in_words, law_in_words
 from patrac_native.validation.checks import FloatArray, check_layer_sizes
 
 
@@ -75,21 +67,10 @@ class GaussianPrior(Prior):
     ranks_nodes: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        for name in ("sigma2_w", "sigma2_b"):
-            object.__setattr__(self, name, check_by_layer(getattr(self, name), name))
+        super().__post_init__()
         if not isinstance(self.fan_in, bool | np.bool_):
             raise TypeError(f"fan_in must be True or False; got {self.fan_in!r}.")
         object.__setattr__(self, "fan_in", bool(self.fan_in))
-        object.__setattr__(self, "scales", check_scales(self.scales))
-
-    @property
-    def sampled_scales(self) -> SampledScales | None:
-        """The argument `scales`, with "sampled" as SampledScales()."""
-        return check_scales(self.scales)
-
-    def centres(self, n_layers: int) -> tuple[FloatArray, FloatArray]:
-        """Return sigma2_w and sigma2_b of each layer; see `Prior.centres`."""
-        return by_layer(self.sigma2_w, n_layers, "sigma2_w"), by_layer(self.sigma2_b, n_layers, "sigma2_b")
 
     def variances(self, layer_sizes: Sequence[int]) -> tuple[list[FloatArray], list[FloatArray]]:
         """Return the prior variances of a network's parameters; see `Prior.variances`."""

@@ -89,21 +89,10 @@ class TraceClassPrior(Prior):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "alpha", _check_alpha(self.alpha))
-        for name in ("sigma2_w", "sigma2_b"):
-            object.__setattr__(self, name, check_by_layer(getattr(self, name), name))
+        super().__post_init__()
         _check_output_decay(self.output_decay)
         if self.output_decay is not None:
             object.__setattr__(self, "output_decay", bool(self.output_decay))
-        object.__setattr__(self, "scales", check_scales(self.scales))
-
-    @property
-    def sampled_scales(self) -> SampledScales | None:
-        """The argument `scales`, with "sampled" as SampledScales()."""
-        return check_scales(self.scales)
-
-    def centres(self, n_layers: int) -> tuple[FloatArray, FloatArray]:
-        """Return sigma2_w and sigma2_b of each layer; see `Prior.centres`."""
-        return by_layer(self.sigma2_w, n_layers, "sigma2_w"), by_layer(self.sigma2_b, n_layers, "sigma2_b")
 
     def variances(self, layer_sizes: Sequence[int]) -> tuple[list[FloatArray], list[FloatArray]]:
         """Return the prior variances of a network's parameters; see `Prior.variances`."""
