@@ -28,17 +28,15 @@ def choose_kernel(facts: ModelFacts, device: str = "cpu", *, keep: bool = False)
     networks (`is_deep_and_narrow`) whose output weights are integrated out under the same noise for all rows, it is
     `MGrad(collapse=True, metric="curvature", persistence=0.97)` on the CPU, if there are axes of the curvature.
     """
-    if facts.is_last_layer_gaussian and facts.samples_scales:
-        return MGrad(
-            persistence=PERSISTENCE
-        ), "the scales of the prior are sampled, so its whitened basis, in which Exact() draws, is not fixed"
     if facts.is_last_layer_gaussian:
+        plain = MGrad(persistence=PERSISTENCE)
+        if facts.samples_scales:
+            return plain, "the scales of the prior are sampled, so its whitened basis, in which Exact() draws, varies"
         if device != "cpu":
-            return MGrad(persistence=PERSISTENCE), f'{device} runs chains; Exact() is there with device="cpu"'
+            return plain, f'{device} runs chains; Exact() is there with device="cpu"'
         if facts.has_dear_statistics:
-            return MGrad(persistence=PERSISTENCE), (
-                f"the {facts.dim} x {facts.dim} statistics of Exact() take more operations than chains on the data"
-            )
+            why = f"the {facts.dim} x {facts.dim} statistics of Exact() take more operations than chains on the data"
+            return plain, why
         return Exact(), "Gaussian likelihood and no Bayesian parameter below the last layer: independent draws"
     kernel, reason = _gradient_kernel(facts, may_go_to_device=device != "cpu" or keep)
     stays_on_host = device == "cpu" and not keep and facts.inputs_on_device is None
@@ -87,20 +85,16 @@ def _gradient_kernel(facts: ModelFacts, *, may_go_to_device: bool) -> tuple[MGra
     """Return the kernel for posteriors with Bayesian parameters below the last layer, but for its metric, and why."""
     by_row = facts.likelihood.noise_by_row
     on_device = by_row and (may_go_to_device or facts.inputs_on_device is not None)
+    plain = MGrad(persistence=PERSISTENCE)
     if not facts.likelihood.integrates_outputs or on_device or facts.hidden_dim == 0:
-        return MGrad(
-            persistence=PERSISTENCE
-        ), f"a {facts.likelihood.label} likelihood: gradient steps that know the prior"
+        return plain, f"a {facts.likelihood.label} likelihood: gradient steps that know the prior"
     if facts.hidden_dim == facts.dim:
-        return MGrad(
-            persistence=PERSISTENCE
-        ), "no Bayesian output weight to integrate out: gradient steps that know the prior"
+        return plain, "no Bayesian output weight to integrate out: gradient steps that know the prior"
     if facts.interweaves:
-        return MGrad(
-            persistence=PERSISTENCE
-        ), "scales of the prior move together with all their parameters, so no output weight is integrated out"
+        why = "scales of the prior move together with all their parameters, so no output weight is integrated out"
+        return plain, why
     return (
-        MGrad(collapse=True, persistence=PERSISTENCE),
+        replace(plain, collapse=True),
         f"{'heteroscedastic ' if by_row else ''}Gaussian likelihood: gradient steps that keep their direction on "
         f"{facts.hidden_dim} parameters, the {facts.dim - facts.hidden_dim} of the "
         f"{'means in the output layer' if by_row else 'output layer'} integrated out",

@@ -51,8 +51,10 @@ def _choose(device: str, facts: ModelFacts, kernel: Kernel, keep: bool) -> Devic
         else:
             return DeviceChoice("cpu", facts.device_obstacle or "the inputs are on the host")
         status = device_status(AUTO_DEVICE)
-        obstacle = f"no CUDA device: {status['reason']}" if not status["usable"] else _only_on_cpu(facts, kernel)
-        return DeviceChoice("cpu", obstacle) if obstacle else DeviceChoice(AUTO_DEVICE, why)
+        if not status["usable"]:
+            return DeviceChoice("cpu", f"no CUDA device: {status['reason']}")
+        only_on_cpu = _only_on_cpu(facts, kernel)
+        return DeviceChoice("cpu", only_on_cpu[0]) if only_on_cpu else DeviceChoice(AUTO_DEVICE, why)
     if device == "cpu":
         return DeviceChoice(device, "given")
     if not isinstance(device, str) or not (device == "cuda" or device.startswith(EMULATED)):
@@ -62,50 +64,47 @@ def _choose(device: str, facts: ModelFacts, kernel: Kernel, keep: bool) -> Devic
         raise RuntimeError(f'device="{device}": {status["reason"]}; use device="auto" or "cpu".')
     if facts.device_obstacle is not None:
         raise ValueError(f'device="{device}" cannot run this: {facts.device_obstacle}. Use device="cpu".')
-    _check_kernel(device, kernel, facts)
-    if facts.sampled_variances is not None and not facts.likelihood.is_conjugate:
-        raise ValueError(
-            f'device="{device}" samples the variance of Gaussian noise alone; got {facts.likelihood!r}. Fix the scale, '
-            'or use device="cpu".'
-        )
-    if facts.samples_scales:
-        raise ValueError(
-            f'device="{device}" runs priors with fixed scales, and those of this prior are sampled. Use device="cpu", '
-            "or a prior with scales=None."
-        )
+    only_on_cpu = _only_on_cpu(facts, kernel)
+    if only_on_cpu:
+        raise ValueError(f'device="{device}" {only_on_cpu[1]}, or device="cpu".')
     return DeviceChoice(device, "given")
 
 
-def _only_on_cpu(facts: ModelFacts, kernel: Kernel) -> str | None:
-    """Return why only the CPU supports a run, in words; None if a device supports it too."""
-    if not kernel.runs_on_devices or kernel.metric == "curvature":
-        return f"{short_name(kernel.to_dict())} runs only there"
-    if kernel.collapse and facts.likelihood.noise_by_row:
-        return f"output weights under a {facts.likelihood.label} likelihood are integrated out only there"
-    if facts.sampled_variances is not None and not facts.likelihood.is_conjugate:
-        return f"a sampled {facts.likelihood.scale_name} of {facts.likelihood.label} noise runs only there"
-    if facts.samples_scales:
-        return "sampled scales of the prior run only there"
-    if facts.n_layers > MAX_DEVICE_LAYERS:
-        return f"networks of more than {MAX_DEVICE_LAYERS} layers run only there"
-    return None
-
-
-def _check_kernel(device: str, kernel: Kernel, facts: ModelFacts) -> None:
-    """Raise ValueError if only the CPU supports the kernel, with the likelihood at hand."""
-    if not kernel.runs_on_devices:
-        *first, last = [f"{known.__name__}()" for known in KERNELS.values() if known.runs_on_devices]
-        raise ValueError(
-            f'device="{device}" runs {", ".join(first)} and {last}; got {short_name(kernel.to_dict())}. Use one of '
-            'them, or device="cpu".'
-        )
-    if kernel.collapse and facts.likelihood.noise_by_row:
-        raise ValueError(
-            f'device="{device}" integrates output weights out under a Gaussian likelihood alone; got '
-            f'{facts.likelihood!r}. Use {type(kernel).__name__}() without collapse=True, or device="cpu".'
-        )
-    if kernel.metric == "curvature":
-        raise ValueError(
-            f'device="{device}" runs the metrics "prior" and "inputs"; got {short_name(kernel.to_dict())}. Use one of '
-            'them, or device="cpu".'
-        )
+def _only_on_cpu(facts: ModelFacts, kernel: Kernel) -> tuple[str, str] | None:
+    """Return why only the CPU supports a run, and what a device does with which remedy; None if a device does too."""
+    own, likelihood = short_name(kernel.to_dict()), facts.likelihood
+    *first, last = [f"{known.__name__}()" for known in KERNELS.values() if known.runs_on_devices]
+    obstacles = (
+        (
+            not kernel.runs_on_devices,
+            f"{own} runs only there",
+            f"runs {', '.join(first)} and {last}; got {own}. Use one of them",
+        ),
+        (
+            kernel.metric == "curvature",
+            f"{own} runs only there",
+            f'runs the metrics "prior" and "inputs"; got {own}. Use one of them',
+        ),
+        (
+            kernel.collapse and likelihood.noise_by_row,
+            f"output weights under a {likelihood.label} likelihood are integrated out only there",
+            f"integrates output weights out under a Gaussian likelihood alone; got {likelihood!r}. Use "
+            f"{type(kernel).__name__}() without collapse=True",
+        ),
+        (
+            facts.sampled_variances is not None and not likelihood.is_conjugate,
+            f"a sampled {likelihood.scale_name} of {likelihood.label} noise runs only there",
+            f"samples the variance of Gaussian noise alone; got {likelihood!r}. Fix the scale",
+        ),
+        (
+            facts.samples_scales,
+            "sampled scales of the prior run only there",
+            "runs priors with fixed scales, and those of this prior are sampled. Use a prior with scales=None",
+        ),
+        (
+            facts.n_layers > MAX_DEVICE_LAYERS,
+            f"networks of more than {MAX_DEVICE_LAYERS} layers run only there",
+            f"runs at most {MAX_DEVICE_LAYERS} layers; got {facts.n_layers}. Use fewer",
+        ),
+    )
+    return next(((reason, remedy) for holds, reason, remedy in obstacles if holds), None)

@@ -18,17 +18,12 @@ DensityKind = Literal["likelihood", "posterior", "collapsed", "collapsed_posteri
 Coordinates = Literal["theta", "whitened", "theta+log_variance", "whitened+log_variance"]
 
 
-def _check_choice(value: str, known: tuple[str, ...], name: str) -> str:
-    """Return `value`; raise ValueError, which names the argument, if it is not one of the known ones."""
-    if value not in known:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}; got {value!r}.")
-    return value
-
-
 def build_density(sampled: SampledNetwork, density: str, coordinates: str, variance: npt.ArrayLike | None) -> Density:
     """Return a log density with its gradient; the arguments and errors are those of `Posterior.density`."""
-    _check_choice(density, get_args(DensityKind), "density")
-    place, _, tail = _check_choice(coordinates, get_args(Coordinates), "coordinates").partition("+")
+    for name, value, known in (("density", density, DensityKind), ("coordinates", coordinates, Coordinates)):
+        if value not in get_args(known):
+            raise ValueError(f"{name} must be one of {', '.join(map(repr, get_args(known)))}; got {value!r}.")
+    place, _, tail = coordinates.partition("+")
     collapsed, whitened, log_variance = density.startswith("collapsed"), place == "whitened", bool(tail)
     needs_prior = whitened or density != "likelihood"
     if needs_prior and sampled.scales is not None:
@@ -53,12 +48,6 @@ def build_density(sampled: SampledNetwork, density: str, coordinates: str, varia
         noise=noise,
     )
     return Density(sampled.compiled.host, spec, *_start(sampled, spec))
-
-
-def likelihood_density(sampled: SampledNetwork) -> Density:
-    """Return l(theta), with a sampled variance given in each call."""
-    noise = sampled.noise
-    return Density(sampled.compiled.host, DensitySpec(noise=None if noise is None else noise.at(noise.initial)))
 
 
 def _noise(law: Noise, variance: npt.ArrayLike | None, *, log_variance: bool, by_output: bool) -> SampledNoise | None:

@@ -60,18 +60,10 @@ def _first_weights(network: PartialNetwork) -> slice:
 
 @dataclass(frozen=True)
 class PrincipalAxes:
-    """Eigenvectors and eigenvalues of the second moments of the inputs.
+    """Eigenvectors and eigenvalues of the second moments of the inputs."""
 
-    Attributes
-    ----------
-    rotation : ndarray of float64, shape (d, d)
-        Orthogonal; column j is axis j, in the order of the inputs.
-    moments : ndarray of float64, shape (d,)
-        Mean square of the inputs along each axis, nonnegative, ascending.
-    """
-
-    rotation: FloatArray
-    moments: FloatArray
+    rotation: FloatArray  # (d, d), orthogonal; column j is axis j, in the order of the inputs
+    moments: FloatArray  # (d,), mean square of the inputs along each axis, nonnegative, ascending
 
     @classmethod
     def of(cls, data: Data) -> PrincipalAxes:
@@ -104,11 +96,6 @@ class InputMetric(Metric):
 
     The weights w into a node and inputs x enter as w'x = (R'w)'(R'x), and R'w has the prior of w: equal variances are
     kept by a rotation. So chains run on a model with inputs XR, and theta is rotated at their start and in the draws.
-
-    Attributes
-    ----------
-    axes : PrincipalAxes
-
     """
 
     def __init__(self, network: PartialNetwork, compiled: CompiledModels, axes: PrincipalAxes) -> None:

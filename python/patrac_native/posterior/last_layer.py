@@ -21,20 +21,11 @@ _INTERRUPTIBLE_SIZE = 500
 
 @dataclass(frozen=True)
 class DenseQuadratic:
-    """The log-likelihood constant + slope.theta - theta' hessian theta / 2.
+    """The log-likelihood constant + slope.theta - theta' hessian theta / 2."""
 
-    Attributes
-    ----------
-    constant : float
-        Log-likelihood at theta = 0, normalised.
-    slope : ndarray of float64, shape (K,)
-    hessian : ndarray of float64, shape (K, K)
-        Phi' W Phi / sigma^2, symmetric.
-    """
-
-    constant: float
-    slope: FloatArray
-    hessian: FloatArray
+    constant: float  # log-likelihood at theta = 0, normalised
+    slope: FloatArray  # (K,)
+    hessian: FloatArray  # (K, K), Phi' W Phi / sigma^2, symmetric
 
 
 @dataclass(frozen=True)
@@ -56,35 +47,17 @@ class ExactPosterior:
 
 @dataclass(frozen=True)
 class WhitenedQuadratic:
-    """The log-likelihood constant + slope.z - sum(curvature z^2) / 2; theta = to_theta z, and a priori z ~ N(0, I).
+    """The log-likelihood constant + slope.z - sum(curvature z^2) / 2; theta = to_theta z, and a priori z ~ N(0, I)."""
 
-    Attributes
-    ----------
-    constant : ndarray of float64, shape (q,)
-        Log-likelihood at theta = 0, normalised: of all outputs, or of each if each samples a noise variance of its own.
-    variance : ndarray of float64, shape (q,)
-        The noise variances at which the statistics are stated; the chains rescale them to sampled ones.
-    terms : float
-        Number of outputs times the sum of the row weights.
-    slope, curvature : ndarray of float64, shape (K,)
-        Linear coefficients, and the eigenvalues (>= 0) of C^(1/2) Phi' W Phi C^(1/2) / sigma^2.
-    to_theta, from_theta : ndarray of float64, shape (K, K)
-        C^(1/2) Q and its inverse, where the columns of Q are the eigenvectors.
-    output : ndarray of int32, shape (K,)
-        The output to which a coordinate of z belongs; zeros if q = 1.
-    plain : DenseQuadratic
-        The same log-likelihood in theta's own coordinates.
-    """
-
-    constant: FloatArray
-    variance: FloatArray
-    terms: float
-    slope: FloatArray
-    curvature: FloatArray
-    to_theta: FloatArray
-    from_theta: FloatArray
-    output: npt.NDArray[np.int32]
-    plain: DenseQuadratic
+    constant: FloatArray  # (q,), at theta = 0, normalised: of all outputs, or of each if each samples its own variance
+    variance: FloatArray  # (q,), the noise variances of the statistics; the chains rescale them to sampled ones
+    terms: float  # number of outputs times the sum of the row weights
+    slope: FloatArray  # (K,)
+    curvature: FloatArray  # (K,), the eigenvalues (>= 0) of C^(1/2) Phi' W Phi C^(1/2) / sigma^2
+    to_theta: FloatArray  # (K, K), C^(1/2) Q, where the columns of Q are the eigenvectors
+    from_theta: FloatArray  # (K, K), its inverse
+    output: npt.NDArray[np.int32]  # (K,), the output to which a coordinate of z belongs; zeros if q = 1
+    plain: DenseQuadratic  # the same log-likelihood in theta's own coordinates
 
     def exact(self) -> ExactPosterior:
         """Return mean, covariance and log evidence of the posterior.

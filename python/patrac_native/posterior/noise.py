@@ -16,27 +16,15 @@ from patrac_native.validation.checks import FloatArray
 
 @dataclass(frozen=True)
 class Noise:
-    """The noise of a posterior; q variances are sampled, one for all outputs or one for each.
+    """The noise of a posterior; q variances are sampled, one for all outputs or one for each."""
 
-    Attributes
-    ----------
-    likelihood : Likelihood
-        As the user gave it, with the prior of sampled variances completed.
-    reference : Likelihood
-        The compiled likelihood, in which sampled variances are fixed at their modes given the trained network.
-    source : str or None
-        Where the prior of sampled variances comes from: "given"; "validation", from the trained network's residuals on
-        rows on which it was not trained; or "training", from its residuals on the posterior's own rows.
-    n_outputs : int
-    terms : float
-        Number of outputs times the sum of the row weights: the weighted number of terms of the log-likelihood.
-    """
-
-    likelihood: Likelihood
-    reference: Likelihood
+    likelihood: Likelihood  # as the user gave it, with the prior of sampled variances completed
+    reference: Likelihood  # the compiled one, with sampled variances fixed at their modes given the trained network
+    # Where the prior of sampled variances comes from: "given"; "validation", from the trained network's residuals on
+    # rows on which it was not trained; or "training", from its residuals on the posterior's own rows.
     source: str | None
     n_outputs: int
-    terms: float
+    terms: float  # number of outputs times the sum of the row weights: the weighted number of terms of l
 
     @property
     def is_sampled(self) -> bool:

@@ -62,20 +62,7 @@ def _check_level(level: str) -> str:
 class PartialNetwork:
     """A network with some Bayesian parameters and their prior: what a posterior and its draws have in common.
 
-    Parameters
-    ----------
-    net : Network
-        The trained network, nodes in any order.
-    architecture : Architecture
-        `Full()`, `Mix(k)`, `Out(k)`, `Sep(k)` or `Custom(...)`.
-    prior : Prior
-        The prior before the rescaling of docs/method.md, section 4, which the constructor applies.
-    dtype : {"float32", "float64"}
-        The dtype of theta and of all arithmetic inside the engine; default "float32".
-    level : str, optional
-        Instruction-set level; by default the environment variable PATRAC_SIMD or the processor's level.
-    input_names : sequence of str, optional
-        Names of the columns of the posterior's X, which count if the network has none.
+    The arguments are those of `Posterior`; `input_names` are the columns of its X, which count if the network has none.
 
     Attributes
     ----------
@@ -98,13 +85,6 @@ class PartialNetwork:
     permutation : list of L + 1 integer arrays
         permutation[l][rank] is the trained network's own index of the node with that rank in layer l; identities for
         inputs and outputs.
-
-    Raises
-    ------
-    TypeError
-        If net, architecture or prior is of another type.
-    ValueError
-        If dtype or level is unknown, or the architecture does not fit the network.
     """
 
     def __init__(
@@ -291,16 +271,9 @@ class PartialNetwork:
         )
 
     def parameters_at(self, theta: npt.NDArray[Any]) -> tuple[list[FloatArray], list[FloatArray]]:
-        """Return all parameters of the sampled network at theta, with the nodes in the trained network's own order.
+        """Return weights (B, N_l, N_{l-1}) and biases (B, N_l) of the sampled network at theta (B, K), in float64.
 
-        Parameters
-        ----------
-        theta : ndarray, shape (B, K)
-
-        Returns
-        -------
-        weights, biases : lists of L ndarrays of float64, shapes (B, N_l, N_{l-1}) and (B, N_l)
-            Of Sep, those of the separate network. B is 1 where no entry is Bayesian, as all theta have the same.
+        Nodes are in the trained network's own order. B is 1 where no entry is Bayesian, as all theta have the same.
         """
         weights, biases = [], []
         first = 0
@@ -389,13 +362,7 @@ class PartialNetwork:
         return theta
 
     def prior_states(self, draws: int, seed: int) -> tuple[npt.NDArray[Any], FloatArray | None]:
-        """Draw theta (draws, K) from the prior after its sampled scales (draws, G), which are None if they are fixed.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If `draws` or `seed` is not an integer in its range, or the machine lacks the memory for the draws.
-        """
+        """Draw theta (draws, K) from the prior after its sampled scales (draws, G), or None if they are fixed."""
         count = check_count(draws, "draws")
         needed = count * self.dim * self.dtype.itemsize
         check_memory(needed, f"draws={count}: the draws of {self.dim} parameters", "Take fewer.")

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from patrac_native.kernels import Kernel
-from patrac_native.kernels.facts import ModelFacts
-from patrac_native.likelihoods import Likelihood
+from patrac_native.kernels.choice import run_kernel
 from patrac_native.network.activations import ACTIVATIONS
-from patrac_native.posterior.partial_network import PartialNetwork
+from patrac_native.posterior.sampled_network import SampledNetwork
 
 # Multiply-adds that take as long as an activation with its derivative, as an entry of the Gram matrix of a row's
 # features with its part of the gradient, and as the factorisation of that matrix for each cube of its size.
 _ACTIVATION, _GRAM, _FACTOR = 30.0, 3.0, 6.0
-
-Layers = Sequence[dict[str, int]]
 
 
 @dataclass(frozen=True)
@@ -55,11 +51,16 @@ class Plan:
         return self.kernel.is_independent
 
 
-def count_operations(
-    layers: Layers, network: PartialNetwork, likelihood: Likelihood, n_rows: int, *, is_quadratic: bool
-) -> dict[str, int]:
+def plan_of(sampled: SampledNetwork, kernel: str | Kernel) -> Plan:
+    """Return the plan of a posterior under a kernel or "auto"; see `Posterior.plan`."""
+    chosen, reason = run_kernel(kernel, sampled.facts)
+    return Plan(sampled.layers, chosen, reason, _count_operations(sampled, chosen), _step_cost(sampled, chosen))
+
+
+def _count_operations(sampled: SampledNetwork, kernel: Kernel) -> dict[str, int]:
     """Count the operations of one evaluation with its gradient and one proposal; see `Plan.operations`."""
-    if is_quadratic:
+    network, layers, n_rows = sampled.network, sampled.layers, sampled.data.n_rows
+    if sampled.facts.reads_statistics(kernel.is_independent):
         return {"multiply_add": 2 * network.dim, "normal": network.dim}
     counts = {"multiply_add": 0, "normal": network.dim}
     for position, layer in enumerate(layers):
@@ -71,15 +72,14 @@ def count_operations(
         if not is_output:
             for name in ACTIVATIONS[network.net.activation].elementary:
                 counts[name] = counts.get(name, 0) + n_rows * nodes
-    for name, count in likelihood.elementary_functions(layers[-1]["nodes"]).items():
+    for name, count in sampled.likelihood.elementary_functions(layers[-1]["nodes"]).items():
         counts[name] = counts.get(name, 0) + n_rows * count
     return {name: count for name, count in counts.items() if count}
 
 
-def step_cost(
-    layers: Layers, network: PartialNetwork, likelihood: Likelihood, n_rows: int, facts: ModelFacts, kernel: Kernel
-) -> float:
+def _step_cost(sampled: SampledNetwork, kernel: Kernel) -> float:
     """Return the multiply-adds that take as long as one step of a gradient kernel."""
+    network, layers, n_rows, facts = sampled.network, sampled.layers, sampled.data.n_rows, sampled.facts
     of_row = 0.0
     for layer in layers:
         # Forward pass, reverse pass and gradient.
@@ -91,8 +91,8 @@ def step_cost(
         of_step += sum(2.0 * below * nodes * (below + nodes) for below, nodes in pairwise(network.layer_sizes))
     if not kernel.collapse:
         return of_row * n_rows + of_step
-    targets = likelihood.n_targets(network.n_outputs)
+    targets = sampled.likelihood.n_targets(network.n_outputs)
     features = (facts.dim - facts.hidden_dim) / targets
     # Where each row has a variance for each target, each target has a Gram matrix.
-    grams = targets if likelihood.noise_by_row else 1
+    grams = targets if sampled.likelihood.noise_by_row else 1
     return (of_row + grams * _GRAM * features**2) * n_rows + grams * _FACTOR * features**3 + of_step

@@ -11,23 +11,23 @@ import numpy.typing as npt
 
 from patrac_native.architectures import Architecture
 from patrac_native.engine import _core
-from patrac_native.engine.density import Density
+from patrac_native.engine.density import Density, DensitySpec
 from patrac_native.engine.inputs import Inputs
 from patrac_native.engine.machine import thread_count
 from patrac_native.interop.c_interface import CDensity
 from patrac_native.interop.jax_function import to_jax
 from patrac_native.interop.nutpie_model import to_nutpie
 from patrac_native.kernels import Exact, Kernel
-from patrac_native.kernels.choice import check_kernel, run_kernel
+from patrac_native.kernels.choice import check_kernel
 from patrac_native.likelihoods import LIKELIHOODS, Likelihood, Targets
 from patrac_native.network.network import Network
 from patrac_native.plots.table import html_table
 from patrac_native.posterior.data import Data
-from patrac_native.posterior.densities import Coordinates, DensityKind, build_density, likelihood_density
+from patrac_native.posterior.densities import Coordinates, DensityKind, build_density
 from patrac_native.posterior.describe import describe_posterior, named_nodes, overview
 from patrac_native.posterior.last_layer import ExactPosterior
 from patrac_native.posterior.partial_network import PartialNetwork
-from patrac_native.posterior.plan import Plan, count_operations, step_cost
+from patrac_native.posterior.plan import Plan, plan_of
 from patrac_native.posterior.sampled_network import SampledNetwork
 from patrac_native.priors import Prior
 from patrac_native.validation.checks import FloatArray
@@ -332,7 +332,9 @@ class Posterior:
     @cached_property
     def _log_likelihood(self) -> Density:
         """l(theta) as a compiled density, with a sampled variance given in each call."""
-        return likelihood_density(self.sampled)
+        noise = self.sampled.noise
+        spec = DensitySpec(noise=None if noise is None else noise.at(noise.initial))
+        return Density(self.sampled.compiled.host, spec)
 
     def to_jax(
         self,
@@ -385,21 +387,13 @@ class Posterior:
 
         Parameters
         ----------
-        density, coordinates, variance
-            As for `density`.
-        threads : int or None
-            Native threads that share the points of a call; None means the number of processors that this process may
-            use. Default 1: starting a thread takes longer than a small network.
+        density, coordinates, variance, threads
+            As for `to_jax`.
 
         Returns
         -------
         callable
             From a tensor of shape (..., D) on the CPU, converted to `dtype`, to values of shape (...) and that dtype.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `density`.
         """
         from patrac_native.interop.torch_function import to_torch
 
@@ -424,11 +418,6 @@ class Posterior:
         -------
         CDensity
             With the capsules `function`, `batched` and `context`, and their addresses.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `density`.
         """
         return CDensity(self.density(density, coordinates, variance), thread_count(threads))
 
@@ -447,10 +436,8 @@ class Posterior:
         ----------
         density : {"posterior", "collapsed_posterior"}
             Default "posterior".
-        coordinates : str
-            As for `density`; default "whitened".
-        variance : array_like, optional
-            As for `density`.
+        coordinates, variance
+            As for `density`; coordinates are "whitened" by default.
 
         Returns
         -------
@@ -516,11 +503,7 @@ class Posterior:
         TypeError, ValueError
             If `kernel` is something else, or the posterior does not support it.
         """
-        facts, layers = self.sampled.facts, self.sampled.layers
-        chosen, reason = run_kernel(kernel, facts)
-        described = (layers, self.network, self.likelihood, self.data.n_rows)
-        operations = count_operations(*described, is_quadratic=facts.reads_statistics(chosen.is_independent))
-        return Plan(layers, chosen, reason, operations, step_cost(*described, facts, chosen))
+        return plan_of(self.sampled, kernel)
 
     def sample_prior(self, draws: int, *, seed: int = 0) -> npt.NDArray[Any]:
         """Draw theta from the prior; sampled scales are drawn first, anew for each theta.
@@ -550,12 +533,10 @@ class Posterior:
 
         Parameters
         ----------
-        X : array_like, shape (n, d)
-            Finite inputs, n >= 1.
+        X, offset
+            As for `Draws.predict`.
         draws, seed : int
             As for `sample_prior`.
-        offset : array_like, shape (n,) or (n, m), optional
-            As for `Draws.predict`.
 
         Returns
         -------
@@ -579,24 +560,13 @@ class Posterior:
 
         Parameters
         ----------
-        X : array_like, shape (n, d)
-            Finite inputs, n >= 1.
-        draws : int
-            Number of draws, at least 1.
-        offset : array_like, shape (n,) or (n, m), optional
-            As for `Draws.predict`.
-        seed : int
-            0 <= seed < 2^64, for theta and for the noise; default 0.
+        X, draws, offset, seed
+            As for `prior_predict`; the seed is that of the noise too.
 
         Returns
         -------
         ndarray
             Targets of shape (draws, n, t), or int64 labels of shape (draws, n) for classes.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If an argument is not as described.
         """
         f, rng = self._prior_outputs(X, draws, offset, seed), np.random.default_rng(seed)
         return self.likelihood.sample_prior(f, rng)

@@ -18,56 +18,37 @@ from patrac_native.validation.checks import FloatArray
 
 
 class SampledDensity(Protocol):
-    """A density as a run takes it: theta has K entries of `dtype`, and C is diagonal.
+    """A density as a run takes it: theta has K entries of `dtype`, and C is diagonal."""
 
-    Attributes
-    ----------
-    dim, dtype, level
-        K, the dtype of theta and the instruction-set level of the compiled code.
-    prior_variance : ndarray of float64, shape (K,)
-        Diagonal of C.
-    compiled : CompiledModels or ForeignModel
-        Its `host`, which is built at the first use, runs chains by `sample`.
-    facts : ModelFacts
-        On which the choice of kernel and device depends.
-    theta_map : ndarray of float64, shape (K,), or None
-        The starting point of init="map"; None if there is none.
-    is_trained : bool
-        Whether init="auto" starts around `theta_map`; otherwise it draws from the prior.
-    noise : Noise or None
-        The noise variances that are sampled with theta; None if there are none.
-    scales : ScaleGroups or None
-        The groups of parameters whose prior scales are sampled; None if C is fixed.
-    quadratic : WhitenedQuadratic or None
-        The log-likelihood as a quadratic form; None if it is none.
-    fit_quality : FitQuality or None
-        The quality of the trained network's fit; None without a network.
-    cautions : list of str
-        Warnings about the density itself that a run should begin with.
-    nonfinite_remedy : str
-        What to do about proposals whose log-likelihood or gradient is not finite.
-    """
-
-    dim: int
+    dim: int  # K
     dtype: np.dtype[Any]
-    level: str
-    prior_variance: FloatArray
-    compiled: Any
-    theta_map: FloatArray | None
-    is_trained: bool
-    scales: ScaleGroups | None
-    nonfinite_remedy: str
+    level: str  # the instruction-set level of the compiled code
+    prior_variance: FloatArray  # (K,), the diagonal of C
+    compiled: Any  # the log-likelihood: `host` is its model on the host, which `build_host` builds now
+    theta_map: FloatArray | None  # (K,), the starting point of init="map"; None if there is none
+    is_trained: bool  # whether init="auto" starts around `theta_map`; otherwise it draws from the prior
+    scales: ScaleGroups | None  # the groups of parameters whose prior scales are sampled; None if C is fixed
+    nonfinite_remedy: str  # what to do about proposals whose log-likelihood or gradient is not finite
 
     @property
-    def facts(self) -> ModelFacts: ...
+    def facts(self) -> ModelFacts:
+        """On which the choice of kernel and device depends."""
+
     @property
-    def noise(self) -> Noise | None: ...
+    def noise(self) -> Noise | None:
+        """The noise variances that are sampled with theta; None if there are none."""
+
     @property
-    def quadratic(self) -> WhitenedQuadratic | None: ...
+    def quadratic(self) -> WhitenedQuadratic | None:
+        """The log-likelihood as a quadratic form; None if it is none."""
+
     @property
-    def fit_quality(self) -> FitQuality | None: ...
+    def fit_quality(self) -> FitQuality | None:
+        """The quality of the trained network's fit; None without a network."""
+
     @property
-    def cautions(self) -> list[str]: ...
+    def cautions(self) -> list[str]:
+        """Warnings about the density itself that a run should begin with."""
 
     def prior_start(self, seed: int, chain: int) -> npt.NDArray[Any]:
         """Draw the first state of a chain from the prior, shape (K,)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +18,7 @@ from patrac_native.kernels.variance_draws import variance_every
 from patrac_native.likelihoods import Likelihood
 from patrac_native.posterior.curvature_metric import CurvatureMetric, curvature_obstacle
 from patrac_native.posterior.data import Data
-from patrac_native.posterior.fit_quality import FitQuality, fit_quality
+from patrac_native.posterior.fit_quality import FitQuality
 from patrac_native.posterior.input_metric import MAX_ROTATED_BYTES, InputMetric, PrincipalAxes, rotation_obstacle
 from patrac_native.posterior.last_layer import WhitenedQuadratic, whiten
 from patrac_native.posterior.noise import Noise, noise_of
@@ -139,19 +140,31 @@ class SampledNetwork:
 
     @cached_property
     def fit_quality(self) -> FitQuality:
-        """The quality of the trained network's fit to the training data, compared with the best constant predictor."""
-        # Sep's trained values are zeros, at which its separate network adds nothing; so theta_map gives the trained
-        # network for every architecture.
-        return fit_quality(
-            self.likelihood,
-            self.data,
-            outputs=lambda: self.network.predict(self.network.theta_map, self.data.X, threads=1),
-            log_likelihood=self._trained_log_likelihood,
+        """The quality of the trained network's fit to the training data, compared with the best constant predictor.
+
+        For each of the two, a sampled noise variance is fixed at its mode given that predictor's residuals.
+        """
+        likelihood, y, weights = self.likelihood, self.data.y, self.data.row_weights
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = self._trained_log_likelihood()
+        rows = float(weights.sum())
+        return FitQuality(
+            network=found if np.isfinite(found) else float("-inf"),
+            constant=likelihood.constant_log_likelihood(y, weights, self.data.offset),
+            rows=rows,
+            values=rows * math.prod(y.shape[1:2]),
         )
 
     def _trained_log_likelihood(self) -> float:
-        """Evaluate l at the trained values: on the host if its model has been built, else on the inputs' device."""
-        theta, device_inputs = self.network.theta_map.astype(self.dtype)[None], self.data.inputs.on_device
+        """Evaluate l of the trained network: on the host if its model has been built, else on the inputs' device."""
+        # Sep's trained values are zeros, at which its separate network adds nothing; so theta_map gives the trained
+        # network for every architecture.
+        network, device_inputs = self.network, self.data.inputs.on_device
+        if self.likelihood.is_sampled:
+            f = network.predict(network.theta_map, self.data.X, threads=1).astype(np.float64)
+            y, weights = self.data.y, self.data.row_weights
+            return self.likelihood.fitted(f, y, weights).weighted_log_likelihood(f, y, weights)
+        theta = network.theta_map.astype(self.dtype)[None]
         if device_inputs is None or self.compiled.has_host:
             return float(self.compiled.host.log_likelihood(theta, 1)[0])
         return float(self.compiled.on_device(device_inputs.device).log_likelihood(theta)[0])

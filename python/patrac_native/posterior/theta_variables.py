@@ -16,20 +16,10 @@ Coordinate = tuple[tuple[str, ...], npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class ThetaVariable:
-    """The Bayesian weights or biases of one layer.
+    """The Bayesian weights or biases of one layer."""
 
-    Attributes
-    ----------
-    name : str
-        "weights_1", "biases_1" and so on; layers count from 1.
-    span : slice
-        Its entries of theta.
-    dimensions : tuple of str
-    shape : tuple of int
-    """
-
-    name: str
-    span: slice
+    name: str  # "weights_1", "biases_1" and so on; layers count from 1
+    span: slice  # its entries of theta
     dimensions: tuple[str, ...]
     shape: tuple[int, ...]
 
@@ -55,21 +45,14 @@ class ThetaVariables:
 
     The dimensions of all variables follow the order from inputs to outputs: the tables of ArviZ's arviz-base 0.8
     interchange labels of variables whose dimensions do not have the order of the whole group.
-
-    Attributes
-    ----------
-    variables : tuple of ThetaVariable
-        Together they hold every entry of theta once, in its order.
-    coordinates : dict of str to (dimensions, values)
-        The labels of each dimension: names of inputs and outputs, and the trained network's own indices of nodes (of
-        Sep, those of the separate network).
-    positions : dict of str to (dimensions, values)
-        What else is known along the dimensions: "hidden_1_rank" and its like are the ranks of nodes, counted from 0. Of
-        vectors of entries, "weight_1_source" and "weight_1_node" are the labels of the two nodes.
     """
 
-    variables: tuple[ThetaVariable, ...]
+    variables: tuple[ThetaVariable, ...]  # together they hold every entry of theta once, in its order
+    # The labels of each dimension: names of inputs and outputs, and the trained network's own indices of nodes (of Sep,
+    # those of the separate network).
     coordinates: dict[str, Coordinate]
+    # What else is known along the dimensions: "hidden_1_rank" and its like are the ranks of nodes, counted from 0. Of
+    # vectors of entries, "weight_1_source" and "weight_1_node" are the labels of the two nodes.
     positions: dict[str, Coordinate]
 
 
