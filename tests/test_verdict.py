@@ -13,7 +13,7 @@ import pytest
 
 import patrac_native as pn
 import problems
-from patrac_native.posterior.fit_quality import FitQuality
+from patrac_native.posterior.sampled_density import FitQuality
 from patrac_native.verdict.evidence import Evidence, StepRecord, longest_run
 from patrac_native.verdict.verdict import Finding, Verdict, judge
 

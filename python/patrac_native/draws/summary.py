@@ -16,8 +16,8 @@ from patrac_native.diagnostics.mixing import MeanAutocorrelation, geyer_ess_of, 
 from patrac_native.draws.chain_draws import ChainDraws, sampler_of
 from patrac_native.likelihoods import Likelihood
 from patrac_native.plots.table import html_table
-from patrac_native.posterior.fit_quality import FitQuality
 from patrac_native.posterior.partial_network import PartialNetwork
+from patrac_native.posterior.sampled_density import FitQuality
 from patrac_native.validation.checks import FloatArray
 from patrac_native.verdict.calibration import Calibration
 from patrac_native.verdict.evidence import Evidence, FittedNoise, StepRecord

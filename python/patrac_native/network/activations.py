@@ -16,24 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Activation:
-    """An activation function, applied entrywise.
-
-    Attributes
-    ----------
-    apply : callable
-        Maps a float64 array of any shape to one of the same shape.
-    torch_name : str
-        Name of its class in `torch.nn`.
-    torch_settings : mapping of str to Any
-        Attributes, with their values, that a module of that class must have to be this activation; these values are
-        torch's defaults.
-    elementary : tuple of str
-        The elementary functions that the engine evaluates for one value and its derivative.
-    """
+    """An activation function, applied entrywise."""
 
     apply: Callable[[FloatArray], FloatArray]
-    torch_name: str
-    elementary: tuple[str, ...]
+    torch_name: str  # the name of its class in `torch.nn`
+    elementary: tuple[str, ...]  # the elementary functions that the engine evaluates for a value and its derivative
+    # Attributes, with their values, that a module of that class must have to be this activation: torch's defaults.
     torch_settings: Mapping[str, Any] = field(default_factory=dict)
 
     def torch_module(self) -> torch.nn.Module:

@@ -71,8 +71,8 @@ class TrainingHistory:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> TrainingHistory:
-        """Rebuild a history from what `to_dict` returned, now or in an earlier version without validation_mse."""
-        mse = content.get("validation_mse")
+        """Rebuild a history from what `to_dict` returned."""
+        mse = content["validation_mse"]
         arrays = {
             "loss": np.asarray(content["loss"], dtype=np.float64),
             "validation_mse": None if mse is None else np.asarray(mse, dtype=np.float64),

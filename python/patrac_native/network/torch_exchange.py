@@ -64,7 +64,8 @@ def read_module(module: torch.nn.Module) -> tuple[list[FloatArray], list[FloatAr
             f"from_torch: layer {steps[-1][0]} ({_describe(steps[-1][2])}) follows the last Linear layer. Leave it "
             "out: the likelihood applies softmax or sigmoid to the outputs itself."
         )
-    for (index, kind, layer), expect_linear in zip(steps, _alternating(), strict=False):
+    for position, (index, kind, layer) in enumerate(steps):
+        expect_linear = position % 2 == 0
         if (kind == "linear") is not expect_linear:
             wanted = "a Linear layer" if expect_linear else "an activation"
             raise ValueError(
@@ -186,13 +187,6 @@ def _describe(layer: torch.nn.Module) -> str:
         if getattr(layer, name) != value
     ]
     return type(layer).__name__ + (f"({', '.join(settings)})" if settings else "")
-
-
-def _alternating() -> Iterator[bool]:
-    """Yield True, False, True, ...: whether a Linear layer is expected at this position."""
-    while True:
-        yield True
-        yield False
 
 
 def _to_numpy(parameter: torch.Tensor) -> FloatArray:

@@ -13,7 +13,7 @@ from patrac_native.kernels import Kernel
 from patrac_native.kernels.metric import Metric, RotationBlock
 from patrac_native.likelihoods import Likelihood
 from patrac_native.posterior.data import Data
-from patrac_native.posterior.jacobian import forward_with_slopes
+from patrac_native.posterior.jacobian import forward_with_slopes, sensitivities
 from patrac_native.posterior.partial_network import PartialNetwork
 from patrac_native.validation.checks import FloatArray
 
@@ -103,15 +103,14 @@ class CurvatureMetric(Metric):
     def _layers(self, entries: npt.NDArray[np.int64]) -> list[LayerCurvature]:
         """Return the axes of the parameters theta[entries], which lack whole nodes of the output layer at most."""
         network = self._network
-        activations, slopes = forward_with_slopes(network.ranked, self._inputs)
-        f = activations.pop()
-        # The derivatives of the root of the information's product with the outputs: (n, r, nodes).
-        sensitivity = np.swapaxes(self._likelihood.information_root(f + self._offset), 1, 2)
+        f, activations, slopes = forward_with_slopes(network.ranked, self._inputs)
+        # The derivatives of the root of the information's product with the outputs: (n, r, m).
+        start = np.swapaxes(self._likelihood.information_root(f + self._offset), 1, 2)
         deviation = np.sqrt(network.prior_variance[entries])
         left_out = np.delete(network.parameters["row"], entries)
         found: list[LayerCurvature] = []
         end = len(entries)
-        for layer in reversed(range(len(activations))):
+        for layer, sensitivity in sensitivities(network.ranked, slopes, start):
             weights, biases = network.weight_masks[layer].copy(), network.bias_masks[layer].copy()
             if layer == len(activations) - 1:
                 weights[left_out], biases[left_out] = False, False
@@ -119,8 +118,6 @@ class CurvatureMetric(Metric):
             if first < end:
                 found.append(self._axes_of(weights, biases, first, activations[layer], sensitivity, deviation))
             end = first
-            if layer:
-                sensitivity = (sensitivity @ network.ranked.weights[layer]) * slopes[layer - 1][:, None, :]
         return found[::-1]
 
     def _axes_of(

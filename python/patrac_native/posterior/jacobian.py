@@ -17,8 +17,8 @@ _SLOPE_STEP = 1e-5
 _MAX_ENTRIES = 2**22
 
 
-def forward_with_slopes(net: Network, X: FloatArray) -> tuple[list[FloatArray], list[FloatArray]]:
-    """Return what each layer reads with the outputs (n, m) last, and the slopes of each hidden layer's activations."""
+def forward_with_slopes(net: Network, X: FloatArray) -> tuple[FloatArray, list[FloatArray], list[FloatArray]]:
+    """Return outputs (n, m), what each layer reads, and the slopes of each hidden layer's activations."""
     apply = ACTIVATIONS[net.activation].apply
     read, slopes = [X], []
     for layer, (weights, biases) in enumerate(zip(net.weights, net.biases, strict=True), start=1):
@@ -27,7 +27,16 @@ def forward_with_slopes(net: Network, X: FloatArray) -> tuple[list[FloatArray], 
             slopes.append((apply(z + _SLOPE_STEP) - apply(z - _SLOPE_STEP)) / (2 * _SLOPE_STEP))
             z = apply(z)
         read.append(z)
-    return read, slopes
+    return read.pop(), read, slopes
+
+
+def sensitivities(net: Network, slopes: list[FloatArray], start: FloatArray) -> Iterator[tuple[int, FloatArray]]:
+    """Yield layers from the last, and the derivatives (n, r, nodes) of r numbers whose own by f are `start`."""
+    sensitivity = start
+    for layer in reversed(range(len(net.weights))):
+        yield layer, sensitivity
+        if layer:
+            sensitivity = (sensitivity @ net.weights[layer]) * slopes[layer - 1][:, None, :]
 
 
 def jacobians(network: PartialNetwork, X: FloatArray) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
@@ -36,14 +45,11 @@ def jacobians(network: PartialNetwork, X: FloatArray) -> Iterator[tuple[slice, F
     block = max(1, _MAX_ENTRIES // (network.n_outputs * network.dim))
     for first in range(0, len(X), block):
         rows = slice(first, min(first + block, len(X)))
-        read, slopes = forward_with_slopes(net, X[rows])
-        f = read.pop()
+        f, reads, slopes = forward_with_slopes(net, X[rows])
         parts: list[FloatArray] = []
-        sensitivity = np.broadcast_to(np.eye(network.n_outputs), (len(f), network.n_outputs, network.n_outputs))
-        for layer in reversed(range(len(read))):
+        start = np.broadcast_to(np.eye(network.n_outputs), (len(f), network.n_outputs, network.n_outputs))
+        for layer, sensitivity in sensitivities(net, slopes, start):
             at, sources = np.nonzero(network.weight_masks[layer])
             parts.append(sensitivity[:, :, network.bias_masks[layer]])
-            parts.append(sensitivity[:, :, at] * read[layer][:, None, sources])
-            if layer:
-                sensitivity = (sensitivity @ net.weights[layer]) * slopes[layer - 1][:, None, :]
+            parts.append(sensitivity[:, :, at] * reads[layer][:, None, sources])
         yield rows, f, np.concatenate(parts[::-1], axis=2)

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.architectures import Architecture
-from patrac_native.engine import _core
 from patrac_native.engine.density import Density, DensitySpec
 from patrac_native.engine.inputs import Inputs
 from patrac_native.engine.machine import thread_count
@@ -172,10 +171,8 @@ class Posterior:
         Inputs on a device come back on the host, and a level that the other machine lacks becomes its own.
         """
         network, data = self.network, self.data
-        parts = (network.net, network.architecture, network.prior)
-        options = {"dtype": network.dtype.name, "level": network.level, "input_names": network.input_names}
         rows = (data.X, data.inputs.in_place, self._given_likelihood, data.y, data.sample_weight, data.offset)
-        return _rebuilt, (type(self), parts, options, *rows)
+        return _rebuilt, (type(self), network.net, network.to_dict(), *rows)
 
     @property
     def dim(self) -> int:
@@ -632,8 +629,8 @@ class Posterior:
 
 def _rebuilt(
     cls: type[Posterior],
-    parts: tuple[Network, Architecture, Prior],
-    options: dict[str, Any],
+    net: Network,
+    content: dict[str, Any],
     X: npt.NDArray[Any],
     in_place: bool,
     likelihood: Likelihood,
@@ -642,10 +639,8 @@ def _rebuilt(
     offset: FloatArray | None,
 ) -> Posterior:
     """Return the posterior of which `Posterior.__reduce__` returned these parts."""
-    if options["level"] not in _core.simd_levels():
-        options["level"] = None
     post = cls.__new__(cls)
-    network = PartialNetwork(*parts, **options)
+    network = PartialNetwork.from_dict(net, content)
     layers = len(network.layer_sizes) - 1
     inputs = Inputs(X, network.n_inputs, n_layers=layers, dtype=network.dtype, copy=not in_place)
     post._condition(network, inputs, likelihood, y, sample_weight, offset)

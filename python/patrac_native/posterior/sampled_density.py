@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,11 +12,30 @@ import numpy.typing as npt
 from patrac_native.kernels import Kernel
 from patrac_native.kernels.facts import ModelFacts
 from patrac_native.kernels.metric import Metric
-from patrac_native.posterior.fit_quality import FitQuality
 from patrac_native.posterior.last_layer import WhitenedQuadratic
 from patrac_native.posterior.noise import Noise
 from patrac_native.priors.scales import ScaleGroups
 from patrac_native.validation.checks import FloatArray
+
+
+@dataclass(frozen=True)
+class FitQuality:
+    """Log-likelihoods of the training data, normalised and weighted as in `Posterior.log_likelihood`."""
+
+    network: float  # of the trained network; -inf if it is not finite
+    constant: float  # of the best constant predictor: the mean of y, or the class frequencies
+    rows: float  # sum of the row weights; without sample weights, the number of rows
+    values: float  # number of observed values: `rows` times the number of targets in a row
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the fields as JSON-able values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> FitQuality:
+        """Rebuild from what `to_dict` returned; None, which JSON files hold in place of -inf, becomes -inf."""
+        numbers = {name: float("-inf") if value is None else float(value) for name, value in content.items()}
+        return cls(**numbers)
 
 
 class SampledDensity(Protocol):

@@ -18,11 +18,11 @@ from patrac_native.kernels.variance_draws import variance_every
 from patrac_native.likelihoods import Likelihood
 from patrac_native.posterior.curvature_metric import CurvatureMetric, curvature_obstacle
 from patrac_native.posterior.data import Data
-from patrac_native.posterior.fit_quality import FitQuality
 from patrac_native.posterior.input_metric import MAX_ROTATED_BYTES, InputMetric, PrincipalAxes, rotation_obstacle
 from patrac_native.posterior.last_layer import WhitenedQuadratic, whiten
 from patrac_native.posterior.noise import Noise, noise_of
 from patrac_native.posterior.partial_network import PartialNetwork
+from patrac_native.posterior.sampled_density import FitQuality
 from patrac_native.validation.checks import FloatArray, cast_checked
 
 

@@ -101,25 +101,10 @@ class Prior(Complete, abstract=True):
     ) -> float:
         """Return the factor of a partial architecture's prior variances: phi / phi_partial, or 1 if not `is_rescaled`.
 
-        Parameters
-        ----------
-        full_layer_sizes : sequence of int
-            Widths of the trained network, whose total prior variance is phi.
-        sampled_layer_sizes : sequence of int
-            Widths of the sampled network; they differ from `full_layer_sizes` for Sep only.
-        weight_masks, bias_masks : sequences of L Boolean arrays
-            The Bayesian parameters of the sampled network in ranked order, as `Architecture.masks` returns them;
-            phi_partial is the sum of their prior variances.
-
-        Returns
-        -------
-        float
-            For masks of the trained network at least 1, and exactly 1 if all its parameters are Bayesian.
-
-        Raises
-        ------
-        ValueError
-            If the masks do not have the sampled network's shapes or are False everywhere.
+        phi is the total prior variance of the trained network, phi_partial that of the Bayesian parameters, by their
+        masks in ranked order; the widths of the sampled network are others for Sep only. For masks of the trained
+        network the factor is at least 1, and exactly 1 if all its parameters are Bayesian. Raises ValueError if the
+        masks do not have the sampled network's shapes or are False everywhere.
         """
         weights, biases = self.variances(sampled_layer_sizes)
         variances, masks = (*weights, *biases), (*weight_masks, *bias_masks)

@@ -67,27 +67,13 @@ class SampledScales:
 
 @dataclass(frozen=True)
 class ScaleGroups:
-    """The groups of Bayesian parameters that share a sampled sigma2.
+    """The groups of Bayesian parameters that share a sampled sigma2."""
 
-    Attributes
-    ----------
-    names : tuple of G str
-        Such as "layer 1 weights", "layer 1 weights from input 0" or "output biases".
-    group : ndarray of int32, shape (K,)
-        The group of each entry of theta.
-    centres : ndarray of float64, shape (G,)
-        The prior's own sigma2 of each group, at which `PartialNetwork.prior_variance` stands.
-    a : float
-        Shape of the inverse-gamma priors; the rates are a * centres.
-    interweave : bool
-        See `SampledScales`.
-    """
-
-    names: tuple[str, ...]
-    group: npt.NDArray[np.int32]
-    centres: FloatArray
-    a: float
-    interweave: bool
+    names: tuple[str, ...]  # G, such as "layer 1 weights", "layer 1 weights from input 0" or "output biases"
+    group: npt.NDArray[np.int32]  # (K,), the group of each entry of theta
+    centres: FloatArray  # (G,), the prior's own sigma2 of each, at which `PartialNetwork.prior_variance` stands
+    a: float  # shape of the inverse-gamma priors; the rates are a * centres
+    interweave: bool  # see `SampledScales`
 
     def draw(self, rng: np.random.Generator, draws: int) -> FloatArray:
         """Return draws of sigma2 from its prior, shape (draws, G)."""

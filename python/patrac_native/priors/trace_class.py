@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -207,23 +208,16 @@ class TraceClassPrior(Prior):
             b_norm = [float(row @ row) for row in bias_decay]
             return np.array([w_dot, b_dot]), np.array([w_norm, b_norm])
 
-        def explained(alpha: float) -> float:
-            """Return the explained sum of squares at alpha."""
+        def explained(alpha: float, layer: int | None = None) -> float:
+            """Return the sum of squares that is explained at alpha, of all layers or of one."""
             # Least squares through the origin with one regressor s: sigma2 = <target, s> / <s, s>, and the explained
             # part of <target, target> is <target, s>^2 / <s, s>.
             dot, norm = products(alpha)
-            if chosen is None:
+            if layer is not None:
+                dot, norm = dot[:, layer], norm[:, layer]
+            elif chosen is None:
                 dot, norm = _summed(dot), _summed(norm)
             return float((dot**2 / norm).sum())
-
-        def explained_in(layer: int) -> Callable[[float], float]:
-            """Return the explained sum of squares of a layer as a function of its alpha."""
-
-            def explained_at(alpha: float) -> float:
-                dot, norm = (part[:, layer] for part in products(alpha))
-                return float((dot**2 / norm).sum())
-
-            return explained_at
 
         fitted_alpha: ByLayer
         if given is not None:
@@ -231,7 +225,7 @@ class TraceClassPrior(Prior):
         elif n_layers == 1 and not _resolve(output_decay, sizes):
             fitted_alpha = (2.0,) if of_layers else 2.0
         elif of_layers:
-            fitted_alpha = tuple(_search_alpha(explained_in(layer)) for layer in range(n_layers))
+            fitted_alpha = tuple(_search_alpha(partial(explained, layer=layer)) for layer in range(n_layers))
         else:
             fitted_alpha = found = _search_alpha(explained)
             if found == ALPHA_BOUNDS[1]:

@@ -14,9 +14,8 @@ from patrac_native.kernels import KERNELS, Kernel
 from patrac_native.kernels.choice import is_deep_and_narrow, run_kernel
 from patrac_native.kernels.device_choice import DeviceChoice, choose_device
 from patrac_native.kernels.metric import Metric, RotationBlock
-from patrac_native.posterior.fit_quality import FitQuality
 from patrac_native.posterior.posterior import Posterior
-from patrac_native.posterior.sampled_density import SampledDensity
+from patrac_native.posterior.sampled_density import FitQuality, SampledDensity
 from patrac_native.posterior.target import Target
 from patrac_native.sampling.settings import RunSettings
 from patrac_native.sampling.warmup import (

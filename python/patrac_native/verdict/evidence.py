@@ -12,8 +12,8 @@ import numpy.typing as npt
 from patrac_native.architectures import Architecture
 from patrac_native.kernels import Kernel, kernel_from_dict
 from patrac_native.likelihoods import Likelihood
-from patrac_native.posterior.fit_quality import FitQuality
 from patrac_native.posterior.posterior import Posterior
+from patrac_native.posterior.sampled_density import FitQuality
 from patrac_native.validation.checks import FloatArray
 from patrac_native.verdict.calibration import Calibration
 
