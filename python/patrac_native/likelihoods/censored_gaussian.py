@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.likelihoods.base import NoiseChange, Targets, diagonal_root
-from patrac_native.likelihoods.gaussian import Gaussian
 from patrac_native.likelihoods.numbers import refuse_targets
-from patrac_native.likelihoods.real import Noise, PredictiveMixture
+from patrac_native.likelihoods.real import PredictiveMixture
 from patrac_native.likelihoods.sampled_noise import SampledNoiseLikelihood
 from patrac_native.validation.checks import FloatArray, as_real_array
 
@@ -70,26 +69,9 @@ class CensoredGaussian(SampledNoiseLikelihood):
     name = "censored_gaussian"
     label = "censored"
     example = 'CensoredGaussian("sampled")'
-    settings = ("noise_variance",)
     columns = ("upper",)
     numbers_per_target = 2
-    scale_name = "variance"
     is_quadratic = False
-    variance: float | FloatArray | str
-
-    def __init__(
-        self,
-        variance: float | npt.ArrayLike | str,
-        *,
-        a: float | None = None,
-        b: float | npt.ArrayLike | None = None,
-    ) -> None:
-        self._set_noise(variance, a, b)
-
-    @classmethod
-    def from_settings(cls, noise_variance: float | None = None) -> CensoredGaussian:
-        """Return the likelihood with a variance, or with a sampled one."""
-        return cls("sampled" if noise_variance is None else noise_variance)
 
     def wider(self) -> tuple[NoiseChange, ...]:
         """Return that the variance is sampled, if it is not."""
@@ -98,10 +80,6 @@ class CensoredGaussian(SampledNoiseLikelihood):
     def narrower(self) -> tuple[NoiseChange, ...]:
         """Return that the variance is sampled, if it is not."""
         return self.wider()
-
-    def at(self, variance: float | npt.ArrayLike) -> CensoredGaussian:
-        """Return the likelihood with a fixed variance in place of a sampled one."""
-        return CensoredGaussian(variance)
 
     def check_targets(self, y: npt.ArrayLike, n: int, m: int) -> Targets:
         """Return bounds as float64 (n, m, 2); (n, 2) is accepted for one output. Raises as the base class does."""
@@ -119,12 +97,9 @@ class CensoredGaussian(SampledNoiseLikelihood):
         for bad, problem in (
             (np.isnan(values).any(axis=-1), "must not be NaN; an open side is -inf or inf"),
             (lower > upper, "must not have a lower bound above the upper one"),
-            (
-                np.asarray(np.isinf(lower) & np.isinf(upper)),
-                "must have at least one finite bound; leave rows without any out",
-            ),
+            (np.isinf(lower) & np.isinf(upper), "must have at least one finite bound; leave rows without any out"),
         ):
-            refuse_targets(np.asarray(bad), values, f"the bounds of y {problem}")
+            refuse_targets(bad, values, f"the bounds of y {problem}")
         return np.array(values, dtype=np.float64, order="C")
 
     def check_precision(self, y: Targets, dtype: np.dtype[Any]) -> None:
@@ -231,14 +206,6 @@ class CensoredGaussian(SampledNoiseLikelihood):
             if (np.abs(moved) <= _TOLERANCE).all():
                 break
         return location
-
-    def standard_noise(self) -> Noise:
-        """Return standard normal noise."""
-        return Gaussian(1.0).standard_noise()
-
-    def draw_standard(self, shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
-        """Draw standard normal variates."""
-        return rng.standard_normal(shape)
 
     def mixture(self, f: npt.ArrayLike, variance: FloatArray | None = None, output: int = 0) -> BoundedMixture:
         """Return the distribution of one target given draws; see `Likelihood.mixture`."""

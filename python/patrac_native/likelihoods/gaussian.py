@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.likelihoods.base import Targets, diagonal_root
-from patrac_native.likelihoods.real import Noise
 from patrac_native.likelihoods.sampled_noise import SampledNoiseLikelihood
 from patrac_native.validation.checks import FloatArray
 
@@ -55,12 +53,9 @@ class Gaussian(SampledNoiseLikelihood):
 
     name = label = "gaussian"
     example = 'Gaussian("sampled")'
-    settings = ("noise_variance",)
-    scale_name = "variance"
     is_quadratic = True
     is_conjugate = True
     integrates_outputs = True
-    variance: float | FloatArray | str
 
     def __init__(
         self,
@@ -71,15 +66,6 @@ class Gaussian(SampledNoiseLikelihood):
         pooled: bool = False,
     ) -> None:
         self._set_noise(variance, a, b, pooled)
-
-    @classmethod
-    def from_settings(cls, noise_variance: float | None = None) -> Gaussian:
-        """Return the likelihood with a variance, or with a sampled one."""
-        return cls("sampled" if noise_variance is None else noise_variance)
-
-    def at(self, variance: float | npt.ArrayLike) -> Gaussian:
-        """Return the likelihood with a fixed variance in place of a sampled one."""
-        return Gaussian(variance)
 
     def fitted(self, f: FloatArray, y: Targets, row_weights: FloatArray) -> Gaussian:
         """Return the likelihood with sampled variances fixed at their modes given outputs (n, m) and row weights."""
@@ -124,22 +110,6 @@ class Gaussian(SampledNoiseLikelihood):
     def elementary_functions(self, n_outputs: int) -> dict[str, int]:
         """Return an empty mapping: the log density is a polynomial."""
         return {}
-
-    def standard_noise(self) -> Noise:
-        """Return standard normal noise."""
-        from scipy.special import ndtr, ndtri
-
-        return Noise(
-            scale=1.0,
-            variance=1.0,
-            cdf=ndtr,
-            quantile=lambda probability: float(ndtri(probability)),
-            log_density=lambda u: -0.5 * (u**2 + math.log(2.0 * math.pi)),
-        )
-
-    def draw_standard(self, shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
-        """Draw standard normal variates."""
-        return rng.standard_normal(shape)
 
     def torch_loss_rows(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Return (y - f)^2 / (2 variance) + log(2 pi variance) / 2 summed over outputs, shape (n,), for f, y (n, m)."""

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.likelihoods.base import HAS_OUTLIERS, NoiseChange, Targets, diagonal_root
-from patrac_native.likelihoods.gaussian import Gaussian
-from patrac_native.likelihoods.real import Noise, RealLikelihood
+from patrac_native.likelihoods.real import Noise, RealLikelihood, standard_normal
 from patrac_native.validation.checks import FloatArray, check_nonnegative
 
 if TYPE_CHECKING:
@@ -130,7 +129,7 @@ class HeteroscedasticGaussian(RealLikelihood):
 
     def noise(self, output: int = 0) -> Noise:
         """Return standard normal noise, whose scale `located_noise` takes from the outputs."""
-        return Gaussian(1.0).noise(output)
+        return standard_normal()
 
     def located_noise(
         self, f: npt.ArrayLike, variance: FloatArray | None = None, output: int = 0

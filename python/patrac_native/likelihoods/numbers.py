@@ -56,9 +56,10 @@ def matrix_targets(y: npt.ArrayLike, n: int, m: int, advice: str = "Encode it as
     return values.copy()
 
 
-def refuse_targets(bad: npt.NDArray[Any], y: FloatArray, problem: str) -> None:
+def refuse_targets(bad: npt.ArrayLike, y: FloatArray, problem: str) -> None:
     """Raise ValueError if an entry of `bad` (n, t) is True; the message names the first and their number."""
-    if bad.any():
-        row, output = (int(index) for index in np.argwhere(bad)[0])
+    found = np.argwhere(bad)
+    if len(found):
+        row, output = found[0]
         value = ", ".join(f"{number:g}" for number in y[row, output].reshape(-1))
-        raise ValueError(f"{problem}; got {value} at row {row}, output {output} ({int(bad.sum())} bad values in all).")
+        raise ValueError(f"{problem}; got {value} at row {row}, output {output} ({len(found)} bad values in all).")

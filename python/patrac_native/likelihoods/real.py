@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -20,27 +21,26 @@ _QUANTILE_STEPS = 60
 
 @dataclass(frozen=True)
 class Noise:
-    """The noise of one output: y = f + scale u, where u has a standard distribution that is symmetric about zero.
+    """The noise of one output: y = f + scale u, where u has a standard distribution that is symmetric about zero."""
 
-    Attributes
-    ----------
-    scale : float or ndarray
-        Scale of the noise, > 0: one number, or an array that broadcasts to f, such as (M, 1) for M draws of it.
-    variance : float or ndarray
-        Variance of y given f, of the shape of `scale`; infinite if the distribution has none.
-    cdf : callable
-        The distribution function of u, applied entrywise.
-    quantile : callable
-        The quantile function of u, of one probability.
-    log_density : callable
-        The logarithm of the density of u, applied entrywise.
-    """
+    scale: float | FloatArray  # > 0: one number, or an array that broadcasts to f, such as (M, 1) for M draws of it
+    variance: float | FloatArray  # of y given f, of the shape of `scale`; infinite if the distribution has none
+    cdf: Callable[[FloatArray], FloatArray]  # the distribution function of u, applied entrywise
+    quantile: Callable[[float], float]  # the quantile function of u, of one probability
+    log_density: Callable[[FloatArray], FloatArray]  # of u, applied entrywise
 
-    scale: float | FloatArray
-    variance: float | FloatArray
-    cdf: Callable[[FloatArray], FloatArray]
-    quantile: Callable[[float], float]
-    log_density: Callable[[FloatArray], FloatArray]
+
+def standard_normal() -> Noise:
+    """Return standard normal noise."""
+    from scipy.special import ndtr, ndtri
+
+    return Noise(
+        scale=1.0,
+        variance=1.0,
+        cdf=ndtr,
+        quantile=lambda probability: float(ndtri(probability)),
+        log_density=lambda u: -0.5 * (u**2 + math.log(2.0 * math.pi)),
+    )
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from abc import abstractmethod
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -12,7 +11,7 @@ import numpy.typing as npt
 
 from patrac_native.likelihoods.base import DEPENDS_ON_INPUTS, HAS_OUTLIERS, NoiseChange, Targets
 from patrac_native.likelihoods.numbers import listed, of_outputs, plain_numbers, positive_numbers
-from patrac_native.likelihoods.real import Noise, RealLikelihood
+from patrac_native.likelihoods.real import Noise, RealLikelihood, standard_normal
 from patrac_native.validation.checks import FloatArray, check_positive
 
 
@@ -32,10 +31,21 @@ class SampledNoiseLikelihood(RealLikelihood, abstract=True):
         Whether all outputs share one sampled variance.
     """
 
-    scale_name: ClassVar[str]
+    scale_name: ClassVar[str] = "variance"
+    settings: ClassVar[tuple[str, ...]] = ("noise_variance",)
     a: float | None = None
     b: float | FloatArray | None = None
     pooled: bool = False
+
+    def __init__(
+        self, variance: float | npt.ArrayLike | str, *, a: float | None = None, b: float | npt.ArrayLike | None = None
+    ) -> None:
+        self._set_noise(variance, a, b)
+
+    @classmethod
+    def from_settings(cls, noise_variance: float | None = None) -> Self:
+        """Return the likelihood with a variance, or with a sampled one."""
+        return cls("sampled" if noise_variance is None else noise_variance)
 
     def _set_noise(
         self, given: float | npt.ArrayLike | str, a: float | None, b: float | npt.ArrayLike | None, pooled: bool = False
@@ -59,13 +69,13 @@ class SampledNoiseLikelihood(RealLikelihood, abstract=True):
         if self.pooled and isinstance(self.b, np.ndarray):
             raise ValueError(f"b must be one number if the {name} is pooled; got shape {self.b.shape}.")
 
-    @abstractmethod
     def standard_noise(self) -> Noise:
-        """Return the noise at scale 1."""
+        """Return the noise at scale 1; here normal."""
+        return standard_normal()
 
-    @abstractmethod
     def draw_standard(self, shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
-        """Draw u."""
+        """Draw u; here normal."""
+        return rng.standard_normal(shape)
 
     @property
     def is_sampled(self) -> bool:
@@ -172,9 +182,9 @@ class SampledNoiseLikelihood(RealLikelihood, abstract=True):
         chosen.b = b.item() if b.size == 1 else b
         return chosen
 
-    @abstractmethod
     def at(self, variance: float | npt.ArrayLike) -> Self:
         """Return the likelihood with fixed variances, or squares of scales, in place of sampled ones."""
+        return type(self)(variance)
 
     def noise(self, output: int = 0) -> Noise:
         """Return the noise of one output, counted from 0, of a fixed scale."""

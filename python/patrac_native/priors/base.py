@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -121,4 +121,4 @@ class Prior(Complete, abstract=True):
 
     def to_dict(self) -> dict[str, Any]:
         """Return name and arguments as JSON-able values, from which `prior_from_dict` rebuilds the prior."""
-        return {"name": self.name, **asdict(self)}
+        return {"name": self.name, **asdict(cast("Any", self))}
