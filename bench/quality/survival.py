@@ -91,8 +91,8 @@ def bounds_of(log_time: Array, event: Array) -> Array:
 
 
 def known(value: float, n: int) -> Array:
-    """Return bounds (n, 1, 2) of a known target."""
-    return np.full((n, 1, 2), value)
+    """Return bounds (n, 2) of a known target."""
+    return np.full((n, 2), value)
 
 
 def score_lifelines(

@@ -72,8 +72,10 @@ def _opened(path: PathOrStream) -> AbstractContextManager[BinaryIO]:
     """Open a file for reading; a stream stays open."""
     if hasattr(path, "read"):
         return nullcontext(cast("BinaryIO", path))
-    _check_regular(path_of(path))
-    return open(path_of(path), "rb")
+    name = path_of(path)
+    if os.path.exists(name) and not (os.path.isfile(name) or os.path.isdir(name)):  # reading could wait for ever
+        raise ValueError(f"{name} is a pipe or a device; these files are read from regular files, so write it to one.")
+    return open(name, "rb")
 
 
 @contextmanager
@@ -96,9 +98,3 @@ def refuse_unknown(content: Mapping[str, Any], known: Collection[str], what: str
 def _damaged(path: str, reason: object) -> str:
     """Return the message on a file that cannot be used."""
     return f"{path} is damaged or was not written by patrac_native ({reason}); restore a copy or make it anew."
-
-
-def _check_regular(path: str) -> None:
-    """Raise ValueError if a path is a pipe or a device, whose reading could wait for ever."""
-    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
-        raise ValueError(f"{path} is a pipe or a device; these files are read from regular files, so write it to one.")

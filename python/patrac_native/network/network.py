@@ -84,7 +84,8 @@ class Network:
     """A trained multilayer perceptron with L layers of weights (docs/method.md, section 1).
 
     f^(l)_i(x) = b^(l)_i + sum_j w^(l)_ij zeta(f^(l-1)_j(x)), where zeta is the activation; the first layer reads x
-    itself, and no activation follows the last layer.
+    itself, and no activation follows the last layer. Methods raise TypeError or ValueError if an argument is not as
+    they describe it.
 
     Parameters
     ----------
@@ -198,13 +199,6 @@ class Network:
         -------
         ndarray of float64, shape (n, m)
             Outputs of the last layer: means for Gaussian, logits for Categorical and Bernoulli likelihoods.
-
-        Raises
-        ------
-        TypeError
-            If X does not hold real numbers.
-        ValueError
-            If X has another shape, no rows, or an entry that is NaN or infinite.
         """
         values = check_inputs(X, self.layer_sizes[0], columns=self.input_names)
         for layer, (w, b) in enumerate(zip(self.weights, self.biases, strict=True)):
@@ -228,11 +222,6 @@ class Network:
         -------
         Network
             A new network with the same activation and history.
-
-        Raises
-        ------
-        ValueError
-            If the number of arrays is not L - 1 or one is not a permutation of its layer's nodes.
         """
         if len(permutations) != self.n_layers - 1:
             raise ValueError(

@@ -96,7 +96,8 @@ class Posterior:
     Raises
     ------
     TypeError, ValueError
-        If an argument is not as described; the message names the argument, what it got and what to do.
+        If an argument of the constructor or a method is not as described, or not supported by the likelihood, the prior
+        or the kernel at hand; the message names the argument, what it got and what to do.
 
     Examples
     --------
@@ -218,11 +219,6 @@ class Posterior:
         Returns
         -------
         float, or ndarray of float64 of shape (B,)
-
-        Raises
-        ------
-        TypeError, ValueError
-            If an argument is not as described.
         """
         batch, single = self.network.check_theta(theta)
         wanted = self.sampled.law.check(variance, len(batch))
@@ -243,11 +239,6 @@ class Posterior:
         -------
         value : float, or ndarray of float64 of shape (B,)
         gradient : ndarray of the posterior's dtype, shape (K,) or (B, K)
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `log_likelihood`.
         """
         batch, single = self.network.check_theta(theta)
         wanted = self.sampled.law.check(variance, len(batch))
@@ -267,13 +258,6 @@ class Posterior:
         Returns
         -------
         float64 or ndarray of float64, shape (...)
-
-        Raises
-        ------
-        TypeError
-            If theta or scales do not hold real numbers.
-        ValueError
-            If the last axis of theta does not have K entries, or scales are not as described.
         """
         return self.network.log_prior(theta, scales)
 
@@ -494,11 +478,6 @@ class Posterior:
         -------
         Plan
             With `layers`, `kernel`, `reason`, `is_independent`, `operations` and `step_cost`.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If `kernel` is something else, or the posterior does not support it.
         """
         return plan_of(self.sampled, kernel)
 
@@ -515,11 +494,6 @@ class Posterior:
         Returns
         -------
         ndarray of `dtype`, shape (draws, K)
-
-        Raises
-        ------
-        TypeError, ValueError
-            If `draws` or `seed` is not an integer in its range, or the machine lacks the memory for the draws.
         """
         return self.network.prior_states(draws, seed)[0]
 
@@ -538,11 +512,6 @@ class Posterior:
         Returns
         -------
         ndarray of `dtype`, shape (draws, n, t)
-
-        Raises
-        ------
-        TypeError, ValueError
-            If an argument is not as described.
         """
         return self.likelihood.predicted(self._prior_outputs(X, draws, offset, seed))
 
@@ -586,12 +555,6 @@ class Posterior:
         Returns
         -------
         Posterior
-
-        Raises
-        ------
-        TypeError, ValueError
-            If an argument is not as described; ValueError also if the other likelihood takes no offset and this
-            posterior has one.
 
         Examples
         --------

@@ -134,7 +134,8 @@ class Target:
     Raises
     ------
     TypeError, ValueError
-        If an argument is not as described.
+        If an argument of the constructor or a method is not as described, or the function returns something else; also
+        whatever the function raises.
 
     Examples
     --------
@@ -211,11 +212,6 @@ class Target:
         -------
         value : float, or ndarray of shape (B,)
         gradient : ndarray, shape (K,) or (B, K)
-
-        Raises
-        ------
-        TypeError, ValueError
-            If theta is not as described, or the function returns something else; also whatever the function raises.
         """
         values = as_real_array(theta, "theta")
         if values.ndim not in (1, 2) or values.shape[-1] != self.dim:
@@ -235,11 +231,6 @@ class Target:
         Returns
         -------
         float64 or ndarray, shape (...)
-
-        Raises
-        ------
-        TypeError, ValueError
-            If theta does not hold real numbers, or its last axis does not have K entries.
         """
         values = as_real_array(theta, "theta")
         if values.ndim == 0 or values.shape[-1] != self.dim:
