@@ -54,9 +54,9 @@ def test_every_package_imports_only_what_stands_below_it() -> None:
     ("module", "lines", "found"),
     [
         (
-            "network/files",
+            "files/archive",
             "def late():\n    from patrac_native.posterior import posterior",
-            "network is not allowed to import",
+            "files is not allowed to import",
         ),
         (
             "plots/predictions",

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import pickle
+import signal
+import stat
+import subprocess
+import sys
 import threading
+import tracemalloc
 import zipfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy as copy_of
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +25,7 @@ import pytest
 
 import patrac_native as pn
 import problems
-from patrac_native.network import files as store
+from patrac_native.files import archive as store
 from patrac_native.network.network import TrainingHistory
 from problems import ARCHITECTURES, LIKELIHOODS
 
@@ -190,6 +198,9 @@ def rewritten(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     with np.load(path) as content:
         arrays = {name: content[name] for name in content.files}
     change(arrays)
+    others = {name: array for name, array in arrays.items() if name != "sha256"}
+    if not any(array.dtype.hasobject for array in others.values()):
+        arrays["sha256"] = store.contents_hash(others)
     with path.open("wb") as stream:
         np.savez(stream, **arrays)
 
@@ -213,7 +224,7 @@ CHANGES: list[tuple[Callable[[dict[str, Any]], object], str]] = [
     (lambda a: a.update(stat_log_prior=a["stat_log_prior"][:, :2]), r"its log_prior has shape \(2, 2\)"),
     (lambda a: a.update(weights_0=a["weights_0"] * 1j), r"weights\[0\] must hold real numbers; got dtype complex"),
     (lambda a: a["weights_0"].__setitem__((0, 0), np.inf), r"weights\[0\] must be finite"),
-    (lambda a: a.pop("stat_nonfinite"), "its arrays are not those that were written"),
+    (lambda a: a.pop("stat_nonfinite"), "its header lacks 'stat_nonfinite'"),
 ]
 
 
@@ -322,7 +333,127 @@ def test_the_file_holds_no_pickled_array(saved: tuple[Path, pn.Draws]) -> None:
                 assert not np.lib.format.read_array_header_1_0(member)[2].hasobject
 
 
+def test_changed_contents_are_refused_whatever_the_header_says(saved: tuple[Path, pn.Draws]) -> None:
+    """An archive that is whole and plausible, but whose numbers are not those that were written."""
+    path, _ = saved
+    with np.load(path) as content:
+        arrays = {name: content[name] for name in content.files}
+    arrays["theta"][0, 0, 0] += 1
+    for without in ((), ("sha256",)):
+        np.savez(path.parent / "other.npz", **{name: one for name, one in arrays.items() if name not in without})
+        with pytest.raises(ValueError, match=r"other\.npz is damaged .*its contents are not those that were written"):
+            pn.Draws.load(path.parent / "other.npz")
+
+
+def test_a_small_file_takes_little_memory(saved: tuple[Path, pn.Draws]) -> None:
+    """Compressed zeros, a header that claims more than there is, and members that overlap are not even allocated."""
+    path, _ = saved
+    claim = np.lib.format.header_data_from_array_1_0(np.zeros(1)) | {"shape": (10**9,)}  # type: ignore[no-untyped-call]
+    with zipfile.ZipFile(path.parent / "claims", "w") as archive, archive.open("theta.npy", "w") as member:
+        np.lib.format.write_array_header_1_0(member, claim)  # type: ignore[no-untyped-call]
+    with (path.parent / "zeros").open("wb") as stream:
+        np.savez_compressed(stream, theta=np.zeros(10**7))
+    wide = np.zeros(10**6)
+    with zipfile.ZipFile(path.parent / "overlap", "w") as archive:
+        with archive.open("theta.npy", "w") as member:
+            np.save(member, wide)
+        for copy in range(20):
+            again = copy_of(archive.infolist()[0])
+            again.filename = f"copy{copy}.npy"
+            archive.filelist.append(again)
+    for name in ("claims", "zeros", "overlap"):
+        tracemalloc.start()
+        with pytest.raises(ValueError, match=rf"{name} is damaged or was not written by patrac_native"):
+            pn.Draws.load(path.parent / name)
+        assert tracemalloc.get_traced_memory()[1] < 2e6
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"thin": 0}, "thin = 0, below 1"),
+        ({"thin": 1.5}, "thin = 1.5, which is not int"),
+        ({"seconds": math.nan}, "seconds = nan, which is not finite"),
+        ({"seconds": -1}, "seconds = -1, below 0"),
+        ({"kernel": {"name": "os.system"}}, "os.system"),
+        ({"completed": 1}, "completed = 1, which is not bool"),
+        ({"weird": 1}, "the unknown entries 'weird'"),
+    ],
+)
+def test_settings_that_no_run_has_are_refused(
+    change: dict[str, Any], message: str, saved: tuple[Path, pn.Draws]
+) -> None:
+    """In files and before they are written, so that no file is written that cannot be read."""
+    path, draws = saved
+    with_header(path, settings=json.loads(json.dumps(draws.settings)) | change)
+    with pytest.raises(ValueError, match=rf"run\.draws is damaged .*{message}"):
+        pn.Draws.load(path)
+    draws.settings.update(change)
+    with pytest.raises(ValueError, match=message):
+        draws.save(path.parent / "other")
+    assert not (path.parent / "other").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"loss": ["1"]}, "loss of its network is"),
+        ({"seconds": math.inf}, "seconds = inf, which is not finite"),
+        ({"best_epoch": 7}, "no epoch that was best"),
+        ({"stopped": "by\x1b[2J"}, "ended for an unknown reason"),
+    ],
+)
+def test_histories_that_no_training_has_are_refused(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    history = TrainingHistory(np.array([3.0, 1.5]), 1, 1.5, 1.0, 9.0, "patience", {"seed": 1}, 0.25)
+    net = pn.Network([[[1.0]]], [[0.0]], history=history)
+    net.save(tmp_path / "net")
+    with_header(tmp_path / "net", history=history.to_dict() | change)
+    with pytest.raises(ValueError, match=rf"net is damaged .*{message}"):
+        pn.Network.load(tmp_path / "net")
+
+
 # Paths that are no regular files
+
+
+def test_modes_are_kept_and_dangling_links_are_not_followed(tmp_path: Path) -> None:
+    net = pn.Network([[[4.0]]], [[0.0]])
+    net.save(tmp_path / "net")
+    (tmp_path / "net").chmod(0o600)
+    net.save(tmp_path / "net", overwrite=True)
+    assert stat.S_IMODE((tmp_path / "net").stat().st_mode) == 0o600
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(FileExistsError, match="link is a link to a file that is not there; remove it"):
+        net.save(tmp_path / "link")
+    assert not (tmp_path / "elsewhere").exists()
+    with pytest.raises(ValueError, match=r"path must not hold a NUL character; got 'a\\x00b'"):
+        net.save("a\0b")
+    with pytest.raises(ValueError, match="path must not hold a NUL character"):
+        pn.Network.load("a\0b")
+
+
+def test_what_a_killed_save_left_is_cleaned_by_the_next(tmp_path: Path) -> None:
+    net = pn.Network([[[4.0]]], [[0.0]])
+    net.save(tmp_path / "net")
+    code = (
+        "import os, signal, patrac_native as pn\n"
+        "os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "pn.Network([[[5.0]]], [[0.0]]).save('net', overwrite=True)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, timeout=120, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["net", "net.partial"]
+    assert pn.Network.load(tmp_path / "net").weights[0] == 4.0
+    net.save(tmp_path / "net", overwrite=True)
+    assert [one.name for one in tmp_path.iterdir()] == ["net"]
+
+
+def test_saves_to_one_path_at_once_follow_each_other(tmp_path: Path) -> None:
+    nets = [pn.Network([[[float(value)]]], [[0.0]]) for value in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda net: [net.save(tmp_path / "net", overwrite=True) for _ in range(5)], nets))
+    assert pn.Network.load(tmp_path / "net").weights[0].item() in range(8)
+    assert [one.name for one in tmp_path.iterdir()] == ["net"]
 
 
 def test_a_fifo_is_refused_rather_than_waited_for(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from types import NoneType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,10 +13,12 @@ import numpy.typing as npt
 
 from patrac_native.diagnostics import convergence
 from patrac_native.engine.device_array import DeviceArray
-from patrac_native.kernels import short_name
-from patrac_native.network.files import PathOrStream, load_arrays, rebuilding, save_arrays
+from patrac_native.files.archive import PathOrStream, check_entries, load_arrays, rebuilding, save_arrays
+from patrac_native.kernels import kernel_from_dict, short_name
 from patrac_native.plots.table import html_table
+from patrac_native.posterior.fit_quality import FitQuality
 from patrac_native.validation.checks import check_count
+from patrac_native.verdict.evidence import FittedNoise
 
 # Statistics with one value for each draw; the others have one value for each chain or each warm-up phase of a chain.
 PER_DRAW = ("log_likelihood", "log_prior", "acceptance_rate", "step_size", "variance", "prior_scales")
@@ -24,7 +27,20 @@ _USED = {"log_likelihood": False, "log_prior": False, "variance": True, "prior_s
 # R-hat of split chains needs this many draws of each.
 _LEAST_FOR_RHAT = 4
 # Entries of the header of a file that any draws have.
-ENTRIES = ("settings", "stats")
+ENTRIES: dict[str, Any] = {"settings": dict, "stats": list}
+# Entries of the settings: those of every run, those of some, and those of draws of another sampler.
+_OF_RUNS: dict[str, Any] = {
+    "kernel": dict,
+    "kernel_reason": str,
+    "warmup": dict,
+    "warmup_steps": int,
+    "warmup_stable": (bool, NoneType),
+}
+_OF_RUNS |= {"seed": int, "thin": int, "draws_asked": int, "init": str, "seconds": float, "completed": bool}
+_OF_RUNS |= {"device": str, "device_reason": str, "fit": (dict, NoneType)}
+_OF_SOME: dict[str, Any] = {"batched": bool, "has_offset": bool, "variance_every": int}
+_OF_SOME |= {"noise_prior": str, "fitted_noise": dict}
+_OF_OTHERS: dict[str, Any] = {"sampler": str, "thin": int, "fit": (dict, NoneType)}
 
 Stats = Mapping[str, npt.NDArray[Any]]
 
@@ -172,6 +188,7 @@ class ChainDraws(ABC):
 
     def _to_arrays(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return the draws as JSON-able values, of the names `ENTRIES`, and arrays by name, as in files."""
+        check_settings(self.settings)
         header = {"settings": self.settings, "stats": list(self.stats)}
         return header, {"theta": self.theta, **{f"stat_{name}": values for name, values in self.stats.items()}}
 
@@ -225,10 +242,26 @@ def sampler_of(settings: Mapping[str, Any]) -> str:
     return str(settings["sampler"]) if kernel is None else short_name(kernel)
 
 
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Raise ValueError unless settings of draws have the known entries with values that a run can have."""
+    known = _OF_OTHERS if "sampler" in settings else _OF_RUNS
+    check_entries(settings, known | _OF_SOME, "the settings of the draws", optional=_OF_SOME)
+    if "kernel" in settings:
+        kernel_from_dict(settings["kernel"])
+    least = {"thin": 1, "variance_every": 1, "draws_asked": 0, "warmup_steps": 0, "seconds": 0, "seed": 0}
+    for name in least.keys() & settings.keys():
+        if settings[name] < least[name]:
+            raise ValueError(f"the settings of the draws have {name} = {settings[name]}, below {least[name]}")
+    for name, made in (("fit", FitQuality.from_dict), ("fitted_noise", lambda found: FittedNoise(**found))):
+        if settings.get(name) is not None:
+            made(settings[name])
+
+
 def read_states(
     header: Mapping[str, Any], arrays: Stats, dim: int | None = None, dtype: np.dtype[Any] | None = None
 ) -> tuple[npt.NDArray[Any], dict[str, npt.NDArray[Any]]]:
     """Return theta and statistics of a file, finite and of matching shapes; K and dtype are None where any will do."""
+    check_settings(header["settings"])
     theta, stats = arrays["theta"], {name: arrays[f"stat_{name}"] for name in header["stats"]}
     if theta.ndim != 3 or (dim is not None and theta.shape[-1] != dim):
         raise ValueError(f"its theta has shape {theta.shape}, not (chain, draw, {'K' if dim is None else dim})")

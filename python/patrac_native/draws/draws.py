@@ -23,9 +23,9 @@ from patrac_native.draws.distribution import (
 )
 from patrac_native.draws.summary import Summary, summarise
 from patrac_native.engine.device_array import DeviceArray
+from patrac_native.files.archive import check_entries
 from patrac_native.interop.datatree import build_datatree, inference_data
 from patrac_native.likelihoods import Likelihood, likelihood_from_dict
-from patrac_native.network.files import refuse_unknown
 from patrac_native.network.network import Network
 from patrac_native.posterior.describe import overview
 from patrac_native.posterior.partial_network import PartialNetwork
@@ -632,7 +632,7 @@ class Draws(ChainDraws, Predictions):
     @classmethod
     def _from_arrays(cls, header: Mapping[str, Any], arrays: Stats) -> Draws:
         """Rebuild draws from what `_to_arrays` returned."""
-        refuse_unknown(header, ("net", "network", "likelihood", *ENTRIES), "its header")
+        check_entries(header, {"net": dict, "network": dict, "likelihood": dict, **ENTRIES}, "its header")
         network = PartialNetwork.from_dict(Network.from_arrays(header["net"], arrays), header["network"])
         theta, stats = read_states(header, arrays, network.dim, network.dtype)
         return cls(theta, stats, network, likelihood_from_dict(header["likelihood"]), header["settings"])

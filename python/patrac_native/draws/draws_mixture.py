@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ from patrac_native.diagnostics.psis import WeightMethod
 from patrac_native.draws.distribution import check_row_weights, leave_out, warn_caller
 from patrac_native.draws.draws import Draws, Predictions
 from patrac_native.draws.summary import MixtureSummary, summarise_mixture
+from patrac_native.files.archive import PathOrStream, check_entries, check_numbers, load_arrays, rebuilding, save_arrays
 from patrac_native.likelihoods import Likelihood
-from patrac_native.network.files import PathOrStream, load_arrays, rebuilding, refuse_unknown, save_arrays
 from patrac_native.posterior.partial_network import PartialNetwork
 from patrac_native.validation.checks import FloatArray, as_real_array
 from patrac_native.validation.notes import Note
@@ -250,7 +251,7 @@ class DrawsMixture(Predictions):
         """Read a mixture written by `save`; parameters and errors as `Draws.load`."""
         header, arrays = load_arrays(path, _KIND)
         with rebuilding(path):
-            refuse_unknown(header, ("members", "comparison"), "its header")
+            check_entries(header, {"members": list, "comparison": (dict, NoneType)}, "its header")
             members = []
             for index, own in enumerate(header["members"]):
                 prefix = f"member{index}_"
@@ -258,6 +259,10 @@ class DrawsMixture(Predictions):
                 members.append(Draws._from_arrays(own, part))
             found = header["comparison"]
             if found is not None:
+                known: dict[str, Any] = {"method": str, "elpd": list, "unreliable": list, "rows": int}
+                check_entries(found, known, "its comparison")
+                for name in ("elpd", "unreliable"):
+                    check_numbers(found[name], f"{name} of its comparison", finite=False)
                 found = Comparison(found["method"], tuple(found["elpd"]), tuple(found["unreliable"]), found["rows"])
             return cls(members, arrays["weights"], comparison=found)
 

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from patrac_native.draws import arviz_groups
 from patrac_native.draws.chain_draws import ENTRIES, ChainDraws, Stats, read_states
 from patrac_native.draws.summary import Summary, summarise
+from patrac_native.files.archive import check_entries
 from patrac_native.interop.datatree import Group, build_datatree
-from patrac_native.network.files import refuse_unknown
 from patrac_native.validation.checks import as_real_array
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class TargetDraws(ChainDraws):
     @classmethod
     def _from_arrays(cls, header: Mapping[str, Any], arrays: Stats) -> TargetDraws:
         """Rebuild draws from what `_to_arrays` returned; they have no `predict`."""
-        refuse_unknown(header, ENTRIES, "its header")
+        check_entries(header, ENTRIES, "its header")
         return cls(*read_states(header, arrays), header["settings"])
 
     def __repr__(self) -> str:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import functools
 import io
-import json
 import math
 import numbers
 import os
-import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Self, TypeVar, cast
@@ -27,6 +25,8 @@ from sklearn.utils.validation import (
 )
 
 import patrac_native as pn
+from patrac_native.files.archive import check_entries, load_arrays, rebuilding, save_arrays
+from patrac_native.files.terminal import say as print_line
 from patrac_native.fit.evaluation import Evaluation, evaluate
 from patrac_native.fit.fitting import FitReport, FitResult, fit_rows
 from patrac_native.fit.preprocessor import Preprocessor, column_named
@@ -36,8 +36,22 @@ from patrac_native.fit.training import Choice
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 # Attributes of fitted estimators that are JSON-able, and arrays with their dtype; not every estimator has each.
-_PLAIN = ("n_features_in_", "n_iter_", "n_outputs_", "_y_has_columns", "_numbers_per_target", "exposure_name_")
+_PLAIN: dict[str, Any] = {"n_features_in_": int, "n_iter_": int, "n_outputs_": int, "_y_has_columns": bool}
+_PLAIN |= {"_numbers_per_target": int, "exposure_name_": str}
 _ARRAYS = ("feature_names_in_", "classes_")
+# What a file of an estimator holds, in words and by the types of its entries, and the classes of draws in it.
+_KIND = "an estimator"
+_ENTRIES: dict[str, Any] = {"patrac_native": str, "class": str, "draws": str}
+_ENTRIES |= dict.fromkeys(("parameters", "fitted", "labels", "preprocessor", "targets", "report"), dict)
+# The objects that a parameter may be, beside a Warmup.
+_OBJECTS: dict[str, Any] = {
+    one.__name__: one
+    for one in (
+        *(pn.PCN, pn.PCNL, pn.MGrad, pn.EllipticalSlice, pn.Exact),
+        *(pn.Gaussian, pn.HeteroscedasticGaussian, pn.CensoredGaussian, pn.StudentT, pn.Poisson, pn.NegativeBinomial),
+    )
+}
+_DRAWS: dict[str, Any] = {"Draws": pn.Draws, "DrawsMixture": pn.DrawsMixture}
 # What `train` advises in its own arguments, and what an estimator has in their place.
 _ADVICE = {
     "Standardise X and y, change learning_rate, raise patience or max_epochs,": "Raise max_iter,",
@@ -292,7 +306,7 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         def say(line: str) -> None:
             lines.append(line)
             if settings.verbose:
-                _print(line)
+                print_line(line)
 
         for line in (self.preprocessor_.describe(), *self.preprocessor_.notes, about_y):
             say(line)
@@ -308,7 +322,7 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.n_iter_ = Choice.of(result.posteriors[0].network.net).epochs
         self.report_ = FitReport.of(result, lines)
         if settings.verbose:
-            _print(self.report_.results())
+            print_line(self.report_.results())
         _give_again(notes)
         if self.report_.needs_warning:
             kind = pn.Note if self.report_.converged else NotConverged
@@ -416,8 +430,6 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             If the file exists and may not be replaced, or cannot be written.
         """
         check_is_fitted(self)
-        if os.path.exists(path) and not overwrite:
-            raise FileExistsError(f"{os.fspath(path)} exists; pass overwrite=True or another path.")
         content = {
             "patrac_native": pn.__version__,
             "class": type(self).__name__,
@@ -435,17 +447,8 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         }
         draws = io.BytesIO()
         self.draws_.save(draws)
-        # The old file stays until the new one is complete.
-        folder, name = os.path.split(os.path.abspath(path))
-        part = os.path.join(folder, f".{name}.{os.getpid()}.part")
-        try:
-            with open(part, "xb") as stream:
-                header = np.frombuffer(json.dumps(content).encode(), dtype=np.uint8)
-                np.savez(stream, estimator=header, draws=np.frombuffer(draws.getbuffer(), dtype=np.uint8))
-            os.replace(part, path)
-        finally:
-            if os.path.exists(part):
-                os.unlink(part)
+        arrays = {"draws": np.frombuffer(draws.getbuffer(), dtype=np.uint8)}
+        save_arrays(path, _KIND, content, arrays, overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -467,31 +470,29 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         ValueError
             If the file is damaged, is of another version, or holds an estimator of another class.
         """
-        try:
-            with np.load(path, allow_pickle=False) as stored:
-                content = json.loads(stored["estimator"].tobytes())
-                draws = io.BytesIO(stored["draws"].tobytes())
-        except FileNotFoundError:
-            raise
-        except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
-            raise ValueError(f"{os.fspath(path)} is damaged, or holds no estimator ({error}).") from error
-        if content["class"] != cls.__name__:
-            raise ValueError(f"{os.fspath(path)} holds a {content['class']}; read it with {content['class']}.load.")
-        try:
+        content, arrays = load_arrays(path, _KIND)
+        with rebuilding(path):
+            check_entries(content, _ENTRIES, "its header")
+            if content["patrac_native"] != pn.__version__:
+                raise ValueError(f"it was written by patrac_native {content['patrac_native']}, not {pn.__version__}")
+            if content["class"] != cls.__name__:
+                raise ValueError(f"it holds a {content['class']}; read it with {content['class']}.load")
             made = cls(**{name: _rebuilt(value) for name, value in content["parameters"].items()})
+            check_entries(content["fitted"], _PLAIN, "its section `fitted`", optional=_PLAIN)
             for name, value in content["fitted"].items():
                 setattr(made, name, value)
+            check_entries(content["labels"], dict.fromkeys(_ARRAYS, dict), "its labels", optional=_ARRAYS)
             for name, stored in content["labels"].items():
-                setattr(made, name, np.array(stored["values"], dtype=stored["dtype"]))
+                check_entries(stored, {"values": list, "dtype": str}, f"its {name}")
+                # Text is as wide as its longest value.
+                dtype = np.dtype("U" if "U" in stored["dtype"] else stored["dtype"])
+                if dtype.kind not in "biufUO" or not {*map(type, stored["values"])} <= {bool, int, float, str}:
+                    raise ValueError(f"its {name} are no labels")
+                setattr(made, name, np.array(stored["values"], dtype=dtype))
             made.preprocessor_ = Preprocessor.from_dict(content["preprocessor"])
             made.target_scaling_ = TargetScaling.from_dict(content["targets"])
             made.report_ = FitReport.from_dict(content["report"])
-            made.draws_ = getattr(pn, content["draws"]).load(draws)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"{os.fspath(path)} is damaged, or of another version: it was written by patrac_native "
-                f"{content.get('patrac_native')}, and this is {pn.__version__} ({error!r})."
-            ) from error
+            made.draws_ = _DRAWS[content["draws"]].load(io.BytesIO(arrays["draws"].tobytes()))
         return made
 
     def __getstate__(self) -> dict[str, Any]:
@@ -524,14 +525,6 @@ def whole_or_not_at_all(fit: _Method) -> _Method:
             raise
 
     return cast(_Method, wrapped)
-
-
-def _print(line: str) -> None:
-    """Print a line, or nothing where standard output is closed or full: finished draws are not lost for that."""
-    try:
-        print(line, flush=True)
-    except OSError:
-        pass
 
 
 def _listed(columns: Any) -> list[Any]:
@@ -574,7 +567,6 @@ def _rebuilt(value: Any) -> Any:
     if kind in ("tuple", "list"):
         values = [_rebuilt(one) for one in content]
         return tuple(values) if kind == "tuple" else values
-    found = getattr(pn, kind)
-    if hasattr(found, "from_dict"):
-        return found.from_dict(content)
-    return found(**{name: part for name, part in content.items() if name != "name"})
+    if kind == "Warmup":
+        return pn.Warmup.from_dict(content)
+    return _OBJECTS[kind](**{name: part for name, part in content.items() if name != "name"})

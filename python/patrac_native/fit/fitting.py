@@ -12,6 +12,7 @@ import numpy as np
 
 import patrac_native as pn
 from patrac_native.diagnostics import convergence
+from patrac_native.files.archive import check_entries
 from patrac_native.fit.candidates import Candidate
 from patrac_native.fit.choice import Trial, choose_posterior
 from patrac_native.fit.evaluation import HELD_OUT, LEAVE_ONE_OUT, AnyDraws, Evaluation, evaluate, members_of
@@ -315,6 +316,9 @@ class FitReport:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> FitReport:
         """Rebuild from what `to_dict` returned."""
+        known: dict[str, Any] = {"lines": list, "verdict": dict, "converged": bool, "summary": str}
+        known |= {"scores": dict, "seconds": dict}
+        check_entries(content, known, "its report")
         rebuilt = {"lines": tuple(content["lines"]), "verdict": Verdict.from_dict(content["verdict"])}
         return cls(**{**content, **rebuilt})
 

@@ -6,11 +6,14 @@ import numbers
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from types import NoneType
 from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+
+from patrac_native.files.archive import check_entries
 
 FloatArray = npt.NDArray[np.float64]
 _Item = TypeVar("_Item")
@@ -372,10 +375,21 @@ class Preprocessor:
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
         """Rebuild a preprocessor; raise ValueError if the content is not what `to_dict` returns."""
         try:
+            known: dict[str, Any] = {"format": int, "columns": list, "table_columns": list, "notes": list}
+            check_entries(content, known, "it")
             if content["format"] != _FORMAT:
                 raise ValueError(f"it has format {content['format']!r}, and this version reads {_FORMAT}")
             columns = [Column(**{**one, "categories": tuple(one["categories"])}) for one in content["columns"]]
-            for column in columns:
+            for column, one in zip(columns, content["columns"], strict=True):
+                of_column: dict[str, Any] = {
+                    "name": str,
+                    "kind": str,
+                    "fill": (float, NoneType),
+                    "categories": list,
+                    "layout": str,
+                }
+                of_column |= dict.fromkeys(("mean", "scale", "low", "high"), float) | {"indicator": bool}
+                check_entries(one, of_column, f"column {column.name!r}")
                 numbers = (column.mean, column.scale, column.low, column.high, column.fill or 0.0)
                 is_kind = column.kind in ("number", "date", "text", "codes")
                 if not (np.isfinite(numbers).all() and column.scale >= 0 and is_kind):

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from patrac_native import plots
+from patrac_native.files.archive import contents_hash
 from patrac_native.fit.base import PatracEstimator
 from patrac_native.fit.choice import best_of, describe_choice
 from patrac_native.fit.evaluation import COVERAGES, Evaluation, members_of, typical
@@ -84,6 +85,12 @@ def printed(estimator: PatracEstimator, evaluation: Evaluation) -> str:
     return first + score_lines(f"{kind}: {len(evaluation.arrays['y'])}", scores, targets)
 
 
+def identity_of(draws: Any) -> str:
+    """Return the identity of draws, by which the files of one fit are known to belong together."""
+    thetas = {str(index): member.theta for index, member in enumerate(members_of(draws))}
+    return contents_hash(thetas).tobytes().hex()[:16]
+
+
 def summary_content(estimator: PatracEstimator, evaluation: Evaluation) -> dict[str, Any]:
     """Return the content of summary.json, beside what the command adds."""
     result, first = estimator.result_, members_of(estimator.draws_)[0]
@@ -91,6 +98,7 @@ def summary_content(estimator: PatracEstimator, evaluation: Evaluation) -> dict[
     net, scale, squares = first.network.net, estimator.target_scaling_.scale, squared_scales(estimator.draws_)
     choice = Choice.of(net)
     return {
+        "draws": identity_of(estimator.draws_),
         "task": "classification" if hasattr(estimator, "classes_") else "regression",
         "inputs": estimator.preprocessor_.names,
         "classes": [] if not hasattr(estimator, "classes_") else estimator.classes_.tolist(),
@@ -177,6 +185,7 @@ def report_of(estimator: PatracEstimator, evaluation: Evaluation, *, name: str, 
     report.heading("Data")
     about = f"{len(result.data.training.X)} training rows, {held_out or 'none'} held out"
     about += f" at random with random_state {result.settings.random_state}." if held_out else "."
+    about += f" Draws {identity_of(estimator.draws_)}, as in summary.json and table.json."
     report.text("\n".join([about, *estimator.report_.lines[: 2 + len(estimator.preprocessor_.notes)]]))
     report.table(["column", "kind", "of the training rows"], estimator.preprocessor_.table())
     report.table(["stage", "seconds"], [[stage, f"{value:.1f}"] for stage, value in result.seconds.items()])

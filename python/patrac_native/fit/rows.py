@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native import diagnostics
+from patrac_native.files.archive import check_entries, check_numbers
 from patrac_native.fit.preprocessor import mean_and_scale
 
 FloatArray = npt.NDArray[np.float64]
@@ -74,7 +75,12 @@ class TargetScaling:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> TargetScaling:
         """Rebuild from what `to_dict` returned."""
-        return cls(np.array(content["mean"]), np.array(content["scale"]))
+        check_entries(content, {"mean": list, "scale": list}, "the scaling of the targets")
+        for name, values in content.items():
+            check_numbers(values, f"{name} of the targets")
+        if len(content["mean"]) != len(content["scale"]) or not all(scale > 0 for scale in content["scale"]):
+            raise ValueError("the scales of the targets are not one positive number for each mean")
+        return cls(np.array(content["mean"], dtype=np.float64), np.array(content["scale"], dtype=np.float64))
 
 
 class Rows(NamedTuple):

@@ -6,13 +6,14 @@ import hashlib
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.files.archive import check_entries, check_numbers, load_arrays, rebuilding, save_arrays
 from patrac_native.network.activations import ACTIVATIONS, check_activation
-from patrac_native.network.files import load_arrays, rebuilding, refuse_unknown, save_arrays
 from patrac_native.network.torch_exchange import build_module, read_module
 from patrac_native.validation.checks import FloatArray, as_real_array, check_inputs
 
@@ -71,8 +72,17 @@ class TrainingHistory:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> TrainingHistory:
-        """Rebuild a history from what `to_dict` returned."""
+        """Rebuild a history from what `to_dict` returned; raise ValueError if the content is something else."""
+        known: dict[str, Any] = {"loss": list, "best_epoch": int, "stopped": str, "settings": dict, "seconds": float}
+        known |= {"best_loss": float, "data_loss": float, "constant_loss": float, "validation_mse": (list, NoneType)}
+        check_entries(content, known, "the history of its network")
         mse = content["validation_mse"]
+        # The last loss of a training that failed is not finite.
+        check_numbers(content["loss"], "the loss of its network", finite=False)
+        if mse is not None:
+            check_numbers(mse, "the validation_mse of its network")
+        if content["stopped"] not in get_args(StopReason) or not 0 <= content["best_epoch"] < len(content["loss"]):
+            raise ValueError("the history of its network has no epoch that was best, or ended for an unknown reason")
         arrays = {
             "loss": np.asarray(content["loss"], dtype=np.float64),
             "validation_mse": None if mse is None else np.asarray(mse, dtype=np.float64),
@@ -299,7 +309,8 @@ class Network:
     @classmethod
     def from_arrays(cls, header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Network:
         """Rebuild a network from what `to_arrays` returned."""
-        refuse_unknown(header, ("layers", "activation", "history", "input_names"), "the header of its network")
+        known: dict[str, Any] = {"layers": int, "activation": str, "history": (dict, NoneType), "input_names": list}
+        check_entries(header, known, "the header of its network", optional=["input_names"])
         history = None if header["history"] is None else TrainingHistory.from_dict(header["history"])
         return cls(
             [arrays[f"weights_{layer}"] for layer in range(header["layers"])],

@@ -13,8 +13,8 @@ from patrac_native.architectures import Architecture, architecture_from_dict
 from patrac_native.engine import _core
 from patrac_native.engine.machine import thread_count
 from patrac_native.engine.models import CoreModel, ModelSpec, planned_model
+from patrac_native.files.archive import check_entries
 from patrac_native.likelihoods import Gaussian
-from patrac_native.network.files import refuse_unknown
 from patrac_native.network.network import Network, network_digest
 from patrac_native.network.ranking import rank_nodes
 from patrac_native.network.torch_exchange import build_module
@@ -390,8 +390,8 @@ class PartialNetwork:
     @classmethod
     def from_dict(cls, net: Network, content: Mapping[str, Any]) -> PartialNetwork:
         """Rebuild from a network and what `to_dict` returned; an unsupported level is replaced by this machine's."""
-        known = ("architecture", "prior", "dtype", "level", "input_names")
-        refuse_unknown(content, known, "the section `network` of its header")
+        known: dict[str, Any] = {"architecture": dict, "prior": dict, "dtype": str, "level": str, "input_names": list}
+        check_entries(content, known, "the section `network` of its header", optional=["input_names"])
         level = content["level"] if content["level"] in _core.simd_levels() else None
         return cls(
             net,

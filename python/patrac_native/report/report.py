@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from patrac_native.validation.output import replacing
+from patrac_native.files.output import replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
