@@ -24,6 +24,8 @@ import patrac_native as pn
 from patrac_native.cli import main as cli
 from patrac_native.cli.main import main
 from patrac_native.cli.predict import _shown
+from patrac_native.cli.table import Layout, TableFile
+from patrac_native.fit.preprocessor import Preprocessor
 
 # Small enough for a second a run; nothing below is about how well it fits.
 QUICK = "--hidden-layer-sizes 5 --max-iter 40 --l2 1 --chains 2 --draws 20 --thin 2 --warmup 400 --n-jobs 1".split()
@@ -504,7 +506,7 @@ def test_a_full_disk_loses_no_draws(
     monkeypatch.setattr(os, "replace", failing)
     assert main(["fit", str(fitted / "t.csv"), *FIT["numbers"], "--out", str(out)]) == 2
     assert f"Nothing is lost: the results are in {spare}" in capsys.readouterr().err.splitlines()[-1]
-    assert list(out.iterdir()) == []
+    assert not out.exists()
     (kept,) = spare.iterdir()
     assert np.array_equal(estimator(kept).draws_.theta, estimator(fitted / "numbers").draws_.theta)
     assert predict(kept, table(5), tmp_path) == 0
@@ -566,7 +568,11 @@ def test_a_full_standard_output_loses_no_draws(fitted: Path, tmp_path: Path) -> 
     assert estimator(tmp_path / "run").draws_.n_draws > 0 and (tmp_path / "run" / "report.html").exists()
 
 
-def test_ctrl_c_while_sampling_exits_130_and_the_report_says_so(fitted: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("sent", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_run_keeps_its_draws_and_the_report_says_so(
+    sent: signal.Signals, exit_code: int, fitted: Path, tmp_path: Path
+) -> None:
+    """By Ctrl-C, or by SIGTERM, which schedulers send before they kill."""
     model = [*FIT["numbers"], "--draws", "20000", "--thin", "2000", "--out", str(tmp_path / "run")]
     command = [sys.executable, "-u", "-m", "patrac_native.cli", "fit", str(fitted / "t.csv"), *model]
     with subprocess.Popen(
@@ -580,15 +586,106 @@ def test_ctrl_c_while_sampling_exits_130_and_the_report_says_so(fitted: Path, tm
         while "sampling Mix(2)" not in (line := process.stdout.readline()):
             assert line
         time.sleep(3.0)  # a draw takes some 20 ms, all of them minutes
-        process.send_signal(signal.SIGINT)
+        process.send_signal(sent)
         code = process.wait(timeout=120)
         errors = process.stderr.read()
-    assert code == 130 and "Traceback" not in errors
+    assert code == exit_code and "Traceback" not in errors
     assert errors.splitlines()[-1].startswith("patrac fit: interrupted after ")
     draws = estimator(tmp_path / "run").draws_
     report = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert f"Interrupted after {draws.n_draws} of 20000 draws of each chain" in report
     assert 4 <= draws.n_draws < 20000 and not draws.settings["completed"]
+
+
+# Streams that are absent or take only ASCII, and text from strangers
+
+
+def test_without_standard_error_and_with_ascii_everything_is_done(fitted: Path, tmp_path: Path) -> None:
+    """As services run it, and with names that the terminal cannot show."""
+    frame = table(60).rename(columns={"weight": "Gewicht \u00e4\u20ac", "kind": "\u798f"})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    code = "import os, sys; os.close(2); sys.stderr = None; from patrac_native.cli.main import main; sys.exit(main())"
+    command = [sys.executable, "-c", code]
+    model = ["fit", "t.csv", "--target", "Gewicht \u00e4\u20ac", *KNOWN, "--drop", "id", "day", "grade", "--out", "run"]
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([*command, *model], cwd=tmp_path, env=ascii_only, timeout=300, check=False, stdout=-1)
+    assert done.returncode == 0 and b"target 'Gewicht \\xe4\\u20ac'" in done.stdout
+    # An error, which nobody reads, is no result: standard output stays empty.
+    done = subprocess.run([*command, *model], cwd=tmp_path, env=ascii_only, timeout=300, check=False, stdout=-1)
+    assert done.returncode == 2 and done.stdout == b""
+    arguments = ["predict", "run", "t.csv", "--scores", "s.json"]
+    done = subprocess.run([*command, *arguments], cwd=tmp_path, env=ascii_only, timeout=300, check=False, stdout=-1)
+    assert done.returncode == 0 and len(predictions(tmp_path / "predictions.csv")) == 60
+
+
+def test_no_name_or_label_moves_the_cursor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Escape sequences of columns, labels and file names are printed as text."""
+    escape = "\x1b[2J\x07"
+    frame = table(60).rename(columns={"width": f"w{escape}", "kind": f"k{escape}", "grade": f"g{escape}"})
+    frame[f"g{escape}"] += escape
+    frame[f"n{escape}"] = np.arange(60)
+    frame.to_csv(tmp_path / f"t{escape}.csv", index=False)
+    run = ["fit", str(tmp_path / f"t{escape}.csv"), "--target", f"g{escape}", "--out", str(tmp_path / "run")]
+    assert main([*run, *QUICK, "--drop", "day", "weight", "id"]) == 0
+    assert main([*run, *QUICK, "--drop", f"no{escape}", "--overwrite"]) == 2
+    assert predict(tmp_path / "run", frame.assign(**{f"k{escape}": f"new{escape}"}), tmp_path) == 0
+    said = capsys.readouterr()
+    assert "\x1b" not in said.out + said.err and "\x07" not in said.out + said.err
+    assert "\\x1b[2J" in said.out and "\\x1b[2J" in said.err
+
+
+def test_no_cell_of_the_predictions_is_a_formula(tmp_path: Path) -> None:
+    """Names of columns, labels, keys and remarks; numbers stay numbers, also where they are text."""
+    formulas = ["=1+1", "+1+1", "-1+1", "@SUM(1)", "=cmd|' /C calc'!A0", "-5"]
+    frame = table(60).drop(columns=["day", "weight"])
+    frame["id"] = [formulas[row % 6] for row in range(60)]
+    frame["grade"] = np.where(frame["width"] > 0, "=HYPERLINK(1)", "@a")
+    frame["kind"] = np.where(frame["kind"] == "a", "=a", "+b")
+    frame = frame.rename(columns={"id": "=id", "kind": "=kind"})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    run = ["fit", str(tmp_path / "t.csv"), "--target", "grade", "--ids", "=id", *QUICK, "--out", str(tmp_path / "run")]
+    assert main(run) == 0
+    assert predict(tmp_path / "run", frame.assign(**{"=kind": "=new"}), tmp_path) == 0
+    with open(tmp_path / "p.csv", encoding="utf-8", newline="") as stream:
+        rows = list(csv.reader(stream))
+    cells = [cell for row in rows for cell in row]
+    assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@")) and cell != "-5"]
+    assert rows[0][:2] == ["'=id", "label"] and [row[0] for row in rows[1:7]] == [f"'{one}" for one in formulas[:5]] + [
+        "-5"
+    ]
+    assert {row[1] for row in rows[1:]} <= {"'=HYPERLINK(1)", "'@a"}
+
+
+@pytest.mark.parametrize("separator", [",", "\t", ";"])
+def test_a_long_field_of_blanks_costs_no_more_than_another(separator: str, tmp_path: Path) -> None:
+    """Reading is linear in the length of a field: no pattern goes over it again for each of its characters."""
+    field = "a" + " " * 100_000 + "b"
+    rows = [f"{field}{separator}{row}{separator}01.02.2024{' ' * 50_000}" for row in range(5)]
+    text = f"name{separator}x{separator}day\n" + "\n".join(rows)
+    (tmp_path / "t.csv").write_text(text)
+    started = time.process_time()
+    frame = TableFile(str(tmp_path / "t.csv"), Layout()).frame([])
+    found = Preprocessor.fit(frame, categorical=["name"], dates=["day"], standardize=False)
+    assert found.transform(frame).shape[0] == 5 and frame["name"].iloc[0] == field
+    assert time.process_time() - started < 2.0  # quadratic: minutes
+
+
+def test_files_of_different_fits_are_told_apart(
+    fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The report, the numbers and the layout say which draws they are of."""
+    shutil.copytree(fitted / "numbers", tmp_path / "fit")
+    identity = read_json(tmp_path / "fit" / "summary.json")["draws"]
+    assert read_json(tmp_path / "fit" / "table.json")["draws"] == identity
+    assert identity in (tmp_path / "fit" / "report.html").read_text() and len(identity) == 16
+    content = read_json(tmp_path / "fit" / "table.json")
+    (tmp_path / "fit" / "table.json").write_text(json.dumps({**content, "draws": identity[::-1]}))
+    assert predict(tmp_path / "fit", table(5), tmp_path) == 2
+    assert "table.json and estimator.npz are of different fits; fit again" in capsys.readouterr().err
+    layout = {**content["layout"], "decimal": 1}
+    (tmp_path / "fit" / "table.json").write_text(json.dumps({**content, "layout": layout}))
+    assert predict(tmp_path / "fit", table(5), tmp_path) == 2
+    assert "table.json is damaged" in capsys.readouterr().err
 
 
 # The command itself

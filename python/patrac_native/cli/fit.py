@@ -17,12 +17,14 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 import patrac_native as pn
 from patrac_native.cli.options import add_parameters, parameters_of
 from patrac_native.cli.table import Layout, TableFile, add_layout, layout_of
+from patrac_native.files.folder import commit, staging
+from patrac_native.files.terminal import say
 from patrac_native.fit.candidates import RunInterrupted
 from patrac_native.fit.preprocessor import place, unlike_numbers
-from patrac_native.fit.report import printed, report_of, summary_content
+from patrac_native.fit.report import identity_of, printed, report_of, summary_content
 from patrac_native.fit.rows import hold_out
 
-REPORT, SUMMARY, ESTIMATOR, TABLE = "report.html", "summary.json", "estimator.npz", "table.json"
+REPORT, SUMMARY, ESTIMATOR, TABLE = _FILES = "report.html", "summary.json", "estimator.npz", "table.json"
 # Defaults of the command where those of the estimators differ.
 _DEFAULTS = {"minutes": 2.0, "random_state": 0}
 # Parameters that name columns.
@@ -63,6 +65,12 @@ def run(args: argparse.Namespace) -> int:
     if not 0 <= args.test_fraction < 1:
         raise ValueError(f"test_fraction must be at least 0 and below 1; got {args.test_fraction}.")
     _check_folder(args.out, args.overwrite)
+    with staging(args.out, _FILES) as staged:
+        return _fitted(args, staged)
+
+
+def _fitted(args: argparse.Namespace, staged: str) -> int:
+    """Fit, and replace the results by those that are written to the folder `staged`."""
     table = TableFile(args.data, layout_of(args, Layout()))
     frame, targets, task = _read(table, args)
     target = targets[0]
@@ -84,7 +92,8 @@ def run(args: argparse.Namespace) -> int:
     evaluation = estimator.result_.evaluation if len(test) else estimator.evaluate()
     say(f"\n{printed(estimator, evaluation)}")
     try:
-        _write(args.out, estimator, evaluation, table, targets)
+        _write(staged, estimator, evaluation, table, targets)
+        commit(staged, args.out, _FILES)
     except OSError as error:
         kept = tempfile.mkdtemp(prefix="patrac-fit-")
         _write(kept, estimator, evaluation, table, targets)
@@ -96,14 +105,6 @@ def run(args: argparse.Namespace) -> int:
     if estimator.result_.interruption:
         raise KeyboardInterrupt(f"{estimator.result_.interruption}, which the results in {args.out} rest on")
     return 0
-
-
-def say(line: str) -> None:
-    """Print a line, or nothing where standard output is closed or full: finished draws are not lost for that."""
-    try:
-        print(line, flush=True)
-    except OSError:
-        pass
 
 
 def target_values(frame: pd.DataFrame, targets: Sequence[str], task: str) -> Any:
@@ -206,25 +207,19 @@ def _task(series: pd.Series, asked: str | None) -> tuple[str, str]:
 
 
 def _check_folder(out: str, overwrite: bool) -> None:
-    """Raise OSError before the work if results cannot be written to a folder, or it holds some."""
-    for name in (REPORT, SUMMARY, ESTIMATOR, TABLE):
+    """Raise FileExistsError before the work if a folder holds results that may not be replaced."""
+    for name in _FILES:
         path = os.path.join(out, name)
         if os.path.lexists(path) and not (overwrite and os.path.isfile(path)):
             raise FileExistsError(f"{path} exists; give --overwrite, or another folder with --out.")
-    made = not os.path.isdir(out)
-    os.makedirs(out, exist_ok=True)
-    with tempfile.TemporaryFile(dir=out) as stream:
-        stream.write(b"room")
-    if made:
-        os.rmdir(out)
 
 
 def _write(folder: str, estimator: Any, evaluation: Any, table: TableFile, targets: list[str]) -> None:
     """Write estimator, layout of the table, numbers and report to a folder, what predictions need first."""
-    os.makedirs(folder, exist_ok=True)
     estimator.save(os.path.join(folder, ESTIMATOR), overwrite=True)
     content = {"layout": asdict(table.layout), "names": table.names, "targets": targets}
-    pn.report.write_json(os.path.join(folder, TABLE), {**content, "class": type(estimator).__name__})
+    content |= {"class": type(estimator).__name__, "draws": identity_of(estimator.draws_)}
+    pn.report.write_json(os.path.join(folder, TABLE), content)
     name = os.path.basename(table.name)
     content = {"data": name, "target": targets[0], **summary_content(estimator, evaluation)}
     pn.report.write_json(os.path.join(folder, SUMMARY), content)

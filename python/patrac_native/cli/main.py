@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
+import signal
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +17,7 @@ from importlib.metadata import version
 from typing import Any
 
 from patrac_native.cli.options import TRACEBACK
+from patrac_native.files.terminal import say
 
 # The module and the help text of each command. A module is imported when its command is called; it has the functions
 # configure(parser) and run(args) -> exit code.
@@ -30,7 +34,7 @@ COMMANDS = {
 }
 USAGE_ERRORS = (ValueError, TypeError, OSError, RuntimeError, MemoryError, ArithmeticError)
 ERROR_CODE = 2
-INTERRUPTED_CODE = 130
+INTERRUPTED_CODE, TERMINATED_CODE = 130, 143
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,14 +48,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        The exit code: 0 after success, 2 after an error, 130 after Ctrl-C. An error is printed as one line on stderr,
-        after its traceback if `--traceback` is given; several problems of a table are printed as one line each.
+        The exit code: 0 after success, 2 after an error, 130 after Ctrl-C, 143 after SIGTERM. An error is printed as
+        one line on stderr, after its traceback if `--traceback` is given; several problems of a table are printed as
+        one line each.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # with ASCII, say, names of columns are printed as escapes
+            stream.reconfigure(errors="backslashreplace")
     try:
         parser = _parser(arguments)
     except ImportError as error:
-        print(f"patrac: error: this command cannot be loaded: {error}", file=sys.stderr)
+        say(f"patrac: error: this command cannot be loaded: {error}", is_error=True)
         return ERROR_CODE
     try:
         args = parser.parse_args(arguments)
@@ -60,17 +68,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return stop.code if isinstance(stop.code, int) else ERROR_CODE
     run: Callable[[argparse.Namespace], int] = args.run
     words: str = args.words
-    try:
-        with _plain_warnings(words):
-            return run(args)
-    except USAGE_ERRORS as error:
-        if args.traceback:
-            traceback.print_exc()
-        print(f"{words}: error: {_message(error)}", file=sys.stderr)
-        return ERROR_CODE
-    except KeyboardInterrupt as interrupt:
-        print(f"{words}: {' '.join(['interrupted', str(interrupt)]).strip()}", file=sys.stderr)
-        return INTERRUPTED_CODE
+    with _terminations() as terminated:
+        try:
+            with _plain_warnings(words):
+                return run(args)
+        except USAGE_ERRORS as error:
+            if args.traceback:
+                say(traceback.format_exc(), is_error=True)
+            say(f"{words}: error: {_message(error)}", is_error=True)
+            return ERROR_CODE
+        except KeyboardInterrupt as interrupt:
+            say(f"{words}: {' '.join(['interrupted', str(interrupt)]).strip()}", is_error=True)
+            return TERMINATED_CODE if terminated else INTERRUPTED_CODE
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
@@ -108,11 +117,32 @@ def _message(error: BaseException) -> str:
 
 
 @contextmanager
+def _terminations() -> Iterator[list[int]]:
+    """Treat SIGTERM, which schedulers send before they kill, as Ctrl-C; yields a list of those that came."""
+    came: list[int] = []
+
+    def interrupt(number: int, _: object) -> None:
+        came.append(number)
+        raise KeyboardInterrupt
+
+    # Only the main thread can set handlers; one that another program has set, or SIG_IGN, stays.
+    is_ours = threading.current_thread() is threading.main_thread()
+    is_ours = is_ours and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if is_ours:
+        signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield came
+    finally:
+        if is_ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@contextmanager
 def _plain_warnings(words: str) -> Iterator[None]:
     """Print each warning as one line on stderr, without its location in the code."""
 
     def show(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
-        print(f"{words}: warning: {' '.join(str(message).split())}", file=sys.stderr)
+        say(f"{words}: warning: {' '.join(str(message).split())}", is_error=True)
 
     with warnings.catch_warnings():
         warnings.simplefilter("default")

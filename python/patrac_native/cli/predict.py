@@ -8,6 +8,7 @@ import math
 import os
 import tempfile
 import warnings
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,15 @@ import pandas as pd
 import patrac_native as pn
 from patrac_native.cli.fit import ESTIMATOR, REPORT, SUMMARY, TABLE, target_values
 from patrac_native.cli.table import Layout, TableFile, add_layout, layout_of
-from patrac_native.fit.report import score_lines
+from patrac_native.files.archive import check_entries
+from patrac_native.files.output import replacing
+from patrac_native.files.terminal import say
+from patrac_native.fit.report import identity_of, score_lines
+
+# The entries of table.json and of the layout in it, and what makes a cell of a spreadsheet a formula.
+_ENTRIES = {"layout": dict, "names": list, "targets": list, "class": str, "draws": str}
+_LAYOUT: dict[str, Any] = {"sep": (str, NoneType), "header": (bool, NoneType), "decimal": str, "missing": list}
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
         beside[f"id_{name}" if name in found else name] = frame[name] if name in frame else ""
     _write(pd.DataFrame({**beside, **found}, index=frame.index), args.out)
     what = "probabilities" if is_class else f"mean and {100 * args.coverage:.4g}% intervals of y"
-    print(f"wrote {args.out}: {what} of {target!r} for {len(frame)} rows")
+    say(f"wrote {args.out}: {what} of {target!r} for {len(frame)} rows")
     marked = sum(map(bool, found["remarks"]))
     if marked:
         first = next(remark for remark in found["remarks"] if remark)
@@ -83,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
         scores = estimator.evaluate(X, y).scores
         pn.report.write_json(args.scores, {"rows": len(frame), **scores})
         kind = estimator.draws_.likelihood.targets
-        print(f"\n{score_lines(f'rows: {len(frame)}', scores, kind)}\n\nwrote {args.scores}")
+        say(f"\n{score_lines(f'rows: {len(frame)}', scores, kind)}\n\nwrote {args.scores}")
     return 0
 
 
@@ -111,11 +120,18 @@ def _load(directory: str) -> tuple[Any, dict[str, Any], Layout]:
     try:
         with open(path, encoding="utf-8") as stream:
             fitted = json.load(stream)
+        check_entries(fitted, _ENTRIES, "it")
+        check_entries(fitted["layout"], _LAYOUT, "its layout")
+        if not {*map(type, fitted["names"] + fitted["targets"] + fitted["layout"]["missing"])} <= {str}:
+            raise ValueError("its names are no text")
         made = {one.__name__: one for one in (pn.PatracRegressor, pn.PatracClassifier)}[fitted["class"]]
         layout, _ = Layout(**fitted["layout"]), (fitted["targets"][0], fitted["names"][0])
     except (LookupError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is damaged ({error!r}); fit again.") from error
-    return made.load(os.path.join(directory, ESTIMATOR)), fitted, layout
+    estimator = made.load(os.path.join(directory, ESTIMATOR))
+    if fitted.get("draws") != identity_of(estimator.draws_):
+        raise ValueError(f"{path} and {ESTIMATOR} are of different fits; fit again.")
+    return estimator, fitted, layout
 
 
 def _of_numbers(estimator: Any, X: pd.DataFrame, coverage: float) -> dict[str, list[Any]]:
@@ -151,12 +167,19 @@ def _shown(value: float, spread: float = 0.0) -> float:
 
 
 def _write(table: pd.DataFrame, path: str) -> None:
-    """Write a table as CSV under another name, and rename it, so that no part of a file is left behind."""
-    part = f"{path}.part"
+    """Write a table as CSV, whole or not at all, in which no text is a formula."""
+    text = table.select_dtypes(include=["object", "string"]).columns
+    safe = table.assign(**{name: table[name].map(_as_text) for name in text}).rename(columns=_as_text)
+    with replacing(path) as stream:
+        safe.to_csv(stream, index=False)
+
+
+def _as_text(cell: Any) -> Any:
+    """Return a cell with an apostrophe before text, other than a number, that a spreadsheet would run as a formula."""
+    if not (isinstance(cell, str) and cell.startswith(_FORMULA)):
+        return cell
     try:
-        table.to_csv(part, index=False)
-        os.replace(part, path)
-    except BaseException:
-        if os.path.exists(part):
-            os.remove(part)
-        raise
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell

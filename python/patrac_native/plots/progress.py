@@ -19,8 +19,10 @@ def shows_progress(progress: bool | None) -> bool:
     Parameters
     ----------
     progress : bool or None
-        The answer; None for yes in terminals and notebooks only.
+        The answer; None for yes in terminals and notebooks only. Without standard error there is no bar.
     """
+    if sys.stderr is None:  # pythonw and services
+        return False
     return sys.stderr.isatty() or is_notebook() if progress is None else bool(progress)
 
 

@@ -96,7 +96,8 @@ def run_abalone(data: str, options: StudyOptions, sex: str = "onehot") -> None:
     report.table(*checks, caption="R-hat compares the quarters of the one chain: 1.05 or less is wanted.")
     output.add_chain_sections(report, study, study.first_problem.X_test[row], "the row above")
     summary = output.study_summary(study, "abalone", options, data=data)
-    output.write_files(options.out, report, summary, output.results(study.models, "abalone"))
+    rows = output.results(study.models, "abalone")
+    output.write_files(options.out, report, summary, rows, study.interrupted)
 
 
 def density_figure(study: Study, outcomes: Sequence[Outcome], row: int) -> Figure:

@@ -89,7 +89,9 @@ def run_k(options: StudyOptions, sets: Sequence[str], data: Path | None = None) 
         output.say(study, report)
         rows += output.results(study.models, f"k/{name}")
         summaries[name] = output.study_summary(study, "k", options)
-    output.write_files(options.out, report, summaries, rows)
+        if study.interrupted:
+            break
+    output.write_files(options.out, report, summaries, rows, study.interrupted)
 
 
 def candidates() -> list[Architecture]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from patrac_native.files.output import replacing
 from patrac_native.report import Report, write_json
 from patrac_native.studies import figures
 from patrac_native.studies.options import StudyOptions
@@ -31,15 +32,22 @@ def results(models: Mapping[str, Sequence[Mapping[str, Any]]], name: str) -> lis
     return rows
 
 
-def write_files(out: Path, report: Report, summary: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write report.html, summary.json and results.csv to a folder, and print their paths."""
+def write_files(
+    out: Path, report: Report, summary: Mapping[str, Any], rows: Iterable[Mapping[str, Any]], interrupted: bool = False
+) -> None:
+    """Write report.html, summary.json and results.csv to a folder, and print their paths.
+
+    Raises KeyboardInterrupt afterwards if the study was interrupted.
+    """
     report.write(out / "report.html")
     write_json(out / "summary.json", summary)
-    with open(out / "results.csv", "w", encoding="utf-8", newline="") as stream:
+    with replacing(out / "results.csv") as stream:
         writer = csv.DictWriter(stream, ["study", "replicate", "model", "metric", "value"])
         writer.writeheader()
         writer.writerows(rows)
     print(f"\nReport: {out / 'report.html'}; numbers: summary.json and results.csv beside it.", flush=True)
+    if interrupted:
+        raise KeyboardInterrupt("; the same command goes on where it was")
 
 
 def study_summary(study: Study, name: str, options: StudyOptions, **more: Any) -> dict[str, Any]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -15,6 +13,9 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 import patrac_native as pn
+from patrac_native.files.output import replacing
+from patrac_native.files.terminal import say
+from patrac_native.plots.progress import shows_progress
 
 _IDENTITY = "settings.json"
 _DASK = "dask://"
@@ -69,9 +70,8 @@ class Pieces:
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
     def _write(self, name: str, content: Mapping[str, Any]) -> None:
-        path, partial = self._folder / name, self._folder / f"{name}.part"
-        partial.write_text(json.dumps(content), encoding="utf-8")
-        os.replace(partial, path)
+        with replacing(self._folder / name) as stream:
+            stream.write(json.dumps(content))
 
 
 def run_pieces(
@@ -93,17 +93,17 @@ def run_pieces(
         found[name] = piece
 
     if executor is None:
-        for name, job in tqdm(left.items(), desc=title, unit="run", disable=None):
+        for name, job in tqdm(left.items(), desc=title, unit="run", disable=not shows_progress(None)):
             keep(name, job())
         return found, False
     # Futures are forgotten as they are taken, since they hold their results.
     names: dict[Future[Piece], str] = {executor.submit(job): name for name, job in left.items()}
     try:
         done = as_completed(list(names))
-        for future in tqdm(done, total=len(names), desc=title, unit="run", disable=None):
+        for future in tqdm(done, total=len(names), desc=title, unit="run", disable=not shows_progress(None)):
             keep(names.pop(future), future.result())
     except KeyboardInterrupt:
-        print("\nInterrupted: waiting for the runs under way.", file=sys.stderr)
+        say("\nInterrupted: waiting for the runs under way.", is_error=True)
         for future in as_completed([future for future in names if not future.cancel()]):
             if future.exception() is None:
                 keep(names.pop(future), future.result())

@@ -117,4 +117,4 @@ def run_sine(options: StudyOptions, l2: float = L2) -> None:
     )
     output.add_chain_sections(report, study, [-2.0], "-2")
     summary = output.study_summary(study, "sine", options, l2=l2)
-    output.write_files(options.out, report, summary, output.results(study.models, "sine"))
+    output.write_files(options.out, report, summary, output.results(study.models, "sine"), study.interrupted)
