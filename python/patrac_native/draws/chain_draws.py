@@ -16,7 +16,7 @@ from patrac_native.engine.device_array import DeviceArray
 from patrac_native.files.archive import PathOrStream, check_entries, load_arrays, rebuilding, save_arrays
 from patrac_native.kernels import kernel_from_dict, short_name
 from patrac_native.plots.table import html_table
-from patrac_native.posterior.fit_quality import FitQuality
+from patrac_native.posterior.sampled_density import FitQuality
 from patrac_native.validation.checks import check_count
 from patrac_native.verdict.evidence import FittedNoise
 
