@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,9 @@ import numpy.typing as npt
 from patrac_native.engine.inputs import Inputs
 from patrac_native.likelihoods import Likelihood, Targets
 from patrac_native.validation.checks import FloatArray, as_real_array
+
+# Share of the standard deviation of a column, or of the noise, that the spacing of numbers may be.
+_RESOLVED = 0.01
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,7 @@ class Data:
         y: npt.ArrayLike,
         sample_weight: npt.ArrayLike | None,
         offset: npt.ArrayLike | None,
+        dtype: np.dtype[Any],
     ) -> Data:
         """Return the data after the likelihood's checks of all arrays but the inputs."""
         n = inputs.n_rows
@@ -56,7 +61,35 @@ class Data:
         for array in (targets, weights, offsets):
             if array is not None:
                 array.flags.writeable = False
-        return cls(inputs, targets, weights, offsets, given)
+        made = cls(inputs, targets, weights, offsets, given)
+        made._warn_of_rounding(likelihood, n_outputs, dtype)
+        return made
+
+    def _warn_of_rounding(self, likelihood: Likelihood, n_outputs: int, dtype: np.dtype[Any]) -> None:
+        """Warn of numbers that lie so far from zero that the dtype of the arithmetic does not hold their variation."""
+        noise = np.inf
+        if likelihood.is_quadratic and not likelihood.is_sampled:
+            noise = float(np.sqrt(np.min(likelihood.variance_vector(n_outputs))))
+        given = [("y", self.y, noise)] if likelihood.targets == "real" else []
+        if self.inputs.on_device is None and self.X.dtype.kind == "f":
+            given.append(("X", self.X, np.inf))
+        for name, values, smallest in given:
+            columns = values.reshape(len(values), -1)
+            low, high = columns.min(axis=0).astype(np.float64), columns.max(axis=0).astype(np.float64)
+            spacing = float(np.finfo(dtype).eps) * np.maximum(np.abs(low), np.abs(high))
+            # The range of a column is some times its standard deviation.
+            needed = np.minimum((high - low) / 4, smallest)
+            lost = np.isfinite(spacing) & (high > low) & (spacing > _RESOLVED * needed)
+            if lost.any():
+                column = int(np.argmax(lost))
+                warnings.warn(
+                    f"{name}, column {column}, lies between {low[column]:.6g} and {high[column]:.6g}: {dtype.name} "
+                    f"resolves steps of {spacing[column]:.2g} there, too few for its variation or the noise. Give it "
+                    "less its mean, or standardised"
+                    + (', or compute with dtype="float64".' if dtype.itemsize < 8 else "."),
+                    UserWarning,
+                    stacklevel=5,
+                )
 
     @property
     def X(self) -> npt.NDArray[Any]:

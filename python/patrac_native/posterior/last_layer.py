@@ -13,6 +13,11 @@ from patrac_native.engine.models import CompiledModels, host_model, planned_mode
 from patrac_native.posterior.noise import Noise
 from patrac_native.validation.checks import FloatArray
 
+# The Hessian is formed where f(0) is the target if the gradient at 0 is so many times its largest entry: the difference
+# of gradients at y itself would lose digits, which count with the square of theta.
+_FAR = 30.0
+# The largest rounding error of the log-likelihood: one of E moves the mean by some sqrt(2 E) standard deviations.
+_MAX_ROUNDING = 1e-3
 # The statistics of this many rows are summed at a time, which bounds the memory of the float64 features.
 _ROWS_AT_A_TIME = 65_536
 # From this size on the eigenvalues of a matrix take longer than a user waits after Ctrl-C.
@@ -90,6 +95,7 @@ def whiten(
     variance of its own: the eigenbasis then mixes no parameters of different outputs.
     """
     constant, slope, hessian = _statistics(compiled, len(prior_variance))
+    _check_rounding(constant)
     scale = np.sqrt(prior_variance)
     whitened = scale[:, None] * hessian * scale
     constants = np.array([constant])
@@ -141,18 +147,41 @@ def _eigh(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 def _statistics(compiled: CompiledModels, dim: int) -> tuple[float, FloatArray, FloatArray]:
     """Return l(0), the gradient at 0 and minus the Hessian, from the gradients at 0 and at the unit vectors."""
+    value, gradients = _at_origin(compiled, dim)
+    hessian = gradients[0] - gradients[1:]
+    if np.abs(gradients[0]).max() > _FAR * np.abs(hessian).max():
+        hessian = -_at_origin(compiled, dim, centred=True)[1][1:]
+    return value, gradients[0], (hessian + hessian.T) / 2
+
+
+def _at_origin(compiled: CompiledModels, dim: int, *, centred: bool = False) -> tuple[float, FloatArray]:
+    """Return l(0) and the gradients at 0 and at the unit vectors, (dim + 1, dim); `centred` has f(0) as its targets."""
     points = np.concatenate([np.zeros((1, dim)), np.eye(dim)])
     value, gradients = 0.0, np.zeros((dim + 1, dim))
     X, targets, weights = compiled.inputs.host, compiled.targets, compiled.row_weights
+    options: dict[str, Any] = {"dtype": np.dtype(np.float64), "level": compiled.level}
+    predictor: Any = planned_model(compiled.spec, **options) if centred else None
     for first in range(0, len(X), _ROWS_AT_A_TIME):
         rows = slice(first, first + _ROWS_AT_A_TIME)
-        of_rows = (X[rows], targets[rows], weights[rows])
-        model: Any = host_model(compiled.spec, *of_rows, dtype=np.dtype(np.float64), level=compiled.level)
+        y = targets[rows]
+        if centred:
+            y = predictor.predict(points[:1], np.ascontiguousarray(X[rows], dtype=np.float64), 1)[0]
+        model: Any = host_model(compiled.spec, X[rows], y, weights[rows], **options)
         values, slopes = model.log_likelihood_and_grad(points, 1)
         value += float(values[0])
         gradients += slopes
-    hessian = gradients[0] - gradients[1:]
-    return value, gradients[0], (hessian + hessian.T) / 2
+    return value, gradients
+
+
+def _check_rounding(constant: float) -> None:
+    """Raise ValueError if y is so far from zero that float64 does not resolve the log-likelihood."""
+    rounding = float(np.finfo(np.float64).eps) * abs(constant)
+    if rounding <= _MAX_ROUNDING:
+        return
+    raise ValueError(
+        f"y is so far from the network's fixed part, in units of the noise, that the log-likelihood at theta = 0 is "
+        f"{constant:.2g}, of which float64 rounds off {rounding:.2g}. Give y less its mean, or standardised."
+    )
 
 
 def _constants_by_output(compiled: CompiledModels, dim: int) -> FloatArray:

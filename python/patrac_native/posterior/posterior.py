@@ -153,7 +153,7 @@ class Posterior:
     ) -> None:
         """Set all attributes, once network and inputs are made."""
         self.network = network
-        self.data = Data.checked(likelihood, inputs, network.n_outputs, y, sample_weight, offset)
+        self.data = Data.checked(likelihood, inputs, network.n_outputs, y, sample_weight, offset, network.dtype)
         self._given_likelihood = likelihood
         sampled = SampledNetwork(network, likelihood, self.data)
         self.likelihood = sampled.likelihood
