@@ -81,7 +81,7 @@ def test_scores_are_those_of_the_diagnostics_on_the_kept_draws(problem: Problem,
     direct = 0.5 * ((problem.y_test - f[..., 0].astype(np.float64)) ** 2).sum(axis=-1).mean()
     assert scores["nll"] == pn.diagnostics.nll(f, problem.y_test, 1.0) == pytest.approx(direct, rel=1e-13)
     assert scores["rmse"] == pn.diagnostics.rmse(f, np.sin(problem.X_test[:, 0]))
-    covered = pn.diagnostics.coverage(f, np.sin(problem.X_test[:, 0]), tau=(0.01, 0.05, 0.35))
+    covered = pn.diagnostics.coverage(f, np.sin(problem.X_test[:, 0]), coverage=(0.99, 0.95, 0.65))
     assert list(scores["coverage"].values()) == covered.tolist()
     assert list(scores["coverage"]) == ["0.99", "0.95", "0.65"] and scores["coverage_of"] == "f"
     numbers = [value for value in scores.values() if isinstance(value, float)]
@@ -253,7 +253,7 @@ def test_laplace_scores_are_those_of_its_draws(problem: Problem) -> None:
     assert sampled["nlpd"] == pn.diagnostics.nlpd(f, problem.y_test, 1.0)
     f = pn.Laplace(post).linearised(problem.X_test, 50, 3)
     assert linearised["rmse"] == pn.diagnostics.rmse(f, np.sin(problem.X_test[:, 0]))
-    covered = pn.diagnostics.coverage(f, np.sin(problem.X_test[:, 0]), tau=(0.01, 0.05, 0.35))
+    covered = pn.diagnostics.coverage(f, np.sin(problem.X_test[:, 0]), coverage=(0.99, 0.95, 0.65))
     assert list(linearised["coverage"].values()) == covered.tolist()
     f = pn.Laplace(pn.Posterior(net, pn.Out(6), prior, problem.likelihood, problem.X, problem.y)).sample(50, 3)
     # The network is linear in its last layer; draws are rounded to float32.
@@ -278,7 +278,10 @@ def test_study_with_the_package_s_own_kernels(tmp_path: Path, capsys: pytest.Cap
     assert main(["study", "sine", "--out", str(tmp_path / "study"), *words]) == 0
     printed = capsys.readouterr().out
     assert "Exact()" in printed and "MGrad(collapse=True, persistence=0.9)" in printed
-    # Draws are independent: they have no step size.
+    # Draws are independent: they have no step size, and no row of results for it.
+    rows = (tmp_path / "study" / "results.csv").read_text().splitlines()
+    assert any("Full,step_size," in row for row in rows) and not any("Out(45),step_size," in row for row in rows)
+    assert not any(row.endswith(",nan") for row in rows)
     assert (
         next(line for line in printed.splitlines() if line.startswith("Out(45)") and "1.00" in line).split()[4] == "-"
     )

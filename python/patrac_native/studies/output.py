@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,10 @@ RHAT_USABLE = 1.05
 
 
 def results(models: Mapping[str, Sequence[Mapping[str, Any]]], name: str) -> list[dict[str, Any]]:
-    """Return every number of the models as rows with the columns study, replicate, model, metric and value."""
+    """Return every number of the models as rows with the columns study, replicate, model, metric and value.
+
+    What does not apply, as the step size of independent draws, is NaN in the scores and has no row.
+    """
     rows = []
     for model, scores in models.items():
         for replicate, one in enumerate(scores):
@@ -27,7 +31,7 @@ def results(models: Mapping[str, Sequence[Mapping[str, Any]]], name: str) -> lis
             rows += [
                 {"study": name, "replicate": replicate, "model": model, "metric": metric, "value": value}
                 for metric, value in {**one, **coverage}.items()
-                if isinstance(value, (int, float))
+                if isinstance(value, (int, float)) and not math.isnan(value)
             ]
     return rows
 
