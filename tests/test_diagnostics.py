@@ -253,21 +253,21 @@ def test_credible_interval_and_coverage_of_a_correct_gaussian() -> None:
     # Rows are independent and an interval read at positions b (M + 1) holds a further draw with probability 1 - tau
     # (exactly where b (M + 1) is whole; in between, interpolating across one gap adds less than 1/M^2).
     error = np.sqrt(tau * (1 - tau) / rows)
-    assert (np.abs(dg.coverage(f, truth, tau=tau) - (1 - tau)) < 4 * error).all()
+    assert (np.abs(dg.coverage(f, truth, coverage=1 - tau) - (1 - tau)) < 4 * error).all()
     # Intervals for the wrong scale are noticed.
-    assert (np.abs(dg.coverage(f * 0.8, truth, tau=tau) - (1 - tau)) > 4 * error).all()
-    assert dg.coverage(f, truth, tau=0.05).shape == ()
+    assert (np.abs(dg.coverage(f * 0.8, truth, coverage=1 - tau) - (1 - tau)) > 4 * error).all()
+    assert dg.coverage(f, truth, coverage=0.95).shape == ()
     with pytest.raises(TypeError, match="positional"):
-        dg.coverage(f, truth, 0.05)  # type: ignore[misc]  # 0.05 or 0.95? tau must be named
-    assert dg.coverage(f, truth, tau=[[0.05, 0.1]]).shape == (1, 2)
+        dg.coverage(f, truth, 0.05)  # type: ignore[misc]  # it must be named
+    assert dg.coverage(f, truth, coverage=[[0.95, 0.9]]).shape == (1, 2)
 
 
 def test_credible_interval_by_hand() -> None:
     f = np.arange(1.0, 100.0).reshape(3, 33, 1, 1)  # 99 draws: the quantile b is 100 b
     lower, upper = dg.credible_interval(f, 0.9)
     np.testing.assert_allclose([lower.item(), upper.item()], [5, 95], rtol=8 * EPS)
-    assert dg.coverage(f, [95.5], tau=[0.05, 0.1]).tolist() == [1.0, 0.0]
-    assert dg.coverage(f, [4.5], tau=[0.05, 0.1]).tolist() == [1.0, 0.0]
+    assert dg.coverage(f, [95.5], coverage=[0.95, 0.9]).tolist() == [1.0, 0.0]
+    assert dg.coverage(f, [4.5], coverage=[0.95, 0.9]).tolist() == [1.0, 0.0]
     # The paper's order statistics at M = 500: 13th and 488th (floor(b M) + 1) for tau = 0.05.
     paper = dg.credible_interval(np.arange(1.0, 501.0).reshape(1, 500, 1, 1), 0.95, method="inverted_cdf")
     assert (paper.lower.item(), paper.upper.item()) == (13.0, 488.0)
@@ -374,7 +374,7 @@ def test_regression_messages() -> None:
         (lambda: dg.nll(f, y, 0.0), "variance must be positive, got 0.0"),
         (lambda: dg.nlpd(f, y, np.ones(4)), r"variance must be a scalar or have shape \(3,\).*got \(4,\)"),
         (lambda: dg.pit(f, y * np.nan), r"y holds NaN or infinity, first at index \(0, 0\)"),
-        (lambda: dg.coverage(f, y, tau=95), "tau must lie strictly between 0 and 1"),
+        (lambda: dg.coverage(f, y, coverage=95), "coverage must lie strictly between 0 and 1"),
         (lambda: dg.credible_interval(f, 95), "coverage must be between 0 and 1; got 95"),
         (lambda: dg.crps(f[:1, :1], y), "y_draws must hold at least 2 draws"),
         (lambda: dg.rmse(f[:, :, :0], y[:0]), r"f is empty: shape \(2, 5, 0, 3\)"),

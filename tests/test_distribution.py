@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from functools import cache
 from typing import Any
 
@@ -137,8 +139,19 @@ def test_left_out_rows_are_predicted_by_reweighted_draws(name: str) -> None:
         else:
             expected = np.einsum("in,int->nt", share, laws(of, name, X).mean())
             np.testing.assert_allclose(without.mean(), expected, rtol=2e-5, atol=1e-6)
-        assert without.khat.shape == without.unreliable.shape == (N,)
+        assert without.khat.shape == without.is_unreliable.shape == (N,)
         assert without.calibration(y).kind == "leave one out" and without.sample().shape[1] == N
+
+
+@pytest.mark.parametrize("name", ["sampled", "categorical"])
+def test_copies_and_pickles_predict_the_same(name: str) -> None:
+    X, y = rows(name)
+    for of, _ in both(name):
+        at_X = of.distribution(X)
+        for one in (at_X, at_X.network(), at_X.left_out(y)):
+            for other in (pickle.loads(pickle.dumps(one)), copy.deepcopy(one)):
+                np.testing.assert_array_equal(other.log_density(y), one.log_density(y))
+                np.testing.assert_array_equal(other.sample(seed=3), one.sample(seed=3))
 
 
 def test_the_network_alone_is_a_distribution_too() -> None:

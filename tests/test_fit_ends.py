@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,12 @@ import numpy.typing as npt
 import pytest
 
 import patrac_native as pn
+from patrac_native.fit.candidates import Candidate
 from patrac_native.fit.choice import best_of
+from patrac_native.fit.fitting import with_advice
 from patrac_native.fit.rows import hold_out
+from patrac_native.fit.settings import Settings
+from patrac_native.posterior.sampled_density import FitQuality
 
 FIT: dict[str, Any] = {
     "architecture": "full",
@@ -74,6 +79,17 @@ def test_remedies_of_a_fit_are_its_parameters() -> None:
     assert "the frozen nodes have fitted noise" in said and "minutes=0.0" in said
     for word in ("init=", "learning_rate", "TraceClassPrior", "Gaussian(", "thin=", "max_epochs", "--"):
         assert word not in said
+
+
+def test_no_smaller_penalty_is_advised_where_the_fit_chose_it() -> None:
+    summary = fitted(architecture="sep", k=2, max_iter=60, l2=1.0, minutes=0.003, draws=40)[0].result_.summary
+    poor = replace(summary, evidence=replace(summary.evidence, fit=FitQuality(-1e6, -1e5, 100.0, 100.0)))
+    candidate = Candidate(pn.Gaussian("sampled"), pn.Sep(2), "trace-class", 1, 4, 40)
+    remedies = []
+    for l2 in (None, 0.1):
+        findings = with_advice(poor, Settings(l2=l2), candidate, [], 100).verdict().findings
+        remedies += [one.remedy for one in findings if one.kind in ("undertrained network", "poor network", "poor fit")]
+    assert "smaller penalty" not in remedies[0] and "smaller penalty" in remedies[1]
 
 
 def test_few_held_out_rows_are_judged_with_the_validation_rows() -> None:

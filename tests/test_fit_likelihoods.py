@@ -1,5 +1,7 @@
 """The likelihoods of a fit: the dispersion of counts, and every candidate under every likelihood."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -52,3 +54,19 @@ def test_every_candidate_takes_every_likelihood() -> None:
             variance = {"variance": 1.0} if likelihood.is_sampled else {}
             assert np.isfinite(post.log_likelihood(post.theta_map, **variance))
             assert steps_within(1.0, post, one.n_chains) > 1000
+
+
+def test_counts_have_one_coverage_in_table_and_verdict() -> None:
+    """Small counts, whose intervals cover far more than their probability: a count at an end counts in part."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(80, 1))
+    y = rng.poisson(np.exp(0.3 * X[:, 0]))
+    size = {"hidden_layer_sizes": 4, "max_iter": 60, "l2": 1.0, "chains": 2, "draws": 40, "thin": 5}
+    reg = pn.PatracRegressor(likelihood="poisson", architecture="full", random_state=0, **size)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        reg.fit(X[:40], y[:40])
+    found = reg.evaluate(X[40:], y[40:])
+    assert found.scores["coverage"]["0.9"] == pytest.approx(found.calibration.coverage, rel=1e-12)
+    lower, upper = reg.predict_interval(X[40:], 0.9)
+    assert np.mean((lower <= y[40:]) & (y[40:] <= upper)) > found.scores["coverage"]["0.9"]

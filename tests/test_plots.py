@@ -75,7 +75,7 @@ def all_plots(ax: Axes | None) -> Iterator[Axes]:
         x, f, truth=np.sin(x), data=(x[:5], np.sin(x[:5])), map_fit=np.sin(x), y_interval=(x - 2, x + 2), ax=ax
     )
     yield plots.coverage_boxplot(
-        {"Full": rng.uniform(size=(20, 3)), "Sep": rng.uniform(size=3)}, [0.01, 0.05, 0.35], ax
+        {"Full": rng.uniform(size=(20, 3)), "Sep": rng.uniform(size=3)}, [0.99, 0.95, 0.65], ax
     )
     yield plots.trace(chains, label="log-likelihood", warmup=10, ax=ax)
     yield plots.pit_density({"Full": rng.uniform(size=100), "Sep": rng.uniform(size=(50, 2))}, ax)
@@ -192,10 +192,10 @@ def test_posterior_bands_options_and_messages(ax: Axes) -> None:
 def test_coverage_boxplot_has_a_box_for_each_model_and_target(ax: Axes) -> None:
     rng = np.random.default_rng(4)
     full, sep = rng.uniform(0.6, 1.0, (9, 3)), rng.uniform(0.4, 0.8, (3, 3))
-    plots.coverage_boxplot({"Full": full, "Sep_2": sep}, [0.01, 0.05, 0.35], ax)
+    plots.coverage_boxplot({"Full": full, "Sep_2": sep}, [0.99, 0.95, 0.65], ax)
     boxes = [patch for patch in ax.patches if to_hex(patch.get_facecolor()).upper() == canvas.BLUE]
     assert len(boxes) == 3
-    # Groups run from the 65% target to the 99% one, whatever the order of tau.
+    # Groups run from the 65% target to the 99% one, whatever the order given.
     assert [text.get_text() for text in ax.get_xticklabels()] == ["65%", "95%", "99%"]
     medians = [np.asarray(line.get_ydata())[0] for line in ax.get_lines() if line.get_linewidth() == 1.1]
     np.testing.assert_array_equal(medians, np.median(full, axis=0)[::-1])
@@ -205,11 +205,11 @@ def test_coverage_boxplot_has_a_box_for_each_model_and_target(ax: Axes) -> None:
     np.testing.assert_allclose([s[0, 1] for s in segments.get_segments()], [0.65, 0.95, 0.99], rtol=1e-15)
     assert legend_texts(ax) == ["Full", "Sep_2", "target"]
     with pytest.raises(ValueError, match=r"coverages\['Full'\] must have shape \(replicates, 2\).*got \(9, 3\)"):
-        plots.coverage_boxplot({"Full": full}, [0.01, 0.05], ax)
+        plots.coverage_boxplot({"Full": full}, [0.99, 0.95], ax)
     with pytest.raises(ValueError, match=r"coverages\['Full'\] must lie in \[0, 1\], got 60"):
-        plots.coverage_boxplot({"Full": np.full((9, 3), 60.0)}, [0.01, 0.05, 0.35], ax)
+        plots.coverage_boxplot({"Full": np.full((9, 3), 60.0)}, [0.99, 0.95, 0.65], ax)
     with pytest.raises(ValueError, match="coverages is empty"):
-        plots.coverage_boxplot({}, [0.01], ax)
+        plots.coverage_boxplot({}, [0.99], ax)
 
 
 def test_trace_draws_each_chain_and_shades_the_warmup(ax: Axes) -> None:

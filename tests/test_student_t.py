@@ -105,7 +105,7 @@ def test_predictions(fitted: tuple[pn.Draws, np.ndarray[Any, Any], np.ndarray[An
     residuals = (noisy - f).ravel() / 0.1
     # A correct sampler fails one time in a million; every 37th residual, so that none are of one draw.
     assert stats.kstest(residuals[::37], stats.t(3.0).cdf).pvalue > 1e-6
-    covered = diagnostics.coverage(noisy, y, tau=0.1)
+    covered = diagnostics.coverage(noisy, y, coverage=0.9)
     # The noise is that of the model: 90% of 300 rows, within five standard errors.
     assert abs(float(np.mean(covered)) - 0.9) <= 5 * np.sqrt(0.9 * 0.1 / 300)
     assert 0 < float(np.mean(diagnostics.crps(noisy, y))) < 0.5

@@ -79,12 +79,12 @@ def coverage(
     f: ArrayLike,
     truth: ArrayLike,
     *,
-    tau: ArrayLike = (0.01, 0.05, 0.35),
+    coverage: ArrayLike = (0.99, 0.95, 0.65),
     method: QuantileMethod = "weibull",
 ) -> FloatArray:
-    """Return the share of rows whose truth lies in the central 1 - tau credible interval.
+    """Return the share of rows whose truth lies in central credible intervals of the given probabilities.
 
-    This is the coverage of the paper's section 4.2 and Figure 3.
+    This is the coverage of the paper's section 4.2 and Figure 3, where tau is one minus the probability.
 
     Parameters
     ----------
@@ -93,27 +93,28 @@ def coverage(
         `truth` is the observed y.
     truth : array_like, shape (n,) when m == 1, or (n, m)
         The values that the intervals should contain. With several outputs the share is over rows and outputs.
-    tau : array_like of floats in (0, 1), default (0.01, 0.05, 0.35)
-        Probabilities outside the interval: 0.05 means the 95% interval, whose target coverage is 1 - tau.
+    coverage : array_like of floats in (0, 1), default (0.99, 0.95, 0.65)
+        Probabilities of the intervals, which are the shares to expect.
     method : str, default "weibull"
         As in `credible_interval`.
 
     Returns
     -------
-    ndarray of float64, shape of `tau`
+    ndarray of float64, shape of `coverage`
         Observed coverage between 0 and 1.
 
     Raises
     ------
     TypeError, ValueError
-        As `nll`, if a tau is outside (0, 1).
+        As `nll`, if a probability is outside (0, 1).
     """
     values = function_draws("f", f)
     true = targets("truth", truth, "f", values)
-    levels = numeric("tau", tau).astype(np.float64)
+    levels = numeric("coverage", coverage).astype(np.float64)
     if not ((levels > 0) & (levels < 1)).all():
-        raise ValueError(f"tau must lie strictly between 0 and 1, got {levels}; 0.05 asks for the 95% interval")
-    flat = levels.ravel()
+        raise ValueError(f"coverage must lie strictly between 0 and 1, got {levels}; 0.95 asks for the 95% interval")
+    # Rounded, since 1 - 0.99 is not 0.01 in the last bit, which decides where order statistics are read.
+    flat = np.round(1.0 - levels.ravel(), 15)
     ends = _quantiles(values, np.concatenate([flat / 2.0, 1.0 - flat / 2.0]), method)
     inside = (ends[: flat.size] <= true) & (true <= ends[flat.size :])
     return np.asarray(inside.mean(axis=(1, 2)).reshape(levels.shape), dtype=np.float64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -59,7 +60,7 @@ class Component:
     def alone(self, net: Network, weight: float) -> Component:
         """Return what a trained network predicts by itself, with the noise of `network_likelihood`."""
         likelihood = network_likelihood(net, self.likelihood, self.variance)
-        return Component(lambda X: net.predict(X)[None], 1, self.n_outputs, 8, likelihood, None, weight, net)
+        return Component(functools.partial(_as_draw, net), 1, self.n_outputs, 8, likelihood, None, weight, net)
 
 
 class PredictiveDistribution:
@@ -73,7 +74,7 @@ class PredictiveDistribution:
     Methods that take targets y accept them as the likelihood describes them, of shape (n,) for one target or classes,
     or (n, t); they raise TypeError or ValueError for others, and warn if the posterior has an offset and none was
     given here. Methods on numbers, such as `mean` and `quantiles`, raise TypeError for classes, and `probabilities`
-    and `entropy` raise it for numbers. Probabilities (`coverage`, `probability`, `probabilities`) are in (0, 1), seeds
+    and `entropy` raise it for numbers. Probabilities (`coverage`, `probabilities`) are in (0, 1), seeds
     in 0 <= seed < 2^64, weights of rows (`sample_weight`, `row_weights`) nonnegative of shape (n,) with default ones;
     others raise ValueError. Results are arrays of float64 unless said otherwise.
 
@@ -223,11 +224,11 @@ class PredictiveDistribution:
         return self._each_at(y, lambda mixture, seen: mixture.inside(seen, coverage))
 
     def coverage(
-        self, y: npt.ArrayLike, probability: float = 0.95, *, sample_weight: npt.ArrayLike | None = None
+        self, y: npt.ArrayLike, coverage: float = 0.95, *, sample_weight: npt.ArrayLike | None = None
     ) -> float:
         """Return the share of targets, of weighted rows, that lie in their `interval` of the given probability."""
-        check_probability(probability, "probability")
-        inside = self._each_at(y, lambda mixture, seen: mixture.covers(seen, probability))
+        check_probability(coverage, "coverage")
+        inside = self._each_at(y, lambda mixture, seen: mixture.covers(seen, coverage))
         weights = self.likelihood.row_weights(sample_weight, self.n_rows)
         return float(np.average(inside, axis=0, weights=weights).mean())
 
@@ -343,7 +344,7 @@ class PredictiveDistribution:
         Returns
         -------
         PredictiveDistribution
-            Its `khat` and `unreliable` tell which rows to trust.
+            Its `khat` and `is_unreliable` tell which rows to trust.
 
         Raises
         ------
@@ -363,7 +364,7 @@ class PredictiveDistribution:
         return self._rowwise(lambda part, _: part._importance[1])
 
     @property
-    def unreliable(self) -> npt.NDArray[np.bool_]:
+    def is_unreliable(self) -> npt.NDArray[np.bool_]:
         """Whether the prediction of each left-out row is unreliable, shape (n,)."""
         return self._rowwise(lambda part, _: part._importance[2])
 
@@ -430,7 +431,7 @@ class PredictiveDistribution:
             self.nlpd(targets),
             of_network,
             None if self.likelihood.targets in ("class", "binary") else self.inside(targets, COVERAGE),
-            unreliable=int(self.unreliable.sum()) if is_left_out else 0,
+            unreliable=int(self.is_unreliable.sum()) if is_left_out else 0,
             weights=weights,
         )
 
@@ -617,6 +618,11 @@ def warn_caller(kind: str, text: str) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("patrac_native.draws"):
         frame, level = frame.f_back, level + 1
     Note(kind, text).give(stacklevel=level)
+
+
+def _as_draw(net: Network, X: FloatArray) -> npt.NDArray[Any]:
+    """Return the outputs of a trained network (1, n, m), as those of a single draw."""
+    return net.predict(X)[None]
 
 
 def _joined(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:

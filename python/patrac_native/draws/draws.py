@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -653,7 +654,7 @@ def _component(member: Draws, weight: float, threads: int | None) -> Component:
     theta = member._flat_theta()
     network, variance = member.network, member.stats.get("variance")
     return Component(
-        lambda X: network.predict(theta, X, threads=threads),
+        functools.partial(network.predict, theta, threads=threads),
         len(theta),
         network.n_outputs,
         theta.itemsize,

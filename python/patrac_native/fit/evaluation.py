@@ -118,11 +118,10 @@ def evaluate(
 def _number_details(distribution: Any, units: TargetScaling, rows: Rows) -> ScoresAndArrays:
     """Return scores and arrays of numbers or counts.
 
-    Counts have PIT values that are uniform within the step of the distribution function at the count; their intervals
-    are whole numbers, and cover more than their probability.
+    Counts have PIT values that are uniform within the step of the distribution function at the count. One at the end of
+    its interval is covered in part, since intervals of whole numbers cover more than their probability.
     """
     y = typical(distribution.likelihood, rows.y)
-    in_part = distribution.likelihood.numbers_per_target > 1
     ties = np.random.default_rng(0).uniform(size=y.shape)
     parts: dict[str, list[FloatArray]] = {}
     # Networks are evaluated once for each block of rows.
@@ -138,8 +137,7 @@ def _number_details(distribution: Any, units: TargetScaling, rows: Rows) -> Scor
         }
         for coverage in COVERAGES:
             lower, upper = part.interval(coverage)
-            inside = part.inside(seen, coverage) if in_part else (lower <= y[block]) & (y[block] <= upper)
-            found[f"{coverage:g}"] = inside
+            found[f"{coverage:g}"] = part.inside(seen, coverage)
             if coverage == 0.95:
                 found |= {"lower": lower, "upper": upper}
         for name, values in found.items():

@@ -223,6 +223,11 @@ def with_advice(
         wider.append(f"predict by several networks, networks={8 if likelihood.noise_by_row else 4}")
     wider_noise = "; or ".join(wider) + "." if wider else "take more rows."
     train = "train longer, max_iter, or with a smaller penalty, l2."
+    if settings.l2 is None:
+        train = (
+            "the penalty is the one that suits validation rows: nothing, if unseen rows are predicted no worse by the "
+            "network; else train longer, max_iter, or a wider network, hidden_layer_sizes."
+        )
     warm_up = f"warm up longer, warmup={max(20_000, 2 * warmup_steps)}"
     advice = {
         "not finite": "scale X and y to unit variance, or compute with dtype='float64'.",

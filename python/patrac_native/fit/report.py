@@ -51,12 +51,16 @@ def score_rows(scores: Mapping[str, Any], targets: str) -> list[list[Any]]:
         wrong = scores["entropy_of_wrong_rows"]
         return rows + ([["entropy, epistemic, of wrong rows (nats)", wrong["epistemic"], None]] if wrong else [])
     of_target = "" if targets == "count" else ", standardised target"
+    ends = " (ends in part)" if targets == "count" else ""
     return [
         ["RMSE", scores["rmse"], scores["rmse_network"]],
         ["NLPD a row" + of_target, scores["nlpd"], scores["nlpd_network"]],
         *([["NLPD a row, target's units", scores["nlpd_in_units"], None]] if of_target else []),
         ["CRPS", scores["crps"], None],
-        *([f"coverage of {c:.0%} intervals of y", f"{scores['coverage'][f'{c:g}']:.1%}", None] for c in COVERAGES),
+        *(
+            [f"coverage of {c:.0%} intervals of y{ends}", f"{scores['coverage'][f'{c:g}']:.1%}", None]
+            for c in COVERAGES
+        ),
         ["mean width of 95% intervals", scores["interval_width"], None],
         *left_out,
         ["PIT mean (uniform: 0.5)", scores["pit_mean"], None],

@@ -25,17 +25,17 @@ _FEW_ROWS = 10
 
 
 def coverage_boxplot(
-    coverages: Mapping[str, ArrayLike], tau: ArrayLike, ax: Axes | None = None, *, legend: bool = True
+    coverages: Mapping[str, ArrayLike], coverage: ArrayLike, ax: Axes | None = None, *, legend: bool = True
 ) -> Axes:
     """Plot the observed coverage over replicates: a group for each target, a box for each model (the paper's Figure 3).
 
     Parameters
     ----------
-    coverages : mapping of label to array_like, shape (replicates, n_tau) or (n_tau,)
+    coverages : mapping of label to array_like, shape (replicates, q) or (q,)
         Coverages of each model, as `patrac_native.diagnostics.coverage` returns them, stacked over replicates. Fewer
         than five replicates are plotted as points.
-    tau : array_like of floats in (0, 1), shape (n_tau,)
-        Probabilities outside the intervals; black lines mark the targets 1 - tau.
+    coverage : array_like of floats in (0, 1), shape (q,)
+        Probabilities of the intervals, the targets, which black lines mark.
     ax : matplotlib Axes, optional
         The axes to draw on; by default those of a new figure.
     legend : bool, default True
@@ -50,25 +50,26 @@ def coverage_boxplot(
     TypeError
         If an array does not hold real numbers.
     ValueError
-        If there is no model, a shape does not match `tau`, a tau lies outside (0, 1), or a coverage outside [0, 1].
+        If there is no model, a shape does not match `coverage`, a probability lies outside (0, 1), or an observed
+        coverage outside [0, 1].
     """
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    levels = numeric("tau", tau).astype(np.float64).ravel()
+    levels = numeric("coverage", coverage).astype(np.float64).ravel()
     if not ((levels > 0) & (levels < 1)).all():
-        raise ValueError(f"tau must lie strictly between 0 and 1, got {levels}")
+        raise ValueError(f"coverage must lie strictly between 0 and 1, got {levels}")
     observed = {name: np.atleast_2d(array) for name, array in _by_label("coverages", coverages).items()}
     for name, array in observed.items():
         if array.ndim != 2 or array.shape[1] != levels.size:
             raise ValueError(
-                f"coverages[{name!r}] must have shape (replicates, {levels.size}), one column for each tau, "
+                f"coverages[{name!r}] must have shape (replicates, {levels.size}), one column for each probability, "
                 f"got {np.shape(coverages[name])}"
             )
 
     ax = canvas.axes_or_new(ax, (4.6 + 0.25 * max(0, len(observed) - 4), 3.4))
     # Targets increase from left to right; the boxes of a group take 80% of its width together.
-    group = np.argsort(-levels, kind="stable")
+    group = np.argsort(levels, kind="stable")
     width = 0.8 / len(observed)
     handles: list[Any] = []
     for index, (name, array) in enumerate(observed.items()):
@@ -93,7 +94,7 @@ def coverage_boxplot(
                 flierprops={"marker": ".", "markersize": 3, "markeredgecolor": colour},
             )
         handles.append(Patch(facecolor=colour, alpha=0.75, hatch=hatch, label=name))
-    targets = 1.0 - levels[group]
+    targets = levels[group]
     places = np.arange(levels.size)
     ax.hlines(targets, places - 0.47, places + 0.47, color="black", linewidth=1.6, zorder=3)
     handles.append(Line2D([], [], color="black", linewidth=1.6, label="target"))

@@ -30,7 +30,7 @@ ARCHITECTURES: tuple[Architecture, ...] = (
     pn.Out(45),
 )
 # Probabilities outside the intervals whose coverage is reported (paper, Figure 3).
-TAU = (0.01, 0.05, 0.35)
+COVERAGES = (0.99, 0.95, 0.65)
 # The paper's ESS is a sum of autocorrelations over lags up to 1000 steps (Appendix C).
 PAPER_LAGS = 1000
 
@@ -160,12 +160,12 @@ def score_draws(
 ) -> Scores:
     """Score draws of f at the test rows, and of y with its noise, whose variance is one or one for each draw."""
     covering = y_draws if problem.truth_test is None else f_test
-    covered = diagnostics.coverage(covering, problem.scored_truth, tau=TAU, method=quantiles)
+    covered = diagnostics.coverage(covering, problem.scored_truth, coverage=COVERAGES, method=quantiles)
     return {
         "nll": diagnostics.nll(f_test, problem.y_test, variance),
         "nlpd": diagnostics.nlpd(f_test, problem.y_test, variance),
         "rmse": diagnostics.rmse(f_test, problem.scored_truth),
-        "coverage": {f"{1 - tau:g}": float(share) for tau, share in zip(TAU, covered, strict=True)},
+        "coverage": {f"{level:g}": float(share) for level, share in zip(COVERAGES, covered, strict=True)},
     }
 
 

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 import patrac_native as pn
 from patrac_native import plots
-from patrac_native.studies.experiment import TAU, Outcome, Scores
+from patrac_native.studies.experiment import COVERAGES, Outcome, Scores
 from patrac_native.studies.problems import Problem
 
 # Number of inputs at which functions of a single input are plotted.
@@ -109,12 +109,12 @@ def pit_figure(outcomes: Sequence[Outcome], *, of: str) -> Figure:
 def coverage_figure(models: Mapping[str, Sequence[Scores]]) -> Figure:
     """Plot the observed coverage over replicates, a box for each model that has one (the paper's Figure 3)."""
     shares = {
-        name: np.array([[one["coverage"][f"{1 - tau:g}"] for tau in TAU] for one in scores])
+        name: np.array([[one["coverage"][f"{level:g}"] for level in COVERAGES] for one in scores])
         for name, scores in models.items()
         if "coverage" in scores[0]
     }
     fig = Figure(figsize=(7.6, 4.2), layout="constrained")
-    plots.coverage_boxplot(shares, TAU, fig.subplots())
+    plots.coverage_boxplot(shares, COVERAGES, fig.subplots())
     return fig
 
 
